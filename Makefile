@@ -70,7 +70,7 @@ install: build ## the program, man pages, completion, job scripts, inputs, docs 
 	@install -d $(INTO)/bin $(INTO)/share/halognn/profiling $(INTO)/share/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
 	@cp -R env.sh jobs inputs docs README.md CHANGELOG.md LICENSE $(INTO)/share/halognn/
-	@install -m 755 $(filter-out %/bench.sh %/bench_gpu.sh %/gpu_day.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
+	@install -m 755 $(filter-out %/bench.sh %/fastsample.sh %/bench_gpu.sh %/gpu_day.sh %/sanitize_gpu.sh, $(wildcard profiling/*.sh profiling/*.py)) $(INTO)/share/halognn/profiling/
 	@ln -sfn ../../bin $(INTO)/share/halognn/bin
 	@install -d $(INTO)/share/man/man1 && bin/halognn man $(INTO)/share/man/man1
 	@install -d $(addprefix $(INTO)/share/, bash-completion/completions zsh/site-functions fish/vendor_completions.d)
@@ -85,6 +85,11 @@ install: build ## the program, man pages, completion, job scripts, inputs, docs 
 .PHONY: bench
 bench: build ## the benchmarks of docs/results/performance.md, each beside the machine's own limit
 	@$(QUIET); profiling/bench.sh
+
+.PHONY: papers
+papers: papers-all ## figures of SALIENT++ and MassiveGNN, on network hosts of this machine, into run/papers (3 hours, root); papers-NAME: one of them
+papers-%: build
+	@$(QUIET); go run ./profiling/papers $(PAPERS) $*
 
 .PHONY: faults-nightly
 faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others

@@ -6,10 +6,7 @@
 #   on a cluster, in an allocation
 #     LAUNCH="srun -n 4" profiling/auto.sh PARTS
 #   on one machine with limited links
-#     LAUNCH="netlab -n 4 -r %r --" RATES="1gbit 200mbit" profiling/auto.sh PARTS
-#     (netlab stands for a wrapper of your own, not part of this repository, that starts -n ranks
-#     of the command after --, each in a network namespace of its own whose link `tc ... tbf` limits
-#     to -r)
+#     LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/auto.sh PARTS
 #
 #   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
 #   RATES    link speeds, one table each                             [as-is]
@@ -27,19 +24,14 @@
 # check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;; esac
-for parts in "$@"; do
-  [ -f "$parts/meta.json" ] || {
-    echo "auto.sh: $parts holds no parts; halognn partition makes them" >&2
-    exit 2
-  }
-done
+case ${1:--h} in
+  -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;;
+esac
 HALOGNN_QUIET=1 source ./env.sh
-config=${CONFIG:-inputs/slow-network.yaml} ranks=${RANKS:-4} repeat=${REPEAT:-2}
-epochs=${EPOCHS:-12} out=${OUT:-run/auto}
+source profiling/runs.sh
+need_parts "$@"
+repeat=${REPEAT:-2} epochs=${EPOCHS:-12} out=${OUT:-run/auto}
 alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
-launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}
-program=${HALOGNN:-bin/halognn}
 
 #     name                  settings
 ways="none                  cache.policy=none
@@ -56,27 +48,10 @@ ways="none                  cache.policy=none
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " '$1 == "auto" || index(names, " " $1 " ")' \
   <<<"$ways")
 
-train() { # train RATE PARTS DIR KEY=VALUE...: one run
-  local rate=$1 parts=$2 dir=$3 set=() kv
-  shift 3
-  for kv in "$@"; do set+=(--set "$kv"); done
-  rm -rf "$dir"
-  # shellcheck disable=SC2086  # LAUNCH is a command with arguments
-  ${launch//%r/$rate} "$program" train --config "$config" --set data.parts="$parts" \
-    --set run.dir="$dir" --set run.ranks_per_node=1 \
-    --set pipeline.depth="$depth" --set cache.alpha="$alpha" --set train.epochs="$epochs" \
-    "${set[@]}" >"$dir.log" 2>&1 </dev/null ||
-    { echo "auto.sh: the run in $dir failed; see $dir.log" >&2; tail -5 "$dir.log" >&2; exit 1; }
-}
-
 # epoch_seconds RUN: those of each epoch, a line each
 epoch_seconds() {
   sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
-number() {
-  sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1
-}
-
 # seconds DIR...: median over the second half of the epochs of the runs, and the sum of all epochs
 # of a run
 seconds() {
@@ -119,20 +94,15 @@ for rate in ${RATES:-as-is}; do
     for ((k = 0; k < repeat; k++)); do
       while read -r name rest; do
         # shellcheck disable=SC2086  # several settings
-        train "$rate" "$parts" "$dir/$name-$k" $rest ${SETS:-}
+        train "$rate" "$parts" "$dir/$name-$k" pipeline.depth="$depth" cache.alpha="$alpha" \
+          train.epochs="$epochs" $rest ${SETS:-}
       done <<<"$ways"
     done
     {
       printf '\n%s, link speed %s, %d ranks, alpha %s, depth %s, %d epochs\n\n' \
         "$(basename "$parts")" "$rate" "$ranks" "$alpha" "$depth" "$epochs"
       table "$dir"
-      digests=$(for s in "$dir"/*/summary.json; do number "${s%/summary.json}" loss_digest; done |
-        sort -u)
-      if [ "$(wc -l <<<"$digests")" = 1 ]; then
-        echo "check: all runs have loss_digest $digests"
-      else
-        echo "check FAILED: loss digests differ:" "$digests"
-      fi
+      same_digest "$dir"/*-[0-9] || true # read below
     } | tee "$dir/table.md"
     ! grep -q 'check FAILED' "$dir/table.md" || failed=1
   done

@@ -11,10 +11,11 @@
 #   -e        runs COMMAND once on each host without MPI; HOST and HOSTS hold its number, from 0,
 #             and how many there are, ADDRESSES all addresses
 #
-# A host is a network namespace with its own /dev/shm, linked to a bridge; a token bucket (tc tbf)
-# limits what it sends. Processor time is limited by a cgroup with a period of 10 ms, so that no
-# rank waits long for its share. Needs root, iproute2 and, without -e, Open MPI. Nothing leaves the
-# machine, and all that is made is removed at the end.
+# A host is a network namespace with its own name, /dev/shm and TMPDIR (Open MPI's daemons would
+# share one session directory), linked to a bridge; a token bucket (tc tbf) limits what it sends.
+# Processor time is limited by a cgroup with a period of 10 ms, so that no rank waits long for its
+# share. Needs root, iproute2 and, without -e, Open MPI. Nothing leaves the machine, and all that is
+# made is removed at the end.
 set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"; exit "$1"; }
 hosts=4 rate=none cores='' each=''
@@ -98,7 +99,9 @@ cat >"$work/enter" <<A
 #!/usr/bin/env bash
 i=\$((\${1##*.} - 1)); shift
 [ -z "$cores" ] || echo \$\$ >"\$(dirname "$(group 0)")/halognn-$id-\$i/cgroup.procs"
-exec ip netns exec h$id-\$i unshare -m bash -c 'mount -t tmpfs tmpfs /dev/shm; eval "\$0"' "\$*"
+exec ip netns exec h$id-\$i unshare -mu bash -c '
+  hostname h$id-\$1; mount -t tmpfs tmpfs /dev/shm; mkdir -p $work/\$1
+  export TMPDIR=$work/\$1; eval "\$0"' "\$*" "\$i"
 A
 chmod +x "$work/enter"
 

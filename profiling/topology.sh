@@ -5,8 +5,7 @@
 # fused sampler on a partitioned topology. All must have one loss_digest: that is the check.
 #
 #   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/topology.sh parts/products-4
-#   on one machine with limited links       LAUNCH="netlab -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh parts/products-4
-#     (netlab: see docs/results/slow-network.md)
+#   on one machine with limited links       LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh parts/products-4
 #
 #   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
 #   RATES    link speeds, one table each                             [as-is]
@@ -25,26 +24,18 @@ case ${1:--h} in
     sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
     exit $(($# == 0 ? 2 : 0)) ;;
 esac
-parts=$1 out=${2:-run/topology}
-[ -f "$parts/meta.json" ] ||
-  { echo "topology.sh: $parts holds no parts; halognn partition makes them" >&2; exit 2; }
 HALOGNN_QUIET=1 source ./env.sh
-config=${CONFIG:-inputs/slow-network.yaml} ranks=${RANKS:-4}
+source profiling/runs.sh
+parts=$1 out=${2:-run/topology}
+need_parts "$parts"
 repeat=${REPEAT:-2} depth=${DEPTH:-4}
-launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}
-program=${HALOGNN:-bin/halognn}
 read -ra sets <<<"${SETS:-cache.policy=none}"
-mkdir -p "$out"
 
 #     name               topology     sampler
 ways="vanilla            partitioned  coo
       hybrid             replicated   coo
       hybrid+fused       replicated   fused
       partitioned+fused  partitioned  fused"
-
-number() { # of a run's summary
-  sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json"
-}
 
 rates=${RATES:-as-is}
 for rate in $rates; do
@@ -53,15 +44,8 @@ for rate in $rates; do
   # The ways take turns, so that a busy minute of the machine does not fall on one of them.
   for ((k = 0; k < repeat; k++)); do
     while read -r name kind kernel; do
-      dir=$out/$rate/$name-$k set=()
-      for kv in "${sets[@]}" "topology.kind=$kind" "sample.kernel=$kernel" \
-        "pipeline.depth=$depth" run.ranks_per_node=1; do
-        set+=(--set "$kv")
-      done
-      # shellcheck disable=SC2086  # LAUNCH is a command with arguments
-      ${launch//%r/$rate} "$program" train --config "$config" --set data.parts="$parts" \
-        --set run.dir="$dir" "${set[@]}" >"$dir.log" 2>&1 </dev/null ||
-        { echo "topology.sh: $name failed; see $dir.log" >&2; tail -5 "$dir.log" >&2; exit 1; }
+      train "$rate" "$parts" "$out/$rate/$name-$k" "${sets[@]}" topology.kind="$kind" \
+        sample.kernel="$kernel" pipeline.depth="$depth"
     done <<<"$ways"
   done
   case $rate in
@@ -76,14 +60,9 @@ for rate in $rates; do
     printf '| rounds/step | sampling MB/epoch | rows MB/epoch | goal |\n'
     printf '|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
     for name in hybrid hybrid+fused vanilla partitioned+fused; do
-      best='' kernel=coo
+      kernel=coo from=$(fastest "$out/$rate/$name"-[0-9])
+      best=$(number "$from" epoch_seconds)
       case $name in *fused) kernel=fused ;; esac
-      for ((k = 0; k < repeat; k++)); do
-        t=$(number "$out/$rate/$name-$k" epoch_seconds)
-        if [ -z "$best" ] || awk "BEGIN { exit !($t < $best) }"; then
-          best=$t from=$out/$rate/$name-$k
-        fi
-      done
       bytes=$(number "$from" sampling_bytes)
       [ "$bytes" != 0 ] || replicated[$kernel]=$best
       awk -v n="$name" -v t="$best" -v s="$(number "$from" sample)" -v a="$(number "$from" ask)" \
@@ -98,10 +77,5 @@ for rate in $rates; do
     done
   } | tee "$out/$rate/table.md"
 done
-digests=$(for rate in $rates; do
-  for s in "$out/$rate"/*/summary.json; do number "${s%/summary.json}" loss_digest; done
-done | sort -u)
 echo
-if [ "$(wc -l <<<"$digests")" = 1 ]; then echo "check: all runs have loss_digest $digests"; else
-  echo "check FAILED: loss digests differ:" "$digests"; exit 1
-fi
+same_digest "$out"/*/*-[0-9]

@@ -46,6 +46,8 @@ var packages = []struct {
 	{2, "watch", "ends a run in which no rank is at work"},
 	{3, "shard", "the PARTS directory; `shard/shardtest` makes one for tests"},
 	{3, "access", "how often each vertex will be read: VIP and the other rankings"},
+	{3, "presample", "what sampling draws before anything is trained: weights for partitions, and " +
+		"how parts share a minibatch"},
 	{4, "policy", "the table of cache policies, and the one player that drives them over " +
 		"minibatches"},
 	{4, "exchange", "where the rows of a frontier lie, and fetching the rest"},

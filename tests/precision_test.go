@@ -8,7 +8,10 @@ import (
 	"testing"
 )
 
-const bf16 = "compute.precision=bf16"
+const (
+	bf16 = "compute.precision=bf16"
+	tf32 = "compute.precision=tf32"
+)
 
 // In bfloat16 too, the plumbing changes no bit; the precision does, but not the minibatches.
 func TestPlumbingChangesNoNumberInBF16(t *testing.T) {
@@ -40,25 +43,33 @@ func TestSameNumbersUnderMPIInBF16(t *testing.T) {
 	}
 }
 
-// Devices agree but for rounding. Sums of other orders differ by less than bfloat16 tells apart;
-// now and then one lies where it rounds to the next number, 2^-8 of it. So losses agree within
-// that, the more so as they are means over many.
-func TestDevicesAgreeInBF16(t *testing.T) {
+// Devices agree but for rounding. Sums of other orders differ by less than a factor's precision
+// tells apart; now and then one lies where it rounds to the next number, 2^-8 of it in bfloat16 and
+// 2^-11 in TF32. So losses agree within that, the more so as they are means over many.
+func TestDevicesAgreeInEachPrecision(t *testing.T) {
 	t.Parallel()
-	sets := []string{"train.optimizer=sgd", "train.lr=0.1", "model.norm=layer", bf16}
-	want := trained(t, smallParts.dir(t), 2, append(sets, "compute.device=ref")...)
-	for _, device := range []string{"compute.gemm=auto", "compute.gemm=go"} {
-		got, worst := trained(t, smallParts.dir(t), 2, append(sets, device)...), 0.0
-		if got.BlocksDigest != want.BlocksDigest || len(got.steps) != len(want.steps) {
-			t.Fatalf("%s: blocks_digest is %s after %d steps, on ref %s after %d", device,
-				got.BlocksDigest, len(got.steps), want.BlocksDigest, len(want.steps))
+	var digests []string
+	for precision, bound := range map[string]float64{bf16: 0x1p-8, tf32: 0x1p-11} {
+		sets := []string{"train.optimizer=sgd", "train.lr=0.1", "model.norm=layer", precision}
+		want := trained(t, smallParts.dir(t), 2, append(sets, "compute.device=ref")...)
+		digests = append(digests, want.LossDigest)
+		for _, device := range []string{"compute.gemm=auto", "compute.gemm=go"} {
+			got, worst := trained(t, smallParts.dir(t), 2, append(sets, device)...), 0.0
+			if got.BlocksDigest != want.BlocksDigest || len(got.steps) != len(want.steps) {
+				t.Fatalf("%s, %s: blocks_digest is %s after %d steps, on ref %s after %d", precision,
+					device, got.BlocksDigest, len(got.steps), want.BlocksDigest, len(want.steps))
+			}
+			for i, w := range want.steps {
+				worst = max(worst, math.Abs(got.steps[i].Loss-w.Loss)/w.Loss)
+			}
+			if t.Logf("%s, %s: losses differ by %.1e of their value at most", precision, device,
+				worst); worst > bound {
+				t.Errorf("%s, %s: a loss differs from ref's by %g of it", precision, device, worst)
+			}
 		}
-		for i, w := range want.steps {
-			worst = max(worst, math.Abs(got.steps[i].Loss-w.Loss)/w.Loss)
-		}
-		if t.Logf("%s: losses differ by %.1e of their value at most", device, worst); worst > 0x1p-8 {
-			t.Errorf("%s: a loss differs from ref's by %g of it", device, worst)
-		}
+	}
+	if digests[0] == digests[1] {
+		t.Error("bf16 and tf32 give the same losses")
 	}
 }
 

@@ -73,3 +73,16 @@ func TestPoliciesAreCompared(t *testing.T) {
 		})
 	}
 }
+
+// papers repeats a figure: its runs come to the same losses, its page has a verdict and a plot.
+func TestFigureOfAPaper(t *testing.T) {
+	unlessShort(t)
+	dir := t.TempDir()
+	r := start(t, nil, "go", "run", "../profiling/papers", "-program", halognn(t).path,
+		"-launch", launcher(t)+" -np %n", "-data", "small="+smallData.dir(t)+":32", "-out", dir,
+		"-repeat", "1", "-epochs", "2", "massivegnn-8").wait(t)
+	page, err := os.ReadFile(filepath.Join(dir, "massivegnn-8.md"))
+	if r.code != 0 || err != nil || !strings.Contains(string(page), "below 1 %") {
+		t.Fatal(r, err, string(page))
+	}
+}

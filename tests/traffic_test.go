@@ -70,7 +70,7 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 				m := minibatch{epoch: epoch, step: step, rank: stream * c.ranks / streams}
 				piece := order.Piece(epoch, step, stream, nil)
 				m.seeds = len(piece)
-				drawn := sample.Reference(s.Topology(), []int{5, 3}, piece,
+				drawn := sample.Reference(s.Topology(), sample.Neighbours(5, 3), piece,
 					sample.Key{Seed: 1, Epoch: epoch, Step: step, Stream: stream})
 				for _, v := range drawn.Frontier {
 					switch r := owner(v); {

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bf16.h"
 #include "half.h"
 #include "halognn_cpu.h"
+#include "rounding.h"
 
 enum { GUARD = 16, TABLES = 3 };
 #define SENTINEL 0x5ca1ab1e
@@ -304,16 +304,18 @@ static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-static outputs round_bf16_packed(const halognn_cpu *k, const input *in) {
+static outputs round_factors_packed(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, NULL);
-    halognn_round_bf16(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols);
+    halognn_round_factors(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols,
+                          13);
     return o;
 }
 
-static outputs round_bf16(const halognn_cpu *k, const input *in) {
+static outputs round_factors(const halognn_cpu *k, const input *in) {
     const int64_t width = in->s->cols + 3;
     const outputs o = one(in->s->segments * width, NULL);
-    halognn_round_bf16(k, o.at[0], width, in->s->segments, in->s->cols - 1, in->x + 1, in->s->cols);
+    halognn_round_factors(k, o.at[0], width, in->s->segments, in->s->cols - 1, in->x + 1, in->s->cols,
+                          16);
     return o;
 }
 
@@ -593,8 +595,8 @@ static const struct {
     {"column_sum", column_sum, 0},
     {"to_bf16", to_bf16, 0},
     {"to_bf16, packed", to_bf16_packed, 0},
-    {"round_bf16", round_bf16, 0},
-    {"round_bf16, packed", round_bf16_packed, 0},
+    {"round_factors", round_factors, 0},
+    {"round_factors, packed", round_factors_packed, 0},
     {"add_into", add_into, 0},
     {"relu", relu, 0},
     {"relu_dropout", relu_dropout, 0},
@@ -691,10 +693,12 @@ static void test_bf16(void) {
             const int up = between[i] > 0x8000 || (between[i] == 0x8000 && upper % 2 == 1);
             float x, rounded;
             memcpy(&x, &bits, 4);
-            rounded = halognn_bf16_float(x);
+            rounded = halognn_rounded(x, HALOGNN_BF16_DROPPED);
             const uint16_t got = halognn_bf16(x);
             check(isnan(x) ? isnan(rounded) : got == (uint16_t)(upper + up), "rounding to bfloat16");
-            check(halognn_bf16_bits(x) >> 16 == got, "bfloat16 and its float32");
+            uint32_t kept;
+            memcpy(&kept, &rounded, 4);
+            check(kept == (uint32_t)got << 16, "bfloat16 and its float32");
         }
     }
 }

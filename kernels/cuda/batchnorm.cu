@@ -65,7 +65,7 @@ extern "C" {
 
 int halognn_cuda_column_moments(halognn_cuda *c, float *mean, float *variance, int64_t rows,
                                 int64_t cols, const float *x, float *scratch) {
-    if (rows == 0 || cols == 0) return zero_both(c, mean, variance, cols);
+    if (rows == 0 || cols == 0) return zero_both(c, mean, cols, variance, cols);
     const dim3 grid = columns_by_chunk(rows, cols);
     if (int e = LAUNCH(c, means, grid, mean, rows, cols, x, scratch, c->arrived)) return e;
     return LAUNCH(c, variances, grid, variance, rows, cols, x, mean, scratch, c->arrived);
@@ -80,7 +80,7 @@ int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
                                      int64_t rows, int64_t cols, const float *dy, const float *x,
                                      const float *gamma, const float *mean, const float *variance,
                                      float eps, float *scratch) {
-    if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
+    if (rows == 0 || cols == 0) return zero_both(c, dgamma, cols, dbeta, cols);
     if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols, dy,
                        x, mean, variance, eps, scratch, c->arrived))
         return e;

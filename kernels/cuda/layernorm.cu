@@ -75,7 +75,7 @@ int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
                                      int64_t rows, int64_t cols, const float *dy, const float *x,
                                      const float *gamma, const float *mean, const float *rstd,
                                      float *scratch) {
-    if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
+    if (rows == 0 || cols == 0) return zero_both(c, dgamma, cols, dbeta, cols);
     // the sums first: dx may be dy
     if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols, dy,
                        x, mean, rstd, scratch, c->arrived))

@@ -27,10 +27,10 @@ __device__ inline float add_in_order(const float *partial, int64_t stride, int64
     return sum;
 }
 
-// zero_both clears the sums over no rows of two parameters.
-inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
+// zero_both clears the sums over no rows of two parameters a [n], b [m].
+inline int zero_both(halognn_cuda *c, float *a, int64_t n, float *b, int64_t m) {
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, a, n * 4)) return e;
-    return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
+    return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, m * 4);
 }
 
 // columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and for
@@ -40,10 +40,16 @@ inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
 }
 
-// sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are
-// read before the first is added.
-template <typename Value>
-__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
+// nothing is what sum_in_order does with a row's value besides adding it.
+struct nothing {
+    __device__ void operator()(int64_t, float) const {}
+};
+
+// sum_in_order returns the sum of value(r) for the rows of a chunk, in order, and passes each to
+// put(r, value). UNROLL values are read before the first is added and passed.
+template <typename Value, typename Put = nothing>
+__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value,
+                                     const Put &put = {}) {
     constexpr int UNROLL = 8;
     const int64_t end = (chunk + 1) * CHUNK < rows ? (chunk + 1) * CHUNK : rows;
     float sum = 0;
@@ -53,9 +59,16 @@ __device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &v
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) v[k] = value(r + k);
 #pragma unroll
-        for (int k = 0; k < UNROLL; k++) sum += v[k];
+        for (int k = 0; k < UNROLL; k++) {
+            sum += v[k];
+            put(r + k, v[k]);
+        }
     }
-    for (; r < end; r++) sum += value(r);
+    for (; r < end; r++) {
+        const float v = value(r);
+        sum += v;
+        put(r, v);
+    }
     return sum;
 }
 

@@ -32,7 +32,7 @@ typedef struct halognn_cuda halognn_cuda;
 enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_COMM, HALOGNN_STREAMS };
 
 #define HALOGNN_CHUNK_ROWS 512
-#define HALOGNN_BF16_ALIGN 128 /* elements */
+#define HALOGNN_FACTOR_ALIGN 128 /* elements */
 
 typedef struct {
     char name[256];

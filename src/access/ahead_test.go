@@ -47,7 +47,7 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 		i := c.from
 		for remote := range r.Ahead(2, c.from, c.n, &fault) {
 			key := sample.Key{Seed: r.Seed, Epoch: 2 + i/each, Step: i % each / 2, Stream: i % 2}
-			mb := sample.Reference(r.Topology, r.Sample.Fanouts, r.Streams.Piece(key.Epoch,
+			mb := sample.Reference(r.Topology, r.Sample, r.Streams.Piece(key.Epoch,
 				key.Step, key.Stream, nil), key)
 			want := slices.DeleteFunc(slices.Clone(mb.Frontier),
 				func(v graph.VertexID) bool { return v < r.Local[1].End })

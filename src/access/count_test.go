@@ -87,7 +87,7 @@ func TestCountsAreThoseOfTheReference(t *testing.T) {
 	for epoch := 2; epoch <= 4; epoch++ {
 		for step := range streams.Steps() {
 			seeds := streams.Piece(epoch, step, 1, nil)
-			mb := sample.Reference(g.topology, o.Sample.Fanouts, seeds,
+			mb := sample.Reference(g.topology, o.Sample, seeds,
 				sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
 			for _, v := range mb.Frontier {
 				want[v]++

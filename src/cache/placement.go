@@ -82,6 +82,32 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	return g, nil
 }
 
+// PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room:
+// what a partition of the graph leaves a group, with which Place is compared. owner returns the
+// device of a vertex, -1 for none; a vertex with p = 0 is not placed. Time is one sort.
+func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
+	error) {
+	if err := checkPlace(len(p), devices, slots, 0); err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	order, err := byLikelihood(p)
+	if err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	defer mem.Free(order)
+	g := &Placement{vertices: len(p), held: make([][]graph.VertexID, devices)}
+	for d := range g.held {
+		g.held[d] = mem.Make[graph.VertexID](min(slots, len(order)))[:0]
+	}
+	for _, word := range order {
+		v := graph.VertexID(uint32(word))
+		if d := owner(v); d >= 0 && len(g.held[d]) < slots {
+			g.held[d] = append(g.held[d], v)
+		}
+	}
+	return g, nil
+}
+
 // maxDevices is the largest number of devices that the arrays of Lookup can name.
 const maxDevices = math.MaxInt16
 
@@ -149,14 +175,16 @@ func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	return device, slot
 }
 
-// Bytes returns the memory of the lists.
-func (g *Placement) Bytes() int64 {
-	n := int64(0)
+// Rows returns how many rows the devices hold together, a row that several hold as often.
+func (g *Placement) Rows() (n int) {
 	for _, held := range g.held {
-		n += int64(len(held)) * 4
+		n += len(held)
 	}
 	return n
 }
+
+// Bytes returns the memory of the lists.
+func (g *Placement) Bytes() int64 { return int64(g.Rows()) * 4 }
 
 // Free gives the lists back.
 func (g *Placement) Free() {

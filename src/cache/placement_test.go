@@ -83,6 +83,26 @@ func cost(g *Placement, p []float32, a float64) (sum float64) {
 	return sum
 }
 
+// Every device holds its own vertices, the likeliest first, and fewer than there is room for if it
+// has no more that are read.
+func TestPlaceOwned(t *testing.T) {
+	p := []float32{.1, .5, 0, .4, .9, .2, .3, .3}
+	owner := func(v graph.VertexID) int { return min(int(v)/3, 2) - 1 } // 0 to 2 belong to nobody
+	g := must[*Placement](t)(PlaceOwned(p, 3, 2, owner))
+	defer g.Free()
+	for d, want := range [][]graph.VertexID{{4, 3}, {6, 7}, nil} {
+		if got := g.Held(d); !slices.Equal(got, want) {
+			t.Errorf("device %d holds %v, want %v", d, got, want)
+		}
+	}
+	if g.Rows() != 4 || g.Bytes() != 16 {
+		t.Errorf("%d rows in %d bytes", g.Rows(), g.Bytes())
+	}
+	if _, err := PlaceOwned([]float32{-1}, 1, 1, owner); err == nil {
+		t.Error("a likelihood below 0 is no error")
+	}
+}
+
 // Laws on random likelihoods: devices are full, no row lies twice on one, look-ups lead to the row
 // and prefer the own copy, the rows held are the hottest ones, and placing by a costs no more than
 // replicating.

@@ -47,6 +47,7 @@ func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 // overlap inputs unless a method says so.
 type Kernels interface {
 	LinearKernels
+	DenseKernels
 	SegmentKernels
 	AttentionKernels
 	ActivationKernels

@@ -1,6 +1,9 @@
 package compute
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // Precision is the precision of the factors of matrix products. In every precision products are
 // summed in float32, and everything else (weights, optimizer state, sums over edges and rows,
@@ -10,19 +13,71 @@ type Precision string
 const (
 	// PrecisionFloat32 multiplies the factors without rounding.
 	PrecisionFloat32 Precision = "float32"
-	// PrecisionBF16 rounds every factor to bfloat16 first, as RoundBF16 does: 8 bits of significand
-	// and the range of float32.
+	// PrecisionBF16 rounds every factor to bfloat16 first: 8 bits of significand, and the range of
+	// float32.
 	PrecisionBF16 Precision = "bf16"
+	// PrecisionTF32 rounds every factor to what NVIDIA calls TF32: 11 bits of significand, and the
+	// range of float32.
+	PrecisionTF32 Precision = "tf32"
 )
 
-// RoundBF16 rounds x to the nearest bfloat16, ties to even. NaN stays NaN.
-func RoundBF16(x float32) float32 {
-	const dropped = 0xffff // bits that bfloat16 does not have
-	bits := math.Float32bits(x)
+// precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
+// a rounded factor where it is multiplied fastest; 0 if factors are not copied.
+var precisions = []struct {
+	of             Precision
+	dropped, bytes int
+}{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2}, {PrecisionTF32, 13, 4}}
+
+// Precisions lists the words of all precisions, for messages.
+func Precisions() string {
+	var all []string
+	for _, p := range precisions {
+		all = append(all, string(p.of))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Known says whether p is one of the precisions.
+func (p Precision) Known() bool {
+	for _, q := range precisions {
+		if q.of == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Dropped returns how many low bits of a float32 rounding drops; 0 if factors are not rounded.
+func (p Precision) Dropped() int {
+	for _, q := range precisions {
+		if q.of == p {
+			return q.dropped
+		}
+	}
+	return 0
+}
+
+// FactorBytes returns the bytes of a rounded factor on a GPU; 0 if factors are not rounded.
+func (p Precision) FactorBytes() int {
+	for _, q := range precisions {
+		if q.of == p {
+			return q.bytes
+		}
+	}
+	return 0
+}
+
+// Round rounds x to the nearest number that a factor may be, ties to even. NaN stays NaN.
+func (p Precision) Round(x float32) float32 {
+	n := p.Dropped()
+	if n == 0 {
+		return x
+	}
+	bits, low := math.Float32bits(x), uint32(1)<<n-1
 	if x != x {
 		bits |= 0x400000 // keep a NaN whose bits are all among the dropped ones
 	} else {
-		bits += dropped/2 + bits>>16&1
+		bits += low/2 + bits>>n&1
 	}
-	return math.Float32frombits(bits &^ dropped)
+	return math.Float32frombits(bits &^ low)
 }

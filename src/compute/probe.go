@@ -16,17 +16,22 @@ type Call struct {
 //
 //	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 //
-// in every kernel; a nil Probe ignores it.
+// in every kernel; a nil Probe ignores it. Of a kernel that calls others only itself is reported.
 type Probe struct {
 	OnStart func(Call) // before the device queues or runs the kernel
 	OnDone  func()     // after the kernel is queued or has run
 	OnSync  func()     // when all kernels queued so far are done
+
+	open int // calls that have started and are not done
 }
 
 // Start reports a call, whose shapes were checked.
 func (p *Probe) Start(c Call) *Probe {
 	if p != nil {
-		p.OnStart(c)
+		if p.open == 0 {
+			p.OnStart(c)
+		}
+		p.open++
 	}
 	return p
 }
@@ -34,7 +39,9 @@ func (p *Probe) Start(c Call) *Probe {
 // Done reports that the call of the last Start was queued, or has run.
 func (p *Probe) Done() {
 	if p != nil {
-		p.OnDone()
+		if p.open--; p.open == 0 {
+			p.OnDone()
+		}
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	"halognn/src/policy"
 )
 
-// settle sets keys that were not given to values that fit the given ones. If the ranks of a node
-// share a cache, a static policy replaces the dynamic default.
+// settle sets keys that were not given to values that fit the given ones. Where only a static cache
+// is possible, one replaces the dynamic default.
 func (c *Config) settle(given func(key string) bool) {
-	if c.Cache.Placement == PlacementGroup && !given("cache.policy") {
+	if (c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles) &&
+		!given("cache.policy") {
 		c.Cache.Policy = policy.VIP
 	}
 	if c.Topology.Kind == TopologyPartitioned && !given("cache.policy") {

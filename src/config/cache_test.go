@@ -20,6 +20,7 @@ func TestDefaultPolicy(t *testing.T) {
 		{"cache: {placement: group}\n", nil, "vip"},
 		{"", []string{"cache.placement=group"}, "vip"},
 		{"cache: {placement: group, policy: degree}\n", nil, "degree"},
+		{"cache: {source: files}\n", nil, "vip"},
 		{"cache: {placement: group}\n", []string{"cache.policy=oracle"}, "oracle"},
 		{
 			"cache: {placement: group, policy: lookahead}\n", nil,

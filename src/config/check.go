@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/sample"
 )
 
 // faults returns all errors in the values.
@@ -41,14 +42,59 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 				"seed hop first", f.key, n, c.Model.Layers)
 		}
 	}
+	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
+	if kind != nil && reads && drawn.Estimates() && !model.Weighs() {
+		maxima := ""
+		if c.Model.Aggregation == nn.AggregateMax {
+			maxima = " with model.aggregation max"
+		}
+		bad("sample.kind %s weighs edges by the probability that it drew them, which model.kind %s%s "+
+			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
+			c.Model.Kind, maxima, sample.Neighbour)
+	}
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
-	if p := policy.Find(c.Cache.Policy); p != nil && !p.Static() &&
-		c.Cache.Placement == PlacementGroup {
-		bad("cache.placement is %s, which is for caches that do not change, and that of "+
-			"cache.policy %s does; choose a static cache.policy (%s), or cache.placement=own",
-			c.Cache.Placement, c.Cache.Policy, OrList(staticPolicies()))
+	return append(faults, c.placed()...)
+}
+
+// placed returns what a run cannot have whose ranks share caches or read rows from files.
+func (c *Config) placed() (faults []string) {
+	bad := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
+	p := policy.Find(c.Cache.Policy)
+	changes := p != nil && !p.Static()
+	for _, k := range []struct {
+		key, word, normal string
+		changes           bool
+	}{
+		{"cache.placement", c.Cache.Placement, PlacementOwn, changes},
+		{"cache.source", c.Cache.Source, SourceOwners, changes || c.Cache.Policy == policyAuto},
+	} {
+		if k.changes && k.word != k.normal {
+			bad("%s is %s, which is for caches that do not change, and that of cache.policy %s "+
+				"does; choose a static cache.policy (%s), or %s=%s", k.key, k.word,
+				c.Cache.Policy, OrList(staticPolicies()), k.key, k.normal)
+		}
+	}
+	if c.Cache.Source != SourceFiles {
+		if c.Cache.Placement == PlacementParts {
+			bad("cache.placement is %s, but a rank reads the rows of its own parts in memory and "+
+				"needs no cache for them; set cache.source=%s, or cache.placement=%s",
+				PlacementParts, SourceFiles, PlacementGroup)
+		}
+		return faults
+	}
+	if c.Compute.Device == "cuda" {
+		bad("cache.source is %s, which compute.device cuda cannot have: its rows lie in the memory "+
+			"of device and host; set cache.source=%s, or compute.device=cpu", SourceFiles,
+			SourceOwners)
+	}
+	if c.Cache.HaloFraction > 0 {
+		bad("cache.halo_fraction is %g, but with cache.source=%s all rows are remote and a rank has "+
+			"no halo; set cache.alpha", c.Cache.HaloFraction, SourceFiles)
 	}
 	return faults
 }
@@ -60,6 +106,10 @@ func (c *Config) partitioned() (faults []string) {
 			fmt.Sprintf("topology.kind is %s, with which ", TopologyPartitioned)+
 				fmt.Sprintf(format, args...)+", or topology.kind="+TopologyReplicated)
 	}
+	if drawn := (sample.Spec{Kind: sample.Kind(c.Sample.Kind)}); drawn.NeedsWhole() {
+		bad("sample.kind %s cannot be had, because ranks do not send each other the degrees and weights "+
+			"that it needs; choose sample.kind=%s", c.Sample.Kind, sample.Neighbour)
+	}
 	why := ""
 	if p := policy.Find(c.Cache.Policy); p != nil {
 		why = p.Whole
@@ -70,9 +120,13 @@ func (c *Config) partitioned() (faults []string) {
 		bad("cache.policy %s cannot be had, because %s; choose cache.policy=%s", c.Cache.Policy,
 			why, OrList(alone()))
 	}
-	if c.Cache.Placement == PlacementGroup {
+	if c.Cache.Placement != PlacementOwn {
 		bad("cache.placement %s cannot be had, because the ranks of a node rank the vertices of "+
-			"the whole graph together; choose cache.placement=%s", PlacementGroup, PlacementOwn)
+			"the whole graph together; choose cache.placement=%s", c.Cache.Placement, PlacementOwn)
+	}
+	if c.Cache.Source == SourceFiles {
+		bad("cache.source %s cannot be had, because a cache of any rows is chosen in the whole "+
+			"graph; choose cache.source=%s", SourceFiles, SourceOwners)
 	}
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; " +

@@ -34,6 +34,7 @@ type Config struct {
 		Slope          float64
 	}
 	Sample struct {
+		Kind                       string
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string
@@ -68,7 +69,8 @@ type Config struct {
 		Window              int
 		Level               bool
 		Placement           string
-		PeerCost            float64
+		PeerCost            string // ParseCost reads it
+		Source              string
 	}
 	Pipeline struct {
 		Depth, Workers int

@@ -87,6 +87,17 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"auto on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {policy: auto}\n", nil,
 			[]string{"cache.policy auto cannot be had"}},
+		{"a sampler on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\nsample: {kind: poisson}\n", nil,
+			[]string{"with which sample.kind poisson cannot be had",
+				"choose sample.kind=neighbour, or topology.kind=replicated"}},
+		{"a sampler that attention cannot use", minimal +
+			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
+			[]string{"sample.kind poisson weighs edges", "which model.kind gat cannot use",
+				"choose sample.kind=neighbour"}},
+		{"a sampler that maxima cannot use", minimal +
+			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
+			[]string{"which model.kind sage with model.aggregation max cannot use"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
@@ -122,6 +133,18 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
 			[]string{"cache.placement is group", "cache.policy sieve",
 				"choose a static cache.policy (degree, ", "cache.placement=own"}},
+		{"parts of owners", minimal, []string{"cache.placement=parts", "cache.peer_cost=2"},
+			[]string{"cache.placement is parts", "set cache.source=files",
+				`cache.peer_cost: "2" is not auto or a number from 0 to 1`}},
+		{"files and a dynamic policy", minimal,
+			[]string{"cache.source=files", "cache.policy=auto", "cache.halo_fraction=0.1",
+				"compute.device=cuda"},
+			[]string{"cache.source is files, which is for caches that do not change",
+				"choose a static cache.policy (degree, ", "cache.source=owners",
+				"cache.halo_fraction is 0.1", "compute.device=cpu"}},
+		{"files and a partitioned topology", minimal,
+			[]string{"cache.source=files", "cache.placement=group", "topology.kind=partitioned"},
+			[]string{"cache.source files cannot be had", "cache.placement group cannot be had"}},
 		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil,
 			[]string{"sample.fanouts has 0 entries"}},
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"},

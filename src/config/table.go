@@ -106,6 +106,15 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "sample", keys: []*Key{
+			{"kind", oneOf(&c.Sample.Kind, string(sample.Neighbour),
+				word{string(sample.Neighbour), "of each vertex's neighbours as many as the fanout says, " +
+					"all equally likely"},
+				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
+					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
+			), 0,
+				"how neighbours are drawn in training",
+				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
+					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it."},
@@ -215,8 +224,8 @@ func (c *Config) table() []section {
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
-				"With `cache.placement: group` the default is `vip`, with `topology.kind: " +
-					"partitioned` `sieve`."},
+				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
+					"default is `vip`, with `topology.kind: partitioned` `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -259,14 +268,27 @@ func (c *Config) table() []section {
 				word{PlacementGroup, "the ranks of a node divide the rows among themselves and " +
 					"read each other's caches in shared memory, so that together they hold more; " +
 					"`/dev/shm` must have room for the caches of the node"},
+				word{PlacementParts, "every rank keeps the rows of its own parts that the ranks of " +
+					"its node read most, and they read each other's caches: what a partition " +
+					"gives, with which `group` is compared; only with `cache.source: files`"},
 			), free,
 				"where the rows of a static cache lie", ""},
-			{"peer_cost", number(&c.Cache.PeerCost, 0.1, from(0).upTo(1)), free,
+			{"peer_cost", costOrAuto(&c.Cache.PeerCost), free,
 				"placement `group`: the cost of a row in a peer's cache over the cost of a row " +
-					"from another node",
+					"that no cache of the node holds, if an own row costs nothing",
 				"0 spreads the rows as widely as possible, 1 gives every rank of the node the " +
 					"same rows. In between, every rank keeps the hottest rows, and the others " +
-					"are kept by one rank each."},
+					"are kept by one rank each. `auto` measures it when the cache is opened " +
+					"(`cache.peer_cost` of `summary.json`); with a number, runs place rows alike."},
+			{"source", oneOf(&c.Cache.Source, SourceOwners,
+				word{SourceOwners, "the ranks that own them; the rows of the ranks of a node are " +
+					"read in its memory and need no cache"},
+				word{SourceFiles, "the feature files of all parts, which every rank maps: nothing " +
+					"is sent, and caches may hold any row. For features that the memory of a node " +
+					"cannot hold, on storage that every rank reads " +
+					"([more](guide/tuning-the-cache.md#caches-of-a-node))"},
+			), free,
+				"where rows come from that no cache holds", ""},
 		}},
 
 		{name: "pipeline", keys: []*Key{
@@ -355,10 +377,12 @@ func (c *Config) table() []section {
 				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even; sums, " +
 					"weights, gradients over ranks, what the optimizer keeps, sums over edges, norms " +
 					"and losses stay float32"},
+				word{"tf32", "the same with TF32: the range of bfloat16, and 11 bits of significand " +
+					"instead of 8"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 by tensor cores. On `cpu`, bf16 is faster with oneDNN on " +
-					"a processor with AVX512-BF16 or AMX. " +
+				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, bf16 is faster with " +
+					"oneDNN on a processor with AVX512-BF16 or AMX. " +
 					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
 					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
@@ -414,6 +438,10 @@ func (c *Config) table() []section {
 const (
 	PlacementOwn   = policy.PlacementOwn
 	PlacementGroup = policy.PlacementGroup
+	PlacementParts = policy.PlacementParts
+
+	SourceOwners = policy.SourceOwners
+	SourceFiles  = policy.SourceFiles
 
 	KernelCOO = "coo"
 
@@ -455,7 +483,8 @@ const cacheDoc = `A cache holds copies of remote rows, so that a rank need not f
 equal ones, those that more vertices may sample (out-degree), then those of lower id. A
 *dynamic* cache decides at every step which of the fetched rows stay. Evaluation and inference
 neither read nor change a dynamic cache. No policy changes a number of the training. If all ranks
-are on one node, rows are read from memory, and there is no cache.`
+are on one node, rows are read from memory, and there is no cache unless ` + "`cache.source`" + ` is
+` + "`files`" + `.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`

@@ -11,6 +11,9 @@
 //	             ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
 //	             └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
+// With Options.Stored every rank has the tables of all parts, nothing is remote, and the cache is
+// asked for every vertex before the table of its part is.
+//
 //	remote ids, by owning part, then in frontier order:        rank r asks            rank s is asked
 //	    counts   how many rows of each owner                   asked   [K]  ───────>  wanted   [K]
 //	    ids      rows relative to the owner's first vertex     askIDs  [R]  ───────>  wantIDs  [S]
@@ -80,6 +83,10 @@ type Options struct {
 	// the last plan has been used.
 	Tables [][]byte
 
+	// Stored: Tables are of all parts, and slower to read than the cache: rows that the cache lacks
+	// are read from them, and counted as stored.
+	Stored bool
+
 	Cols int // elements of a row
 	Type compute.DType
 
@@ -106,7 +113,8 @@ type Exchange struct {
 	rowBytes int
 	tables   [][]byte         // [P+1] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
-	remote   []uint8          // [P] 1 for parts that must be fetched
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and, unless
+	stored   bool             // Tables are of all parts, fetched
 	host     Slicer
 	cache    Cache
 	kept     [2]int  // rows of the cache's table that are this rank's own: from, to
@@ -129,6 +137,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 		cols: o.Cols, dtype: o.Type, rowBytes: o.Cols * o.Type.Size(),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
 		remote: make([]uint8, parts),
+		stored: o.Stored,
 		host:   o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
 	}
 	x.first = graph.VertexID(o.Offsets[r*x.perRank])
@@ -137,7 +146,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	for p := range parts {
 		x.firsts[p] = int32(o.Offsets[p] - o.Offsets[p/x.perRank*x.perRank])
 		x.base[p] = compute.MakeRowRef(p, 0) - compute.RowRef(o.Offsets[p])
-		if o.Tables[p] == nil {
+		if o.Stored || o.Tables[p] == nil {
 			x.remote[p] = 1
 		}
 	}
@@ -164,6 +173,10 @@ func check(c comm.Comm, o Options) error {
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Cols < 1 {
 		reject("rows have %d columns; they need at least 1", o.Cols)
+	}
+	if o.Stored && o.Buffer != nil {
+		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
+			"Cache")
 	}
 	if o.Cache != nil && o.Buffer != nil {
 		reject("there is a Cache and a Buffer; rows are kept in one of them")
@@ -198,6 +211,9 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 		case rows < 0:
 			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p],
 				o.Offsets[p+1], p))
+		case table == nil && o.Stored && rows > 0:
+			errs = append(errs, fmt.Errorf("rows are read from files, but part %d has no table of "+
+				"its %d rows", p, rows))
 		case table == nil && own && rows > 0:
 			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows",
 				rank, p, rows))

@@ -227,6 +227,67 @@ func TestCachedRowsAreNotFetched(t *testing.T) {
 	}
 }
 
+// Where the tables are a store of all rows, the cache is asked first whoever owns the row, the
+// others are read in the store, and nothing is sent.
+func TestStoredRowsAreNotFetched(t *testing.T) {
+	const ranks = 3
+	l := newLayout(rand.New(rand.NewPCG(4, 0)), ranks, 2, ranks, 300, 4, compute.Float16)
+	before := mem.Allocated()
+	err := comm.RunWorld(ranks, func(world comm.Comm) error {
+		rng := rand.New(rand.NewPCG(4, uint64(world.Rank())+1))
+		held := &rows{slot: map[graph.VertexID]int{}}
+		for _, v := range l.frontier(rng, 0.3, func(graph.VertexID) bool { return true }) {
+			held.slot[v] = len(held.slot)
+			held.table = append(held.table, l.row(int64(v))...)
+		}
+		for _, cache := range []*rows{held, nil} {
+			o := l.options(world.Rank())
+			o.Stored = true
+			if cache != nil {
+				o.Cache = cache
+			}
+			x, err := New(world, o)
+			if err != nil {
+				return err
+			}
+			var p Plan
+			defer p.Free()
+			for range 3 {
+				ids := l.frontier(rng, 0.7, func(graph.VertexID) bool { return true })
+				if err := fetch(x, &p, ids); err != nil {
+					return err
+				}
+				want := trace.Counters{Frontier: int64(len(ids)), Rounds: 3, CountBytes: 8 * ranks}
+				for i, v := range ids {
+					ref, row := p.Rows.Of[i], l.row(int64(v))
+					if got := p.Rows.Tables[ref.Table()][ref.Row()*len(row):][:len(row)]; string(
+						got) != string(row) {
+						return fmt.Errorf("vertex %d: %x, want %x", v, got, row)
+					}
+					if cache != nil && cache.Row(v) >= 0 {
+						want.Cached++
+					} else {
+						want.Stored++
+					}
+				}
+				if p.Counters != want {
+					return fmt.Errorf("counters %+v, want %+v", p.Counters, want)
+				}
+				if err := p.Check(len(ids)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
 // TestOnePlanServesExchangesOfOtherShapes: layer-wise inference uses one plan for matrices of
 // different widths.
 func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
@@ -357,6 +418,10 @@ func TestNewReportsFaults(t *testing.T) {
 			"owns part 0 but has no table of its 2 rows"},
 		{"own table short", func(o *Options) { o.Tables[0] = make([]byte, 23) },
 			"part 0 has 23 bytes; 2 rows of 3 float32 columns are 24"},
+		{"a stored table missing", func(o *Options) { o.Stored = true },
+			"part 1 has no table of its 3 rows"},
+		{"stored and buffered", func(o *Options) { o.Stored, o.Buffer = true, make([]byte, 12) },
+			"give a Cache"},
 		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) },
 			"part 1 has 35 bytes"},
 	} {

@@ -108,6 +108,11 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
 	}
+	if x.stored {
+		p.Stored, p.missing = int64(remote), p.missing[:0]
+		clear(p.part)
+		return nil
+	}
 	p.missing = p.missing[:remote]
 	for part, n := range p.part {
 		switch {

@@ -26,12 +26,13 @@ type Job struct {
 	share []sample.Share
 }
 
-// Fit gives the model the widths and the task of the graph, and leaves the weights of edges out
-// where there are none or nobody reads them.
+// Fit gives the model the widths and the task of the graph, tells it what the sampler weighs, and
+// leaves the weights of edges out where there are none or nobody reads them.
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
+	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
 }
 
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
@@ -102,8 +103,13 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// sendsNoWeights returns an error if ranks would have to send each other weights of edges.
+// sendsNoWeights returns an error if ranks would have to send each other weights of edges, or what
+// a sampler needs to make some.
 func (s *Spec) sendsNoWeights() error {
+	if s.Partitioned && s.Reads() && s.Sample.NeedsWhole() {
+		return fmt.Errorf("sample.kind=%s needs the whole topology on every rank; set "+
+			"topology.kind=replicated, or sample.kind=%s", s.Sample.Kind, sample.Neighbour)
+	}
 	if s.Partitioned && s.Model.EdgeWeights {
 		return errors.New("edges of the graph have weights, which ranks do not send each other " +
 			"with topology.kind=partitioned; set model.edge_weights=false, or " +
@@ -210,8 +216,16 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
-// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node.
+// AllInMemory reports whether every rank reads all rows in the memory of its node, so that a cache
+// is of no use.
+func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
+
+// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, or
+// none if rows come from the files.
 func (j *Job) Local(rank int) []access.Range {
+	if j.Cache.FromFiles() {
+		return nil
+	}
 	var local []access.Range
 	for _, r := range j.Neighbours(rank) {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
@@ -222,6 +236,16 @@ func (j *Job) Local(rank int) []access.Range {
 		local = append(local, access.Range{First: lo, End: hi})
 	}
 	return local
+}
+
+// Owned returns the vertices of each of the given ranks.
+func (j *Job) Owned(ranks []int) (own []access.Range) {
+	for _, r := range ranks {
+		own = append(own, access.Range{
+			First: graph.VertexID(j.first[r]), End: graph.VertexID(j.first[r+1]),
+		})
+	}
+	return own
 }
 
 // Steps returns the optimiser's updates of an epoch.

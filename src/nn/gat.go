@@ -84,7 +84,7 @@ func (g *gat) Flops(h *Hop, gradient bool) int {
 // rows returns the first rows of a buffer that has a column for each head.
 func (g *gat) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, g.heads) }
 
-func (g *gat) Forward(y compute.Matrix, in *Input) {
+func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
 	z, src, dst, alpha := g.z.matrix(s, wide), g.rows(g.src, s), g.rows(g.dst, d), g.rows(g.alpha, e)
 	g.dev.MatMul(z, in.X, g.w, false)
@@ -99,13 +99,15 @@ func (g *gat) Forward(y compute.Matrix, in *Input) {
 		g.dev.EdgeSum(y, in.Hop.Forward, alpha, z)
 	}
 	g.dev.AddBias(y, g.bias)
+	then.Apply(g.dev, y)
 }
 
-func (g *gat) Backward(dx, dy compute.Matrix, in *Input) {
+func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
 	z, src, dst, alpha := g.z.matrix(s, wide), g.rows(g.src, s), g.rows(g.dst, d), g.rows(g.alpha, e)
 	dz, dsrc, ddst, dalpha := g.dz.matrix(s, wide), g.rows(g.dsrc, s), g.rows(g.ddst, d),
 		g.rows(g.dalpha, e)
+	then.Backward(g.dev, dy, y)
 	g.dev.ColumnSum(g.dbias, dy)
 	if g.mean {
 		heads := g.wide.matrix(d, wide)

@@ -36,7 +36,7 @@ func gcnWeights(c Config) Weighting {
 	switch {
 	case c.GCNNorm == GCNBoth:
 		return WeightsSymmetric
-	case c.EdgeWeights:
+	case c.EdgeWeights || c.Estimates:
 		return WeightsMean
 	}
 	return NoWeights
@@ -75,7 +75,7 @@ func (g *gcn) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * g.in * g.out
 }
 
-func (g *gcn) Forward(y compute.Matrix, in *Input) {
+func (g *gcn) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	g.agg = in.Aggregate
 	if in.Aggregate.Cols == 0 {
 		g.agg = g.aggregate.matrix(in.Destinations, g.in)
@@ -85,13 +85,15 @@ func (g *gcn) Forward(y compute.Matrix, in *Input) {
 			g.dev.SegmentMean(g.agg, in.Hop.Forward, in.X)
 		}
 	}
-	g.dev.MatMul(y, g.agg, g.w, false)
-	g.dev.AddBias(y, g.bias)
+	g.dev.Dense(y, g.dense(then))
 }
 
-func (g *gcn) Backward(dx, dy compute.Matrix, in *Input) {
-	g.dev.MatMulWeights(g.dw, dy, g.agg)
-	g.dev.ColumnSum(g.dbias, dy)
+func (g *gcn) dense(then compute.Epilogue) compute.Dense {
+	return compute.Dense{X: g.agg, W: g.w, Bias: g.bias, Then: then}
+}
+
+func (g *gcn) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dw, Bias: g.dbias}, dy, y, g.dense(then))
 	if !in.Gradient {
 		return
 	}

@@ -19,7 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	weighted                        bool // the sum, by the weights of edges
+	weighted, ofData                bool // the sum, by the weights of edges, which the data have
 }
 
 func newGIN(s *store, c Config, l int) Layer {
@@ -29,7 +29,7 @@ func newGIN(s *store, c Config, l int) Layer {
 		mid = c.Hidden
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
-		weighted:  c.EdgeWeights,
+		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
 }
 
@@ -49,7 +49,7 @@ func (g *gin) Bind(values, grads [][]float32) {
 }
 
 func (g *gin) Needs() Needs {
-	n := Needs{Own: true, Aggregate: compute.ReduceSum, OfData: g.weighted}
+	n := Needs{Own: true, Aggregate: compute.ReduceSum, OfData: g.ofData}
 	if g.weighted {
 		n.Weights = WeightsPlain
 	}
@@ -72,7 +72,7 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
 }
 
-func (g *gin) Forward(y compute.Matrix, in *Input) {
+func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
 	sum := in.Aggregate
 	if sum.Cols == 0 {
@@ -80,22 +80,26 @@ func (g *gin) Forward(y compute.Matrix, in *Input) {
 		sum = agg
 	}
 	g.dev.AddScaled(agg, sum, in.own(), g.eps)
-	g.dev.MatMul(hidden, agg, g.w1, false)
-	g.dev.AddBias(hidden, g.b1)
-	g.dev.ReLU(hidden, 0, compute.DropoutKey{}, nil)
-	g.dev.MatMul(y, hidden, g.w2, false)
-	g.dev.AddBias(y, g.b2)
+	g.dev.Dense(hidden, g.inner(agg))
+	g.dev.Dense(y, g.outer(hidden, then))
 }
 
-func (g *gin) Backward(dx, dy compute.Matrix, in *Input) {
+// inner and outer are the two linear maps.
+func (g *gin) inner(agg compute.Matrix) compute.Dense {
+	return compute.Dense{X: agg, W: g.w1, Bias: g.b1,
+		Then: compute.Epilogue{Activation: compute.ActivateReLU}}
+}
+
+func (g *gin) outer(hidden compute.Matrix, then compute.Epilogue) compute.Dense {
+	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Then: then}
+}
+
+func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
 	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
 	dagg, dinner := g.dagg.matrix(in.Destinations, g.in), g.dinner.matrix(in.Destinations, g.mid)
-	g.dev.MatMulWeights(g.dw2, dy, hidden)
-	g.dev.ColumnSum(g.db2, dy)
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y, g.outer(hidden, then))
 	g.dev.MatMulInput(dinner, dy, g.w2, false)
-	g.dev.ReLUBackward(dinner, hidden, 0)
-	g.dev.MatMulWeights(g.dw1, dinner, agg)
-	g.dev.ColumnSum(g.db1, dinner)
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dw1, Bias: g.db1}, dinner, hidden, g.inner(agg))
 	g.dev.MatMulInput(dagg, dinner, g.w1, false)
 	g.dev.Dot(g.deps, dagg, in.own())
 	if !in.Gradient {

@@ -98,7 +98,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 		t.Fatal(err)
 	}
 	out, dx := upload(t, dev, y[0], y[1], nil), upload(t, dev, x[0], x[1], nil)
-	layer.Forward(out, in)
+	layer.Forward(out, in, compute.Epilogue{})
 	g.compare(dev, "Y", out.Data, layerForward)
 	switch l := layer.(type) {
 	case *sage:
@@ -111,7 +111,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	case *gat:
 		g.compareEdges(dev, in, "alpha", l.alpha.data, l.heads)
 	}
-	layer.Backward(dx, g.rows(dev, "dY"), in)
+	layer.Backward(dx, g.rows(dev, "dY"), out, in, compute.Epilogue{})
 	g.compare(dev, "dX", dx.Data, backward)
 	for _, p := range m.Params.List {
 		if strings.HasPrefix(p.Name, "convs.0.") {

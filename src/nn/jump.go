@@ -81,15 +81,16 @@ func (j *jumping) forward(stages []stage, rows int) compute.Matrix {
 		j.dev.HeadMax(j.read(), all)
 	}
 	logits := j.logits.matrix(rows, j.out)
-	j.dev.MatMul(logits, j.read(), j.w, false)
-	j.dev.AddBias(logits, j.bias)
+	j.dev.Dense(logits, j.dense())
 	return logits
 }
 
+func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j.w, Bias: j.bias} }
+
 // backward makes the gradients of the parameters and of the rows of all layers, for take.
 func (j *jumping) backward(dlogits compute.Matrix) {
-	j.dev.MatMulWeights(j.dw, dlogits, j.read())
-	j.dev.ColumnSum(j.dbias, dlogits)
+	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
+		j.dense())
 	if !j.max {
 		j.dev.MatMulInput(j.rowsOfAll(), dlogits, j.w, false)
 		return

@@ -10,7 +10,7 @@ type Kind struct {
 	Name, Brief     string
 	ReadsNeighbours bool // more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
-	WeighsEdges     bool // Config.EdgeWeights does
+	WeighsEdges     bool // Config.EdgeWeights and Estimates do
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 }

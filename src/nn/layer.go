@@ -6,7 +6,8 @@ import "halognn/src/compute"
 // are neither gathered nor copied to the device.
 type Needs struct {
 	Own bool // the row of every destination (Input.Own)
-	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by Weights
+	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by
+	// Weights
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
@@ -22,6 +23,9 @@ type Needs struct {
 type Weighting uint8
 
 // The weightings. An edge has the weight of the data, or 1, and so has one from a vertex to itself.
+// Where a sampler knows the probability that it drew an edge, the edge's weight is over that, and
+// sums over the destination's edges are those over all its in-edges in the whole graph, so that
+// what is computed estimates what all edges would give, without bias.
 const (
 	NoWeights    Weighting = iota
 	WeightsPlain           // that of the edge
@@ -71,7 +75,8 @@ func (in *Input) own() compute.Matrix {
 // Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its
 // destinations. A layer keeps the inputs of its own backward (aggregates; in attention weights of
 // edges and heads) in buffers of the model's store, so the caller keeps nothing but Input.
-// Normalisation, activation and dropout are not part of a Layer.
+// Normalisation is not part of a Layer; what follows its sum row by row it is handed, because the
+// device does that best while the rows are in the cache.
 type Layer interface {
 	// Params declares the parameters.
 	Params() []Param
@@ -85,9 +90,10 @@ type Layer interface {
 	// Flops returns the multiplications and additions in the matrix products of Forward and
 	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
 	Flops(h *Hop, gradient bool) int
-	// Forward sets y [Destinations, out].
-	Forward(y compute.Matrix, in *Input)
-	// Backward sets the gradients of the parameters from dy [Destinations, out] and, if
-	// in.Gradient, dx [Sources, in]. Forward ran before, on the same input.
-	Backward(dx, dy compute.Matrix, in *Input)
+	// Forward sets y [Destinations, out], and applies then to it.
+	Forward(y compute.Matrix, in *Input, then compute.Epilogue)
+	// Backward turns dy [Destinations, out], the gradient with respect to y, into that with respect
+	// to what then was applied to, in place. From this it sets the gradients of the parameters and,
+	// if in.Gradient, dx [Sources, in]. Forward ran before, on the same input, and gave y.
+	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
 }

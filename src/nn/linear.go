@@ -54,14 +54,16 @@ func passes(gradient bool) int {
 	return 2
 }
 
-func (d *linear) Forward(y compute.Matrix, in *Input) {
-	d.dev.MatMul(y, in.own(), d.w, false)
-	d.dev.AddBias(y, d.bias)
+func (d *linear) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+	d.dev.Dense(y, d.dense(in, then))
 }
 
-func (d *linear) Backward(dx, dy compute.Matrix, in *Input) {
-	d.dev.MatMulWeights(d.dw, dy, in.own())
-	d.dev.ColumnSum(d.dbias, dy)
+func (d *linear) dense(in *Input, then compute.Epilogue) compute.Dense {
+	return compute.Dense{X: in.own(), W: d.w, Bias: d.bias, Then: then}
+}
+
+func (d *linear) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y, d.dense(in, then))
 	if in.Gradient {
 		d.dev.MatMulInput(dx, dy, d.w, false)
 	}

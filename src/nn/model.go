@@ -25,8 +25,6 @@ type Model struct {
 	jump      *jumping   // nil: the last layer makes the logits
 	objective *objective // nil: the plain loss
 
-	none *buffer // one zero: GIN's AddScaled with it adds without scaling
-
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
 	grad [2]*buffer
@@ -61,7 +59,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
-	m.grad, m.none = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
+	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
@@ -167,11 +165,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 	if s.batch != nil {
 		err = errors.Join(err, s.batch.reserve(rows, s.out))
 	}
-	if s.residual {
-		err = errors.Join(err, m.none.reserve(1))
-		if (s.norm != nil || s.batch != nil) && in.Train {
-			err = errors.Join(err, s.dsum.reserve(rows*s.out))
-		}
+	if s.residual && (s.norm != nil || s.batch != nil) && in.Train {
+		err = errors.Join(err, s.dsum.reserve(rows*s.out))
 	}
 	last := l == len(m.stages)-1
 	if last && m.jump != nil {
@@ -197,23 +192,19 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	}
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
-	y := s.y.matrix(in.Destinations, s.out)
+	y, then := s.y.matrix(in.Destinations, s.out), m.epilogue(s, in)
 	if n := s.batch; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
-		s.Layer.Forward(x, in)
+		s.Layer.Forward(x, in, compute.Epilogue{})
 		n.forward(m.dev, y, x, in.Train)
-	} else if n := s.norm; n == nil {
-		s.Layer.Forward(y, in)
-	} else {
+		then.Apply(m.dev, y)
+	} else if n := s.norm; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
-		s.Layer.Forward(x, in)
+		s.Layer.Forward(x, in, compute.Epilogue{})
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
-	}
-	if s.residual {
-		m.dev.AddScaled(y, y, in.own(), m.none.data[:1])
-	}
-	if s.hidden {
-		m.activate(y, in)
+		then.Apply(m.dev, y)
+	} else {
+		s.Layer.Forward(y, in, then)
 	}
 	return y, nil
 }
@@ -223,23 +214,19 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 // seeds.
 func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
 
-// activate applies activation and dropout to the output of a hidden layer.
-func (m *Model) activate(y compute.Matrix, in *Input) {
-	if m.Config.Activation == ELU {
-		m.dev.ELU(y, m.dropped(in), in.Dropout, in.Vertices)
-	} else {
-		m.dev.ReLU(y, m.dropped(in), in.Dropout, in.Vertices)
+// epilogue returns what follows the sum of a layer, or its norm: the destinations' own rows are
+// added, and hidden rows activated and dropped.
+func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
+	if s.residual {
+		e.Add = in.own()
 	}
-}
-
-// activateBackward turns the gradient with respect to y, the output of activate, into the gradient
-// with respect to its input.
-func (m *Model) activateBackward(dy, y compute.Matrix, in *Input) {
-	if m.Config.Activation == ELU {
-		m.dev.ELUBackward(dy, y, m.dropped(in), in.Dropout, in.Vertices)
-	} else {
-		m.dev.ReLUBackward(dy, y, m.dropped(in))
+	if s.hidden {
+		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout, in.Vertices
+		if m.Config.Activation == ELU {
+			e.Activation = compute.ActivateELU
+		}
 	}
+	return e
 }
 
 // dropped returns the probability of dropping an activation.
@@ -261,31 +248,29 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if m.jump != nil && l < len(m.stages)-1 {
 		m.jump.take(dy, l, true)
 	}
-	if s.hidden {
-		m.activateBackward(dy, s.y.matrix(dy.Rows, s.out), in)
-	}
-	sum := dy // the gradient with respect to the activation's input
-	if n := s.norm; n != nil {
-		x := n.x.matrix(dy.Rows, s.out)
+	y, then := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
+	sum := dy // becomes the gradient with respect to the activation's input
+	if s.norm != nil || s.batch != nil {
+		then.Backward(m.dev, dy, y)
+		then = compute.Epilogue{}
 		if s.residual {
 			dy = s.dsum.matrix(dy.Rows, s.out)
 		}
+	}
+	if n := s.norm; n != nil {
+		x := n.x.matrix(dy.Rows, s.out)
 		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows],
 			n.rstd.data[:dy.Rows])
 	}
 	if n := s.batch; n != nil {
-		if s.residual {
-			dy = s.dsum.matrix(dy.Rows, s.out)
-		}
 		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out))
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
 	}
-	s.Layer.Backward(dx, dy, in)
+	s.Layer.Backward(dx, dy, y, in, then)
 	if s.residual && in.Gradient {
-		own := dx.RowsAt(0, in.Destinations)
-		m.dev.AddScaled(own, own, sum, m.none.data[:1])
+		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}
 	return dx
 }

@@ -91,6 +91,9 @@ type Config struct {
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
+	// trained on edges that weigh 1/q, q the probability that they were drawn: sums over them estimate
+	// those over all in-edges
+	Estimates bool
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
@@ -107,6 +110,12 @@ type Config struct {
 func (c Config) ReadsNeighbours() bool {
 	k := FindKind(c.Kind)
 	return k == nil || k.ReadsNeighbours
+}
+
+// Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
+func (c Config) Weighs() bool {
+	k := FindKind(c.Kind)
+	return k != nil && k.WeighsEdges && c.Aggregation != AggregateMax
 }
 
 // Widths returns the widths of layer l's input and output rows.
@@ -185,11 +194,14 @@ func (c Config) Check() error {
 	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax),
 		"model aggregation %q is not one of: %s, %s", c.Aggregation,
 		AggregateMean, AggregateMax)
-	fault(k != nil && c.EdgeWeights && !(k.WeighsEdges && c.Aggregation != AggregateMax),
+	maxima := map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax]
+	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights "+
 			"to false to leave them out, or "+
-			"choose sage with means, gcn or gin", c.Kind,
-		map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax])
+			"choose sage with means, gcn or gin", c.Kind, maxima)
+	fault(k != nil && c.Estimates && !c.Weighs(),
+		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
+			"use: choose sample.kind neighbour, or sage with means, gcn or gin", c.Kind, maxima)
 	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s",
 		c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {

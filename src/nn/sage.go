@@ -25,7 +25,7 @@ type sage struct {
 	name                 string
 	in, out              int
 	how                  compute.Reduction
-	weighted             bool           // a mean by the weights of edges
+	weighted, ofData     bool           // a mean by the weights of edges, which the data have
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
@@ -40,7 +40,7 @@ func newSAGE(s *store, c Config, l int) Layer {
 		how = compute.ReduceMax
 	}
 	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
-		weighted:  c.EdgeWeights,
+		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
 		aggregate: s.buffer(), dagg: s.buffer(), arg: s.buffer()}
 }
 
@@ -60,7 +60,8 @@ func (s *sage) Bind(values, grads [][]float32) {
 
 func (s *sage) Needs() Needs {
 	if s.weighted {
-		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean, OfData: true}
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean,
+			OfData: s.ofData}
 	}
 	return Needs{Own: true, Aggregate: s.how}
 }
@@ -85,7 +86,7 @@ func (s *sage) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * 2 * h.Destinations * s.in * s.out
 }
 
-func (s *sage) Forward(y compute.Matrix, in *Input) {
+func (s *sage) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	s.agg = in.Aggregate
 	if in.Aggregate.Cols == 0 {
 		s.agg = s.aggregate.matrix(in.Destinations, s.in)
@@ -98,9 +99,11 @@ func (s *sage) Forward(y compute.Matrix, in *Input) {
 			s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
 		}
 	}
-	s.dev.MatMul(y, s.agg, s.neigh, false)
-	s.dev.AddBias(y, s.bias)
-	s.dev.MatMul(y, in.own(), s.self, true)
+	s.dev.Dense(y, s.dense(in, then))
+}
+
+func (s *sage) dense(in *Input, then compute.Epilogue) compute.Dense {
+	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.own(), W2: s.self, Then: then}
 }
 
 // found returns where maxima are found, for backward; the zero Matrix if there is none.
@@ -111,10 +114,9 @@ func (s *sage) found(in *Input) compute.Matrix {
 	return s.arg.matrix(in.Destinations, s.in)
 }
 
-func (s *sage) Backward(dx, dy compute.Matrix, in *Input) {
-	s.dev.MatMulWeights(s.dneigh, dy, s.agg)
-	s.dev.ColumnSum(s.dbias, dy)
-	s.dev.MatMulWeights(s.dself, dy, in.own())
+func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
+		s.dense(in, then))
 	if !in.Gradient {
 		return
 	}

@@ -61,7 +61,7 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 
 // check compares a minibatch with the reference sampler and the feature matrix.
 func (w *world) check(m *Minibatch, fanouts []int) error {
-	want := sample.Reference(&w.topology, fanouts, m.Seeds, m.Key)
+	want := sample.Reference(&w.topology, sample.Neighbours(fanouts...), m.Seeds, m.Key)
 	defer want.Free()
 	b := &m.Batch
 	if m.Sampled.Digest() != want.Digest() {

@@ -69,17 +69,18 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	for l := range s.Blocks {
 		b, transpose := e.of(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
-		var of []float32 // the sampled edges
-		if needs.OfData {
-			of = s.Blocks[l].Weights
+		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
+			frontier: s.Frontier, topology: t}
+		if !v.data && !v.estimates {
+			v.of = nil
 		}
 		switch needs.Weights {
 		case nn.WeightsSymmetric:
-			symmetric(w, b, of, s.Frontier, t)
+			symmetric(w, b, &v)
 		case nn.WeightsMean:
-			shares(w, b, of, needs.SelfEdges)
+			shares(w, b, &v, needs.SelfEdges)
 		default:
-			copy(w, of)
+			v.plain(w)
 		}
 		if train && l > 0 {
 			for k, edge := range transpose.Edges {
@@ -90,26 +91,73 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	}
 }
 
-// shares sets the weights of a block to those of its edges over the sum of the destination's, in
-// which an edge from a vertex to itself, which is the last, counts 1. They are 0 where the sum is.
-func shares(w []float32, b *graph.Block, of []float32, self bool) {
-	at := 0 // in of
+// values are the values that the sampled edges of a block have: the weights of the data or 1, and
+// in estimates over the probability that the edge was drawn.
+type values struct {
+	of        []float32 // nil: all 1
+	data      bool      // made of the weights that edges have in the data
+	estimates bool
+	frontier  []graph.VertexID
+	topology  *sample.Topology
+}
+
+// at returns the value of a sampled edge.
+func (v *values) at(edge int64) float64 {
+	if v.of == nil {
+		return 1
+	}
+	return float64(v.of[edge])
+}
+
+// total returns the sum of the weights, without probabilities, of all in-edges that a vertex of the
+// frontier has in the graph: without weights of data, its degree.
+func (v *values) total(position int32) float64 {
+	if v.data {
+		return float64(v.topology.WeightSums[v.frontier[position]])
+	}
+	return v.degree(position)
+}
+
+func (v *values) degree(position int32) float64 {
+	return float64(v.topology.Degree(v.frontier[position]))
+}
+
+// plain sets the weights of a block to the values.
+func (v *values) plain(w []float32) {
+	if v.of != nil {
+		copy(w, v.of)
+		return
+	}
+	for e := range w {
+		w[e] = 1
+	}
+}
+
+// shares sets the weights of a block to the values of its edges over their sum, over the
+// destination's edges or, in estimates, over all its in-edges in the graph. An edge from a vertex
+// to itself, which is the last, counts 1. They are 0 where the sum is.
+func shares(w []float32, b *graph.Block, v *values, self bool) {
+	at := int64(0) // the edge in v
 	for d := range b.NumDst {
-		lo, hi := int(b.Indptr[d]), int(b.Indptr[d+1])
+		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
 		if self {
 			hi--
 			sum = 1
 		}
-		for k := range hi - lo {
-			sum += float64(of[at+k])
+		if v.estimates {
+			sum += v.total(int32(d))
+		} else {
+			for k := range hi - lo {
+				sum += v.at(at + k)
+			}
 		}
 		scale := 0.0
 		if sum > 0 {
 			scale = 1 / sum
 		}
 		for k := range hi - lo {
-			w[lo+k] = float32(float64(of[at+k]) * scale)
+			w[lo+k] = float32(v.at(at+k) * scale)
 		}
 		if self {
 			w[hi] = float32(scale)
@@ -124,29 +172,21 @@ func shares(w []float32, b *graph.Block, of []float32, self bool) {
 //	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
 //	w_ii = 1/(W_i+1)                                were sampled
 //
-// where v is the weight of an edge and W the sum over all in-edges: 1 and deg where edges have
-// none. So the weighted sum over a uniform sample is an unbiased estimate of the sum over all
-// edges.
-func symmetric(w []float32, b *graph.Block, of []float32, frontier []graph.VertexID,
-	t *sample.Topology) {
-	degree := func(position int32) float64 {
-		return float64(t.Degree(frontier[position]))
-	}
-	total := degree
-	if of != nil {
-		total = func(position int32) float64 { return float64(t.WeightSums[frontier[position]]) }
-	}
-	at := int64(0) // in of, less the edge in w
+// where v is the value of an edge and W the sum of the weights of all in-edges: deg where edges
+// have none. In estimates the values account for what was not sampled, and there is no deg_i/k_i.
+// So the weighted sum over a sample is an unbiased estimate of the sum over all edges.
+func symmetric(w []float32, b *graph.Block, v *values) {
+	at := int64(0) // in v, less the edge in w
 	for d := range b.NumDst {
 		lo, last := b.Indptr[d], b.Indptr[d+1]-1
-		all := total(int32(d))
-		share := degree(int32(d)) / math.Max(1, float64(last-lo)) / math.Sqrt(all+1)
+		all := v.total(int32(d))
+		share := 1.0
+		if !v.estimates {
+			share = v.degree(int32(d)) / math.Max(1, float64(last-lo))
+		}
+		share /= math.Sqrt(all + 1)
 		for e := lo; e < last; e++ {
-			x := share / math.Sqrt(total(b.Indices[e])+1)
-			if of != nil {
-				x *= float64(of[e+at])
-			}
-			w[e] = float32(x)
+			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.at(e+at))
 		}
 		w[last] = float32(1 / (all + 1))
 		at--

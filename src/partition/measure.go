@@ -34,6 +34,37 @@ type Report struct {
 	CutFraction     float64    `json:"cut_fraction"` // of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
+	// what it makes of minibatches that all parts share, where that was measured
+	Sampled *Sampled `json:"sampled,omitempty"`
+}
+
+// Sampled describes the sampled minibatches that were divided among the parts, each edge to the
+// part of its destination, and what came of it.
+type Sampled struct {
+	Kind        string `json:"sample_kind"`
+	Fanouts     []int  `json:"fanouts"`
+	Batch       int    `json:"batch"` // seeds of a minibatch of all parts
+	Seed        uint64 `json:"seed"`
+	Minibatches int    `json:"minibatches"`
+	Edges       int64  `json:"edges"` // of all minibatches
+	// the share of them whose ends lie in different parts
+	CrossEdges float64 `json:"cross_edges"`
+	// [L], the input layer first: edges of the part with the most over the mean, in the mean over
+	// the minibatches, and in the worst
+	Imbalance      []float64 `json:"imbalance"`
+	WorstImbalance []float64 `json:"worst_imbalance"`
+}
+
+// String returns the figures in a sentence.
+func (s *Sampled) String() string {
+	var layers []string
+	for l := range s.Imbalance {
+		layers = append(layers, fmt.Sprintf("%d: %.3f (worst %.3f)", l, s.Imbalance[l],
+			s.WorstImbalance[l]))
+	}
+	return fmt.Sprintf("%d minibatches of %d seeds: %.1f%% of the sampled edges are between parts; "+
+		"edges of a part, largest/mean, by layer: %s", s.Minibatches, s.Batch, 100*s.CrossEdges,
+		strings.Join(layers, ", "))
 }
 
 // Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
@@ -116,6 +147,9 @@ type Limits struct {
 // DefaultLimits are those of the command line.
 var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 
+// NoLimits allows any imbalance.
+var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
+
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
@@ -173,5 +207,8 @@ func (r Report) String() string {
 		r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
 	fmt.Fprintf(w, "share\t\t\t\t\t%.1f%%\t%.1f%%\t\n", 100*r.CutFraction, 100*r.HaloPerVertex)
 	w.Flush()
+	if r.Sampled != nil {
+		fmt.Fprintln(&b, r.Sampled)
+	}
 	return b.String()
 }

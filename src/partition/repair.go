@@ -137,6 +137,33 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 	return moves
 }
 
+// Complete gives every vertex without a part (-1) one: that of most of its in-neighbours among the
+// parts that have room for another vertex, or else the one with the fewest. Room is that of o for
+// the number of vertices. It also gives every empty part a vertex.
+//
+// Time O(M + N*P), memory O(N).
+func Complete(g *graph.CSC, o Options, part []int32) {
+	l, near := newLoad(g.NumVertices(), Weights{}, o), newNeighbours(o.Parts)
+	size := make([]int, o.Parts)
+	put := func(v, k int) {
+		part[v] = int32(k)
+		l.add(v, k, 1)
+		size[k]++
+	}
+	for v, k := range part {
+		if k >= 0 {
+			put(v, int(k))
+		}
+	}
+	for v, k := range part {
+		if k < 0 {
+			near.count(g, nil, part, v)
+			put(v, l.choose(v, near))
+		}
+	}
+	fillEmpty(g, l, part, size)
+}
+
 // neighbours sums the in-edges of one vertex by the part of their source.
 type neighbours struct {
 	weight []int64 // [P]

@@ -122,3 +122,25 @@ func TestOrderKeepsPartsContiguousAndHotVerticesFirst(t *testing.T) {
 		t.Errorf("in-degrees %v", got)
 	}
 }
+
+func TestCompletePutsVerticesWhereTheirNeighboursAre(t *testing.T) {
+	// 0..3 are placed; 4 reads two of part 1 and one of part 0, 5 reads 4, 6 reads nothing, and 7
+	// would like part 0, which is full
+	g := edges(t, 8, [2]int{0, 4}, [2]int{2, 4}, [2]int{3, 4}, [2]int{4, 5}, [2]int{0, 7})
+	part := []int32{0, 0, 1, 0, -1, -1, -1, -1}
+	part[3] = 1
+	Complete(g, Options{Parts: 2}, part)
+	if want := []int32{0, 0, 1, 1, 1, 1, 0, 0}; !slices.Equal(part, want) {
+		t.Errorf("got %v, want %v", part, want)
+	}
+	full := []int32{0, 0, 0, 0, 1, 1, 1, -1}
+	Complete(g, Options{Parts: 2}, full)
+	if full[7] != 1 {
+		t.Errorf("the vertex that reads a full part went into part %d", full[7])
+	}
+	empty := []int32{0, 0, 0, 0, 0, 0, 0, 0}
+	Complete(g, Options{Parts: 2}, empty)
+	if !slices.Contains(empty, 1) {
+		t.Error("a part has no vertex")
+	}
+}

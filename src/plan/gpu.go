@@ -16,7 +16,7 @@ type GPU struct {
 	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
 	Memory   int64                     // bytes of one, less the driver's reserve; 0: assumed
 	Resident func(total, room int) int // resident bytes; nil: half of the room
-	Rounded  bool                      // products have rounded copies of their factors
+	Rounded  int                       // bytes of a rounded copy of a factor; 0: there is none
 	Mapped   bool                      // the device reads other rows in host memory
 }
 
@@ -186,16 +186,13 @@ func (p *planner) deviceMemory() (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the rounded factors of the largest product, 2 an element: the
-// two factors of a weight gradient, or weights and the wider matrix.
+// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of a
+// weight gradient, or weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
-	if !p.job.GPU.Rounded {
-		return 0
-	}
 	for l, h := range r.slot().hops {
 		in, out := p.job.Model.Widths(l)
 		rows := h.destinations
-		most = max(most, 2*int64(max(rows*(in+out), rows*max(in, out)+in*out)))
+		most = max(most, int64(p.job.GPU.Rounded)*int64(max(rows*(in+out), rows*max(in, out)+in*out)))
 	}
 	return most
 }

@@ -40,11 +40,16 @@ func TestDeviceMemory(t *testing.T) {
 	}
 
 	// Rounded factors: at least those of the weight gradient of the layer with most rows.
-	j.GPU.Rounded = true
 	in, out := j.Model.Widths(0)
-	if got := planned(t, s, j, givenGPU).Device.Items.Of(Factors); d.Items.Of(Factors) != 0 ||
-		got < int64(2*j.Batch*(in+out)) {
-		t.Errorf("%d bytes of rounded factors in bf16, %d in float32", got, d.Items.Of(Factors))
+	factors := map[compute.Precision]int64{compute.PrecisionFloat32: d.Items.Of(Factors)}
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		j.GPU.Rounded = p.FactorBytes()
+		factors[p] = planned(t, s, j, givenGPU).Device.Items.Of(Factors)
+	}
+	if factors[compute.PrecisionFloat32] != 0 ||
+		factors[compute.PrecisionBF16] < int64(2*j.Batch*(in+out)) ||
+		factors[compute.PrecisionTF32] != 2*factors[compute.PrecisionBF16] {
+		t.Errorf("bytes of rounded factors: %v", factors)
 	}
 
 	// Half of the rows serve more than half of the reads, because they are the likeliest; the

@@ -53,6 +53,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		waits = &r.most
 	}
 	moved := int64(share * float64(slot.remote))
+	if j.Cache.FromFiles() {
+		moved = 0
+	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.GPU != nil { // pinned memory holds the uploads
 		_, reads := p.resident(r, model.onDevice)
@@ -60,15 +63,22 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
+	cached, mapped := int64(t.held)*rowBytes, p.between(lo, hi)
+	if j.Cache.Shared() {
+		cached *= int64(hi - lo)
+	}
+	if j.Cache.FromFiles() {
+		mapped = s.Vertices
+	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: p.between(lo, hi) * rowBytes, Shared: true},
+		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: true},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
-		{Name: trace.MemCacheRows, Bytes: int64(t.held) * rowBytes},
+		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
 		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
@@ -122,7 +132,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
 		}
-		if needs.OfData {
+		if needs.OfData || p.job.Model.Estimates {
 			bytes += 4 * int64(h.edges)
 		}
 	}

@@ -26,7 +26,7 @@ func TestMinibatchBytes(t *testing.T) {
 		{Kind: "sage"}, {Kind: "sage", Aggregation: nn.AggregateMax}, {Kind: "gcn"},
 		{Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
 		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true},
-		{Kind: "gin", EdgeWeights: true},
+		{Kind: "gin", EdgeWeights: true}, {Kind: "sage", Estimates: true},
 		{Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
 		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat},
 		{Kind: "sage", Jumping: nn.JumpMax},
@@ -37,6 +37,10 @@ func TestMinibatchBytes(t *testing.T) {
 		name := model.Kind + model.Aggregation + model.GCNNorm + model.Jumping
 		if model.EdgeWeights {
 			name += " weights"
+		}
+		if model.Estimates {
+			name += " estimates"
+			j.Sample.Kind = sample.Poisson
 		}
 		t.Run(name, func(t *testing.T) { testMemory(t, j) })
 	}
@@ -214,7 +218,7 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	}
 	valid, size, largest := s.Valid(1), p.layout.Streams.MaxPiece(), 0
 	for at := 0; at < len(valid); at += size {
-		mb := sample.Reference(s.Topology(), j.Eval.Fanouts, valid[at:min(at+size, len(valid))],
+		mb := sample.Reference(s.Topology(), j.Eval, valid[at:min(at+size, len(valid))],
 			sample.Key{Seed: 1, Step: at})
 		largest = max(largest, len(mb.Frontier))
 		mb.Free()

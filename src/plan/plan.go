@@ -124,7 +124,8 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	if j.RanksPerNode == j.Ranks || !j.Reads() { // no row is remote, so training opens no cache
+	all := j.RanksPerNode == j.Ranks && !j.Cache.FromFiles()
+	if all || !j.Reads() { // no row is remote, so training opens no cache
 		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
@@ -226,6 +227,7 @@ type planner struct {
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
 
+	together   nodeScore
 	parameters int // of the model, as an allreduce moves them
 	device     onGPU
 }
@@ -234,6 +236,7 @@ type planner struct {
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
 
 func (p *planner) free() {
+	p.together.free()
 	for _, r := range p.ranks {
 		r.free()
 	}
@@ -325,6 +328,14 @@ func (p *planner) note(out *Plan) {
 	if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
+		add("a row of a peer's cache is taken to cost %g of a far one; a run measures it "+
+			"(cache.peer_cost)", policy.AssumedPeerCost)
+	}
+	if p.job.Cache.FromFiles() {
+		add("remote rows are read from the files, in a time that depends on where they lie and is " +
+			"not predicted; so no cache is suggested")
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)

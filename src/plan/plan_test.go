@@ -175,7 +175,7 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	for epoch := 1; epoch <= 2; epoch++ {
 		for item := range streams.Steps() * each {
 			step, stream := item/each, r.First+item%each
-			mb := sample.Reference(s.Topology(), j.Sample.Fanouts,
+			mb := sample.Reference(s.Topology(), j.Sample,
 				streams.Piece(epoch, step, stream, nil),
 				sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
 			var distant []graph.VertexID

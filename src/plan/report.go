@@ -129,6 +129,15 @@ func (p *Plan) trafficTable() [][]string {
 		{"remote rows", fmt.Sprintf("%.0f", t.Rows)},
 		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
 		{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)},
+	}...)
+	if t.Own+t.Peer > 0 {
+		rows = append(rows, [][]string{
+			{"rows of own caches", fmt.Sprintf("%.0f", t.Own)},
+			{"rows of peers' caches", fmt.Sprintf("%.0f", t.Peer)},
+			{fmt.Sprintf("cost in far rows, a peer's %g", t.PeerCost), fmt.Sprintf("%.0f", t.Cost)},
+		}...)
+	}
+	rows = append(rows, [][]string{
 		{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collective)},
 	}...)

@@ -140,7 +140,13 @@ func (p *planner) sizes(out *Plan) error {
 	}
 	c.HaloFraction = 0
 	ranks := int64(p.job.RanksPerNode)
-	rest := out.MemoryNode - ranks*(out.Memory.Of(trace.MemCacheRows)+out.Memory.Of(trace.MemCacheIndex)+out.Memory.Of(trace.MemWindow))
+	cache := ranks * (out.Memory.Of(trace.MemCacheIndex) + out.Memory.Of(trace.MemWindow))
+	if p.job.Cache.Shared() {
+		cache += out.Memory.Of(trace.MemCacheRows)
+	} else {
+		cache += ranks * out.Memory.Of(trace.MemCacheRows)
+	}
+	rest := out.MemoryNode - cache
 	waiting := int64(0)
 	for _, r := range p.ranks {
 		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
@@ -167,6 +173,9 @@ func (p *planner) sizes(out *Plan) error {
 		}
 		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
 		out.Curve = append(out.Curve, point)
+	}
+	if p.job.Cache.FromFiles() {
+		return nil
 	}
 	none, err := p.traffic(&policy.Settings{Policy: policy.None})
 	if err != nil {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/access"
 	"halognn/src/mem"
@@ -21,6 +22,13 @@ type Traffic struct {
 	HitRate float64 `json:"hit_rate"`     // 1 - Rows/Reads
 	Factor  float64 `json:"factor"`       // reads in the probes / reads predicted
 	Busiest float64 `json:"busiest_rows"` // received or sent by one node, whichever is more
+
+	// Where the ranks of a node read each other's caches: reads found in the own cache and in those
+	// of peers, all ranks; and the cost of a step's rows in far ones (policy.Settings.Place).
+	Own      float64 `json:"own_cache_rows,omitempty"`
+	Peer     float64 `json:"peer_cache_rows,omitempty"`
+	PeerCost float64 `json:"peer_cost,omitempty"`
+	Cost     float64 `json:"cost,omitempty"`
 
 	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
@@ -75,7 +83,7 @@ func (p *planner) traffics(c *policy.Settings,
 				return nil, fmt.Errorf("rank %d, policy %s: %w", r.rank, c.Policy, err)
 			}
 			if got.counted == 0 {
-				got.rows *= r.factor
+				got.rows, got.peer = got.rows*r.factor, got.peer*r.factor
 			}
 			all[i].add(&got, capacity, p.layout.Minibatches())
 		}
@@ -89,7 +97,11 @@ func (p *planner) traffics(c *policy.Settings,
 			t.Reads += r.remote * r.factor * float64(p.layout.Minibatches())
 		}
 		scale := float64(p.job.Ranks) / float64(len(p.ranks))
-		t.Reads, t.Rows = t.Reads*scale, t.Rows*scale
+		t.Reads, t.Rows, t.Peer = t.Reads*scale, t.Rows*scale, t.Peer*scale
+		if c.Shared() {
+			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
+			t.Cost = t.Rows + t.PeerCost*t.Peer
+		}
 		t.Bytes = t.Rows * float64(p.shards.RowBytes())
 		if t.Reads > 0 {
 			t.HitRate = 1 - t.Rows/t.Reads
@@ -102,6 +114,7 @@ func (p *planner) traffics(c *policy.Settings,
 // add adds the share of one rank.
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Rows += f.rows * float64(minibatches)
+	t.Peer += f.peer * float64(minibatches)
 	t.received = append(t.received, f.rows*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.held),
 		max(t.Window, f.window)
@@ -113,6 +126,9 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 // The rows that owners send are known only if all ranks were analysed.
 func (p *planner) busiest(t *Traffic) float64 {
 	most, l := 0.0, p.layout
+	if p.job.Cache.FromFiles() {
+		return 0
+	}
 	if !p.exact() {
 		for _, x := range t.received {
 			most = max(most, x)
@@ -152,6 +168,7 @@ type fetched struct {
 // fetch is the prediction for a cache of one size.
 type fetch struct {
 	rows     float64 // of a minibatch
+	peer     float64 // of it: found in caches of peers
 	held     int     // rows that the cache needs room for
 	window   int
 	counted  int
@@ -167,6 +184,8 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings) (*fetched, error) {
 			rows, err := access.Expected(r.read, r.reader.Local, nil)
 			return fetch{rows: rows}, err
 		}}, nil
+	case kind.Static() && c.Shared():
+		return p.fetchedByNode(r, kind, c)
 	case kind.Static():
 		return p.fetchedByRank(r, kind)
 	case kind.Predict != nil:
@@ -192,6 +211,71 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
 		return fetch{rows: rows, held: len(held), bytes: kind.Bytes(size)}, err
 	}}, nil
+}
+
+// fetchedByNode is fetched for a static policy whose rows the ranks of a node share.
+func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+	error) {
+	ranks := p.layout.Neighbours(r.rank)
+	self := slices.Index(ranks, r.rank)
+	score, err := p.nodeScore(kind, ranks)
+	if err != nil {
+		return nil, err
+	}
+	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
+		place, err := c.Place(score, p.layout.Owned(ranks), capacity)
+		if err != nil {
+			return fetch{}, err
+		}
+		defer place.Free()
+		device, slot := place.Lookup(self)
+		defer mem.Free(device)
+		mem.Free(slot)
+		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())}
+		out := fetch{rows: r.remote, held: len(place.Held(self)), bytes: kind.Bytes(size)}
+		for v, d := range device {
+			if d < 0 {
+				continue
+			}
+			out.rows -= float64(r.read[v])
+			if int(d) != self {
+				out.peer += float64(r.read[v])
+			}
+		}
+		out.rows = max(out.rows, 0)
+		return out, nil
+	}}, nil
+}
+
+// nodeScore returns the scores of the ranks of a node together. The last ones are kept, because
+// ranks of a node are looked at one after the other.
+func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
+	k := &p.together
+	if k.score != nil && k.policy == kind && k.first == ranks[0] {
+		return k.score, nil
+	}
+	k.free()
+	var readers []*access.Workload
+	for _, r := range ranks {
+		readers = append(readers, p.layout.Workload(r, p.job.Workers))
+	}
+	score, err := kind.RankTogether(p.graph, readers)
+	if err == nil {
+		*k = nodeScore{kind, ranks[0], score}
+	}
+	return score, err
+}
+
+// nodeScore is the scores of the ranks of a node, by its first rank.
+type nodeScore struct {
+	policy *policy.Policy
+	first  int
+	score  []float32
+}
+
+func (k *nodeScore) free() {
+	mem.Free(k.score)
+	*k = nodeScore{}
 }
 
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
@@ -225,7 +309,8 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		got, err := t.play(kind, policy.Setup{
 			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 		})
-		return fetch{got.rows, capacity, 0, len(t.ends), got.seconds, got.bytes}, err
+		return fetch{rows: got.rows, held: capacity, counted: len(t.ends), deciding: got.seconds,
+			bytes: got.bytes}, err
 	}}, nil
 }
 

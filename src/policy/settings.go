@@ -1,6 +1,12 @@
 package policy
 
-import "halognn/src/cache"
+import (
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/graph"
+)
 
 // Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
 // its comment gives the meaning of 0.
@@ -9,8 +15,9 @@ type Settings struct {
 	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
 	HaloFraction float64 // it is above 0: capacity as a fraction of the rank's 1-hop halo
 	HaloHops     int     // depth that degree, paths and prefetch consider; 0: one for each layer
-	Placement    string  // PlacementOwn or PlacementGroup
-	PeerCost     float64 // PlacementGroup: cost of a peer's row relative to one from another node
+	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
+	PeerCost     float64 // PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
+	Source       string  // SourceOwners or SourceFiles; "" is SourceOwners
 
 	Window  int     // lookahead: minibatches known in advance; 0: planned
 	Level   bool    // lookahead: fetch early where the next minibatch has more misses
@@ -25,4 +32,53 @@ type Settings struct {
 const (
 	PlacementOwn   = "own"   // every rank keeps what is best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
+	PlacementParts = "parts" // every rank keeps the best of its own parts, and reads its peers'
 )
+
+// Where the rows come from that no cache holds.
+const (
+	SourceOwners = "owners" // the ranks that own them; those of a node are read in its memory
+	SourceFiles  = "files"  // the files of all parts, which every rank maps
+)
+
+const (
+	// MeasuredPeerCost stands for a cost that the run measures.
+	MeasuredPeerCost = -1
+	// AssumedPeerCost is the cost in counts and plans of a run that measures it.
+	AssumedPeerCost = 0.1
+)
+
+// Shared reports whether the ranks of a node read each other's caches.
+func (s *Settings) Shared() bool {
+	return s.Placement == PlacementGroup || s.Placement == PlacementParts
+}
+
+// FromFiles reports whether rows that no cache holds are read from the files of the parts.
+func (s *Settings) FromFiles() bool { return s.Source == SourceFiles }
+
+// Cost returns PeerCost, or the assumed one if the run is to measure it.
+func (s *Settings) Cost() float64 {
+	if s.PeerCost < 0 {
+		return AssumedPeerCost
+	}
+	return s.PeerCost
+}
+
+// Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
+// rows, and owns the vertices own[d].
+//
+//	score [N]  how likely the ranks of the node read each vertex, summed over them; 0 for those
+//	           that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which
+//	           changes nothing
+//
+// The caller frees the placement.
+func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {
+	if s.Placement == PlacementParts {
+		return cache.PlaceOwned(score, len(own), slots, func(v graph.VertexID) int {
+			return slices.IndexFunc(own, func(r access.Range) bool {
+				return v >= r.First && v < r.End
+			})
+		})
+	}
+	return cache.Place(score, len(own), slots, s.Cost())
+}

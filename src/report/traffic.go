@@ -51,13 +51,14 @@ var tiers = []struct {
 	{"peer_rows", "peer", 5},
 	{"peer_cache_rows", "peer's cache", 0},
 	{"cache_hits", "own cache", 2},
+	{"stored_rows", "read from files", 7},
 	{"fetched_rows", "fetched for the step", 1},
 	{"replacement_rows", "replacements", 3},
 	{"early_rows", "fetched early", 4},
 }
 
 // transferredTiers is the index of the first tier of transferred rows.
-const transferredTiers = 4
+const transferredTiers = 5
 
 // tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache
 // are not counted twice.

@@ -67,7 +67,7 @@ type Choice struct {
 // Choice returns the outcome of Auto, or nil. On a single node, where a cache is of no use, there
 // is none.
 func (a *Auto) Choice() *Choice {
-	if a == nil || !a.done || a.store.Job.Nodes() == 1 {
+	if a == nil || !a.done || a.store.Job.AllInMemory() {
 		return nil
 	}
 	c := &Choice{
@@ -135,7 +135,7 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}
 	switch {
-	case s.Job.Nodes() == 1 || !s.Job.Reads():
+	case s.Job.AllInMemory() || !s.Job.Reads():
 		a.done, a.why = true, "none: every rank reads all rows from memory"
 		a.o.Policy = policy.None
 		return a, nil

@@ -21,7 +21,8 @@ type Position struct{ Epoch, Item int }
 // Cache is the remote rows that a rank keeps copies of.
 type Cache struct {
 	Settings policy.Settings
-	Expected float64 // rows that a step of all ranks is predicted to transfer; 0 without a cache
+	Expected float64   // rows that a step of all ranks is predicted to transfer; 0 without a cache
+	Peers    *PeerCost // what a peer's row costs; nil unless it was measured
 
 	fixed   fixedCache    // a static cache; nil for none
 	dynamic *dynamicCache // a dynamic cache; nil for none
@@ -40,11 +41,11 @@ type fixedCache interface {
 
 // OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
 // vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
-// empty with policy none, for a model without neighbours, and on a single node, where nothing is
-// remote. Collective. The cache must be closed even after an error.
+// empty with policy none, for a model without neighbours, and if all rows are read in the memory of
+// the node. Collective. The cache must be closed even after an error.
 func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	c := &Cache{Settings: o}
-	if c.Policy().None() || !s.Job.Reads() || s.Job.Nodes() == 1 {
+	if c.Policy().None() || !s.Job.Reads() || s.Job.AllInMemory() {
 		return c, nil
 	}
 	if s.Job.Partitioned {
@@ -58,7 +59,7 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	switch {
 	case !c.Policy().Static():
 		err = s.openDynamic(c, m, at)
-	case o.Placement == policy.PlacementGroup:
+	case o.Shared():
 		err = s.openGroup(c, m)
 	default:
 		err = s.openStatic(c, m)

@@ -3,6 +3,7 @@ package residence
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -21,16 +22,18 @@ import (
 //	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
 //	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
 //
-// cache.Place decides which rank holds which row, from the policy's scores summed over the ranks of
-// the node. It takes the scores for access probabilities up to a factor, which is exact for vip,
-// inclusion, sim and oracle. Vertices that a rank of the node owns are no candidates: they are read
-// from its part.
+// policy.Settings.Place decides which rank holds which row, from the policy's scores summed over the
+// ranks of the node. Vertices that a rank of the node owns are no candidates, because they are read
+// from its part, unless rows come from the files.
 type groupCache struct {
 	index      *cache.Index
 	table      *mem.Shared
 	ranks      int // of the node
-	first, end int // own rows
+	first, end int // own rows, of which the last may be vacant
 }
+
+// vacant stands for the vertex of a row that holds none.
+const vacant graph.VertexID = -1
 
 // Row implements exchange.Cache.
 func (c *groupCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
@@ -83,8 +86,11 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	}
 	s.SetUp.Done(trace.SetUpPredict)
 	rowBytes := s.shards().RowBytes()
-	own := g.Table()[g.first*rowBytes : g.end*rowBytes]
-	if err := s.fetchRows(held[g.first:g.end], own); err != nil {
+	own := held[g.first:g.end]
+	if n := slices.Index(own, vacant); n >= 0 {
+		own = own[:n]
+	}
+	if err := s.fetchRows(own, g.Table()[g.first*rowBytes:g.end*rowBytes]); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
 	err = node.StartBarrier().Wait() // before any rank reads a peer's rows
@@ -93,7 +99,7 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 }
 
 // placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after
-// rank: the same on all of them. Collective.
+// rank: the same on all of them. A rank with fewer has vacant ones at the end. Collective.
 func (s *Store) placeGroup(
 	c *Cache, m *access.Graph, node comm.Comm,
 ) (held []graph.VertexID, slots int, err error) {
@@ -112,15 +118,22 @@ func (s *Store) placeGroup(
 	if capacity, err = comm.AgreeSum(node, capacity); err != nil {
 		return nil, 0, err
 	}
+	capacity /= node.Size()
 	if err := addUp(node, score, s.Host.AddInto); err != nil {
 		return nil, 0, err
 	}
+	if err := s.measurePeers(c, node, capacity); err != nil {
+		return nil, 0, fmt.Errorf("measuring the cost of a peer's row: %w", err)
+	}
 	var place *cache.Placement
 	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
-		place, err = cache.Place(score, node.Size(), capacity/node.Size(), c.Settings.PeerCost)
+		own := s.Job.Owned(s.Job.Neighbours(s.Comm.Rank()))
+		place, err = c.Settings.Place(score, own, capacity)
 		if err == nil {
-			slots = len(place.Held(0))
 			defer place.Free()
+			for d := range node.Size() {
+				slots = max(slots, len(place.Held(d)))
+			}
 		}
 	}
 	if err = comm.Agree(s.Comm, err); err != nil {
@@ -134,7 +147,10 @@ func (s *Store) placeGroup(
 		mine = mem.Make[graph.VertexID](slots * node.Size())
 		defer mem.Free(mine)
 		for d := range node.Size() {
-			copy(mine[d*slots:], place.Held(d))
+			own := mine[d*slots : (d+1)*slots]
+			for i := copy(own, place.Held(d)); i < slots; i++ {
+				own[i] = vacant
+			}
 		}
 	}
 	held = mem.Make[graph.VertexID](slots * node.Size())
@@ -213,7 +229,7 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {
-		for row := rank * slots; row < (rank+1)*slots; row++ {
+		for row := rank * slots; row < (rank+1)*slots && held[row] != vacant; row++ {
 			index.Set(held[row], int32(row))
 		}
 	}
@@ -231,7 +247,7 @@ func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index 
 func (c *groupCache) union(held []graph.VertexID) []graph.VertexID {
 	all := mem.Make[graph.VertexID](len(held))[:0]
 	for row, v := range held {
-		if int(c.index.Get(v)) == row {
+		if v != vacant && int(c.index.Get(v)) == row {
 			all = append(all, v)
 		}
 	}

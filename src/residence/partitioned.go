@@ -7,7 +7,6 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/policy"
 	"halognn/src/ranking"
 	"halognn/src/trace"
 )
@@ -16,10 +15,10 @@ import (
 // was written before, or one that needs nothing of the graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
-	if p.Whole != "" || o.HaloFraction > 0 || o.Placement == policy.PlacementGroup {
-		return comm.AgreedOn(s.Comm, fmt.Errorf("cache.policy %s with cache.halo_fraction %g and "+
-			"cache.placement %s needs the whole topology on every rank", p.Name, o.HaloFraction,
-			o.Placement))
+	if p.Whole != "" || o.HaloFraction > 0 || o.Shared() || o.FromFiles() {
+		return comm.AgreedOn(s.Comm, fmt.Errorf("cache.policy %s with cache.halo_fraction %g, "+
+			"cache.placement %s and cache.source %s needs the whole topology on every rank", p.Name,
+			o.HaloFraction, o.Placement, o.Source))
 	}
 	if !p.Static() {
 		return s.openDynamic(c, nil, at)

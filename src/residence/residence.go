@@ -49,7 +49,7 @@ type Options struct {
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
-	// other parts. Same-node rows are read from memory and never sent.
+	// other parts, unless rows come from the files. Rows of Tables are never sent.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.
@@ -82,6 +82,12 @@ func Open(o Options) (*Store, error) {
 	s.Job.SetNodes(leaders)
 	if err := node.Free(); err != nil {
 		return s, err
+	}
+	if s.Job.Cache.FromFiles() {
+		here = here[:0]
+		for r := range s.Comm.Size() {
+			here = append(here, r)
+		}
 	}
 	return s, comm.Agree(s.Comm, s.mapParts(here))
 }
@@ -143,6 +149,7 @@ func (s *Store) Bytes() (n int64) {
 func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	o.Tables, o.Cols, o.Type = s.Tables, s.shards().Features, s.shards().Type()
+	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer = c.fixed, c.buffer()
 	}

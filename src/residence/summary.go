@@ -24,6 +24,8 @@ type Summary struct {
 	Delta int `json:"delta,omitempty"`
 	// `cache.halo_hops`
 	HaloHops int `json:"halo_hops,omitempty"`
+	// with `cache.placement: group` and `cache.peer_cost: auto`: what was measured
+	PeerCost *PeerCost `json:"peer_cost,omitempty"`
 	// with `auto`: what it chose, why, and what it compared
 	Chosen string `json:"chosen,omitempty"`
 }
@@ -35,7 +37,7 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 	if c.Policy().None() && auto == nil {
 		return nil, nil
 	}
-	sum := &Summary{Policy: o.Policy, Alpha: o.Alpha}
+	sum := &Summary{Policy: o.Policy, Alpha: o.Alpha, PeerCost: c.Peers}
 	if auto != nil {
 		sum.Chosen = auto.why
 	}

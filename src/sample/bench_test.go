@@ -164,6 +164,8 @@ func BenchmarkSample(b *testing.B) {
 		}
 	}
 	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
+	b.Run("sampler=poisson/map=dense/workers=1/transposes=no",
+		fused(Options{Spec: Spec{Kind: Poisson}, ForwardOnly: true}))
 	b.Run("sampler=coo/map=dense/workers=1/transposes=no",
 		fused(Options{ForwardOnly: true, Kernel: KernelCOO}))
 	b.Run("sampler=fused/map=hash/workers=1/transposes=no",

@@ -22,7 +22,7 @@ const (
 // pairs is the memory of KernelCOO. It is reused from hop to hop.
 type pairs struct {
 	src, dst       []graph.VertexID // [E] the edges
-	weights        []float32        // [E] of them, if blocks have weights
+	weights        []float32        // [E] of them; empty if blocks have none
 	srcRow, dstRow []int32          // [E] their local numbers
 	ends           []int64          // [n+1] edges before each vertex
 	next           []int64          // [n] where the next edge of a destination goes
@@ -33,6 +33,7 @@ func (s *Fused) expandPairs(block *graph.Block, fanout int, key uint64) error {
 	p, mb, n := s.pairs, s.mb, len(s.mb.Frontier)
 	p.ends = mem.Grow(p.ends, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, p.ends, fanout, key)
+	s.hop.poisson = s.kind == Poisson
 	if err := s.locate(); err != nil {
 		return err
 	}
@@ -42,10 +43,7 @@ func (s *Fused) expandPairs(block *graph.Block, fanout int, key uint64) error {
 	}
 	p.src, p.dst = mem.Grow(p.src, edges), mem.Grow(p.dst, edges)
 	s.hop.drawn = p.src
-	if s.options.Weights {
-		p.weights = mem.Grow(p.weights, edges)
-		s.hop.weights = p.weights
-	}
+	p.weights = s.weigh(p.weights, edges)
 	s.drawVertices(0, n, p.dst)
 	s.convert(block)
 	return nil
@@ -70,7 +68,11 @@ func (s *Fused) drawVertices(lo, hi int, dst []graph.VertexID) {
 		for k, at := range pos {
 			drawn[k] = row[at]
 			if h.weights != nil {
-				h.weights[first+int64(k)] = h.topology.Weights[h.begin[i]+at]
+				w := h.inverse(i)
+				if h.ofData != nil {
+					w *= h.ofData[h.begin[i]+at]
+				}
+				h.weights[first+int64(k)] = w
 			}
 			if dst != nil {
 				dst[first+int64(k)] = h.vertices[i]
@@ -104,8 +106,8 @@ func (s *Fused) convert(block *graph.Block) {
 		block.Indptr[d+1] += block.Indptr[d]
 	}
 	copy(p.next, block.Indptr)
-	if s.options.Weights {
-		block.Weights = mem.Grow(block.Weights, edges)
+	block.Weights = mem.Grow(block.Weights, len(p.weights))
+	if len(p.weights) > 0 {
 		for e, d := range p.dstRow {
 			block.Weights[p.next[d]] = p.weights[e]
 			block.Indices[p.next[d]] = p.srcRow[e]

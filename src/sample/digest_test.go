@@ -14,7 +14,7 @@ func TestEdgesDigestDoesNotDependOnNumbering(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 0))
 	topology := randomTopology(r, 150)
 	key := Key{Seed: 3, Epoch: 1, Step: 2, Stream: 4}
-	m := Reference(topology, []int{5, All, 3}, someSeeds(r, 150, 12), key)
+	m := Reference(topology, Neighbours(5, All, 3), someSeeds(r, 150, 12), key)
 	defer m.Free()
 	want := m.EdgesDigest(key)
 	for _, ranks := range []int{1, 2, 3} {

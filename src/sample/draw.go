@@ -32,6 +32,12 @@ func vertexStream(hop uint64, original int32) stream {
 	return stream(random.Mix(hop ^ uint64(uint32(original))))
 }
 
+// countStream is the random sequence from which a vertex draws how many neighbours it draws, where
+// that is random.
+func countStream(hop uint64, original int32) stream {
+	return vertexStream(random.Mix(hop+random.Golden), original)
+}
+
 func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
 // below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies
@@ -45,6 +51,53 @@ func (s *stream) below(n uint64) uint64 {
 		}
 	}
 	return hi
+}
+
+// unit returns a number in [0,1), a multiple of 2^-53.
+func (s *stream) unit() float64 { return float64(s.next()>>11) * 0x1p-53 }
+
+// trialMean bounds the expected successes of trials that are drawn with one random number: the
+// probability of none, which is where invert starts, must not underflow.
+const trialMean = 32
+
+// binomial returns how many of n trials succeed, each with probability p in (0,1) and independent
+// of the others. O(1 + n min(p,1-p)). Products are converted, so that no compiler fuses them with a
+// sum: the result is the same on every machine.
+func (s *stream) binomial(n int64, p float64) int64 {
+	if p > 0.5 {
+		return n - s.binomial(n, 1-p)
+	}
+	k := int64(0)
+	for most := int64(trialMean / p); n > 0; n -= most {
+		k += s.invert(min(n, most), p)
+	}
+	return k
+}
+
+// invert is binomial by inversion: it subtracts the probabilities of 0, 1, ... successes from one
+// random number until that is used up. at is the probability of k; that of k+1 follows from it.
+func (s *stream) invert(n int64, p float64) (k int64) {
+	odds := p / (1 - p)
+	all := float64(float64(n+1) * odds)
+	u, at := s.unit(), power(1-p, n)
+	for u >= at && at > 0 && k < n {
+		u -= at
+		k++
+		at = float64(at * (all/float64(k) - odds))
+	}
+	return k
+}
+
+// power returns x to the power of n >= 0, by squaring: only products.
+func power(x float64, n int64) float64 {
+	y := 1.0
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			y = float64(y * x)
+		}
+		x = float64(x * x)
+	}
+	return y
 }
 
 // maskFanout is the largest fanout at which a 64-bit mask still distinguishes most draws from

@@ -8,8 +8,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Fused is the sampler of kind Neighbour: draws go straight into a block's columns and are
-// renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1).
+// Fused is the sampler of kinds Neighbour and Poisson: draws go straight into a block's columns and
+// are renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1).
 type Fused struct {
 	topology Topology
 	options  Options
@@ -21,6 +21,7 @@ type Fused struct {
 	pairs *pairs // of KernelCOO; nil: KernelFused
 	hop   hop
 	mb    *Minibatch // the minibatch in progress
+	kind  Kind       // of it
 	rows  []int32    // columns of its block in progress, the memory of hop.drawn
 	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
 	values []uint32
@@ -92,16 +93,17 @@ func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key K
 			"MaxSeeds", len(seeds), limit)
 	}
 	s.mb = mb
-	return s.contain(func() error { return s.sample(spec.Fanouts, seeds, key) })
+	return s.contain(func() error { return s.sample(spec, seeds, key) })
 }
 
-func (s *Fused) sample(fanouts []int, seeds []graph.VertexID, key Key) error {
-	mb, layers := s.mb, len(fanouts)
+func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
+	mb, layers := s.mb, len(spec.Fanouts)
 	mb.layers(layers)
+	s.kind, mb.Estimates = spec.kind(), spec.Estimates()
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	for h, fanout := range fanouts {
+	for h, fanout := range spec.Fanouts {
 		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
@@ -157,6 +159,7 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	mb, n := s.mb, len(s.mb.Frontier)
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
+	s.hop.poisson = s.kind == Poisson
 	if err := s.locate(); err != nil {
 		return err
 	}
@@ -168,10 +171,7 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	// Room for every edge to find a new vertex, and one entry more for renumber.
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+edges, len(s.topology.Original))+1)
 	s.hop.vertices, s.hop.drawn, s.rows = mb.Frontier[:n], asVertices(block.Indices), block.Indices
-	if s.options.Weights {
-		block.Weights = mem.Grow(block.Weights, edges)
-		s.hop.weights = block.Weights
-	}
+	block.Weights = s.weigh(block.Weights, edges)
 
 	total, err := 0, error(nil)
 	if s.shared(edges) && n+edges <= s.vertices.capacity() {
@@ -185,6 +185,17 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	block.NumDst, block.NumSrc = n, total
 	mb.Frontier = mb.Frontier[:total]
 	return nil
+}
+
+// weigh lets the hop write the weights of its edges, if blocks have some, and returns their array.
+func (s *Fused) weigh(weights []float32, edges int) []float32 {
+	if s.options.Weights {
+		s.hop.ofData = s.topology.Weights
+	} else if !s.mb.Estimates {
+		return weights[:0]
+	}
+	s.hop.weights = mem.Grow(weights, edges)
+	return s.hop.weights
 }
 
 // checkEdges returns an error for a hop of more edges than a block can have.

@@ -91,13 +91,18 @@ func difference(got, want *Minibatch) string {
 func TestFusedIsReference(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 12 {
+	for round := range 24 {
 		n := 1 + r.IntN(300)
 		topology := randomTopology(r, n)
 		if round%2 == 1 {
 			weigh(r, topology)
 		}
-		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {64, 1, 100}}[round%6]
+		spec := Neighbours([][]int{
+			{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {64, 1, 100},
+		}[round%6]...)
+		if round >= 12 {
+			spec.Kind = Poisson
+		}
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
 			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1},
@@ -106,7 +111,7 @@ func TestFusedIsReference(t *testing.T) {
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
-			o.Fanouts, o.Weights = fanouts, topology.Weights != nil
+			o.Spec, o.Weights = spec, topology.Weights != nil
 			s := mustNew(t, topology, o)
 			var mb Minibatch
 			for step := range 3 {
@@ -115,7 +120,7 @@ func TestFusedIsReference(t *testing.T) {
 				if err := s.Sample(&mb, seeds, key); err != nil {
 					t.Fatal(err)
 				}
-				want := Reference(topology, fanouts, seeds, key)
+				want := Reference(topology, spec, seeds, key)
 				if d := difference(&mb, want); d != "" {
 					t.Fatalf("seed %d, round %d, step %d, %+v: %s", seed, round, step, o, d)
 				}
@@ -153,7 +158,7 @@ func TestFanoutsOfEvaluation(t *testing.T) {
 					if err := draw.sample(&mb, seeds, key); err != nil {
 						t.Fatal(err)
 					}
-					want := Reference(topology, draw.fanouts, seeds, key)
+					want := Reference(topology, Neighbours(draw.fanouts...), seeds, key)
 					if d := difference(&mb, want); d != "" {
 						t.Fatalf("fanouts %v of %v, step %d, %+v: %s", draw.fanouts, c, step, o, d)
 					}
@@ -172,7 +177,7 @@ func TestMinibatchChangesDepth(t *testing.T) {
 	defer mb.Free()
 	for _, fanouts := range [][]int{{3, 3, 3}, {5}, {2, 2}} {
 		s := mustNew(t, topology, Options{Spec: Neighbours(fanouts...)})
-		want := Reference(topology, fanouts, []graph.VertexID{4, 2}, Key{})
+		want := Reference(topology, Neighbours(fanouts...), []graph.VertexID{4, 2}, Key{})
 		if err := s.Sample(&mb, want.Seeds, Key{}); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +284,7 @@ func TestVersionsWrap(t *testing.T) {
 		s := mustNew(t, topology, o)
 		var mb Minibatch
 		for step := range 12 { // 2 bits hold versions 1 to 3
-			want := Reference(topology, o.Fanouts, someSeeds(r, 120, 10), Key{Step: step})
+			want := Reference(topology, o.Spec, someSeeds(r, 120, 10), Key{Step: step})
 			if err := s.Sample(&mb, want.Seeds, Key{Step: step}); err != nil {
 				t.Fatal(err)
 			}
@@ -331,7 +336,7 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
 		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil,
-			`sample.kind "luck" is unknown; there is [neighbour]`},
+			`sample.kind "luck" is unknown; there is [neighbour poisson]`},
 		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
 			nil, "evaluation: fanouts[1] is 0"},
 		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,
@@ -366,7 +371,7 @@ func TestErrors(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, c.want)
 			}
 			if s != nil { // usable after a bad call
-				want := Reference(topology, c.o.Fanouts, []graph.VertexID{4, 3}, Key{})
+				want := Reference(topology, c.o.Spec, []graph.VertexID{4, 3}, Key{})
 				defer want.Free()
 				if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
 					difference(&mb, want) != "" {
@@ -471,7 +476,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 
 						copy(topology.Graph.Indptr, whole.Graph.Indptr)
 						copy(topology.Graph.Indices, whole.Graph.Indices)
-						want := Reference(topology, fanouts, []graph.VertexID{busy, 4}, Key{})
+						want := Reference(topology, Neighbours(fanouts...), []graph.VertexID{busy, 4}, Key{})
 						defer want.Free()
 						if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
 							difference(&mb, want) != "" {
@@ -537,7 +542,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestFanoutsOutOfReachCostNothing(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(11, 0)), 50)
 	seeds := []graph.VertexID{4, 3}
-	want := Reference(topology, []int{All, All}, seeds, Key{})
+	want := Reference(topology, Neighbours(All, All), seeds, Key{})
 	defer want.Free()
 	s, err := New(topology,
 		Options{Spec: Neighbours(graph.MaxVertices, graph.MaxVertices), Workers: 2, minParallel: 1})

@@ -17,6 +17,7 @@ const chunkEdges = 2048
 // follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
+//	count    edges of each destination    arithmetic only; of kind Poisson alone
 //	draw     positions                    arithmetic only
 //	gather   Indices[position]            random reads of the neighbours
 //	touch    table[neighbour]             random reads of the vertex map
@@ -26,6 +27,7 @@ type hop struct {
 	vertices []graph.VertexID // [n] the destinations
 	original []int32          // [n] their original ids
 	fanout   int64            // MaxInt64 for All
+	poisson  bool             // each neighbour is drawn by itself
 	key      uint64           // Key.hop
 	chunk    int              // destinations a chunk
 
@@ -36,6 +38,7 @@ type hop struct {
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
 
 	weights []float32 // [indptr[n]] of the edges drawn; nil: nobody asks for them
+	ofData  []float32 // the topology's, if they are made of these
 }
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64,
@@ -47,7 +50,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	}
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
-	h.drawn, h.weights = nil, nil
+	h.drawn, h.weights, h.ofData, h.poisson = nil, nil, nil, false
 }
 
 func (h *hop) free() {
@@ -67,6 +70,25 @@ func (h *hop) locate(lo, hi int) int64 {
 		row := rows[v-first:][:2]
 		begin[i], degree[i] = row[0], row[1]-row[0]
 		edges += min(row[1]-row[0], h.fanout)
+		ends[i] = edges
+	}
+	if h.poisson {
+		return h.count(lo, hi)
+	}
+	return edges
+}
+
+// count draws how many neighbours destinations [lo,hi) draw, and completes locate. Trials of equal
+// probability are all subsets of a size alike, so draw then chooses as many of them as it does of a
+// fanout: what is drawn costs, and not what a row has.
+func (h *hop) count(lo, hi int) int64 {
+	ends, edges := h.indptr[lo+1:hi+1], int64(0)
+	for i, degree := range h.degree[lo:hi] {
+		if degree > h.fanout {
+			s := countStream(h.key, h.original[lo+i])
+			degree = s.binomial(degree, float64(h.fanout)/float64(degree))
+		}
+		edges += degree
 		ends[i] = edges
 	}
 	return edges
@@ -89,8 +111,16 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 			// Panics if the row leaves Indices, instead of cutting it short.
 			row := indices[h.begin[i]:][:h.degree[i]]
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
-			if h.weights != nil {
-				copy(h.weights[h.indptr[i]:h.indptr[i+1]], h.topology.Weights[h.begin[i]:])
+			if h.weights == nil {
+				continue
+			}
+			weights := h.weights[h.indptr[i]:h.indptr[i+1]]
+			if h.ofData != nil {
+				copy(weights, h.ofData[h.begin[i]:])
+				continue
+			}
+			for k := range weights {
+				weights[k] = 1
 			}
 		}
 		return
@@ -100,7 +130,7 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first)))
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
-		if begin, degree := h.begin[i], h.degree[i]; degree <= h.fanout {
+		if begin, degree := h.begin[i], h.degree[i]; degree == int64(len(pos)) {
 			for k := range pos {
 				pos[k] = begin + int64(k)
 			}
@@ -113,11 +143,33 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 		drawn[k] = indices[p]
 	}
 	if h.weights != nil {
-		weights, of := h.weights[first:h.indptr[hi]], h.topology.Weights
-		for k, p := range d.pos[:len(weights)] {
-			weights[k] = of[p]
+		h.weigh(lo, hi, d.pos)
+	}
+}
+
+// weigh sets the weights of the edges that destinations [lo,hi) drew at positions pos of Indices.
+func (h *hop) weigh(lo, hi int, pos []int64) {
+	first := h.indptr[lo]
+	for i := lo; i < hi; i++ {
+		inverse, weights := h.inverse(i), h.weights[h.indptr[i]:h.indptr[i+1]]
+		if h.ofData == nil {
+			for k := range weights {
+				weights[k] = inverse
+			}
+			continue
+		}
+		for k, p := range pos[h.indptr[i]-first:][:len(weights)] {
+			weights[k] = h.ofData[p] * inverse
 		}
 	}
+}
+
+// inverse returns what the weights of a destination's edges are multiplied by: of kind Poisson 1/q.
+func (h *hop) inverse(i int) float32 {
+	if !h.poisson || h.degree[i] <= h.fanout {
+		return 1
+	}
+	return float32(float64(h.degree[i]) / float64(h.fanout))
 }
 
 // drawChunks draws destinations [lo,hi), however many.

@@ -32,7 +32,7 @@ type Options struct {
 	MaxSeeds    int
 	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
-	Weights     bool    // fill Block.Weights from Topology.Weights, which must be there
+	Weights     bool    // weigh edges by Topology.Weights, which must be there
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
 	// bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
@@ -114,16 +114,16 @@ func (t *Topology) check() error {
 // mapBits returns the number of bits for any value in the vertex map, at most 31:
 // local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(vertices int, edges int64) int {
-	return max(o.bitsOf(o.Fanouts, vertices, edges), o.bitsOf(o.Eval.Fanouts, vertices, edges))
+	return max(o.bitsOf(o.Spec, vertices, edges), o.bitsOf(o.Eval, vertices, edges))
 }
 
-func (o *Options) bitsOf(fanouts []int, vertices int, edges int64) int {
+func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 	frontier := vertices
 	if o.MaxSeeds > 0 {
 		frontier = min(frontier, o.MaxSeeds)
 	}
 	values := frontier
-	for _, f := range fanouts {
+	for _, f := range s.Fanouts {
 		drawn := edges
 		if f != All {
 			drawn = min(edges, int64(frontier)*int64(f))
@@ -134,6 +134,9 @@ func (o *Options) bitsOf(fanouts []int, vertices int, edges int64) int {
 		if o.Workers > 1 {
 			values = max(values, reach)
 		}
+	}
+	if s.kind() == Poisson { // which may draw more; one worker numbers a hop that exceeds reach
+		values = max(values, vertices)
 	}
 	return min(max(bits.Len(uint(values)), 1), 31)
 }

@@ -5,13 +5,13 @@ import (
 	"halognn/src/mem"
 )
 
-// Reference samples a minibatch of kind Neighbour with plain maps and loops: Fused must give the
-// same bits. t holds all rows; seeds are distinct vertices of it. The caller frees the
-// result.
-func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Minibatch {
-	layers := len(fanouts)
+// Reference samples a minibatch with plain maps and loops: the Sampler of the Spec must give the
+// same bits, with Options.Weights if the topology has weights. t holds all rows; seeds are distinct
+// vertices of it. The caller frees the result.
+func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibatch {
+	layers := spec.Hops()
 	m := &Minibatch{Blocks: make([]graph.Block, layers),
-		Transposes: make([]graph.BlockTranspose, layers)}
+		Transposes: make([]graph.BlockTranspose, layers), Estimates: spec.Estimates()}
 	local := make(map[graph.VertexID]int32)
 	var frontier []graph.VertexID
 	number := func(v graph.VertexID) int32 {
@@ -24,14 +24,18 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 	for _, v := range seeds {
 		number(v)
 	}
-	for h, fanout := range fanouts {
+	for h := range layers {
 		destinations := frontier
 		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
 		for _, v := range destinations {
-			for _, e := range referenceDraw(t, v, fanout, key.hop(h+1)) {
+			drawn, inverse := referenceDraw(t, v, spec, h, key.hop(h+1))
+			for _, e := range drawn {
 				indices = append(indices, number(t.Graph.Indices[e]))
-				if t.Weights != nil {
-					weights = append(weights, t.Weights[e])
+				switch {
+				case t.Weights != nil:
+					weights = append(weights, t.Weights[e]*inverse)
+				case m.Estimates:
+					weights = append(weights, inverse)
 				}
 			}
 			indptr = append(indptr, int64(len(indices)))
@@ -53,19 +57,30 @@ func Reference(t *Topology, fanouts []int, seeds []graph.VertexID, key Key) *Min
 }
 
 // referenceDraw returns the edges that v draws, by their positions in Indices: all in stored order,
-// or Floyd's choice in the order drawn.
-func referenceDraw(t *Topology, v graph.VertexID, fanout int, hop uint64) (drawn []int64) {
+// or Floyd's choice in the order drawn, of as many as the fanout says or a binomial draw; and 1/q.
+func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) (drawn []int64,
+	inverse float32) {
 	begin, end := t.Graph.Indptr[v-t.First], t.Graph.Indptr[v-t.First+1]
-	if fanout == All || end-begin <= int64(fanout) {
+	fanout, degree := int64(spec.Fanouts[h]), end-begin
+	count := min(fanout, degree)
+	if fanout == All {
+		count = degree
+	}
+	inverse = 1
+	if spec.kind() == Poisson && count < degree {
+		s := countStream(hop, t.Original[v])
+		count = s.binomial(degree, float64(fanout)/float64(degree))
+		inverse = float32(float64(degree) / float64(fanout))
+	}
+	if count == degree {
 		for e := begin; e < end; e++ {
 			drawn = append(drawn, e)
 		}
-		return drawn
+		return drawn, inverse
 	}
 	s := vertexStream(hop, t.Original[v])
 	taken := make(map[uint64]bool)
-	degree := uint64(end - begin)
-	for j := degree - uint64(fanout); j < degree; j++ {
+	for j := uint64(degree - count); j < uint64(degree); j++ {
 		pick := s.below(j + 1)
 		if taken[pick] {
 			pick = j
@@ -73,7 +88,7 @@ func referenceDraw(t *Topology, v graph.VertexID, fanout int, hop uint64) (drawn
 		taken[pick] = true
 		drawn = append(drawn, begin+int64(pick))
 	}
-	return drawn
+	return drawn, inverse
 }
 
 // keep moves s off the heap, where a Minibatch has its arrays.

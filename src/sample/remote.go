@@ -31,7 +31,7 @@ type Remote struct{ fused *Fused }
 func NewRemote(t *Topology, o Options) (*Remote, error) {
 	o.Workers = 1
 	for _, s := range []Spec{o.Spec, o.Eval} {
-		if s.kind() != Neighbour {
+		if s.NeedsWhole() {
 			return nil, fmt.Errorf("sample.kind %s needs the whole topology on every rank; choose "+
 				"topology.kind replicated, or sample.kind %s", s.kind(), Neighbour)
 		}

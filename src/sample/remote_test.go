@@ -167,7 +167,7 @@ func TestRemoteIsReference(t *testing.T) {
 					t.Fatal(err)
 				}
 				for k := range ranks {
-					reference := Reference(whole, want.Fanouts, seeds[k], keys[k])
+					reference := Reference(whole, want, seeds[k], keys[k])
 					if d := difference(&mbs[k], reference); d != "" {
 						t.Fatalf("round %d, step %d, rank %d of %d: %s", round, step, k, ranks, d)
 					}

@@ -14,10 +14,10 @@
 // vertex order, part and rank affect no draw, and any rank that holds a vertex's row can draw for
 // it (Remote.Answer).
 //
-// A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kind
-// Neighbour; Reference is the same, written to be read, and gives the same bits. Streams defines
-// the order of the seeds, and Share the streams of each rank. The package does no I/O and sends
-// nothing: ranks and streams are numbers.
+// A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
+// Neighbour and Poisson; Reference is the same, written to be read, and gives the same bits.
+// Streams defines the order of the seeds, and Share the streams of each rank. The package does no
+// I/O and sends nothing: ranks and streams are numbers.
 package sample
 
 import (
@@ -77,12 +77,16 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
+//
+// Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
+// each is over the probability that its edge was drawn. They are empty if neither is asked for.
 type Minibatch struct {
 	Seeds      []graph.VertexID
 	Blocks     []graph.Block
 	Frontier   []graph.VertexID
 	Original   []int32
 	Transposes []graph.BlockTranspose
+	Estimates  bool // weighted sums over a block's edges estimate those over all in-edges
 }
 
 // Free frees the arrays; the minibatch is then its zero value.

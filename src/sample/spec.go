@@ -36,11 +36,17 @@ type Kind string
 // (GraphSAGE). The empty Kind means Neighbour.
 const Neighbour Kind = "neighbour"
 
+// Poisson draws each in-neighbour of a vertex by itself, with probability q = min(1,
+// fanout/degree): as many as Neighbour on average. An edge weighs 1/q, so sums over what was drawn
+// are unbiased estimates of sums over all in-neighbours.
+const Poisson Kind = "poisson"
+
 // Spec holds the options that determine the minibatch of given seeds. The zero Spec draws nothing;
 // use it for a model that reads no neighbours.
 type Spec struct {
-	Kind    Kind
-	Fanouts []int // of Neighbour: neighbours per hop, seed hop first; each >= 1, or All
+	Kind Kind
+	// of Neighbour and Poisson: neighbours per hop, seed hop first; each >= 1, or All
+	Fanouts []int
 }
 
 // Neighbours returns the Spec of kind Neighbour with these fanouts.
@@ -48,16 +54,20 @@ func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fan
 
 // method is one kind of sampling. A kind is a file with its sampler and a line in methods.
 type method struct {
-	fanouts bool             // Spec.Fanouts says how many neighbours a vertex draws
-	hops    func(Spec) int   // blocks of a minibatch
-	check   func(Spec) error // all errors in a Spec with at least one hop
-	make    func(*Topology, Options) (Sampler, error)
+	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
+	estimates bool             // Minibatch.Estimates: edges weigh 1/q
+	hops      func(Spec) int   // blocks of a minibatch
+	check     func(Spec) error // all errors in a Spec with at least one hop
+	make      func(*Topology, Options) (Sampler, error)
 }
 
 var methods = map[Kind]method{
-	Neighbour: {fanouts: true, hops: func(s Spec) int { return len(s.Fanouts) },
-		check: checkFanouts, make: newFused},
+	Neighbour: {fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
+	Poisson: {fanouts: true, estimates: true, hops: countFanouts, check: checkFanouts,
+		make: newFused},
 }
+
+func countFanouts(s Spec) int { return len(s.Fanouts) }
 
 // kind returns the kind; the default is Neighbour.
 func (s Spec) kind() Kind {
@@ -75,6 +85,14 @@ func (s Spec) Hops() int {
 	}
 	return 0
 }
+
+// Estimates reports whether the edges of a minibatch weigh 1/q, q the probability that an edge was
+// drawn: Minibatch.Estimates.
+func (s Spec) Estimates() bool { return methods[s.kind()].estimates }
+
+// NeedsWhole reports whether a rank that draws needs the whole topology: NewRemote refuses the
+// kind.
+func (s Spec) NeedsWhole() bool { return s.kind() != Neighbour }
 
 // Check returns all errors, joined. A Spec without hops is an error.
 func (s Spec) Check() error {

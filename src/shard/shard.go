@@ -85,6 +85,10 @@ type Origin struct {
 	Seed     uint64 `json:"seed"`
 	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
 
+	// what parts balance and cutting an edge costs, as `partition --weights` has it; absent for
+	// data parallelism
+	Weights string `json:"weights,omitempty"`
+
 	Fanouts []int `json:"fanouts,omitempty"` // of OrderVIP
 	Batch   int   `json:"batch,omitempty"`   // of OrderVIP
 }

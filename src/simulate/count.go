@@ -70,9 +70,13 @@ func (c *counter) count(workers int) error {
 			if err == nil {
 				err = x.Locate(&plan, mb.Frontier)
 			}
+			remote := plan.RemoteIDs
+			if c.o.Cache.FromFiles() {
+				remote = mb.Frontier
+			}
 			if err == nil {
 				c.ask(&mb)
-				err = c.take((epoch-1)*steps+key.Step, plan.RemoteIDs, epoch == c.o.Epochs &&
+				err = c.take((epoch-1)*steps+key.Step, remote, epoch == c.o.Epochs &&
 					item+1 == steps*perStep)
 			}
 			if err != nil {
@@ -84,8 +88,11 @@ func (c *counter) count(workers int) error {
 }
 
 // ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
-// alone.
+// alone, where the kind of sampling permits that.
 func (c *counter) ask(mb *sample.Minibatch) {
+	if c.job.Sample.NeedsWhole() {
+		return
+	}
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds,
 		graph.VertexID(first), graph.VertexID(end)))

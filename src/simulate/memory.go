@@ -1,6 +1,10 @@
 package simulate
 
-import "halognn/src/policy"
+import (
+	"slices"
+
+	"halognn/src/policy"
+)
 
 // used holds the largest sizes of a rank's samples, or of all ranks' samples, which determine the
 // memory.
@@ -29,6 +33,14 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	}
 	steps := int64(s.o.Epochs) * int64(s.job.Steps())
 	counts := int64(together+1) * steps * (8 + 32*int64(len(s.policies)*len(capacity)))
+	if s.shared != nil { // placements; what is looked up in them; scores and their order, before
+		for _, node := range s.shared {
+			for _, place := range slices.Concat(node...) {
+				counts += place.Bytes()
+			}
+		}
+		counts += max(int64(together)*(6*n+4*n), 16*n)
+	}
 	return programBytes + mapped + 16*seeds + counts +
 		int64(together)*s.rankBytes(each, u, capacity)
 }

@@ -83,6 +83,15 @@ func TestBadOptions(t *testing.T) {
 				math.MaxInt, math.MaxInt
 		},
 			[]string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
+		{"peer cost", func(o *Options) { o.Cache.PeerCost = 1.5 }, []string{"peer cost is 1.5"}},
+		{"a node shares what changes",
+			func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
+			[]string{"policy sieve changes its rows", "policy optimum changes"}},
+		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
+			[]string{"placement parts is for source files"}},
+		{"halo of files", func(o *Options) {
+			o.Cache.Source, o.Alphas, o.HaloFractions = policy.SourceFiles, nil, []float64{0.5}
+		}, []string{"give alphas"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
 			[]string{"last-short"}},
 	} {

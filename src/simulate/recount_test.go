@@ -96,7 +96,7 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 				if o.LastShort {
 					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
 				}
-				mb := sample.Reference(s.Topology(), o.Sample.Fanouts, piece,
+				mb := sample.Reference(s.Topology(), o.Sample, piece,
 					sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
 				var remote []graph.VertexID
 				for _, v := range mb.Frontier {
@@ -136,6 +136,7 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 		{"one hop", 3, func(o *Options) { o.Cache.HaloHops, o.Cache.Initial = 1, policy.VIP }},
 		{"a given window, level", 3, func(o *Options) { o.Cache.Window, o.Cache.Level = 2, true }},
 		{"a window beyond the epoch", 3, func(o *Options) { o.Cache.Window = 1000 }},
+		{"neighbours drawn one by one", 3, func(o *Options) { o.Sample.Kind = sample.Poisson }},
 		{"no eviction", 3, func(o *Options) { o.Cache.Evict = false }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -48,20 +48,32 @@ func (r *Result) Print(w io.Writer) error {
 		[][]string{header("ratio to none")}
 	predicted, filled := [][]string{header("predicted / counted")},
 		[][]string{header("rows before the first step")}
+	peers, costs := [][]string{header("rows of peers' caches per epoch")},
+		[][]string{header(fmt.Sprintf("cost in far rows, a peer's row %g",
+			r.Options.Cache.PeerCost))}
 	for p, name := range r.Options.Policies {
 		count, ratio, both, begin := []string{name}, []string{name}, []string{name}, []string{name}
+		peer, cost := []string{name}, []string{name}
 		for i := range sizes {
 			n, share := r.PerEpoch(p, i)
 			count, ratio = append(count, fmt.Sprintf("%.1f", n)), append(ratio, fmt.Sprintf("%.4f", share))
 			begin = append(begin, strconv.FormatInt(r.Filled[p][i], 10))
+			peer = append(peer, fmt.Sprintf("%.1f",
+				float64(r.Peer[p][i])/float64(r.Options.Epochs)))
+			cost = append(cost, fmt.Sprintf("%.1f", r.Cost(p, i)))
 			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
 		}
 		rows, ratios, filled = append(rows, count), append(ratios, ratio), append(filled, begin)
+		if r.Options.Cache.Shared() {
+			peers, costs = append(peers, peer), append(costs, cost)
+		}
 		if !math.IsNaN(r.Predicted[p][0]) {
 			predicted = append(predicted, both)
 		}
 	}
-	tables := [][][]string{rows, ratios, filled, predicted, r.rounds(header), r.partitioned()}
+	tables := [][][]string{
+		rows, ratios, peers, costs, filled, predicted, r.rounds(header), r.partitioned(),
+	}
 	for p, name := range r.Options.Policies {
 		if policy.Find(name).Window == nil {
 			continue
@@ -131,7 +143,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		"policy", "alpha", "capacity_rows", "epochs", "rows", "rows_per_epoch", "ratio_to_none",
 		"predicted_rows_per_epoch",
 		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
-		"replacements", "filled_rows",
+		"replacements", "filled_rows", "placement", "source", "peer_rows", "peer_cost",
+		"cost_per_epoch",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -143,6 +156,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				name, alpha, strconv.Itoa(capacity), strconv.Itoa(r.Options.Epochs),
 				count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
+				r.Options.Cache.Placement, r.Options.Cache.Source, count(r.Peer[p][i]),
+				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)),
 			}
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)

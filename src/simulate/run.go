@@ -26,6 +26,12 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := s.planWindows(m); err != nil {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
+	if s.o.Cache.Shared() {
+		defer s.freeShared()
+		if err := s.shareNodes(m); err != nil {
+			return nil, fmt.Errorf("placing caches: %w", err)
+		}
+	}
 	var sum sum
 	errs := make([]error, together)
 	var wait sync.WaitGroup
@@ -89,6 +95,7 @@ func (r *Result) add(o *Result) {
 	for p := range r.Rows {
 		for size := range r.Rows[p] {
 			r.Rows[p][size] += o.Rows[p][size]
+			r.Peer[p][size] += o.Peer[p][size]
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			for i, d := range o.Traces[p][size] {
@@ -123,8 +130,10 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	}
 	for i, p := range s.policies {
 		rows, filled := make([]int64, len(capacity)), make([]int64, len(capacity))
-		predicted := make([]float64, len(capacity))
-		if p.Static() {
+		peer, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
+		if s.shared != nil && !p.None() {
+			err = c.sharedStatic(i, reader, inclusion, rows, peer, filled, predicted)
+		} else if p.Static() {
 			err = c.static(p, m, reader, inclusion, capacity, rows, filled, predicted)
 		} else {
 			err = c.predict(p, reader, inclusion, capacity, s.windows[i], predicted)
@@ -133,7 +142,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, p.Name, err)
 		}
 		r.Rows, r.Filled = append(r.Rows, rows), append(r.Filled, filled)
-		r.Predicted = append(r.Predicted, predicted)
+		r.Peer, r.Predicted = append(r.Peer, peer), append(r.Predicted, predicted)
 		r.Traces = append(r.Traces, make([]Trace, len(capacity)))
 	}
 	for _, d := range c.dynamic {

@@ -6,6 +6,7 @@
 //	                                                  │
 //	                                                  ├─ accesses [N] += 1 ─── Top(score) of every static policy, size ──> rows
 //	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows, step by step
+//	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, of peers' caches, far
 //
 // The rows that a static cache leaves to fetch follow from the accesses of each vertex: all
 // accesses less those of the vertices it holds. Dynamic policies decide step by step, by the code
@@ -88,6 +89,17 @@ func (o *Options) Check() error {
 		reject("last-short counts as published figures do, with a stream for each rank that has " +
 			"seeds and a batch of its own")
 	}
+	if a := o.Cache.PeerCost; !(a >= 0 && a <= 1) {
+		reject("peer cost is %g; it must be 0 to 1", a)
+	}
+	if o.Cache.Placement == policy.PlacementParts && !o.Cache.FromFiles() {
+		reject("placement %s is for source %s: otherwise a rank reads the rows of its own parts in "+
+			"memory", policy.PlacementParts, policy.SourceFiles)
+	}
+	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
+		reject("with source %s all rows are remote, and a rank has no halo; give alphas",
+			policy.SourceFiles)
+	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
 	}
@@ -96,6 +108,9 @@ func (o *Options) Check() error {
 			reject("policy %q is unknown; there are %v", p, Policies())
 		} else if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
+		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {
+			reject("policy %s changes its rows; only caches that do not change are shared by a "+
+				"node or filled from files", p)
 		}
 	}
 	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
@@ -140,7 +155,8 @@ type Simulation struct {
 	job      *job.Job
 	shards   *shard.Shards
 	policies []*policy.Policy
-	windows  [][]int // [policies][sizes] minibatches known in advance
+	windows  [][]int        // [policies][sizes] minibatches known in advance
+	shared   map[int]shared // of each node, by its first rank, if ranks share caches
 
 	transposed bool // the graph is not symmetric
 }
@@ -197,6 +213,7 @@ type Result struct {
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
 	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs
+	Peer     [][]int64 // [policies][sizes] rows read in caches of peers
 	Filled   [][]int64 // [policies][sizes] rows fetched before the first step
 	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Predicted [][]float64
@@ -223,6 +240,13 @@ type Trace []trace.Counters // [Epochs*Steps]
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	n := r.Rows[p][size]
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
+}
+
+// Cost returns what the rows of an epoch cost in far rows: a far row is 1, one of a peer's cache is
+// PeerCost, an own one nothing (data placement, ICS 2022, eq. 3, summed over ranks).
+func (r *Result) Cost(p, size int) float64 {
+	n := float64(r.Rows[p][size]) + r.Options.Cache.PeerCost*float64(r.Peer[p][size])
+	return n / float64(r.Options.Epochs)
 }
 
 // HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found

@@ -9,7 +9,7 @@ import (
 // exchange, the decisions of a cache, and the simulation count them where they occur. Rows are
 // vertices of the frontier unless said otherwise:
 //
-//	Frontier = Local + Cached + Peer + Remote - Early - Replaced
+//	Frontier = Local + Cached + Peer + Stored + Remote - Early - Replaced
 //	sum over ranks of Remote = sum over ranks of Served
 //	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row
 //
@@ -24,6 +24,7 @@ type Counters struct {
 	Served   int64 // rows that this rank sent to others
 
 	PeerCached int64 // of Peer: in caches
+	Stored     int64 // read from the files that all ranks map, because no cache holds them
 
 	Rounds     int64 // collectives started: counts, ids, rows, one each, and those of Sampling
 	CountBytes int64 // counts sent, one for each rank
@@ -55,12 +56,13 @@ type Sampling struct {
 // Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
 // up.
 func (c *Counters) Check(frontier int) error {
-	if c.Frontier == c.Local+c.Cached+c.Peer+c.Remote-c.Early-c.Replaced &&
+	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Remote-c.Early-c.Replaced &&
 		c.Frontier == int64(frontier) {
 		return nil
 	}
-	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, remote %d; "+
-		"this is a bug in halognn", frontier, c.Local, c.Cached, c.Peer, c.Remote)
+	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, stored %d, "+
+		"remote %d; this is a bug in halognn", frontier, c.Local, c.Cached, c.Peer, c.Stored,
+		c.Remote)
 }
 
 // Add adds o to c.
@@ -73,6 +75,7 @@ func (c *Counters) Add(o Counters) {
 	c.Early += o.Early
 	c.Served += o.Served
 	c.PeerCached += o.PeerCached
+	c.Stored += o.Stored
 	c.Rounds += o.Rounds
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
@@ -93,6 +96,7 @@ func (c Counters) Per(n int64) Counters {
 	return Counters{
 		Frontier: c.Frontier / n, Local: c.Local / n, Cached: c.Cached / n, Peer: c.Peer / n,
 		Remote: c.Remote / n, Early: c.Early / n, Served: c.Served / n, PeerCached: c.PeerCached / n,
+		Stored: c.Stored / n,
 		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
 		RowBytes:  c.RowBytes / n,
 		Evictions: c.Evictions / n, Replacements: c.Replacements / n,
@@ -116,13 +120,13 @@ func (c Counters) Replacing() Counters {
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
 // HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
-// in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Both are 0 without
-// accesses.
+// in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
+// count as transferred. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits := c.Cached + c.PeerCached
-	accesses := hits + c.Fetched()
+	accesses := hits + c.Stored + c.Fetched()
 	if accesses == 0 {
 		return 0, 0
 	}
-	return 1 - float64(c.Remote)/float64(accesses), float64(hits) / float64(accesses)
+	return 1 - float64(c.Stored+c.Remote)/float64(accesses), float64(hits) / float64(accesses)
 }

@@ -227,7 +227,7 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
 			return err
 		}
-		if !j.Model.EdgeWeights {
+		if !j.Model.EdgeWeights && !j.Model.Estimates {
 			continue
 		}
 		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights, len(b.Weights)); err != nil {

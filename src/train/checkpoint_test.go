@@ -101,15 +101,14 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// poisoned is a device whose ReLU, from some call on, makes one element of the second layer's
-// output NaN on one rank.
+// poisoned is a device that, at some call, makes one element of the output of a layer NaN.
 type poisoned struct {
 	compute.Device
 	calls int
 }
 
-func (p *poisoned) ReLU(y compute.Matrix, dropout float32, key compute.DropoutKey, ids []int32) {
-	p.Device.ReLU(y, dropout, key, ids)
+func (p *poisoned) Dense(y compute.Matrix, d compute.Dense) {
+	p.Device.Dense(y, d)
 	if p.calls--; p.calls == 0 && y.Rows > 0 {
 		y.Data[0] = float32(math.NaN())
 	}
@@ -125,7 +124,7 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
 		if c.Rank() == 1 {
-			env.Device = &poisoned{Device: env.Device, calls: 2*9 + 2} // step 9, the second of two ReLUs
+			env.Device = &poisoned{Device: env.Device, calls: 3*9 + 2} // step 9, the second of three layers
 		}
 		_, err := Run(t.Context(), env, o)
 		if !errors.Is(err, ErrDiverged) || c.Rank() > 0 {

@@ -29,6 +29,7 @@ type checkpointSums struct {
 	CacheHits    int64   `json:"cache_hits"`
 	Peer         int64   `json:"peer_rows"`
 	PeerCached   int64   `json:"peer_cache_rows"`
+	Stored       int64   `json:"stored_rows,omitzero"`
 	Fetched      int64   `json:"fetched_rows"`
 	Replacement  int64   `json:"replacement_rows"`
 	Early        int64   `json:"early_rows"`
@@ -50,6 +51,7 @@ func sumsOf(s *sums) checkpointSums {
 		PhaseSeconds: maps.Clone(s.PhaseSeconds), FirstStep: s.FirstStep,
 		Startup: s.Startup, StartupShare: s.StartupShare, Rounds: s.Rounds,
 		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
+		Stored:  c.Stored,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
@@ -64,6 +66,7 @@ func (c *checkpointSums) sums() sums {
 		Startup: c.Startup, StartupShare: c.StartupShare, Rounds: c.Rounds,
 		Rows: trace.Counters{
 			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
+			Stored:   c.Stored,
 			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
 			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
 			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
@@ -82,6 +85,7 @@ type checkpointCounters struct {
 	Early        int64         `json:"Early"` // the Replaced rows among them, in older versions
 	Served       int64         `json:"Served"`
 	PeerCached   int64         `json:"PeerCached"`
+	Stored       int64         `json:"Stored,omitzero"`
 	Rounds       int64         `json:"Rounds"`
 	CountBytes   int64         `json:"CountBytes"`
 	IDBytes      int64         `json:"IDBytes"`

@@ -154,10 +154,10 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		workers: r.Workers, pretended: r.RanksPerNode > 0,
 	}
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
-	if s.Nodes == 1 {         // all rows are in the node's memory, and nothing is cached
+	if s.inMemory = r.job.AllInMemory(); s.inMemory {
 		s.CachePolicy = policy.None
 	}
-	s.RemoteRowsPerStep = float64(s.Remote) / float64(s.StepsPerEpoch)
+	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)
 	for p, t := range r.sums.PhaseSeconds {
 		s.PhaseSeconds[p] = t / n
 	}

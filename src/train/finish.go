@@ -93,7 +93,8 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
-		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts), "epoch": fmt.Sprint(epoch),
+		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts),
+		"sample_kind": string(r.o.Sample.Kind), "epoch": fmt.Sprint(epoch),
 		"version": r.Version,
 	}
 	if names := r.Shards.ClassNames; len(names) > 0 {

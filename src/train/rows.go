@@ -13,6 +13,8 @@ type Rows struct {
 	Peer int64 `json:"peer_rows"`
 	// those of `peer_rows` that were read from a peer's cache: they are owned outside the node
 	PeerCached int64 `json:"peer_cache_rows"`
+	// rows read from the files of the parts, because no cache holds them (`cache.source: files`)
+	Stored int64 `json:"stored_rows"`
 	// rows fetched for the step that reads them
 	Fetched int64 `json:"fetched_rows"`
 	// rows that an eviction round of `prefetch` fetched in order to keep them
@@ -25,7 +27,8 @@ type Rows struct {
 	RemoteBytes int64 `json:"remote_bytes"`
 
 	// 1 - transferred / remote accesses; remote accesses are the frontier rows owned outside the
-	// node: `cache_hits` + `peer_cache_rows` + those fetched for the step. 0 without a cache
+	// node: `cache_hits` + `peer_cache_rows` + those fetched for the step. With `cache.source: files`
+	// all frontier rows are, and `stored_rows` are the transferred ones. 0 without a cache
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`
@@ -55,6 +58,7 @@ func rowsOf(c trace.Counters, rowBytes int) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{
 		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
+		Stored:  c.Stored,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early,
 		Remote: c.Remote, RemoteBytes: c.Remote * int64(rowBytes), HitRate: hit, BufferHitRate: buffer,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),

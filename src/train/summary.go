@@ -39,6 +39,7 @@ type Summary struct {
 	Machine
 	workers   int  // that prepare minibatches, of rank 0
 	pretended bool // the nodes are run.ranks_per_node's
+	inMemory  bool // all rows are in the memory of one node, and nothing is cached
 }
 
 // Quality is what the trained model is worth.
@@ -95,11 +96,11 @@ type Trained struct {
 // CacheUse is what a cache did.
 type CacheUse struct {
 	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
-	// all rows are in memory
+	// all rows are in memory, unless they come from the files (`cache.source`)
 	CachePolicy string `json:"cache_policy"`
 	// with a cache or `auto`: what it was; numbers are the largest of any rank
 	Cache *residence.Summary `json:"cache,omitempty"`
-	// `remote_rows` / `steps_per_epoch`
+	// (`remote_rows` + `stored_rows`) / `steps_per_epoch`
 	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
 	// the same as predicted before the first step from access probabilities; only with a cache
 	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
@@ -294,13 +295,16 @@ func (s *Summary) Print(w io.Writer) error {
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
+	if s.Stored > 0 {
+		rows = append(rows, []string{"from files", strconv.FormatInt(s.Stored, 10)})
+	}
 	// auto's trials are in the mean, and not in the prediction
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {
 		rows = append(rows, []string{"remote of a step; as predicted",
 			fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
 	}
 	cached := []string{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)}
-	if s.Nodes == 1 {
+	if s.inMemory {
 		cached = []string{"cache (one node: all in memory)", "none"}
 	}
 	rows = append(rows, [][]string{

@@ -34,6 +34,18 @@ static float value(uint16_t bfloat16) {
     return x;
 }
 
+// A factor of TF32: tensor cores do not read the low bits, so that what was not rounded is cut off.
+struct tf32 {
+    float stored;
+};
+static float value(tf32 x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    bits &= ~0x1fffu;
+    std::memcpy(&x, &bits, sizeof bits);
+    return x.stored;
+}
+
 // one product: c[i + j ldc] = alpha * sum over l of a(i,l) b(l,j) + beta c
 template <typename T>
 static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda, const T *b, int64_t ldb, float beta, float *c,
@@ -74,7 +86,13 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta
                                           const void *alpha, const void *a, cudaDataType_t type_a, int lda, long long stride_a, const void *b,
                                           cudaDataType_t type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType_t type_c,
                                           int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
-    if (type_a != CUDA_R_16BF || type_b != CUDA_R_16BF || type_c != CUDA_R_32F || compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_INVALID_VALUE;
-    return batch(h, ta, tb, m, n, k, static_cast<const float *>(alpha), static_cast<const uint16_t *>(a), lda, stride_a,
-                 static_cast<const uint16_t *>(b), ldb, stride_b, static_cast<const float *>(beta), static_cast<float *>(c), ldc, stride_c, count);
+    const auto multiply = [=](auto *a, auto *b) {
+        return batch(h, ta, tb, m, n, k, static_cast<const float *>(alpha), a, lda, stride_a, b, ldb, stride_b, static_cast<const float *>(beta),
+                     static_cast<float *>(c), ldc, stride_c, count);
+    };
+    if (type_a != type_b || type_c != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
+    if (type_a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F)
+        return multiply(static_cast<const uint16_t *>(a), static_cast<const uint16_t *>(b));
+    if (type_a == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F_FAST_TF32) return multiply(static_cast<const tf32 *>(a), static_cast<const tf32 *>(b));
+    return CUBLAS_STATUS_INVALID_VALUE;
 }

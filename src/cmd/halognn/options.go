@@ -19,6 +19,7 @@ import (
 func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
+	peerCost, _ := config.ParseCost(c.Cache.PeerCost) // a config that was checked gives no error
 	return train.Options{
 		Mode: c.Parallel.Mode,
 		Spec: job.Spec{
@@ -36,8 +37,8 @@ func trainOptions(c *config.Config) train.Options {
 				Gamma: c.Train.StepFactor,
 			},
 			StepEpochs:    c.Train.StepEpochs,
-			Sample:        sample.Neighbours(c.Sample.Fanouts...),
-			Eval:          sample.Neighbours(c.Sample.EvalFanouts...),
+			Sample:        sample.Spec{Kind: sample.Kind(c.Sample.Kind), Fanouts: c.Sample.Fanouts},
+			Eval:          evalSpec(c),
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
@@ -47,7 +48,8 @@ func trainOptions(c *config.Config) train.Options {
 			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
-				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: c.Cache.PeerCost,
+				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,
+				Source: c.Cache.Source,
 				Window: c.Cache.Window, Level: c.Cache.Level, Gamma: c.Cache.Gamma,
 				Delta: c.Cache.Delta, Evict: c.Cache.Evict, Initial: c.Cache.Initial,
 				Layout: layouts[c.Cache.Scores],
@@ -61,6 +63,16 @@ func trainOptions(c *config.Config) train.Options {
 			Keep: c.Checkpoint.Keep,
 		},
 	}
+}
+
+// evalSpec returns how minibatches are drawn that are not trained: always by kind Neighbour; the
+// zero Spec where that is as in training.
+func evalSpec(c *config.Config) sample.Spec {
+	fanouts := c.Sample.EvalFanouts
+	if len(fanouts) == 0 && c.Sample.Kind != string(sample.Neighbour) {
+		fanouts = c.Sample.Fanouts
+	}
+	return sample.Neighbours(fanouts...)
 }
 
 // objective returns what the loss asks for. A config that was checked gives no error.
@@ -104,7 +116,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: rows.Of,
 		Mapped:  c.Compute.GPUReads == residence.ReadsMapped,
-		Rounded: c.Compute.Precision == string(compute.PrecisionBF16),
+		Rounded: compute.Precision(c.Compute.Precision).FactorBytes(),
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())

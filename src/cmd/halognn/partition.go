@@ -22,13 +22,16 @@ func partitionCommand(p *process) *cobra.Command {
 	var data string
 	var to replaceable
 	var order hotOrder
+	var weights weighing
 	var unbalanced bool
 	c := &cobra.Command{
 		Use: "partition --data DATASET --parts P --method metis|ldg|random|contiguous " +
 			"[--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
 		Short: "Cut a dataset into parts, one or more for each rank of a later run",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out " +
-			"parts/arxiv-8",
+			"parts/arxiv-8\n" +
+			"  halognn partition --data data/arxiv --parts 4 --weights presample --fanouts 15,10,5 " +
+			"--batch 1024 --counts data/arxiv-counts --out parts/arxiv-split-4",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "data", "parts", "out"); err != nil {
@@ -37,12 +40,14 @@ func partitionCommand(p *process) *cobra.Command {
 			if o.Parts < 1 {
 				return usageError(fmt.Errorf("--parts is %d; it must be at least 1", o.Parts))
 			}
-			if err := order.check(c); err != nil {
+			err := errors.Join(order.check(c, weights.by != weighData),
+				weights.check(c, &o.Method, &order, o.Parts))
+			if err != nil {
 				return usageError(err)
 			}
 			return dataError(mem.Guard(func() error {
 				return to.make(func(dir string) error {
-					return p.partition(c, data, dir, o, order, unbalanced)
+					return p.partition(c, data, dir, o, order, &weights, unbalanced)
 				})
 			}))
 		},
@@ -55,8 +60,11 @@ func partitionCommand(p *process) *cobra.Command {
 		"metis: best cut, most memory; ldg: streaming; random; contiguous")
 	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by "+
 		"in-degree, or by how likely a minibatch reads them (vip)")
-	f.IntSliceVar(&order.fanouts, "fanouts", nil, "--order vip: sample.fanouts of the runs to come")
-	f.IntVar(&order.batch, "batch", 0, "--order vip: sample.batch of the runs to come")
+	f.IntSliceVar(&order.fanouts, "fanouts", nil,
+		"--order vip, --weights other than data: sample.fanouts of the runs to come")
+	f.IntVar(&order.batch, "batch", 0, "--order vip: sample.batch of the runs to come; --weights "+
+		"other than data: seeds of a minibatch of all ranks together")
+	weights.flags(c)
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
 	f.BoolVar(&unbalanced, "allow-imbalance", false,
 		"write parts even if training seeds or edges are badly balanced")
@@ -65,7 +73,7 @@ func partitionCommand(p *process) *cobra.Command {
 
 // partition makes parts of a dataset.
 func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder,
-	unbalanced bool) error {
+	weights *weighing, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
 			"that they were cut from", data))
@@ -84,18 +92,17 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)
 	}
-	weights, err := partition.TrainingWeights(d.Graph, d.Split)
-	if err != nil {
-		return dataError(err)
-	}
-	part, err := partition.Run(methods, d.Graph, weights, o)
-	if err != nil {
-		return dataError(err)
-	}
 	p.discardOnSignal()
+	part, err := weights.cut(c, methods, d, o)
+	if err != nil {
+		return dataError(err)
+	}
 	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
+	if err := weights.measure(d, part, &report); err != nil {
+		return dataError(err)
+	}
 	out(c, "%s", report)
-	if err := report.Check(partition.DefaultLimits); err != nil {
+	if err := report.Check(weights.limits()); err != nil {
 		if !unbalanced {
 			return dataError(err)
 		}
@@ -106,6 +113,9 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 		return dataError(err)
 	}
 	layout.Report, layout.Origin.Method, layout.Origin.Seed = report, o.Method, o.Seed
+	if weights.by != weighData {
+		layout.Origin.Weights = weights.by
+	}
 	if err := shard.Write(dir, d, layout); err != nil {
 		return dataError(err)
 	}
@@ -121,12 +131,13 @@ type hotOrder struct {
 	batch   int
 }
 
-func (h *hotOrder) check(c *cobra.Command) error {
+// check returns all faults. sampled: --fanouts and --batch have another reader.
+func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	switch h.by {
 	case "degree":
-		if c.Flags().Changed("fanouts") || c.Flags().Changed("batch") {
-			return errors.New(
-				"--fanouts and --batch are for --order vip; in-degree depends on neither")
+		if !sampled && (c.Flags().Changed("fanouts") || c.Flags().Changed("batch")) {
+			return errors.New("--fanouts and --batch are for --order vip and --weights " +
+				"presample; in-degree depends on neither")
 		}
 		return nil
 	case "vip":

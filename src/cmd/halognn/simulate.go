@@ -16,6 +16,8 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -43,10 +45,17 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
+			o.Sample.Kind = sample.Kind(run.Sample.Kind)
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
+			if o.Cache.Shared() || o.Cache.FromFiles() {
+				o.Policies = staticOnly(c, o.Policies)
+			}
 			err := errors.Join(o.Check(),
+				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
+				flagWord("placement", o.Cache.Placement, "cache.placement"),
+				flagWord("source", o.Cache.Source, "cache.source"),
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
 				flagWord("seeds", run.Sample.Seeds, "sample.seeds"),
 				flagWord("streams", run.Sample.Streams, "sample.streams"))
@@ -69,6 +78,8 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&parts, "parts", "", "the PARTS directory")
 	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
+	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
+		config.OrList(config.Words("sample.kind")))
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
@@ -103,10 +114,27 @@ func simulateCommand() *cobra.Command {
 		"lookahead: minibatches known in advance (default: planned as in training)")
 	f.BoolVar(&o.Cache.Level, "level", false,
 		"lookahead: fetch early where the next minibatch has more misses")
+	f.StringVar(&o.Cache.Placement, "placement", run.Cache.Placement,
+		"cache.placement: where the rows of static caches lie, "+
+			config.OrList(config.Words("cache.placement")))
+	f.Float64Var(&o.Cache.PeerCost, "peer-cost", policy.AssumedPeerCost, "placement group: the "+
+		"cost of a row of a peer's cache over that of a far one; cache.peer_cost of a run's "+
+		"summary.json says what was measured")
+	f.StringVar(&o.Cache.Source, "source", run.Cache.Source, "cache.source: where rows come from "+
+		"that no cache holds, "+config.OrList(config.Words("cache.source")))
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
 	return c
+}
+
+// staticOnly returns the policies that can be placed over a node or read from files: of those that
+// the user did not name, the static ones.
+func staticOnly(c *cobra.Command, policies []string) []string {
+	if c.Flags().Changed("policies") {
+		return policies
+	}
+	return policy.Names((*policy.Policy).Static)
 }
 
 // flagWord rejects a flag whose value is not among the words of a key.

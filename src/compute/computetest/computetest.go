@@ -29,12 +29,12 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 }
 
-// Products tests the matrix products alone, the kernels that a Precision changes, on each device,
-// named by its key, and demands equal bits.
+// Products tests the matrix products and what is made of them, the kernels that a Precision changes,
+// on each device, named by its key, and demands equal bits.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	var others []string
 	for _, c := range cases() {
-		if !strings.HasPrefix(c.name, "product") {
+		if !strings.HasPrefix(c.name, "product") && !strings.HasPrefix(c.name, "dense") {
 			others = append(others, c.name)
 			continue
 		}
@@ -109,7 +109,7 @@ type family struct {
 }
 
 var families = []family{
-	linearTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
+	linearTests, denseTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
 }
 
 func cases() (all []testCase) {
@@ -200,9 +200,9 @@ func (b *bench) array(data []float32) []float32 {
 }
 
 // dirty returns an array of NaN for a kernel to overwrite.
-func (b *bench) dirty(n int) []float32 {
-	return b.array(slices.Repeat([]float32{float32(math.NaN())}, n))
-}
+func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
+
+func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
 // zeros returns a matrix for a call that panics.
 func (b *bench) zeros(rows, cols int) compute.Matrix {

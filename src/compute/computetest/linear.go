@@ -96,7 +96,7 @@ var linearTests = family{
 }
 
 // products runs MatMul and its two gradients. The float64 reference multiplies the factors as the
-// device rounds them. Products of bfloat16 factors are exact in float32, so the sums have the error
+// device rounds them. Products of rounded factors are exact in float32, so the sums have the error
 // of float32 sums, not the far larger one of rounded factors.
 func products(b *bench, r, f, o int, add bool) []result {
 	x, w, dy, y0, dx0 := b.normal(r*f), b.normal(o*f), b.normal(r*o), b.normal(r*o), b.normal(r*f)
@@ -149,12 +149,10 @@ func products(b *bench, r, f, o int, add bool) []result {
 
 // round rounds factors of products to the precision of the device.
 func (b *bench) round(factors ...[]float32) {
-	if b.dev.Capabilities().Precision != compute.PrecisionBF16 {
-		return
-	}
+	p := b.dev.Capabilities().Precision
 	for _, x := range factors {
 		for i, v := range x {
-			x[i] = compute.RoundBF16(v)
+			x[i] = p.Round(v)
 		}
 	}
 }

@@ -17,21 +17,22 @@ var _ compute.Device = (*Device)(nil)
 
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
-	level    level
-	gemm     engine
-	rounding rounding // nil for float32 factors
-	pool     *pool
-	name     string
-	cpus     []int
-	probe    *compute.Probe
+	level     level
+	gemm      engine
+	precision compute.Precision
+	rounding  rounding // nil for float32 factors
+	pool      *pool
+	name      string
+	cpus      []int
+	probe     *compute.Probe
 
 	call              arguments // the kernel call in progress, computed in tiles
 	rows, rowsPerTile int
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
 	calls             []arguments    // the arguments of every kernel called so far
 
-	turned  []float32 // transposed weights, or gradients of them
-	partial []float32 // partial sums of chunks
+	turned  [2][]float32 // transposed weights of a kernel, or gradients of them
+	partial []float32    // partial sums of chunks
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index out of range
 }
@@ -49,11 +50,11 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{level: k, gemm: gemm, cpus: o.CPUs}
-	if o.Precision == compute.PrecisionBF16 {
-		_, products := ofBF16(gemm)
+	d := &Device{level: k, gemm: gemm, precision: o.Precision, cpus: o.CPUs}
+	if o.Precision.Dropped() > 0 {
+		var products string
+		d.rounding, products = newRounding(gemm, o.Precision, k, o.Threads)
 		gemmName += ", " + products
-		d.rounding = newRounding(gemm, k, o.Threads)
 	}
 	d.runTile = d.tile
 	d.pool, err = newPool(o.Threads, func(thread int) error {
@@ -127,11 +128,7 @@ func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	c := compute.Capabilities{Precision: compute.PrecisionFloat32, Peaks: d.peaks, Spun: d.spun}
-	if d.rounding != nil {
-		c.Precision = compute.PrecisionBF16
-	}
-	return c
+	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun}
 }
 
 func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }
@@ -150,7 +147,8 @@ func (d *Device) Close() error {
 		d.rounding.free()
 	}
 	mem.Free(d.partial)
-	mem.Free(d.turned)
-	d.partial, d.turned = nil, nil
+	mem.Free(d.turned[0])
+	mem.Free(d.turned[1])
+	d.partial, d.turned = nil, [2][]float32{}
 	return nil
 }

@@ -10,7 +10,8 @@
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
 // With Options.Precision bf16 the factors of products are rounded, and oneDNN multiplies them with
-// AVX512-BF16 or AMX. Without these instructions the rounded factors are multiplied as float32.
+// AVX512-BF16 or AMX. Without these instructions, and with tf32, for which a CPU has none, the
+// rounded factors are multiplied as float32.
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
 // finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them
@@ -46,9 +47,9 @@ func (o *Options) check() error {
 		o.Precision = compute.PrecisionFloat32
 	}
 	switch {
-	case o.Precision != compute.PrecisionFloat32 && o.Precision != compute.PrecisionBF16:
-		return fmt.Errorf("compute/cpu: products of %s factors; a CPU has %s and %s", o.Precision,
-			compute.PrecisionFloat32, compute.PrecisionBF16)
+	case !o.Precision.Known():
+		return fmt.Errorf("compute/cpu: products of %s factors; there are %s", o.Precision,
+			compute.Precisions())
 	case o.Threads < 0:
 		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)
 	case o.Threads == 0 && len(o.CPUs) > 0:

@@ -29,7 +29,8 @@ func engines(t testing.TB) []string {
 	return have
 }
 
-var precisions = []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16}
+var precisions = []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16,
+	compute.PrecisionTF32}
 
 // Every library passes the suite of devices in every precision, and neither the number of threads
 // nor the SIMD level of our own kernels changes a bit of its products.
@@ -55,14 +56,16 @@ func TestEngines(t *testing.T) {
 // The device's name says in which precision it multiplies, and how.
 func TestNameOfPrecision(t *testing.T) {
 	for _, c := range []struct {
-		gemm string
-		want string
-	}{{GEMMGo, "gonum, bf16 products in float32 (slow)"}, {GEMMOneDNN, "bf16 products"}} {
+		gemm, want string
+		precision  compute.Precision
+	}{{GEMMGo, "gonum, bf16 products in float32 (slow)", compute.PrecisionBF16},
+		{GEMMOneDNN, "bf16 products", compute.PrecisionBF16},
+		{GEMMOneDNN, ", tf32 products in float32 (slow)", compute.PrecisionTF32}} {
 		if !slices.Contains(engines(t), c.gemm) {
 			continue
 		}
-		d := open(t, Options{Threads: 1, GEMM: c.gemm, Precision: compute.PrecisionBF16})
-		if !strings.Contains(d.Name(), c.want) || d.Capabilities().Precision != compute.PrecisionBF16 {
+		d := open(t, Options{Threads: 1, GEMM: c.gemm, Precision: c.precision})
+		if !strings.Contains(d.Name(), c.want) || d.Capabilities().Precision != c.precision {
 			t.Errorf("%s: %q of precision %s", c.gemm, d.Name(), d.Capabilities().Precision)
 		}
 		if err := d.Close(); err != nil {

@@ -33,38 +33,46 @@ func beta(add bool) float32 {
 // long as some hundred rows.
 const turnRows = 4096
 
-type matMul struct {
-	y, x   compute.Matrix
-	w      []float32 // [O,F], or its transpose
-	turned bool
-	add    bool
+// product is y = x wᵀ or dx = dy w, in tiles of rows.
+type product struct {
+	out, in compute.Matrix
+	w       []float32      // of factors that are not rounded
+	t       blas.Transpose // of the weights
+	n       int            // columns computed
+	stride  int            // elements in a row of the weights
+	which   int            // of the weights that the device keeps, turned or rounded
+	add     bool
 }
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
-	if d.rounding != nil {
-		n := fullWidth(y.Cols)
-		d.rounding.weights(w, n-w.Rows, w.Cols)
-		run(d, y.Rows, productRows(y.Rows), roundedProduct{y, x, blas.Trans, n, w.Cols, add})
-		return
-	}
-	call := matMul{y, x, w.Data, y.Rows >= turnRows, add}
-	if call.turned {
-		d.turned = mem.Grow(d.turned, w.Rows*w.Cols)
-		turn(d.turned, w.Data, w.Rows, w.Cols)
-		call.w = d.turned
-	}
-	run(d, y.Rows, productRows(y.Rows), call)
+	run(d, y.Rows, productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
-func (a *matMul) tile(d *Device, lo, hi int) {
-	t, stride := blas.Transpose(blas.Trans), a.x.Cols
-	if a.turned {
-		t, stride = blas.NoTrans, a.y.Cols
+// forward prepares y = x wᵀ as one of the products of a kernel.
+func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
+	p := product{y, x, w.Data, blas.Trans, y.Cols, w.Cols, which, add}
+	switch {
+	case d.rounding != nil:
+		p.n = fullWidth(y.Cols)
+		d.rounding.weights(which, w, p.n-w.Rows, w.Cols)
+	case y.Rows >= turnRows:
+		d.turned[which] = mem.Grow(d.turned[which], w.Rows*w.Cols)
+		turn(d.turned[which], w.Data, w.Rows, w.Cols)
+		p.w, p.t, p.stride = d.turned[which], blas.NoTrans, w.Rows
 	}
-	d.gemm.Sgemm(blas.NoTrans, t, hi-lo, a.y.Cols, a.x.Cols, a.x.RowsAt(lo, hi).Data, a.x.Cols,
-		a.w, stride, beta(a.add), a.y.RowsAt(lo, hi).Data, a.y.Cols)
+	return p
+}
+
+func (a *product) tile(d *Device, lo, hi int) {
+	out, in := a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi)
+	if d.rounding != nil {
+		d.rounding.product(out, in, a)
+		return
+	}
+	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, in.Data, in.Cols, a.w, a.stride,
+		beta(a.add), out.Data, out.Cols)
 }
 
 // turn sets dst to the transpose of src [rows,cols], in blocks that stay in the nearest cache.
@@ -82,107 +90,24 @@ func turn(dst, src []float32, rows, cols int) {
 	}
 }
 
-type matMulInput struct {
-	dx, dy, w compute.Matrix
-	add       bool
-}
-
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	p := product{dx, dy, w.Data, blas.NoTrans, dx.Cols, w.Cols, 0, add}
 	if d.rounding != nil {
-		n := fullWidth(dx.Cols)
-		d.rounding.weights(w, 0, n)
-		run(d, dx.Rows, productRows(dx.Rows), roundedProduct{dx, dy, blas.NoTrans, n, n, add})
-		return
+		p.n = fullWidth(dx.Cols)
+		p.stride = p.n
+		d.rounding.weights(0, w, 0, p.n)
 	}
-	run(d, dx.Rows, productRows(dx.Rows), matMulInput{dx, dy, w, add})
+	run(d, dx.Rows, productRows(dx.Rows), p)
 }
 
-func (a *matMulInput) tile(d *Device, lo, hi int) {
-	d.gemm.Sgemm(blas.NoTrans, blas.NoTrans, hi-lo, a.dx.Cols, a.dy.Cols, a.dy.RowsAt(lo, hi).Data,
-		a.dy.Cols, a.w.Data, a.w.Cols, beta(a.add), a.dx.RowsAt(lo, hi).Data, a.dx.Cols)
-}
-
-const (
-	// weightWave is the number of chunks computed before their sums are added. It limits the
-	// scratch memory to 32 times dw.
-	weightWave = 32
-	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
-	// so that there are enough tiles for all threads.
-	fewChunks = 16
-	// weightColumns is the width of such a tile.
-	weightColumns = 128
-	// vectorWidth is the multiple to which the libraries pad the rows of a product.
-	vectorWidth = 16
-)
-
-// MatMulWeights implements compute.Device: dw = (rows 0..511) + (rows 512..1023) + ..., by waves of
-// chunks.
+// MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
-	chunks, size := chunkCount(dy.Rows), dw.Rows*dw.Cols
-	call, sum := matMulWeights{left: dy, right: x}, dw.Data[:size]
-	turned := dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0
-	if turned { // rows of xᵀ dy are whole vectors
-		d.turned = mem.Grow(d.turned, size)
-		call.left, call.right, sum = x, dy, d.turned[:size]
-	}
-	call.width = call.right.Cols
-	if chunks < fewChunks {
-		call.width = min(call.width, weightColumns)
-	}
-	call.across = (call.right.Cols + call.width - 1) / call.width
-	d.reservePartials(min(chunks, weightWave), size)
-	clear(sum)
-	left, right := call.left, call.right
-	for first := 0; first < chunks; first += weightWave {
-		lo, hi := first*compute.ChunkRows, min((first+weightWave)*compute.ChunkRows, dy.Rows)
-		call.left, call.right = left.RowsAt(lo, hi), right.RowsAt(lo, hi)
-		run(d, chunkCount(hi-lo)*call.across, 1, call)
-		run(d, size, tileElements/2, addChunks{sum, chunkCount(hi - lo)})
-	}
-	if turned {
-		turn(dw.Data, sum, dw.Cols, dw.Rows)
-	}
-}
-
-// matMulWeights sums the chunks of a wave of leftᵀ right, each by columns: row i of the call is
-// columns [i%across*width, ...) of chunk i/across.
-type matMulWeights struct {
-	left, right   compute.Matrix
-	width, across int
-}
-
-func (a *matMulWeights) tile(d *Device, i, _ int) {
-	rows, cols := a.left.Cols, a.right.Cols
-	chunk, j := i/a.across, i%a.across*a.width
-	lo := chunk * compute.ChunkRows
-	hi, width := min(lo+compute.ChunkRows, a.left.Rows), min(a.width, cols-j)
-	left, right, sum := a.left.RowsAt(lo, hi), a.right.RowsAt(lo, hi), d.partial[chunk*rows*cols+j:]
-	if d.rounding != nil {
-		d.rounding.chunk(sum, cols, left, right, j, width)
-		return
-	}
-	d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:], cols,
-		0, sum, cols)
-}
-
-// addChunks adds the sums of a wave's chunks, in order, to sum.
-type addChunks struct {
-	sum    []float32
-	chunks int
-}
-
-func (a *addChunks) tile(d *Device, lo, hi int) {
-	size := len(a.sum)
-	for c := range a.chunks {
-		addInto(d.level, a.sum[lo:hi], d.partial[c*size+lo:c*size+hi])
-	}
-}
-
-func addInto(k level, sum, x []float32) {
-	C.halognn_add_into(k, floats(sum), C.int64_t(len(sum)), floats(x))
+	call := chunkSums{rows: dy.Rows}
+	call.product(d, dw, dy, x)
+	call.run(d)
 }
 
 type addBias struct {

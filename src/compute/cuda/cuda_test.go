@@ -44,28 +44,34 @@ func TestBackend(t *testing.T) {
 	leaksNothing(t)
 }
 
-func openBF16(t testing.TB, apart bool) *Device {
+func openRounding(t testing.TB, p compute.Precision, apart bool) *Device {
 	t.Helper()
-	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart,
-		Precision: compute.PrecisionBF16})
+	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart, Precision: p})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func TestBF16(t *testing.T) {
+func TestRoundedFactors(t *testing.T) {
 	library(t)
 	defer schedule(0)
-	at := func(seed uint64, apart bool) func() compute.Device {
-		return func() compute.Device {
-			d := openBF16(t, apart)
-			schedule(seed)
-			return d
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		at := func(seed uint64, apart bool) func() compute.Device {
+			return func() compute.Device {
+				d := openRounding(t, p, apart)
+				if !strings.Contains(d.Name(), string(p)+" products") {
+					t.Errorf("%s: the device is called %q", p, d.Name())
+				}
+				schedule(seed)
+				return d
+			}
 		}
+		t.Run(string(p), func(t *testing.T) {
+			computetest.Products(t, map[string]func() compute.Device{"as late as it may": at(0, false),
+				"at random": at(5, false), "arrays apart": at(0, true)})
+		})
 	}
-	computetest.Products(t, map[string]func() compute.Device{
-		"as late as it may": at(0, false), "at random": at(5, false), "arrays apart": at(0, true)})
 	leaksNothing(t)
 	if _, err := Open(Options{Memory: arenaBytes, Library: library(t),
 		Precision: "fp8"}); err == nil ||

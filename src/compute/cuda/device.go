@@ -63,13 +63,12 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch o.Precision {
-	case "":
+	if o.Precision == "" {
 		o.Precision = compute.PrecisionFloat32
-	case compute.PrecisionFloat32, compute.PrecisionBF16:
-	default:
-		return nil, fmt.Errorf("compute/cuda: products of %s factors; a GPU has %s and %s", o.Precision,
-			compute.PrecisionFloat32, compute.PrecisionBF16)
+	}
+	if !o.Precision.Known() {
+		return nil, fmt.Errorf("compute/cuda: products of %s factors; there are %s", o.Precision,
+			compute.Precisions())
 	}
 	d := &Device{precision: o.Precision}
 	if err := failure(fmt.Sprintf("opening device %d", number),

@@ -34,7 +34,7 @@ type Options struct {
 	Free    int  // free bytes before any process took its arena; 0: those free now
 	Sharing int  // processes that share the device; 0 is 1
 	Apart   bool // allocates every array separately, so that tools see overruns
-	// of the factors of products: float32 (or empty), or bf16 on tensor cores
+	// of the factors of products: float32 (or empty), or bf16 or tf32 on tensor cores
 	Precision compute.Precision
 	Library   string // path of the library; "": where Find looks
 }

@@ -5,14 +5,18 @@ package cuda
 // #include "library.h"
 import "C"
 
-import "halognn/src/compute"
+import (
+	"unsafe"
+
+	"halognn/src/compute"
+)
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
 	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add), d.factors(x, w)))
+		C.int64_t(w.Rows), cBool(add), d.factors(x, w), d.dropped()))
 }
 
 // MatMulInput implements compute.Device.
@@ -20,29 +24,43 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	r, f := size(dx)
 	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add), d.factors(dy, w)))
+		C.int64_t(w.Rows), cBool(add), d.factors(dy, w), d.dropped()))
 }
 
 // MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
-	r, f := size(x)
-	must("MatMulWeights", C.gpu_matmul_weights(d.c, float(dw.Data), float(dy.Data), float(x.Data), r,
-		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols), d.factors(dy, x)))
+	d.weights("MatMulWeights", dw, compute.Matrix{}, dy, x, compute.Matrix{})
+}
+
+// weights sets dw = dyᵀ x and dw2 = dyᵀ x2, of no columns for none.
+func (d *Device) weights(kernel string, dw, dw2, dy, x, x2 compute.Matrix) {
+	r, o := size(dy)
+	factors := d.factors(dy, x)
+	if x2.Cols > x.Cols {
+		factors = d.factors(dy, x2)
+	}
+	must(kernel, C.gpu_matmul_weights(d.c, float(dw.Data), float(dw2.Data), float(dy.Data),
+		float(x.Data), float(x2.Data), r, C.int64_t(x.Cols), C.int64_t(x2.Cols), o,
+		d.partial(dy.Rows, dy.Cols*(x.Cols+x2.Cols)), factors, d.dropped()))
 }
 
 // factors returns room for the rounded factors of a product, nil if factors are not rounded.
-func (d *Device) factors(first, second compute.Matrix) *C.uint16_t {
-	if d.precision == compute.PrecisionFloat32 {
+func (d *Device) factors(first, second compute.Matrix) unsafe.Pointer {
+	bytes := d.precision.FactorBytes()
+	if bytes == 0 {
 		return nil
 	}
-	const align = C.HALOGNN_BF16_ALIGN
+	const align = C.HALOGNN_FACTOR_ALIGN
 	n := (first.Rows*first.Cols+align-1)/align*align + second.Rows*second.Cols
-	if err := d.reserve(&d.rounded, 2*max(1, n), useScratch); err != nil {
+	if err := d.reserve(&d.rounded, bytes*max(1, n), useScratch); err != nil {
 		panic(err)
 	}
-	return (*C.uint16_t)(d.rounded.p)
+	return d.rounded.p
 }
+
+// dropped returns how many low bits of a factor rounding drops.
+func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
 
 // AddBias implements compute.Device.
 func (d *Device) AddBias(y compute.Matrix, b []float32) {

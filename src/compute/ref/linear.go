@@ -68,7 +68,7 @@ func (d *Device) factor(i int, m compute.Matrix) compute.Matrix {
 	n := m.Rows * m.Cols
 	d.rounded[i] = mem.Grow(d.rounded[i], n)
 	for j, v := range m.Data[:n] {
-		d.rounded[i][j] = compute.RoundBF16(v)
+		d.rounded[i][j] = d.precision.Round(v)
 	}
 	return compute.Matrix{Rows: m.Rows, Cols: m.Cols, Data: d.rounded[i]}
 }

@@ -4,7 +4,7 @@
 //	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
 //	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
 //
-// All arithmetic is float32 except inside the losses; with factors in bfloat16 a product is the
+// All arithmetic is float32 except inside the losses; with rounded factors a product is the
 // same loop over rounded copies. On one machine equal calls give equal bits.
 package ref
 

@@ -12,9 +12,11 @@ func open() compute.Device { return ref.New() }
 
 func TestBackend(t *testing.T) { computetest.Run(t, open, ref.Host{}) }
 
-func TestBF16(t *testing.T) {
-	open := func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) }
-	computetest.Products(t, map[string]func() compute.Device{"reference": open})
+func TestRoundedFactors(t *testing.T) {
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		open := func() compute.Device { return ref.WithPrecision(p) }
+		computetest.Products(t, map[string]func() compute.Device{string(p): open})
+	}
 }
 
 // Two runs on one machine give equal bits.

@@ -22,45 +22,50 @@ type bf16Engine interface {
 		beta float32, c []float32, ldc int)
 }
 
-// rounding rounds factors to bfloat16 and multiplies them, in the tiles of the float32 products.
-// Weights are rounded once a call; rows are rounded tile by tile, so that they are still in the
-// cache when they are multiplied.
+// rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
+// rounded once a call; rows are rounded tile by tile, so that they are still in the cache when they
+// are multiplied.
 type rounding interface {
-	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0.
-	weights(w compute.Matrix, more, width int)
+	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0: the
+	// which-th weights of a kernel.
+	weights(which int, w compute.Matrix, more, width int)
 	// product computes a tile of a product with those weights.
-	product(out, in compute.Matrix, a *roundedProduct)
+	product(out, in compute.Matrix, a *product)
 	// chunk sets sum, in rows of stride, to leftᵀ right; of right, width columns from first on.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int)
 	free()
 }
 
 // ofBF16 returns the engine if it has instructions for bfloat16 on this machine, and the name of
-// its products of rounded factors.
+// its products of factors of bfloat16.
 func ofBF16(e engine) (fast bf16Engine, name string) {
 	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
 		return fast, "bf16 products"
 	}
-	return nil, "bf16 products in float32 (slow)"
+	return nil, slowly(compute.PrecisionBF16)
 }
 
-// newRounding returns the rounding of an engine. Without instructions for bfloat16 it stores the
-// rounded factors as float32: the products are as defined, but no faster than float32 ones.
-func newRounding(e engine, k level, threads int) rounding {
-	if e, _ := ofBF16(e); e != nil {
+func slowly(p compute.Precision) string { return string(p) + " products in float32 (slow)" }
+
+// newRounding returns the rounding of an engine, and the name of its products. Without instructions
+// for the precision it stores the rounded factors as float32: the products are as defined, but no
+// faster than float32 ones.
+func newRounding(e engine, p compute.Precision, k level, threads int) (rounding, string) {
+	if e, name := ofBF16(e); e != nil && p == compute.PrecisionBF16 {
 		return &roundingTo[uint16]{
 			round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
 				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
 					C.int64_t(cols), floats(x), C.int64_t(stride))
 			},
-			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
+			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}, name
 	}
+	dropped := C.int(p.Dropped())
 	return &roundingTo[float32]{
 		round: func(dst []float32, width, rows, cols int, x []float32, stride int) {
-			C.halognn_round_bf16(k, floats(dst), C.int64_t(width), C.int64_t(rows),
-				C.int64_t(cols), floats(x), C.int64_t(stride))
+			C.halognn_round_factors(k, floats(dst), C.int64_t(width), C.int64_t(rows),
+				C.int64_t(cols), floats(x), C.int64_t(stride), dropped)
 		},
-		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}, slowly(p)
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.
@@ -68,7 +73,7 @@ type roundingTo[T uint16 | float32] struct {
 	round func(dst []T, width, rows, cols int, x []float32, stride int)
 	gemm  func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
-	w       []T
+	w       [2][]T
 	scratch []scratchOf[T] // one for each thread
 }
 
@@ -101,20 +106,21 @@ func (r *roundingTo[T]) rounded(dst *[]T, width, rows, cols int, x []float32, st
 	return *dst
 }
 
-func (r *roundingTo[T]) weights(w compute.Matrix, more, width int) {
-	r.w = mem.Grow(r.w, (w.Rows+more)*width)
-	clear(r.w[w.Rows*width:])
+func (r *roundingTo[T]) weights(which int, w compute.Matrix, more, width int) {
+	to := mem.Grow(r.w[which], (w.Rows+more)*width)
+	r.w[which] = to
+	clear(to[w.Rows*width:])
 	if w.Rows*width > 0 {
-		r.round(r.w, width, w.Rows, w.Cols, w.Data, w.Cols)
+		r.round(to, width, w.Rows, w.Cols, w.Data, w.Cols)
 	}
 }
 
-func (r *roundingTo[T]) product(out, in compute.Matrix, a *roundedProduct) {
-	s := r.take()
+func (r *roundingTo[T]) product(out, in compute.Matrix, a *product) {
+	s, w := r.take(), r.w[a.which]
 	defer s.taken.Store(false)
 	x := r.rounded(&s.left, in.Cols, in.Rows, in.Cols, in.Data, in.Cols)
 	if a.n == out.Cols {
-		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add),
+		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, w, a.stride, beta(a.add),
 			out.Data, out.Cols)
 		return
 	}
@@ -124,7 +130,7 @@ func (r *roundingTo[T]) product(out, in compute.Matrix, a *roundedProduct) {
 			clear(s.out[i*a.n:][copy(s.out[i*a.n:], out.Row(i)):][:a.n-out.Cols])
 		}
 	}
-	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, r.w, a.stride, beta(a.add),
+	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, w, a.stride, beta(a.add),
 		s.out, a.n)
 	for i := range out.Rows {
 		copy(out.Row(i), s.out[i*a.n:])
@@ -142,24 +148,13 @@ func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Mat
 }
 
 func (r *roundingTo[T]) free() {
-	mem.Free(r.w)
+	mem.Free(r.w[0])
+	mem.Free(r.w[1])
 	for i := range r.scratch {
 		mem.Free(r.scratch[i].left)
 		mem.Free(r.scratch[i].right)
 		mem.Free(r.scratch[i].out)
 	}
-}
-
-// roundedProduct is y = x wᵀ or dx = dy w of rounded factors.
-type roundedProduct struct {
-	out, in   compute.Matrix
-	t         blas.Transpose // of the weights
-	n, stride int            // columns computed; elements in a row of the rounded weights
-	add       bool
-}
-
-func (a *roundedProduct) tile(d *Device, lo, hi int) {
-	d.rounding.product(a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi), a)
 }
 
 // fullWidth returns the number of columns computed for a product of cols columns. With bfloat16 the

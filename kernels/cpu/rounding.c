@@ -1,6 +1,6 @@
-/* The factors of matrix products in bfloat16. Rows of 47 are padded to 48, because libraries
+/* The factors of matrix products, rounded. Rows of 47 are padded to 48, because libraries
  * multiply those faster. */
-#include "bf16.h"
+#include "rounding.h"
 #include "simd.h"
 
 /* Contiguous rows are converted as one long row, with only one tail shorter than a vector. */
@@ -19,11 +19,11 @@ void LEVEL(to_bf16)(uint16_t *dst, int64_t width, int64_t rows, int64_t cols, co
     }
 }
 
-void LEVEL(round_bf16)(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
-                       int64_t stride) {
+void LEVEL(round_factors)(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
+                          int64_t stride, int dropped) {
     ONE_ROW_IF_PACKED
     for (int64_t r = 0; r < rows; r++, dst += width, x += stride) {
-        INDEPENDENT for (int64_t j = 0; j < cols; j++) dst[j] = halognn_bf16_float(x[j]);
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) dst[j] = halognn_rounded(x[j], dropped);
         memset(dst + cols, 0, (size_t)(width - cols) * sizeof *dst);
     }
 }

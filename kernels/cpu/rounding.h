@@ -1,0 +1,29 @@
+/* float32 without its low bits, rounded to nearest, ties to even; NaN stays NaN. Without 16 bits it
+ * is a bfloat16, without 13 a TF32. */
+#ifndef HALOGNN_ROUNDING_H
+#define HALOGNN_ROUNDING_H
+
+#include <stdint.h>
+#include <string.h>
+
+enum { HALOGNN_BF16_DROPPED = 16 };
+
+/* The low bits are not yet dropped. */
+static inline uint32_t halognn_rounded_bits(float x, int dropped) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t half = 1u << (dropped - 1);
+    return x != x ? bits | 0x400000 : bits + (half - 1) + (bits >> dropped & 1);
+}
+
+static inline uint16_t halognn_bf16(float x) {
+    return (uint16_t)(halognn_rounded_bits(x, HALOGNN_BF16_DROPPED) >> HALOGNN_BF16_DROPPED);
+}
+
+static inline float halognn_rounded(float x, int dropped) {
+    const uint32_t bits = halognn_rounded_bits(x, dropped) >> dropped << dropped;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+#endif

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/sample"
+)
+
+// compare draws what was asked for, and tells why it cannot.
+func TestCompare(t *testing.T) {
+	const vertices, degree = 300, 12
+	random := rand.New(rand.NewPCG(1, 2))
+	topology := &sample.Topology{Graph: graph.CSC{Indptr: make([]int64, vertices+1)},
+		Original: make([]int32, vertices)}
+	var seeds []graph.VertexID
+	for v := range vertices {
+		topology.Original[v], seeds = int32(v), append(seeds, graph.VertexID(v))
+		topology.Graph.Indptr[v+1] = int64((v + 1) * degree)
+		for range degree {
+			topology.Graph.Indices = append(topology.Graph.Indices, graph.VertexID(random.IntN(vertices)))
+		}
+	}
+	r, err := compare(topology, seeds, setting{40, []int{5, 3}}, 3)
+	if err != nil || r.edges < 40*5+40*3 || r.edges > 40*5+40*6*3 || r.coo <= 0 || r.fused <= 0 ||
+		r.ratio < r.spread[0] || r.ratio > r.spread[1] || r.spread[0] <= 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := compare(topology, seeds, setting{301, []int{5}}, 1); err == nil {
+		t.Error("more seeds than there are training vertices: no error")
+	}
+}
+
+func TestParse(t *testing.T) {
+	var c comparison
+	c.pairs = 1
+	if err := c.parse([]string{"P"}, "10,20", "5,3 2"); err != nil ||
+		fmt.Sprint(c.batches, c.fanouts) != "[10 20] [[5 3] [2]]" || c.parts != "P" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, wrong := range [][3]string{{"", "1", "1"}, {"P", "0", "1"}, {"P", "1", "5,x"}} {
+		if err := c.parse([]string{wrong[0]}[:min(1, len(wrong[0]))], wrong[1], wrong[2]); err == nil {
+			t.Errorf("%q: no error", wrong)
+		}
+	}
+}

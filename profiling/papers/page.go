@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"halognn/src/chart"
+)
+
+// page is the text of a figure as it grows.
+type page struct {
+	name, graph, dir string
+	runs             int
+	text             strings.Builder
+	verdicts         []string // of this graph, which stand below its tables
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+// table begins a table of Markdown; the first column is text, the others are numbers.
+func (p *page) table(note string, columns ...string) {
+	p.printf("\n%s: %s\n\n| %s |\n|---%s|\n", p.graph, note, strings.Join(columns, " | "),
+		strings.Repeat("|--:", len(columns)-1))
+}
+
+// row adds a row to the table. Cells are text, or a number with its format.
+func (p *page) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells, " | ")) }
+
+// verdict says whether a claim holds, and by which numbers.
+func (p *page) verdict(holds bool, format string, args ...any) {
+	word := "held"
+	if !holds {
+		word = "**did not hold**"
+	}
+	p.verdicts = append(p.verdicts, fmt.Sprintf("- %s: %s", fmt.Sprintf(format, args...), word))
+}
+
+// end writes the verdicts of a graph.
+func (p *page) end() {
+	if len(p.verdicts) > 0 {
+		p.printf("\n%s\n", strings.Join(p.verdicts, "\n"))
+	}
+	p.verdicts = nil
+}
+
+// plot writes a chart beside the page and refers to it.
+func (p *page) plot(title string, d chart.Drawing) error {
+	id := p.name + "-" + p.graph
+	c := chart.New(id, title, "", d)
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, id+".svg"),
+		[]byte(c.File("profiling/papers "+p.name)), 0o644); err != nil {
+		return err
+	}
+	p.printf("\n![%s](%s.svg)\n", title, id)
+	return nil
+}
+
+// bars draws one bar for each name.
+func (p *page) bars(title, x string, names []string, values []float64) error {
+	b := &chart.Bars{X: x, Pieces: []chart.Piece{{Name: x}}}
+	for i, name := range names {
+		b.Add(chart.Bar{Name: name, Values: values[i : i+1], End: num(values[i])})
+	}
+	return p.plot(title, b)
+}
+
+// num, percent, count and megabytes are cells of a table.
+func num(v float64) string     { return fmt.Sprintf("%.3g", v) }
+func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+func count(v int64) string     { return fmt.Sprint(v) }
+func megabytes(v int64) string { return fmt.Sprintf("%.1f", float64(v)/1e6) }
+func seconds(v float64) string { return fmt.Sprintf("%.3f", v) }
+func names(lines []line) (out []string) {
+	for _, l := range lines {
+		out = append(out, l.name)
+	}
+	return out
+}
+
+// times returns the epochs of the runs.
+func times(runs []*result) (out []float64) {
+	for _, r := range runs {
+		out = append(out, r.EpochSeconds)
+	}
+	return out
+}

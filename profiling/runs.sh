@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# runs.sh: what the scripts that compare runs have in common. It is sourced in the repository root,
+# after env.sh, and uses LAUNCH, RANKS, CONFIG and HALOGNN of the caller's environment.
+
+ranks=${RANKS:-4}
+launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}
+config=${CONFIG:-inputs/slow-network.yaml}
+program=${HALOGNN:-bin/halognn}
+
+# need_parts PARTS...: ends the script unless each is a PARTS directory.
+need_parts() {
+  local parts
+  for parts in "$@"; do
+    [ -f "$parts/meta.json" ] && continue
+    echo "$(basename "$0"): $parts holds no parts; halognn partition makes them" >&2
+    exit 2
+  done
+}
+
+# train RATE PARTS DIR KEY=VALUE...: one run, each rank a node of its own, into DIR; what it says
+# goes to DIR.log.
+train() {
+  local rate=$1 parts=$2 dir=$3 set=() kv
+  shift 3
+  for kv in "$@"; do set+=(--set "$kv"); done
+  rm -rf "$dir"
+  # shellcheck disable=SC2086  # LAUNCH is a command with arguments
+  ${launch//%r/$rate} "$program" train --config "$config" --set data.parts="$parts" \
+    --set run.dir="$dir" --set run.ranks_per_node=1 "${set[@]}" >"$dir.log" 2>&1 </dev/null || {
+    echo "$(basename "$0"): the run in $dir failed; see $dir.log" >&2
+    tail -5 "$dir.log" >&2
+    exit 1
+  }
+}
+
+# number DIR KEY: a number or word of the run's summary.
+number() {
+  sed -n "s/^ *\"$2\": \"\{0,1\}\([0-9a-z.+-]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1
+}
+
+# fastest DIR...: the run with the shortest epoch.
+fastest() {
+  local dir
+  for dir in "$@"; do echo "$(number "$dir" epoch_seconds) $dir"; done | sort -g |
+    sed -n '1s/^[^ ]* //p'
+}
+
+# same_digest DIR...: says whether all runs have one loss_digest; fails if not.
+same_digest() {
+  local dir digests
+  digests=$(for dir in "$@"; do number "$dir" loss_digest; done | sort -u)
+  if [ "$(wc -l <<<"$digests")" = 1 ]; then
+    echo "check: all runs have loss_digest $digests"
+  else
+    echo "check FAILED: loss digests differ:" "${digests//$'\n'/ }"
+    return 1
+  fi
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/config"
+	"halognn/src/dataset"
+	"halognn/src/partition"
+	"halognn/src/presample"
+	"halognn/src/sample"
+)
+
+// The words of --weights. data is for data parallelism; the others are GSplit's partitions for
+// minibatches that all ranks share.
+const (
+	weighData      = "data"
+	weighPresample = "presample"
+	weighNode      = "node"
+	weighEdge      = "edge"
+	weighRand      = "rand"
+)
+
+// weighings are the words with their meaning.
+var weighings = []struct{ word, means string }{
+	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs the same"},
+	{weighPresample, "how often sampling touches vertices; an edge costs how often it is drawn"},
+	{weighNode, "how often sampling touches vertices; every edge costs the same"},
+	{weighEdge, "training seeds and edges; every edge costs the same"},
+	{weighRand, "vertices, dealt out at random"},
+}
+
+// weighing is what the parts of a partition balance, and what cutting an edge costs.
+type weighing struct {
+	by     string
+	config string // gives sampling its defaults
+	sets   []string
+	counts string // directory that keeps counts; "" for none
+
+	sampling presample.Options // without fanouts: nothing is sampled
+}
+
+func (w *weighing) flags(c *cobra.Command) {
+	var meanings, words []string
+	for _, of := range weighings {
+		words = append(words, of.word)
+		meanings = append(meanings, of.word+" ("+of.means+")")
+	}
+	f := c.Flags()
+	f.StringVar(&w.by, "weights", weighData,
+		"what parts balance, and what cutting costs: "+strings.Join(meanings, ", "))
+	f.StringVar(&w.config, "config", "", "--weights other than data: the YAML file of the runs to "+
+		"come, for sample.fanouts, the seeds of a global minibatch and train.seed")
+	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
+	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
+		"--weights presample, node: epochs that are sampled")
+	f.Uint64Var(&w.sampling.Seed, "sample-seed", uint64(config.Default().Train.Seed),
+		"--weights other than data: the random seed of what is sampled, as train.seed")
+	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
+		"counts; they are read if they are there, and written if not")
+	must(c.RegisterFlagCompletionFunc("weights",
+		cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+	must(c.MarkFlagDirname("counts"))
+}
+
+// counted reports whether the weights are counts.
+func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
+
+// check completes the sampling and returns all faults. The flags --fanouts and --batch are given;
+// method may be changed.
+func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, parts int) error {
+	if !slices.ContainsFunc(weighings, func(of struct{ word, means string }) bool {
+		return of.word == w.by
+	}) {
+		return fmt.Errorf("--weights is %q; it must be data, presample, node, edge or rand", w.by)
+	}
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
+	for _, flag := range []string{"config", "set", "sample-seed"} {
+		if w.by == weighData && c.Flags().Changed(flag) {
+			fault("--%s is for --weights other than data, which depend on what is sampled", flag)
+		}
+	}
+	for _, flag := range []string{"epochs", "counts"} {
+		if !w.counted() && c.Flags().Changed(flag) {
+			fault("--%s is for --weights presample and node, which count what is sampled", flag)
+		}
+	}
+	if len(w.sets) > 0 && w.config == "" {
+		fault("--set is for --config, which is not given")
+	}
+	if w.by == weighData {
+		return errors.Join(faults...)
+	}
+	switch given := c.Flags().Changed("method"); {
+	case w.by != weighRand && *method != "metis" && *method != "ldg":
+		fault("--method %s reads no weights; with --weights %s use metis or ldg", *method, w.by)
+	case w.by == weighRand && given && *method != "random":
+		fault("--weights rand deals vertices out at random; leave --method %s out", *method)
+	case w.by == weighRand:
+		*method = "random"
+	}
+	if order.by != "degree" {
+		fault("--order %s is for minibatches of one part; with --weights %s use degree", order.by,
+			w.by)
+	}
+	if err := w.settings(c, order, parts); err != nil {
+		return errors.Join(append(faults, err)...)
+	}
+	return errors.Join(faults...)
+}
+
+// settings takes the fanouts, batch and seed from the flags, and from the config where they are not
+// given.
+func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error {
+	o := &w.sampling
+	o.Batch = order.batch
+	fanouts := order.fanouts
+	if w.config != "" {
+		run, err := config.Load(w.config, // nothing runs
+			append(w.sets, "data.parts=none", "run.dir=partitioned"))
+		if err != nil {
+			return err
+		}
+		if len(fanouts) == 0 {
+			fanouts = run.Sample.Fanouts
+		}
+		if !c.Flags().Changed("batch") {
+			if o.Batch = run.Sample.Batch; run.Sample.BatchScope != "global" {
+				o.Batch *= parts
+			}
+		}
+		if !c.Flags().Changed("sample-seed") {
+			o.Seed = uint64(run.Train.Seed)
+		}
+	}
+	if len(fanouts) == 0 && o.Batch == 0 && !w.counted() && !c.Flags().Changed("batch") {
+		return nil
+	}
+	if len(fanouts) == 0 || o.Batch == 0 {
+		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: sample.fanouts of "+
+			"the runs to come, and the seeds of a minibatch of all ranks together", w.by)
+	}
+	o.Sample = sample.Neighbours(fanouts...)
+	return o.Check()
+}
+
+// cut partitions the dataset.
+func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *dataset.Dataset,
+	o partition.Options) ([]int32, error) {
+	if w.counted() {
+		counts, err := w.count(c, d)
+		if err != nil {
+			return nil, err
+		}
+		defer counts.Free()
+		return counts.Partition(methods[o.Method], d.Graph, o, w.by == weighPresample)
+	}
+	weights, err := partition.TrainingWeights(d.Graph, d.Split)
+	if err != nil {
+		return nil, err
+	}
+	switch all := weights.Vertex; w.by {
+	case weighEdge:
+		weights.Vertex = [][]int32{all[partition.TrainSeeds], all[partition.InEdges]}
+	case weighRand:
+		weights.Vertex = all[partition.Vertices : partition.Vertices+1]
+	}
+	return partition.Run(methods, d.Graph, weights, o)
+}
+
+// count reads the counts that there are, or samples them and keeps them.
+func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Counts, error) {
+	purpose := presample.PurposeOf(d, w.sampling)
+	if w.counts != "" && presample.Saved(w.counts) {
+		return presample.Load(w.counts, purpose, d.Meta.Vertices, d.Meta.Edges)
+	}
+	if w.counts != "" {
+		if err := dataset.Vacant(w.counts); err != nil {
+			return nil, err
+		}
+	}
+	counts, err := presample.Count(d.Graph, d.Split.Train, w.sampling)
+	if err != nil || w.counts == "" {
+		return counts, err
+	}
+	if err := counts.Save(w.counts, purpose); err != nil {
+		counts.Free()
+		return nil, err
+	}
+	out(c, "counts of %d minibatches written to %s\n", counts.Minibatches, w.counts)
+	return counts, nil
+}
+
+// measure adds to the report what the parts make of sampled minibatches, if any are described.
+func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report) (err error) {
+	if w.sampling.Sample.Hops() > 0 {
+		r.Sampled, err = presample.Measure(d.Graph, d.Split.Train, part, len(r.Parts), w.sampling)
+	}
+	return err
+}
+
+// limits returns the imbalances that are refused. Parts for shared minibatches are balanced in what
+// sampling touches, not in seeds and edges of the graph.
+func (w *weighing) limits() partition.Limits {
+	if w.by == weighData || w.by == weighEdge {
+		return partition.DefaultLimits
+	}
+	return partition.NoLimits
+}

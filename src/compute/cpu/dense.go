@@ -1,0 +1,63 @@
+//go:build cgo
+
+package cpu
+
+import "halognn/src/compute"
+
+// dense computes a Dense tile by tile: what follows a product finds the tile's rows in the cache.
+type dense struct {
+	first, second product // second without columns: none
+	bias          []float32
+	add           compute.Matrix
+	then          activation
+}
+
+// Dense implements compute.Device.
+func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
+	defer d.probe.Start(compute.CheckDense(y, a)).Done()
+	call := dense{first: d.forward(0, y, a.X, a.W, false), bias: a.Bias, add: a.Then.Add,
+		then: activationOf(y, a.Then)}
+	if a.X2.Cols > 0 {
+		call.second = d.forward(1, y, a.X2, a.W2, true)
+	}
+	run(d, y.Rows, productRows(y.Rows), call)
+}
+
+func (a *dense) tile(d *Device, lo, hi int) {
+	a.first.tile(d, lo, hi)
+	y := a.first.out
+	if a.bias != nil {
+		(&addBias{y, a.bias}).tile(d, lo, hi)
+	}
+	if a.second.in.Cols > 0 {
+		a.second.tile(d, lo, hi)
+	}
+	if a.add.Cols > 0 {
+		(&copyColumns{y, a.add, 0, 0, y.Cols, true}).tile(d, lo, hi)
+	}
+	if a.then.kind != compute.NoActivation {
+		a.then.tile(d, lo, hi)
+	}
+}
+
+// DenseBackward implements compute.Device.
+func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a compute.Dense) {
+	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
+	call := chunkSums{rows: dy.Rows, behind: activationBackward{activationOf(y, a.Then), dy}, dy: dy}
+	if a.Bias != nil {
+		call.bias = g.Bias
+	}
+	call.product(d, g.W, dy, a.X)
+	if a.X2.Cols > 0 {
+		call.product(d, g.W2, dy, a.X2)
+	}
+	call.run(d)
+}
+
+// activationOf returns the activation of an epilogue, on y.
+func activationOf(y compute.Matrix, e compute.Epilogue) activation {
+	if e.Activation == compute.NoActivation {
+		return activation{}
+	}
+	return newActivation(e.Activation, y, e.P, e.Key, e.Vertices)
+}

@@ -1,0 +1,145 @@
+package presample
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/partition"
+	"halognn/src/sample"
+)
+
+// Counts are how often sampling touched each vertex and edge of a graph. The arrays lie outside the
+// Go heap.
+type Counts struct {
+	// [N] pairs of a minibatch and one of its layers in which the vertex appears. A minibatch of L
+	// hops has L+1 layers, from the seeds to the input frontier: in each the part that owns the
+	// vertex draws its neighbours and computes its row, or loads its features.
+	Vertices []int32
+	// [M] times that the in-edge was drawn, in the order of graph.CSC.Indices
+	Edges       []int32
+	Minibatches int
+}
+
+// Free frees the arrays.
+func (c *Counts) Free() {
+	mem.Free(c.Vertices)
+	mem.Free(c.Edges)
+	*c = Counts{}
+}
+
+// Count samples epochs from the training seeds of g and counts what they touch. In-neighbours of a
+// vertex must be ascending, as datasets have them; edges given twice count as the first.
+//
+// Time that of sampling and a binary search for each edge drawn. Memory 4 (2N + M) bytes, 4 (N + M)
+// of it the result, and for each goroutine 4 N and a minibatch; ErrMemory if it is not there. The
+// counts do not depend on the number of goroutines.
+func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
+	s, err := o.start(g, train, 4*(int64(g.NumVertices())+g.NumEdges()))
+	if err != nil {
+		return nil, fmt.Errorf("presampling: %w", err)
+	}
+	defer s.free()
+	c := &Counts{
+		Vertices: mem.Make[int32](g.NumVertices()), Edges: mem.Make[int32](int(g.NumEdges())),
+		Minibatches: s.minibatches(),
+	}
+	err = s.run(firstCounted, func() (func(*sample.Minibatch) error, func()) {
+		return func(mb *sample.Minibatch) error { return c.add(g, mb) }, func() {}
+	})
+	if err != nil {
+		c.Free()
+		return nil, fmt.Errorf("presampling: %w", err)
+	}
+	return c, nil
+}
+
+// add counts one minibatch. Several goroutines may.
+func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
+	layers := len(mb.Blocks)
+	// the sources of a block are a prefix of the frontier that holds the destinations: what is new
+	// in the h-th frontier from the seeds on is in the remaining ones, too
+	begin, end := 0, len(mb.Seeds)
+	for h := 0; ; h++ {
+		for _, v := range mb.Frontier[begin:end] {
+			atomic.AddInt32(&c.Vertices[v], int32(layers+1-h))
+		}
+		if h == layers {
+			break
+		}
+		begin, end = end, mb.Blocks[layers-1-h].NumSrc
+	}
+	for l := range mb.Blocks {
+		b := &mb.Blocks[l]
+		for d, v := range mb.Frontier[:b.NumDst] {
+			row := g.InNeighbours(v)
+			for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+				i, found := slices.BinarySearch(row, mb.Frontier[s])
+				if !found {
+					return fmt.Errorf("the in-neighbours of vertex %d are not in ascending order; "+
+						"import the dataset again", v)
+				}
+				atomic.AddInt32(&c.Edges[g.Indptr[v]+int64(i)], 1)
+			}
+		}
+	}
+	return nil
+}
+
+// Drawn returns the edges of g that were drawn, and as many weights: the graph that a partitioner
+// cuts where cutting an edge costs what minibatches draw of it. METIS takes weights above 0, so
+// edges never drawn are left out; it adds the weights of both directions. The arrays lie outside
+// the Go heap: 8 N bytes and 8 for each edge.
+func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
+	n := g.NumVertices()
+	edges := 0
+	for _, x := range c.Edges {
+		if x > 0 {
+			edges++
+		}
+	}
+	drawn = &graph.CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[graph.VertexID](edges)}
+	weights = mem.Make[int32](edges)
+	at := int64(0)
+	for v := range n {
+		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
+			if x := c.Edges[e]; x > 0 {
+				drawn.Indices[at], weights[at] = g.Indices[e], x
+				at++
+			}
+		}
+		drawn.Indptr[v+1] = at
+	}
+	return drawn, weights
+}
+
+// Partition cuts g so that parts have equal shares of the vertices' counts, by a method that
+// balances weights. With edges, the drawn edges cost what they were drawn; without, every edge of
+// the graph costs the same (GSplit's baseline Node).
+//
+// A vertex that no minibatch drew has no weight: it goes where most of its in-neighbours are, into
+// a part that has room for it. Memory beside the method's own: that of Drawn, with edges.
+func (c *Counts) Partition(method partition.Func, g *graph.CSC, o partition.Options, edges bool) (
+	[]int32, error,
+) {
+	w := partition.Weights{Vertex: [][]int32{c.Vertices}}
+	cut := g
+	if edges {
+		cut, w.Edge = c.Drawn(g)
+		defer cut.Free()
+		defer mem.Free(w.Edge)
+	}
+	part, err := method(cut, w, o)
+	if err != nil {
+		return nil, err
+	}
+	for v, x := range c.Vertices {
+		if x == 0 {
+			part[v] = -1
+		}
+	}
+	partition.Complete(g, o, part)
+	return part, nil
+}

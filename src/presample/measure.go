@@ -1,0 +1,73 @@
+package presample
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"halognn/src/graph"
+	"halognn/src/partition"
+	"halognn/src/sample"
+)
+
+// Measure divides the minibatches of one epoch, which is none of those that Count samples, among
+// the parts of a partition. o.Epochs is not read. Time and memory are those of Count of one epoch,
+// without its counts.
+func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Options) (
+	*partition.Sampled, error,
+) {
+	o.Epochs = 1
+	s, err := o.start(g, train, 0)
+	if err != nil {
+		return nil, fmt.Errorf("measuring the partition: %w", err)
+	}
+	defer s.free()
+	layers := o.Sample.Hops()
+	r := &partition.Sampled{
+		Kind: string(o.Sample.Kind), Fanouts: o.Sample.Fanouts, Batch: o.Batch, Seed: o.Seed,
+		Minibatches: s.minibatches(),
+		Imbalance:   make([]float64, layers), WorstImbalance: make([]float64, layers),
+	}
+	var sum sync.Mutex
+	// by minibatch, so that the sums have the same bits in whatever order the goroutines finish
+	imbalance := make([][]float64, 0, r.Minibatches)
+	edges, cross := int64(0), int64(0)
+	err = s.run(firstMeasured, func() (func(*sample.Minibatch) error, func()) {
+		d := NewDivider(part, parts, layers)
+		return func(mb *sample.Minibatch) error {
+			of := d.Divide(mb)
+			sum.Lock()
+			defer sum.Unlock()
+			edges, cross = edges+Total(of.Edges), cross+Total(of.Cross)
+			imbalance = append(imbalance, of.imbalance())
+			return nil
+		}, d.Free
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measuring the partition: %w", err)
+	}
+	r.Edges = edges
+	r.CrossEdges = float64(cross) / float64(max(edges, 1))
+	slices.SortFunc(imbalance, slices.Compare)
+	for _, of := range imbalance {
+		for l, x := range of {
+			r.Imbalance[l] += x / float64(len(imbalance))
+			r.WorstImbalance[l] = max(r.WorstImbalance[l], x)
+		}
+	}
+	return r, nil
+}
+
+// imbalance returns, for each layer, the edges of the part with the most over the mean; 1 of a
+// layer without edges.
+func (d *Division) imbalance() []float64 {
+	var all []float64
+	for _, edges := range d.Edges {
+		x, total := 1.0, Total([][]int64{edges})
+		if total > 0 {
+			x = float64(slices.Max(edges)) * float64(len(edges)) / float64(total)
+		}
+		all = append(all, x)
+	}
+	return all
+}

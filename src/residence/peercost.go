@@ -1,0 +1,182 @@
+package residence
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/random"
+)
+
+// PeerCost is what reading rows costs where the ranks of a node read each other's caches: means over
+// all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
+type PeerCost struct {
+	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two digits
+	Ratio float64 `json:"ratio"`
+	// seconds to gather a row from the rank's own part of a table in shared memory
+	Own float64 `json:"own_seconds"`
+	// from another rank's part of it
+	Peer float64 `json:"peer_seconds"`
+	// to fetch a row from a rank of another node or, with `cache.source: files`, to read it there
+	Far float64 `json:"far_seconds"`
+}
+
+// How much is measured: few rows, so that start-up hardly notices.
+const (
+	measuredRows  = 4096    // of each kind, at most, and
+	measuredBytes = 1 << 20 // no more than this
+	measuredTimes = 3       // the shortest time counts
+)
+
+// measurePeers measures the cost of a peer's row, if the settings ask for it, and puts it into the
+// settings of the cache. The cost decides which rank keeps a row and so affects traffic and time,
+// but no number of the training. It measures nothing where it matters nothing: no node has two
+// ranks, or the caches hold no rows. capacity is that of a rank, the same on the node. Collective.
+func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
+	if c.Settings.PeerCost >= 0 || c.Settings.Placement != policy.PlacementGroup {
+		return nil
+	}
+	ranks, err := comm.AgreeMax(s.Comm, node.Size())
+	if err != nil {
+		return err
+	}
+	rowBytes := s.shards().RowBytes()
+	rows, err := comm.AgreeMax(s.Comm, min(capacity, measuredRows, max(1, measuredBytes/rowBytes)))
+	if err != nil {
+		return err
+	}
+	if c.Settings.PeerCost = 0; ranks == 1 || rows == 0 {
+		return nil
+	}
+	own, peer, err := s.timeTable(node, rows)
+	if err != nil {
+		return err
+	}
+	far, err := s.timeFar(rows)
+	if err != nil {
+		return err
+	}
+	for _, t := range []*float64{&own, &peer, &far} {
+		if *t, err = comm.AgreeSum(s.Comm, *t/float64(s.Comm.Size())); err != nil {
+			return err
+		}
+	}
+	c.Peers = &PeerCost{Ratio: peerRatio(own, peer, far), Own: own, Peer: peer, Far: far}
+	c.Settings.PeerCost = c.Peers.Ratio
+	return nil
+}
+
+// peerRatio is the cost of a peer's row over that of a far one, if an own row costs nothing. It has
+// two digits, so that noise hardly moves rows from rank to rank.
+func peerRatio(own, peer, far float64) float64 {
+	if far <= own {
+		return 1 // a far row is as good as an own one, so all ranks keep the same
+	}
+	return math.Round(100*min(1, max(0, (peer-own)/(far-own)))) / 100
+}
+
+// timeTable returns the seconds to gather a row from the rank's own share of a table in shared
+// memory, and from that of the next rank of the node. Collective.
+func (s *Store) timeTable(node comm.Comm, rows int) (own, peer float64, err error) {
+	table, err := s.shareTable(node, rows)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() {
+		if e := table.Close(); err == nil {
+			err = e
+		}
+	}()
+	rowBytes, self := s.shards().RowBytes(), node.Rank()
+	mine := table.Bytes()[self*rows*rowBytes : (self+1)*rows*rowBytes]
+	for i := range mine { // unwritten pages are all the same zero page
+		mine[i] = 1
+	}
+	refs := mem.Make[compute.RowRef](rows)
+	defer mem.Free(refs)
+	from := func(rank int) (seconds float64, err error) {
+		for i := range refs {
+			refs[i] = compute.MakeRowRef(0, rank*rows+s.scattered(i, rows))
+		}
+		seconds = math.Inf(1)
+		for range measuredTimes {
+			if err := node.StartBarrier().Wait(); err != nil {
+				return 0, err
+			}
+			seconds = min(seconds, s.timeGather([][]byte{table.Bytes()}, refs))
+		}
+		return seconds / float64(rows), nil
+	}
+	if own, err = from(self); err != nil {
+		return 0, 0, err
+	}
+	if peer, err = from((self + 1) % node.Size()); err != nil {
+		return 0, 0, err
+	}
+	return own, peer, node.StartBarrier().Wait() // before the first of them unmaps the table
+}
+
+// scattered returns row i of n in an order without a pattern that a processor could foresee; a row
+// may come twice.
+func (s *Store) scattered(i, n int) int {
+	return int(random.Mix(uint64(s.Comm.Rank())<<32|uint64(i)) % uint64(n))
+}
+
+// timeGather returns the seconds to gather rows.
+func (s *Store) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
+	cols := s.shards().Features
+	dst := compute.Matrix{Rows: len(refs), Cols: cols, Data: mem.Make[float32](len(refs) * cols)}
+	defer mem.Free(dst.Data)
+	clear(dst.Data) // its pages are there before the clock runs
+	begin := time.Now()
+	s.Host.GatherRows(dst, compute.Rows{Cols: cols, Type: s.shards().Type(), Tables: tables, Of: refs})
+	return time.Since(begin).Seconds()
+}
+
+// timeFar returns the seconds to get a row that no cache of the node holds. Rows from the files are
+// read once, because a second time they would come from memory. Collective.
+func (s *Store) timeFar(rows int) (float64, error) {
+	ids := s.farVertices(rows)
+	rows = max(1, len(ids)) // none if the parts of the other nodes are empty
+	if s.Job.Cache.FromFiles() {
+		refs := s.inMemory(ids)
+		defer mem.Free(refs)
+		return s.timeGather(s.Tables, refs) / float64(rows), nil
+	}
+	dst := mem.Make[byte](len(ids) * s.shards().RowBytes())
+	defer mem.Free(dst)
+	seconds := math.Inf(1)
+	for range measuredTimes {
+		if err := s.Comm.StartBarrier().Wait(); err != nil {
+			return 0, err
+		}
+		begin := time.Now()
+		if err := s.fetchRows(ids, dst); err != nil {
+			return 0, err
+		}
+		seconds = min(seconds, time.Since(begin).Seconds())
+	}
+	return seconds / float64(rows), nil
+}
+
+// farVertices draws up to n vertices that are not local, each once.
+func (s *Store) farVertices(n int) (ids []graph.VertexID) {
+	local := s.Job.Local(s.Comm.Rank())
+	for i := range n {
+		v := graph.VertexID(s.scattered(i, int(s.shards().Vertices)))
+		near := false
+		for _, r := range local {
+			near = near || v >= r.First && v < r.End
+		}
+		if !near {
+			ids = append(ids, v)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

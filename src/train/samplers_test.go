@@ -1,0 +1,99 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"halognn/src/nn"
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/simulate"
+)
+
+// drawnBy trains with a sampler that weighs edges, and judges by the ordinary one.
+func drawnBy(kind sample.Kind) Options {
+	o := resumable()
+	o.Eval = o.Sample
+	o.Sample.Kind = kind
+	return o
+}
+
+// The numbers of a training do not depend on how its minibatches are prepared or on where it was
+// stopped, its draws not on the ranks either, and the rows that it fetches are those that a
+// simulation counts.
+func TestSamplersTrainAlike(t *testing.T) {
+	shards := generatedIn(t, 4)
+	for i, kind := range []sample.Kind{sample.Poisson} {
+		t.Run(string(kind), func(t *testing.T) {
+			for k, model := range []nn.Config{
+				{Kind: "sage", Residual: true}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
+			} {
+				o := drawnBy(kind)
+				o.Model.Kind, o.Model.GCNNorm, o.Model.Residual = model.Kind, model.GCNNorm, model.Residual
+				o.StreamPerPart = true
+				run := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+				want := run.finished(t, o)
+				run.dir = t.TempDir()
+				run.stopped(t, o, 3)
+				o.Depth, o.Kernel = (i+k)%3, sample.KernelCOO
+				o.Cache = policy.Settings{
+					Policy: []string{policy.VIP, policy.Lookahead, policy.Prefetch}[k],
+					Alpha:  0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
+				}
+				sameRun(t, run.finished(t, o), want)
+				run.ranks, run.dir = 4, t.TempDir()
+				got := run.finished(t, o)
+				if got.BlocksDigest != want.BlocksDigest || got.EdgesDigest != want.EdgesDigest {
+					t.Errorf("%s: 4 ranks draw %s, %s; 2 ranks %s, %s", model.Kind, got.BlocksDigest,
+						got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
+				}
+				o.Ranks = 4
+				if rows := simulatedRows(t, shards, o); rows != got.Remote {
+					t.Errorf("%s: %d rows an epoch are simulated, %d measured", o.Cache.Policy, rows, got.Remote)
+				}
+			}
+		})
+	}
+}
+
+// simulatedRows returns the rows that a simulation counts for an epoch.
+func simulatedRows(t *testing.T, shards *shard.Shards, o Options) int64 {
+	t.Helper()
+	sim, err := simulate.New(shards, simulate.Options{
+		Spec: o.Spec, Policies: []string{o.Cache.Policy}, Alphas: []float64{o.Cache.Alpha}, Workers: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	r, err := sim.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := r.PerEpoch(0, 0)
+	return int64(rows)
+}
+
+// A sampler that weighs edges is refused for a model that cannot use weights, and where a rank
+// lacks what it needs, before any training.
+func TestSamplersAreRefused(t *testing.T) {
+	shards := generatedIn(t, 2)
+	for want, change := range map[string]func(o *Options){
+		"which model kind gat cannot use": func(o *Options) { o.Model.Kind, o.Model.Heads = "gat", 1 },
+		"which model kind sage with maxima cannot use": func(o *Options) {
+			o.Model.Aggregation = nn.AggregateMax
+		},
+		"needs the whole topology on every rank": func(o *Options) { o.Partitioned = true },
+	} {
+		for _, kind := range []sample.Kind{sample.Poisson} {
+			o := drawnBy(kind)
+			change(&o)
+			_, err := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).start(o, 0)
+			if err == nil || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%s: %v, want %q", kind, err, want)
+			}
+		}
+	}
+}
