@@ -31,6 +31,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"gat", []string{"model.kind=gat", "model.activation=elu", "train.lr=0.02"}},
 		{"gat of averaged heads",
 			[]string{"model.kind=gat", "model.head_merge=mean", "model.heads=3", "train.lr=0.02"}},
+		{"gatv2", []string{"model.kind=gatv2", "model.norm=layer", "train.lr=0.02"}},
 		{"residual", []string{"model.kind=gcn", "model.residual=true", "model.layers=3",
 			"sample.fanouts=5,3,2", "train.lr=0.02"}},
 		{"jumping", []string{"model.jumping=cat"}},
@@ -223,6 +224,14 @@ func TestModelFileHasPyGNames(t *testing.T) {
 			"convs.1.lin.weight": {20, 16}, "convs.1.att_src": {1, 4, 5},
 			"convs.1.att_dst": {1, 4, 5}, "convs.1.bias": {5},
 		}},
+		{[]string{"model.kind=gatv2", "model.heads=4"}, map[string][]int{
+			"convs.0.lin_l.weight": {16, 16}, "convs.0.lin_l.bias": {16},
+			"convs.0.lin_r.weight": {16, 16}, "convs.0.lin_r.bias": {16},
+			"convs.0.att": {1, 4, 4}, "convs.0.bias": {16},
+			"convs.1.lin_l.weight": {20, 16}, "convs.1.lin_l.bias": {20},
+			"convs.1.lin_r.weight": {20, 16}, "convs.1.lin_r.bias": {20},
+			"convs.1.att": {1, 4, 5}, "convs.1.bias": {5},
+		}},
 	} {
 		o := trained(t, smallParts.dir(t), 1, c.sets...)
 		tensors, _, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
@@ -323,6 +332,7 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 		{"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
 		{"model.kind=gat", "model.head_merge=mean", "model.heads=3"},
+		{"model.kind=gatv2", "model.norm=layer"},
 	} {
 		t.Run(strings.Join(model, " "), func(t *testing.T) {
 			t.Parallel()
@@ -353,7 +363,7 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 func TestWeightsThatAModelCannotUse(t *testing.T) {
 	t.Parallel()
 	parts, config := weightedParts.dir(t), baseFile.dir(t)
-	for _, set := range []string{"model.kind=gat", "model.aggregation=max"} {
+	for _, set := range []string{"model.kind=gat", "model.kind=gatv2", "model.aggregation=max"} {
 		r := halognn(t).run(t, "train", "--config", config, "--set", "data.parts="+parts, "--set", set,
 			"--set", "run.dir="+filepath.Join(t.TempDir(), "run"))
 		if message := r.message(t); !strings.Contains(message, "the edges of the graph have weights") ||

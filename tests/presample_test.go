@@ -113,6 +113,8 @@ func TestBadWeights(t *testing.T) {
 			[]string{"--order vip", "degree"}},
 		{"counts of nothing", args("--weights", "edge", "--counts", "x", "--method", "ldg"), usage,
 			[]string{"--counts", "presample and node"}},
+		{"parts below the mean", args(append(slices.Clone(sampled), "--imbalance", "0.9")...), usage,
+			[]string{"--imbalance is 0.9"}},
 		{"settings of what is not sampled", args("--sample-seed", "3"), usage,
 			[]string{"--sample-seed", "--weights other than data"}},
 		{"settings of no config", args("--weights", "edge", "--set", "sample.batch=3"), usage,

@@ -24,7 +24,7 @@ for data in data weighted; do
 done
 run=0
 for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn_norm=both norm=layer" "kind=gin norm=layer" "kind=gat activation=elu" \
-  "kind=gat head_merge=mean heads=3" "kind=gcn residual=true norm=layer" "jumping=cat norm=layer" "kind=gat jumping=max" \
+  "kind=gat head_merge=mean heads=3" "kind=gatv2 activation=elu" "kind=gatv2 head_merge=mean heads=3" "kind=gcn residual=true norm=layer" "jumping=cat norm=layer" "kind=gat jumping=max" \
   "norm=batch" "kind=gcn norm=batch jumping=cat" "weights" "weights kind=gcn" "weights kind=gcn gcn_norm=both" "weights kind=gin norm=layer"; do
   run=$((run + 1)) sets=() data=data
   for set in $model; do if [ "$set" = weights ]; then data=weighted; else sets+=(--set "model.$set"); fi; done

@@ -72,12 +72,44 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
+// What ranks do in either mode is written, and that they share work shows.
+func TestModesAreSimulated(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--fanouts", "5,3",
+		"--batch", "96", "--batch-scope", "global", "--ranks", "1,4", "--out", dir)
+	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
+	if err != nil || len(lines) != 5 {
+		t.Fatalf("modes.csv has %d lines (%v): %v", len(lines), err, r)
+	}
+	number := func(line []string, name string) int {
+		n, err := strconv.Atoi(line[slices.Index(lines[0], name)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	alone, data, split := lines[2], lines[3], lines[4]
+	if number(data, "loaded_rows") <= number(alone, "loaded_rows") ||
+		number(split, "loaded_rows") != number(alone, "loaded_rows") ||
+		number(split, "received_hidden_rows") == 0 || number(alone, "received_bytes") != 0 {
+		t.Errorf("%q", lines)
+	}
+	if !strings.Contains(r.out, "hidden rows received") {
+		t.Errorf("no table is printed: %s", r.out)
+	}
+}
+
 func TestBadSimulations(t *testing.T) {
 	unlessShort(t)
 	args := func(more ...string) func(t *testing.T, dir string) []string {
 		return func(t *testing.T, dir string) []string {
 			return append([]string{"simulate", "--parts", smallParts.dir(t), "--out",
 				filepath.Join(dir, "out")}, more...)
+		}
+	}
+	modes := func(more ...string) func(t *testing.T, dir string) []string {
+		return func(t *testing.T, dir string) []string {
+			return slices.Insert(args(more...)(t, dir), 1, "modes")
 		}
 	}
 	for _, b := range []badInput{
@@ -93,6 +125,10 @@ func TestBadSimulations(t *testing.T) {
 			"9223372036854775807", "--batch", "9223372036854775807"), usage,
 			[]string{"epochs is 9223372036854775807", "workers is", "batch is"}},
 		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
+		{"modes on ranks", modes("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
+		{"modes of nothing", modes("--hidden", "0", "--batch", "0"), usage,
+			[]string{"hidden is 0", "batch is 0"}},
+		{"modes by a word", modes("--seeds", "mine"), usage, []string{`"mine"`, "local"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
 			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out",
 				filepath.Join(dir, "out")}

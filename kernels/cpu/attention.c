@@ -36,7 +36,19 @@ ALWAYS_INLINE vec spread(vec v, ivec from) {
 #endif
 }
 
-/* dot sums in WAYS interleaved partial sums, added as a fixed tree, so that levels agree. */
+/* tree adds the WAYS partial sums of a row as a fixed tree, so that levels agree. */
+ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
+#ifdef __AVX512F__
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]), _mm512_extractf32x8_ps((__m512)sum[0], 1));
+#else
+    __m256 half = (__m256)(sum[0] + sum[1]);
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+
+/* dot sums in WAYS interleaved partial sums. */
 ALWAYS_INLINE float dot(const float *x, const float *y, int64_t n) {
     vec sum[WAY_VECS] = {0};
     int64_t j = 0;
@@ -47,14 +59,7 @@ ALWAYS_INLINE float dot(const float *x, const float *y, int64_t n) {
         const int64_t left = n - j < LANES ? n - j : LANES;
         sum[k] += load_first(x + j, left) * load_first(y + j, left);
     }
-#ifdef __AVX512F__
-    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]), _mm512_extractf32x8_ps((__m512)sum[0], 1));
-#else
-    __m256 half = (__m256)(sum[0] + sum[1]);
-#endif
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+    return tree(sum);
 }
 
 void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
@@ -76,13 +81,32 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
         }
 }
 
-/* The numbers of a segment's edges, [edges,heads], are contiguous: loops over all of them are
- * vectorised, and loops over edges keep a sum for each head. */
+/* softmax turns the scores of a segment's edges, [edges,heads], into weights. They are contiguous: loops
+ * over all of them are vectorised, and loops over edges keep a sum for each head. */
+ALWAYS_INLINE void softmax(float *of, int64_t edges, int64_t heads) {
+    const int64_t n = edges * heads;
+    for (int64_t h = 0; h < heads; h++) {
+        float most = edges > 0 ? of[h] : 0;
+        for (int64_t i = h; i < n; i += heads)
+            most = of[i] > most ? of[i] : most;
+        for (int64_t i = h; i < n; i += heads)
+            of[i] -= most;
+    }
+    INDEPENDENT for (int64_t i = 0; i < n; i++) of[i] = halognn_exp(of[i]);
+    for (int64_t h = 0; h < heads; h++) {
+        float sum = 0;
+        for (int64_t i = h; i < n; i += heads)
+            sum += of[i];
+        for (int64_t i = h; i < n; i += heads)
+            of[i] /= sum;
+    }
+}
+
 void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
                          const float *src, const float *dst, float slope) {
     for (int64_t d = 0; d < segments; d++, dst += heads) {
         float *of = alpha + indptr[d] * heads;
-        const int64_t edges = indptr[d + 1] - indptr[d], n = edges * heads;
+        const int64_t edges = indptr[d + 1] - indptr[d];
         for (int64_t e = 0; e < edges; e++) {
             const float *from = src + indices[indptr[d] + e] * heads;
             INDEPENDENT for (int64_t h = 0; h < heads; h++) {
@@ -90,21 +114,7 @@ void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const in
                 of[e * heads + h] = v > 0 ? v : low;
             }
         }
-        for (int64_t h = 0; h < heads; h++) {
-            float most = edges > 0 ? of[h] : 0;
-            for (int64_t i = h; i < n; i += heads)
-                most = of[i] > most ? of[i] : most;
-            for (int64_t i = h; i < n; i += heads)
-                of[i] -= most;
-        }
-        INDEPENDENT for (int64_t i = 0; i < n; i++) of[i] = halognn_exp(of[i]);
-        for (int64_t h = 0; h < heads; h++) {
-            float sum = 0;
-            for (int64_t i = h; i < n; i += heads)
-                sum += of[i];
-            for (int64_t i = h; i < n; i += heads)
-                of[i] /= sum;
-        }
+        softmax(of, edges, heads);
     }
 }
 
@@ -182,6 +192,17 @@ ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t
     return n;
 }
 
+/* put stores the lanes of v from first on. */
+ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
+    if (first == 0) {
+        store(p, v);
+    } else {
+        float lanes[LANES];
+        store(lanes, v);
+        memcpy(p + first, lanes + first, (size_t)(LANES - first) * sizeof *p);
+    }
+}
+
 /* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
  * vector. If uniform, all lanes of a vector belong to one head. */
 ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo, int64_t hi,
@@ -201,14 +222,7 @@ ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lane
         }
     }
     UNROLL for (int k = 0; k < n - 1; k++) store(out + v[k].at, sum[k]);
-    const int64_t foreign = j + (n - 1) * LANES - v[n - 1].at;
-    if (foreign == 0) {
-        store(out + v[n - 1].at, sum[n - 1]);
-    } else {
-        float lanes[LANES];
-        store(lanes, sum[n - 1]);
-        memcpy(out + v[n - 1].at + foreign, lanes + foreign, (size_t)(LANES - foreign) * sizeof *out);
-    }
+    put(out + v[n - 1].at, sum[n - 1], j + (n - 1) * LANES - v[n - 1].at);
 }
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
@@ -288,6 +302,179 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
                     to[h] = dot(from, own, width);
             }
     }
+}
+
+/* choose returns the lanes of a where u is above 0, and else those of b. */
+ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
+#ifdef __AVX512F__
+    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)b,
+                                     (__m512)a);
+#else
+    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, _mm256_cmp_ps((__m256)u, _mm256_setzero_ps(), _CMP_GT_OQ));
+#endif
+}
+
+/* score is the dot product of a and LeakyReLU(x + y). */
+ALWAYS_INLINE float score(const float *x, const float *y, const float *a, int64_t n, float slope) {
+    vec sum[WAY_VECS] = {0};
+    int64_t j = 0;
+    for (; j + WAYS <= n; j += WAYS) {
+        UNROLL for (int k = 0; k < WAY_VECS; k++) {
+            const vec u = load(x + j + k * LANES) + load(y + j + k * LANES);
+            sum[k] += choose(u, u, u * slope) * load(a + j + k * LANES);
+        }
+    }
+    UNROLL for (int k = 0; k < WAY_VECS && j < n; k++, j += LANES) {
+        const int64_t left = n - j < LANES ? n - j : LANES;
+        const vec u = load_first(x + j, left) + load_first(y + j, left);
+        sum[k] += choose(u, u, u * slope) * load_first(a + j, left);
+    }
+    return tree(sum);
+}
+
+void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
+                             const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+    const int64_t cols = heads * width;
+    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, src};
+    for (int64_t d = 0; d < segments; d++, dst += cols) {
+        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            prefetch_edge(&g, e);
+            const float *from = src + indices[e] * cols;
+            for (int64_t h = 0; h < heads; h++)
+                alpha[e * heads + h] = score(from + h * width, dst + h * width, a + h * width, width, slope);
+        }
+        softmax(alpha + indptr[d] * heads, indptr[d + 1] - indptr[d], heads);
+    }
+}
+
+/* The gradients that reach the rows at the ends of edges, each the sum of own and another row. */
+typedef struct {
+    weighted edges; /* alpha: the gradients of the scores; rows: those at the other ends */
+    const float *a;
+    float slope;
+} scored;
+
+enum { SCORE_VECS = MAX_ACCUMULATORS / 2 }; /* of a strip, which has two sums a vector */
+
+/* score_strip is strip for the gradients of scores: by destination it sets the gradient of its row, drow,
+ * and adds to that of a; by source it adds to drow. */
+ALWAYS_INLINE void score_strip(int by_destination, int uniform, const int n, const scored *s, const lanes_of *v,
+                               int64_t lo, int64_t hi, int64_t j, const float *own, float *drow, float *da) {
+    const weighted *g = &s->edges;
+    vec row[SCORE_VECS], vector[SCORE_VECS];
+    UNROLL for (int k = 0; k < n; k++) row[k] = vector[k] = (vec){0};
+    for (int64_t e = lo; e < hi; e++) {
+        if (j == 0)
+            prefetch_edge(g, e);
+        const float *other = g->rows + g->indices[e] * g->cols, *de = alpha_of(g, e);
+        UNROLL for (int k = 0; k < n; k++) {
+            const vec u = load(other + v[k].at) + load(own + v[k].at);
+            const vec d = uniform ? (vec){0} + de[v[k].first]
+                                  : spread(load_first(de + v[k].first, v[k].count), v[k].from);
+            const vec part = choose(u, d, d * s->slope);
+            row[k] += part;
+            if (by_destination)
+                vector[k] += part * u;
+        }
+    }
+    UNROLL for (int k = 0; k < n; k++) {
+        const int64_t at = v[k].at, foreign = k == n - 1 ? j + k * LANES - at : 0;
+        row[k] *= load(s->a + at);
+        if (by_destination) {
+            put(drow + at, row[k], foreign);
+            put(da + at, load(da + at) + vector[k], foreign);
+        } else {
+            put(drow + at, load(drow + at) + row[k], foreign);
+        }
+    }
+}
+/* score_narrow is narrow for the gradients of scores. */
+ALWAYS_INLINE void score_narrow(int by_destination, const scored *s, int64_t lo, int64_t hi, const float *own, float *drow, float *da) {
+    const weighted *g = &s->edges;
+    for (int64_t h = 0, j = 0; h < g->heads; h++)
+        for (int64_t k = 0; k < g->width; k++, j++) {
+            float row = 0, vector = 0;
+            for (int64_t e = lo; e < hi; e++) {
+                const float u = g->rows[g->indices[e] * g->cols + j] + own[j], d = alpha_of(g, e)[h];
+                const float low = d * s->slope, part = u > 0 ? d : low;
+                row += part;
+                vector += part * u;
+            }
+            drow[j] = by_destination ? row * s->a[j] : drow[j] + row * s->a[j];
+            if (by_destination)
+                da[j] += vector;
+        }
+}
+
+/* score_strips does the columns of the vectors, the first of which is column j. */
+ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s, const lanes_of *v, int vecs, int64_t j,
+                                int64_t lo, int64_t hi, const float *own, float *drow, float *da) {
+    for (int first = 0; first < vecs; first += SCORE_VECS) {
+        const int n = vecs - first < SCORE_VECS ? vecs - first : SCORE_VECS;
+        const int64_t at = j + (int64_t)first * LANES;
+        switch (n) {
+#define STRIP(n)                                                                                  \
+    case n:                                                                                       \
+        score_strip(by_destination, uniform, n, s, v + first, lo, hi, at, own, drow, da);         \
+        break;
+            STRIP(1) STRIP(2) STRIP(3) STRIP(4)
+#if MAX_ACCUMULATORS > 8
+            STRIP(5) STRIP(6) STRIP(7) STRIP(8)
+#endif
+#undef STRIP
+        }
+    }
+}
+
+/* score_segments does the edges of each segment; own and drow have a row for each. */
+ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t segments, const int64_t *indptr,
+                                  const float *own, float *drow, float *da) {
+    const int64_t cols = s->edges.cols;
+    if (cols < LANES) {
+        for (int64_t d = 0; d < segments; d++)
+            score_narrow(by_destination, s, indptr[d], indptr[d + 1], own + d * cols, drow + d * cols, da);
+        return;
+    }
+    const int uniform = s->edges.heads == 1 || s->edges.width % LANES == 0;
+    lanes_of v[MAX_VECS];
+    for (int64_t j = 0; j < cols; j += MAX_VECS * LANES) {
+        const int vecs = place_vectors(v, &s->edges, j);
+        for (int64_t d = 0; d < segments; d++) {
+            if (uniform)
+                score_strips(by_destination, 1, s, v, vecs, j, indptr[d], indptr[d + 1], own + d * cols,
+                             drow + d * cols, da);
+            else
+                score_strips(by_destination, 0, s, v, vecs, j, indptr[d], indptr[d + 1], own + d * cols,
+                             drow + d * cols, da);
+        }
+    }
+}
+
+void LEVEL(edge_dot_softmax_backward)(float *de, float *ddst, float *da, int64_t segments, int64_t heads, int64_t width,
+                                      const int64_t *indptr, const int32_t *indices, const float *alpha,
+                                      const float *src, const float *dst, const float *a, float slope) {
+    const int64_t cols = heads * width;
+    const scored s = {{heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, de, src},
+                      a, slope};
+    memset(da, 0, (size_t)cols * sizeof *da);
+    for (int64_t d = 0; d < segments; d++)
+        for (int64_t h = 0; h < heads; h++) {
+            float mean = 0;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+                mean += alpha[e * heads + h] * de[e * heads + h];
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+                de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
+        }
+    score_segments(1, &s, segments, indptr, dst, ddst, da);
+}
+
+void LEVEL(edge_dot_collect)(float *dsrc, int64_t segments, int64_t heads, int64_t width, const int64_t *t_indptr,
+                             const int32_t *t_indices, const int32_t *t_edges, const float *de, const float *src,
+                             const float *dst, const float *a, float slope) {
+    const int64_t cols = heads * width;
+    const scored s = {{heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, de, dst},
+                      a, slope};
+    score_segments(0, &s, segments, t_indptr, src, dsrc, NULL);
 }
 
 void LEVEL(head_mean)(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {

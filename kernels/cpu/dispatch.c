@@ -61,3 +61,14 @@ int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit) {
         if ((uint32_t)ids[i] >= (uint64_t)limit)
             return i;
 }
+
+int64_t halognn_check_sources(const int32_t *indices, int64_t n, int64_t limit) {
+    int32_t largest = -1;
+    for (int64_t e = 0; e < n; e++)
+        largest = source_of(indices[e]) > largest ? source_of(indices[e]) : largest;
+    if (largest < limit)
+        return -1;
+    for (int64_t e = 0;; e++)
+        if (source_of(indices[e]) >= limit)
+            return e;
+}

@@ -17,6 +17,9 @@
 #define HALOGNN_PASTE(name, level) HALOGNN_PASTE2(name, level)
 #define LEVEL(name) HALOGNN_PASTE(name, HALOGNN_LEVEL)
 
+/* The row that an index of segment_rows refers to: an index that begins a group is inverted. */
+static inline int32_t source_of(int32_t index) { return index < 0 ? ~index : index; }
+
 static inline const void *halognn_ref_row(const halognn_table *tables, uint64_t ref,
                                           int64_t row_bytes) {
     const uint64_t row = ref & (((uint64_t)1 << HALOGNN_REF_ROW_BITS) - 1);

@@ -7,6 +7,8 @@
  *	                                                 own lanes are stored
  *
  * One accumulator per output, edges in order: the bits are those of the reference at any width.
+ * Rows of tables are added group by group, each group from its first row, and then the groups, from
+ * the first: so a group that another rank has added gives the same bits.
  * While the first strip of an edge is summed, the row of a later edge, in any segment, is
  * prefetched.
  */
@@ -19,6 +21,7 @@ typedef enum { MATRIX, TABLES, HALF_TABLES } source;
 typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
 
 #define HAS_WEIGHTS(how) ((how) > SUM)
+#define HAS_GROUPS(from) ((from) != MATRIX)
 
 typedef struct {
     int64_t cols, row_bytes;
@@ -34,8 +37,8 @@ typedef struct {
 
 ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
     const int32_t i = g->indices[e];
-    if (from == TABLES || from == HALF_TABLES)
-        return halognn_ref_row(g->tables, g->of[i], g->row_bytes);
+    if (HAS_GROUPS(from))
+        return halognn_ref_row(g->tables, g->of[source_of(i)], g->row_bytes);
     return (const char *)g->h + i * g->row_bytes;
 }
 
@@ -61,22 +64,53 @@ ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
     prefetch_row(row_of(from, g, e < g->last ? e : g->last), g->row_bytes);
 }
 
+/* add_edge adds the columns of strip's vectors of an edge's row, or sets sum to them. */
+ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges *g, int64_t e, int64_t j, int64_t final,
+                            int set, vec *sum) {
+    if (j == 0)
+        prefetch_edge(from, g, e);
+    const void *row = row_of(from, g, e);
+    const float w = weight_of(how, g, e);
+    UNROLL for (int k = 0; k < n; k++) {
+        vec x = load_from(from, row, k < n - 1 ? j + k * LANES : final);
+        if (HAS_WEIGHTS(how))
+            x = x * w;
+        sum[k] = set ? x : sum[k] + x;
+    }
+}
+
+/* end_of_group returns the end of the group that begins with edge e. */
+ALWAYS_INLINE int64_t end_of_group(const edges *g, int64_t e, int64_t hi) {
+    do
+        e++;
+    while (e < hi && g->indices[e] >= 0);
+    return e;
+}
+
 /* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the tail's foreign lanes. */
 ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
                          float *out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
-    vec sum[MAX_ACCUMULATORS];
-    UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
-    for (int64_t e = lo; e < hi; e++) {
-        if (j == 0)
-            prefetch_edge(from, g, e);
-        const void *row = row_of(from, g, e);
-        const float w = weight_of(how, g, e);
-        UNROLL for (int k = 0; k < n; k++) {
-            const vec x = load_from(from, row, k < n - 1 ? j + k * LANES : final);
-            sum[k] += HAS_WEIGHTS(how) ? x * w : x;
+    vec sum[MAX_ACCUMULATORS], before[MAX_ACCUMULATORS]; /* of the group, and of the groups before */
+    UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] = (vec){0};
+    if (HAS_GROUPS(from)) {
+        for (int64_t begin = lo; begin < hi;) {
+            const int64_t stop = end_of_group(g, begin, hi);
+            add_edge(from, how, n, g, begin, j, final, 1, sum);
+            for (int64_t e = begin + 1; e < stop; e++)
+                add_edge(from, how, n, g, e, j, final, 0, sum);
+            if (begin > lo) {
+                UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] + sum[k];
+            }
+            if (stop < hi) {
+                UNROLL for (int k = 0; k < n; k++) before[k] = sum[k];
+            }
+            begin = stop;
         }
+    } else {
+        for (int64_t e = lo; e < hi; e++)
+            add_edge(from, how, n, g, e, j, final, 0, sum);
     }
     if (how != MEAN) {
         if (g->add) {
@@ -97,14 +131,25 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
 ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
-    float sum[LANES] = {0};
+    float sum[LANES] = {0}, before[LANES] = {0};
+    int64_t begin = lo; /* of the group, if there are groups */
     for (int64_t e = lo; e < hi; e++) {
         prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);
         const float w = weight_of(how, g, e);
-        for (int64_t j = 0; j < g->cols; j++)
-            sum[j] += HAS_WEIGHTS(how) ? element(from, row, j) * w : element(from, row, j);
+        if (HAS_GROUPS(from) && e > lo && g->indices[e] < 0) {
+            for (int64_t j = 0; j < g->cols; j++)
+                before[j] = begin > lo ? before[j] + sum[j] : sum[j];
+            begin = e;
+        }
+        const int set = HAS_GROUPS(from) && e == begin;
+        for (int64_t j = 0; j < g->cols; j++) {
+            const float x = HAS_WEIGHTS(how) ? element(from, row, j) * w : element(from, row, j);
+            sum[j] = set ? x : sum[j] + x;
+        }
     }
+    for (int64_t j = 0; begin > lo && j < g->cols; j++)
+        sum[j] = before[j] + sum[j];
     for (int64_t j = 0; j < g->cols; j++) {
         if (how != MEAN)
             out[j] = g->add ? out[j] + sum[j] : sum[j];

@@ -22,22 +22,37 @@ void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t 
 /* larger: x takes the place of the maximum so far. */
 static int larger(float x, float most) { return most == most && !(x <= most); }
 
+/* The rows of a group are added to each other first, and then to the groups before. */
 void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
                       const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
-    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
     for (int64_t d = 0; d < segments; d++, out += cols) {
-        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-            const void *row = halognn_ref_row(tables, of[indices[e]], cols * (half ? 2 : 4));
-            for (int64_t j = 0; j < cols; j++) {
+        const int64_t lo = indptr[d], hi = indptr[d + 1];
+        for (int64_t j = 0; j < cols; j++) {
+            float all = 0, group = 0;
+            int groups = 0;
+            for (int64_t e = lo; e < hi; e++) {
+                const void *row = halognn_ref_row(tables, of[source_of(indices[e])], cols * (half ? 2 : 4));
                 const float x = half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
-                if (how != HALOGNN_MAX)
-                    out[j] += weights ? x * weights[e] : x;
-                else if (e == indptr[d] || larger(x, out[j]))
-                    out[j] = x;
+                if (how == HALOGNN_MAX) {
+                    if (e == lo || larger(x, all))
+                        all = x;
+                    continue;
+                }
+                const float term = weights ? x * weights[e] : x;
+                if (e > lo && indices[e] >= 0) {
+                    group += term;
+                    continue;
+                }
+                if (e > lo)
+                    all = groups++ == 0 ? group : all + group;
+                group = term;
             }
+            if (how != HALOGNN_MAX)
+                all = groups == 0 ? group : all + group;
+            out[j] = all;
         }
         if (how == HALOGNN_MEAN)
-            divide(out, cols, indptr[d + 1] - indptr[d]);
+            divide(out, cols, hi - lo);
     }
 }
 

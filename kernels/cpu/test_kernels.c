@@ -112,6 +112,7 @@ typedef struct {
     int64_t edges, cells; /* cells = segments * cols */
     int64_t *indptr, *t_indptr;
     int32_t *indices, *t_indices, *t_edges, *ids;
+    int32_t *grouped; /* indices, of which a third begin groups */
     float *h, *x, *dy, *gamma, *beta, *weights;
     uint16_t *half;
     uint64_t *refs;
@@ -131,8 +132,10 @@ static void build_edges(input *in) {
     in->t_indptr = calloc((size_t)s->sources + 2, 8);
     in->t_indices = must_alloc((size_t)in->edges * 4);
     in->t_edges = must_alloc((size_t)in->edges * 4);
+    in->grouped = must_alloc((size_t)in->edges * 4);
     for (int64_t e = 0; e < in->edges; e++) {
         in->indices[e] = (int32_t)below(s->sources);
+        in->grouped[e] = below(3) == 0 ? ~in->indices[e] : in->indices[e];
         in->t_indptr[in->indices[e] + 2]++;
     }
     for (int64_t i = 1; i < s->sources; i++)
@@ -177,7 +180,7 @@ static input build(const shape *s) {
 }
 
 static void release(input *in) {
-    void *all[] = {in->indptr, in->t_indptr, in->indices, in->t_indices, in->ids,  in->h,
+    void *all[] = {in->indptr, in->t_indptr, in->indices, in->grouped, in->t_indices, in->ids,  in->h,
                    in->x,      in->dy,       in->gamma,   in->beta,      in->half, in->refs,
                    in->weights, in->t_edges};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -208,7 +211,7 @@ static outputs mean(const halognn_cpu *k, const input *in) {
 
 static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, how, weights, half,
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how, weights, half,
                          half ? in->half_tables : in->tables, in->refs);
     return o;
 }
@@ -397,7 +400,8 @@ static float *weights_of(int64_t n) {
     return p;
 }
 
-typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
+typedef enum { DOT, DOT_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, COLLECT, DOT_SOFTMAX, DOT_SOFTMAX_BACKWARD,
+               DOT_COLLECT, SUM, SUM_BACKWARD, MEAN, MEAN_BACKWARD,
                LARGEST, LARGEST_BACKWARD } attention_kernel;
 
 static outputs attention(const halognn_cpu *k, const input *in, attention_kernel which, int64_t heads) {
@@ -429,6 +433,22 @@ static outputs attention(const halognn_cpu *k, const input *in, attention_kernel
     case COLLECT:
         o = one(s->sources * heads, NULL);
         halognn_edge_collect(k, o.at[0], s->sources, heads, in->t_indptr, in->t_edges, de);
+        break;
+    case DOT_SOFTMAX:
+        o = one(numbers, NULL);
+        halognn_edge_dot_softmax(k, o.at[0], s->segments, heads, width, in->indptr, in->indices, in->h, in->x,
+                                 in->gamma, 0.2f);
+        break;
+    case DOT_SOFTMAX_BACKWARD:
+        o = (outputs){.at = {guarded(numbers, de), guarded(in->cells, NULL), guarded(s->cols, NULL)},
+                      .len = {numbers, in->cells, s->cols}};
+        halognn_edge_dot_softmax_backward(k, o.at[0], o.at[1], o.at[2], s->segments, heads, width, in->indptr,
+                                          in->indices, alpha, in->h, in->x, in->gamma, 0.2f);
+        break;
+    case DOT_COLLECT:
+        o = one(stored, in->h);
+        halognn_edge_dot_collect(k, o.at[0], s->sources, heads, width, in->t_indptr, in->t_indices, in->t_edges, de,
+                                 in->h, in->x, in->gamma, 0.2f);
         break;
     case SUM:
         o = one(in->cells, NULL);
@@ -477,6 +497,9 @@ ATTENTION(head_dot_backward, DOT_BACKWARD)
 ATTENTION(edge_softmax, SOFTMAX)
 ATTENTION(edge_softmax_backward, SOFTMAX_BACKWARD)
 ATTENTION(edge_collect, COLLECT)
+ATTENTION(edge_dot_softmax, DOT_SOFTMAX)
+ATTENTION(edge_dot_softmax_backward, DOT_SOFTMAX_BACKWARD)
+ATTENTION(edge_dot_collect, DOT_COLLECT)
 ATTENTION(edge_sum, SUM)
 ATTENTION(edge_sum_backward, SUM_BACKWARD)
 ATTENTION(head_mean, MEAN)
@@ -619,6 +642,12 @@ static const struct {
     {"edge_softmax_backward one head", edge_softmax_backward_one, 0},
     {"edge_collect", edge_collect, 0},
     {"edge_collect one head", edge_collect_one, 0},
+    {"edge_dot_softmax", edge_dot_softmax, 0},
+    {"edge_dot_softmax one head", edge_dot_softmax_one, 0},
+    {"edge_dot_softmax_backward", edge_dot_softmax_backward, 0},
+    {"edge_dot_softmax_backward one head", edge_dot_softmax_backward_one, 0},
+    {"edge_dot_collect", edge_dot_collect, 0},
+    {"edge_dot_collect one head", edge_dot_collect_one, 0},
     {"edge_sum", edge_sum, 0},
     {"edge_sum one head", edge_sum_one, 0},
     {"edge_sum_backward", edge_sum_backward, 0},
@@ -711,6 +740,9 @@ static void test_checks(void) {
     check(halognn_check_ids(ids, 3, 5) == -1, "check_ids: in range");
     check(halognn_check_ids(ids, 3, 4) == 1, "check_ids: one too large");
     check(halognn_check_ids(ids, 5, 5) == 3, "check_ids: negative");
+    check(halognn_check_sources(ids, 3, 5) == -1, "check_sources: in range");
+    check(halognn_check_sources(ids, 3, 4) == 1, "check_sources: one too large");
+    check(halognn_check_sources(ids + 3, 1, 1) == -1, "check_sources: one that begins a group is row 0");
     check(halognn_check_refs(refs, 2, tables, 2) == -1, "check_refs: in range");
     check(halognn_check_refs(refs, 3, tables, 2) == 2, "check_refs: row too large");
     check(halognn_check_refs(empty, 1, tables, 2) == 0, "check_refs: empty table");

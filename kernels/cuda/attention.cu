@@ -16,14 +16,20 @@ inline int group(int64_t width) {
     return lanes;
 }
 
-// head_sum sums x[j]*y[j] over a head's columns by the lanes of a group. All lanes of the warp call
+// group_sum sums value(j) over a head's columns by the lanes of a group. All lanes of the warp call
 // it; each gets the sum of its group.
-__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes, bool mine) {
+template <typename Value>
+__device__ inline float group_sum(int64_t width, int lanes, bool mine, const Value &value) {
     float sum = 0;
     if (mine)
-        for (int64_t j = threadIdx.x % lanes; j < width; j += lanes) sum += x[j] * y[j];
+        for (int64_t j = threadIdx.x % lanes; j < width; j += lanes) sum += value(j);
     for (int mask = lanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
     return sum;
+}
+
+// head_sum sums x[j]*y[j].
+__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes, bool mine) {
+    return group_sum(width, lanes, mine, [=](int64_t j) { return x[j] * y[j]; });
 }
 
 __global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, int lanes, const float *z, const float *a) {
@@ -49,17 +55,11 @@ __global__ void dots_backward(float *dz, float *da, int64_t rows, int64_t heads,
     if (arrive(arrived + j, chunks)) da[j] = add_in_order(partial + j, cols, chunks);
 }
 
-// One thread for each head of a segment.
-__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices, const float *src,
-                        const float *dst, float slope) {
-    const int64_t i = item(), d = i / heads, h = i % heads;
-    if (d >= segments) return;
-    const int64_t begin = indptr[d], end = indptr[d + 1];
+// weigh turns the scores of head h of the edges [begin,end) into weights.
+__device__ inline void weigh(float *alpha, int64_t heads, int64_t h, int64_t begin, int64_t end) {
     float most = 0, sum = 0;
     for (int64_t e = begin; e < end; e++) {
-        float v = src[indices[e] * heads + h] + dst[i];
-        v = v > 0 ? v : v * slope;
-        alpha[e * heads + h] = v;
+        const float v = alpha[e * heads + h];
         most = e == begin || v > most ? v : most;
     }
     for (int64_t e = begin; e < end; e++) {
@@ -68,6 +68,87 @@ __global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int
         sum += v;
     }
     for (int64_t e = begin; e < end; e++) alpha[e * heads + h] /= sum;
+}
+
+// One thread for each head of a segment.
+__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices, const float *src,
+                        const float *dst, float slope) {
+    const int64_t i = item(), d = i / heads, h = i % heads;
+    if (d >= segments) return;
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+        const float v = src[indices[e] * heads + h] + dst[i];
+        alpha[e * heads + h] = v > 0 ? v : v * slope;
+    }
+    weigh(alpha, heads, h, indptr[d], indptr[d + 1]);
+}
+
+__global__ void softmax_of_scores(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr) {
+    const int64_t i = item(), d = i / heads;
+    if (d < segments) weigh(alpha, heads, i % heads, indptr[d], indptr[d + 1]);
+}
+
+// de becomes the gradient of the scores.
+__global__ void scores_backward(float *de, int64_t segments, int64_t heads, const int64_t *indptr, const float *alpha) {
+    const int64_t i = item(), d = i / heads, h = i % heads;
+    if (d >= segments) return;
+    float mean = 0;
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) mean += alpha[e * heads + h] * de[e * heads + h];
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
+}
+
+// One warp for each destination: it computes an edge's heads together, one for each group of lanes.
+__global__ void scores(float *score, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
+                       const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+    const int64_t d = my_row(), cols = heads * width;
+    if (d >= segments) return;
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+        for (int64_t first = 0; first < heads; first += WARP / lanes) {
+            const int64_t h = first + my_lane() / lanes;
+            const bool mine = h < heads;
+            const float *x = src + indices[e] * cols + h * width, *y = dst + d * cols + h * width;
+            const float sum = group_sum(width, lanes, mine, [=](int64_t j) {
+                const float u = x[j] + y[j];
+                return (u > 0 ? u : u * slope) * a[h * width + j];
+            });
+            if (mine && threadIdx.x % lanes == 0) score[e * heads + h] = sum;
+        }
+}
+
+// What the sums over a row's edges give: the row's gradient, set or added, or the row's part of a's.
+enum score_sum { ROW, ROW_ADDED, VECTOR };
+
+// score_sums sums over the edges of each segment, whose rows are own, what reaches the columns of
+// the sum u of the rows at their ends. edges has the index of each edge in de; NULL if that is its
+// position. A pack lies within one head.
+template <score_sum WHICH, int N>
+__global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
+                           const int32_t *indices, const int32_t *edges, const float *de, const float *own, const float *others,
+                           const float *a, float slope) {
+    const int64_t cols = heads * width;
+    const place p = my_place(lanes, N);
+    if (p.row >= segments || p.col >= cols) return;
+    const int64_t h = p.col / width, at = p.row * cols + p.col;
+    const pack<float, N> mine = load<float, N>(own + at), factor = load<float, N>(a + p.col);
+    pack<float, N> sum{};
+#pragma unroll 4
+    for (int64_t e = indptr[p.row]; e < indptr[p.row + 1]; e++) {
+        const pack<float, N> other = load<float, N>(others + indices[e] * cols + p.col);
+        const float g = de[(edges ? edges[e] : e) * heads + h];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float u = other.at[i] + mine.at[i], part = u > 0 ? g : g * slope;
+            sum.at[i] += WHICH == VECTOR ? part * u : part;
+        }
+    }
+    if (WHICH != VECTOR)
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] *= factor.at[i];
+    if (WHICH == ROW_ADDED) {
+        const pack<float, N> before = load<float, N>(out + at);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] += before.at[i];
+    }
+    store<float, N>(out + at, sum);
 }
 
 __global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
@@ -170,6 +251,23 @@ int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64
     return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
 }
 
+template <score_sum WHICH>
+int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
+                  const int32_t *indices, const int32_t *edges, const float *de, const float *own, const float *others, const float *a,
+                  float slope) {
+    const int64_t cols = heads * width;
+    if (segments == 0 || cols == 0) return 0;
+    const auto all = [&](int n) {
+        return fits(out, width, sizeof(float), n) && fits(own, width, sizeof(float), n) && fits(others, width, sizeof(float), n) &&
+               fits(a, width, sizeof(float), n);
+    };
+    if (all(4))
+        return LAUNCH(c, (score_sums<WHICH, 4>), grid_of(segments, cols, 4), out, segments, heads, width, lanes(cols, 4), indptr,
+                      indices, edges, de, own, others, a, slope);
+    return LAUNCH(c, (score_sums<WHICH, 1>), grid_of(segments, cols, 1), out, segments, heads, width, lanes(cols, 1), indptr, indices,
+                  edges, de, own, others, a, slope);
+}
+
 // largest_head returns which head of a row has the largest of column j: the first of equal ones, or the first NaN.
 __device__ inline int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
     int64_t at = j;
@@ -228,6 +326,32 @@ int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, 
 int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
                               const int32_t *t_edges, const float *de) {
     return segments ? LAUNCH(c, collect, blocks(segments * heads), dsrc, segments, heads, t_indptr, t_edges, de) : 0;
+}
+
+int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
+                                  const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+    if (segments == 0) return 0;
+    if (int e = LAUNCH_TOGETHER(c, scores, rows_by_warp(segments), alpha, segments, heads, width, group(width), indptr, indices, src,
+                                dst, a, slope))
+        return e;
+    return LAUNCH(c, softmax_of_scores, blocks(segments * heads), alpha, segments, heads, indptr);
+}
+
+// The products that da is the sum of are made in ddst, before its own sums.
+int halognn_cuda_edge_dot_softmax_backward(halognn_cuda *c, float *de, float *ddst, float *da, int64_t segments, int64_t heads,
+                                           int64_t width, const int64_t *indptr, const int32_t *indices, const float *alpha,
+                                           const float *src, const float *dst, const float *a, float slope, float *scratch) {
+    if (segments > 0)
+        if (int e = LAUNCH(c, scores_backward, blocks(segments * heads), de, segments, heads, indptr, alpha)) return e;
+    if (int e = score_sums_of<VECTOR>(c, ddst, segments, heads, width, indptr, indices, nullptr, de, dst, src, a, slope)) return e;
+    if (int e = halognn_cuda_column_sum(c, da, segments, heads * width, ddst, scratch)) return e;
+    return score_sums_of<ROW>(c, ddst, segments, heads, width, indptr, indices, nullptr, de, dst, src, a, slope);
+}
+
+int halognn_cuda_edge_dot_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads, int64_t width,
+                                  const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges, const float *de,
+                                  const float *src, const float *dst, const float *a, float slope) {
+    return score_sums_of<ROW_ADDED>(c, dsrc, segments, heads, width, t_indptr, t_indices, t_edges, de, src, dst, a, slope);
 }
 
 int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,

@@ -2,7 +2,7 @@
 //
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
 // the indices, and no other work hides the latency of device memory. Sums run in edge
-// order, so nothing depends on the mapping.
+// order, so nothing depends on the mapping; those of scattered rows group by group.
 #include "rows.cuh"
 
 namespace halognn {
@@ -13,6 +13,7 @@ constexpr int FLIGHT = 4;
 // matrix and scattered give the address of row i.
 struct matrix {
     using element = float;
+    static constexpr bool grouped = false;
     const float *h;
     int64_t cols;
     __device__ const float *row(int64_t i) const { return h + i * cols; }
@@ -21,6 +22,7 @@ struct matrix {
 template <typename T>
 struct scattered {
     using element = T;
+    static constexpr bool grouped = true; // an index ~i is row i too, and begins a group
     const T *tables[HALOGNN_TABLES];
     const uint64_t *of;
     int64_t cols;
@@ -68,6 +70,11 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
     }
 }
 
+template <typename Source>
+__device__ inline int64_t source_of(int32_t index) {
+    return Source::grouped && index < 0 ? ~index : index;
+}
+
 // The weight of an edge e from row i in a sum: 1, its own weight, or the reciprocal of the length
 // of the row's segment. read loads the data for it, of computes it.
 struct plain {
@@ -88,35 +95,69 @@ struct by_degree {
     __device__ float apply(float v, float w) const { return v * w; }
 };
 
-// add_segment adds columns [col, col+N) of the rows of a segment, in order.
+// The sum of a segment so far: of its group, and of the groups before.
+template <int N>
+struct sums {
+    float group[N], before[N];
+    bool first, alone; // nothing has been added; there is no group before
+};
+
+// add adds a row, of which the index says whether it begins a group.
+template <typename Source, int N>
+__device__ inline void add(sums<N> &s, const float *x, int32_t index) {
+    const bool begins = Source::grouped && (s.first || index < 0);
+    if (begins && !s.first) {
+#pragma unroll
+        for (int i = 0; i < N; i++) s.before[i] = s.alone ? s.group[i] : s.before[i] + s.group[i];
+        s.alone = false;
+    }
+    s.first = false;
+#pragma unroll
+    for (int i = 0; i < N; i++) s.group[i] = begins ? x[i] : s.group[i] + x[i];
+}
+
+// add_segment returns the sum of columns [col, col+N) of the rows of a segment, in order.
 template <int N, typename Source, typename Weight>
-__device__ inline void add_segment(float *sum, int64_t begin, int64_t end, const int32_t *indices, int64_t col, const Source &source,
-                                   const Weight &weight) {
+__device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const int32_t *indices, int64_t col, const Source &source,
+                                             const Weight &weight) {
     using T = typename Source::element;
+    sums<N> s{};
+    s.first = s.alone = true;
     int64_t e = begin;
     for (; e + FLIGHT <= end; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
+        int32_t index[FLIGHT];
         decltype(weight.read(0, 0)) weighs[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            const int64_t i = indices[e + k];
+            index[k] = indices[e + k];
+            const int64_t i = source_of<Source>(index[k]);
             v[k] = load<T, N>(source.row(i) + col);
             weighs[k] = weight.read(e + k, i);
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             const float w = weight.of(weighs[k]); // of by_degree a division, which may branch: after the loads
+            float x[N];
 #pragma unroll
-            for (int i = 0; i < N; i++) sum[i] += weight.apply(to_float(v[k].at[i]), w);
+            for (int i = 0; i < N; i++) x[i] = weight.apply(to_float(v[k].at[i]), w);
+            add<Source>(s, x, index[k]);
         }
     }
     for (; e < end; e++) {
-        const int64_t i = indices[e];
+        const int32_t index = indices[e];
+        const int64_t i = source_of<Source>(index);
         const pack<T, N> v = load<T, N>(source.row(i) + col);
         const float w = weight.of(weight.read(e, i));
+        float x[N];
 #pragma unroll
-        for (int k = 0; k < N; k++) sum[k] += weight.apply(to_float(v.at[k]), w);
+        for (int k = 0; k < N; k++) x[k] = weight.apply(to_float(v.at[k]), w);
+        add<Source>(s, x, index);
     }
+    pack<float, N> sum;
+#pragma unroll
+    for (int i = 0; i < N; i++) sum.at[i] = s.alone ? s.group[i] : s.before[i] + s.group[i];
+    return sum;
 }
 
 // copy_own copies the part of a thread's own row that p says, unless own is null.
@@ -139,8 +180,7 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
     if (p.row >= segments || p.col >= cols) return;
     copy_own<N>(own, cols, p, source);
     const int64_t begin = indptr[p.row], end = indptr[p.row + 1];
-    pack<float, N> sum{};
-    add_segment<N>(sum.at, begin, end, indices, p.col, source, weight);
+    pack<float, N> sum = add_segment<N>(begin, end, indices, p.col, source, weight);
     if (mean && end > begin) {
 #pragma unroll
         for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(end - begin);
@@ -166,7 +206,7 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
         int32_t i[FLIGHT];
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++) { // past the end the last row is read again, and is not larger
-            i[f] = indices[e + f < end ? e + f : end - 1];
+            i[f] = static_cast<int32_t>(source_of<Source>(indices[e + f < end ? e + f : end - 1]));
             v[f] = load<T, N>(source.row(i[f]) + p.col);
         }
 #pragma unroll
@@ -205,8 +245,7 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
                       Weight weight, matrix h, bool add) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
-    pack<float, N> sum{};
-    add_segment<N>(sum.at, indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
+    pack<float, N> sum = add_segment<N>(indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
     float *to = out + p.row * cols + p.col;
     if (add) {
         const pack<float, N> old = load<float, N>(to);

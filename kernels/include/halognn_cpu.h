@@ -46,6 +46,8 @@ int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *t
                            int64_t ntables);
 /* Checks that every ids[i], i < n, is in [0, limit). */
 int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit);
+/* The same for indices of segment_rows, of which those that begin a group are inverted. */
+int64_t halognn_check_sources(const int32_t *indices, int64_t n, int64_t limit);
 
 /* Calls of the kernels, for callers that cannot call through a pointer. Those that read tables
  * of rows return 0, or the address that could not be read once halognn_catch_faults has been

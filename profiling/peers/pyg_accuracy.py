@@ -10,7 +10,7 @@ import dgl
 import numpy
 import torch
 import torch.nn.functional as functional
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
 
 import graph
 
@@ -25,7 +25,8 @@ def convolution(kind, i, o, hidden, last):
     if kind == "gin":
         return GINConv(torch.nn.Sequential(torch.nn.Linear(i, hidden), torch.nn.ReLU(),
                                            torch.nn.Linear(hidden, o)), train_eps=True)
-    return GATConv(i, o if last else o // 2, heads=2, concat=not last, add_self_loops=False)
+    attention = GATv2Conv if kind == "gatv2" else GATConv
+    return attention(i, o if last else o // 2, heads=2, concat=not last, add_self_loops=False)
 
 
 class Model(torch.nn.Module):
@@ -46,7 +47,7 @@ class Model(torch.nn.Module):
     def layer(self, l, edges, sources, x):
         """The output of layer l for the first vertices of a block, by its edges (source, target)."""
         n = sources[1]
-        if self.kind in ("gcn", "gat"):  # a vertex is one of its own neighbours
+        if self.kind in ("gcn", "gat", "gatv2"):  # a vertex is one of its own neighbours
             own = torch.arange(n)
             edges = torch.stack([torch.cat([edges[0], own]), torch.cat([edges[1], own])])
         if self.kind == "gcn":

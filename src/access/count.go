@@ -3,10 +3,8 @@ package access
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/sample"
 )
@@ -26,6 +24,7 @@ type CountOptions struct {
 	Seed    uint64 // of the run
 	First   int    // epoch: 1 for those of the run, SimulatedFirst for others
 	Epochs  int
+	Most    int // minibatches, from the first; 0: all
 	Workers int // goroutines, each with a Sampler; 0 means 1
 }
 
@@ -42,7 +41,6 @@ func (o *CountOptions) check() error {
 		errs = append(errs,
 			fmt.Errorf("workers is %d; it must be at least 1, or 0 for 1", o.Workers))
 	}
-	o.Workers = max(o.Workers, 1)
 	return errors.Join(errs...)
 }
 
@@ -51,28 +49,27 @@ func (o *CountOptions) check() error {
 // SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
 // cache.
 //
-// Time is that of sampling Epochs x Steps minibatches on Workers goroutines. Memory 8 N bytes, 4 N
-// of it the result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors
-// are those of sample.Sampler.
+// Time is that of sampling these minibatches on Workers goroutines. Memory 8 N bytes, 4 N of it the
+// result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors are those
+// of sample.Sampler.
 func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
 	}
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
-	var next atomic.Int64
-	errs := make([]error, o.Workers)
-	var wait sync.WaitGroup
-	for w := range o.Workers {
-		wait.Go(func() {
-			errs[w] = mem.Contain(func() error {
-				return o.count(t, counts,
-					&next)
-			})
-		})
-	}
-	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
+	w := sample.Sweep{Spec: o.Sample, Streams: o.Streams, First: o.Stream, Count: 1, Seed: o.Seed,
+		Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
+		Workers: o.Workers}
+	err := w.Run(t, func() (func(sample.Key, *sample.Minibatch) error, func()) {
+		return func(_ sample.Key, mb *sample.Minibatch) error {
+			for _, v := range mb.Frontier {
+				atomic.AddUint32(&counts[v], 1)
+			}
+			return nil
+		}, func() {}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
 	}
 	score := mem.Make[float32](len(counts))
@@ -80,32 +77,4 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 		score[v] = float32(c)
 	}
 	return score, nil
-}
-
-// count takes one minibatch after the other until none is left.
-func (o *CountOptions) count(t *sample.Topology, counts []uint32, next *atomic.Int64) error {
-	s, err := sample.New(t,
-		sample.Options{Spec: o.Sample, MaxSeeds: o.Streams.MaxPiece(), ForwardOnly: true})
-	if err != nil {
-		return err
-	}
-	defer s.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	var seeds []graph.VertexID
-	steps := o.Streams.Steps()
-	for {
-		i := int(next.Add(1)) - 1
-		if i >= o.Epochs*steps {
-			return nil
-		}
-		key := sample.Key{Seed: o.Seed, Epoch: o.First + i/steps, Step: i % steps, Stream: o.Stream}
-		seeds = o.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
-		if err := s.Sample(&mb, seeds, key); err != nil {
-			return fmt.Errorf("epoch %d, step %d: %w", key.Epoch, key.Step, err)
-		}
-		for _, v := range mb.Frontier {
-			atomic.AddUint32(&counts[v], 1)
-		}
-	}
 }

@@ -77,11 +77,18 @@ func (r *Workload) seedsAreLocal() bool {
 	return true
 }
 
+// readsCounted is the number of minibatches of each stream that Reads counts.
+const readsCounted = 32
+
 // Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
-// the mean over the minibatches of a step; zeros without seeds. A kind of sampling without fanouts
-// is sample.ErrFanouts. Time that of Inclusion for each source; memory that of Inclusion, and 4 N
-// with more than one.
+// the mean over the minibatches of a step; zeros without seeds. For a kind of sampling without
+// fanouts it counts some minibatches of an epoch that the run does not have: their sums are
+// unbiased, but a vertex that is read rarely may have 0. Time that of Inclusion for each source, or
+// of sampling; memory that of Inclusion, and 4 N with more than one.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
+	if !r.Sample.HasFanouts() {
+		return r.counted(SimulatedFirst, 1, readsCounted)
+	}
 	minibatches := 0
 	for _, s := range r.Sources {
 		minibatches += s.Minibatches
@@ -175,12 +182,30 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		}
 		return score, nil
 	}
+	return r.count(CountOptions{First: first, Epochs: epochs})
+}
+
+// counted returns the mean accesses of a minibatch, over at most so many of each stream of the
+// reader.
+func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
+	score, err := r.count(CountOptions{First: first, Epochs: epochs, Most: most})
+	if err != nil {
+		return nil, err
+	}
+	n := float32(r.Count * min(most, epochs*r.Streams.Steps()))
+	for v := range score {
+		score[v] /= n
+	}
+	return score, nil
+}
+
+// count adds up the accesses of the reader's streams.
+func (r *Workload) count(o CountOptions) ([]float32, error) {
+	o.Sample, o.Streams, o.Seed, o.Workers = r.Sample, r.Streams, r.Seed, r.Workers
 	var sum []float32
 	for i := range r.Count {
-		score, err := Count(r.Topology, CountOptions{
-			Sample: r.Sample, Streams: r.Streams, Stream: r.First + i, Seed: r.Seed,
-			First: first, Epochs: epochs, Workers: r.Workers,
-		})
+		o.Stream = r.First + i
+		score, err := Count(r.Topology, o)
 		if err != nil {
 			mem.Free(sum)
 			return nil, err

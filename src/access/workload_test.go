@@ -30,14 +30,13 @@ func TestWithoutFanouts(t *testing.T) {
 	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 60, Degree: 4, Seed: 3})
 	r := &Workload{
 		Local: g.parts[:1], Sources: []Source{{g.train[0], 5, 1}},
-		Sample: sample.Spec{Kind: "layers"}, Hops: 2,
+		Sample: sample.Spec{Kind: sample.LADIES, Vertices: []int{5, 5}}, Hops: 2,
 		Topology: g.topology, Streams: g.streams(t, 16), Count: 1, Epochs: 1,
 	}
 	p := mem.Make[float32](60)
 	defer mem.Free(p)
 	for name, f := range map[string]func() error{
-		"ranking by vip":  func() error { _, err := g.RankVIP(r); return err },
-		"the probability": func() error { _, err := g.Reads(r); return err },
+		"ranking by vip": func() error { _, err := g.RankVIP(r); return err },
 		"the memory of a window": func() error {
 			_,
 				err := g.PlanWindow(r, p, 10)
@@ -51,8 +50,24 @@ func TestWithoutFanouts(t *testing.T) {
 	} {
 		err := f()
 		if !errors.Is(err, sample.ErrFanouts) || !strings.Contains(err.Error(), name) ||
-			!strings.Contains(err.Error(), "sample.kind layers") {
+			!strings.Contains(err.Error(), "sample.kind ladies") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Without fanouts reads are counted, over all minibatches of an epoch where these are few.
+	reads, err := g.Reads(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free(reads)
+	score, err := r.Counted(SimulatedFirst, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free(score)
+	for v, n := range score {
+		if want := n / float32(r.Streams.Steps()); reads[v] != want {
+			t.Errorf("vertex %d is read with probability %g, want %g", v, reads[v], want)
 		}
 	}
 	for name, rank := range map[string]func() ([]float32, error){ // these read only the graph

@@ -10,7 +10,10 @@ import "fmt"
 //	z [S,H*C] ─ HeadDot ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// Source: GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
+// In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src takes the place of z.
+//
+// Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
+// GATv2Conv of PyTorch Geometric have them.
 type AttentionKernels interface {
 	// HeadDot sets s[r,h] to the sum over the columns j of head h of z[r,j]*a[j]:  s [R,H],
 	// z [R,H*C], a [H*C].
@@ -27,6 +30,16 @@ type AttentionKernels interface {
 	// transposed has segments, the rest become zero.
 	EdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst Matrix,
 		slope float32)
+	// EdgeDotSoftmax sets alpha[e,h] to the softmax over the edges of a segment of the sum over the
+	// columns j of head h of a[j] * LeakyReLU(src[i,j] + dst[d,j]), i = s.Indices[e], d the segment
+	// of e:  alpha [E,H], src [S,H*C], dst [D,H*C], a [H*C].
+	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a []float32, slope float32)
+	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da [H*C], from dalpha
+	// [E,H], which it overwrites; the others are the arguments and the result of EdgeDotSoftmax. A
+	// row's sum over its edges is complete before it is added to dsrc. da is the sum over the
+	// destinations, in chunks, of the sums over their edges.
+	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
+		alpha, src, dst Matrix, a []float32, slope float32)
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
 	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
@@ -78,6 +91,30 @@ func CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	// Scores, alpha and dalpha are read, dalpha is written, and read again by source.
 	return Call{Kernel: kernel, Bytes: s.bytes() + 8*len(transposed.Indptr) +
 		4*len(transposed.Edges) + 5*alpha.bytes() + 2*dst.bytes() + dsrc.bytes()}
+}
+
+// CheckEdgeDotSoftmax checks the arguments of EdgeDotSoftmax.
+func CheckEdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a []float32) Call {
+	checkPairs("EdgeDotSoftmax", alpha, s, src, dst, a)
+	return Call{Kernel: "EdgeDotSoftmax", Bytes: s.gatherBytes(src) + dst.bytes() +
+		alpha.bytes() + floatBytes*len(a)}
+}
+
+// CheckEdgeDotSoftmaxBackward checks the arguments of EdgeDotSoftmaxBackward.
+func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
+	s, transposed Segments, alpha, src, dst Matrix, a []float32) Call {
+	const kernel = "EdgeDotSoftmaxBackward"
+	checkPairs(kernel, alpha, s, src, dst, a)
+	checkColumns(kernel, src, len(da))
+	checkSame(kernel, dsrc, src)
+	checkSame(kernel, ddst, dst)
+	checkSame(kernel, dalpha, alpha)
+	checkTransposed(kernel, transposed, dalpha, dsrc)
+	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows of
+	// dst and dalpha.
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + transposed.gatherBytes(dst) +
+		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() +
+		2*floatBytes*len(a)}
 }
 
 // CheckEdgeSum checks the arguments of EdgeSum.
@@ -146,6 +183,14 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha, src,
 			dst))
 	}
+}
+
+// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit.
+func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, a []float32) {
+	checkReduction(kernel, dst, s)
+	checkColumns(kernel, src, len(a), dst.Cols)
+	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: src.Cols})
+	checkRows(kernel, alpha, len(s.Indices))
 }
 
 // checkTransposed checks that transposed segments fit the array of edges, and the rows of their

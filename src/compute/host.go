@@ -77,9 +77,10 @@ type Host interface {
 	// GatherRows sets dst[i] = row i of rows, converted to float32, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d: what SegmentMean,
-	// SegmentSum and SegmentMax make of a matrix of these rows. weights [E], of ReduceSum alone, may
-	// be nil.
+	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E], of
+	// ReduceSum alone, may be nil. A segment may have groups (see Segments): the sum of a group begins
+	// with its first row and adds the others in order, and the sum of a segment begins with that of
+	// its first group. So a group of which only the sum is at hand gives the same bits.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a

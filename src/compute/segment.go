@@ -4,6 +4,9 @@ import "fmt"
 
 // Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it:
 // segment d is Indices[Indptr[d]:Indptr[d+1]], each a row of the input matrix.
+//
+// The segments of an input layer may be cut into groups (Host.SegmentRows, Inputs.Input): an index
+// ^i, which is negative, means row i too, and begins a group.
 type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
@@ -12,6 +15,9 @@ type Segments struct {
 	// arrays of edges read it; nil if none are called.
 	Edges []int32
 }
+
+// SourceOf returns the row that an index refers to, whether or not it begins a group.
+func SourceOf(index int32) int32 { return index ^ index>>31 }
 
 // Len returns the number of segments, D.
 func (s Segments) Len() int { return len(s.Indptr) - 1 }

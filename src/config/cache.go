@@ -6,16 +6,25 @@ import (
 	"strings"
 
 	"halognn/src/policy"
+	"halognn/src/sample"
 )
 
-// settle sets keys that were not given to values that fit the given ones. Where only a static cache
-// is possible, one replaces the dynamic default.
+// settle sets keys that were not given to values that fit the given ones: the default policy is
+// replaced where only a static cache is possible, or none that follows from fanouts.
 func (c *Config) settle(given func(key string) bool) {
-	if (c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles) &&
-		!given("cache.policy") {
-		c.Cache.Policy = policy.VIP
+	if given("cache.policy") {
+		return
 	}
-	if c.Topology.Kind == TopologyPartitioned && !given("cache.policy") {
+	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
+	switch {
+	case c.Topology.Kind == TopologyPartitioned:
+		c.Cache.Policy = policy.Sieve
+	case fixed && drawn.HasFanouts():
+		c.Cache.Policy = policy.VIP
+	case fixed:
+		c.Cache.Policy = policy.Sim
+	case !drawn.HasFanouts():
 		c.Cache.Policy = policy.Sieve
 	}
 }

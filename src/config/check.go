@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"halognn/src/nn"
@@ -53,6 +54,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
 			c.Model.Kind, maxima, sample.Neighbour)
 	}
+	if reads && drawn.Estimates() && !drawn.HasFanouts() {
+		faults = append(faults, c.withoutFanouts()...)
+	}
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
@@ -95,6 +99,28 @@ func (c *Config) placed() (faults []string) {
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction is %g, but with cache.source=%s all rows are remote and a rank has "+
 			"no halo; set cache.alpha", c.Cache.HaloFraction, SourceFiles)
+	}
+	return faults
+}
+
+// withoutFanouts returns what a run cannot have if no fanouts say how many neighbours are drawn.
+func (c *Config) withoutFanouts() (faults []string) {
+	p, what, why := policy.Find(c.Cache.Policy), "cache.policy "+c.Cache.Policy, ""
+	switch initial := policy.Find(c.Cache.Initial); {
+	case c.Cache.Policy == policyAuto:
+		why = "among what it tries are policies that do"
+	case p == nil:
+	case p.Fanouts:
+		why = "it follows from fanouts"
+	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
+		what, why = "cache.initial "+c.Cache.Initial, "it follows from fanouts"
+	}
+	if why != "" {
+		faults = append(faults, fmt.Sprintf("sample.kind is %s, which has no fanouts: %s cannot be had, "+
+			"because %s; choose cache.policy=%s, or sample.kind=%s", c.Sample.Kind, what, why,
+			OrList(policy.Names(func(p *policy.Policy) bool {
+				return policy.Trainable(p) && !p.Fanouts
+			})), sample.Neighbour))
 	}
 	return faults
 }

@@ -35,6 +35,7 @@ type Config struct {
 	}
 	Sample struct {
 		Kind                       string
+		LayerVertices              int
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string

@@ -98,13 +98,29 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a sampler that maxima cannot use", minimal +
 			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
 			[]string{"which model.kind sage with model.aggregation max cannot use"}},
+		{"a formula of fanouts that there are not", minimal +
+			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
+			[]string{"sample.kind is ladies, which has no fanouts: cache.policy vip cannot be had",
+				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve or prefetch, or " +
+					"sample.kind=neighbour"}},
+		{"a window of fanouts that there are not", minimal +
+			"sample: {kind: ladies}\ncache: {policy: lookahead}\n", nil,
+			[]string{"cache.policy lookahead cannot be had"}},
+		{"a choice among formulas of fanouts", minimal +
+			"sample: {kind: ladies}\ncache: {policy: auto}\n", nil,
+			[]string{"cache.policy auto cannot be had"}},
+		{"a first fill by fanouts that there are not", minimal +
+			"sample: {kind: ladies}\ncache: {policy: prefetch, initial: vip}\n", nil,
+			[]string{"cache.initial vip cannot be had"}},
+		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
+			[]string{"sample.layer_vertices is 0; it must be 1 to 2147483647"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
 		{"not in this version", minimal + "parallel:\n  mode: split\n", nil,
 			[]string{`parallel.mode: "split" is not in this version; use data`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
-			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat or mlp`}},
+			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2 or mlp`}},
 		{"set without value", minimal, []string{"train.lr"},
 			[]string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},

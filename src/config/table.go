@@ -1,6 +1,7 @@
 package config
 
 import (
+	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -73,8 +74,8 @@ func (c *Config) table() []section {
 			{"edge_weights", boolean(&c.Model.EdgeWeights, true), 0,
 				"weigh edges, where the graph's edges have weights",
 				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
-					"`gat` and `model.aggregation: max` cannot, and refuse such a graph unless this is " +
-					"false."},
+					"`gat`, `gatv2` and `model.aggregation: max` cannot, and refuse such a graph unless " +
+					"this is false."},
 			{"jumping", oneOf(&c.Model.Jumping, "none",
 				word{"none", "those of the last layer, which makes them"},
 				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
@@ -94,15 +95,16 @@ func (c *Config) table() []section {
 			), 0,
 				"how `gcn` weighs an edge", "Other models ignore it."},
 			{"heads", whole(&c.Model.Heads, 2, 1).upTo(mostHeads), 0,
-				"number of attention heads", "Only `gat` reads it."},
+				"number of attention heads", "Only `gat` and `gatv2` read it."},
 			{"head_merge", oneOf(&c.Model.HeadMerge, "concat",
 				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
 				word{"mean", "their mean: each head is `model.hidden` wide"},
 			), 0,
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
-					"`gat` reads it."},
+					"`gat` and `gatv2` read it."},
 			{"slope", number(&c.Model.Slope, 0.2, from(0).upTo(1)), 0,
-				"what LeakyReLU multiplies attention scores below 0 by", "Only `gat` reads it."},
+				"what LeakyReLU multiplies attention scores below 0 by",
+				"Only `gat` and `gatv2` read it."},
 		}},
 
 		{name: "sample", keys: []*Key{
@@ -111,13 +113,18 @@ func (c *Config) table() []section {
 					"all equally likely"},
 				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
 					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
+				word{string(sample.LADIES), "layer by layer: `sample.layer_vertices` of all neighbours of a " +
+					"layer's vertices, those that many have in common more likely, with all edges between " +
+					"them; they weigh the inverse of their probability"},
 			), 0,
 				"how neighbours are drawn in training",
 				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
 					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
-				"`mlp` ignores it."},
+				"`mlp` ignores it, and kind `ladies` in training."},
+			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
 			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -225,7 +232,7 @@ func (c *Config) table() []section {
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
-					"default is `vip`, with `topology.kind: partitioned` `sieve`."},
+					"default is `vip`, with `topology.kind: partitioned` `sieve`, and with `sample.kind: ladies` `sim` and `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,

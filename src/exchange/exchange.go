@@ -122,6 +122,9 @@ type Exchange struct {
 	ones     []int   // [K] one count for every rank
 }
 
+// Parts returns the number of parts.
+func (x *Exchange) Parts() int { return len(x.base) }
+
 // Rank returns this rank.
 func (x *Exchange) Rank() int { return x.rank }
 

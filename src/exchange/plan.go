@@ -17,6 +17,10 @@ type Plan struct {
 	// Exchange.Plan, remote ones when the request of StartRows is complete.
 	Rows compute.Rows
 
+	// Parts holds the part of each vertex of the frontier: rows are added part by part, wherever
+	// they are read from.
+	Parts []uint16
+
 	// Counters of this plan; complete after StartRows.
 	trace.Counters
 
@@ -173,6 +177,7 @@ func (x *Exchange) size(p *Plan, n int) {
 	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
 	copy(p.Rows.Tables, x.tables)
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
+	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
 }
 
@@ -182,6 +187,7 @@ func (x *Exchange) size(p *Plan, n int) {
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
 	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals: no reload after a store
+	parts := p.Parts[:len(ids)]
 	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
@@ -191,6 +197,7 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 		}
 		part := index.Find(uint32(v))
 		of[i] = base[part] + compute.RowRef(v)
+		parts[i] = uint16(part)
 		count[part]++
 		missing[m] = int32(i)
 		m += int(remote[part])
@@ -258,12 +265,13 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
-		int64(cap(p.sent)+cap(p.received))
+		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received))
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
 func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
+	mem.Free(p.Parts)
 	mem.Free(p.RemoteIDs)
 	mem.Free(p.missing)
 	mem.Free(p.early)

@@ -49,7 +49,7 @@ func (b *Block) Validate() error {
 }
 
 // SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// after its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges,
+// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges,
 // as datasets have none. O(E), and no allocation once into has been as large.
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
@@ -58,9 +58,9 @@ func (b *Block) SelfEdges(into *Block) {
 	into.Indptr[0] = 0
 	for d := range b.NumDst {
 		at := into.Indptr[d]
-		at += int64(copy(into.Indices[at:], b.Indices[b.Indptr[d]:b.Indptr[d+1]]))
 		into.Indices[at] = int32(d)
-		into.Indptr[d+1] = at + 1
+		n := copy(into.Indices[at+1:], b.Indices[b.Indptr[d]:b.Indptr[d+1]])
+		into.Indptr[d+1] = at + 1 + int64(n)
 	}
 }
 

@@ -7,6 +7,80 @@ import (
 	"halognn/src/compute"
 )
 
+// attention is what the layers with attention share: heads, which lie side by side or are averaged.
+type attention struct {
+	dev                   compute.Device
+	name                  string
+	in, out, heads, width int
+	mean                  bool // of the heads
+	slope                 float32
+	alpha, dalpha         *buffer
+	wide                  *buffer // [D,heads*width] before the mean, then its gradient
+}
+
+func newAttention(s *store, c Config, l int) attention {
+	in, out := c.Widths(l)
+	a := attention{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, heads: c.Heads,
+		width: out, mean: !c.hidden(l) || c.HeadMerge == HeadsMean, slope: c.Slope,
+		alpha: s.buffer(), dalpha: s.buffer(), wide: s.buffer()}
+	if !a.mean {
+		a.width = out / a.heads
+	}
+	return a
+}
+
+// cols returns the width of all heads.
+func (a *attention) cols() int { return a.heads * a.width }
+
+func (a *attention) Needs() Needs { return Needs{Sources: true, SelfEdges: true, Transposed: true} }
+
+// reserve makes room for weights of edges and heads, and for the mean of heads.
+func (a *attention) reserve(in *Input) error {
+	err := a.alpha.reserve(in.edges() * a.heads)
+	if a.mean && err == nil {
+		err = a.wide.reserve(in.Destinations * a.cols())
+	}
+	if in.Train && err == nil {
+		err = a.dalpha.reserve(in.edges() * a.heads)
+	}
+	return err
+}
+
+// rows returns the first rows of a buffer that has a column for each head.
+func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a.heads) }
+
+// weights returns the weights of a hop's edges.
+func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
+
+// sum sets y to the heads' sums of the rows z of the sources, by the weights of the edges, and
+// applies then to it.
+func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []float32,
+	then compute.Epilogue) {
+	if a.mean {
+		heads := a.wide.matrix(in.Destinations, a.cols())
+		a.dev.EdgeSum(heads, in.Hop.Forward, a.weights(in), z)
+		a.dev.HeadMean(y, heads)
+	} else {
+		a.dev.EdgeSum(y, in.Hop.Forward, a.weights(in), z)
+	}
+	a.dev.AddBias(y, bias)
+	then.Apply(a.dev, y)
+}
+
+// sumBackward sets the gradients of z and bias, and returns that of the weights.
+func (a *attention) sumBackward(dz compute.Matrix, dbias []float32, dy compute.Matrix, in *Input,
+	z compute.Matrix) (dalpha compute.Matrix) {
+	a.dev.ColumnSum(dbias, dy)
+	if a.mean {
+		heads := a.wide.matrix(in.Destinations, a.cols())
+		a.dev.HeadMeanBackward(heads, dy)
+		dy = heads
+	}
+	dalpha = a.rows(a.dalpha, in.edges())
+	a.dev.EdgeSumBackward(dz, dalpha, in.Transposed, a.weights(in), z, dy)
+	return dalpha
+}
+
 // gat is the layer of GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
 // Each of its heads attends over the edges of the hop, which include one from each destination to
 // itself:
@@ -18,29 +92,17 @@ import (
 // It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads
 // the transpose of its hop also when it is the input layer.
 type gat struct {
-	dev                    compute.Device
-	name                   string
-	in, out, heads, width  int
-	mean                   bool // of the heads
-	slope                  float32
-	w, dw                  compute.Matrix // [heads*width,in]
-	asrc, adst, bias       []float32
-	dasrc, dadst, dbias    []float32
-	z, src, dst, alpha     *buffer
-	dz, dsrc, ddst, dalpha *buffer
-	wide                   *buffer // [D,heads*width] before the mean, then its gradient
+	attention
+	w, dw               compute.Matrix // [heads*width,in]
+	asrc, adst, bias    []float32
+	dasrc, dadst, dbias []float32
+	z, src, dst         *buffer
+	dz, dsrc, ddst      *buffer
 }
 
 func newGAT(s *store, c Config, l int) Layer {
-	in, out := c.Widths(l)
-	g := &gat{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, heads: c.Heads,
-		width: out,
-		mean:  !c.hidden(l) || c.HeadMerge == HeadsMean, slope: c.Slope}
-	if !g.mean {
-		g.width = out / g.heads
-	}
-	for _, b := range []**buffer{&g.z, &g.src, &g.dst, &g.alpha, &g.dz, &g.dsrc, &g.ddst, &g.dalpha,
-		&g.wide} {
+	g := &gat{attention: newAttention(s, c, l)}
+	for _, b := range []**buffer{&g.z, &g.src, &g.dst, &g.dz, &g.dsrc, &g.ddst} {
 		*b = s.buffer()
 	}
 	return g
@@ -48,75 +110,51 @@ func newGAT(s *store, c Config, l int) Layer {
 
 func (g *gat) Params() []Param {
 	return []Param{
-		glorot(g.name+".lin.weight", g.heads*g.width, g.in),
+		glorot(g.name+".lin.weight", g.cols(), g.in),
 		glorot(g.name+".att_src", 1, g.heads, g.width), glorot(g.name+".att_dst", 1, g.heads, g.width),
 		constant(g.name+".bias", g.out, 0),
 	}
 }
 
 func (g *gat) Bind(values, grads [][]float32) {
-	wide := g.heads * g.width
-	g.w, g.dw = matrix(values[0], wide, g.in), matrix(grads[0], wide, g.in)
+	g.w, g.dw = matrix(values[0], g.cols(), g.in), matrix(grads[0], g.cols(), g.in)
 	g.asrc, g.adst, g.bias = values[1], values[2], values[3]
 	g.dasrc, g.dadst, g.dbias = grads[1], grads[2], grads[3]
 }
 
-func (g *gat) Needs() Needs { return Needs{Sources: true, SelfEdges: true, Transposed: true} }
-
 func (g *gat) Reserve(in *Input) error {
-	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
-	err := reserveAll(sized{g.z, s * wide}, sized{g.src, s * g.heads}, sized{g.dst, d * g.heads},
-		sized{g.alpha, e * g.heads})
-	if g.mean {
-		err = errors.Join(err, g.wide.reserve(d*wide))
-	}
+	s, d := in.Sources, in.Destinations
+	err := errors.Join(g.reserve(in), reserveAll(sized{g.z, s * g.cols()}, sized{g.src, s * g.heads},
+		sized{g.dst, d * g.heads}))
 	if !in.Train || err != nil {
 		return err
 	}
-	return reserveAll(sized{g.dz, s * wide}, sized{g.dsrc, s * g.heads}, sized{g.ddst, d * g.heads},
-		sized{g.dalpha, e * g.heads})
+	return reserveAll(sized{g.dz, s * g.cols()}, sized{g.dsrc, s * g.heads},
+		sized{g.ddst, d * g.heads})
 }
 
 func (g *gat) Flops(h *Hop, gradient bool) int {
-	return 2 * passes(gradient) * h.Sources * g.in * g.heads * g.width
+	return 2 * passes(gradient) * h.Sources * g.in * g.cols()
 }
 
-// rows returns the first rows of a buffer that has a column for each head.
-func (g *gat) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, g.heads) }
-
 func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
-	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
-	z, src, dst, alpha := g.z.matrix(s, wide), g.rows(g.src, s), g.rows(g.dst, d), g.rows(g.alpha, e)
+	s, d := in.Sources, in.Destinations
+	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.MatMul(z, in.X, g.w, false)
 	g.dev.HeadDot(src, z, g.asrc)
 	g.dev.HeadDot(dst, z.RowsAt(0, d), g.adst)
-	g.dev.EdgeSoftmax(alpha, in.Hop.Forward, src, dst, g.slope)
-	if g.mean {
-		heads := g.wide.matrix(d, wide)
-		g.dev.EdgeSum(heads, in.Hop.Forward, alpha, z)
-		g.dev.HeadMean(y, heads)
-	} else {
-		g.dev.EdgeSum(y, in.Hop.Forward, alpha, z)
-	}
-	g.dev.AddBias(y, g.bias)
-	then.Apply(g.dev, y)
+	g.dev.EdgeSoftmax(g.weights(in), in.Hop.Forward, src, dst, g.slope)
+	g.sum(y, in, z, g.bias, then)
 }
 
 func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
-	s, d, e, wide := in.Sources, in.Destinations, in.edges(), g.heads*g.width
-	z, src, dst, alpha := g.z.matrix(s, wide), g.rows(g.src, s), g.rows(g.dst, d), g.rows(g.alpha, e)
-	dz, dsrc, ddst, dalpha := g.dz.matrix(s, wide), g.rows(g.dsrc, s), g.rows(g.ddst, d),
-		g.rows(g.dalpha, e)
+	s, d := in.Sources, in.Destinations
+	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
+	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
 	then.Backward(g.dev, dy, y)
-	g.dev.ColumnSum(g.dbias, dy)
-	if g.mean {
-		heads := g.wide.matrix(d, wide)
-		g.dev.HeadMeanBackward(heads, dy)
-		dy = heads
-	}
-	g.dev.EdgeSumBackward(dz, dalpha, in.Transposed, alpha, z, dy)
-	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, alpha, src, dst,
-		g.slope)
+	dalpha := g.sumBackward(dz, g.dbias, dy, in, z)
+	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, g.weights(in), src,
+		dst, g.slope)
 	g.dev.HeadDotBackward(dz, g.dasrc, dsrc, z, g.asrc)
 	g.dev.HeadDotBackward(dz.RowsAt(0, d), g.dadst, ddst, z.RowsAt(0, d), g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)

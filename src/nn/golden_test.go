@@ -142,9 +142,9 @@ func (g golden) compareEdges(dev compute.Device, in *Input, name string, got []f
 	edges, own := []float32{}, []float32{}
 	s, all := in.Hop.Forward, download(dev, got[:len(in.Hop.Forward.Indices)*heads])
 	for d := range s.Len() {
-		last := int(s.Indptr[d+1]) - 1
-		edges = append(edges, all[int(s.Indptr[d])*heads:last*heads]...)
-		own = append(own, all[last*heads:(last+1)*heads]...)
+		first := int(s.Indptr[d])
+		own = append(own, all[first*heads:(first+1)*heads]...)
+		edges = append(edges, all[(first+1)*heads:int(s.Indptr[d+1])*heads]...)
 	}
 	for array, x := range map[string][]float32{name: edges, name + "_self": own} {
 		want, _ := g.want(array)

@@ -115,6 +115,10 @@ var architectures = []struct {
 	{"mlp, norm, dropout",
 		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer,
 			Task: Multiclass}},
+	{"gatv2", Config{Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: Multiclass}},
+	{"gatv2, means", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
+		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Residual: true, Task: Multiclass}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer

@@ -23,8 +23,9 @@ var kinds = []Kind{
 	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
 		"linear maps", true, false, true, newGIN},
 	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
-		false,
-		newGAT},
+		false, newGAT},
+	{"gatv2", "GATv2: attention whose order of the neighbours depends on the vertex", true, true,
+		false, newGATv2},
 	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
 		false, false, newLinear},
 }

@@ -13,7 +13,7 @@ type Needs struct {
 	Sources bool
 
 	// Of the hops of all layers:
-	SelfEdges  bool      // each destination's segment ends with an edge from itself
+	SelfEdges  bool      // each destination's segment begins with an edge from itself
 	Transposed bool      // Hop.Transposed of the input layer too, and Edges of all
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	OfData     bool      // they are made of the weights that the data's edges have

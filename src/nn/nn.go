@@ -101,9 +101,9 @@ type Config struct {
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
-	Heads       int     // of kind gat, >= 1
-	HeadMerge   string  // of kind gat: HeadsConcat or HeadsMean; empty: HeadsConcat
-	Slope       float32 // of kind gat: what LeakyReLU multiplies scores below 0 by, in [0,1]
+	Heads       int     // of kinds with attention, >= 1
+	HeadMerge   string  // of these: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope       float32 // of these: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.

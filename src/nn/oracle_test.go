@@ -75,6 +75,8 @@ func (o *oracle) loss(x []float64) float64 {
 			y = o.gin(h, x, in, out, fmt.Sprintf("convs.%d.", l))
 		case "gat":
 			y = o.gat(h, x, in, out, l)
+		case "gatv2":
+			y = o.gatv2(h, x, in, out, l)
 		default:
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
@@ -208,20 +210,43 @@ func (o *oracle) gat(h Hop, x []float64, in, out, l int) []float64 {
 	wide := len(o.params[prefix+"att_src"])
 	width := wide / heads
 	z := o.linear(x, in, wide, prefix+"lin.")
+	return o.attend(h, z, wide, out, prefix, func(s, d, head int) (v float64) {
+		for j := head * width; j < (head+1)*width; j++ {
+			v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*z[d*wide+j]
+		}
+		return o.leaky(v)
+	})
+}
+
+func (o *oracle) gatv2(h Hop, x []float64, in, out, l int) []float64 {
+	prefix := fmt.Sprintf("convs.%d.", l)
+	a := o.params[prefix+"att"]
+	wide, width := len(a), len(a)/o.config.Heads
+	z, r := o.linear(x, in, wide, prefix+"lin_l."), o.linear(x, in, wide, prefix+"lin_r.")
+	return o.attend(h, z, wide, out, prefix, func(s, d, head int) (v float64) {
+		for j := head * width; j < (head+1)*width; j++ {
+			v += a[j] * o.leaky(z[s*wide+j]+r[d*wide+j])
+		}
+		return v
+	})
+}
+
+func (o *oracle) leaky(v float64) float64 {
+	return max(v, 0) + float64(o.config.Slope)*min(v, 0)
+}
+
+// attend sums the rows z of the sources by the softmax of scores, and adds the layer's bias.
+func (o *oracle) attend(h Hop, z []float64, wide, out int, prefix string,
+	scoreOf func(s, d, head int) float64) []float64 {
+	heads := o.config.Heads
+	width := wide / heads
 	y := make([]float64, h.Destinations*out)
 	for d := range h.Destinations {
 		lo, hi := int(h.Forward.Indptr[d]), int(h.Forward.Indptr[d+1])
 		for head := range heads {
 			score, total := make([]float64, hi-lo), 0.0
 			for e := lo; e < hi; e++ {
-				v, s := 0.0, int(h.Forward.Indices[e])
-				for j := head * width; j < (head+1)*width; j++ {
-					v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*z[d*wide+j]
-				}
-				if v < 0 {
-					v *= float64(o.config.Slope)
-				}
-				score[e-lo] = math.Exp(v)
+				score[e-lo] = math.Exp(scoreOf(int(h.Forward.Indices[e]), d, head))
 				total += score[e-lo]
 			}
 			for e := lo; e < hi; e++ {

@@ -6,6 +6,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/fault"
+	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
@@ -132,14 +133,10 @@ func (d *dataParallel) Stages() []Stage {
 	x := d.o.Exchange
 	stages := d.drawing.stages()
 	if d.o.Policy == nil {
-		stages = append(stages, local(trace.Plan, "plan", func(m *Minibatch) error {
-			return x.Plan(&m.Fetch, m.Sampled.Frontier)
-		}))
+		stages = append(stages, local(trace.Plan, "plan", d.planned(x.Plan)))
 	} else {
 		stages = append(stages,
-			local(trace.Plan, "plan", func(m *Minibatch) error {
-				return x.Locate(&m.Fetch, m.Sampled.Frontier)
-			}),
+			local(trace.Plan, "plan", d.planned(x.Locate)),
 			ordered(trace.Score, "decide", d.arrive(), d.decide),
 			local(trace.Plan, "request", d.request))
 	}
@@ -155,6 +152,20 @@ func (d *dataParallel) Stages() []Stage {
 		return append(stages, local(trace.Gather, "assemble", d.assemble))
 	}
 	return append(stages, ordered(trace.Gather, "assemble", nil, d.assembleAndKeep))
+}
+
+// planned is the stage that finds the rows of a minibatch and, with their parts, the order in which
+// they are added.
+func (d *dataParallel) planned(
+	find func(*exchange.Plan, []graph.VertexID) error,
+) func(*Minibatch) error {
+	return func(m *Minibatch) error {
+		if err := find(&m.Fetch, m.Sampled.Frontier); err != nil {
+			return err
+		}
+		m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
+		return nil
+	}
 }
 
 // beginSample is what happens to a minibatch first.

@@ -64,7 +64,7 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 	want := sample.Reference(&w.topology, sample.Neighbours(fanouts...), m.Seeds, m.Key)
 	defer want.Free()
 	b := &m.Batch
-	if m.Sampled.Digest() != want.Digest() {
+	if m.Digest != want.Digest() {
 		return fmt.Errorf("other blocks than the plain sampler's")
 	}
 	if b.Train != m.Train || b.GlobalSeeds != 99 || len(b.Hops) != len(fanouts) {
@@ -87,6 +87,9 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 		}
 	}
 	input := &want.Blocks[0]
+	if err := w.checkOrder(m, input, want.Frontier); err != nil {
+		return err
+	}
 	for i := range input.NumDst {
 		if got := b.Own.Row(i); !slices.Equal(got, w.row(want.Frontier[i])) {
 			return fmt.Errorf("own row of destination %d: %v, want %v", i, got,
@@ -109,6 +112,33 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 	for i, v := range m.Seeds {
 		if b.Labels[i] != w.labels[v] {
 			return fmt.Errorf("label of seed %d: %d, want %d", i, b.Labels[i], w.labels[v])
+		}
+	}
+	return nil
+}
+
+// checkOrder returns an error unless the edges of the input layer come part by part, the first of
+// each later part inverted.
+func (w *world) checkOrder(m *Minibatch, input *graph.Block, frontier []graph.VertexID) error {
+	part := func(s int32) int {
+		p := 0
+		for w.offsets[p+1] <= int64(frontier[s]) {
+			p++
+		}
+		return p
+	}
+	got := m.Batch.Hops[0].Forward
+	for d := range input.NumDst {
+		lo, hi := input.Indptr[d], input.Indptr[d+1]
+		sorted := slices.Clone(input.Indices[lo:hi])
+		slices.SortStableFunc(sorted, func(a, b int32) int { return part(a) - part(b) })
+		for k, s := range sorted {
+			e := got.Indices[got.Indptr[d]+int64(k)]
+			begins := k > 0 && part(s) != part(sorted[k-1])
+			if compute.SourceOf(e) != s || begins != (e < 0) {
+				return fmt.Errorf("edge %d of destination %d is %d; it comes from %d, and begins a "+
+					"part: %t", k, d, e, s, begins)
+			}
 		}
 	}
 	return nil

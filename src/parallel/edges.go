@@ -18,6 +18,7 @@ type LayerEdges struct {
 	transposes []graph.BlockTranspose
 	weights    []float32 // of all blocks, one after the other
 	transposed []float32 // of all transposes
+	groups     graph.Grouper
 }
 
 // Build makes the edges and weights that a model needs besides the sampled edges. With
@@ -135,14 +136,14 @@ func (v *values) plain(w []float32) {
 
 // shares sets the weights of a block to the values of its edges over their sum, over the
 // destination's edges or, in estimates, over all its in-edges in the graph. An edge from a vertex
-// to itself, which is the last, counts 1. They are 0 where the sum is.
+// to itself, which is the first, counts 1. They are 0 where the sum is.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
 	at := int64(0) // the edge in v
 	for d := range b.NumDst {
 		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
 		if self {
-			hi--
+			lo++
 			sum = 1
 		}
 		if v.estimates {
@@ -160,7 +161,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 			w[lo+k] = float32(v.at(at+k) * scale)
 		}
 		if self {
-			w[hi] = float32(scale)
+			w[lo-1] = float32(scale)
 		}
 		at += hi - lo
 	}
@@ -176,21 +177,31 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 // have none. In estimates the values account for what was not sampled, and there is no deg_i/k_i.
 // So the weighted sum over a sample is an unbiased estimate of the sum over all edges.
 func symmetric(w []float32, b *graph.Block, v *values) {
-	at := int64(0) // in v, less the edge in w
 	for d := range b.NumDst {
-		lo, last := b.Indptr[d], b.Indptr[d+1]-1
+		self, end := b.Indptr[d], b.Indptr[d+1]
+		before := int64(d) + 1 // edges from destinations to themselves, which v does not have
 		all := v.total(int32(d))
 		share := 1.0
 		if !v.estimates {
-			share = v.degree(int32(d)) / math.Max(1, float64(last-lo))
+			share = v.degree(int32(d)) / math.Max(1, float64(end-self-1))
 		}
 		share /= math.Sqrt(all + 1)
-		for e := lo; e < last; e++ {
-			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.at(e+at))
+		for e := self + 1; e < end; e++ {
+			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.at(e-before))
 		}
-		w[last] = float32(1 / (all + 1))
-		at--
+		w[self] = float32(1 / (all + 1))
 	}
+}
+
+// Group brings the edges of the input layer into the order in which their rows are added: by the
+// part of the source, of which part has one each of the frontier's vertices, and then as they were
+// drawn. After it the edges are read by Host.SegmentRows alone.
+func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16, parts int) {
+	if needs.Aggregate == compute.NoReduction || len(s.Blocks) == 0 {
+		return
+	}
+	h := e.Hop(s, 0, needs, false)
+	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
 }
 
 // Hop returns the edges of layer l of the minibatch of the last Build.
@@ -221,7 +232,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 // bytes returns the memory of the arrays.
 func (e *LayerEdges) bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
-	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4
+	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes()
 }
 
 // Free frees the arrays.
@@ -230,5 +241,6 @@ func (e *LayerEdges) Free() {
 	m.Free()
 	mem.Free(e.weights)
 	mem.Free(e.transposed)
+	e.groups.Free()
 	*e = LayerEdges{}
 }

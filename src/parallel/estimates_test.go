@@ -46,7 +46,7 @@ func TestLayersEstimateAllNeighbours(t *testing.T) {
 	}
 	const draws = 1200
 	for _, spec := range []sample.Spec{
-		{Kind: sample.Poisson, Fanouts: []int{2}},
+		{Kind: sample.Poisson, Fanouts: []int{2}}, {Kind: sample.LADIES, Vertices: []int{60}},
 	} {
 		for _, ofData := range []bool{false, true} {
 			topology := &plain

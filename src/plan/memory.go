@@ -113,8 +113,8 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 
 // waitingBytes returns the bytes of a minibatch that is sampled and planned.
 func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
-	// ids, original ids, references; remote positions
-	bytes := int64(s.frontier())*(4+4+8) + int64(s.remote)*4
+	// ids, original ids, references, parts; remote positions
+	bytes := int64(s.frontier())*(4+4+8+2) + int64(s.remote)*4
 	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		if !p.job.Reads() {
@@ -375,7 +375,7 @@ func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
 func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.job.Reads() || c.vertices == 0 {
-		c.bytes = int64(c.vertices) * (4 + 4 + 8)
+		c.bytes = int64(c.vertices) * (4 + 4 + 8 + 2)
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}

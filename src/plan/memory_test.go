@@ -28,7 +28,7 @@ func TestMinibatchBytes(t *testing.T) {
 		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true},
 		{Kind: "gin", EdgeWeights: true}, {Kind: "sage", Estimates: true},
 		{Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
-		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat},
+		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "gatv2", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat},
 		{Kind: "sage", Jumping: nn.JumpMax},
 	} {
 		j := planJob()
@@ -76,7 +76,7 @@ func testMemory(t *testing.T, j Job) {
 	p := &planner{job: &j, shards: s, layout: l, options: &Options{}}
 	needs := j.Model.Needs()
 
-	want := int64(len(mb.Frontier))*(4+4+8) + int64(size.remote)*4
+	want := int64(len(mb.Frontier))*(4+4+8+2) + int64(size.remote)*4
 	for i := range mb.Blocks {
 		b, tr := &mb.Blocks[i], &mb.Transposes[i]
 		if needs.SelfEdges {
@@ -102,7 +102,7 @@ func testMemory(t *testing.T, j Job) {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
 	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights &&
-		cap < want-int64(len(mb.Frontier))*8-int64(size.remote)*4 {
+		cap < want-int64(len(mb.Frontier))*(8+2)-int64(size.remote)*4 {
 		t.Errorf("Bytes says %d of arrays with %d in use", cap, want)
 	}
 

@@ -60,6 +60,9 @@ type Policy struct {
 	// Counts: the ranking depends on the seed and the epochs of the run.
 	Counts bool
 
+	// Fanouts: what it does follows from fanouts, so a kind of sampling without them is refused.
+	Fanouts bool
+
 	// Whole says why each rank needs the whole topology to use the policy; "" if it does not, or
 	// if its ranking can be written before (package ranking).
 	Whole string

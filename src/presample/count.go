@@ -46,8 +46,8 @@ func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 		Vertices: mem.Make[int32](g.NumVertices()), Edges: mem.Make[int32](int(g.NumEdges())),
 		Minibatches: s.minibatches(),
 	}
-	err = s.run(firstCounted, func() (func(*sample.Minibatch) error, func()) {
-		return func(mb *sample.Minibatch) error { return c.add(g, mb) }, func() {}
+	err = s.run(firstCounted, func() (func(sample.Key, *sample.Minibatch) error, func()) {
+		return func(_ sample.Key, mb *sample.Minibatch) error { return c.add(g, mb) }, func() {}
 	})
 	if err != nil {
 		c.Free()

@@ -32,9 +32,9 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	// by minibatch, so that the sums have the same bits in whatever order the goroutines finish
 	imbalance := make([][]float64, 0, r.Minibatches)
 	edges, cross := int64(0), int64(0)
-	err = s.run(firstMeasured, func() (func(*sample.Minibatch) error, func()) {
+	err = s.run(firstMeasured, func() (func(sample.Key, *sample.Minibatch) error, func()) {
 		d := NewDivider(part, parts, layers)
-		return func(mb *sample.Minibatch) error {
+		return func(_ sample.Key, mb *sample.Minibatch) error {
 			of := d.Divide(mb)
 			sum.Lock()
 			defer sum.Unlock()

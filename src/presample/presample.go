@@ -20,8 +20,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -115,54 +113,12 @@ func (s *sampling) free() {
 // minibatches returns how many are sampled.
 func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 
-// run samples the epochs from first on. Each goroutine calls open for what it does with the
-// minibatches that it gets: take one, in any order, and at the end close.
-func (s *sampling) run(first int, open func() (take func(*sample.Minibatch) error, close func()),
-) error {
-	var next atomic.Int64
-	errs := make([]error, min(s.Workers, s.minibatches()))
-	var wait sync.WaitGroup
-	for w := range errs {
-		wait.Go(func() {
-			errs[w] = mem.Contain(func() error {
-				take, close := open()
-				defer close()
-				return s.work(first, &next, take)
-			})
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
-
-// work takes one minibatch after the other until none is left.
-func (s *sampling) work(first int, next *atomic.Int64, take func(*sample.Minibatch) error) error {
-	sampler, err := sample.New(&s.topology, sample.Options{
-		Spec: s.Sample, MaxSeeds: s.streams.MaxPiece(), ForwardOnly: true,
-	})
-	if err != nil {
-		return err
-	}
-	defer sampler.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	var seeds []graph.VertexID
-	steps := s.streams.Steps()
-	for {
-		i := int(next.Add(1)) - 1
-		if i >= s.minibatches() {
-			return nil
-		}
-		key := sample.Key{Seed: s.Seed, Epoch: first + i/steps, Step: i % steps}
-		seeds = s.streams.Piece(key.Epoch, key.Step, 0, seeds)
-		err := sampler.Sample(&mb, seeds, key)
-		if err == nil {
-			err = take(&mb)
-		}
-		if err != nil {
-			return fmt.Errorf("minibatch %d: %w", i, err)
-		}
-	}
+// run samples the epochs from first on: see sample.Sweep.
+func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Minibatch) error,
+	close func())) error {
+	w := sample.Sweep{Spec: s.Sample, Streams: s.streams, Count: 1, Seed: s.Seed, Epoch: first,
+		Epochs: s.Epochs, Workers: s.Workers}
+	return w.Run(&s.topology, open)
 }
 
 // ErrMemory is wrapped by the error about a graph for which memory is short.

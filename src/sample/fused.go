@@ -83,17 +83,37 @@ func (s *Fused) SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
 }
 
 func (s *Fused) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Key) error {
+	if err := s.checkWhole(len(seeds)); err != nil {
+		return err
+	}
+	s.mb = mb
+	return s.contain(func() error { return s.sample(spec, seeds, key) })
+}
+
+// checkWhole returns an error for a topology that lacks rows, and for too many seeds.
+func (s *Fused) checkWhole(seeds int) error {
 	if rows, vertices := s.topology.Graph.NumVertices(),
 		len(s.topology.Original); rows != vertices {
 		return fmt.Errorf("sample: the topology holds %d of %d rows, so no hop can be drawn here "+
 			"alone; use a Remote", rows, vertices)
 	}
-	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
+	return s.checkSeeds(seeds)
+}
+
+// checkSeeds returns an error for too many seeds.
+func (s *Fused) checkSeeds(seeds int) error {
+	if limit := s.options.MaxSeeds; limit > 0 && seeds > limit {
 		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
-			"MaxSeeds", len(seeds), limit)
+			"MaxSeeds", seeds, limit)
 	}
-	s.mb = mb
-	return s.contain(func() error { return s.sample(spec, seeds, key) })
+	return nil
+}
+
+// number lets the vertex map know the frontier, and nothing else.
+func (s *Fused) number(frontier []graph.VertexID) {
+	s.vertices.reset()
+	s.vertices.reserve(nil, len(frontier))
+	blocks(frontier, s.vertices.settle)
 }
 
 func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {

@@ -40,6 +40,11 @@ func weigh(r *rand.Rand, t *Topology) {
 	for e, w := range r.Perm(len(t.Weights)) {
 		t.Weights[e] = float32(w)
 	}
+	for v := range t.WeightSums {
+		for _, w := range t.Weights[t.Graph.Indptr[v]:t.Graph.Indptr[v+1]] {
+			t.WeightSums[v] += w
+		}
+	}
 }
 
 // someSeeds are distinct vertices.
@@ -336,7 +341,7 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
 		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil,
-			`sample.kind "luck" is unknown; there is [neighbour poisson]`},
+			`sample.kind "luck" is unknown; there is [ladies neighbour poisson]`},
 		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
 			nil, "evaluation: fanouts[1] is 0"},
 		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,

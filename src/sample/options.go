@@ -61,6 +61,8 @@ func (o *Options) check() error {
 	if o.Eval.Hops() > 0 {
 		if err := o.Eval.Check(); err != nil {
 			fault("evaluation: %w", err)
+		} else if kind := o.Eval.kind(); kind != Neighbour && kind != o.kind() {
+			fault("evaluation is drawn by kind %s or as training is, not by %s", Neighbour, kind)
 		} else if n := o.Eval.Hops(); n != o.Hops() {
 			fault("%d hops and %d for evaluation; there must be as many, or none for evaluation",
 				o.Hops(), n)
@@ -135,7 +137,7 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	if s.kind() == Poisson { // which may draw more; one worker numbers a hop that exceeds reach
+	if s.kind() != Neighbour { // may draw more; one worker numbers a hop that exceeds reach
 		values = max(values, vertices)
 	}
 	return min(max(bits.Len(uint(values)), 1), 31)

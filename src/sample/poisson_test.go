@@ -159,7 +159,7 @@ func TestPoissonIsUnbiased(t *testing.T) {
 			weigh(r, topology)
 		}
 		for _, fanouts := range [][]int{{5}, {40}, {8, 3}} {
-			estimated(t, topology, Options{Spec: poisson(fanouts...)}, someSeeds(r, 200, 40), 4000)
+			estimated(t, topology, Options{Spec: poisson(fanouts...)}, someSeeds(r, 200, 40), 2000)
 		}
 	}
 }
@@ -246,8 +246,8 @@ func TestEvaluationOfAnotherKind(t *testing.T) {
 
 // estimators are Specs of all kinds that weigh edges, of so many hops.
 func estimators(hops int) []Spec {
-	fanouts := []int{9, 4, 3}[:hops]
-	return []Spec{poisson(fanouts...)}
+	fanouts, vertices := []int{9, 4, 3}[:hops], []int{60, 40, 90}[:hops]
+	return []Spec{poisson(fanouts...), {Kind: LADIES, Vertices: vertices}}
 }
 
 // Edges of evaluation bear no weights, whatever the minibatch held before, and a sampler in its

@@ -26,16 +26,22 @@ func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibat
 	}
 	for h := range layers {
 		destinations := frontier
+		draw := func(v graph.VertexID) ([]int64, func(e int64) float32) {
+			return referenceDraw(t, v, spec, h, key.hop(h+1))
+		}
+		if spec.kind() == LADIES {
+			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1))
+		}
 		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
 		for _, v := range destinations {
-			drawn, inverse := referenceDraw(t, v, spec, h, key.hop(h+1))
+			drawn, inverse := draw(v)
 			for _, e := range drawn {
 				indices = append(indices, number(t.Graph.Indices[e]))
 				switch {
 				case t.Weights != nil:
-					weights = append(weights, t.Weights[e]*inverse)
+					weights = append(weights, t.Weights[e]*inverse(e))
 				case m.Estimates:
-					weights = append(weights, inverse)
+					weights = append(weights, inverse(e))
 				}
 			}
 			indptr = append(indptr, int64(len(indices)))
@@ -59,19 +65,20 @@ func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibat
 // referenceDraw returns the edges that v draws, by their positions in Indices: all in stored order,
 // or Floyd's choice in the order drawn, of as many as the fanout says or a binomial draw; and 1/q.
 func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) (drawn []int64,
-	inverse float32) {
+	inverse func(e int64) float32) {
 	begin, end := t.Graph.Indptr[v-t.First], t.Graph.Indptr[v-t.First+1]
 	fanout, degree := int64(spec.Fanouts[h]), end-begin
 	count := min(fanout, degree)
 	if fanout == All {
 		count = degree
 	}
-	inverse = 1
+	scale := float32(1)
 	if spec.kind() == Poisson && count < degree {
 		s := countStream(hop, t.Original[v])
 		count = s.binomial(degree, float64(fanout)/float64(degree))
-		inverse = float32(float64(degree) / float64(fanout))
+		scale = float32(float64(degree) / float64(fanout))
 	}
+	inverse = func(int64) float32 { return scale }
 	if count == degree {
 		for e := begin; e < end; e++ {
 			drawn = append(drawn, e)
@@ -89,6 +96,59 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) 
 		drawn = append(drawn, begin+int64(pick))
 	}
 	return drawn, inverse
+}
+
+// referenceLayer draws about n of the in-neighbours of all destinations together, and returns what
+// referenceDraw returns.
+func referenceLayer(t *Topology, destinations []graph.VertexID, n int,
+	hop uint64) func(v graph.VertexID) ([]int64, func(e int64) float32) {
+	row := func(v graph.VertexID) (edges []int64) {
+		for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
+			edges = append(edges, e)
+		}
+		return edges
+	}
+	// Sums are rounded in the order of the sources of a block.
+	var sources []graph.VertexID
+	mass := map[graph.VertexID]float64{}
+	sources = append(sources, destinations...)
+	for _, v := range destinations {
+		mass[v] = 0
+	}
+	for _, v := range destinations {
+		for _, e := range row(v) {
+			u, share := t.Graph.Indices[e], 1/float64(len(row(v)))
+			if t.Weights != nil {
+				share = 0
+				if sum := t.WeightSums[v]; sum > 0 {
+					share = float64(t.Weights[e]) / float64(sum)
+				}
+			}
+			if _, seen := mass[u]; !seen {
+				sources = append(sources, u)
+			}
+			mass[u] += float64(share * share)
+		}
+	}
+	q := make([]float64, len(sources))
+	for i, u := range sources {
+		q[i] = mass[u]
+	}
+	probabilities(q, n)
+	inverse := map[graph.VertexID]float32{}
+	for i, u := range sources {
+		if s := vertexStream(hop, t.Original[u]); q[i] == 1 || q[i] > 0 && s.unit() < q[i] {
+			inverse[u] = float32(1 / q[i])
+		}
+	}
+	return func(v graph.VertexID) (drawn []int64, of func(e int64) float32) {
+		for _, e := range row(v) {
+			if _, taken := inverse[t.Graph.Indices[e]]; taken {
+				drawn = append(drawn, e)
+			}
+		}
+		return drawn, func(e int64) float32 { return inverse[t.Graph.Indices[e]] }
+	}
 }
 
 // keep moves s off the heap, where a Minibatch has its arrays.

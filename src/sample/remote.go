@@ -77,9 +77,8 @@ func (k Key) Word(h int) uint64 { return k.hop(h) }
 // Sampler.Sample about seeds.
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	s := r.fused
-	if limit := s.options.MaxSeeds; limit > 0 && len(seeds) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
-			"MaxSeeds", len(seeds), limit)
+	if err := s.checkSeeds(len(seeds)); err != nil {
+		return err
 	}
 	s.mb = mb
 	return s.contain(func() error {
@@ -358,9 +357,7 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 		return nil
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+len(drawn), len(s.topology.Original))+1)
-	s.vertices.reset()
-	s.vertices.reserve(nil, n)
-	blocks(mb.Frontier[:n], s.vertices.settle)
+	s.number(mb.Frontier[:n])
 	total := renumber(s.vertices, drawn, block.Indices, mb.Frontier, n)
 	mb.Original = mem.Grow(mb.Original, total)
 	s.gatherOriginal(n, total)

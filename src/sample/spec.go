@@ -46,7 +46,19 @@ const Poisson Kind = "poisson"
 type Spec struct {
 	Kind Kind
 	// of Neighbour and Poisson: neighbours per hop, seed hop first; each >= 1, or All
-	Fanouts []int
+	Fanouts  []int
+	Vertices []int // of LADIES: vertices per hop, seed hop first; each >= 1
+}
+
+// String names the kind and its numbers.
+func (s Spec) String() string {
+	switch {
+	case !s.HasFanouts():
+		return fmt.Sprintf("%s %v", s.kind(), s.Vertices)
+	case s.kind() != Neighbour:
+		return fmt.Sprintf("%s, fanouts %v", s.kind(), s.Fanouts)
+	}
+	return fmt.Sprintf("fanouts %v", s.Fanouts)
 }
 
 // Neighbours returns the Spec of kind Neighbour with these fanouts.
@@ -65,6 +77,8 @@ var methods = map[Kind]method{
 	Neighbour: {fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
 	Poisson: {fanouts: true, estimates: true, hops: countFanouts, check: checkFanouts,
 		make: newFused},
+	LADIES: {estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
+		check: checkVertices, make: newLadies},
 }
 
 func countFanouts(s Spec) int { return len(s.Fanouts) }
@@ -90,6 +104,10 @@ func (s Spec) Hops() int {
 // drawn: Minibatch.Estimates.
 func (s Spec) Estimates() bool { return methods[s.kind()].estimates }
 
+// HasFanouts reports whether fanouts say how many neighbours a vertex draws: FanoutsFor returns
+// them.
+func (s Spec) HasFanouts() bool { return methods[s.kind()].fanouts }
+
 // NeedsWhole reports whether a rank that draws needs the whole topology: NewRemote refuses the
 // kind.
 func (s Spec) NeedsWhole() bool { return s.kind() != Neighbour }
@@ -110,7 +128,7 @@ var ErrFanouts = errors.New("it samples without fanouts")
 // FanoutsFor returns the fanouts, seed hop first, for a computation that needs them; need names it
 // in the error about a kind without fanouts.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
-	if !methods[s.kind()].fanouts {
+	if !s.HasFanouts() {
 		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
 			"sample.kind %s",
 			need, s.kind(), ErrFanouts, Neighbour)
@@ -143,6 +161,8 @@ func New(t *Topology, o Options) (Sampler, error) {
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	o.Fanouts, o.Eval.Fanouts = slices.Clone(o.Fanouts), slices.Clone(o.Eval.Fanouts)
+	for _, s := range []*Spec{&o.Spec, &o.Eval} {
+		s.Fanouts, s.Vertices = slices.Clone(s.Fanouts), slices.Clone(s.Vertices)
+	}
 	return methods[o.kind()].make(t, o)
 }

@@ -11,6 +11,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -62,6 +63,10 @@ func TestBadOptions(t *testing.T) {
 		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Sample.Fanouts = 0, 0, nil },
 			[]string{"batch is 0", "epochs is 0", "no fanouts"}},
 		{"fanout", func(o *Options) { o.Sample.Fanouts = []int{3, 0} }, []string{"fanouts[1] is 0"}},
+		{"no fanouts for a formula", func(o *Options) {
+			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
+			o.Policies = []string{"degree", "vip"}
+		}, []string{"policy vip follows from fanouts, which sample.kind ladies does not have"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
 			[]string{"vip is named twice"}},

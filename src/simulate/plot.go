@@ -17,7 +17,7 @@ import (
 func (r *Result) WriteSVG(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{
-		Heading: fmt.Sprintf("fanouts %v, batch %d, %d ranks", r.Options.Sample.Fanouts,
+		Heading: fmt.Sprintf("%v, batch %d, %d ranks", r.Options.Sample,
 			r.Options.Batch, r.Options.Ranks),
 		X: "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
 	}

@@ -137,6 +137,12 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 		{"a given window, level", 3, func(o *Options) { o.Cache.Window, o.Cache.Level = 2, true }},
 		{"a window beyond the epoch", 3, func(o *Options) { o.Cache.Window = 1000 }},
 		{"neighbours drawn one by one", 3, func(o *Options) { o.Sample.Kind = sample.Poisson }},
+		{"layers drawn as a whole", 3, func(o *Options) {
+			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{20, 40}}
+			o.Policies = slices.DeleteFunc(slices.Clone(o.Policies), func(name string) bool {
+				return policy.Find(name).Fanouts
+			})
+		}},
 		{"no eviction", 3, func(o *Options) { o.Cache.Evict = false }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

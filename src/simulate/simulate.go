@@ -62,7 +62,7 @@ const (
 func (o *Options) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(o.Sample.Fanouts) == 0 {
+	if o.Sample.HasFanouts() && o.Sample.Hops() == 0 {
 		reject("there are no fanouts; give one for each layer, seed hop first")
 	} else if err := o.Sample.Check(); err != nil {
 		errs = append(errs, err)
@@ -106,6 +106,9 @@ func (o *Options) Check() error {
 	for i, p := range o.Policies {
 		if policy.Find(p) == nil {
 			reject("policy %q is unknown; there are %v", p, Policies())
+		} else if policy.Find(p).Fanouts && !o.Sample.HasFanouts() {
+			reject("policy %s follows from fanouts, which sample.kind %s does not have; leave it out", p,
+				o.Sample.Kind)
 		} else if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
 		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {

@@ -85,8 +85,28 @@ func forward(
 				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
 					z[int(u)] = linear(name+"lin.weight", h[u])
 				}
-				y := attend(s, z, v, c, vector(name+"att_src"), vector(name+"att_dst"),
-					l == c.Layers-1 && !c.Jumps())
+				src, dst := vector(name+"att_src"), vector(name+"att_dst")
+				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(), func(u, lo, hi int) (score float64) {
+					for j := lo; j < hi; j++ {
+						score += src[j]*z[u][j] + dst[j]*z[v][j]
+					}
+					return leaky(c, score)
+				})
+				next[v] = add(y, vector(name+"bias"))
+			case "gatv2":
+				rows := func(side string, u int) []float64 {
+					return add(linear(name+side+".weight", h[u]), vector(name+side+".bias"))
+				}
+				z, r, a := map[int][]float64{v: rows("lin_l", v)}, rows("lin_r", v), vector(name+"att")
+				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
+					z[int(u)] = rows("lin_l", int(u))
+				}
+				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(), func(u, lo, hi int) (score float64) {
+					for j := lo; j < hi; j++ {
+						score += a[j] * leaky(c, z[u][j]+r[j])
+					}
+					return score
+				})
 				next[v] = add(y, vector(name+"bias"))
 			default:
 				rows := mean(s, c, h, v)
@@ -236,10 +256,13 @@ func gcnSum(s *shard.Shards, c nn.Config, h [][]float64, v int) []float64 {
 	})
 }
 
-// attend is GAT for vertex v, of the transformed rows z of it and its neighbours.
-func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, src, dst []float64,
-	last bool) []float64 {
-	wide := len(src)
+func leaky(c nn.Config, v float64) float64 { return max(v, 0) + float64(c.Slope)*min(v, 0) }
+
+// attend sums the rows z of vertex v and its neighbours by the softmax of scores, head by head.
+// score is that of the edge from u in the columns [lo,hi) of a head.
+func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, last bool,
+	score func(u, lo, hi int) float64) []float64 {
+	wide := len(z[v])
 	width := wide / c.Heads
 	y := make([]float64, wide)
 	edges := []int{v}
@@ -250,14 +273,7 @@ func attend(s *shard.Shards, z map[int][]float64, v int, c nn.Config, src, dst [
 		total := 0.0
 		alpha := make([]float64, len(edges))
 		for e, u := range edges {
-			score := 0.0
-			for j := head * width; j < (head+1)*width; j++ {
-				score += src[j]*z[u][j] + dst[j]*z[v][j]
-			}
-			if score < 0 {
-				score *= float64(c.Slope)
-			}
-			alpha[e] = math.Exp(score)
+			alpha[e] = math.Exp(score(u, head*width, (head+1)*width))
 			total += alpha[e]
 		}
 		for e, u := range edges {
@@ -332,6 +348,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			Residual: true}, 2000},
 		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3,
 			HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
+		{"gatv2", nn.Config{Kind: "gatv2", Layers: 2, Hidden: 6, Norm: "layer", Heads: 2, Slope: 0.2,
+			Activation: nn.ELU}, 2000},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
 		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer",
 			Jumping: nn.JumpCat}, 2000},

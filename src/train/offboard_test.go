@@ -104,6 +104,9 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gat", 6, 2, 0.2
 			o.Model.Activation = nn.ELU
 		}},
+		{"gatv2", 2, func(o *Options) {
+			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gatv2", 6, 2, 0.2
+		}},
 		{"class weights, smoothed labels", 2, func(o *Options) {
 			o.Loss = LossOptions{Objective: nn.Objective{Smoothing: 0.1}, Balanced: true}
 		}},

@@ -164,6 +164,8 @@ func TestInferAnotherGraph(t *testing.T) {
 		{Kind: "gcn", Layers: 2, Hidden: 5, Norm: "none"},
 		{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer"},
 		{Kind: "gat", Layers: 2, Hidden: 6, Norm: "none", Heads: 2, Slope: 0.2, Activation: nn.ELU},
+		{Kind: "gatv2", Layers: 2, Hidden: 6, Norm: "none", Heads: 3, HeadMerge: nn.HeadsMean,
+			Slope: 0.2},
 		{Kind: "mlp", Layers: 2, Hidden: 5, Norm: "none"},
 	} {
 		o := sageOptions()

@@ -17,6 +17,9 @@ func drawnBy(kind sample.Kind) Options {
 	o := resumable()
 	o.Eval = o.Sample
 	o.Sample.Kind = kind
+	if !o.Sample.HasFanouts() {
+		o.Sample = sample.Spec{Kind: kind, Vertices: []int{20, 30, 40}}
+	}
 	return o
 }
 
@@ -25,7 +28,7 @@ func drawnBy(kind sample.Kind) Options {
 // simulation counts.
 func TestSamplersTrainAlike(t *testing.T) {
 	shards := generatedIn(t, 4)
-	for i, kind := range []sample.Kind{sample.Poisson} {
+	for i, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
 		t.Run(string(kind), func(t *testing.T) {
 			for k, model := range []nn.Config{
 				{Kind: "sage", Residual: true}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
@@ -39,8 +42,9 @@ func TestSamplersTrainAlike(t *testing.T) {
 				run.stopped(t, o, 3)
 				o.Depth, o.Kernel = (i+k)%3, sample.KernelCOO
 				o.Cache = policy.Settings{
-					Policy: []string{policy.VIP, policy.Lookahead, policy.Prefetch}[k],
-					Alpha:  0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
+					Policy: [][]string{{policy.VIP, policy.Lookahead, policy.Prefetch},
+						{policy.Sim, policy.Sieve, policy.Degree}}[i][k],
+					Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 				}
 				sameRun(t, run.finished(t, o), want)
 				run.ranks, run.dir = 4, t.TempDir()
@@ -87,7 +91,7 @@ func TestSamplersAreRefused(t *testing.T) {
 		},
 		"needs the whole topology on every rank": func(o *Options) { o.Partitioned = true },
 	} {
-		for _, kind := range []sample.Kind{sample.Poisson} {
+		for _, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
 			o := drawnBy(kind)
 			change(&o)
 			_, err := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).start(o, 0)

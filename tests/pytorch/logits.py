@@ -99,10 +99,34 @@ class GATConv(torch.nn.Module):
         source, target, _ = with_self(x, source, target, weight)
         z = self.lin(x).view(-1, self.heads, self.out)
         score = (z * self.att_src).sum(-1)[source] + (z * self.att_dst).sum(-1)[target]
-        e = torch.exp(torch.nn.functional.leaky_relu(score, self.slope))
-        sums = torch.zeros(len(x), self.heads, dtype=x.dtype).index_add_(0, target, e)
-        y = torch.zeros_like(z).index_add_(0, target, z[source] * (e / sums[target])[:, :, None])
-        return (y.flatten(1) if self.concat else y.mean(1)) + self.bias
+        score = torch.nn.functional.leaky_relu(score, self.slope)
+        return attend(z, score, source, target, self.concat) + self.bias
+
+
+class GATv2Conv(torch.nn.Module):
+    """GATv2Conv(heads=heads, concat=concat, negative_slope=slope)."""
+
+    def __init__(self, cols, out, heads, concat, slope):
+        super().__init__()
+        self.lin_l = torch.nn.Linear(cols, heads * out)
+        self.lin_r = torch.nn.Linear(cols, heads * out)
+        self.att = torch.nn.Parameter(torch.zeros(1, heads, out))
+        self.bias = torch.nn.Parameter(torch.zeros(heads * out if concat else out))
+        self.heads, self.out, self.concat, self.slope = heads, out, concat, slope
+
+    def forward(self, x, source, target, weight):
+        source, target, _ = with_self(x, source, target, weight)
+        left, right = (lin(x).view(-1, self.heads, self.out) for lin in (self.lin_l, self.lin_r))
+        score = (torch.nn.functional.leaky_relu(left[source] + right[target], self.slope) * self.att).sum(-1)
+        return attend(left, score, source, target, self.concat) + self.bias
+
+
+def attend(z, score, source, target, concat):
+    """The sums of the rows z of the sources by the softmax of the scores of edges and heads."""
+    e = torch.exp(score)
+    sums = torch.zeros(z.shape[:2], dtype=z.dtype).index_add_(0, target, e)
+    y = torch.zeros_like(z).index_add_(0, target, z[source] * (e / sums[target])[:, :, None])
+    return y.flatten(1) if concat else y.mean(1)
 
 
 class BatchNorm(torch.nn.Module):
@@ -134,7 +158,8 @@ class Model(torch.nn.Module):
                 return GINConv(cols, hidden if layers > 1 or self.jumping != "none" else out, out)
             concat = meta["head_merge"] == "concat" and not (last and self.jumping == "none")
             heads = int(meta["heads"])
-            return GATConv(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
+            attention = GATv2Conv if meta["kind"] == "gatv2" else GATConv
+            return attention(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
 
         self.convs = torch.nn.ModuleList(conv(a, b, i + 2 == len(width)) for i, (a, b) in enumerate(zip(width, width[1:])))
         hidden_widths = width[1 : -1 if self.jumping == "none" else None]

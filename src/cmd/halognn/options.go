@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -37,7 +39,7 @@ func trainOptions(c *config.Config) train.Options {
 				Gamma: c.Train.StepFactor,
 			},
 			StepEpochs:    c.Train.StepEpochs,
-			Sample:        sample.Spec{Kind: sample.Kind(c.Sample.Kind), Fanouts: c.Sample.Fanouts},
+			Sample:        sampleSpec(c),
 			Eval:          evalSpec(c),
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
@@ -63,6 +65,17 @@ func trainOptions(c *config.Config) train.Options {
 			Keep: c.Checkpoint.Keep,
 		},
 	}
+}
+
+// sampleSpec returns how minibatches of training are drawn.
+func sampleSpec(c *config.Config) sample.Spec {
+	s := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
+	if s.HasFanouts() {
+		s.Fanouts = c.Sample.Fanouts
+		return s
+	}
+	s.Vertices = slices.Repeat([]int{c.Sample.LayerVertices}, c.Model.Layers)
+	return s
 }
 
 // evalSpec returns how minibatches are drawn that are not trained: always by kind Neighbour; the

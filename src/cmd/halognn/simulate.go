@@ -45,12 +45,17 @@ func simulateCommand() *cobra.Command {
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}
-			o.Sample.Kind = sample.Kind(run.Sample.Kind)
+			if o.Sample.Kind = sample.Kind(run.Sample.Kind); !o.Sample.HasFanouts() {
+				o.Sample.Fanouts = nil
+			}
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
-			if o.Cache.Shared() || o.Cache.FromFiles() {
-				o.Policies = staticOnly(c, o.Policies)
+			if !c.Flags().Changed("policies") {
+				o.Policies = policy.Names(func(p *policy.Policy) bool {
+					static := o.Cache.Shared() || o.Cache.FromFiles()
+					return (p.Static() || !static) && (o.Sample.HasFanouts() || !p.Fanouts)
+				})
 			}
 			err := errors.Join(o.Check(),
 				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
@@ -80,6 +85,8 @@ func simulateCommand() *cobra.Command {
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.StringVar(&run.Sample.Kind, "sample-kind", run.Sample.Kind, "how neighbours are drawn: "+
 		config.OrList(config.Words("sample.kind")))
+	f.IntSliceVar(&o.Sample.Vertices, "layer-vertices", nil, "--sample-kind ladies: vertices drawn "+
+		"for each layer, seed hop first")
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
@@ -125,16 +132,8 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
+	c.AddCommand(modesCommand())
 	return c
-}
-
-// staticOnly returns the policies that can be placed over a node or read from files: of those that
-// the user did not name, the static ones.
-func staticOnly(c *cobra.Command, policies []string) []string {
-	if c.Flags().Changed("policies") {
-		return policies
-	}
-	return policy.Names((*policy.Policy).Static)
 }
 
 // flagWord rejects a flag whose value is not among the words of a key.
@@ -174,11 +173,13 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	case err != nil:
 		return err
 	}
-	if err := writeSimulation(dir, r); err != nil {
+	if err := writeFiles(dir, map[string]func(io.Writer) error{
+		"simulate.csv": r.WriteCSV, "steps.csv": r.WriteStepsCSV, "simulate.svg": r.WriteSVG,
+	}); err != nil {
 		return dataError(err)
 	}
-	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, fanouts %v, batch %d, seed %d\n",
-		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample.Fanouts,
+	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, %v, batch %d, seed %d\n",
+		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample,
 		r.Options.Batch, r.Options.Seed)
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err
@@ -192,21 +193,17 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 	return nil
 }
 
-// writeSimulation writes the files of a result.
-func writeSimulation(dir string, r *simulate.Result) error {
+// writeFiles writes files into a directory, each whole or not at all.
+func writeFiles(dir string, files map[string]func(io.Writer) error) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{"simulate.csv", r.WriteCSV}, {"steps.csv", r.WriteStepsCSV}, {"simulate.svg", r.WriteSVG}} {
+	for name, write := range files {
 		var text bytes.Buffer
-		if err := file.write(&text); err != nil {
-			return fmt.Errorf("%s: %w", file.name, err)
+		if err := write(&text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := renameio.WriteFile(filepath.Join(dir, file.name), text.Bytes(),
-			0o666); err != nil {
+		if err := renameio.WriteFile(filepath.Join(dir, name), text.Bytes(), 0o666); err != nil {
 			return err
 		}
 	}

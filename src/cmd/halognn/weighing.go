@@ -39,7 +39,8 @@ type weighing struct {
 	by     string
 	config string // gives sampling its defaults
 	sets   []string
-	counts string // directory that keeps counts; "" for none
+	counts string  // directory that keeps counts; "" for none
+	within float32 // the largest part's share of the counts over the mean
 
 	sampling presample.Options // without fanouts: nothing is sampled
 }
@@ -54,10 +55,12 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringVar(&w.by, "weights", weighData,
 		"what parts balance, and what cutting costs: "+strings.Join(meanings, ", "))
 	f.StringVar(&w.config, "config", "", "--weights other than data: the YAML file of the runs to "+
-		"come, for sample.fanouts, the seeds of a global minibatch and train.seed")
+		"come, for the sampler, the seeds of a minibatch of all ranks and train.seed")
 	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
 	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
 		"--weights presample, node: epochs that are sampled")
+	f.Float32Var(&w.within, "imbalance", 1.05, "--weights presample, node: what the largest part may "+
+		"have of the counts, over the mean; more gives a smaller cut")
 	f.Uint64Var(&w.sampling.Seed, "sample-seed", uint64(config.Default().Train.Seed),
 		"--weights other than data: the random seed of what is sampled, as train.seed")
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
@@ -87,7 +90,7 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 			fault("--%s is for --weights other than data, which depend on what is sampled", flag)
 		}
 	}
-	for _, flag := range []string{"epochs", "counts"} {
+	for _, flag := range []string{"epochs", "counts", "imbalance"} {
 		if !w.counted() && c.Flags().Changed(flag) {
 			fault("--%s is for --weights presample and node, which count what is sampled", flag)
 		}
@@ -110,6 +113,9 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 		fault("--order %s is for minibatches of one part; with --weights %s use degree", order.by,
 			w.by)
 	}
+	if !(w.within >= 1 && w.within <= 100) {
+		fault("--imbalance is %g; it must be 1, for parts of equal counts, to 100", w.within)
+	}
 	if err := w.settings(c, order, parts); err != nil {
 		return errors.Join(append(faults, err)...)
 	}
@@ -121,15 +127,16 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error {
 	o := &w.sampling
 	o.Batch = order.batch
-	fanouts := order.fanouts
+	o.Sample = sample.Neighbours(order.fanouts...)
 	if w.config != "" {
 		run, err := config.Load(w.config, // nothing runs
 			append(w.sets, "data.parts=none", "run.dir=partitioned"))
 		if err != nil {
 			return err
 		}
-		if len(fanouts) == 0 {
-			fanouts = run.Sample.Fanouts
+		o.Sample = trainOptions(run).Sample
+		if len(order.fanouts) > 0 {
+			o.Sample.Fanouts = order.fanouts
 		}
 		if !c.Flags().Changed("batch") {
 			if o.Batch = run.Sample.Batch; run.Sample.BatchScope != "global" {
@@ -140,14 +147,14 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 			o.Seed = uint64(run.Train.Seed)
 		}
 	}
-	if len(fanouts) == 0 && o.Batch == 0 && !w.counted() && !c.Flags().Changed("batch") {
+	hops := o.Sample.Hops()
+	if hops == 0 && !w.counted() && !c.Flags().Changed("batch") {
 		return nil
 	}
-	if len(fanouts) == 0 || o.Batch == 0 {
+	if hops == 0 || o.Batch == 0 {
 		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: sample.fanouts of "+
 			"the runs to come, and the seeds of a minibatch of all ranks together", w.by)
 	}
-	o.Sample = sample.Neighbours(fanouts...)
 	return o.Check()
 }
 
@@ -160,6 +167,7 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 			return nil, err
 		}
 		defer counts.Free()
+		o.Imbalance = []float32{w.within}
 		return counts.Partition(methods[o.Method], d.Graph, o, w.by == weighPresample)
 	}
 	weights, err := partition.TrainingWeights(d.Graph, d.Split)

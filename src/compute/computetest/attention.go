@@ -26,6 +26,8 @@ var attentionTests = family{
 		for _, s := range attentionShapes {
 			all = append(all, testCase{"attention/" + s.name, func(b *bench) []result {
 				return attention(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
+			}}, testCase{"pairs/" + s.name, func(b *bench) []result {
+				return pairs(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
 			}}, testCase{"heads/" + s.name, func(b *bench) []result {
 				return heads(b, s.sources, s.heads, s.width)
 			}})
@@ -50,6 +52,20 @@ var attentionTests = family{
 				func() { b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(2, 2), b.zeros(4, 4)) }},
 			{"an edge beyond the rows that are weighed", func() {
 				b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(3, 2), b.zeros(3, 4))
+			}},
+			{"a vector of part of the columns", func() {
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4), b.zeros(1, 3).Data,
+					slope)
+			}},
+			{"a pair with an edge from no source", func() {
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
+					slope)
+			}},
+			{"a pair with a position beyond the edges", func() {
+				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
+				b.dev.EdgeDotSoftmaxBackward(b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
+					b.zeros(3, 2), good, far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4),
+					b.zeros(1, 4).Data, slope)
 			}},
 			{"no positions of edges", func() {
 				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2),
@@ -77,7 +93,8 @@ var attentionTests = family{
 		edges, wide, rows := l.Destinations*l.Degree, l.Sources*l.In, l.Destinations*l.In
 		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
 		numbers := edges * heads
-		z, dz, y := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In), l.matrix(l.Destinations, l.In)
+		z, dz := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In)
+		y, dy := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.In)
 		src, dst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
 		dsrc, ddst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
 		alpha, dalpha := l.matrix(edges, heads), l.matrix(edges, heads)
@@ -91,6 +108,11 @@ var attentionTests = family{
 			{"EdgeSoftmaxBackward", func() {
 				l.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, slope)
 			}, forward + transposed + 4*(5*numbers+2*l.Destinations*heads+l.Sources*heads), 0},
+			{"EdgeDotSoftmax", func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, a, slope) },
+				forward + 4*(edges*l.In+numbers+rows+l.In), 0},
+			{"EdgeDotSoftmaxBackward", func() {
+				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z, y, a, slope)
+			}, forward + transposed + 4*(edges+2*edges*l.In+4*numbers+2*rows+3*wide+2*l.In), 0},
 			{"EdgeSum", func() { l.dev.EdgeSum(y, l.Forward, alpha, z) },
 				forward + 4*(edges*l.In+numbers+rows), 0},
 			{"EdgeSumBackward", func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
@@ -127,14 +149,7 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	b.dev.EdgeSoftmaxBackward(dsrc, ddst, mdalpha, s, t, malpha, msrc, mdst, slope)
 	de := b.get(mdalpha.Data)
 
-	of := make([]int, edges) // each edge's segment
-	longest := 1
-	for d := range segments {
-		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
-		for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
-			of[e] = d
-		}
-	}
+	of, longest := segmentOf(s)
 	score := func(e, h int) float64 {
 		v := float64(src[int(s.Indices[e])*heads+h] + dst[of[e]*heads+h])
 		return math.Max(v, 0) + float64(float32(slope))*math.Min(v, 0)
@@ -203,6 +218,101 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 				}
 				return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
 			}),
+	}
+}
+
+// segmentOf returns each edge's segment, and the length of the longest, at least 1.
+func segmentOf(s compute.Segments) (of []int, longest int) {
+	of, longest = make([]int, len(s.Indices)), 1
+	for d := range s.Len() {
+		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
+		for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+			of[e] = d
+		}
+	}
+	return of, longest
+}
+
+// pairs runs GATv2's softmax and its gradient, and compares each with float64 arithmetic on its
+// inputs.
+func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
+	const spare = 2 // rows that no edge refers to
+	edges, cols, segments := len(s.Indices), heads*width, s.Len()
+	src, dst, a := b.normal((sources+spare)*cols), b.normal(segments*cols), b.normal(cols)
+	for j := range a { // scores of a few units, whatever the width
+		a[j] /= float32(math.Sqrt(float64(width)))
+	}
+	dalpha, dsrc := b.normal(edges*heads), b.normal((sources+spare)*cols)
+	t := transpose(s, sources)
+	msrc, mdst := b.matrix(sources+spare, cols, src), b.matrix(segments, cols, dst)
+	malpha := compute.Matrix{Rows: edges, Cols: heads, Data: b.dirty(edges * heads)}
+	mdalpha, mdsrc := b.matrix(edges, heads, dalpha), b.matrix(sources+spare, cols, dsrc)
+	ddst := compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments * cols)}
+	ma, da := b.array(a), b.dirty(cols)
+
+	b.dev.EdgeDotSoftmax(malpha, s, msrc, mdst, ma, slope)
+	b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, t, malpha, msrc, mdst, ma, slope)
+	alpha, de := b.get(malpha.Data), b.get(mdalpha.Data)
+
+	of, longest := segmentOf(s)
+	pair := func(e, j int) float64 { // rounded as the devices round it: its sign decides
+		return float64(src[int(s.Indices[e])*cols+j] + dst[of[e]*cols+j])
+	}
+	factor := func(e, j int) float64 {
+		if pair(e, j) > 0 {
+			return 1
+		}
+		return float64(float32(slope))
+	}
+	score := func(e, h int) (v float64) {
+		for j := h * width; j < (h+1)*width; j++ {
+			v += float64(a[j]) * factor(e, j) * pair(e, j)
+		}
+		return v
+	}
+	scores := make([]float64, edges*heads)
+	for i := range scores {
+		scores[i] = score(i/heads, i%heads)
+	}
+	gradient := func(e, j int) float64 { return float64(de[e*heads+j/width]) * factor(e, j) }
+	return []result{
+		grid("EdgeDotSoftmax", alpha, edges, heads, longest+width+80, func(e, h int) (v sum) {
+			total := 0.0
+			for k := s.Indptr[of[e]]; k < s.Indptr[of[e]+1]; k++ {
+				total += math.Exp(scores[int(k)*heads+h] - scores[e*heads+h])
+			}
+			v.add(1 / total)
+			return v
+		}),
+		grid("EdgeDotSoftmaxBackward, edges", de, edges, heads, longest+2, func(e, h int) (g sum) {
+			at := func(k int) float64 { return float64(alpha[k*heads+h]) }
+			g.add(at(e) * float64(dalpha[e*heads+h]))
+			for k := int(s.Indptr[of[e]]); k < int(s.Indptr[of[e]+1]); k++ {
+				g.add(-at(e) * at(k) * float64(dalpha[k*heads+h]))
+			}
+			return g
+		}),
+		grid("EdgeDotSoftmaxBackward, destinations", b.get(ddst.Data), segments, cols, longest+2,
+			func(d, j int) (v sum) {
+				for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+					v.add(float64(a[j]) * gradient(int(e), j))
+				}
+				return v
+			}),
+		grid("EdgeDotSoftmaxBackward, sources", b.get(mdsrc.Data), sources+spare, cols, edges+2,
+			func(i, j int) (v sum) {
+				v.add(float64(dsrc[i*cols+j]))
+				for k := 0; i < sources && k < int(t.Indptr[i+1]-t.Indptr[i]); k++ {
+					v.add(float64(a[j]) * gradient(int(t.Edges[int(t.Indptr[i])+k]), j))
+				}
+				return v
+			}),
+		grid("EdgeDotSoftmaxBackward, vector", b.get(da), 1, cols, edges+2, func(_, j int) (v sum) {
+			for e := range edges {
+				v.add(gradient(e, j) * pair(e, j))
+			}
+			return v
+		}),
 	}
 }
 

@@ -15,7 +15,7 @@ var denseTests = family{
 		}{
 			{"no rows", 0, 5, 2, 3}, {"one of everything", 1, 1, 1, 1}, {"odd", 17, 37, 3, 19},
 			{"a chunk and a row", 513, 33, 20, 47}, {"several tiles of weights", 40, 130, 3, 140},
-			{"weights transposed, and waves of chunks", 17000, 3, 16, 16},
+			{"weights transposed, and waves of chunks", 9000, 3, 16, 16},
 		} {
 			for _, v := range denseVariants {
 				all = append(all, testCase{fmt.Sprintf("dense/%s/%s", s.name, v.name),

@@ -81,7 +81,7 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	intact()
 	exact("GatherRows", gathered, want).check(t)
 
-	s := b.segments(segments, sources, degree)
+	s := b.groups(segments, sources, degree)
 	weights := b.normal(len(s.Indices))
 	for _, r := range []struct {
 		how     compute.Reduction
@@ -99,6 +99,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 			return reduction(r.how, s, d, r.weights, func(i int32) float64 { return want[int(i)*cols+j] })
 		}).check(t)
 	}
+
+	testGroups(t, host, s, weights, rows)
 
 	rowBytes := cols * dtype.Size()
 	ids := make([]int32, sources)
@@ -119,7 +121,7 @@ func reduction(how compute.Reduction, s compute.Segments, d int, weights []float
 	row func(i int32) float64) (all sum) {
 	most := math.Inf(-1)
 	for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
-		x := row(s.Indices[e])
+		x := row(compute.SourceOf(s.Indices[e]))
 		switch {
 		case how == compute.ReduceMax && !(most != most):
 			most = max(most, x)
@@ -135,6 +137,55 @@ func reduction(how compute.Reduction, s compute.Segments, d int, weights []float
 		all.add(most)
 	}
 	return all
+}
+
+// testGroups holds a reduction to its groups: that of the rows is, bit for bit, that of the vectors
+// which the groups by themselves come to.
+func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []float32,
+	rows compute.Rows) {
+	groups := compute.Segments{Indptr: []int64{0}}
+	alone := compute.Segments{Indptr: []int64{0}, Indices: s.Indices}
+	for d := range s.Len() {
+		lo, hi := s.Indptr[d], s.Indptr[d+1]
+		for e := lo; e < hi; e++ {
+			if e > lo && s.Indices[e] >= 0 {
+				continue
+			}
+			groups.Indices = append(groups.Indices, ^int32(len(groups.Indices)))
+			alone.Indptr = append(alone.Indptr, e)
+		}
+		groups.Indptr = append(groups.Indptr, int64(len(groups.Indices)))
+	}
+	// Each group begins where the one before ends; the first element was only a place to begin.
+	alone.Indptr = append(alone.Indptr[1:], int64(len(s.Indices)))
+	if len(groups.Indices) == 0 {
+		return
+	}
+	cols := rows.Cols
+	matrix := func(n int) compute.Matrix {
+		return compute.Matrix{Rows: n, Cols: cols, Data: make([]float32, n*cols)}
+	}
+	for _, how := range []compute.Reduction{compute.ReduceSum, compute.ReduceMax} {
+		for _, w := range [][]float32{nil, weights} {
+			if w != nil && how == compute.ReduceMax {
+				continue
+			}
+			vectors, whole, parts := matrix(alone.Len()), matrix(s.Len()), matrix(s.Len())
+			host.SegmentRows(vectors, how, alone, w, rows)
+			host.SegmentRows(whole, how, s, w, rows)
+			sums := compute.Rows{Cols: cols, Tables: [][]byte{npy.Bytes(vectors.Data)}}
+			for i := range vectors.Rows {
+				sums.Of = append(sums.Of, compute.MakeRowRef(0, i))
+			}
+			host.SegmentRows(parts, how, groups, nil, sums)
+			for i, x := range whole.Data {
+				if math.Float32bits(x) != math.Float32bits(parts.Data[i]) {
+					t.Fatalf("SegmentRows, %v, %d weights: segment %d, column %d is %v, but the groups "+
+						"added by themselves give %v", how, len(w), i/cols, i%cols, x, parts.Data[i])
+				}
+			}
+		}
+	}
 }
 
 func testAddInto(t *testing.T, host compute.Host) {

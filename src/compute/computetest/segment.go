@@ -110,6 +110,17 @@ func (b *bench) segments(n, sources, degree int) compute.Segments {
 	return s
 }
 
+// groups are random segments, cut into groups at random.
+func (b *bench) groups(n, sources, degree int) compute.Segments {
+	s := b.segments(n, sources, degree)
+	for e, i := range s.Indices {
+		if b.random.IntN(3) == 0 {
+			s.Indices[e] = ^i
+		}
+	}
+	return s
+}
+
 // transpose returns, for each source, the segments that refer to it, in edge order.
 func transpose(s compute.Segments, sources int) compute.Segments {
 	by, edges := make([][]int32, sources), make([][]int32, sources)

@@ -124,6 +124,84 @@ func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	}
 }
 
+type edgeDotSoftmax struct {
+	alpha    compute.Matrix
+	s        compute.Segments
+	src, dst compute.Matrix
+	a        []float32
+	slope    float32
+}
+
+// EdgeDotSoftmax implements compute.Device.
+func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
+	run(d, s.Len(), segmentRows, edgeDotSoftmax{alpha, s, src, dst, a, slope})
+	d.panicIfBad("EdgeDotSoftmax", s, src.Rows)
+}
+
+func (a *edgeDotSoftmax) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+		n, width := heads(a.alpha, a.src)
+		C.halognn_edge_dot_softmax(d.level, floats(a.alpha.Data), C.int64_t(hi-lo), n, width,
+			int64s(s.Indptr), int32s(s.Indices), floats(a.src.Data),
+			floats(a.dst.RowsAt(lo, hi).Data), floats(a.a), C.float(a.slope))
+	}
+}
+
+type edgeDotSoftmaxBackward struct {
+	ddst, dalpha    compute.Matrix
+	s               compute.Segments
+	alpha, src, dst compute.Matrix
+	a               []float32
+	slope           float32
+}
+
+// EdgeDotSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
+	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	const kernel = "EdgeDotSoftmaxBackward"
+	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
+		alpha, src, dst, a)).Done()
+	chunks := chunkCount(s.Len())
+	d.reservePartials(chunks, src.Cols)
+	run(d, s.Len(), compute.ChunkRows,
+		edgeDotSoftmaxBackward{ddst, dalpha, s, alpha, src, dst, a, slope})
+	d.panicIfBad(kernel, s, src.Rows)
+	d.addPartials(da, chunks, src.Cols, 0)
+	run(d, transposed.Len(), segmentRows, edgeDotCollect{dsrc, dalpha, transposed, src, dst, a, slope})
+	d.panicIfBad(kernel, transposed, s.Len())
+}
+
+func (a *edgeDotSoftmaxBackward) tile(d *Device, lo, hi int) {
+	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+		n, width := heads(a.alpha, a.src)
+		C.halognn_edge_dot_softmax_backward(d.level, floats(a.dalpha.Data),
+			floats(a.ddst.RowsAt(lo, hi).Data), floats(d.partials(lo, a.src.Cols)), C.int64_t(hi-lo), n,
+			width, int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.src.Data),
+			floats(a.dst.RowsAt(lo, hi).Data), floats(a.a), C.float(a.slope))
+	}
+}
+
+// edgeDotCollect sums, for each source, what its edges send back to its row.
+type edgeDotCollect struct {
+	dsrc, de   compute.Matrix
+	transposed compute.Segments
+	src, dst   compute.Matrix
+	a          []float32
+	slope      float32
+}
+
+func (a *edgeDotCollect) tile(d *Device, lo, hi int) {
+	if s := part(a.transposed, lo, hi); d.inRange(s, a.dst.Rows) && d.edgesInRange(s) {
+		n, width := heads(a.de, a.src)
+		C.halognn_edge_dot_collect(d.level, floats(a.dsrc.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n,
+			width, int64s(s.Indptr), int32s(s.Indices), int32s(s.Edges), floats(a.de.Data),
+			floats(a.src.RowsAt(lo, hi).Data), floats(a.dst.Data), floats(a.a), C.float(a.slope))
+	}
+}
+
 type edgeSum struct {
 	y        compute.Matrix
 	s        compute.Segments

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// weightWave is the number of chunks computed before their sums are added. It limits the
-	// scratch memory to 32 times the gradients.
+	// weightWave is the number of chunks of a product computed before their sums are added; of two
+	// products, half as many. It limits the scratch memory to 32 times a gradient.
 	weightWave = 32
 	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
 	// so that there are enough tiles for all threads.
@@ -30,7 +30,7 @@ const (
 // dy itself is made of what lies behind an activation, then its columns are summed, and then the
 // products are.
 //
-//	dy, y, x  of chunk c   ──>   partial[c]: products | columns   ──> added in chunk order
+//	dy, y, x  of chunk c   ──>   partial[c]: products | columns   ──> sums, added in chunk order ──> gradients
 type chunkSums struct {
 	rows, first int // of the gradient; at which the wave begins
 
@@ -47,61 +47,54 @@ type chunkSums struct {
 // weightSum is the sum of a product leftᵀ right over rows.
 type weightSum struct {
 	dw, left, right compute.Matrix
-	turned          bool      // right is dy: the sum is the transpose of dw
-	sum             []float32 // of dw's size
-	at              int       // in the partial sums of a chunk
-	width           int       // columns of a tile
+	turned          bool // right is dy: the sum is the transpose of dw
+	at              int  // among the sums of a chunk
+	width           int  // columns of a tile
 }
 
 // product adds dw = dyᵀ x to what is computed.
-func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
-	size := dw.Rows * dw.Cols
-	p := weightSum{dw: dw, left: dy, right: x, sum: dw.Data[:size], at: a.stride}
+func (a *chunkSums) product(dw, dy, x compute.Matrix) {
+	p := weightSum{dw: dw, left: dy, right: x, at: a.stride}
 	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 { // rows of xᵀ dy are whole vectors
-		d.turned[a.count] = mem.Grow(d.turned[a.count], size)
-		p.turned, p.left, p.right, p.sum = true, x, dy, d.turned[a.count][:size]
+		p.turned, p.left, p.right = true, x, dy
 	}
 	a.products[a.count] = p
 	a.count++
-	a.stride += size
+	a.stride += dw.Rows * dw.Cols
 }
 
 // run computes the sums.
 func (a *chunkSums) run(d *Device) {
 	chunks := chunkCount(a.rows)
-	at := a.stride // of the column sums
-	if a.bias != nil {
-		a.stride += len(a.bias)
-		clear(a.bias)
-	}
+	a.stride += len(a.bias)
 	a.across = 1
 	for i := range a.products[:a.count] {
 		p := &a.products[i]
-		clear(p.sum)
 		if p.width = p.right.Cols; chunks < fewChunks {
 			p.width = min(p.width, weightColumns)
 			a.across = max(a.across, (p.right.Cols+p.width-1)/p.width)
 		}
 	}
-	d.reservePartials(min(chunks, weightWave), a.stride)
-	for a.first = 0; a.first < a.rows; a.first += weightWave * compute.ChunkRows {
-		wave := min(chunkCount(a.rows-a.first), weightWave)
+	most := weightWave / a.count
+	d.reservePartials(min(chunks, most), a.stride)
+	d.sums = mem.Grow(d.sums, a.stride)
+	clear(d.sums[:a.stride])
+	for a.first = 0; a.first < a.rows; a.first += most * compute.ChunkRows {
+		wave := min(chunkCount(a.rows-a.first), most)
 		if a.across > 1 && (a.bias != nil || a.behind.kind != compute.NoActivation) {
 			run(d, wave, 1, chunkRows{*a})
 		}
 		run(d, wave*a.across, 1, *a)
-		for _, p := range a.products[:a.count] {
-			run(d, len(p.sum), tileElements/2, addChunks{p.sum, p.at, a.stride, wave})
-		}
-		if a.bias != nil {
-			run(d, len(a.bias), tileElements/2, addChunks{a.bias, at, a.stride, wave})
-		}
+		run(d, a.stride, tileElements/2, addChunks{d.sums[:a.stride], wave})
 	}
 	for _, p := range a.products[:a.count] {
-		if p.turned {
-			turn(p.dw.Data, p.sum, p.dw.Cols, p.dw.Rows)
+		if sum := d.sums[p.at:][:p.dw.Rows*p.dw.Cols]; p.turned {
+			turn(p.dw.Data, sum, p.dw.Cols, p.dw.Rows)
+		} else {
+			copy(p.dw.Data, sum)
 		}
 	}
+	copy(a.bias, d.sums[a.stride-len(a.bias):a.stride])
 }
 
 // bounds returns the rows of a chunk of the wave, and its partial sums.
@@ -151,17 +144,16 @@ type chunkRows struct{ of chunkSums }
 
 func (a *chunkRows) tile(d *Device, i, _ int) { a.of.prepare(d, i) }
 
-// addChunks adds the sums of a wave's chunks, in order, to sum; those of chunk c begin at
-// partial[c*stride+at].
+// addChunks adds the sums of a wave's chunks, in order, to sum.
 type addChunks struct {
-	sum                []float32
-	at, stride, chunks int
+	sum    []float32
+	chunks int
 }
 
 func (a *addChunks) tile(d *Device, lo, hi int) {
+	size := len(a.sum)
 	for c := range a.chunks {
-		from := c*a.stride + a.at
-		addInto(d.level, a.sum[lo:hi], d.partial[from+lo:from+hi])
+		addInto(d.level, a.sum[lo:hi], d.partial[c*size+lo:c*size+hi])
 	}
 }
 

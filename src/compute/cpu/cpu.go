@@ -31,8 +31,9 @@ type Device struct {
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
 	calls             []arguments    // the arguments of every kernel called so far
 
-	turned  [2][]float32 // transposed weights of a kernel, or gradients of them
+	turned  [2][]float32 // transposed weights of a kernel
 	partial []float32    // partial sums of chunks
+	sums    []float32    // and their sums
 	losses  []chunkLoss
 	bad     atomic.Bool // a tile found an index out of range
 }
@@ -146,9 +147,9 @@ func (d *Device) Close() error {
 	if d.rounding != nil {
 		d.rounding.free()
 	}
-	mem.Free(d.partial)
-	mem.Free(d.turned[0])
-	mem.Free(d.turned[1])
-	d.partial, d.turned = nil, [2][]float32{}
+	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums} {
+		mem.Free(*scratch)
+		*scratch = nil
+	}
 	return nil
 }

@@ -60,9 +60,10 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 	tables := tablesOf(space[:0], rows, &pins)
 	panicIfNoRow("SegmentRows", rows.Of, tables)
 	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
-	if e := checkIDs(used, len(rows.Of)); e >= 0 {
-		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows", used[e],
-			len(rows.Of)))
+	if e := C.halognn_check_sources(int32s(used), C.int64_t(len(used)),
+		C.int64_t(len(rows.Of))); e >= 0 {
+		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
+			compute.SourceOf(used[e]), len(rows.Of)))
 	}
 	segments, cols := size(dst)
 	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,

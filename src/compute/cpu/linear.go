@@ -106,7 +106,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	call := chunkSums{rows: dy.Rows}
-	call.product(d, dw, dy, x)
+	call.product(dw, dy, x)
 	call.run(d)
 }
 

@@ -60,6 +60,38 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
 }
 
+// EdgeDotSoftmax implements compute.Device.
+func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeDotSoftmax", s, src.Rows)
+	n, width := heads(alpha, src)
+	must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(s.Len()), n, width,
+		indptr, indices, float(src.Data), float(dst.Data), float(a), C.float(slope)))
+}
+
+// EdgeDotSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
+	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	const kernel = "EdgeDotSoftmaxBackward"
+	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
+		alpha, src, dst, a)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 +
+		len(transposed.Indices)*4 + len(transposed.Edges)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
+	from, to := d.indptr(transposed.Indptr), d.indices(kernel, transposed, s.Len())
+	edges := d.edges(kernel, transposed)
+	n, width := heads(alpha, src)
+	must(kernel, C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), float(da),
+		C.int64_t(s.Len()), n, width, indptr, indices, float(alpha.Data), float(src.Data),
+		float(dst.Data), float(a), C.float(slope), d.partial(s.Len(), src.Cols)))
+	must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, width,
+		from, to, edges, float(dalpha.Data), float(src.Data), float(dst.Data), float(a),
+		C.float(slope)))
+}
+
 // EdgeSum implements compute.Device.
 func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.Matrix) {
 	defer d.probe.Start(compute.CheckEdgeSum(y, s, alpha, z)).Done()

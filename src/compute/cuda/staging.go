@@ -283,9 +283,13 @@ const (
 func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Reduce != compute.NoReduction {
 		compute.CheckInputs(in)
-		if lowest, above := bounds(in.Input.Indices); lowest < 0 || int(above) > b.frontier {
-			panic(fmt.Sprintf("compute: SegmentRows: indices lie in [%d,%d), but there are %d rows",
-				lowest, above, b.frontier))
+		above := int32(0)
+		for _, i := range in.Input.Indices {
+			above = max(above, compute.SourceOf(i)+1)
+		}
+		if int(above) > b.frontier {
+			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows", above-1,
+				b.frontier))
 		}
 	}
 	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0, len(b.cold)

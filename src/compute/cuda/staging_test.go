@@ -47,7 +47,11 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	in.Input.Indptr = []int64{0}
 	for range destinations {
 		for range random.IntN(7) {
-			in.Input.Indices = append(in.Input.Indices, int32(random.IntN(sources)))
+			i := int32(random.IntN(sources))
+			if random.IntN(3) == 0 {
+				i = ^i // begins a group
+			}
+			in.Input.Indices = append(in.Input.Indices, i)
 		}
 		in.Input.Indptr = append(in.Input.Indptr, int64(len(in.Input.Indices)))
 	}

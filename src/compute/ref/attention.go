@@ -50,18 +50,37 @@ func leaky(v, slope float32) float32 {
 	return v * slope
 }
 
-// EdgeSoftmax implements compute.Device. The largest score is subtracted first, so that no
-// exponential overflows.
+// leakyGradient returns what leaky multiplies by.
+func leakyGradient(v, slope float32) float32 {
+	if v > 0 {
+		return 1
+	}
+	return slope
+}
+
+// EdgeSoftmax implements compute.Device.
 func (d *Device) EdgeSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
 	slope float32) {
 	defer d.probe.Start(compute.CheckEdgeSoftmax(alpha, s, src, dst)).Done()
+	for t := range s.Len() {
+		for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+			for h, v := range src.Row(int(s.Indices[e])) {
+				alpha.Row(int(e))[h] = leaky(v+dst.Row(t)[h], slope)
+			}
+		}
+	}
+	softmax(alpha, s)
+}
+
+// softmax turns the scores of each segment's edges into weights. The largest score is subtracted
+// first, so that no exponential overflows.
+func softmax(alpha compute.Matrix, s compute.Segments) {
 	for t := range s.Len() {
 		lo, hi := int(s.Indptr[t]), int(s.Indptr[t+1])
 		for h := range alpha.Cols {
 			most, sum := float32(math.Inf(-1)), float32(0)
 			for e := lo; e < hi; e++ {
-				v := leaky(src.Row(int(s.Indices[e]))[h]+dst.Row(t)[h], slope)
-				alpha.Row(e)[h], most = v, max(most, v)
+				most = max(most, alpha.Row(e)[h])
 			}
 			for e := lo; e < hi; e++ {
 				v := float32(math.Exp(float64(alpha.Row(e)[h] - most)))
@@ -81,28 +100,96 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	alpha, src, dst compute.Matrix, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
 		dst)).Done()
+	softmaxBackward(dalpha, s, alpha)
+	clear(ddst.Data[:ddst.Rows*ddst.Cols])
+	clear(dsrc.Data[:dsrc.Rows*dsrc.Cols])
+	for t := range s.Len() {
+		for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+			row := dalpha.Row(int(e))
+			for h, v := range src.Row(int(s.Indices[e])) {
+				row[h] *= leakyGradient(v+dst.Row(t)[h], slope)
+			}
+			addInto(ddst.Row(t), row)
+		}
+	}
+	for i := range transposed.Len() {
+		for _, e := range transposed.Edges[transposed.Indptr[i]:transposed.Indptr[i+1]] {
+			addInto(dsrc.Row(i), dalpha.Row(int(e)))
+		}
+	}
+}
+
+// softmaxBackward turns the gradients of weights into those of the scores.
+func softmaxBackward(dalpha compute.Matrix, s compute.Segments, alpha compute.Matrix) {
 	for t := range s.Len() {
 		lo, hi := int(s.Indptr[t]), int(s.Indptr[t+1])
 		for h := range alpha.Cols {
-			var mean, sum float32
+			mean := float32(0)
 			for e := lo; e < hi; e++ {
 				mean += alpha.Row(e)[h] * dalpha.Row(e)[h]
 			}
 			for e := lo; e < hi; e++ {
-				g := alpha.Row(e)[h] * (dalpha.Row(e)[h] - mean)
-				if !(src.Row(int(s.Indices[e]))[h]+dst.Row(t)[h] > 0) {
-					g *= slope
-				}
-				dalpha.Row(e)[h] = g
-				sum += g
+				dalpha.Row(e)[h] = alpha.Row(e)[h] * (dalpha.Row(e)[h] - mean)
 			}
-			ddst.Row(t)[h] = sum
 		}
 	}
-	clear(dsrc.Data[:dsrc.Rows*dsrc.Cols])
+}
+
+// EdgeDotSoftmax implements compute.Device.
+func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
+	width := src.Cols / alpha.Cols
+	for t := range s.Len() {
+		for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+			scores := alpha.Row(int(e))
+			clear(scores)
+			for j, v := range src.Row(int(s.Indices[e])) {
+				scores[j/width] += a[j] * leaky(v+dst.Row(t)[j], slope)
+			}
+		}
+	}
+	softmax(alpha, s)
+}
+
+// EdgeDotSoftmaxBackward implements compute.Device.
+func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
+	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
+	a []float32, slope float32) {
+	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
+		alpha, src, dst, a)).Done()
+	width := src.Cols / alpha.Cols
+	softmaxBackward(dalpha, s, alpha)
+	// What reaches the sum of two rows in column j, before the factor a[j].
+	gradient := func(e int32, j int, u float32) float32 {
+		return dalpha.Row(int(e))[j/width] * leakyGradient(u, slope)
+	}
+	clear(da)
+	chunks(s.Len(), func(lo, hi int) {
+		sum := d.scratch(src.Cols)
+		for t := lo; t < hi; t++ {
+			for j := range src.Cols {
+				var row, vector float32
+				for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+					u := src.Row(int(s.Indices[e]))[j] + dst.Row(t)[j]
+					g := gradient(int32(e), j, u)
+					row += g
+					vector += g * u
+				}
+				ddst.Row(t)[j] = a[j] * row
+				sum[j] += vector
+			}
+		}
+		addInto(da, sum)
+	})
 	for i := range transposed.Len() {
-		for _, e := range transposed.Edges[transposed.Indptr[i]:transposed.Indptr[i+1]] {
-			addInto(dsrc.Row(i), dalpha.Row(int(e)))
+		for j := range src.Cols {
+			row := float32(0)
+			for k := transposed.Indptr[i]; k < transposed.Indptr[i+1]; k++ {
+				u := src.Row(i)[j] + dst.Row(int(transposed.Indices[k]))[j]
+				row += gradient(transposed.Edges[k], j, u)
+			}
+			dsrc.Row(i)[j] += a[j] * row
 		}
 	}
 }

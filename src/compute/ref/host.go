@@ -26,29 +26,46 @@ func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments,
 	weights []float32, rows compute.Rows) {
 	compute.CheckSegmentRows(dst, how, s, weights, rows)
+	group := make([]float32, dst.Cols)
 	for t := range dst.Rows {
 		out, lo, hi := dst.Row(t), s.Indptr[t], s.Indptr[t+1]
 		clear(out)
-		for e := lo; e < hi; e++ {
-			stored := storedRow(rows, int(s.Indices[e]))
-			for j := range out {
-				x := element(rows.Type, stored, j)
-				switch {
-				case how == compute.ReduceMax:
-					if e == lo || larger(x, out[j]) {
-						out[j] = x
-					}
-				case weights != nil:
-					out[j] += float32(x * weights[e])
-				default:
-					out[j] += x
+		for begin := lo; begin < hi; {
+			end := begin + 1
+			for end < hi && s.Indices[end] >= 0 {
+				end++
+			}
+			for e := begin; e < end; e++ {
+				weight := float32(1)
+				if weights != nil {
+					weight = weights[e]
+				}
+				stored := storedRow(rows, int(compute.SourceOf(s.Indices[e])))
+				for j := range group {
+					x := element(rows.Type, stored, j) * weight
+					group[j] = combine(how, e == begin, group[j], float32(x))
 				}
 			}
+			for j, x := range group {
+				out[j] = combine(how, begin == lo, out[j], x)
+			}
+			begin = end
 		}
 		if how == compute.ReduceMean {
 			divide(out, int(hi-lo))
 		}
 	}
+}
+
+// combine adds x to what is there, or takes the larger of both.
+func combine(how compute.Reduction, first bool, there, x float32) float32 {
+	switch {
+	case first, how == compute.ReduceMax && larger(x, there):
+		return x
+	case how == compute.ReduceMax:
+		return there
+	}
+	return there + x
 }
 
 // storedRow returns row i as it is stored.

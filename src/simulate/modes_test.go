@@ -1,0 +1,178 @@
+package simulate
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/job"
+	"halognn/src/sample"
+	"halognn/src/shard"
+)
+
+func modeOptions() ModeOptions {
+	return ModeOptions{Spec: job.Spec{Sample: sample.Neighbours(3, 2), Batch: 24, Seed: 4,
+		Epochs: 2}, Hidden: 8, Workers: 3}
+}
+
+// recountMode counts by the definitions, with minibatches of the reference sampler.
+func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, ranks int) ModeCounts {
+	t.Helper()
+	spec := o.Spec
+	spec.Ranks = ranks
+	j, err := job.New(s, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if mode == ModeSplit {
+		if err := shareStreams(j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := func(v graph.VertexID) int {
+		for r := range ranks {
+			if first, end := j.Vertices(r); int64(v) >= first && int64(v) < end {
+				return r
+			}
+		}
+		return -1
+	}
+	c := ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()}
+	for epoch := 1; epoch <= o.Epochs; epoch++ {
+		for step := range j.Steps() {
+			edges := make([]float64, ranks)
+			for stream := range j.Streams.Streams() {
+				key := sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream}
+				mb := sample.Reference(s.Topology(), o.Sample,
+					j.Streams.Piece(epoch, step, stream, nil), key)
+				c.Loaded += int64(len(mb.Frontier))
+				if mode == ModeData {
+					for _, v := range mb.Frontier {
+						if owner(v)/max(1, o.RanksPerNode) != stream/max(1, o.RanksPerNode) {
+							c.Features++
+						}
+					}
+				}
+				for l, b := range mb.Blocks {
+					received := map[[2]int]bool{}
+					c.Computed += int64(b.NumDst)
+					for d := range b.NumDst {
+						r := owner(mb.Frontier[d])
+						if mode == ModeData {
+							r = stream
+						}
+						for _, u := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+							c.Edges++
+							edges[r]++
+							if from := owner(mb.Frontier[u]); mode == ModeSplit && from != r {
+								c.Cross++
+								received[[2]int{r, int(u)}] = true
+							}
+						}
+					}
+					if l == 0 && mode == ModeSplit {
+						c.Features += int64(len(received))
+					} else {
+						c.Hidden += int64(len(received))
+					}
+				}
+				mb.Free()
+			}
+			most, total := 0.0, 0.0
+			for _, x := range edges {
+				most, total = max(most, x), total+x
+			}
+			c.Imbalance += most * float64(ranks) / total / float64(o.Epochs*j.Steps())
+		}
+	}
+	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(o.Hidden)
+	return c
+}
+
+func TestModesAreCountedByTheirDefinitions(t *testing.T) {
+	s := generated(t)
+	for _, c := range []struct {
+		name   string
+		change func(o *ModeOptions)
+	}{
+		{"batch of a rank", func(*ModeOptions) {}},
+		{"global batch and seeds", func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
+		{"nodes of two", func(o *ModeOptions) { o.RanksPerNode = 2 }},
+	} {
+		o := modeOptions()
+		c.change(&o)
+		m, err := CompareModes(s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Counts) != 2*4 { // 1, 2, 3 and 6 ranks
+			t.Fatalf("%d counts", len(m.Counts))
+		}
+		for _, got := range m.Counts {
+			want := recountMode(t, s, o, got.Mode, got.Ranks)
+			if d := got.Imbalance - want.Imbalance; math.Abs(d) > 1e-12 {
+				t.Errorf("%s: %s on %d ranks: imbalance %g, want %g", c.name, got.Mode, got.Ranks,
+					got.Imbalance, want.Imbalance)
+			}
+			want.Imbalance = got.Imbalance
+			if got != want {
+				t.Errorf("%s: got %+v, want %+v", c.name, got, want)
+			}
+		}
+	}
+}
+
+// Ranks that share minibatches draw and load as much as one rank would, and ranks that do not, more.
+func TestSharingSavesWork(t *testing.T) {
+	o := modeOptions()
+	o.GlobalBatch = true
+	m, err := CompareModes(generated(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := m.Counts[0]
+	if alone.Ranks != 1 || alone.Bytes != 0 || m.Counts[1].Bytes != 0 {
+		t.Errorf("one rank: %+v, %+v", alone, m.Counts[1])
+	}
+	for i := 2; i < len(m.Counts); i += 2 {
+		data, split := m.Counts[i], m.Counts[i+1]
+		if split.Edges != m.Counts[1].Edges || split.Loaded != m.Counts[1].Loaded ||
+			split.Computed != m.Counts[1].Computed {
+			t.Errorf("%d ranks together do other work than one: %+v", split.Ranks, split)
+		}
+		if data.Edges <= split.Edges || data.Loaded <= split.Loaded ||
+			data.Computed <= split.Computed || split.Hidden == 0 {
+			t.Errorf("%d ranks: data %+v, split %+v", data.Ranks, data, split)
+		}
+	}
+}
+
+func TestModesThatCannotBeCounted(t *testing.T) {
+	s := generated(t)
+	for _, c := range []struct {
+		change func(o *ModeOptions)
+		want   string
+	}{
+		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "named once"},
+		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "0 ranks"},
+		{func(o *ModeOptions) { o.Hidden = 0 }, "hidden is 0"},
+		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
+		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},
+		{func(o *ModeOptions) { o.StreamPerPart = true }, "streams of parts"},
+	} {
+		o := modeOptions()
+		c.change(&o)
+		if _, err := CompareModes(s, o); !errors.Is(err, ErrOptions) ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+	o := modeOptions()
+	o.RankCounts = []int{4}
+	if _, err := CompareModes(s, o); !errors.Is(err, shard.ErrRanks) {
+		t.Errorf("4 ranks on 6 parts: %v", err)
+	}
+}
