@@ -59,6 +59,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
+		{"split", []string{"parallel.mode=split"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",

@@ -27,7 +27,20 @@ func (c *Config) settle(given func(key string) bool) {
 	case !drawn.HasFanouts():
 		c.Cache.Policy = policy.Sieve
 	}
+	if c.Parallel.Mode != ModeSplit {
+		return
+	}
+	if !given("cache.policy") {
+		c.Cache.Policy = policy.None
+	}
+	if !given("pipeline.depth") {
+		c.Pipeline.Depth = splitDepth
+	}
 }
+
+// splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two
+// collectives for each hop: a shallower pipeline starts them several ticks apart.
+const splitDepth = 4
 
 // autoReads are the keys that only some policies read and that policy auto passes to the policies
 // it tries; it chooses the other such keys itself.

@@ -99,3 +99,35 @@ func TestDefaultsOfWhatIsPrinted(t *testing.T) {
 		}
 	}
 }
+
+// Where ranks share minibatches there is nothing to cache, and more rounds to hide.
+func TestDefaultsOfSplit(t *testing.T) {
+	for _, c := range []struct {
+		sets   []string
+		policy string
+		depth  int
+		fault  string
+	}{
+		{[]string{"parallel.mode=split"}, policy.None, splitDepth, ""},
+		{[]string{"parallel.mode=split", "pipeline.depth=2"}, policy.None, 2, ""},
+		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, splitDepth, ""},
+		{[]string{"parallel.mode=data"}, policy.Lookahead, 2, ""},
+		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
+			"parallel.mode is split, with which cache.policy sieve cannot be had"},
+		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "set cache.source=owners"},
+		{[]string{"parallel.mode=split", "compute.device=cuda"}, "", 0, "set compute.device=cpu"},
+	} {
+		got, err := Load(writeConfig(t, minimal), c.sets)
+		switch {
+		case c.fault != "":
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%v: %v, want %q", c.sets, err, c.fault)
+			}
+		case err != nil:
+			t.Errorf("%v: %v", c.sets, err)
+		case got.Cache.Policy != c.policy || got.Pipeline.Depth != c.depth:
+			t.Errorf("%v: policy %s, depth %d; want %s, %d", c.sets, got.Cache.Policy,
+				got.Pipeline.Depth, c.policy, c.depth)
+		}
+	}
+}

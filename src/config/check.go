@@ -60,6 +60,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
+	if c.Parallel.Mode == ModeSplit {
+		faults = append(faults, c.split()...)
+	}
 	return append(faults, c.placed()...)
 }
 
@@ -157,6 +160,34 @@ func (c *Config) partitioned() (faults []string) {
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction cannot be had, because the halo is found in the whole graph; " +
 			"set cache.alpha")
+	}
+	return faults
+}
+
+// split returns what a run cannot have if all ranks train each minibatch together.
+func (c *Config) split() (faults []string) {
+	for _, f := range []struct {
+		bad            bool
+		key, why, cure string
+	}{
+		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+			"a rank reads the rows of its own vertices alone", "cache.policy=" + policy.None},
+		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
+			"a rank reads the rows of its own vertices alone", "cache.source=" + SourceOwners},
+		{c.Sample.Streams == "part", "sample.streams part",
+			"each minibatch has seeds of all parts", "sample.streams=rank"},
+		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
+			"it draws whole minibatches", "sample.kernel=fused"},
+		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
+			"its statistics are over all rows of a minibatch, of which no rank has all",
+			"model.norm=" + nn.NormLayer},
+		{c.Compute.Device == "cuda", "compute.device cuda",
+			"hidden rows travel between hosts", "compute.device=cpu"},
+	} {
+		if f.bad {
+			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
+				"because %s; set %s, or parallel.mode=data", ModeSplit, f.key, f.why, f.cure))
+		}
 	}
 	return faults
 }

@@ -330,8 +330,13 @@ func (c *Config) table() []section {
 		{name: "parallel", keys: []*Key{
 			{"mode", oneOf(&c.Parallel.Mode, "data",
 				word{"data", "every rank trains its own minibatches, and gradients are added"},
-			).later("split", "hybrid", "push-pull"), 0,
-				"how ranks share a step", ""},
+				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
+					"what concerns its own vertices, and hidden rows travel between layers " +
+					"([when](guide/modes.md))"},
+			).later("hybrid", "push-pull"), 0,
+				"how ranks share a step",
+				"With `split`, `sample.batch` counts for each rank: the minibatch has as many times " +
+					"more seeds. `pipeline.depth` then is 4 by default, and `cache.policy` `none`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -451,6 +456,8 @@ const (
 	SourceFiles  = policy.SourceFiles
 
 	KernelCOO = "coo"
+
+	ModeSplit = "split"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

@@ -50,6 +50,10 @@ func (x *Exchange) StartIDs(p *Plan) comm.Request {
 		idBytes)
 }
 
+// Asked returns the rows that others request, counted from this rank's first vertex: between the end
+// of StartIDs's request and SliceRows, which checks and overwrites them.
+func (p *Plan) Asked() []int32 { return p.wantIDs }
+
 // SliceRows copies the rows that others request into one buffer, in the order of the requests. Call
 // it when the request of StartIDs is complete. An id outside this rank's rows is an error that
 // names both ranks.

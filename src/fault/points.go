@@ -11,6 +11,7 @@ const (
 	Reply     = "reply"     // on the lane, before the neighbours travel; likewise
 	Exchange  = "exchange"  // on the lane, before rows travel
 	Forward   = "forward"   // on the training goroutine
+	Shuffle   = "shuffle"   // between two layers, before rows or gradients travel; with shared minibatches
 	Allreduce = "allreduce" // waiting for the sum of gradients
 	// before a step: its first input row becomes NaN, and so its loss
 	Loss             = "loss"
@@ -24,6 +25,6 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Allreduce, Loss,
-		CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Shuffle, Allreduce,
+		Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

@@ -54,9 +54,12 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, "+
 			"or be a multiple of them", spec.Ranks, s.Parts)
 	}
+	size := spec.Sharing.GroupSize(spec.Ranks)
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
 	if spec.GlobalBatch {
 		o.Scope = sample.ScopeGlobal
+	} else {
+		o.Batch = min(o.Batch*size, max(o.Batch, sample.MaxBatch))
 	}
 	if spec.GlobalSeeds {
 		o.Seeds = sample.SeedsGlobal
@@ -66,7 +69,7 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 		return nil, err
 	}
 	for r := range spec.Ranks {
-		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, 1, r)
+		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, size, r)
 		if err != nil {
 			j.Close()
 			return nil, err
@@ -135,7 +138,7 @@ func (j *Job) divideParts() (streams [][]graph.VertexID) {
 	for r := range j.Ranks {
 		j.first = append(j.first, s.Offsets[r*per])
 		for p := r * per; p < (r+1)*per; p++ {
-			if p == r*per || j.StreamPerPart {
+			if p == r*per && (r == 0 || j.Sharing == sample.Alone) || j.StreamPerPart {
 				streams = append(streams, nil)
 			}
 			last := &streams[len(streams)-1]
@@ -155,6 +158,9 @@ func (j *Job) cutParts() (streams [][]graph.VertexID) {
 			j.first = append(j.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
 			streams = append(streams, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
 		}
+	}
+	if j.Sharing == sample.Together {
+		streams = [][]graph.VertexID{slices.Concat(streams...)}
 	}
 	j.first = append(j.first, s.Vertices)
 	return streams
@@ -220,14 +226,18 @@ func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.f
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
-// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, or
-// none if rows come from the files.
+// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, its
+// own where ranks share minibatches, or none if rows come from the files.
 func (j *Job) Local(rank int) []access.Range {
 	if j.Cache.FromFiles() {
 		return nil
 	}
 	var local []access.Range
-	for _, r := range j.Neighbours(rank) {
+	ranks := j.Neighbours(rank)
+	if j.Sharing != sample.Alone {
+		ranks = []int{rank}
+	}
+	for _, r := range ranks {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
 		if n := len(local); n > 0 && local[n-1].End == lo {
 			local[n-1].End = hi

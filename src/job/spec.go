@@ -33,10 +33,12 @@ type Spec struct {
 
 	Sample        sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval          sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	Batch         int         // seeds of a stream in a step
+	Batch         int         // seeds in a step of a stream for each rank that shares it
 	GlobalBatch   bool        // Batch counts the seeds of all streams
 	GlobalSeeds   bool        // streams draw from the whole graph
-	StreamPerPart bool        // a stream for every part instead of every rank
+	StreamPerPart bool        // a stream for every part instead of every rank; with Alone only
+
+	Sharing sample.Sharing // with Together there is one stream, of the seeds of all ranks
 
 	Seed   uint64
 	Epochs int

@@ -38,6 +38,9 @@ const (
 // Hop is the topology one layer works on. The destinations are the first sources.
 type Hop struct {
 	Sources, Destinations int
+	// rows that the caller puts behind the layer's output: more sources of the next layer, which
+	// other ranks have computed
+	Room int
 	// in-neighbours by destination; not read where Input.Aggregate is given
 	Forward compute.Segments
 	// destinations by source; read by backward if Input.Gradient or Needs.Transposed

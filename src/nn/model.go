@@ -157,7 +157,7 @@ func (m *Model) Needs() Needs { return m.Config.Needs() }
 // out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
-	err := errors.Join(s.y.reserve(rows*s.out), s.Layer.Reserve(in))
+	err := errors.Join(s.y.reserve((rows+in.Room)*s.out), s.Layer.Reserve(in))
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows),
 			s.norm.rstd.reserve(rows))
@@ -185,7 +185,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. Without in.Train there is no dropout. Errors are as for Reserve.
+// layer runs again. The capacity of its Data has in.Room rows more, which are the caller's. Without
+// in.Train there is no dropout. Errors are as for Reserve.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err

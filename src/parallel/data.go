@@ -15,7 +15,8 @@ import (
 
 // dataParallel is the strategy in which every rank samples its own minibatches on the whole
 // topology, fetches the feature rows it lacks, and trains on them. Ranks meet in the three
-// collectives of a fetch (counts and ids out, rows back) and in the sum of the gradients.
+// collectives of a fetch (counts and ids out, rows back) and in the sum of the gradients. With
+// another drawing, and exchanges between the layers, it is split parallelism (newSplit).
 type dataParallel struct {
 	o       Options
 	needs   nn.Needs // of the first layer
@@ -23,6 +24,7 @@ type dataParallel struct {
 	layers  int      // how many run
 	output  bool     // of them follow the logits
 	drawing drawing
+	between *shuffler      // nil: ranks exchange nothing between two layers
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
@@ -49,28 +51,16 @@ func newData(o Options) (Strategy, error) {
 func newDataLayer(o Options, l int) (Strategy, error) { return makeData(o, o.Model.Needs(), l, 1) }
 
 func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, error) {
-	d := &dataParallel{o: o, needs: needs, first: first, layers: layers}
-	d.inputs = make([]nn.Input, layers)
-	d.buffers = make(chan bufferSet, o.Depth+1)
-	for range cap(d.buffers) * min(1, o.Ahead) {
-		d.buffers <- bufferSet{}
-	}
-	d.staging = newStagingPool(&o)
-	draw := DrawerOptions{
-		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-			Kernel: o.Kernel, ForwardOnly: needs.SelfEdges, Weights: needs.OfData},
-		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
-	}
-	if o.Rows != nil && o.Sample.Hops() > 0 {
+	d := newDataParallel(o, needs, first, layers)
+	draw := d.drawerOptions()
+	if o.Partitioned && o.Sample.Hops() > 0 {
 		if o.Ahead > 0 {
 			return nil, errors.New("a policy that looks ahead needs the frontiers of later " +
 				"minibatches, which are known only after rounds between ranks where the topology " +
 				"is partitioned")
 		}
-		if needs.Weights == nn.WeightsSymmetric && o.Topology.Rows == nil {
-			return nil, errors.New("the model weighs edges by the degrees of all vertices, whose " +
-				"row pointers this rank does not hold")
+		if err := d.degreesKnown(); err != nil {
+			return nil, err
 		}
 		remote, err := newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, d.beginSample,
 			d.endSample)
@@ -88,9 +78,40 @@ func makeData(o Options, needs nn.Needs, first, layers int) (*dataParallel, erro
 	return d, nil
 }
 
+// newDataParallel makes everything but the drawing.
+func newDataParallel(o Options, needs nn.Needs, first, layers int) *dataParallel {
+	d := &dataParallel{o: o, needs: needs, first: first, layers: layers}
+	d.inputs = make([]nn.Input, layers)
+	d.buffers = make(chan bufferSet, o.Depth+1)
+	for range cap(d.buffers) * min(1, o.Ahead) {
+		d.buffers <- bufferSet{}
+	}
+	d.staging = newStagingPool(&o)
+	return d
+}
+
+func (d *dataParallel) drawerOptions() DrawerOptions {
+	o := &d.o
+	return DrawerOptions{
+		Topology: o.Topology,
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
+			Kernel: o.Kernel, ForwardOnly: d.needs.SelfEdges, Weights: d.needs.OfData},
+		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
+	}
+}
+
+// degreesKnown returns an error if edges are weighed by degrees that this rank cannot know.
+func (d *dataParallel) degreesKnown() error {
+	if d.needs.Weights == nn.WeightsSymmetric && d.o.Partitioned && d.o.Topology.Rows == nil {
+		return errors.New("the model weighs edges by the degrees of all vertices, whose row " +
+			"pointers this rank does not hold")
+	}
+	return nil
+}
+
 // Close implements Strategy.
 func (d *dataParallel) Close() error {
-	err := d.drawing.close()
+	err := errors.Join(d.drawing.close(), d.between.close())
 	close(d.buffers)
 	for b := range d.buffers {
 		mem.Free(b.own)
@@ -115,6 +136,7 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 	allocated = trace.Memory{
 		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()},
 		{Name: trace.MemMinibatches, Bytes: idle},
+		{Name: trace.MemActivations, Bytes: d.between.bytes()},
 	}
 	return allocated, trace.Memory{{Name: trace.MemMinibatches, Bytes: d.staging.pinnedBytes()}}
 }
@@ -125,6 +147,7 @@ func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
 	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
 	c.Sampling = m.draws.Sampling
 	c.Rounds += c.Sampling.Rounds
+	c.Edges, c.Loaded = int64(m.Sampled.NumEdges()), c.Frontier
 	return c, c.Check(len(m.Sampled.Frontier))
 }
 
@@ -146,7 +169,7 @@ func (d *dataParallel) Stages() []Stage {
 			func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) }),
 		collective(trace.Exchange, "ids",
 			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
-		local(trace.Slice, "slice", func(m *Minibatch) error { return x.SliceRows(&m.Fetch) }),
+		local(trace.Slice, "slice", d.slice),
 		collective(trace.Exchange, "rows", d.startRows, nil))
 	if d.o.Policy == nil {
 		return append(stages, local(trace.Gather, "assemble", d.assemble))
@@ -186,7 +209,7 @@ func (d *dataParallel) point(name string, m *Minibatch) error {
 
 // arrive is what a policy hears early, where deciding is the first stage that is not local.
 func (d *dataParallel) arrive() func(*Minibatch) error {
-	if d.o.Rows != nil {
+	if d.o.Partitioned {
 		return nil
 	}
 	return d.feed
@@ -216,6 +239,16 @@ func (d *dataParallel) request(m *Minibatch) error {
 	d.lend(m)
 	d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
 	return nil
+}
+
+// slice copies the rows that others ask for.
+func (d *dataParallel) slice(m *Minibatch) error {
+	if d.between != nil {
+		if err := d.between.drawer.count(m); err != nil {
+			return err
+		}
+	}
+	return d.o.Exchange.SliceRows(&m.Fetch)
 }
 
 func (d *dataParallel) startRows(m *Minibatch) (request, error) {
@@ -272,11 +305,12 @@ func (d *dataParallel) hops(m *Minibatch) {
 	}
 	k := m.Key
 	for l := range b.Hops {
-		n := len(m.Seeds)
+		n := len(m.Scored)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
 		if len(m.Sampled.Blocks) > 0 {
 			hop = m.edges.Hop(&m.Sampled, l, d.needs, m.Train)
 			hop.Vertices = m.Sampled.Original[:hop.Destinations]
+			hop.Room = m.shared.others(l + 1)
 		}
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop
@@ -323,12 +357,18 @@ func (d *dataParallel) Forward(m *Minibatch) (compute.Matrix, error) {
 	if err := d.staging.receive(m); err != nil {
 		return compute.Matrix{}, err
 	}
-	return d.forward(m)
+	return d.forward(m, nil)
 }
 
-// forward runs the layers one by one, from the input rows to the output of the last.
-func (d *dataParallel) forward(m *Minibatch) (x compute.Matrix, err error) {
+// forward runs the layers one by one, from the input rows to the output of the last. phases may be
+// nil.
+func (d *dataParallel) forward(m *Minibatch, phases Phases) (x compute.Matrix, err error) {
 	for i := range d.layers {
+		if i > 0 && d.between != nil {
+			if x, err = d.between.forward(m, i, x, phases); err != nil {
+				return x, err
+			}
+		}
 		in := &d.inputs[i]
 		*in = m.Batch.Input(i, x)
 		if x, err = d.o.Model.ForwardLayer(d.first+i, in); err != nil {
@@ -352,7 +392,7 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 	}
 	spoil(m, d.o.Device, d.o.Comm.Rank())
 	phases.Begin(trace.Forward)
-	logits, err := d.forward(m)
+	logits, err := d.forward(m, phases)
 	if err != nil {
 		return Trained{}, err
 	}
@@ -369,6 +409,11 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 		grad = model.BackwardLayer(l, &d.inputs[l], grad)
 		if last {
 			sums.Start(l)
+		}
+		if l > 0 && d.between != nil {
+			if grad, err = d.between.backward(m, l, grad, phases); err != nil {
+				return t, err
+			}
 		}
 	}
 	if !last {

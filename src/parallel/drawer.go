@@ -106,7 +106,7 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
 	if !d.draws() {
 		d.o.copyLabels(m)
-		d.seedsOnly(m)
+		d.o.seedsOnly(m)
 		return nil
 	}
 	s := <-d.samplers
@@ -123,31 +123,31 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	return nil
 }
 
-// seedsOnly is sampling for a model without neighbours: the frontier is the seeds.
-func (d *Drawer) seedsOnly(m *Minibatch) {
-	s := &m.Sampled
-	s.Frontier, s.Original = mem.Grow(s.Frontier, len(m.Seeds)), mem.Grow(s.Original, len(m.Seeds))
-	copy(s.Frontier, m.Seeds)
-	for i, v := range m.Seeds {
-		s.Original[i] = d.o.Topology.Original[v]
+// seedsOnly is sampling for a model without neighbours: the frontier is the scored seeds.
+func (o *DrawerOptions) seedsOnly(m *Minibatch) {
+	s, n := &m.Sampled, len(m.Scored)
+	s.Frontier, s.Original = mem.Grow(s.Frontier, n), mem.Grow(s.Original, n)
+	copy(s.Frontier, m.Scored)
+	for i, v := range m.Scored {
+		s.Original[i] = o.Topology.Original[v]
 	}
 	s.Seeds = s.Frontier
 	m.Digest, m.Edges = s.Digest(), 0
 }
 
-// copyLabels copies the labels of the seeds.
+// copyLabels copies the labels of the scored seeds.
 func (o *DrawerOptions) copyLabels(m *Minibatch) {
 	switch {
 	case o.Labels != nil:
-		m.labels = mem.Grow(m.labels, len(m.Seeds))
-		for i, v := range m.Seeds {
+		m.labels = mem.Grow(m.labels, len(m.Scored))
+		for i, v := range m.Scored {
 			m.labels[i] = o.Labels[v]
 		}
 		m.Batch.Labels = m.labels
 	case o.Targets != nil:
 		c := o.Classes
-		m.targets = mem.Grow(m.targets, len(m.Seeds)*c)
-		for i, v := range m.Seeds {
+		m.targets = mem.Grow(m.targets, len(m.Scored)*c)
+		for i, v := range m.Scored {
 			copy(m.targets[i*c:(i+1)*c], o.Targets[int(v)*c:])
 		}
 		m.Batch.Targets = m.targets

@@ -71,7 +71,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 		b, transpose := e.of(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
 		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
-			frontier: s.Frontier, topology: t}
+			ids: sourcesOf(s, l), topology: t}
 		if !v.data && !v.estimates {
 			v.of = nil
 		}
@@ -98,7 +98,7 @@ type values struct {
 	of        []float32 // nil: all 1
 	data      bool      // made of the weights that edges have in the data
 	estimates bool
-	frontier  []graph.VertexID
+	ids       sources
 	topology  *sample.Topology
 }
 
@@ -110,17 +110,17 @@ func (v *values) at(edge int64) float64 {
 	return float64(v.of[edge])
 }
 
-// total returns the sum of the weights, without probabilities, of all in-edges that a vertex of the
-// frontier has in the graph: without weights of data, its degree.
+// total returns the sum of the weights, without probabilities, of all in-edges that a source has in
+// the graph: without weights of data, its degree.
 func (v *values) total(position int32) float64 {
 	if v.data {
-		return float64(v.topology.WeightSums[v.frontier[position]])
+		return float64(v.topology.WeightSums[v.ids.at(position)])
 	}
 	return v.degree(position)
 }
 
 func (v *values) degree(position int32) float64 {
-	return float64(v.topology.Degree(v.frontier[position]))
+	return float64(v.topology.Degree(v.ids.at(position)))
 }
 
 // plain sets the weights of a block to the values.
@@ -191,6 +191,24 @@ func symmetric(w []float32, b *graph.Block, v *values) {
 		}
 		w[self] = float32(1 / (all + 1))
 	}
+}
+
+// sources are the vertices of a block's sources: the first ones are a prefix of the frontier.
+type sources struct{ own, others []graph.VertexID }
+
+func sourcesOf(s *sample.Minibatch, l int) sources {
+	n := s.Blocks[l].NumSrc
+	if l == 0 || s.Others == nil {
+		return sources{own: s.Frontier[:n]}
+	}
+	return sources{s.Frontier[:n-len(s.Others[l])], s.Others[l]}
+}
+
+func (s *sources) at(position int32) graph.VertexID {
+	if n := len(s.own); int(position) >= n {
+		return s.others[int(position)-n]
+	}
+	return s.own[position]
 }
 
 // Group brings the edges of the input layer into the order in which their rows are added: by the

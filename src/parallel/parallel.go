@@ -30,6 +30,9 @@
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
+// Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
+// rows travel between layers: newSplit.
+//
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.
 package parallel
@@ -48,7 +51,7 @@ import (
 // outside the Go heap and are reused by the next minibatch in the same slot.
 type Minibatch struct {
 	Key         sample.Key
-	Seeds       []graph.VertexID // set by SetSeeds, in an array of the minibatch
+	Seeds       []graph.VertexID // set by SetSeeds, in an array of the minibatch: of all its ranks
 	GlobalSeeds int              // seeds of the step over all streams
 	Train       bool             // backward follows: dropout is applied
 
@@ -64,6 +67,7 @@ type Minibatch struct {
 	Decision cache.Decision
 
 	draws               remoteDraws // of a partitioned topology
+	shared              sharing     // with other ranks
 	lent                bool        // holds one of the strategy's buffer sets
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
@@ -76,7 +80,7 @@ type Minibatch struct {
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
-	return m.Sampled.Bytes() + m.draws.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
+	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
 		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
 
@@ -84,6 +88,7 @@ func (m *Minibatch) Bytes() int64 {
 func (m *Minibatch) Free() {
 	m.Sampled.Free()
 	m.draws.free()
+	m.shared.free()
 	m.Fetch.Free()
 	m.Decision.Free()
 	mem.Free(m.Seeds)

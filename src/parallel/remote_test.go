@@ -41,6 +41,7 @@ func (w *world) remotely(elsewhere bool) func(*dataParallel, comm.Comm) (Strateg
 	return func(d *dataParallel, c comm.Comm) (Strategy, error) {
 		o := d.o
 		o.Topology, o.Rows = w.partitioned(c)
+		o.Partitioned = true
 		o.SeedsElsewhere = elsewhere
 		d.drawing.close()
 		made, err := makeData(o, d.needs, d.first, d.layers)
@@ -193,7 +194,7 @@ func TestPartitionedRefuses(t *testing.T) {
 	w := newWorld(t, 2)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		topology, rows := w.partitioned(c)
-		o := Options{Comm: c, Topology: topology, Rows: rows, Sample: sample.Neighbours(2),
+		o := Options{Comm: c, Topology: topology, Rows: rows, Partitioned: true, Sample: sample.Neighbours(2),
 			Workers: 1, Ahead: 3}
 		if _, err := makeData(o, everything, 0, 1); err == nil ||
 			!strings.Contains(err.Error(), "looks ahead") {

@@ -113,10 +113,10 @@ type Options struct {
 	MaxSeeds int         // of one minibatch
 	Kernel   sample.Kernel
 
-	// Rows [K+1], of a partitioned topology: rank r holds the in-edges of vertices Rows[r] to
-	// Rows[r+1]-1 alone, in Topology. nil where every rank holds all. SeedsElsewhere: seeds may be
-	// vertices of other ranks.
+	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
+	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
 	Rows           []int64
+	Partitioned    bool
 	SeedsElsewhere bool
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
@@ -144,21 +144,31 @@ type Options struct {
 
 // The modes that ranks can share a step in.
 const (
-	ModeData = "data" // every rank trains its own minibatches
+	ModeData  = "data"  // every rank trains its own minibatches
+	ModeSplit = "split" // all ranks train each minibatch together
 )
 
 // mode makes strategies. A new mode is one file or a few, and a line in modes.
 type mode struct {
 	train func(Options) (Strategy, error)
 	layer func(Options, int) (Strategy, error) // runs one layer, for inference layer by layer
+
+	sharing sample.Sharing // of minibatches in training and its validation
 }
 
 var modes = map[string]mode{
-	ModeData: {newData, newDataLayer},
+	ModeData:  {newData, newDataLayer, sample.Alone},
+	ModeSplit: {newSplit, newDataLayer, sample.Together},
 }
 
 // Modes returns the names of all modes.
 func Modes() []string { return slices.Sorted(maps.Keys(modes)) }
+
+// SharingOf returns which ranks train each minibatch together in a mode.
+func SharingOf(name string) (sample.Sharing, error) {
+	m, err := modeOf(name)
+	return m.sharing, err
+}
 
 // New makes the strategy of a mode that trains and evaluates the model. Collective.
 func New(mode string, o Options) (Strategy, error) {

@@ -35,6 +35,9 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s, l := p.job, p.shards, p.layout
 	lo, hi := p.node(r.rank)
+	if p.shares() {
+		lo, hi = r.rank, r.rank+1
+	}
 	rowBytes := int64(s.RowBytes())
 	model, err := p.modelBytes(r)
 	if err != nil {
@@ -52,9 +55,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	moved := int64(share * float64(slot.remote))
-	if j.Cache.FromFiles() {
+	moved := 2 * int64(share*float64(slot.remote))
+	switch {
+	case j.Cache.FromFiles():
 		moved = 0
+	case slot.loads != nil:
+		moved = int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.GPU != nil { // pinned memory holds the uploads
@@ -73,7 +79,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: true},
+		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: !p.shares()},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
@@ -139,7 +145,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
 	}
-	return bytes + p.askingBytes(s)
+	return bytes + p.askingBytes(s) + p.sharingBytes(s)
 }
 
 // layerEdges returns the edges that a layer reads of a hop.
@@ -173,10 +179,10 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return int64(rows) * int64(p.job.Model.In) * 4
 }
 
-// bufferBytes returns the further bytes of a minibatch once its rows are fetched, if as many rows
-// are sent as received.
+// bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them
+// received or sent.
 func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	bytes := 2 * moved * int64(p.shards.RowBytes()+4)
+	bytes := moved * int64(p.shards.RowBytes()+4)
 	return bytes + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
 }
 
@@ -218,6 +224,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	before := dev.live
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
+		in.Room = r.most.room(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
@@ -227,6 +234,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	for l, h := range r.judged.hops { // forward only
 		in := nn.Input{Hop: p.hop(h)}
+		in.Room = r.judged.room(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
@@ -234,7 +242,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	out.activations = dev.live - before
+	out.activations = dev.live - before + p.shuffleBytes(r)
 	return out, nil
 }
 

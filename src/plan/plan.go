@@ -261,6 +261,9 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.Rounds = p.rounds()
 	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
+	if p.shares() && j.Ranks > 1 {
+		out.Collective = l.Minibatches() * (fetchRounds + sharedRounds*max(0, j.Sample.Hops()-1))
+	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -290,6 +293,9 @@ func (p *planner) lookAtRanks() error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 		p.ranks = append(p.ranks, r)
+	}
+	if p.shares() {
+		return p.probeShares()
 	}
 	return nil
 }
@@ -328,6 +334,9 @@ func (p *planner) note(out *Plan) {
 	if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if p.shares() {
+		add("what ranks that share minibatches send each other is not part of the times")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
 		add("a row of a peer's cache is taken to cost %g of a far one; a run measures it "+

@@ -33,6 +33,7 @@ type shape struct {
 	seeds  int
 	hops   []hopShape     // layer 0 first
 	remote int            // vertices of the input frontier outside the node
+	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
 	asks   []sample.Asked // of its hops, where the topology is partitioned
 }
 
@@ -66,6 +67,15 @@ func (s *shape) atLeast(o *shape) {
 		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices),
 			max(s.asks[l].Neighbours, a.Neighbours)
 	}
+	if s.loads == nil && o.loads != nil {
+		s.loads = make([]sample.Load, len(o.loads))
+	}
+	for l, x := range o.loads {
+		most := &s.loads[l]
+		*most = sample.Load{Destinations: max(most.Destinations, x.Destinations),
+			Edges: max(most.Edges, x.Edges), Own: max(most.Own, x.Own),
+			Others: max(most.Others, x.Others), Wanted: max(most.Wanted, x.Wanted)}
+	}
 	for l, h := range o.hops {
 		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources),
 			max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
@@ -79,6 +89,10 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	var err error
 	switch {
+	case p.shares():
+		// Rows of others come with the shuffles, and the ranks are probed together.
+		r.read, r.factor = mem.Make[float32](int(p.shards.Vertices)), 1
+		return r, nil
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
 		for _, s := range r.reader.Sources {

@@ -20,6 +20,8 @@ type Rounds struct {
 const (
 	fetchRounds = 3
 	hopRounds   = 4
+	// of a hop but the last where ranks share minibatches: counts, ids; hidden rows, their gradients
+	sharedRounds = 4
 )
 
 // asks returns what a minibatch of a rank asks others.
@@ -34,7 +36,7 @@ func (p *planner) asks(r *rankPlan, mb *sample.Minibatch) []sample.Asked {
 
 // askingHops returns how many hops of a minibatch ask other ranks.
 func (p *planner) askingHops() int {
-	if !p.job.Partitioned {
+	if !p.job.Partitioned || p.shares() {
 		return 0
 	}
 	return sample.AskingHops(p.job.Sample.Hops(), p.job.Ranks, p.job.GlobalSeeds)

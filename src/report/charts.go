@@ -237,12 +237,13 @@ func scalingChart(runs []*Run) *chart.Chart {
 // phaseColors distinguish preparation, training and waiting.
 var phaseColors = map[string]int{
 	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
-	"forward": 5, "backward": 0, "sync": 7, "update": 6, "wait": 1, "save": 9,
+	"forward": 5, "backward": 0, "shuffle": 16, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
 // trainingPhases run one after the other on the training goroutine, and add up to the epoch; the
 // others run concurrently.
-var trainingPhases = []string{"forward", "backward", "sync", "update", "wait", "save"}
+var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
+	"save"}
 
 // phaseBars shows preparation beside training: preparation for which training did not wait was
 // hidden. Source: the form of MassiveGNN, Figure 9.

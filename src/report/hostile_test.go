@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"halognn/src/chart"
+	"halognn/src/trace"
 )
 
 // For any name, the text shown is one line without control characters.
@@ -171,7 +172,7 @@ func TestAbsurdNumbers(t *testing.T) {
 func TestPiecesAreToldApart(t *testing.T) {
 	runs := fixture(t, "base", "vip")
 	memory := map[string]any{}
-	for i := range 13 { // as many as runs have
+	for i := range trace.NumPhases { // about as many as runs have
 		memory[fmt.Sprintf("item %d", i)] = float64(1e6 * (i + 5))
 	}
 	runs[0].Summary["memory"] = memory

@@ -16,6 +16,7 @@ var modelTerms = []struct{ key, name string }{
 	{"t_remote", "t_remote"},
 	{"t_copy", "t_copy"},
 	{"t_train", "t_train"},
+	{"t_shuffle", "t_shuffle"},
 	{"t_sync", "t_sync"},
 	{"t_prepare", "T_prepare (eq. 3)"},
 	{"t_base", "T_base (eq. 2), depth 0"},

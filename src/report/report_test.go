@@ -116,6 +116,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"t_remote", "0.2500", "0.2500"},
 			{"t_copy", "0.06250", "0.06250"},
 			{"t_train", "0.4375", "0.4375"},
+			{"t_shuffle", "–", "–"},
 			{"t_sync", "0.06250", "0.06250"},
 			{"T_prepare (eq. 3)", "0.4375", "0.6875"},
 			{"T_base (eq. 2), depth 0", "0.8750", "0.8750"},
@@ -127,7 +128,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		}},
 		{"phases", []string{"old"}, phases, [][]string{{
 			"old", "2.500", "0.2500", "–", "–", "–", "0.5000", "–", "–", "0.2500", "0.5000", "–",
-			"–",
+			"–", "–",
 			"1.250", "–",
 		}}},
 	} {

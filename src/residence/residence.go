@@ -26,6 +26,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
 )
@@ -49,7 +50,8 @@ type Options struct {
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
-	// other parts, unless rows come from the files. Rows of Tables are never sent.
+	// other parts, unless rows come from the files. Rows of Tables are never sent, except where ranks
+	// share minibatches: then a rank has its own parts alone, and sends their rows.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.
@@ -83,7 +85,10 @@ func Open(o Options) (*Store, error) {
 	if err := node.Free(); err != nil {
 		return s, err
 	}
-	if s.Job.Cache.FromFiles() {
+	switch {
+	case s.Job.Sharing != sample.Alone: // rows of others come from those who have them
+		here = []int{s.Comm.Rank()}
+	case s.Job.Cache.FromFiles():
 		here = here[:0]
 		for r := range s.Comm.Size() {
 			here = append(here, r)

@@ -77,6 +77,8 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
+//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
+//	               other ranks; only those before them are a prefix of Frontier. nil otherwise
 //
 // Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
 // each is over the probability that its edge was drawn. They are empty if neither is asked for.
@@ -86,6 +88,7 @@ type Minibatch struct {
 	Frontier   []graph.VertexID
 	Original   []int32
 	Transposes []graph.BlockTranspose
+	Others     [][]graph.VertexID
 	Estimates  bool // weighted sums over a block's edges estimate those over all in-edges
 }
 

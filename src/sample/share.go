@@ -17,6 +17,23 @@ type Share struct {
 	Member       int // index of the rank in its group
 }
 
+// Sharing says which ranks train each minibatch together.
+type Sharing int
+
+// The ways of sharing.
+const (
+	Alone    Sharing = iota // every rank trains minibatches of its own
+	Together                // all ranks train each
+)
+
+// GroupSize returns how many ranks train a minibatch together.
+func (s Sharing) GroupSize(ranks int) int {
+	if s == Together {
+		return ranks
+	}
+	return 1
+}
+
 // ShareOf distributes the streams, in order, over groups of size consecutive ranks, and returns the
 // share of a rank. size must divide the ranks, and the number of groups the streams.
 func ShareOf(streams, ranks, size, rank int) (Share, error) {

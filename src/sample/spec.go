@@ -151,12 +151,14 @@ func checkFanouts(s Spec) error {
 	return errors.Join(faults...)
 }
 
+var errNoWeights = errors.New("the edges of the topology have no weights")
+
 // New makes the sampler of o.Spec over t, whose arrays must outlive it. It returns all errors in
 // both, joined.
 func New(t *Topology, o Options) (Sampler, error) {
 	var weights error
 	if o.Weights && t.Weights == nil {
-		weights = errors.New("the edges of the topology have no weights")
+		weights = errNoWeights
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)

@@ -40,6 +40,22 @@ type Counters struct {
 	Replaced int64
 
 	Sampling Sampling // of drawing the minibatches; of the others only Rounds includes it
+
+	Edges  int64 // sampled edges of the blocks that this rank computes
+	Loaded int64 // feature rows that it reads, each once for a minibatch
+
+	Shuffle Shuffles // of ranks that share minibatches; of the others only Rounds includes it
+}
+
+// Shuffles counts what ranks that share minibatches send each other besides vertices: rows of
+// features, hidden rows, and their gradients.
+//
+//	sum over ranks of Bytes = sum over ranks of Got
+type Shuffles struct {
+	Rows   int64 // received
+	Bytes  int64 // handed to the transport, counted from the sizes given to it
+	Got    int64 // of the rows received, by the shuffle index
+	Rounds int64 // collectives started between two layers
 }
 
 // Sampling counts what drawing minibatches from a partitioned topology has cost.
@@ -89,6 +105,12 @@ func (c *Counters) Add(o Counters) {
 	c.Sampling.Drawn += o.Sampling.Drawn
 	c.Sampling.Rounds += o.Sampling.Rounds
 	c.Sampling.Bytes += o.Sampling.Bytes
+	c.Edges += o.Edges
+	c.Loaded += o.Loaded
+	c.Shuffle.Rows += o.Shuffle.Rows
+	c.Shuffle.Bytes += o.Shuffle.Bytes
+	c.Shuffle.Got += o.Shuffle.Got
+	c.Shuffle.Rounds += o.Shuffle.Rounds
 }
 
 // Per returns an n-th of c, rounded down.
@@ -106,6 +128,11 @@ func (c Counters) Per(n int64) Counters {
 			Asked: c.Sampling.Asked / n, Answered: c.Sampling.Answered / n,
 			Drawn:  c.Sampling.Drawn / n,
 			Rounds: c.Sampling.Rounds / n, Bytes: c.Sampling.Bytes / n,
+		},
+		Edges: c.Edges / n, Loaded: c.Loaded / n,
+		Shuffle: Shuffles{
+			Rows: c.Shuffle.Rows / n, Bytes: c.Shuffle.Bytes / n, Got: c.Shuffle.Got / n,
+			Rounds: c.Shuffle.Rounds / n,
 		},
 	}
 }

@@ -24,6 +24,10 @@ type Terms struct {
 	// `t_sync`
 	Sync float64 `json:"t_sync"`
 
+	// of t_DDP: rows and gradients between layers, with `parallel.mode: split`; `shuffle` /
+	// `steps_per_epoch`
+	Shuffle float64 `json:"t_shuffle,omitempty"`
+
 	// minibatches on the bus to a GPU; only `plan` has it
 	Up float64 `json:"t_up,omitempty"`
 	// of t_DDP: input rows made on a GPU; only `plan` has it
@@ -45,12 +49,12 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 	return Terms{
 		Sample: of(Sample), Ask: of(Ask), Lookup: of(Plan), Score: of(Score),
 		Remote: of(Exchange, Slice), Copy: of(Gather),
-		Train: of(Forward, Backward, Update), Sync: of(Sync),
+		Train: of(Forward, Backward, Update), Sync: of(Sync), Shuffle: of(Shuffle),
 	}
 }
 
 // DDP returns t_DDP: all work of the training goroutine in a step.
-func (t *Terms) DDP() float64 { return t.Gather + t.Train + t.Sync + t.Staged }
+func (t *Terms) DDP() float64 { return t.Gather + t.Train + t.Shuffle + t.Sync + t.Staged }
 
 // Stall returns the communication stall of a rank (equation 9): the time of remote rows beyond the
 // copying that may run beside it.

@@ -40,13 +40,13 @@ func TestTermsAreThePhases(t *testing.T) {
 		Update, Sync, Wait, Save} {
 		phases[p.String()] = float64(int(4) << i)
 	}
-	phases[Ask.String()] = 2
+	phases[Ask.String()], phases[Shuffle.String()] = 2, 1
 	if len(phases) != int(NumPhases) {
 		t.Fatalf("%d phases, not %d", len(phases), NumPhases)
 	}
 	want := Terms{
 		Sample: 1, Ask: 0.5, Lookup: 2, Score: 4, Remote: 8 + 16, Copy: 32, Train: 64 + 128 + 256,
-		Sync: 512,
+		Sync: 512, Shuffle: 0.25,
 	}
 	if got := TermsOf(phases, 4); got != want {
 		t.Errorf("terms %+v, want %+v", got, want)

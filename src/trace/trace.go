@@ -44,6 +44,8 @@ const (
 	Forward
 	// training: gradients
 	Backward
+	// training, with `parallel.mode: split`: sending hidden rows and gradients between two layers
+	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync
 	// training: the optimiser
@@ -57,8 +59,8 @@ const (
 )
 
 var phaseNames = [NumPhases]string{
-	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward", "sync",
-	"update", "wait", "save",
+	"sample", "ask", "plan", "score", "exchange", "slice", "gather", "forward", "backward",
+	"shuffle", "sync", "update", "wait", "save",
 }
 
 // String returns the name under which the phase is reported.

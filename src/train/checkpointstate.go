@@ -41,6 +41,11 @@ type checkpointSums struct {
 	Asked         int64 `json:"asked_vertices"`
 	Drawn         int64 `json:"drawn_neighbours"`
 	SamplingBytes int64 `json:"sampling_bytes"`
+
+	Edges        int64 `json:"computed_edges,omitempty"`
+	Loaded       int64 `json:"loaded_rows,omitempty"`
+	Shuffled     int64 `json:"shuffled_rows,omitempty"`
+	ShuffleBytes int64 `json:"shuffle_bytes,omitempty"`
 }
 
 // sumsOf converts sums to their form in a checkpoint.
@@ -55,6 +60,7 @@ func sumsOf(s *sums) checkpointSums {
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
+		Edges: c.Edges, Loaded: c.Loaded, Shuffled: c.Shuffle.Rows, ShuffleBytes: c.Shuffle.Bytes,
 	}
 }
 
@@ -70,6 +76,8 @@ func (c *checkpointSums) sums() sums {
 			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
 			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
 			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
+			Edges:    c.Edges, Loaded: c.Loaded,
+			Shuffle: trace.Shuffles{Rows: c.Shuffled, Bytes: c.ShuffleBytes},
 		},
 	}
 }
@@ -96,6 +104,9 @@ type checkpointCounters struct {
 	Replaced     int64         `json:"Replaced"`
 	// Its fields are keys too, under the names that they have in Go.
 	Sampling trace.Sampling `json:"Sampling,omitzero"`
+	Edges    int64          `json:"Edges,omitempty"`
+	Loaded   int64          `json:"Loaded,omitempty"`
+	Shuffle  trace.Shuffles `json:"Shuffle,omitzero"`
 }
 
 // oldPhases names the elements of "phase_seconds", the list of older versions that did not name

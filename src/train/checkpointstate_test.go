@@ -93,6 +93,7 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 	if runtime.GOARCH == "amd64" {
 		sameRun(t, got, want)
 	}
+	got.Edges, got.Loaded = want.Edges, want.Loaded // nor these
 	if got.Rows != want.Rows {
 		t.Errorf("rows %+v, without interruption %+v", got.Rows, want.Rows)
 	}
@@ -144,6 +145,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	c := &want.Rows
 	c.Frontier, c.Served, c.Rounds, c.CountBytes, c.IDBytes, c.RowBytes = 0, 0, 0, 0, 0, 0
 	c.Sampling.Answered, c.Sampling.Rounds = 0, 0
+	c.Shuffle.Got, c.Shuffle.Rounds = 0, 0
 	if got := kept.sums(); !reflect.DeepEqual(got, want) {
 		t.Errorf("of the sums\n%+v\na checkpoint keeps\n%+v", want, got)
 	}

@@ -32,6 +32,10 @@ func (r *run) endEpoch(took time.Duration) error {
 			"a bug in halognn",
 			s.Asked, s.Answered)
 	}
+	if s := total.Shuffle; s.Bytes != s.Got {
+		return fmt.Errorf("shuffles do not add up: %d bytes sent, %d received; this is a bug in "+
+			"halognn", s.Bytes, s.Got)
+	}
 	if err := all.sameRounds(); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/sample"
 )
 
 // evaluation is the quality of the model after some epoch.
@@ -59,28 +60,12 @@ func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	each func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {
-	most := 0
-	for p := s.first; p < s.last; p++ {
-		most = max(most, len(seeds(p)))
-	}
-	most, err := comm.AgreeMax(s.Comm, most)
+	items, admit, err := s.sampledItems(epoch, seeds)
 	if err != nil {
 		return err
 	}
-	size := s.job.MaxSeeds()
-	chunks := (most + size - 1) / size
 	var host []float32
 	defer func() { mem.Free(host) }()
-	var all []graph.VertexID // seeds of the current part, kept because making them takes time
-	admit := func(i int, m *parallel.Minibatch) {
-		part, chunk := s.first+i/chunks, i%chunks
-		if chunk == 0 {
-			all = seeds(part)
-		}
-		m.Key, m.Train = s.o.evalKey(epoch, part, chunk), false
-		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
-		m.GlobalSeeds = len(m.Seeds)
-	}
 	judge := func(_ int, m *parallel.Minibatch) error {
 		logits, err := s.strategy.Forward(m)
 		if err != nil {
@@ -91,14 +76,65 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
 	if s.pipe.Ahead() == 0 {
-		return s.pipe.Run(ctx, (s.last-s.first)*chunks, admit, judge)
+		return s.pipe.Run(ctx, items, admit, judge)
 	}
 	pipe, err := s.newPipe(s.strategy, 0)
 	if err != nil {
 		return err
 	}
 	defer pipe.Close()
-	return pipe.Run(ctx, (s.last-s.first)*chunks, admit, judge)
+	return pipe.Run(ctx, items, admit, judge)
+}
+
+// sampledItems returns how many minibatches of the given vertices there are, and what sets their
+// seeds. Collective.
+func (s *session) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
+	items int, admit func(int, *parallel.Minibatch), err error,
+) {
+	if s.o.Sharing == sample.Together {
+		items, admit = s.sharedItems(epoch, seeds)
+		return items, admit, nil
+	}
+	most := 0
+	for p := s.first; p < s.last; p++ {
+		most = max(most, len(seeds(p)))
+	}
+	if most, err = comm.AgreeMax(s.Comm, most); err != nil {
+		return 0, nil, err
+	}
+	size := s.job.MaxSeeds()
+	chunks := (most + size - 1) / size
+	var all []graph.VertexID // seeds of the current part, kept because making them takes time
+	return (s.last - s.first) * chunks, func(i int, m *parallel.Minibatch) {
+		part, chunk := s.first+i/chunks, i%chunks
+		if chunk == 0 {
+			all = seeds(part)
+		}
+		m.Key, m.Train = s.o.evalKey(epoch, part, chunk), false
+		m.SetSeeds(all[min(len(all), chunk*size):min(len(all), (chunk+1)*size)])
+		m.GlobalSeeds = len(m.Seeds)
+	}, nil
+}
+
+// sharedItems is sampledItems for minibatches of all ranks: each has vertices of all parts, as evenly
+// as those of training, so that no rank waits for one that has all the seeds.
+func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) (
+	items int, admit func(int, *parallel.Minibatch),
+) {
+	var all []graph.VertexID
+	for p := range s.Shards.Parts {
+		all = append(all, seeds(p)...)
+	}
+	size := s.job.MaxSeeds()
+	items = (len(all) + size - 1) / size
+	return items, func(i int, m *parallel.Minibatch) {
+		m.Key, m.Train = s.o.evalKey(epoch, 0, i), false
+		m.Seeds = mem.Grow(m.Seeds, (len(all)-i+items-1)/items)
+		for k := range m.Seeds {
+			m.Seeds[k] = all[i+k*items]
+		}
+		m.GlobalSeeds = len(m.Seeds)
+	}
 }
 
 // evaluateFull judges the model on validation and test vertices with all neighbours. Collective.

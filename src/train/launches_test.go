@@ -26,12 +26,12 @@ var launchesPerStep = []struct {
 	most int
 	set  func(*nn.Config)
 }{
-	{"sage", 50, func(c *nn.Config) {}},
-	{"sage, layer norm", 58, func(c *nn.Config) { c.Norm = nn.NormLayer }},
-	{"sage, batch norm", 70, func(c *nn.Config) { c.Norm = nn.NormBatch }},
-	{"gcn", 34, func(c *nn.Config) { c.Kind = "gcn" }},
-	{"gin", 83, func(c *nn.Config) { c.Kind = "gin" }},
-	{"gat", 76, func(c *nn.Config) {
+	{"sage", 39, func(c *nn.Config) {}},
+	{"sage, layer norm", 45, func(c *nn.Config) { c.Norm = nn.NormLayer }},
+	{"sage, batch norm", 49, func(c *nn.Config) { c.Norm = nn.NormBatch }},
+	{"gcn", 27, func(c *nn.Config) { c.Kind = "gcn" }},
+	{"gin", 61, func(c *nn.Config) { c.Kind = "gin" }},
+	{"gat", 56, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
 	}},
 }

@@ -101,6 +101,10 @@ func (r *run) fits(c *Checkpoint) error {
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
 			"another)",
 			c.path, s.Ranks, s.Ranks)
+	case s.StepsPerEpoch != r.steps() && s.Ranks != r.Comm.Size():
+		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
+			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
+			s.Ranks, r.Comm.Size(), s.Ranks)
 	case s.StepsPerEpoch != r.steps():
 		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
 			c.path, s.StepsPerEpoch, r.steps())

@@ -41,15 +41,27 @@ type Rows struct {
 	// the phase `score`, summed over ranks
 	ScoreSeconds float64 `json:"score_seconds"`
 
-	// with `topology.kind: partitioned`: vertices of frontiers, over all hops, for which ranks asked
-	// other ranks to draw
+	// with `topology.kind: partitioned` or `parallel.mode: split`: vertices of frontiers, over all
+	// hops, for which ranks asked other ranks to draw
 	Asked int64 `json:"asked_vertices"`
-	// neighbours that came back
+	// neighbours that came back; with `split` they stay where they are drawn
 	Drawn int64 `json:"drawn_neighbours"`
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all), 4 for
-	// each neighbour
+	// each neighbour. With `split` 8 bytes to each rank (how many vertices) and 4 for each id, after
+	// each hop but the last
 	SamplingBytes int64 `json:"sampling_bytes"`
+
+	// sampled edges of the blocks that the ranks compute
+	Edges int64 `json:"computed_edges"`
+	// feature rows that the ranks read: each once for a minibatch and rank; with `parallel.mode:
+	// split` each once for a minibatch, by the rank that owns it
+	Loaded int64 `json:"loaded_rows"`
+	// with `parallel.mode: split`: rows that ranks sent each other: of features, hidden rows, and
+	// gradients of these
+	Shuffled int64 `json:"shuffled_rows"`
+	// bytes of those rows as handed to the transport
+	ShuffleBytes int64 `json:"shuffle_bytes"`
 }
 
 // rowsOf puts counters under the names of reports. Bytes are rows times rowBytes: an identity that
@@ -63,5 +75,6 @@ func rowsOf(c trace.Counters, rowBytes int) Rows {
 		Remote: c.Remote, RemoteBytes: c.Remote * int64(rowBytes), HitRate: hit, BufferHitRate: buffer,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
+		Edges: c.Edges, Loaded: c.Loaded, Shuffled: c.Shuffle.Rows, ShuffleBytes: c.Shuffle.Bytes,
 	}
 }

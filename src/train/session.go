@@ -61,9 +61,9 @@ func newSession(env Env, o Options) *session {
 }
 
 // openForward opens a session for forward passes, without a cache because every row is read once.
-// Collective.
+// Every rank infers its own vertices, however the model was trained. Collective.
 func openForward(env Env, o Options) (*session, error) {
-	o.Cache.Policy = policy.None
+	o.Cache.Policy, o.Mode, o.Sharing = policy.None, parallel.ModeData, sample.Alone
 	s := newSession(env, o)
 	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
@@ -233,11 +233,9 @@ func (s *session) strategyOptions() parallel.Options {
 		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model,
 		Workers: s.Workers, Kernel: s.o.Kernel,
 	}
-	if s.o.Partitioned {
-		o.Rows = make([]int64, s.Comm.Size()+1)
-		for r := range s.Comm.Size() {
-			_, o.Rows[r+1] = s.job.Vertices(r)
-		}
+	o.Partitioned, o.Rows = s.o.Partitioned, make([]int64, s.Comm.Size()+1)
+	for r := range s.Comm.Size() {
+		_, o.Rows[r+1] = s.job.Vertices(r)
 	}
 	return o
 }

@@ -23,7 +23,8 @@ type Summary struct {
 	// collectives that a rank has started for the minibatches of a step: counts, ids and rows, so 3
 	// for each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
 	// partitioned` also counts, ids, sizes and neighbours: 4 for each hop that asks other ranks.
-	// Published figures leave counts and sizes out. Equal on all ranks; of the last epoch
+	// With `parallel.mode: split` counts and ids of each hop, and 2 shuffles for each layer after the
+	// first. Published figures leave counts and sizes out. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 
 	CacheUse
@@ -295,6 +296,10 @@ func (s *Summary) Print(w io.Writer) error {
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
+	if s.ShuffleBytes > 0 {
+		rows = append(rows, []string{"shuffled", strconv.FormatInt(s.Shuffled, 10)},
+			[]string{"shuffled, MB", fmt.Sprintf("%.1f", float64(s.ShuffleBytes)/1e6)})
+	}
 	if s.Stored > 0 {
 		rows = append(rows, []string{"from files", strconv.FormatInt(s.Stored, 10)})
 	}

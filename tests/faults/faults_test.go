@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"halognn/src/fault"
+	"halognn/src/parallel"
 )
 
 var (
@@ -68,9 +69,10 @@ type kind struct {
 
 // A fault at a point of training happens in the step that it names; preparation is steps ahead.
 var (
-	asking    = []string{fault.Ask, fault.Reply} // on a partitioned topology alone
+	// on a partitioned topology alone, or where ranks share minibatches
+	asking    = []string{fault.Ask, fault.Reply}
 	preparing = slices.Concat([]string{fault.Sample, fault.Exchange}, asking)
-	training  = []string{fault.Forward, fault.Allreduce}
+	training  = []string{fault.Forward, fault.Shuffle, fault.Allreduce}
 	working   = slices.Concat(preparing, training)
 )
 
@@ -120,13 +122,14 @@ type injection struct {
 	point             string
 	ranks             int
 	rank, epoch, step int
-	partitioned       bool // topology.kind
+	mode              string // parallel.mode
+	partitioned       bool   // topology.kind
 }
 
 func (i injection) String() string {
-	where := ""
+	where := ", mode " + i.mode
 	if i.partitioned {
-		where = ", topology partitioned"
+		where += ", topology partitioned"
 	}
 	if i.point == "" {
 		return fmt.Sprintf("%s, %d ranks%s", i.name, i.ranks, where)
@@ -143,12 +146,23 @@ func (i injection) spec() string {
 		return ""
 	case fault.Evaluate:
 		epoch = i.epoch
-	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Allreduce,
-		fault.Loss:
+	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Shuffle,
+		fault.Allreduce, fault.Loss:
 		epoch, step = i.epoch, i.step
 	}
 	return fmt.Sprintf("%s=%s@%d:%d:%d", i.point, i.action, i.rank, epoch, step)
 }
+
+// modes are those of the jobs; a run without faults has the same digest wherever its topology lies.
+var modes = []string{parallel.ModeData, parallel.ModeSplit}
+
+// setting is what the numbers of a run depend on.
+type setting struct {
+	ranks int
+	mode  string
+}
+
+func (i injection) setting() setting { return setting{i.ranks, i.mode} }
 
 // place draws where a fault of a kind happens.
 func (l *lab) place(random *rand.Rand, k kind, point string) injection {
@@ -161,8 +175,15 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		fault.Results}, point) {
 		i.rank = 0 // it alone writes
 	}
-	i.step = random.IntN(l.steps[i.ranks])
-	i.partitioned = slices.Contains(asking, point) || random.IntN(2) == 0
+	switch i.mode = modes[random.IntN(len(modes))]; point {
+	case fault.Shuffle:
+		i.mode = parallel.ModeSplit
+	case fault.Reply:
+		i.mode = parallel.ModeData
+	}
+	i.step = random.IntN(l.clean[i.setting()].steps)
+	i.partitioned = random.IntN(2) == 0 || i.mode == parallel.ModeData &&
+		slices.Contains(asking, point)
 	return i
 }
 
@@ -193,8 +214,10 @@ func (l *lab) injections() (all []injection) {
 
 func TestFaults(t *testing.T) {
 	l := newLab(t)
-	fmt.Printf("seed %d; %d and %d steps an epoch on 2 and 4 ranks\n", *seed, l.steps[2],
-		l.steps[4])
+	for _, mode := range modes {
+		fmt.Printf("seed %d; mode %s: %d and %d steps an epoch on 2 and 4 ranks\n", *seed, mode,
+			l.clean[setting{2, mode}].steps, l.clean[setting{4, mode}].steps)
+	}
 	good, mostLost := 0, 0
 	all := l.injections()
 	injected, required := map[string]int{}, map[string]int{}

@@ -16,16 +16,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"halognn/src/parallel"
 )
 
 // lab is where the jobs run.
 type lab struct {
 	*testing.T
 	dir, program, launcher string
-	digest                 map[int]string // by ranks: of a run without faults
-	steps                  map[int]int    // of its epochs
-	mark                   string         // the file that a fault makes when it happens
-	disk                   string         // a small filesystem; empty if none can be had
+	clean                  map[setting]clean
+	mark                   string // the file that a fault makes when it happens
+	disk                   string // a small filesystem; empty if none can be had
+}
+
+// clean is a run without faults.
+type clean struct {
+	digest string
+	steps  int // of an epoch
 }
 
 // job is one start of the program under mpirun.
@@ -85,8 +92,7 @@ func newLab(t *testing.T) *lab {
 	if launcher == "" {
 		t.Skip("HALOGNN_MPIRUN is not set: no MPI was found when env.sh was sourced, or it was not")
 	}
-	l := &lab{T: t, dir: t.TempDir(), launcher: launcher, digest: map[int]string{},
-		steps: map[int]int{}}
+	l := &lab{T: t, dir: t.TempDir(), launcher: launcher, clean: map[setting]clean{}}
 	l.program, l.mark = filepath.Join(l.dir, "halognn-faults"), filepath.Join(l.dir, "mark")
 	l.must("go", "build", "-tags", "faults", "-o", l.program, "halognn/src/cmd/halognn")
 	data := filepath.Join(l.dir, "data")
@@ -97,12 +103,16 @@ func newLab(t *testing.T) *lab {
 	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, ranks := range []int{2, 4} {
-		run := filepath.Join(l.dir, fmt.Sprint("clean-", ranks))
-		if j := l.start(ranks, "", nil, l.args(l.parts(), run)...); j.code != 0 {
+	for _, s := range []setting{
+		{2, parallel.ModeData}, {4, parallel.ModeData}, {2, parallel.ModeSplit}, {4, parallel.ModeSplit},
+	} {
+		run := filepath.Join(l.dir, fmt.Sprint("clean-", s.mode, s.ranks))
+		args := append(l.args(l.parts(), run), "--set", "parallel.mode="+s.mode)
+		if j := l.start(s.ranks, "", nil, args...); j.code != 0 {
 			t.Fatalf("a run without faults: code %d\n%s", j.code, j.text)
 		}
-		l.digest[ranks], l.steps[ranks] = l.summary(run)
+		digest, steps := l.summary(run)
+		l.clean[s] = clean{digest, steps}
 	}
 	l.mount()
 	return l

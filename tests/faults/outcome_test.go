@@ -68,7 +68,7 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 			}
 		}
 	}
-	args := l.args(parts, run)
+	args := append(l.args(parts, run), "--set", "parallel.mode="+i.mode)
 	if i.partitioned {
 		args = append(args, "--set", "topology.kind=partitioned")
 	}
@@ -125,8 +125,8 @@ func (o *outcome) judge(l *lab, i injection) {
 
 // compare holds a run that has come to its end to one without faults.
 func (o *outcome) compare(l *lab, i injection, run, when string) {
-	if digest, _ := l.summary(run); digest != l.digest[i.ranks] {
-		o.bad("%sthe loss digest is %s, want %s", when, digest, l.digest[i.ranks])
+	if digest, _ := l.summary(run); digest != l.clean[i.setting()].digest {
+		o.bad("%sthe loss digest is %s, want %s", when, digest, l.clean[i.setting()].digest)
 	}
 	for _, name := range l.halfFiles(run) {
 		o.bad("%s%s is left", when, name)
@@ -166,10 +166,10 @@ func (l *lab) lost(i injection, run string) int {
 			newest = max(newest, n)
 		}
 	}
-	done := l.trained(run, l.steps[i.ranks])
+	done := l.trained(run, l.clean[i.setting()].steps)
 	// the end of the log may not have been written
 	if slices.Contains(training, i.point) || i.point == fault.Loss {
-		done = max(done, (i.epoch-1)*l.steps[i.ranks]+i.step)
+		done = max(done, (i.epoch-1)*l.clean[i.setting()].steps+i.step)
 	}
 	return max(0, done-newest)
 }

@@ -10,6 +10,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/residence"
@@ -21,6 +22,7 @@ import (
 func trainOptions(c *config.Config) train.Options {
 	optimizer := nn.DefaultOptimizer(c.Train.Optimizer)
 	optimizer.Momentum, optimizer.WeightDecay = c.Train.Momentum, c.Train.WeightDecay
+	sharing, _ := parallel.SharingOf(c.Parallel.Mode) // the config's words are its modes
 	peerCost, _ := config.ParseCost(c.Cache.PeerCost) // a config that was checked gives no error
 	return train.Options{
 		Mode: c.Parallel.Mode,
@@ -44,8 +46,8 @@ func trainOptions(c *config.Config) train.Options {
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
-			StreamPerPart: c.Sample.Streams == "part",
-			Seed:          uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			StreamPerPart: c.Sample.Streams == "part", Sharing: sharing,
+			Seed: uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{

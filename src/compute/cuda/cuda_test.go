@@ -98,7 +98,8 @@ func TestRepeats(t *testing.T) {
 		computetest.SameNumbers(t,
 			map[string]func() compute.Device{"cuda": at(0),
 				"reference": func() compute.Device { return ref.New() }},
-			"product", "dense", "layernorm", "softmax", "sigmoid", "attention", "heads", "elu")
+			"product", "dense", "layernorm", "softmax", "sigmoid", "attention", "heads",
+			"pairs", "elu")
 	}
 	leaksNothing(t)
 }

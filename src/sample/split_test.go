@@ -1,0 +1,351 @@
+package sample
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// splitters are ranks that make minibatches together, without anything between them.
+type splitters struct {
+	of        []*Split
+	crossings [][]Crossing // by rank, hop
+	edges     []uint64
+}
+
+func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
+	o Options) *splitters {
+	t.Helper()
+	c := &splitters{edges: make([]uint64, len(offsets)-1)}
+	for r := range len(offsets) - 1 {
+		topology := *whole
+		if windows { // the rows of own vertices alone
+			first, last := offsets[r], offsets[r+1]
+			topology.First = graph.VertexID(first)
+			topology.Graph.Indptr = whole.Graph.Indptr[first : last+1]
+		}
+		s, err := NewSplit(&topology, offsets, r, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.of = append(c.of, s)
+		c.crossings = append(c.crossings, make([]Crossing, o.Hops()))
+	}
+	return c
+}
+
+func (c *splitters) free() {
+	for r, s := range c.of {
+		s.Free()
+		for h := range c.crossings[r] {
+			c.crossings[r][h].Free()
+		}
+	}
+}
+
+// sample makes the shares of a minibatch, all in lock-step.
+func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, train bool) error {
+	ranks, hops := len(c.of), len(c.crossings[0])
+	for r, s := range c.of {
+		var own []graph.VertexID
+		for _, v := range seeds {
+			if s.owns(v) {
+				own = append(own, v)
+			}
+		}
+		if err := s.Begin(&mbs[r], own, hops); err != nil {
+			return err
+		}
+		c.edges[r] = 0
+		if err := s.Draw(&mbs[r], &c.crossings[r][0], 1, train, key, &c.edges[r]); err != nil {
+			return err
+		}
+	}
+	for h := 1; h < hops; h++ {
+		for to := range ranks {
+			x := &c.crossings[to][h-1]
+			var ids []graph.VertexID
+			for from := range ranks {
+				y := &c.crossings[from][h-1]
+				at := 0
+				for owner := range to {
+					at += y.Count[owner]
+				}
+				x.Wanted[from] = y.Count[to]
+				ids = append(ids, y.IDs[at:at+y.Count[to]]...)
+			}
+			if err := x.Expect(to, int(c.of[to].end-c.of[to].first)); err != nil {
+				return err
+			}
+			copy(x.WantIDs, ids)
+		}
+		for r := range ranks {
+			s := c.of[r]
+			s.fused.vertices.reset() // nothing is kept from Draw to Join
+			if err := s.Join(&mbs[r], &c.crossings[r][h-1], h); err != nil {
+				return err
+			}
+			if err := s.Draw(&mbs[r], &c.crossings[r][h], h+1, train, key,
+				&c.edges[r]); err != nil {
+				return err
+			}
+		}
+	}
+	for r, s := range c.of {
+		s.Last(&mbs[r], &c.crossings[r][hops-1])
+	}
+	return nil
+}
+
+// sources returns the ids of a share's sources of hop h.
+func (c *splitters) sources(mb *Minibatch, rank, h int) []graph.VertexID {
+	x := &c.crossings[rank][h-1]
+	return append(slices.Clone(mb.Frontier[:x.Own()]), x.IDs...)
+}
+
+// edge is one edge of a block, by ids.
+type edge struct {
+	from, to graph.VertexID
+	weight   float32
+}
+
+func edgesOf(b *graph.Block, sources []graph.VertexID) (all []edge) {
+	for d := range b.NumDst {
+		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
+			one := edge{from: sources[b.Indices[e]], to: sources[d]}
+			if b.Weights != nil {
+				one.weight = b.Weights[e]
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func byIDs(a, b edge) int {
+	if a.to != b.to {
+		return int(a.to - b.to)
+	}
+	return int(a.from - b.from)
+}
+
+// The shares of a minibatch are the minibatch: every edge is drawn once, by the owner of its
+// destination; a rank's frontier is what it owns of the whole one; sources are own ones first, then
+// those of others by owner; and the shuffle index names the same vertices on both ends.
+func TestSharesAreTheMinibatch(t *testing.T) {
+	const n = 300
+	r := rand.New(rand.NewPCG(16, 1))
+	whole := randomTopology(r, n)
+	weigh(r, whole)
+	before := mem.Allocated()
+	for _, offsets := range [][]int64{{0, n}, {0, 100, n}, {0, 20, 20, 250, n}} {
+		for _, fanouts := range [][]int{{4}, {3, All}, {5, 3, 2}} {
+			for _, windows := range []bool{false, true} {
+				o := Options{Spec: Neighbours(fanouts...), MaxSeeds: 40, Weights: true}
+				o.Eval = Neighbours(slices.Repeat([]int{2}, len(fanouts))...)
+				if windows { // either kind, with either topology
+					o.Kind, o.Eval.Kind = Poisson, Poisson
+				}
+				name := fmt.Sprintf("%d ranks, %v, windows %v", len(offsets)-1, fanouts, windows)
+				c := newSplitters(t, whole, offsets, windows, o)
+				alone, err := New(whole, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mbs := make([]Minibatch, len(offsets)-1)
+				var want Minibatch
+				for step := range 4 {
+					key := Key{Seed: 2, Epoch: 1, Step: step}
+					seeds, draw := someSeeds(r, n, 40-13*step), alone.Sample
+					if step == 3 {
+						draw = alone.SampleEval
+					}
+					if err := draw(&want, seeds, key); err != nil {
+						t.Fatal(err)
+					}
+					if err := c.sample(mbs, seeds, key, step < 3); err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					if err := c.compare(mbs, &want, offsets, key); err != nil {
+						t.Fatalf("%s, step %d: %v", name, step, err)
+					}
+				}
+				c.free()
+				want.Free()
+				for k := range mbs {
+					mbs[k].Free()
+				}
+				alone.Free()
+			}
+		}
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, key Key) error {
+	digest, hops := uint64(0), len(want.Blocks)
+	for _, e := range c.edges {
+		digest += e
+	}
+	if digest != want.EdgesDigest(key) {
+		return fmt.Errorf("digests of edges %x, want %x", digest, want.EdgesDigest(key))
+	}
+	parts, loads := graph.NewPartIndex(offsets), make([][]Load, len(mbs))
+	for r := range loads {
+		loads[r] = make([]Load, hops)
+	}
+	want.Loads(&parts, loads)
+	for h := 1; h <= hops; h++ {
+		l := hops - h
+		var all []edge
+		for r := range mbs {
+			b, sources := &mbs[r].Blocks[l], c.sources(&mbs[r], r, h)
+			if err := b.Validate(); err != nil {
+				return err
+			}
+			if b.NumSrc != len(sources) || l > 0 && b.NumSrc+1 != len(mbs[r].Transposes[l].Indptr) {
+				return fmt.Errorf("rank %d, hop %d: %d sources, want %d", r, h, b.NumSrc, len(sources))
+			}
+			x := &c.crossings[r][h-1]
+			load := Load{b.NumDst, b.NumEdges(), x.Own(), len(x.IDs), loads[r][l].Wanted}
+			if l > 0 {
+				load.Wanted = len(x.At)
+			}
+			if load != loads[r][l] {
+				return fmt.Errorf("rank %d, hop %d: %+v, counted on the whole %+v", r, h, load,
+					loads[r][l])
+			}
+			frontier := want.Frontier[:want.Blocks[l].NumSrc]
+			if err := c.compareFrontier(mbs, frontier, offsets, r, h); err != nil {
+				return fmt.Errorf("rank %d, hop %d: %w", r, h, err)
+			}
+			all = append(all, edgesOf(b, sources)...)
+		}
+		wanted := edgesOf(&want.Blocks[l], want.Frontier)
+		slices.SortFunc(all, byIDs)
+		slices.SortFunc(wanted, byIDs)
+		if !slices.Equal(all, wanted) {
+			return fmt.Errorf("hop %d: %d edges, want %d", h, len(all), len(wanted))
+		}
+	}
+	return nil
+}
+
+// compareFrontier compares the sources of hop h on rank r with the whole frontier.
+func (c *splitters) compareFrontier(mbs []Minibatch, frontier []graph.VertexID, offsets []int64,
+	r, h int) error {
+	mb, x, last := &mbs[r], &c.crossings[r][h-1], h == len(mbs[r].Blocks)
+	parts := graph.NewPartIndex(offsets)
+	var own []graph.VertexID
+	for _, v := range frontier {
+		if parts.Find(uint32(v)) == r {
+			own = append(own, v)
+		}
+	}
+	got := slices.Clone(mb.Frontier[:x.Own()])
+	slices.Sort(got)
+	slices.Sort(own)
+	if !last && !slices.Equal(got, own) { // of the last hop only those that are found here
+		return fmt.Errorf("own frontier %v, want %v", got, own)
+	}
+	at := 0
+	for owner, n := range x.Count {
+		for _, v := range x.IDs[at : at+n] {
+			if owner == r || parts.Find(uint32(v)) != owner {
+				return fmt.Errorf("vertex %d is not of rank %d", v, owner)
+			}
+		}
+		at += n
+	}
+	if last {
+		// All that is read at the last hop is read by its owner, once.
+		var rows []int32
+		for k := range mbs {
+			y, at := &c.crossings[k][h-1], 0
+			for owner := range r {
+				at += y.Count[owner]
+			}
+			for _, v := range y.IDs[at : at+y.Count[r]] {
+				rows = append(rows, int32(int64(v)-offsets[r]))
+			}
+		}
+		rows = append(rows, -1, int32(offsets[r+1]-offsets[r])) // not there
+		if n := c.of[r].Distinct(mb.Frontier[:x.Own()], rows); n != len(own) {
+			return fmt.Errorf("%d rows are read, want %d", n, len(own))
+		}
+		if !slices.Equal(mb.Frontier, c.sources(mb, r, h)) {
+			return fmt.Errorf("frontier %v, want the sources of the last hop", mb.Frontier)
+		}
+		return nil
+	}
+	for k, i := range x.At {
+		if mb.Frontier[i] != x.WantIDs[k] {
+			return fmt.Errorf("wanted vertex %d is at %d, where %d is", x.WantIDs[k], i,
+				mb.Frontier[i])
+		}
+	}
+	return nil
+}
+
+// What others claim of this rank's vertices is checked, and kinds of sampling that are no draws of
+// single vertices are refused.
+func TestSplitRefuses(t *testing.T) {
+	r := rand.New(rand.NewPCG(16, 2))
+	whole, rows := randomTopology(r, 60), []int64{0, 20, 60}
+	o := Options{Spec: Neighbours(3, 3), MaxSeeds: 8}
+	s, err := NewSplit(whole, rows, 0, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Free()
+	var mb Minibatch
+	var x Crossing
+	defer mb.Free()
+	defer x.Free()
+	expect := func(what string, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	expect("a seed outside", s.Begin(&mb, []graph.VertexID{3, 60}, 2), "seed 60")
+	expect("a seed twice", s.Begin(&mb, []graph.VertexID{3, 3}, 2), "given twice")
+	expect("many seeds", s.Begin(&mb, make([]graph.VertexID, 9), 2), "at most 8")
+	if err := s.Begin(&mb, []graph.VertexID{3, 5}, 2); err != nil {
+		t.Fatal(err)
+	}
+	edges := uint64(0)
+	if err := s.Draw(&mb, &x, 1, true, Key{}, &edges); err != nil {
+		t.Fatal(err)
+	}
+	x.Wanted[1] = 21
+	expect("too many", x.Expect(0, 20), "rank 1 has found 21 vertices of rank 0, which has 20")
+	x.Wanted[1] = -1
+	expect("fewer than none", x.Expect(0, 20), "rank 1")
+	x.Wanted[1] = 1
+	if err := x.Expect(0, 20); err != nil {
+		t.Fatal(err)
+	}
+	x.WantIDs[0] = 20
+	expect("of another", s.Join(&mb, &x, 1), "rank 1 takes vertex 20 for one of rank 0")
+
+	bad := o
+	bad.Kernel = KernelCOO
+	_, err = NewSplit(whole, rows, 0, bad)
+	expect("coo", err, "sample.kernel fused")
+	bad = o
+	bad.Kind = "layers"
+	_, err = NewSplit(whole, rows, 0, bad)
+	expect("a kind", err, "sample.kind layers")
+	bad = o
+	bad.Weights = true
+	_, err = NewSplit(whole, rows, 0, bad)
+	expect("weights", err, "no weights")
+}
