@@ -24,10 +24,6 @@
 # check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
 source profiling/runs.sh
 need_parts "$@"
 repeat=${REPEAT:-2} epochs=${EPOCHS:-12} out=${OUT:-run/auto}

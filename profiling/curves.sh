@@ -16,12 +16,6 @@
 # A column is the mean over the seeds, with the largest distance from it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
 CONFIG=${CONFIG:-inputs/products.yaml}
 source profiling/runs.sh
 out=${OUT:-run/curves} epochs=${EPOCHS:-10} seeds=${SEEDS:-1 2 3}
@@ -35,6 +29,7 @@ values() {
   number "$1" test_metric
 }
 
+need_dataset "$@"
 for data in "$@"; do
   name=$(basename "$data") parts=$out/$(basename "$data")-$ranks
   [ -f "$parts/meta.json" ] ||

@@ -15,13 +15,9 @@
 # is the time of the command, with what it counts: node reads what presample has counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
-program=${HALOGNN:-bin/halognn} parts=${PARTS:-4} epochs=${EPOCHS:-10} out=${OUT:-run/partitions}
+source profiling/runs.sh
+need_dataset "${@%%:*}"
+parts=${PARTS:-4} epochs=${EPOCHS:-10} out=${OUT:-run/partitions}
 mkdir -p "$out"
 
 printf '| graph | weights | edges between parts | largest/mean, by layer from the input | worst '

@@ -22,16 +22,9 @@
 #   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-data=$1 out=${2:-run/placement}
-[ -f "$data/meta.json" ] ||
-  { echo "placement.sh: $data holds no dataset; halognn generate or import makes one" >&2; exit 2; }
-HALOGNN_QUIET=1 source ./env.sh
 source profiling/runs.sh
+data=$1 out=${2:-run/placement}
+need_dataset "$data"
 methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
 sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
 fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}

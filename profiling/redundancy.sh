@@ -12,13 +12,9 @@
 # BATCH are the seeds of all ranks together [1024], FANOUTS are 15,10,5 unless given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
-program=${HALOGNN:-bin/halognn} ranks=${RANKS:-4} out=${OUT:-run/redundancy}
+source profiling/runs.sh
+need_dataset "${@%%:*}"
+out=${OUT:-run/redundancy}
 mkdir -p "$out"
 
 printf '| graph | seeds | edges, micro | mini | ratio | features, micro | mini | ratio | '

@@ -1,21 +1,31 @@
 # shellcheck shell=bash
-# runs.sh: what the scripts that compare runs have in common. It is sourced in the repository root,
-# after env.sh, and uses LAUNCH, RANKS, CONFIG and HALOGNN of the caller's environment.
+# runs.sh: what the scripts that compare runs have in common. They source it first, in the
+# repository root. A script that is called without arguments, or with -h, prints the comment at its
+# head and ends here. LAUNCH, RANKS, CONFIG and HALOGNN of the environment are read.
 
+case ${1:--h} in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
+    exit $(($# == 0 ? 2 : 0)) ;;
+esac
+HALOGNN_QUIET=1 source ./env.sh
 ranks=${RANKS:-4}
 launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}
 config=${CONFIG:-inputs/slow-network.yaml}
 program=${HALOGNN:-bin/halognn}
 
-# need_parts PARTS...: ends the script unless each is a PARTS directory.
-need_parts() {
-  local parts
-  for parts in "$@"; do
-    [ -f "$parts/meta.json" ] && continue
-    echo "$(basename "$0"): $parts holds no parts; halognn partition makes them" >&2
+# need WHAT MAKER DIR...: ends the script unless each DIR holds WHAT, which MAKER makes.
+need() {
+  local what=$1 maker=$2 dir
+  shift 2
+  for dir in "$@"; do
+    [ -f "$dir/meta.json" ] && continue
+    echo "$(basename "$0"): $dir holds no $what; $maker makes one" >&2
     exit 2
   done
 }
+need_parts() { need parts "halognn partition" "$@"; }
+need_dataset() { need dataset "halognn generate or import" "$@"; }
 
 # train RATE PARTS DIR KEY=VALUE...: one run, each rank a node of its own, into DIR; what it says
 # goes to DIR.log.

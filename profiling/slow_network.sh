@@ -21,10 +21,6 @@
 # epochs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"; exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
 source profiling/runs.sh
 parts=$1 out=${2:-run/slow-network}
 need_parts "$parts"

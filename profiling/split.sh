@@ -25,15 +25,10 @@
 # Stages overlap, so they do not add up to the epoch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-data=$1 out=${2:-run/split}
-HALOGNN_QUIET=1 source ./env.sh
 numbers=${RANKS:-2 4} CONFIG=${CONFIG:-inputs/products.yaml} RANKS=''
 source profiling/runs.sh
+data=$1 out=${2:-run/split}
+need_dataset "$data"
 template=${LAUNCH:-$HALOGNN_MPIRUN -np %n} repeat=${REPEAT:-2}
 read -ra sets <<<"${SETS:-}"
 IFS=';' read -ra cases <<<"${CASES:-}"

@@ -19,12 +19,6 @@
 # rounds' bytes take on the link of a rank, where the link speed is given as Nmbit or Ngbit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
-HALOGNN_QUIET=1 source ./env.sh
 source profiling/runs.sh
 parts=$1 out=${2:-run/topology}
 need_parts "$parts"
