@@ -30,7 +30,9 @@ typedef struct {
     const void *h;       /* the matrix, for sources other than tables */
     const halognn_table *tables; /* TABLES, HALF_TABLES */
     const uint64_t *of;
-    const int64_t *degrees; /* GRADIENT: indptr of the forward segments */
+    uint64_t wide;           /* HALF_TABLES: the table of float32 rows */
+    const int32_t *counts;   /* MEAN: what to divide by, NULL for the number of edges */
+    const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
     int add;
 } edges;
@@ -51,12 +53,17 @@ ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
     return 1.0f / (float)(d[1] - d[0]);
 }
 
-ALWAYS_INLINE vec load_from(source from, const void *row, int64_t j) {
-    return from == HALF_TABLES ? load_half((const uint16_t *)row + j) : load((const float *)row + j);
+ALWAYS_INLINE int is_half(source from, const edges *g, int64_t e) {
+    return from == HALF_TABLES && g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS != g->wide;
 }
 
-ALWAYS_INLINE float element(source from, const void *row, int64_t j) {
-    return from == HALF_TABLES ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+ALWAYS_INLINE float element(int half, const void *row, int64_t j) {
+    return half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+}
+
+/* The number that the sum of segment d is divided by. */
+ALWAYS_INLINE float count_of(const edges *g, int64_t d, int64_t lo, int64_t hi) {
+    return (float)(g->counts ? g->counts[d] : hi - lo);
 }
 
 ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
@@ -71,12 +78,19 @@ ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges
         prefetch_edge(from, g, e);
     const void *row = row_of(from, g, e);
     const float w = weight_of(how, g, e);
-    UNROLL for (int k = 0; k < n; k++) {
-        vec x = load_from(from, row, k < n - 1 ? j + k * LANES : final);
-        if (HAS_WEIGHTS(how))
-            x = x * w;
-        sum[k] = set ? x : sum[k] + x;
+#define ADD(load, type)                                                                                                \
+    UNROLL for (int k = 0; k < n; k++) {                                                                               \
+        vec x = load((const type *)row + (k < n - 1 ? j + k * LANES : final));                                         \
+        if (HAS_WEIGHTS(how))                                                                                          \
+            x = x * w;                                                                                                 \
+        sum[k] = set ? x : sum[k] + x;                                                                                 \
     }
+    if (is_half(from, g, e)) {
+        ADD(load_half, uint16_t)
+    } else {
+        ADD(load, float)
+    }
+#undef ADD
 }
 
 /* end_of_group returns the end of the group that begins with edge e. */
@@ -87,9 +101,9 @@ ALWAYS_INLINE int64_t end_of_group(const edges *g, int64_t e, int64_t hi) {
     return e;
 }
 
-/* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the tail's foreign lanes. */
-ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
-                         float *out) {
+/* strip sums columns [j, j + n*LANES) of the edges [lo,hi) of segment d; columns beyond the last are the tail's foreign lanes. */
+ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t d, int64_t lo, int64_t hi,
+                         int64_t j, float *out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
     vec sum[MAX_ACCUMULATORS], before[MAX_ACCUMULATORS]; /* of the group, and of the groups before */
@@ -117,7 +131,7 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
             UNROLL for (int k = 0; k < n; k++) sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
         }
     } else if (hi > lo) {
-        UNROLL for (int k = 0; k < n; k++) sum[k] /= (float)(hi - lo);
+        UNROLL for (int k = 0; k < n; k++) sum[k] /= count_of(g, d, lo, hi);
     }
     UNROLL for (int k = 0; k < n - 1; k++) store(out + j + k * LANES, sum[k]);
     if (foreign == 0) {
@@ -130,7 +144,7 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
 }
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
-ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d, int64_t lo, int64_t hi, float *out) {
     float sum[LANES] = {0}, before[LANES] = {0};
     int64_t begin = lo; /* of the group, if there are groups */
     for (int64_t e = lo; e < hi; e++) {
@@ -142,9 +156,9 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo
                 before[j] = begin > lo ? before[j] + sum[j] : sum[j];
             begin = e;
         }
-        const int set = HAS_GROUPS(from) && e == begin;
+        const int set = HAS_GROUPS(from) && e == begin, half = is_half(from, g, e);
         for (int64_t j = 0; j < g->cols; j++) {
-            const float x = HAS_WEIGHTS(how) ? element(from, row, j) * w : element(from, row, j);
+            const float x = HAS_WEIGHTS(how) ? element(half, row, j) * w : element(half, row, j);
             sum[j] = set ? x : sum[j] + x;
         }
     }
@@ -154,13 +168,13 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo
         if (how != MEAN)
             out[j] = g->add ? out[j] + sum[j] : sum[j];
         else
-            out[j] = hi > lo ? sum[j] / (float)(hi - lo) : 0;
+            out[j] = hi > lo ? sum[j] / count_of(g, d, lo, hi) : 0;
     }
 }
 
-ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d, int64_t lo, int64_t hi, float *out) {
     if (g->cols < LANES) {
-        narrow(from, how, g, lo, hi, out);
+        narrow(from, how, g, d, lo, hi, out);
         return;
     }
     for (int64_t j = 0; j < g->cols;) {
@@ -168,7 +182,7 @@ ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t l
         switch (n) {
 #define STRIP(n)                                                                                                       \
     case n:                                                                                                            \
-        strip(from, how, n, g, lo, hi, j, out);                                                                             \
+        strip(from, how, n, g, d, lo, hi, j, out);                                                                     \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #if MAX_ACCUMULATORS > 8
@@ -184,7 +198,7 @@ ALWAYS_INLINE void reduce(source from, reduction how, edges g, float *out, int64
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
     for (int64_t d = 0; d < segments; d++)
-        segment(from, how, &g, indptr[d], indptr[d + 1], out + d * g.cols);
+        segment(from, how, &g, d, indptr[d], indptr[d + 1], out + d * g.cols);
 }
 
 /* largest finds maxima and, if arg is not NULL, the rows that they are in. The maximum of a segment so far lies in out, which
@@ -203,19 +217,20 @@ ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64
             prefetch_edge(from, &g, e);
             const void *row = row_of(from, &g, e);
             const int32_t i = g.indices[e];
+            const int half = is_half(from, &g, e);
             if (e == indptr[d]) {
                 for (int64_t j = 0; j < g.cols; j++)
-                    out[j] = element(from, row, j);
+                    out[j] = element(half, row, j);
                 for (int64_t j = 0; at != NULL && j < g.cols; j++)
                     at[j] = i;
             } else if (at == NULL) {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = element(from, row, j);
+                    const float x = element(half, row, j);
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }
             } else {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = element(from, row, j);
+                    const float x = element(half, row, j);
                     at[j] = LARGER(x, out[j]) ? i : at[j];
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }
@@ -257,9 +272,10 @@ ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_
 }
 
 void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                         int how, const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
-    const edges g = {.cols = cols, .row_bytes = cols * (half ? 2 : 4), .indices = indices, .weights = weights,
-                     .tables = tables, .of = of};
+                         int how, const int32_t *counts, const float *weights, int half, int64_t wide,
+                         const halognn_table *tables, const uint64_t *of) {
+    const edges g = {.cols = cols, .row_bytes = cols * (half ? 2 : 4), .indices = indices, .counts = counts,
+                     .weights = weights, .wide = (uint64_t)wide, .tables = tables, .of = of};
     if (half)
         reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
     else

@@ -24,15 +24,18 @@ static int larger(float x, float most) { return most == most && !(x <= most); }
 
 /* The rows of a group are added to each other first, and then to the groups before. */
 void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
-                      const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
+                      const int32_t *counts, const float *weights, int half, int64_t wide, const halognn_table *tables,
+                      const uint64_t *of) {
     for (int64_t d = 0; d < segments; d++, out += cols) {
         const int64_t lo = indptr[d], hi = indptr[d + 1];
         for (int64_t j = 0; j < cols; j++) {
             float all = 0, group = 0;
             int groups = 0;
             for (int64_t e = lo; e < hi; e++) {
-                const void *row = halognn_ref_row(tables, of[source_of(indices[e])], cols * (half ? 2 : 4));
-                const float x = half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+                const uint64_t ref = of[source_of(indices[e])];
+                const void *row = halognn_ref_row(tables, ref, cols * (half ? 2 : 4));
+                const int narrow = half && (int64_t)(ref >> HALOGNN_REF_ROW_BITS) != wide;
+                const float x = narrow ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
                 if (how == HALOGNN_MAX) {
                     if (e == lo || larger(x, all))
                         all = x;
@@ -51,8 +54,8 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
                 all = groups == 0 ? group : all + group;
             out[j] = all;
         }
-        if (how == HALOGNN_MEAN)
-            divide(out, cols, hi - lo);
+        if (how == HALOGNN_MEAN && hi > lo)
+            divide(out, cols, counts ? counts[d] : hi - lo);
     }
 }
 

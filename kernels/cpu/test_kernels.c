@@ -209,11 +209,27 @@ static outputs mean(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
+static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts, const float *weights,
+                       int half, int64_t wide) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how, weights, half,
-                         half ? in->half_tables : in->tables, in->refs);
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how, counts, weights, half,
+                         wide, half ? in->half_tables : in->tables, in->refs);
     return o;
+}
+static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
+    return rows_of(k, in, how, NULL, weights, half, -1);
+}
+/* Means over other numbers than those of the edges; the float16 table 0 has float32 rows. */
+static outputs mean_mixed_rows(const halognn_cpu *k, const input *in) {
+    int32_t *counts = must_alloc((size_t)in->s->segments * 4);
+    for (int64_t d = 0; d < in->s->segments; d++)
+        counts[d] = (int32_t)(3 + d % 5);
+    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 1, 0);
+    free(counts);
+    return o;
+}
+static outputs max_mixed_rows(const halognn_cpu *k, const input *in) {
+    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 1, 0);
 }
 static outputs mean_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 0); }
 static outputs mean_half_rows(const halognn_cpu *k, const input *in) { return rows(k, in, HALOGNN_MEAN, NULL, 1); }
@@ -602,6 +618,8 @@ static const struct {
     {"segment_mean", mean, 0},
     {"segment_rows mean", mean_rows, 0},
     {"segment_rows mean of float16", mean_half_rows, 0},
+    {"segment_rows mean of float16 and float32", mean_mixed_rows, 0},
+    {"segment_rows max of float16 and float32", max_mixed_rows, 0},
     {"segment_rows sum", sum_rows, 0},
     {"segment_rows weighted sum of float16", weighted_half_rows, 0},
     {"segment_rows max", max_rows, 0},

@@ -175,7 +175,7 @@ __device__ inline void copy_own(float *own, int64_t cols, const place &p, const 
 template <int N, typename Source, typename Weight>
 __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, int lanes,
                        const int64_t *indptr, const int32_t *indices, Source source, Weight weight,
-                       bool mean) {
+                       bool mean, const int32_t *counts) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     copy_own<N>(own, cols, p, source);
@@ -183,7 +183,7 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
     pack<float, N> sum = add_segment<N>(begin, end, indices, p.col, source, weight);
     if (mean && end > begin) {
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(end - begin);
+        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
     store<float, N>(out + p.row * cols + p.col, sum);
 }
@@ -267,7 +267,8 @@ struct reduction {
     const int64_t *indptr;
     const int32_t *indices;
     int how;
-    const float *weights;
+    const int32_t *counts; // what a mean divides by; null for the edges
+    const float *weights;  // null without
 };
 
 template <int N, typename Source>
@@ -279,9 +280,9 @@ int reduce_n(halognn_cuda *c, const reduction &r, const Source &source) {
                       r.segments, r.cols, l, r.indptr, r.indices, source);
     if (r.weights)
         return LAUNCH(c, (reduce<N, Source, by_edge>), grid, r.out, r.own, r.segments, r.cols, l,
-                      r.indptr, r.indices, source, by_edge{r.weights}, false);
+                      r.indptr, r.indices, source, by_edge{r.weights}, false, r.counts);
     return LAUNCH(c, (reduce<N, Source, plain>), grid, r.out, r.own, r.segments, r.cols, l, r.indptr,
-                  r.indices, source, plain{}, r.how == HALOGNN_MEAN);
+                  r.indices, source, plain{}, r.how == HALOGNN_MEAN, r.counts);
 }
 
 template <int N>
@@ -338,9 +339,10 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
 
 int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t segments, int64_t cols,
                               const int64_t *indptr, const int32_t *indices, int how,
-                              const float *weights, const halognn_cuda_rows *r) {
+                              const int32_t *counts, const float *weights,
+                              const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
-    const reduction reduced{out, own, segments, cols, indptr, indices, how, weights};
+    const reduction reduced{out, own, segments, cols, indptr, indices, how, counts, weights};
     const auto all = [&](auto zero, int n) {
         return fits_all<decltype(zero)>(out, r, cols, n) && fits(own, cols, sizeof(float), n);
     };
@@ -360,7 +362,7 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
                               const int64_t *indptr, const int32_t *indices, const float *h) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
-    const reduction mean{out, nullptr, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr};
+    const reduction mean{out, nullptr, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, nullptr};
     const auto both = [&](int n) {
         return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
     };

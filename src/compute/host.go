@@ -50,6 +50,15 @@ type Rows struct {
 	Type   DType
 	Tables [][]byte // each a whole number of rows of Cols elements
 	Of     []RowRef
+
+	// Wide is the table, if it is not 0, in which rows of Float16 have float32 elements: sums of rows.
+	// Its row i begins, like those of the other tables, after i times RowBytes.
+	Wide int
+}
+
+// IsWide reports whether row i has float32 elements though the type is Float16.
+func (r *Rows) IsWide(i int) bool {
+	return r.Type == Float16 && r.Wide != 0 && r.Of[i].Table() == r.Wide
 }
 
 // RowBytes returns the bytes of a stored row.
@@ -100,6 +109,9 @@ func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, 
 	checkReduction("SegmentRows", dst, s)
 	checkColumns("SegmentRows", dst, rows.Cols)
 	checkHow(how, s, weights)
+	if s.Counts != nil {
+		CheckLengths("SegmentRows", s.Len(), len(s.Counts))
+	}
 }
 
 // checkHow holds a reduction and the weights of its edges together.

@@ -11,6 +11,10 @@ type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
 
+	// Counts [D], of groups of which sums stand in for rows: what a mean divides by. nil: the number
+	// of indices of the segment.
+	Counts []int32
+
 	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels with
 	// arrays of edges read it; nil if none are called.
 	Edges []int32

@@ -76,6 +76,9 @@ type Config struct {
 	Pipeline struct {
 		Depth, Workers int
 	}
+	Exchange struct {
+		Sums string
+	}
 	Topology struct {
 		Kind, Load string
 	}

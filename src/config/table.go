@@ -228,6 +228,17 @@ func (c *Config) table() []section {
 				"how gradients are added over ranks", ""},
 		}},
 
+		{name: "exchange", keys: []*Key{
+			{"sums", oneOf(&c.Exchange.Sums, "off",
+				word{"off", "rows alone travel"},
+				word{"on", "the neighbours that a vertex has in one part travel as their sum, added " +
+					"by the owner, where fewer bytes do"},
+			), MayChange,
+				"what travels of rows that the input layer reads for their sum alone",
+				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
+					"maximum over neighbours: not `gat` or `mlp`."},
+		}},
+
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",

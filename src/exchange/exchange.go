@@ -49,10 +49,13 @@ import (
 	"halognn/src/graph"
 )
 
-// Slicer is the part of compute.Host that serving rows needs.
+// Slicer is the part of compute.Host that serving rows and their sums needs.
 type Slicer interface {
 	// SliceRows copies rows ids[i] of table, rowBytes bytes each, to dst, in order.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
+	// SegmentRows adds rows as compute.Host does; for Options.Sums alone.
+	SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments, weights []float32,
+		rows compute.Rows)
 }
 
 // Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
@@ -93,6 +96,10 @@ type Options struct {
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
+	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must give
+	// the same.
+	Sums *Sums
+
 	// Buffer holds copies of rows that change from step to step, for Locate and Decide; nil for
 	// none. Keep writes it.
 	Buffer []byte
@@ -117,9 +124,11 @@ type Exchange struct {
 	stored   bool             // Tables are of all parts, fetched
 	host     Slicer
 	cache    Cache
-	kept     [2]int  // rows of the cache's table that are this rank's own: from, to
-	firsts   []int32 // [P] first row of the part among its owner's rows
-	ones     []int   // [K] one count for every rank
+	kept     [2]int // rows of the cache's table that are this rank's own: from, to
+	sums     *Sums
+	choices  chan *choosing // idle ones
+	firsts   []int32        // [P] first row of the part among its owner's rows
+	ones     []int          // [K] one count for every rank
 }
 
 // Parts returns the number of parts.
@@ -138,6 +147,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
 		cols: o.Cols, dtype: o.Type, rowBytes: o.Cols * o.Type.Size(),
+		sums: o.Sums, choices: make(chan *choosing, 64),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
 		remote: make([]uint8, parts),
 		stored: o.Stored,
@@ -167,8 +177,8 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
-// maxParts leaves table numbers for the cache and the receive buffer.
-const maxParts = 1<<16 - 2
+// maxParts leaves table numbers for the cache and, twice, the receive buffer.
+const maxParts = 1<<16 - 3
 
 // check reports every error of the arguments of New.
 func check(c comm.Comm, o Options) error {

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"math"
 
 	"halognn/src/comm"
 	"halognn/src/mem"
@@ -12,65 +13,91 @@ const (
 	idBytes    = 4 // of an entry of Plan.askIDs
 )
 
-// StartCounts sends every rank the number of its rows that p requests. All ranks start the
-// collectives of their plans in the same order, even for a plan that requests no rows.
+// StartCounts sends every rank the number of its rows, and of sums of them, that p requests. All
+// ranks start the collectives of their plans in the same order, even for a plan that requests
+// nothing.
 func (x *Exchange) StartCounts(p *Plan) comm.Request {
 	p.Rounds++
 	p.CountBytes = int64(len(p.asked)) * countBytes
-	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones, countBytes)
+	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones,
+		x.counts()*countBytes)
 }
 
-// FinishCounts makes room for the ids of the rows that others request from this rank. Call it when
-// the request of StartCounts is complete. A frontier's vertices are distinct, so no rank can
-// request more rows than there are: a larger count is an error that names both ranks.
+// FinishCounts makes room for the ids that others request from this rank. Call it when the request
+// of StartCounts is complete. A frontier's vertices are distinct, so no rank can request more rows
+// than there are: a larger count is an error that names both ranks. A row may be in many sums.
 func (x *Exchange) FinishCounts(p *Plan) error {
-	served := 0
-	for r, n := range p.wanted {
+	numbers, rows := 0, 0
+	p.Served, p.ServedSums = 0, 0
+	for r := range x.ranks {
+		n := p.wanted[r*x.counts()]
 		if n < 0 || n > int64(x.rows) {
 			return fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n,
 				x.rank, x.rows, cure)
 		}
-		p.wantRows[r] = int(n)
-		served += int(n)
+		p.wantNumbers[r], p.wantRows[r] = int(n), int(n)
+		if x.sums != nil {
+			sums, members := p.wanted[r*x.counts()+1], p.wanted[r*x.counts()+2]
+			if sums < 0 || sums > members || members > math.MaxInt32/2 {
+				return fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
+					members, x.rank, cure)
+			}
+			p.wantRows[r] += int(sums) * x.sumRows()
+			p.wantNumbers[r] += int(members)
+			if x.sums.Weighted {
+				p.wantNumbers[r] += int(members)
+			}
+		}
+		p.Served += n
+		numbers += p.wantNumbers[r]
+		rows += p.wantRows[r]
 	}
-	p.Served = int64(served)
-	p.wantIDs = mem.Grow(p.wantIDs[:0], served)
-	p.sent = mem.Grow(p.sent[:0], served*x.rowBytes)
+	p.wantIDs = mem.Grow(p.wantIDs[:0], numbers)
+	p.sent = mem.Grow(p.sent[:0], rows*x.rowBytes)
 	return nil
 }
 
 const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
 	"and check those"
 
-// StartIDs sends every rank the rows that p requests from it.
+// StartIDs sends every rank the rows that p requests from it, and the members of sums.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
 	p.Rounds++
 	p.IDBytes = int64(len(p.askIDs)) * idBytes
-	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askRows, p.wantRows,
-		idBytes)
+	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askNumbers,
+		p.wantNumbers, idBytes)
 }
 
 // Asked returns the rows that others request, counted from this rank's first vertex: between the end
 // of StartIDs's request and SliceRows, which checks and overwrites them.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
-// SliceRows copies the rows that others request into one buffer, in the order of the requests. Call
-// it when the request of StartIDs is complete. An id outside this rank's rows is an error that
-// names both ranks.
+// SliceRows copies the rows that others request into one buffer, in the order of the requests, and
+// adds those of which they request sums. Call it when the request of StartIDs is complete. An id
+// outside this rank's rows is an error that names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
 	ids, dst := p.wantIDs, p.sent
-	for r, n := range p.wantRows {
-		for want := ids[:n]; len(want) > 0; {
+	for r, numbers := range p.wantNumbers {
+		rows := int(p.wanted[r*x.counts()])
+		to := dst
+		for want := ids[:rows]; len(want) > 0; {
 			if uint32(want[0]) >= uint32(x.rows) {
 				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r,
 					want[0], x.rank, x.rows, cure)
 			}
 			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
 			run := x.toPart(part, want)
-			x.host.SliceRows(dst[:run*x.rowBytes], x.tables[part], x.rowBytes, want[:run])
-			want, dst = want[run:], dst[run*x.rowBytes:]
+			x.host.SliceRows(to[:run*x.rowBytes], x.tables[part], x.rowBytes, want[:run])
+			want, to = want[run:], to[run*x.rowBytes:]
 		}
-		ids = ids[n:]
+		size := p.wantRows[r] * x.rowBytes
+		if x.sums != nil {
+			err := x.addSums(p, r, ids[rows:numbers], dst[rows*x.rowBytes:size])
+			if err != nil {
+				return err
+			}
+		}
+		ids, dst = ids[numbers:], dst[size:]
 	}
 	return nil
 }
@@ -90,7 +117,7 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 	return len(ids)
 }
 
-// StartRows sends the requested rows and receives those of p in place. When its request is
+// StartRows sends the requested rows and sums and receives those of p in place. When its request is
 // complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Rounds++

@@ -42,4 +42,7 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 }
 
 // Close frees the communicator. No plan may be in flight.
-func (f *Fetcher) Close() error { return f.Comm.Free() }
+func (f *Fetcher) Close() error {
+	f.Free()
+	return f.Comm.Free()
+}

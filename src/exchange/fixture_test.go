@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/trace"
 )
@@ -139,6 +140,11 @@ func fetch(x *Exchange, p *Plan, ids []graph.VertexID) error {
 	if err := x.Plan(p, ids); err != nil {
 		return err
 	}
+	return finish(x, p)
+}
+
+// finish runs the stages after the requests.
+func finish(x *Exchange, p *Plan) error {
 	if err := x.StartCounts(p).Wait(); err != nil {
 		return err
 	}
@@ -154,8 +160,8 @@ func fetch(x *Exchange, p *Plan, ids []graph.VertexID) error {
 	return x.StartRows(p).Wait()
 }
 
-// slicer is the reference implementation of SliceRows.
-type slicer struct{}
+// slicer is the reference implementation of SliceRows, beside that of SegmentRows.
+type slicer struct{ ref.Host }
 
 func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 	for i, id := range ids {

@@ -27,17 +27,26 @@ type Plan struct {
 	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
 	RemoteIDs []graph.VertexID
 
-	missing  []int32 // positions in the frontier of vertices whose rows are fetched
-	early    []int32 // rows of the receive buffer for early rows, which the frontier does not read
-	part     []int   // [P] vertices of each part, then the next position in askIDs
-	asked    []int64 // [K] sent: rows requested from each owner
-	wanted   []int64 // [K] received: rows that each rank requests from this one
-	askRows  []int   // [K] asked and wanted as the transport takes them
-	wantRows []int
-	askIDs   []int32 // [R] sent: rows of the owners, by owning part, then in frontier order
-	wantIDs  []int32 // [S] received
-	sent     []byte  // [S, rowBytes] rows that others request
-	received []byte  // [R, rowBytes] rows that this plan requests, in the order of askIDs
+	missing []int32 // positions in the frontier of vertices whose rows are not at hand
+	rows    []int32 // those of them whose rows are fetched: all, without sums
+	early   []int32 // rows of the receive buffer for early rows, which the frontier does not read
+	part    []int   // [P] vertices of each part, then the next position in askIDs
+
+	// Requests, by owner: rows by part, then in frontier order; members of sums, of which the first
+	// is inverted; the weights of these, as bits. The answers: rows, sums.
+	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
+	wanted   []int64 // [K*counts] received: what each rank requests from this one
+	askIDs   []int32 // sent: rows of the owners
+	wantIDs  []int32 // received
+	sent     []byte  // what others request
+	received []byte  // what this plan requests
+	// [K] numbers of askIDs and wantIDs, and of rows in received and sent, a sum being one or two
+	askNumbers, wantNumbers, askRows, wantRows []int
+
+	counts   []int32   // [D] Edges.Counts
+	landing  []int32   // [P] what a place in askIDs lacks to the place in the receive buffer
+	choosing *choosing // during Request
+	serving
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
@@ -68,21 +77,27 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 // or, if that is negative, fetched; the rows of early are fetched too. An empty slot list fetches
 // all. It may run for many plans at once; the caller answers for the order of decisions.
 func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
-	if len(slot) > 0 {
-		left, table := 0, len(x.base)
-		for k, i := range p.missing {
-			if slot[k] < 0 {
-				p.missing[left] = i
-				left++
-				continue
-			}
-			p.part[p.Rows.Of[i].Table()]--
-			p.Rows.Of[i] = compute.MakeRowRef(table, int(slot[k]))
-		}
-		p.Cached = int64(len(p.missing) - left)
-		p.missing = p.missing[:left]
-	}
+	x.Hold(p, slot)
 	x.ask(p, early)
+}
+
+// Hold is the part of Decide that takes rows from the buffer; Request must follow.
+func (x *Exchange) Hold(p *Plan, slot []int32) {
+	if len(slot) == 0 {
+		return
+	}
+	left, table := 0, len(x.base)
+	for k, i := range p.missing {
+		if slot[k] < 0 {
+			p.missing[left] = i
+			left++
+			continue
+		}
+		p.part[p.Rows.Of[i].Table()]--
+		p.Rows.Of[i] = compute.MakeRowRef(table, int(slot[k]))
+	}
+	p.Cached = int64(len(p.missing) - left)
+	p.missing = p.missing[:left]
 }
 
 // Landed returns the row of the receive buffer (table P+1 of p.Rows) that holds the n-th fetched
@@ -93,6 +108,9 @@ func (p *Plan) Landed(n int) int {
 	}
 	return int(p.early[n-len(p.missing)])
 }
+
+// Find is Plan without the requests: Request must follow.
+func (x *Exchange) Find(p *Plan, ids []graph.VertexID) error { return x.place(p, ids) }
 
 // Keep copies the n-th fetched row to a slot of Options.Buffer. Call it when the request of
 // StartRows is complete and the plan has read all its rows of the buffer.
@@ -129,13 +147,13 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// ask makes room for the rows to fetch and groups them by owner.
+// ask lists the rows to fetch, and the sums that were chosen, by owner.
 func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
-	n := len(p.missing) + len(early)
+	if p.choosing == nil {
+		p.rows = p.missing
+	}
+	n := len(p.rows) + len(early)
 	p.Remote, p.Early = int64(n), int64(len(early))
-	p.askIDs = mem.Grow(p.askIDs[:0], n)
-	p.received = mem.Grow(p.received[:0], n*x.rowBytes)
-	p.Rows.Tables[len(x.base)+1] = p.received
 	p.early = mem.Grow(p.early[:0], len(early))
 	for k, v := range early {
 		part := x.parts.Find(uint32(v))
@@ -167,18 +185,20 @@ func (b *Buffers) Free() {
 
 // size makes room for a frontier of n vertices.
 func (x *Exchange) size(p *Plan, n int) {
-	parts := len(x.base)
-	if len(p.part) != parts || len(p.askRows) != x.ranks {
+	parts, k := len(x.base), x.ranks
+	if len(p.part) != parts || len(p.askRows) != k {
 		p.part = make([]int, parts)
-		p.askRows, p.wantRows = make([]int, x.ranks), make([]int, x.ranks)
-		p.asked, p.wanted = mem.Grow(p.asked, x.ranks), mem.Grow(p.wanted, x.ranks)
-		p.Rows.Tables = make([][]byte, parts+2)
+		p.askRows, p.wantRows = make([]int, k), make([]int, k)
+		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
+		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
+		p.Rows.Tables = make([][]byte, parts+3)
 	}
 	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
 	copy(p.Rows.Tables, x.tables)
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
+	p.Rows.Wide = 0
 }
 
 // locate sets every vertex's reference as if all parts could be read here, counts the vertices of
@@ -230,34 +250,44 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 
 // group sorts the remote vertices by owning part with one counting pass, in frontier order within a
 // part, and points each to its row of the receive buffer. Early rows, whose parts are in p.early,
-// follow in order; p.early then holds their rows of the receive buffer.
+// follow in order; p.early then holds their rows of the receive buffer. The sums asked of an owner
+// follow its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
-	next := 0
+	next, landing := 0, 0
+	p.landing = mem.Grow(p.landing[:0], len(x.base))
 	for r := range x.ranks {
-		begin := next
+		begin, landed := next, landing
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
 			n := p.part[part] * int(x.remote[part])
-			p.part[part] = next
+			p.part[part], p.landing[part] = next, int32(landing-next)
 			next += n
+			landing += n
 		}
-		p.askRows[r] = next - begin
-		p.asked[r] = int64(next - begin)
+		asked := p.asked[r*x.counts():]
+		asked[0] = int64(next - begin)
+		if x.sums != nil {
+			next, landing = x.placeSums(p, r, next, landing)
+		}
+		p.askNumbers[r], p.askRows[r] = next-begin, landing-landed
 	}
+	p.askIDs = mem.Grow(p.askIDs[:0], next)
+	p.received = mem.Grow(p.received[:0], landing*x.rowBytes)
+	p.Rows.Tables[len(x.base)+1] = p.received
 	received := compute.MakeRowRef(len(x.base)+1, 0)
 	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
-	for _, i := range p.missing {
+	for _, i := range p.rows {
 		part := of[i].Table()
 		at := position[part]
 		position[part]++
 		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
-		of[i] = received + compute.RowRef(at)
+		of[i] = received + compute.RowRef(at+int(p.landing[part]))
 	}
 	for k, v := range early {
 		part := p.early[k]
 		at := position[part]
 		position[part]++
 		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
-		p.early[k] = int32(at)
+		p.early[k] = int32(at) + p.landing[part]
 	}
 }
 
@@ -265,7 +295,8 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
-		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received))
+		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received)) +
+		int64(cap(p.counts)+cap(p.landing))*4 + p.serving.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
@@ -281,5 +312,8 @@ func (p *Plan) Free() {
 	mem.Free(p.wantIDs)
 	mem.Free(p.sent)
 	mem.Free(p.received)
+	mem.Free(p.counts)
+	mem.Free(p.landing)
+	p.serving.free()
 	*p = Plan{}
 }

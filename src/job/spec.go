@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 
+	"halognn/src/compute"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -50,6 +51,8 @@ type Spec struct {
 
 	Cache policy.Settings
 
+	Sums bool // owners add rows that are read for their sum alone
+
 	Ranks int // 0: one for each part
 	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
 	RanksPerNode int
@@ -81,6 +84,10 @@ func (s *Spec) Check() error {
 		if n.value < n.least || n.value > n.most {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
+	}
+	if needs := s.Model.Needs(); s.Sums && (needs.Aggregate == compute.NoReduction || needs.Sources) {
+		reject("exchange.sums is on, but the input layer of %s adds no rows; set it to off",
+			s.Model.Kind)
 	}
 	return errors.Join(errs...)
 }

@@ -160,7 +160,7 @@ func (d *dataParallel) Stages() []Stage {
 	x := d.o.Exchange
 	stages := d.drawing.stages()
 	if d.o.Policy == nil {
-		stages = append(stages, local(trace.Plan, "plan", d.planned(x.Plan)))
+		stages = append(stages, local(trace.Plan, "plan", d.planned(x.Find)))
 	} else {
 		stages = append(stages,
 			local(trace.Plan, "plan", d.planned(x.Locate)),
@@ -182,7 +182,7 @@ func (d *dataParallel) Stages() []Stage {
 }
 
 // planned is the stage that finds the rows of a minibatch and, with their parts, the order in which
-// they are added.
+// they are added. Without a policy it also says what is fetched.
 func (d *dataParallel) planned(
 	find func(*exchange.Plan, []graph.VertexID) error,
 ) func(*Minibatch) error {
@@ -190,7 +190,10 @@ func (d *dataParallel) planned(
 		if err := find(&m.Fetch, m.Sampled.Frontier); err != nil {
 			return err
 		}
-		m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
+		m.grouped = m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
+		if d.o.Policy == nil {
+			d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, nil, nil, m.grouped)
+		}
 		return nil
 	}
 }
@@ -238,10 +241,16 @@ func (d *dataParallel) decide(m *Minibatch) error {
 	return nil
 }
 
-// request lists the rows to fetch and their owners, after the decision.
+// request lists the rows and sums to fetch and their owners, after the decision.
 func (d *dataParallel) request(m *Minibatch) error {
 	d.lend(m)
-	d.o.Exchange.Decide(&m.Fetch, m.Decision.Slot, m.Decision.Early)
+	decision := &m.Decision
+	d.o.Exchange.Hold(&m.Fetch, decision.Slot)
+	m.kept = mem.Grow(m.kept[:0], len(decision.Insert))
+	for k, i := range decision.Insert {
+		m.kept[k] = int32(i.From())
+	}
+	d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, decision.Early, m.kept, m.grouped)
 	return nil
 }
 

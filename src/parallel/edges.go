@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -19,11 +20,14 @@ type LayerEdges struct {
 	weights    []float32 // of all blocks, one after the other
 	transposed []float32 // of all transposes
 	groups     graph.Grouper
+	input      exchange.Edges // those of the input layer, if grouped
+	grouped    bool
 }
 
 // Build makes the edges and weights that a model needs besides the sampled edges. With
 // Needs.SelfEdges the transposes of the minibatch are not read, and may be absent.
 func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
+	e.grouped = false
 	if needs.SelfEdges {
 		e.addSelfEdges(s, needs, train)
 	}
@@ -213,13 +217,19 @@ func (s *sources) at(position int32) graph.VertexID {
 
 // Group brings the edges of the input layer into the order in which their rows are added: by the
 // part of the source, of which part has one each of the frontier's vertices, and then as they were
-// drawn. After it the edges are read by Host.SegmentRows alone.
-func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16, parts int) {
+// drawn. After it the edges are read by Host.SegmentRows alone. It returns them, for the exchange to
+// put sums in the place of rows; none if the input layer adds nothing.
+func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
+	parts int) *exchange.Edges {
+	e.input = exchange.Edges{}
 	if needs.Aggregate == compute.NoReduction || len(s.Blocks) == 0 {
-		return
+		return nil
 	}
 	h := e.Hop(s, 0, needs, false)
 	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
+	e.input = exchange.Edges{Indptr: h.Forward.Indptr, Indices: h.Forward.Indices, Weights: h.Weights}
+	e.grouped = true
+	return &e.input
 }
 
 // Hop returns the edges of layer l of the minibatch of the last Build.
@@ -243,6 +253,9 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 		if train && l > 0 {
 			h.TransposedWeights = e.transposed[at : at+h.Edges]
 		}
+	}
+	if in := &e.input; l == 0 && e.grouped {
+		h.Forward.Indices, h.Forward.Counts, h.Weights = in.Indices, in.Counts, in.Weights
 	}
 	return h
 }

@@ -66,9 +66,11 @@ type Minibatch struct {
 	// Decision is that of a dynamic cache; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
-	draws               remoteDraws // of a partitioned topology
-	shared              sharing     // with other ranks
-	lent                bool        // holds one of the strategy's buffer sets
+	draws               remoteDraws     // of a partitioned topology
+	shared              sharing         // with other ranks
+	grouped             *exchange.Edges // of the input layer; nil if it adds nothing
+	kept                []int32         // misses of which the decision keeps the rows
+	lent                bool            // holds one of the strategy's buffer sets
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
 	own, aggregate, all []float32
@@ -79,7 +81,7 @@ type Minibatch struct {
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
-	numbers := cap(m.Seeds) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
+	numbers := cap(m.Seeds) + cap(m.kept) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
 		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
@@ -92,6 +94,7 @@ func (m *Minibatch) Free() {
 	m.Fetch.Free()
 	m.Decision.Free()
 	mem.Free(m.Seeds)
+	mem.Free(m.kept)
 	mem.Free(m.own)
 	mem.Free(m.aggregate)
 	mem.Free(m.all)

@@ -26,6 +26,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -170,7 +171,12 @@ func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange
 }
 
 func (s *Store) exchangeOptions() exchange.Options {
-	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
+	o := exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
+	if needs := s.Job.Model.Needs(); s.Job.Sums && s.Job.Reads() {
+		o.Sums = &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
+			Weighted: needs.Weights != nn.NoWeights}
+	}
+	return o
 }
 
 // Close frees everything, last opened first.

@@ -9,9 +9,10 @@ import (
 // exchange, the decisions of a cache, and the simulation count them where they occur. Rows are
 // vertices of the frontier unless said otherwise:
 //
-//	Frontier = Local + Cached + Peer + Stored + Remote - Early - Replaced
+//	Frontier = Local + Cached + Peer + Stored + Remote - Early - Replaced + Summed
 //	sum over ranks of Remote = sum over ranks of Served
-//	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row
+//	sum over ranks of Sums = sum over ranks of ServedSums
+//	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row + Sums x bytes of a sum
 //
 // Bytes are what a rank handed to the transport to send, counted from the sizes given to it.
 type Counters struct {
@@ -23,13 +24,17 @@ type Counters struct {
 	Early    int64 // of Remote: not read by the frontier, fetched ahead of their use
 	Served   int64 // rows that this rank sent to others
 
+	Summed     int64 // never at hand: read by their owners, for Sums
+	Sums       int64 // of rows, requested from the owners of these rows
+	ServedSums int64 // that this rank sent to others
+
 	PeerCached int64 // of Peer: in caches
 	Stored     int64 // read from the files that all ranks map, because no cache holds them
 
 	Rounds     int64 // collectives started: counts, ids, rows, one each, and those of Sampling
 	CountBytes int64 // counts sent, one for each rank
 	IDBytes    int64 // ids sent
-	RowBytes   int64 // rows sent
+	RowBytes   int64 // rows and sums sent
 
 	Evictions    int64         // rows of the cache that were overwritten
 	Replacements int64         // rows that entered it in eviction rounds
@@ -72,7 +77,7 @@ type Sampling struct {
 // Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
 // up.
 func (c *Counters) Check(frontier int) error {
-	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Remote-c.Early-c.Replaced &&
+	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Remote-c.Early-c.Replaced+c.Summed &&
 		c.Frontier == int64(frontier) {
 		return nil
 	}
@@ -92,6 +97,9 @@ func (c *Counters) Add(o Counters) {
 	c.Served += o.Served
 	c.PeerCached += o.PeerCached
 	c.Stored += o.Stored
+	c.Summed += o.Summed
+	c.Sums += o.Sums
+	c.ServedSums += o.ServedSums
 	c.Rounds += o.Rounds
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
@@ -118,7 +126,7 @@ func (c Counters) Per(n int64) Counters {
 	return Counters{
 		Frontier: c.Frontier / n, Local: c.Local / n, Cached: c.Cached / n, Peer: c.Peer / n,
 		Remote: c.Remote / n, Early: c.Early / n, Served: c.Served / n, PeerCached: c.PeerCached / n,
-		Stored: c.Stored / n,
+		Stored: c.Stored / n, Summed: c.Summed / n, Sums: c.Sums / n, ServedSums: c.ServedSums / n,
 		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
 		RowBytes:  c.RowBytes / n,
 		Evictions: c.Evictions / n, Replacements: c.Replacements / n,
@@ -146,14 +154,14 @@ func (c Counters) Replacing() Counters {
 // Fetched returns the remote rows that the frontier reads: misses of the cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
-// HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses found
 // in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
 // count as transferred. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits := c.Cached + c.PeerCached
-	accesses := hits + c.Stored + c.Fetched()
+	accesses := hits + c.Stored + c.Fetched() + c.Summed
 	if accesses == 0 {
 		return 0, 0
 	}
-	return 1 - float64(c.Stored+c.Remote)/float64(accesses), float64(hits) / float64(accesses)
+	return 1 - float64(c.Stored+c.Remote+c.Sums)/float64(accesses), float64(hits) / float64(accesses)
 }

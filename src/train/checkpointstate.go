@@ -34,6 +34,9 @@ type checkpointSums struct {
 	Replacement  int64   `json:"replacement_rows"`
 	Early        int64   `json:"early_rows"`
 	Remote       int64   `json:"remote_rows"`
+	Summed       int64   `json:"summed_rows,omitzero"`
+	SumVectors   int64   `json:"sum_vectors,omitzero"`
+	IDBytes      int64   `json:"id_bytes,omitzero"`
 	Evictions    int64   `json:"evictions"`
 	Replacements int64   `json:"replacements"`
 	ScoreSeconds float64 `json:"score_seconds"`
@@ -58,6 +61,7 @@ func sumsOf(s *sums) checkpointSums {
 		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
 		Stored:  c.Stored,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
+		Summed: c.Summed, SumVectors: c.Sums, IDBytes: c.IDBytes,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
 		Edges: c.Edges, Loaded: c.Loaded, Shuffled: c.Shuffle.Rows, ShuffleBytes: c.Shuffle.Bytes,
@@ -74,6 +78,7 @@ func (c *checkpointSums) sums() sums {
 			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
 			Stored:   c.Stored,
 			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
+			Summed: c.Summed, Sums: c.SumVectors, IDBytes: c.IDBytes,
 			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
 			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
 			Edges:    c.Edges, Loaded: c.Loaded,
@@ -92,6 +97,9 @@ type checkpointCounters struct {
 	Remote       int64         `json:"Remote"`
 	Early        int64         `json:"Early"` // the Replaced rows among them, in older versions
 	Served       int64         `json:"Served"`
+	Summed       int64         `json:"Summed,omitzero"`
+	Sums         int64         `json:"Sums,omitzero"`
+	ServedSums   int64         `json:"ServedSums,omitzero"`
 	PeerCached   int64         `json:"PeerCached"`
 	Stored       int64         `json:"Stored,omitzero"`
 	Rounds       int64         `json:"Rounds"`

@@ -21,11 +21,12 @@ func (r *run) endEpoch(took time.Duration) error {
 		return err
 	}
 	total := all.Rows
-	rows := rowsOf(total, r.Shards.RowBytes())
-	if total.Remote != total.Served || total.RowBytes != rows.RemoteBytes {
-		return fmt.Errorf("traffic does not add up: %d rows asked for, %d served, %d bytes sent "+
-			"instead of %d; this is a bug in halognn",
-			total.Remote, total.Served, total.RowBytes, rows.RemoteBytes)
+	rows := rowsOf(total, r.Shards.Meta)
+	if total.Remote != total.Served || total.Sums != total.ServedSums ||
+		total.RowBytes != rows.RemoteBytes {
+		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
+			"%d bytes sent instead of %d; this is a bug in halognn",
+			total.Remote, total.Sums, total.Served, total.ServedSums, total.RowBytes, rows.RemoteBytes)
 	}
 	if s := total.Sampling; s.Asked != s.Answered {
 		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is "+
@@ -136,7 +137,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.edgesDigest(edges),
 		},
-		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta.RowBytes()),
+		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
 		RoundsPerStep: r.sums.Rounds,
 		CacheUse: CacheUse{CachePolicy: r.cache.Settings.Policy,
 			ExpectedRowsPerStep: r.cache.Expected},

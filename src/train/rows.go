@@ -1,6 +1,9 @@
 package train
 
-import "halognn/src/trace"
+import (
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
 
 // Rows counts feature rows by where they came from, per epoch, summed over ranks.
 type Rows struct {
@@ -23,11 +26,19 @@ type Rows struct {
 	Early int64 `json:"early_rows"`
 	// transferred rows: received from another node, the sum of the three above
 	Remote int64 `json:"remote_rows"`
-	// bytes of those rows as handed to the transport
+	// rows owned outside the node that were never received: their owners added them
+	// (`exchange.sums`)
+	Summed int64 `json:"summed_rows"`
+	// vectors that came in their stead
+	Sums int64 `json:"sum_vectors"`
+	// bytes of the transferred rows and of the sums as handed to the transport
 	RemoteBytes int64 `json:"remote_bytes"`
+	// ids of rows and of members of sums that were sent for that, 4 bytes each, and the weights of
+	// members
+	IDBytes int64 `json:"id_bytes"`
 
-	// 1 - transferred / remote accesses; remote accesses are the frontier rows owned outside the
-	// node: `cache_hits` + `peer_cache_rows` + those fetched for the step. With `cache.source: files`
+	// 1 - (transferred rows + sums) / remote accesses; remote accesses are the frontier rows owned
+	// outside the node: `cache_hits` + `peer_cache_rows` + those fetched for the step + those summed. With `cache.source: files`
 	// all frontier rows are, and `stored_rows` are the transferred ones. 0 without a cache
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
@@ -64,15 +75,17 @@ type Rows struct {
 	ShuffleBytes int64 `json:"shuffle_bytes"`
 }
 
-// rowsOf puts counters under the names of reports. Bytes are rows times rowBytes: an identity that
-// every epoch is held to.
-func rowsOf(c trace.Counters, rowBytes int) Rows {
+// rowsOf puts counters under the names of reports. Bytes are those of so many rows and sums: an
+// identity that every epoch is held to.
+func rowsOf(c trace.Counters, of shard.Meta) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{
 		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
 		Stored:  c.Stored,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early,
-		Remote: c.Remote, RemoteBytes: c.Remote * int64(rowBytes), HitRate: hit, BufferHitRate: buffer,
+		Remote:      c.Remote,
+		RemoteBytes: c.Remote*int64(of.RowBytes()) + c.Sums*int64(4*of.Features),
+		Summed:      c.Summed, Sums: c.Sums, IDBytes: c.IDBytes, HitRate: hit, BufferHitRate: buffer,
 		Evictions: c.Evictions, Replacements: c.Replacements, ScoreSeconds: c.Scoring.Seconds(),
 		Asked: c.Sampling.Asked, Drawn: c.Sampling.Drawn, SamplingBytes: c.Sampling.Bytes,
 		Edges: c.Edges, Loaded: c.Loaded, Shuffled: c.Shuffle.Rows, ShuffleBytes: c.Shuffle.Bytes,

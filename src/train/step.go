@@ -155,7 +155,7 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.step.waiting.Seconds(),
-		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.RowBytes()),
+		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.Meta),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)

@@ -67,8 +67,9 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 	}
 	segments, cols := size(dst)
 	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,
-		int64s(s.Indptr), int32s(s.Indices), C.int(how), floats(weights),
-		cBool(rows.Type == compute.Float16), unsafe.SliceData(tables), refs(rows.Of)))
+		int64s(s.Indptr), int32s(s.Indices), C.int(how), int32s(s.Counts), floats(weights),
+		cBool(rows.Type == compute.Float16), wideTable(rows), unsafe.SliceData(tables),
+		refs(rows.Of)))
 }
 
 // SliceRows implements compute.Host.
@@ -88,6 +89,14 @@ func (h *Host) AddInto(sum, x []float32) {
 	addInto(h.level, sum, x)
 }
 
+// wideTable returns the table of sums among rows of float16, or -1.
+func wideTable(rows compute.Rows) C.int64_t {
+	if rows.Wide == 0 {
+		return -1
+	}
+	return C.int64_t(rows.Wide)
+}
+
 func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
 
 // fewTables is the number of tables described on the stack: enough for the rank's own rows, a
@@ -98,13 +107,17 @@ const fewTables = 64
 // because C gets a pointer to pointers.
 func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) []C.halognn_table {
 	rowBytes := rows.Cols * rows.Type.Size()
-	for _, t := range rows.Tables {
+	for i, t := range rows.Tables {
 		if len(t) > 0 {
 			pins.Pin(unsafe.SliceData(t))
 		}
+		n := len(t) / max(1, rowBytes)
+		if i == rows.Wide && i != 0 && rows.Type == compute.Float16 {
+			n-- // a wide row is as long as two
+		}
 		space = append(space, C.halognn_table{
 			base: unsafe.Pointer(unsafe.SliceData(t)),
-			rows: C.int64_t(len(t) / max(1, rowBytes)),
+			rows: C.int64_t(n),
 		})
 	}
 	return space

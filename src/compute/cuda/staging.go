@@ -39,14 +39,14 @@ type stagingBuffer struct {
 
 	own, all                       bool // what is wanted
 	reduce                         compute.Reduction
-	weighted                       bool
+	weighted, counted              bool
 	destinations, frontier, cols   int
 	half                           bool
 	onHost                         bool // what is wanted was made on the host
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
-	weightsAt                      int
+	countsAt, weightsAt            int
 	rowsAt, rowBytes               int
 }
 
@@ -126,7 +126,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
 		in.Rows.Cols
-	b.weighted = in.EdgeWeights != nil
+	b.weighted, b.counted = in.EdgeWeights != nil, in.Input.Counts != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
 	b.half = in.Rows.Type == compute.Float16
 	b.frontier = len(in.Rows.Of)
@@ -151,12 +151,14 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	if reduced > 0 {
 		made += in.Destinations * width
-		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices) + 4*len(in.EdgeWeights)
+		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices) + 4*len(in.EdgeWeights) +
+			4*len(in.Input.Counts)
 	}
 	if in.Sources {
 		made += b.frontier * width
 	}
-	if b.onHost = made <= apart && !b.apart; b.onHost {
+	mixed := b.half && in.Rows.Wide != 0 // which the device's kernels do not read
+	if b.onHost = mixed || made <= apart && !b.apart; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
 		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
 			b.take(reduced*in.Destinations*width),
@@ -166,6 +168,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		if reduced > 0 {
 			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices),
 				array(b, in.EdgeWeights)
+			b.countsAt = array(b, in.Input.Counts)
 		}
 	}
 	for _, s := range in.Segments {
@@ -403,9 +406,13 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		if b.weighted {
 			weights = (*C.float)(unsafe.Add(b.room.p, b.weightsAt))
 		}
+		var counts *C.int32_t
+		if b.counted {
+			counts = (*C.int32_t)(unsafe.Add(b.room.p, b.countsAt))
+		}
 		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
 			C.int64_t(reduced.Rows), cols, (*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)),
-			(*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), weights, rows))
+			(*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))

@@ -40,9 +40,13 @@ func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Seg
 				if weights != nil {
 					weight = weights[e]
 				}
-				stored := storedRow(rows, int(compute.SourceOf(s.Indices[e])))
+				i, dtype := int(compute.SourceOf(s.Indices[e])), rows.Type
+				if rows.IsWide(i) {
+					dtype = compute.Float32
+				}
+				stored := storedRow(rows, i)
 				for j := range group {
-					x := element(rows.Type, stored, j) * weight
+					x := element(dtype, stored, j) * weight
 					group[j] = combine(how, e == begin, group[j], float32(x))
 				}
 			}
@@ -51,7 +55,11 @@ func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Seg
 			}
 			begin = end
 		}
-		if how == compute.ReduceMean {
+		switch {
+		case how != compute.ReduceMean || lo == hi:
+		case s.Counts != nil:
+			divide(out, int(s.Counts[t]))
+		default:
 			divide(out, int(hi-lo))
 		}
 	}
@@ -70,9 +78,12 @@ func combine(how compute.Reduction, first bool, there, x float32) float32 {
 
 // storedRow returns row i as it is stored.
 func storedRow(rows compute.Rows, i int) []byte {
-	size := rows.Cols * rows.Type.Size()
-	ref := rows.Of[i]
-	return rows.Tables[ref.Table()][ref.Row()*size : (ref.Row()+1)*size]
+	size := rows.RowBytes()
+	ref, end := rows.Of[i], size
+	if rows.IsWide(i) {
+		end = rows.Cols * compute.Float32.Size()
+	}
+	return rows.Tables[ref.Table()][ref.Row()*size : ref.Row()*size+end]
 }
 
 func element(t compute.DType, stored []byte, j int) float32 {

@@ -1,0 +1,231 @@
+package exchange
+
+import "halognn/src/mem"
+
+// cover chooses what travels so that fewest bytes do: the row of a source, or the sum of a group,
+// which is the neighbours that one destination has in one part. An edge from a source that is not at
+// hand must be covered by either. These edges join sources and groups to a bipartite graph, of which
+// the cover is a vertex cover, each vertex with its bytes. The least one is a minimum cut, which
+// costs more than to sample; here vertices that some least cover has are taken one after the other,
+// and where there is none to see, by what they cost for each edge they cover. It is linear in the
+// edges.
+//
+// Communication-optimal distributed SpMM makes the same choice once for a matrix.
+type cover struct {
+	row   int64   // bytes of any row
+	bytes []int32 // [G] of the sum of each group
+
+	begin  []int32 // [G+1] edges of group g are member[begin[g]:begin[g+1]]
+	member []int32 // [E] sources
+	first  []int32 // [U+1] and of source u group[first[u]:first[u+1]]
+	group  []int32 // [E]
+
+	open  []int32 // [G] uncovered edges of each group
+	left  []int32 // [U] and of each source
+	state []uint8 // [U] of sources, then [G] of groups
+	queue []int32 // groups to look at again
+}
+
+// What is known of a source or group.
+const (
+	undecided = iota
+	taken
+	waiting // of a group: undecided, and in the queue
+)
+
+// start empties the graph, whose rows have so many bytes, and makes room for so many edges.
+func (c *cover) start(row, edges int) {
+	c.row = int64(row)
+	c.bytes = mem.Grow(c.bytes[:0], edges)[:0]
+	c.begin = append(mem.Grow(c.begin[:0], edges+1)[:0], 0)
+	c.member = mem.Grow(c.member[:0], edges)[:0]
+}
+
+// add ends the group of the members that were appended last, if there are any.
+func (c *cover) add(bytes int) bool {
+	if len(c.member) == int(c.begin[len(c.begin)-1]) {
+		return false
+	}
+	c.bytes = append(c.bytes, int32(bytes))
+	c.begin = append(c.begin, int32(len(c.member)))
+	return true
+}
+
+// choose takes sources and groups until all edges are covered; sources are numbered below n.
+func (c *cover) choose(n int) {
+	groups := len(c.bytes)
+	c.transpose(n)
+	c.open = mem.Grow(c.open[:0], groups)
+	c.left = mem.Grow(c.left[:0], n)
+	c.state = mem.Grow(c.state[:0], n+groups)
+	clear(c.state)
+	c.queue = mem.Grow(c.queue[:0], groups)[:0] // a group is in it once
+	for u := range c.left {
+		c.left[u] = c.first[u+1] - c.first[u]
+	}
+	for g := range c.open {
+		c.open[g] = c.begin[g+1] - c.begin[g]
+		c.push(int32(g))
+	}
+	c.settle(certain)
+	for _, how := range []int{likely, guess} {
+		for g := range int32(groups) {
+			if c.open[g] > 0 {
+				c.push(g)
+				c.settle(how)
+			}
+		}
+	}
+	c.drop()
+}
+
+// drop gives up what later decisions have made superfluous.
+func (c *cover) drop() {
+	for u := range c.left {
+		needed := false
+		for _, g := range c.group[c.first[u]:c.first[u+1]] {
+			needed = needed || !c.isSum(int(g))
+		}
+		if !needed {
+			c.state[u] = undecided
+		}
+	}
+	for g := range c.bytes {
+		needed := false
+		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+			needed = needed || !c.isRow(int(u))
+		}
+		if !needed {
+			c.state[len(c.left)+g] = undecided
+		}
+	}
+}
+
+// transpose lists the groups of each source.
+func (c *cover) transpose(n int) {
+	c.first = mem.Grow(c.first[:0], n+1)
+	clear(c.first)
+	for _, u := range c.member {
+		c.first[u+1]++
+	}
+	for u := range n {
+		c.first[u+1] += c.first[u]
+	}
+	c.group = mem.Grow(c.group[:0], len(c.member))
+	for g := range c.bytes {
+		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+			c.group[c.first[u]] = int32(g)
+			c.first[u]++
+		}
+	}
+	copy(c.first[1:], c.first[:n])
+	c.first[0] = 0
+}
+
+func (c *cover) push(g int32) {
+	if at := &c.state[int32(len(c.left))+g]; *at == undecided {
+		*at = waiting
+		c.queue = append(c.queue, g)
+	}
+}
+
+// How sure a decision must be.
+const (
+	certain = iota // no least cover is lost
+	likely         // none would be if a sum had the bytes of its vector alone
+	guess          // the first of the queue is decided in any case
+)
+
+// settle decides about the groups of the queue, and those that this leads to, which takes certainty.
+func (c *cover) settle(how int) {
+	for len(c.queue) > 0 {
+		g := c.queue[len(c.queue)-1]
+		c.queue = c.queue[:len(c.queue)-1]
+		at := &c.state[int32(len(c.left))+g]
+		if *at == taken {
+			continue
+		}
+		*at = undecided
+		if c.open[g] == 0 {
+			continue
+		}
+		// The rows of all its sources cost no more than the sum, and cover more. Or those of the
+		// sources that have no other group cost more than the sum, which covers more.
+		rows, alone, share := c.row*int64(c.open[g]), int64(0), int64(0)
+		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+			if c.state[u] == taken {
+				continue
+			}
+			if c.left[u] == 1 {
+				alone += c.row
+			}
+			share += c.row / int64(c.left[u])
+		}
+		sum := int64(c.bytes[g])
+		switch {
+		case rows <= sum:
+			c.takeRows(g)
+		case alone >= sum, how == likely && alone+alone/4 >= sum, how == guess && share >= sum:
+			c.takeSum(g)
+		case how == guess:
+			c.takeRows(g)
+		}
+		if how == guess {
+			how = likely
+		}
+	}
+}
+
+// takeRows takes all uncovered sources of a group.
+func (c *cover) takeRows(g int32) {
+	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+		if c.state[u] == taken {
+			continue
+		}
+		c.state[u] = taken
+		for _, other := range c.group[c.first[u]:c.first[u+1]] {
+			if c.state[int32(len(c.left))+other] != taken {
+				c.open[other]--
+				c.push(other)
+			}
+		}
+	}
+}
+
+// takeSum takes a group.
+func (c *cover) takeSum(g int32) {
+	c.state[int32(len(c.left))+g] = taken
+	c.open[g] = 0
+	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+		if c.state[u] == taken {
+			continue
+		}
+		if c.left[u]--; c.left[u] != 1 {
+			continue
+		}
+		for _, other := range c.group[c.first[u]:c.first[u+1]] { // in which it now stands alone
+			if c.open[other] > 0 {
+				c.push(other)
+			}
+		}
+	}
+}
+
+// isRow reports whether the row of a source travels, isSum whether the sum of a group does.
+func (c *cover) isRow(u int) bool { return c.state[u] == taken }
+func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
+
+// memory returns the bytes of the arrays.
+func (c *cover) memory() int64 {
+	return int64(cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
+		cap(c.left)+cap(c.queue))*4 + int64(cap(c.state))
+}
+
+func (c *cover) free() {
+	for _, x := range [][]int32{c.bytes, c.begin, c.member, c.first, c.group, c.open, c.left,
+		c.queue} {
+		mem.Free(x)
+	}
+	mem.Free(c.state)
+	*c = cover{}
+}

@@ -1,0 +1,133 @@
+package exchange
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The bytes of the cover are close to those of a minimum cut, and it covers every edge: at equal
+// widths of rows and sums, at sums of twice the width, and with the ids.
+func TestCoverIsNearTheLeast(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, is := range []struct {
+		name            string
+		row, sum, id    int
+		sources, fanout int
+		destinations    int
+		most            float64
+	}{
+		{"float32, rows rarely shared", 400, 400, 0, 4000, 5, 1000, 1.01},
+		{"float32, rows shared", 400, 400, 0, 1500, 5, 1000, 1.01},
+		{"float32, rows shared by many", 400, 400, 0, 300, 10, 1000, 1.01},
+		{"float32 with ids", 404, 400, 4, 1500, 5, 1000, 1.01},
+		{"float16, rows rarely shared", 204, 400, 4, 4000, 15, 1000, 1.05},
+		{"float16, rows shared", 204, 400, 4, 1500, 10, 1000, 1.05},
+		{"ids as wide as a row", 36, 32, 4, 1500, 10, 1000, 1.06},
+		{"nothing", 400, 400, 0, 10, 0, 10, 1},
+	} {
+		var c cover
+		c.start(is.row, is.destinations*2*(is.fanout+1))
+		for range is.destinations {
+			n := random.IntN(is.fanout + 1)
+			for range n { // as degrees are: few sources have most of the edges
+				x := random.Float64()
+				c.member = append(c.member, int32(x*x*float64(is.sources)))
+			}
+			c.add(is.sum + n*is.id)
+		}
+		c.choose(is.sources)
+		bytes := int64(0)
+		for u := range is.sources {
+			if c.isRow(u) {
+				bytes += int64(is.row)
+			}
+		}
+		for g := range c.bytes {
+			if c.isSum(g) {
+				bytes += int64(c.bytes[g])
+				continue
+			}
+			for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+				if !c.isRow(int(u)) {
+					t.Fatalf("%s: an edge from %d to group %d is not covered", is.name, u, g)
+				}
+			}
+		}
+		least := leastCover(&c, is.sources)
+		if bytes < least || float64(bytes) > is.most*float64(least) {
+			t.Errorf("%s: %d bytes, %.4f of the least, %d", is.name, bytes,
+				float64(bytes)/float64(least), least)
+		}
+		t.Logf("%s: %.4f", is.name, float64(bytes)/float64(max(1, least)))
+		c.free()
+	}
+}
+
+// leastCover returns the bytes of a minimum cut between the sources, whose capacities are of rows,
+// and the groups, whose capacities are of sums: those of the least cover. Source: Dinic, 1970.
+func leastCover(c *cover, sources int) int64 {
+	const endless = 1 << 60
+	type arc struct {
+		to  int
+		cap int64
+	}
+	nodes := sources + len(c.bytes) + 2
+	from, end := nodes-2, nodes-1
+	var arcs []arc // arc i^1 is the reverse of arc i
+	out := make([][]int, nodes)
+	join := func(a, b int, capacity int64) {
+		out[a], out[b] = append(out[a], len(arcs)), append(out[b], len(arcs)+1)
+		arcs = append(arcs, arc{b, capacity}, arc{a, 0})
+	}
+	for u := range sources {
+		join(from, u, c.row)
+	}
+	for g := range c.bytes {
+		join(sources+g, end, int64(c.bytes[g]))
+		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+			join(int(u), sources+g, endless)
+		}
+	}
+	level, next := make([]int, nodes), make([]int, nodes)
+	reach := func() bool {
+		for i := range level {
+			level[i] = -1
+		}
+		level[from] = 0
+		for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
+			for _, i := range out[queue[0]] {
+				if to := arcs[i].to; arcs[i].cap > 0 && level[to] < 0 {
+					level[to] = level[queue[0]] + 1
+					queue = append(queue, to)
+				}
+			}
+		}
+		return level[end] >= 0
+	}
+	var push func(at int, most int64) int64
+	push = func(at int, most int64) int64 {
+		if at == end {
+			return most
+		}
+		for ; next[at] < len(out[at]); next[at]++ {
+			i := out[at][next[at]]
+			if arcs[i].cap <= 0 || level[arcs[i].to] != level[at]+1 {
+				continue
+			}
+			if n := push(arcs[i].to, min(most, arcs[i].cap)); n > 0 {
+				arcs[i].cap -= n
+				arcs[i^1].cap += n
+				return n
+			}
+		}
+		return 0
+	}
+	flow := int64(0)
+	for reach() {
+		clear(next)
+		for n := push(from, endless); n > 0; n = push(from, endless) {
+			flow += n
+		}
+	}
+	return flow
+}

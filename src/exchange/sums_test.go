@@ -1,0 +1,186 @@
+package exchange
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// What an input layer makes of its rows is the same, bit for bit, whether rows or sums travel, at
+// any number of ranks, parts and nodes, of any rows, whatever is cached, early or kept; and what is
+// counted is what was handed to the transport.
+func TestSumsAreWhatRowsGive(t *testing.T) {
+	for _, is := range []struct {
+		ranks, perRank, perNode, vertices, cols int
+		dtype                                   compute.DType
+		sums                                    Sums
+	}{
+		{3, 1, 1, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}},
+		{2, 3, 1, 200, 41, compute.Float16, Sums{How: compute.ReduceMean, Own: true}},
+		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceSum, Own: true}},
+		{3, 2, 1, 300, 50, compute.Float16, Sums{How: compute.ReduceSum, Weighted: true}},
+		{2, 2, 1, 300, 64, compute.Float32, Sums{How: compute.ReduceSum, Weighted: true}},
+		{2, 1, 1, 300, 50, compute.Float32, Sums{How: compute.ReduceMax, Own: true}},
+		{3, 1, 1, 300, 100, compute.Float16, Sums{How: compute.ReduceMax, Own: true}},
+		{1, 4, 1, 100, 3, compute.Float32, Sums{How: compute.ReduceMean}},
+		{4, 1, 1, 5, 3, compute.Float32, Sums{How: compute.ReduceMean, Own: true}},
+	} {
+		t.Run(fmt.Sprintf("%+v", is), func(t *testing.T) {
+			l := newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, is.perNode,
+				is.vertices, is.cols, is.dtype)
+			l.finite()
+			made := make([]int64, is.ranks)
+			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
+				o := l.options(c.Rank())
+				o.Sums = &is.sums
+				o.Buffer = make([]byte, 20*is.cols*is.dtype.Size())
+				count := &tally{Comm: c}
+				x, err := New(count, o)
+				if err != nil {
+					return err
+				}
+				var p Plan
+				defer p.Free()
+				rng := rand.New(rand.NewPCG(3, uint64(c.Rank())))
+				for range 6 { // larger and smaller ones, in one plan
+					if err := l.sum(x, &p, count, rng, is.sums); err != nil {
+						return err
+					}
+					made[c.Rank()] += p.Sums
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := int64(0)
+			for _, n := range made {
+				all += n
+			}
+			if several := is.ranks > is.perNode && is.vertices > 50; several != (all > 0) {
+				t.Errorf("%d sums travelled", all)
+			}
+		})
+	}
+}
+
+// finite makes all elements finite numbers.
+func (l *layout) finite() {
+	for _, table := range l.tables {
+		for i := range table {
+			if size := l.dtype.Size(); i%size == size-1 {
+				table[i] &= 0xbb // no exponent of all ones
+			}
+		}
+	}
+}
+
+// sum fetches one random frontier with sums and compares.
+func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sums) error {
+	ids := l.frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+	destinations := len(ids) / 10
+	e := Edges{Indptr: []int64{0}}
+	for range destinations {
+		for _, s := range rng.Perm(len(ids))[:rng.IntN(min(len(ids), 25))] {
+			e.Indices = append(e.Indices, int32(s))
+			if how.Weighted {
+				e.Weights = append(e.Weights, rng.Float32())
+			}
+		}
+		e.Indptr = append(e.Indptr, int64(len(e.Indices)))
+	}
+	if err := x.Locate(p, ids); err != nil {
+		return err
+	}
+	var g graph.Grouper
+	defer g.Free()
+	g.ByPart(e.Indptr, e.Indices, e.Weights, p.Parts, x.Parts())
+
+	// As if all rows were here.
+	all := compute.Rows{Cols: l.cols, Type: l.dtype, Tables: l.tables}
+	for i, v := range ids {
+		all.Of = append(all.Of, compute.MakeRowRef(int(p.Parts[i]), int(int64(v)-l.offsets[p.Parts[i]])))
+	}
+	reduce := func(rows compute.Rows, counts []int32) []byte {
+		m := compute.Matrix{Rows: destinations, Cols: l.cols,
+			Data: make([]float32, destinations*l.cols)}
+		ref.Host{}.SegmentRows(m, how.How, compute.Segments{Indptr: e.Indptr, Indices: e.Indices,
+			Counts: counts}, e.Weights, rows)
+		return mem.Bytes(m.Data)
+	}
+	want := reduce(all, nil)
+
+	// Some rows are in the buffer, some misses are kept, others come early.
+	slot, kept, misses := make([]int32, len(p.RemoteIDs)), []int32(nil), int32(0)
+	held := int32(0)
+	for k, v := range p.RemoteIDs {
+		if slot[k] = -1; held < 20 && rng.IntN(4) == 0 {
+			slot[k] = held
+			size := l.cols * l.dtype.Size()
+			part := x.parts.Find(uint32(v))
+			at := (int(int64(v) - l.offsets[part])) * size
+			copy(x.tables[len(x.base)][int(held)*size:(int(held)+1)*size], l.tables[part][at:])
+			held++
+			continue
+		}
+		if rng.IntN(8) == 0 {
+			kept = append(kept, misses)
+		}
+		misses++
+	}
+	var early []graph.VertexID
+	for v := range graph.VertexID(l.vertices()) {
+		if part := x.parts.Find(uint32(v)); x.remote[part] != 0 && rng.IntN(30) == 0 &&
+			!slices.Contains(p.RemoteIDs, v) {
+			early = append(early, v)
+		}
+	}
+	x.Hold(p, slot)
+	x.Request(p, ids, early, kept, &e)
+	count.sent, count.calls = [3]int64{}, 0
+	if err := finish(x, p); err != nil {
+		return err
+	}
+	if got := reduce(p.Rows, e.Counts); !bytes.Equal(got, want) {
+		return fmt.Errorf("%d sums of %d rows give other numbers than the rows", p.Sums, p.Summed)
+	}
+	if how.Own {
+		got, want := make([]byte, 0), make([]byte, 0)
+		size := l.cols * l.dtype.Size()
+		for d := range destinations {
+			r, w := p.Rows.Of[d], all.Of[d]
+			got = append(got, p.Rows.Tables[r.Table()][r.Row()*size:(r.Row()+1)*size]...)
+			want = append(want, all.Tables[w.Table()][w.Row()*size:(w.Row()+1)*size]...)
+		}
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("destinations have other rows")
+		}
+	}
+	for _, n := range kept {
+		size := l.cols * l.dtype.Size()
+		w := all.Of[p.missing[n]]
+		if got := p.received[p.Landed(int(n))*size:][:size]; !bytes.Equal(got,
+			l.tables[w.Table()][w.Row()*size:(w.Row()+1)*size]) {
+			return fmt.Errorf("miss %d, which is kept, has another row", n)
+		}
+	}
+	if err := p.Check(len(ids)); err != nil {
+		return err
+	}
+	if count.sent != [3]int64{p.CountBytes, p.IDBytes, p.RowBytes} {
+		return fmt.Errorf("%d bytes were sent, but %d, %d, %d counted", count.sent, p.CountBytes,
+			p.IDBytes, p.RowBytes)
+	}
+	if want := p.Served*int64(l.cols*l.dtype.Size()) + p.ServedSums*int64(4*l.cols); want != p.RowBytes {
+		return fmt.Errorf("%d bytes of %d rows and %d sums", p.RowBytes, p.Served, p.ServedSums)
+	}
+	return nil
+}
