@@ -63,7 +63,34 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Parallel.Mode == ModeSplit {
 		faults = append(faults, c.split()...)
 	}
+	if c.Exchange.Sums == SumsOn {
+		faults = append(faults, c.summed()...)
+	}
 	return append(faults, c.placed()...)
+}
+
+// summed returns what a run cannot have whose owners add rows.
+func (c *Config) summed() (faults []string) {
+	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
+	known := nn.FindKind(c.Model.Kind) != nil
+	for _, f := range []struct {
+		bad            bool
+		key, why, cure string
+	}{
+		{known && !model.Needs().OnlySums(), "model.kind " + c.Model.Kind,
+			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
+		{c.Parallel.Mode != ModeData, "parallel.mode " + c.Parallel.Mode,
+			"only ranks with minibatches of their own fetch the rows of others",
+			"parallel.mode=" + ModeData},
+		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
+			"rows are then read from files, and none travels", "cache.source=" + SourceOwners},
+	} {
+		if f.bad {
+			faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+
+				"because %s; set %s, or exchange.sums=%s", SumsOn, f.key, f.why, f.cure, SumsOff))
+		}
+	}
+	return faults
 }
 
 // placed returns what a run cannot have whose ranks share caches or read rows from files.

@@ -229,14 +229,14 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "exchange", keys: []*Key{
-			{"sums", oneOf(&c.Exchange.Sums, "off",
-				word{"off", "rows alone travel"},
-				word{"on", "the neighbours that a vertex has in one part travel as their sum, added " +
-					"by the owner, where fewer bytes do"},
+			{"sums", oneOf(&c.Exchange.Sums, SumsOff,
+				word{SumsOff, "rows alone travel"},
+				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, added " +
+					"by the owner, where fewer bytes do ([how](design/26-sums.md))"},
 			), MayChange,
 				"what travels of rows that the input layer reads for their sum alone",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
-					"maximum over neighbours: not `gat` or `mlp`."},
+					"maximum over neighbours: `sage`, `gcn` or `gin`."},
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{
@@ -339,8 +339,8 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "parallel", keys: []*Key{
-			{"mode", oneOf(&c.Parallel.Mode, "data",
-				word{"data", "every rank trains its own minibatches, and gradients are added"},
+			{"mode", oneOf(&c.Parallel.Mode, ModeData,
+				word{ModeData, "every rank trains its own minibatches, and gradients are added"},
 				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
 					"what concerns its own vertices, and hidden rows travel between layers " +
 					"([when](guide/modes.md))"},
@@ -468,7 +468,11 @@ const (
 
 	KernelCOO = "coo"
 
+	ModeData  = "data"
 	ModeSplit = "split"
+
+	SumsOff = "off"
+	SumsOn  = "on"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

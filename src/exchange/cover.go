@@ -33,11 +33,11 @@ const (
 	waiting // of a group: undecided, and in the queue
 )
 
-// start empties the graph, whose rows have so many bytes, and makes room for so many edges.
-func (c *cover) start(row, edges int) {
+// start empties the graph, whose rows have so many bytes, and makes room for edges and groups.
+func (c *cover) start(row, edges, groups int) {
 	c.row = int64(row)
-	c.bytes = mem.Grow(c.bytes[:0], edges)[:0]
-	c.begin = append(mem.Grow(c.begin[:0], edges+1)[:0], 0)
+	c.bytes = mem.Grow(c.bytes[:0], groups)[:0]
+	c.begin = append(mem.Grow(c.begin[:0], groups+1)[:0], 0)
 	c.member = mem.Grow(c.member[:0], edges)[:0]
 }
 
@@ -51,8 +51,8 @@ func (c *cover) add(bytes int) bool {
 	return true
 }
 
-// choose takes sources and groups until all edges are covered; sources are numbered below n.
-func (c *cover) choose(n int) {
+// decide takes sources and groups until all edges are covered; sources are numbered below n.
+func (c *cover) decide(n int) {
 	groups := len(c.bytes)
 	c.transpose(n)
 	c.open = mem.Grow(c.open[:0], groups)

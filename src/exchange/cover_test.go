@@ -26,7 +26,7 @@ func TestCoverIsNearTheLeast(t *testing.T) {
 		{"nothing", 400, 400, 0, 10, 0, 10, 1},
 	} {
 		var c cover
-		c.start(is.row, is.destinations*2*(is.fanout+1))
+		c.start(is.row, is.destinations*is.fanout, is.destinations)
 		for range is.destinations {
 			n := random.IntN(is.fanout + 1)
 			for range n { // as degrees are: few sources have most of the edges
@@ -35,7 +35,7 @@ func TestCoverIsNearTheLeast(t *testing.T) {
 			}
 			c.add(is.sum + n*is.id)
 		}
-		c.choose(is.sources)
+		c.decide(is.sources)
 		bytes := int64(0)
 		for u := range is.sources {
 			if c.isRow(u) {

@@ -153,10 +153,10 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 			Start: func(m *decided) (pipeline.Request, error) {
 				m.choice = nil
 				if len(m.ids)%7 == 0 { // as evaluation does: the buffer is neither read nor changed
-					x.Decide(&m.plan, nil, nil)
+					x.Request(&m.plan, m.ids, Wants{})
 				} else {
 					m.choice = w.decide(m.plan.RemoteIDs)
-					x.Decide(&m.plan, m.slot, m.early)
+					x.Request(&m.plan, m.ids, Wants{Slot: m.slot, Early: m.early})
 				}
 				return x.StartCounts(&m.plan), nil
 			},

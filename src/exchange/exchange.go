@@ -25,7 +25,7 @@
 // copies each run of rows of one table with one call.
 //
 // With a dynamic cache, whose content depends on the minibatches before, Plan is split: Locate
-// finds the remote vertices; Decide is told which of them are in Buffer and which rows to fetch
+// finds the remote vertices; Request is told which of them are in Buffer and which rows to fetch
 // besides; Keep copies rows into the cache after all rows of the minibatch have been read.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartCounts with FinishCounts,
@@ -100,7 +100,7 @@ type Options struct {
 	// the same.
 	Sums *Sums
 
-	// Buffer holds copies of rows that change from step to step, for Locate and Decide; nil for
+	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
 	// none. Keep writes it.
 	Buffer []byte
 }

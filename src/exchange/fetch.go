@@ -82,8 +82,7 @@ func (x *Exchange) SliceRows(p *Plan) error {
 		to := dst
 		for want := ids[:rows]; len(want) > 0; {
 			if uint32(want[0]) >= uint32(x.rows) {
-				return fmt.Errorf("exchange: rank %d wants row %d of rank %d, which has %d; %s", r,
-					want[0], x.rank, x.rows, cure)
+				return x.outside(fmt.Sprintf("rank %d wants row %d", r, want[0]))
 			}
 			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
 			run := x.toPart(part, want)
@@ -100,6 +99,12 @@ func (x *Exchange) SliceRows(p *Plan) error {
 		ids, dst = ids[numbers:], dst[size:]
 	}
 	return nil
+}
+
+// outside is the error of a request for a row that this rank does not have.
+func (x *Exchange) outside(request string) error {
+	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request, x.rank,
+		x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
 }
 
 // toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,

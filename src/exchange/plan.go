@@ -60,8 +60,11 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// Locate is the first half of Plan for a dynamic cache: it lists the remote vertices of a frontier
-// in p.RemoteIDs, in frontier order. It may run for many plans at once; Decide must follow.
+// Find is the first half of Plan: it looks up every vertex. Request must follow.
+func (x *Exchange) Find(p *Plan, ids []graph.VertexID) error { return x.place(p, ids) }
+
+// Locate is Find for a cache that changes: it also lists the remote vertices of a frontier in
+// p.RemoteIDs, in frontier order. It may run for many plans at once.
 func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
@@ -73,16 +76,8 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// Decide is the second half: the row of p.RemoteIDs[k] is read from row slot[k] of Options.Buffer
-// or, if that is negative, fetched; the rows of early are fetched too. An empty slot list fetches
-// all. It may run for many plans at once; the caller answers for the order of decisions.
-func (x *Exchange) Decide(p *Plan, slot []int32, early []graph.VertexID) {
-	x.Hold(p, slot)
-	x.ask(p, early)
-}
-
-// Hold is the part of Decide that takes rows from the buffer; Request must follow.
-func (x *Exchange) Hold(p *Plan, slot []int32) {
+// hold takes rows from the buffer.
+func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return
 	}
@@ -101,16 +96,13 @@ func (x *Exchange) Hold(p *Plan, slot []int32) {
 }
 
 // Landed returns the row of the receive buffer (table P+1 of p.Rows) that holds the n-th fetched
-// row: misses in frontier order, then early rows.
+// row: misses in frontier order, then early rows. A miss must have come as a row.
 func (p *Plan) Landed(n int) int {
 	if n < len(p.missing) {
 		return p.Rows.Of[p.missing[n]].Row()
 	}
 	return int(p.early[n-len(p.missing)])
 }
-
-// Find is Plan without the requests: Request must follow.
-func (x *Exchange) Find(p *Plan, ids []graph.VertexID) error { return x.place(p, ids) }
 
 // Keep copies the n-th fetched row to a slot of Options.Buffer. Call it when the request of
 // StartRows is complete and the plan has read all its rows of the buffer.
@@ -163,7 +155,7 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	x.group(p, early)
 }
 
-// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Decide
+// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Request
 // need none.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent

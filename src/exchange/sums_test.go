@@ -2,9 +2,11 @@ package exchange
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/comm"
@@ -12,6 +14,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/trace"
 )
 
 // What an input layer makes of its rows is the same, bit for bit, whether rows or sums travel, at
@@ -143,8 +146,13 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 			early = append(early, v)
 		}
 	}
-	x.Hold(p, slot)
-	x.Request(p, ids, early, kept, &e)
+	var listed Groups
+	defer listed.Free()
+	x.List(p, &e, &listed)
+	chooser := NewChooser(&how, l.cols, l.dtype)
+	defer chooser.Free()
+	foreseen := chooser.Counts(&listed, slot, kept)
+	x.Request(p, ids, Wants{Slot: slot, Early: early, Kept: kept, Edges: &e})
 	count.sent, count.calls = [3]int64{}, 0
 	if err := finish(x, p); err != nil {
 		return err
@@ -175,6 +183,11 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	if err := p.Check(len(ids)); err != nil {
 		return err
 	}
+	foreseen.RowBytes = 0 // those that are sent are others
+	if got := (trace.Counters{Remote: p.Remote - p.Early, Sums: p.Sums, Summed: p.Summed,
+		IDBytes: p.IDBytes - idBytes*p.Early}); got != foreseen {
+		return fmt.Errorf("%+v, but foreseen are %+v", got, foreseen)
+	}
 	if count.sent != [3]int64{p.CountBytes, p.IDBytes, p.RowBytes} {
 		return fmt.Errorf("%d bytes were sent, but %d, %d, %d counted", count.sent, p.CountBytes,
 			p.IDBytes, p.RowBytes)
@@ -183,4 +196,72 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return fmt.Errorf("%d bytes of %d rows and %d sums", p.RowBytes, p.Served, p.ServedSums)
 	}
 	return nil
+}
+
+// A request for sums that only a peer with other parts, or damaged memory, would make is an error
+// that names both ranks.
+func TestDamagedSumNamesBothRanks(t *testing.T) {
+	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
+	rows := l.offsets[3]
+	for _, c := range []struct {
+		name   string
+		at     int // the number of the message that is damaged: counts are rows, sums, members
+		counts bool
+		value  int64
+		want   string
+	}{
+		{"member too large", 1, false, rows,
+			fmt.Sprintf("rank 1 wants a sum with row %d of rank 0, which has %d in parts 0 to 2", rows,
+				rows)},
+		{"first member too large", 0, false, ^rows, fmt.Sprintf("a sum with row %d of rank 0", rows)},
+		{"a sum more", 1, false, ^0, "rank 1 wants 1 sums of rank 0, but names the rows of 2"},
+		{"no first member", 0, false, 0, "rank 1 wants 1 sums of rank 0, but names the rows of 0"},
+		{"sums negative", 1, true, -1, "rank 1 wants -1 sums of"},
+		{"more sums than members", 1, true, 1 << 40, "sums of"},
+		{"members too many", 2, true, 1 << 40, "1 sums of 1099511627776 rows of rank 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := comm.RunWorld(2, func(world comm.Comm) error {
+				transport := &tally{Comm: world}
+				if world.Rank() == 1 {
+					transport.damage = func(rowBytes int, send []byte) {
+						switch {
+						case c.counts && rowBytes == 3*countBytes:
+							binary.LittleEndian.PutUint64(send[c.at*countBytes:], uint64(c.value))
+						case !c.counts && rowBytes == idBytes:
+							binary.LittleEndian.PutUint32(send[c.at*idBytes:], uint32(c.value))
+						}
+					}
+				}
+				o := l.options(world.Rank())
+				o.Sums = &Sums{How: compute.ReduceMean}
+				x, err := New(transport, o)
+				if err != nil {
+					return err
+				}
+				defer x.Free()
+				var p Plan
+				defer p.Free()
+				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1,
+					func(v graph.VertexID) bool { return l.owner(v) != world.Rank() })
+				if err := x.Find(&p, ids); err != nil {
+					return err
+				}
+				// one destination that reads them all
+				e := Edges{Indptr: []int64{0, int64(len(ids))}}
+				for i := range ids {
+					e.Indices = append(e.Indices, int32(i))
+				}
+				for i := range p.Parts {
+					p.Parts[i] = uint16(3 * (1 - world.Rank())) // as if they were of one part
+				}
+				x.Request(&p, ids, Wants{Edges: &e})
+				return finish(x, &p)
+			})
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "same parts") {
+				t.Errorf("got %v\nwant %q", err, c.want)
+			}
+		})
+	}
 }

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"math"
 
-	"halognn/src/compute"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -84,10 +83,6 @@ func (s *Spec) Check() error {
 		if n.value < n.least || n.value > n.most {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
-	}
-	if needs := s.Model.Needs(); s.Sums && (needs.Aggregate == compute.NoReduction || needs.Sources) {
-		reject("exchange.sums is on, but the input layer of %s adds no rows; set it to off",
-			s.Model.Kind)
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,9 @@ type Needs struct {
 	OfData     bool      // they are made of the weights that the data's edges have
 }
 
+// OnlySums reports whether rows of neighbours are read for a sum, mean or maximum alone.
+func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n.Sources }
+
 // Weighting is what the weights of edges are made of.
 type Weighting uint8
 

@@ -135,7 +135,7 @@ func (d *dataParallel) Memory() (allocated, pinned trace.Memory) {
 	}
 	moving, pinnedMoving := d.between.bytes()
 	allocated = trace.Memory{
-		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes()},
+		{Name: trace.MemSamplers, Bytes: d.drawing.Bytes() + d.o.Exchange.Bytes()},
 		{Name: trace.MemMinibatches, Bytes: idle},
 		{Name: trace.MemActivations, Bytes: moving},
 	}
@@ -192,7 +192,7 @@ func (d *dataParallel) planned(
 		}
 		m.grouped = m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
 		if d.o.Policy == nil {
-			d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, nil, nil, m.grouped)
+			d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Edges: m.grouped})
 		}
 		return nil
 	}
@@ -244,13 +244,13 @@ func (d *dataParallel) decide(m *Minibatch) error {
 // request lists the rows and sums to fetch and their owners, after the decision.
 func (d *dataParallel) request(m *Minibatch) error {
 	d.lend(m)
-	decision := &m.Decision
-	d.o.Exchange.Hold(&m.Fetch, decision.Slot)
-	m.kept = mem.Grow(m.kept[:0], len(decision.Insert))
-	for k, i := range decision.Insert {
+	decided := &m.Decision
+	m.kept = mem.Grow(m.kept[:0], len(decided.Insert))
+	for k, i := range decided.Insert {
 		m.kept[k] = int32(i.From())
 	}
-	d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, decision.Early, m.kept, m.grouped)
+	d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Slot: decided.Slot,
+		Early: decided.Early, Kept: m.kept, Edges: m.grouped})
 	return nil
 }
 

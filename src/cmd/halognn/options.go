@@ -50,7 +50,7 @@ func trainOptions(c *config.Config) train.Options {
 			Seed: uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
-			Sums:        c.Exchange.Sums == "on",
+			Sums:        c.Exchange.Sums == config.SumsOn,
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,

@@ -1,0 +1,223 @@
+package exchange
+
+import (
+	"halognn/src/compute"
+	"halognn/src/mem"
+	"halognn/src/trace"
+)
+
+// Sums says what the input layer makes of the rows that it reads. All neighbours of a destination
+// in one part, a group, may then travel as one vector, made by their owner:
+//
+//	destination d    s1 s2 s3 │ s4 s5 │ s6        sources, by part (graph.Grouper)
+//	                 own part │ p     │ q
+//	row of s6, or                     │ x         which of the two covers an edge is chosen by
+//	sum of s4, s5             │ x     │           cover: a row may be in many groups
+//
+// A sum has all neighbours of d in its part, also those that are cached, so it is the number that
+// would be made of their rows here (docs/design/08-input-aggregation.md).
+type Sums struct {
+	How      compute.Reduction // a mean is a sum that the asker divides
+	Own      bool              // the rows of destinations are read themselves
+	Weighted bool              // edges have weights, which travel
+}
+
+const floatBytes = 4
+
+// costs are the bytes that travel, ids and weights among them.
+type costs struct{ row, sum, member int }
+
+// costs returns the bytes of a row, of a sum, and of each member of a sum.
+func (s *Sums) costs(cols int, t compute.DType) costs {
+	c := costs{row: cols*t.Size() + idBytes, sum: cols * floatBytes, member: idBytes}
+	if s.Weighted {
+		c.member += floatBytes
+	}
+	return c
+}
+
+// Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place
+// of groups: the arrays become shorter, and Counts says how many rows each destination has.
+type Edges struct {
+	Indptr  []int64
+	Indices []int32
+	Weights []float32 // nil without
+	Counts  []int32
+}
+
+// Groups are the groups of a minibatch whose members are not read here, destination by destination
+// and part by part. They are all that the choice between rows and sums depends on. The zero value is
+// ready for List; the arrays are reused.
+type Groups struct {
+	begin  []int32  // [G+1] the members of group g are member[begin[g]:begin[g+1]]
+	member []int32  // [E] places in the list of remote vertices, or -1 for a cached one
+	edge   []int32  // [G] first edge
+	part   []uint16 // [G]
+	alone  []uint8  // [R] 1 if the row itself is read
+	place  []int32  // [frontier] place of each vertex in the list of remote ones, or -1
+}
+
+// List lists the groups of the remote vertices that p lists: all after Locate, those that are not
+// cached after Find. It may run for many plans at once. O(frontier + edges).
+func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
+	g.place = mem.Grow(g.place[:0], len(p.Parts))
+	for i := range g.place {
+		g.place[i] = -1
+	}
+	g.alone = mem.Grow(g.alone[:0], len(p.missing))
+	clear(g.alone)
+	destinations := len(e.Indptr) - 1
+	for k, i := range p.missing {
+		g.place[i] = int32(k)
+		if x.sums.Own && int(i) < destinations {
+			g.alone[k] = 1
+		}
+	}
+	g.member, g.edge, g.part = g.member[:0], g.edge[:0], g.part[:0]
+	g.begin = append(mem.Grow(g.begin[:0], 1)[:0], 0)
+	for d := range destinations {
+		for lo, hi := e.Indptr[d], e.Indptr[d+1]; lo < hi; {
+			end := lo + 1
+			for end < hi && e.Indices[end] >= 0 {
+				end++
+			}
+			if part := p.Parts[compute.SourceOf(e.Indices[lo])]; x.remote[part] != 0 {
+				g.add(e.Indices[lo:end], lo, part)
+			}
+			lo = end
+		}
+	}
+}
+
+// add appends a group.
+func (g *Groups) add(sources []int32, edge int64, part uint16) {
+	n := len(g.member)
+	g.member = mem.Grow(g.member, n+len(sources))
+	for k, s := range sources {
+		g.member[n+k] = g.place[compute.SourceOf(s)]
+	}
+	groups := len(g.edge)
+	g.begin, g.edge = mem.Grow(g.begin, groups+2), mem.Grow(g.edge, groups+1)
+	g.part = mem.Grow(g.part, groups+1)
+	g.begin[groups+1], g.edge[groups], g.part[groups] = int32(len(g.member)), int32(edge), part
+}
+
+// Copy makes g a copy of o that can be chosen from, without what List alone needs.
+func (g *Groups) Copy(o *Groups) {
+	g.begin = append(mem.Grow(g.begin[:0], len(o.begin))[:0], o.begin...)
+	g.member = append(mem.Grow(g.member[:0], len(o.member))[:0], o.member...)
+	g.alone = append(mem.Grow(g.alone[:0], len(o.alone))[:0], o.alone...)
+}
+
+// Bytes returns the memory of the arrays.
+func (g *Groups) Bytes() int64 {
+	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 + int64(cap(g.part))*2 +
+		int64(cap(g.alone))
+}
+
+// Free frees the arrays.
+func (g *Groups) Free() {
+	mem.Free(g.begin)
+	mem.Free(g.member)
+	mem.Free(g.edge)
+	mem.Free(g.part)
+	mem.Free(g.alone)
+	mem.Free(g.place)
+	*g = Groups{}
+}
+
+// Chooser chooses between the rows and the sums of minibatches, so that few bytes travel.
+type Chooser struct {
+	costs
+	cover  cover
+	groups []int32 // listed ones, by their number in cover
+	misses []int32 // places in the list of remote vertices
+	needed []uint8 // [R] 1 if the row is only read for sums, and not at hand: to be covered
+	chosen []int32 // groups whose sums travel
+	rows   []int32 // places of the vertices whose rows travel
+	vacant []int32 // and of those that are only in sums
+}
+
+// NewChooser makes the chooser of an exchange of rows of the given columns and type.
+func NewChooser(s *Sums, cols int, t compute.DType) *Chooser {
+	return &Chooser{costs: s.costs(cols, t)}
+}
+
+// choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
+// negative; without slots, none is. kept lists vertices that are not, counted among themselves, whose
+// rows are wanted.
+func (c *Chooser) choose(g *Groups, slot, kept []int32) {
+	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
+	c.needed = mem.Grow(c.needed[:0], len(g.alone))
+	for k, alone := range g.alone {
+		c.needed[k] = 0
+		if len(slot) == 0 || slot[k] < 0 {
+			c.needed[k] = 1 - alone
+			c.misses = append(c.misses, int32(k))
+		}
+	}
+	for _, n := range kept {
+		if int(n) < len(c.misses) { // the others come early
+			c.needed[c.misses[n]] = 0
+		}
+	}
+	c.cover.start(c.row, len(g.member), len(g.edge))
+	c.groups = mem.Grow(c.groups[:0], len(g.begin))[:0]
+	for i := range len(g.begin) - 1 {
+		members := g.member[g.begin[i]:g.begin[i+1]]
+		for _, k := range members {
+			if k >= 0 && c.needed[k] != 0 {
+				c.cover.member = append(c.cover.member, k)
+			}
+		}
+		if c.cover.add(c.sum + len(members)*c.member) {
+			c.groups = append(c.groups, int32(i))
+		}
+	}
+	c.cover.decide(len(g.alone))
+	c.chosen = mem.Grow(c.chosen[:0], len(c.groups))[:0]
+	for i, group := range c.groups {
+		if c.cover.isSum(i) {
+			c.chosen = append(c.chosen, group)
+		}
+	}
+	c.rows = mem.Grow(c.rows[:0], len(c.misses))[:0]
+	c.vacant = mem.Grow(c.vacant[:0], len(c.misses))[:0]
+	for _, k := range c.misses {
+		// One without edges that must be covered is wanted itself.
+		if c.cover.isRow(int(k)) || c.cover.first[k] == c.cover.first[k+1] {
+			c.rows = append(c.rows, k)
+		} else {
+			c.vacant = append(c.vacant, k)
+		}
+	}
+}
+
+// memory returns the bytes of the arrays.
+func (c *Chooser) memory() int64 {
+	return c.cover.memory() + int64(cap(c.needed)) +
+		int64(cap(c.misses)+cap(c.groups)+cap(c.chosen)+cap(c.rows)+cap(c.vacant))*4
+}
+
+// Free frees the arrays.
+func (c *Chooser) Free() {
+	c.cover.free()
+	mem.Free(c.needed)
+	for _, s := range [][]int32{c.misses, c.groups, c.chosen, c.rows, c.vacant} {
+		mem.Free(s)
+	}
+	*c = Chooser{costs: c.costs}
+}
+
+// Counts returns what a minibatch transfers, as Request would count it without early rows.
+func (c *Chooser) Counts(g *Groups, slot, kept []int32) trace.Counters {
+	c.choose(g, slot, kept)
+	members := 0
+	for _, group := range c.chosen {
+		members += g.size(group)
+	}
+	rows, sums := int64(len(c.rows)), int64(len(c.chosen))
+	return trace.Counters{Remote: rows, Sums: sums, Summed: int64(len(c.vacant)),
+		IDBytes:  rows*idBytes + int64(members*c.member),
+		RowBytes: rows*int64(c.row-idBytes) + sums*int64(c.sum)}
+}

@@ -1,0 +1,154 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+)
+
+// wideParts is a graph whose float16 rows are wide enough beside ids for sums to pay, in 8 parts.
+var wideParts = &fixture{name: "wide-8", make: func(t *testing.T, dir string) {
+	data := t.TempDir() + "/data"
+	halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features", "65",
+		"--classes", "5", "--feature-type", "float16", "--seed", "1", "--out", data)
+	halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", dir)
+}}
+
+// Sums of neighbours that their owners make change what travels, never a number: for every
+// aggregation, cache, number of ranks, parts and ranks of a node, depth, kind of rows and topology,
+// in training and in the final test with all neighbours.
+func TestSumsChangeNoNumber(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	small, wide, weighted := smallParts.dir(t), wideParts.dir(t), weightedParts.dir(t)
+	for _, c := range []struct {
+		parts string
+		ranks int
+		sets  []string
+	}{
+		{small, 1, []string{"cache.policy=none"}},
+		{small, 2, []string{"cache.policy=none", "train.eval_mode=full"}},
+		{small, 4, []string{"cache.policy=lookahead", "cache.alpha=0.2", "pipeline.depth=0"}},
+		{small, 4, []string{"cache.policy=prefetch", "cache.delta=4", "pipeline.depth=6",
+			"pipeline.workers=3"}},
+		{small, 8, []string{"cache.policy=sieve", "run.ranks_per_node=2"}},
+		{small, 4, []string{"cache.policy=vip", "run.ranks_per_node=2", "cache.placement=group"}},
+		{small, 4, []string{"cache.policy=none", "topology.kind=partitioned"}},
+		{small, 2, []string{"cache.policy=degree", "sample.streams=part", "sample.seeds=global"}},
+		{small, 4, []string{"cache.policy=none", "model.aggregation=max", "train.eval_mode=full"}},
+		{small, 4, []string{"cache.policy=lookahead", "model.kind=gin", "train.eval_mode=full"}},
+		{small, 4, []string{"cache.policy=vip", "model.kind=gcn", "model.gcn_norm=both",
+			"train.eval_mode=full"}},
+		{small, 2, []string{"cache.policy=none", "model.kind=gcn", "model.layers=1",
+			"sample.fanouts=20"}},
+		{small, 2, []string{"cache.policy=none", "sample.kind=ladies",
+			"sample.layer_vertices=300"}},
+		{weighted, 4, []string{"cache.policy=none", "train.eval_mode=full"}},
+		{weighted, 2, []string{"cache.policy=lookahead", "model.kind=gcn"}},
+		{wide, 4, []string{"cache.policy=none", "sample.fanouts=20,10"}},
+		{wide, 2, []string{"cache.policy=lookahead", "sample.fanouts=20,10", "pipeline.depth=3",
+			"train.eval_mode=full"}},
+		{wide, 4, []string{"cache.policy=none", "sample.fanouts=20,10", "model.kind=gcn",
+			"model.aggregation=max"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"run.ranks_per_node=1"}, c.sets...)
+			rows := trained(t, c.parts, c.ranks, sets...)
+			sums := trained(t, c.parts, c.ranks, append(sets, "exchange.sums=on")...)
+			sameNumbers(t, sums, rows)
+			fewer(t, sums, rows, c.ranks > 1)
+		})
+	}
+}
+
+// fewer fails the test unless the frontier has the same rows, and fewer bytes travelled for them.
+func fewer(t *testing.T, sums, rows *outcome, travel bool) {
+	t.Helper()
+	if (sums.Sums > 0) != travel || rows.Sums != 0 {
+		t.Errorf("%d sums travelled, and %d without them", sums.Sums, rows.Sums)
+	}
+	if travel && sums.RemoteBytes+sums.IDBytes >= rows.RemoteBytes+rows.IDBytes {
+		t.Errorf("%d bytes and %d of ids, not fewer than %d and %d without sums", sums.RemoteBytes,
+			sums.IDBytes, rows.RemoteBytes, rows.IDBytes)
+	}
+	got := sums.Local + sums.CacheHits + sums.Peer + sums.Fetched + sums.Summed
+	want := rows.Local + rows.CacheHits + rows.Peer + rows.Fetched
+	if got < want-1 || got > want+1 { // means over epochs, each rounded down
+		t.Errorf("the frontier has %d rows, and %d without sums", got, want)
+	}
+}
+
+// Under either MPI too.
+func TestSumsUnderMPI(t *testing.T) {
+	launcher(t)
+	for _, c := range []struct {
+		parts string
+		ranks int
+		sets  []string
+	}{
+		{smallParts.dir(t), 4, []string{"run.ranks_per_node=2", "cache.policy=prefetch"}},
+		{weightedParts.dir(t), 2, []string{"run.ranks_per_node=1", "train.eval_mode=full"}},
+		{wideParts.dir(t), 4, []string{"run.ranks_per_node=1", "pipeline.depth=5"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			got := trainedMPI(t, c.parts, c.ranks, append(c.sets, "exchange.sums=on")...)
+			sameNumbers(t, got, trained(t, c.parts, c.ranks, c.sets...))
+			if got.Sums == 0 {
+				t.Error("no sums travelled")
+			}
+		})
+	}
+}
+
+// A run may go on with sums that began without, and the other way round.
+func TestSumsMayChangeOnResume(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	sets := []string{"run.ranks_per_node=1", "cache.policy=none"}
+	want := trained(t, smallParts.dir(t), 2, sets...)
+	for _, order := range [][2]string{{"on", "off"}, {"off", "on"}} {
+		first, then := "exchange.sums="+order[0], "exchange.sums="+order[1]
+		dir := newRunDir(t)
+		halognn(t).must(t, append(trainArgs(t, smallParts.dir(t), dir, append(sets, first,
+			"train.epochs=1")...), "--ranks-in-process", "2")...)
+		r := halognn(t).must(t, "train", "--resume", dir, "--set", then, "--set", "train.epochs=2",
+			"--ranks-in-process", "2")
+		got := outcomeOf(t, dir, r)
+		if got.WeightsDigest != want.WeightsDigest || got.LossDigest != want.LossDigest {
+			t.Errorf("%v: loss and weights %s, %s; want %s, %s", order, got.LossDigest,
+				got.WeightsDigest, want.LossDigest, want.WeightsDigest)
+		}
+	}
+}
+
+// A GPU reads sums among rows like rows, but for float32 sums among float16 rows: these the host
+// adds.
+func TestSumsOnGPU(t *testing.T) {
+	unlessShort(t)
+	env := emulatedGPU(t)
+	for _, c := range []struct {
+		parts string
+		sets  []string
+	}{
+		{smallParts.dir(t), []string{"cache.policy=vip", "compute.gpu_rows=0.5"}},
+		{weightedParts.dir(t), []string{"model.kind=gcn", "compute.gpu_reads=mapped"}},
+		{smallParts.dir(t), []string{"model.aggregation=max", "compute.gpu_rows=0"}},
+		{wideParts.dir(t), []string{"sample.fanouts=20,10"}},
+	} {
+		sets := append([]string{"run.ranks_per_node=1", "compute.device=cuda", "train.epochs=1"},
+			c.sets...)
+		run := func(sums string) *outcome {
+			dir := newRunDir(t)
+			args := append(trainArgs(t, c.parts, dir, append(sets, "exchange.sums="+sums)...),
+				"--ranks-in-process", "2")
+			r := start(t, env, halognn(t).path, args...).wait(t)
+			if r.code != 0 {
+				t.Fatal(r)
+			}
+			return outcomeOf(t, dir, r)
+		}
+		rows, sums := run("off"), run("on")
+		sameNumbers(t, sums, rows)
+		fewer(t, sums, rows, true)
+	}
+}
