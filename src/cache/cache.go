@@ -94,6 +94,15 @@ func (d *Decision) begin(n, early, inserts int) {
 // Clear makes it the decision of a step that reads nothing.
 func (d *Decision) Clear() { d.begin(0, 0, 0) }
 
+// Kept lists, in the memory of dst, which fetched rows stay, numbered as Insert.From has them.
+func (d *Decision) Kept(dst []int32) []int32 {
+	dst = mem.Grow(dst[:0], len(d.Insert))
+	for k, i := range d.Insert {
+		dst[k] = int32(i.From())
+	}
+	return dst
+}
+
 // Bytes returns the memory of the arrays.
 func (d *Decision) Bytes() int64 {
 	return int64(cap(d.Slot))*4 + int64(cap(d.Early))*4 + int64(cap(d.Insert))*8

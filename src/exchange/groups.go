@@ -193,8 +193,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// memory returns the bytes of the arrays.
-func (c *Chooser) memory() int64 {
+// Bytes returns the memory of the arrays.
+func (c *Chooser) Bytes() int64 {
 	return c.cover.memory() + int64(cap(c.needed)) +
 		int64(cap(c.misses)+cap(c.groups)+cap(c.chosen)+cap(c.rows)+cap(c.vacant))*4
 }

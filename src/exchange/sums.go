@@ -63,7 +63,7 @@ type choosing struct {
 	next []int // [2K] place in askIDs and in the receive buffer of each owner's next sum
 }
 
-func (c *choosing) memory() int64 { return c.Chooser.memory() + c.list.Bytes() }
+func (c *choosing) memory() int64 { return c.Chooser.Bytes() + c.list.Bytes() }
 
 func (c *choosing) free() {
 	c.Chooser.Free()

@@ -245,10 +245,7 @@ func (d *dataParallel) decide(m *Minibatch) error {
 func (d *dataParallel) request(m *Minibatch) error {
 	d.lend(m)
 	decided := &m.Decision
-	m.kept = mem.Grow(m.kept[:0], len(decided.Insert))
-	for k, i := range decided.Insert {
-		m.kept[k] = int32(i.From())
-	}
+	m.kept = decided.Kept(m.kept)
 	d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Slot: decided.Slot,
 		Early: decided.Early, Kept: m.kept, Edges: m.grouped})
 	return nil

@@ -334,7 +334,17 @@ func (p *planner) note(out *Plan) {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
-	if out.Traffic.Counted > 0 {
+	if p.job.OwnersSums() != nil && !p.shares() {
+		if p.job.Cache.Shared() {
+			add("exchange.sums is on; with caches that ranks share, rows without sums are predicted: an " +
+				"upper estimate")
+		}
+		add("cache sizes are compared by rows, as with exchange.sums=off")
+	}
+	if out.Traffic.Counted > 0 && out.Traffic.Sums > 0 {
+		add("what owners add depends on what the cache keeps: policy %s was played over %d minibatches "+
+			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	} else if out.Traffic.Counted > 0 {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}

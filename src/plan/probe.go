@@ -35,6 +35,7 @@ type shape struct {
 	remote int            // vertices of the input frontier outside the node
 	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
 	asks   []sample.Asked // of its hops, where the topology is partitioned
+	sums   *summed        // nil: rows alone travel
 }
 
 type hopShape struct{ sources, destinations, edges int }
@@ -66,6 +67,12 @@ func (s *shape) atLeast(o *shape) {
 	for l, a := range o.asks {
 		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices),
 			max(s.asks[l].Neighbours, a.Neighbours)
+	}
+	if o.sums != nil {
+		if s.sums == nil {
+			s.sums = new(summed)
+		}
+		s.sums.atLeast(o.sums)
 	}
 	if s.loads == nil && o.loads != nil {
 		s.loads = make([]sample.Load, len(o.loads))
@@ -166,6 +173,11 @@ func (p *planner) probe(r *rankPlan) error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
+	sums, err := p.newSummer(r.rank)
+	if err != nil {
+		return err
+	}
+	defer sums.close()
 	var seeds []graph.VertexID
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
 		step, stream := p.scattered(r, max(i, 0))
@@ -182,9 +194,12 @@ func (p *planner) probe(r *rankPlan) error {
 		shape := shapeOf(&mb, r.reader.Local)
 		shape.asks = p.asks(r, &mb)
 		r.edges += shape.numEdges()
+		if err := sums.probed(&mb, &shape); err != nil {
+			return err
+		}
 		r.add(&shape)
 	}
-	if err := p.probeEvaluation(r, s, &mb); err != nil {
+	if err := p.probeEvaluation(r, s, &mb, sums); err != nil {
 		return err
 	}
 	r.sampler = s.Bytes()
@@ -193,7 +208,8 @@ func (p *planner) probe(r *rankPlan) error {
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
 // evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
-func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
+func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch,
+	sums *summer) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
@@ -216,6 +232,9 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 		shape := shapeOf(mb, r.reader.Local)
 		shape.asks = p.asks(r, mb)
 		edges += shape.numEdges()
+		if err := sums.probed(mb, &shape); err != nil {
+			return err
+		}
 		r.judged.atLeast(&shape)
 	}
 	return nil

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/compute/ref"
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -135,27 +133,13 @@ func timed(f func() error) (float64, error) {
 	return time.Since(begin).Seconds() / float64(n), nil
 }
 
-// lookups measures how fast package exchange locates rows. The tables are never read or written, so
-// they take no memory.
+// lookups measures how fast package exchange locates rows.
 func (c *calibration) lookups() (float64, error) {
-	l := c.layout
-	width := int64(compute.Float16.Size())
-	lo, hi := c.node(c.of.rank)
-	rows := mem.Make[byte](int(c.between(lo, hi) * width))
-	defer mem.Free(rows)
-	tables, offsets := make([][]byte, l.Ranks), make([]int64, l.Ranks+1)
-	for r := range l.Ranks {
-		offsets[r], offsets[r+1] = l.Vertices(r)
-		if r >= lo && r < hi {
-			tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
-		}
-	}
-	x, err := exchange.New(comm.NewWorld(l.Ranks).Rank(c.of.rank), exchange.Options{
-		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
-	})
+	x, free, err := c.layout.Exchange(c.of.rank)
 	if err != nil {
 		return 0, err
 	}
+	defer free()
 	var plan exchange.Plan
 	defer plan.Free()
 	seconds, err := timed(func() error { return x.Plan(&plan, c.mb.Frontier) })

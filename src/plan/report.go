@@ -138,7 +138,7 @@ func (p *Plan) trafficTable() [][]string {
 		}...)
 	}
 	rows = append(rows, [][]string{
-		{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
+		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collective)},
 	}...)
 	if s := p.Shuffles; s != nil {

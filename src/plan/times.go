@@ -31,7 +31,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups,
 		Score: each * t.deciding, Copy: each * gathered / r.Rows,
 		Train:  each * flops / r.Flops,
-		Remote: t.Busiest * float64(p.shards.RowBytes()+idBytes) / r.Network,
+		Remote: t.Busiest * p.bytesOf(t) / r.Network,
 	}
 	if rounds := p.rounds(); rounds != nil {
 		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
@@ -52,6 +52,14 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 }
 
 const idBytes = 4
+
+// bytesOf returns the bytes of a row or sum with its ids, on average.
+func (p *planner) bytesOf(t *Traffic) float64 {
+	if t.Sums == 0 {
+		return float64(p.shards.RowBytes() + idBytes)
+	}
+	return (t.Bytes + t.IDs) / (t.Rows + t.Sums)
+}
 
 // combine computes the totals from the terms.
 func (x *Times) combine(j *Job) {
@@ -163,7 +171,7 @@ func (p *planner) sizes(out *Plan) error {
 				append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
 		}
 	}
-	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil })
+	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"halognn/src/access"
+	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/policy"
 )
@@ -17,11 +18,13 @@ type Traffic struct {
 	Window   int     `json:"window,omitempty"`
 
 	Reads   float64 `json:"remote_reads"` // input vertices owned outside the reader's node; all ranks
-	Rows    float64 `json:"remote_rows"`  // reads that are transferred; all ranks
-	Bytes   float64 `json:"remote_bytes"` // of those rows
-	HitRate float64 `json:"hit_rate"`     // 1 - Rows/Reads
+	Rows    float64 `json:"remote_rows"`  // rows that are transferred; all ranks
+	Sums    float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
+	Bytes   float64 `json:"remote_bytes"` // of rows and sums
+	IDs     float64 `json:"id_bytes"`     // of their ids
+	HitRate float64 `json:"hit_rate"`     // 1 - (Rows + Sums)/Reads
 	Factor  float64 `json:"factor"`       // reads in the probes / reads predicted
-	Busiest float64 `json:"busiest_rows"` // received or sent by one node, whichever is more
+	Busiest float64 `json:"busiest_rows"` // rows and sums that one node receives or sends, if more
 
 	// Where the ranks of a node read each other's caches: reads found in the own cache and in those
 	// of peers, all ranks; and the cost of a step's rows in far ones (policy.Settings.Place).
@@ -33,7 +36,7 @@ type Traffic struct {
 	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
 	held      int       // rows in the fullest cache
-	received  []float64 // rows, of the analysed ranks
+	received  []float64 // rows and sums, of the analysed ranks
 	deciding  float64   // the policy's seconds for a minibatch, if measured
 	planBytes int64     // bytes of the policy
 }
@@ -44,7 +47,7 @@ func (t *Traffic) dynamic() bool {
 	return p != nil && !p.Static()
 }
 
-// each returns the rows that no cache has of a minibatch of the i-th analysed rank.
+// each returns the rows and sums that a minibatch of the i-th analysed rank receives.
 func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
@@ -52,7 +55,7 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	})
+	}, p.job.OwnersSums() != nil && !c.Shared())
 	if err != nil {
 		return Traffic{}, err
 	}
@@ -63,9 +66,10 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	return t[0], nil
 }
 
-// traffics predicts a step with caches of the policy of c, of several capacities each.
-func (p *planner) traffics(c *policy.Settings,
-	capacities func(r *rankPlan) ([]int, error)) ([]Traffic, error) {
+// traffics predicts a step with caches of the policy of c, of several capacities each: with sums, or
+// as if rows alone travelled.
+func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
+	sums bool) ([]Traffic, error) {
 	var all []Traffic
 	for _, r := range p.ranks {
 		sizes, err := capacities(r)
@@ -75,7 +79,7 @@ func (p *planner) traffics(c *policy.Settings,
 		if all == nil {
 			all = make([]Traffic, len(sizes))
 		}
-		f, err := p.fetched(r, c)
+		f, err := p.fetched(r, c, sums)
 		if err != nil {
 			return nil, fmt.Errorf("rank %d, policy %s: %w", r.rank, c.Policy, err)
 		}
@@ -87,6 +91,9 @@ func (p *planner) traffics(c *policy.Settings,
 			}
 			if got.counted == 0 {
 				got.rows, got.peer = got.rows*r.factor, got.peer*r.factor
+			}
+			if got.ids == 0 {
+				got.ids = got.rows * idBytes
 			}
 			all[i].add(&got, capacity, p.layout.Minibatches())
 		}
@@ -101,13 +108,15 @@ func (p *planner) traffics(c *policy.Settings,
 		}
 		scale := float64(p.job.Ranks) / float64(len(p.ranks))
 		t.Reads, t.Rows, t.Peer = t.Reads*scale, t.Rows*scale, t.Peer*scale
+		t.Sums, t.IDs = t.Sums*scale, t.IDs*scale
 		if c.Shared() {
 			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
-		t.Bytes = t.Rows * float64(p.shards.RowBytes())
+		t.Bytes = t.Rows*float64(p.shards.RowBytes()) +
+			t.Sums*float64(p.shards.Features*compute.Float32.Size())
 		if t.Reads > 0 {
-			t.HitRate = 1 - t.Rows/t.Reads
+			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}
 		t.Busiest = p.busiest(t)
 	}
@@ -118,7 +127,9 @@ func (p *planner) traffics(c *policy.Settings,
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Rows += f.rows * float64(minibatches)
 	t.Peer += f.peer * float64(minibatches)
-	t.received = append(t.received, f.rows*float64(minibatches))
+	t.Sums += f.sums * float64(minibatches)
+	t.IDs += f.ids * float64(minibatches)
+	t.received = append(t.received, (f.rows+f.sums)*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.held),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
@@ -171,6 +182,8 @@ type fetched struct {
 // fetch is the prediction for a cache of one size.
 type fetch struct {
 	rows     float64 // of a minibatch
+	sums     float64 // likewise
+	ids      float64 // bytes of ids
 	peer     float64 // of it: found in caches of peers
 	held     int     // rows that the cache needs room for
 	window   int
@@ -179,9 +192,11 @@ type fetch struct {
 	bytes    int64 // of index, scores, plan
 }
 
-func (p *planner) fetched(r *rankPlan, c *policy.Settings) (*fetched, error) {
+func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
 	kind := policy.Find(c.Policy)
 	switch {
+	case sums:
+		return p.fetchedBySums(r, kind, c)
 	case kind.None() || !p.job.Reads() || len(r.reader.Seeds()) == 0:
 		return &fetched{free: func() {}, at: func(int) (fetch, error) {
 			rows, err := access.Expected(r.read, r.reader.Local, nil)

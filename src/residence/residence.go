@@ -26,7 +26,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
-	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -171,12 +170,7 @@ func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange
 }
 
 func (s *Store) exchangeOptions() exchange.Options {
-	o := exchange.Options{Offsets: s.shards().Offsets, Host: s.Host}
-	if needs := s.Job.Model.Needs(); s.Job.Sums && s.Job.Reads() {
-		o.Sums = &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
-			Weighted: needs.Weights != nn.NoWeights}
-	}
-	return o
+	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host, Sums: s.Job.OwnersSums()}
 }
 
 // Close frees everything, last opened first.

@@ -47,11 +47,11 @@ func (c *counter) count(workers int) error {
 		return err
 	}
 	defer s.Free()
-	x, done, err := c.exchange(c.rank)
+	x, free, err := c.job.Exchange(c.rank)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer free()
 	var mb sample.Minibatch
 	defer mb.Free()
 	var plan exchange.Plan

@@ -2,10 +2,6 @@ package simulate
 
 import (
 	"halognn/src/access"
-	"halognn/src/comm"
-	"halognn/src/compute"
-	"halognn/src/compute/ref"
-	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/policy"
 )
@@ -101,29 +97,4 @@ func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 		}
 	}
 	return nil
-}
-
-// exchange returns the rank's exchange, which plans but never fetches. Its rows have two bytes that
-// are never read or written, so they take addresses but no memory.
-func (s *Simulation) exchange(rank int) (*exchange.Exchange, func(), error) {
-	offsets, width := s.shards.Offsets, int64(compute.Float16.Size())
-	var parts []int
-	vertices := int64(0)
-	for _, r := range s.job.Neighbours(rank) {
-		first, last := s.job.Parts(r)
-		for p := first; p < last; p++ {
-			parts = append(parts, p)
-			vertices += offsets[p+1] - offsets[p]
-		}
-	}
-	rows := mem.Make[byte](int(vertices * width))
-	tables, at := make([][]byte, s.shards.Parts), int64(0)
-	for _, p := range parts {
-		n := (offsets[p+1] - offsets[p]) * width
-		tables[p], at = rows[at:at+n], at+n
-	}
-	x, err := exchange.New(comm.NewWorld(s.o.Ranks).Rank(rank), exchange.Options{
-		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
-	})
-	return x, func() { mem.Free(rows) }, err
 }

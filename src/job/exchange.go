@@ -1,0 +1,33 @@
+package job
+
+import (
+	"halognn/src/exchange"
+	"halognn/src/nn"
+)
+
+// OwnersSums returns what the owners of rows add for others; nil if rows alone travel.
+func (s *Spec) OwnersSums() *exchange.Sums {
+	if !s.Sums || !s.Reads() {
+		return nil
+	}
+	needs := s.Model.Needs()
+	return &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
+		Weighted: needs.Weights != nn.NoWeights}
+}
+
+// Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
+// predictions; free gives its memory back.
+func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
+	offsets := j.Shards.Offsets
+	if !j.Exact { // of the pieces into which parts are cut
+		offsets = j.first
+	}
+	here := make([]bool, len(offsets)-1)
+	for _, r := range j.Neighbours(rank) {
+		for p := r * len(here) / j.Ranks; p < (r+1)*len(here)/j.Ranks; p++ {
+			here[p] = true
+		}
+	}
+	return exchange.NewPlanning(rank, j.Ranks, offsets, func(part int) bool { return here[part] },
+		j.OwnersSums())
+}
