@@ -25,6 +25,7 @@ type plannedJob struct {
 	} `json:"memory"`
 	Traffic struct {
 		Rows float64 `json:"remote_rows"`
+		Sums float64 `json:"sum_vectors"`
 	} `json:"traffic"`
 }
 
@@ -62,6 +63,9 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"split", []string{"parallel.mode=split"}},
+		{"sums", []string{"cache.policy=none", "exchange.sums=on"}},
+		{"sums beside a look-ahead",
+			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "exchange.sums=on"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",
@@ -95,6 +99,10 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		if ratio := plan.Traffic.Rows / summary.Rows; math.Abs(ratio-1) > 0.05 {
 			t.Errorf("%s: %.1f rows a step are planned, %.1f fetched", c.name, plan.Traffic.Rows,
 				summary.Rows)
+		}
+		sums := float64(run.Sums) / float64(run.StepsPerEpoch)
+		if math.Abs(plan.Traffic.Sums-sums) > 0.05*sums {
+			t.Errorf("%s: %.1f sums a step are planned, %.1f fetched", c.name, plan.Traffic.Sums, sums)
 		}
 		for _, item := range plan.Memory {
 			if _, counted := summary.Memory[item.Name]; !counted {

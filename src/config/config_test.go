@@ -117,6 +117,16 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"what ranks that share minibatches cannot draw", minimal +
 			"sample: {kind: ladies}\nparallel: {mode: split}\n", nil,
 			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had"}},
+		{"sums for a model that reads rows themselves", minimal +
+			"model: {kind: gat}\nexchange: {sums: on}\n", nil,
+			[]string{"exchange.sums is on, with which model.kind gat cannot be had",
+				"set model.kind=sage, gcn or gin, or exchange.sums=off"}},
+		{"sums where ranks share minibatches", minimal +
+			"parallel: {mode: split}\nexchange: {sums: on}\n", nil,
+			[]string{"exchange.sums is on, with which parallel.mode split cannot be had"}},
+		{"sums of rows from files", minimal + "exchange: {sums: on}\n" +
+			"cache: {policy: vip, source: files}\n", nil,
+			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
@@ -309,7 +319,7 @@ func TestChanges(t *testing.T) {
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
-		"may change data.*, sample.kernel, train.epochs, cache.*, pipeline.*, topology.*, " +
+		"may change data.*, sample.kernel, train.epochs, exchange.*, cache.*, pipeline.*, topology.*, " +
 			"compute.threads,",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -45,7 +45,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	// Share of remote vertices fetched: all with a dynamic cache, which evaluation bypasses.
 	share := 1.0
-	if mean := meanRemote(r); mean > 0 && !t.dynamic() {
+	if mean := meanVectors(r); mean > 0 && !t.dynamic() {
 		share = min(1, fetched/mean)
 	}
 	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
@@ -55,12 +55,16 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	moved := 2 * int64(share*float64(slot.remote))
+	scratch := int64(0)
+	moved := 2 * int64(share*float64(slot.remote)) * (rowBytes + idBytes)
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
 	case slot.loads != nil:
-		moved = int64(slot.loads[0].Others + slot.loads[0].Wanted)
+		moved = int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + idBytes)
+	case slot.sums != nil:
+		moved = int64(share * float64(slot.sums.movedBytes()))
+		scratch = slot.sums.scratch
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.GPU != nil { // pinned memory holds the uploads
@@ -83,7 +87,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: !p.shares()},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * (r.sampler + scratch)},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
@@ -180,11 +184,10 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return int64(rows) * int64(p.job.Model.In) * 4
 }
 
-// bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them
-// received or sent.
+// bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
+// messages.
 func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	bytes := moved * int64(p.shards.RowBytes()+4)
-	return bytes + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
+	return moved + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
 }
 
 // truthBytes returns the bytes of a seed's label or targets.

@@ -88,7 +88,21 @@ func (s *summer) probed(mb *sample.Minibatch, shape *shape) error {
 
 // movedBytes returns the bytes of a minibatch's messages, taking those of others to be like its own,
 // and of the references and indices with which others' sums are added: 12 bytes an id.
-func (s *summed) movedBytes() int64 { return 2*(s.RowBytes+s.IDBytes) + s.IDBytes/idBytes*12 + s.Sums*8 }
+func (s *summed) movedBytes() int64 {
+	return 2*(s.RowBytes+s.IDBytes) + s.IDBytes/idBytes*12 + s.Sums*8
+}
+
+// meanVectors averages the rows and sums that the probes transfer without a cache.
+func meanVectors(r *rankPlan) float64 {
+	n := 0.0
+	for _, s := range r.probes {
+		if s.sums == nil {
+			return meanRemote(r)
+		}
+		n += float64(s.sums.Remote + s.sums.Sums)
+	}
+	return n / float64(len(r.probes))
+}
 
 // fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
 // the rank, as in a run, and what it leaves is divided between rows and sums.

@@ -17,14 +17,14 @@ type Traffic struct {
 	Capacity int     `json:"capacity_rows"` // of a rank, the largest
 	Window   int     `json:"window,omitempty"`
 
-	Reads   float64 `json:"remote_reads"` // input vertices owned outside the reader's node; all ranks
-	Rows    float64 `json:"remote_rows"`  // rows that are transferred; all ranks
+	Reads   float64 `json:"remote_reads"`          // input vertices owned outside the reader's node; all ranks
+	Rows    float64 `json:"remote_rows"`           // rows that are transferred; all ranks
 	Sums    float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
-	Bytes   float64 `json:"remote_bytes"` // of rows and sums
-	IDs     float64 `json:"id_bytes"`     // of their ids
-	HitRate float64 `json:"hit_rate"`     // 1 - (Rows + Sums)/Reads
-	Factor  float64 `json:"factor"`       // reads in the probes / reads predicted
-	Busiest float64 `json:"busiest_rows"` // rows and sums that one node receives or sends, if more
+	Bytes   float64 `json:"remote_bytes"`          // of rows and sums
+	IDs     float64 `json:"id_bytes"`              // of their ids
+	HitRate float64 `json:"hit_rate"`              // 1 - (Rows + Sums)/Reads
+	Factor  float64 `json:"factor"`                // reads in the probes / reads predicted
+	Busiest float64 `json:"busiest_rows"`          // rows and sums that one node receives or sends, if more
 
 	// Where the ranks of a node read each other's caches: reads found in the own cache and in those
 	// of peers, all ranks; and the cost of a step's rows in far ones (policy.Settings.Place).

@@ -11,7 +11,8 @@ const (
 	// original ids and splits; one copy a node
 	MemIDs = "ids"
 	// for each of `pipeline.workers` a vertex map: 4 bytes a vertex, or a hash of the frontier
-	// beyond 2²⁶ vertices and with `topology.kind: partitioned`
+	// beyond 2²⁶ vertices and with `topology.kind: partitioned`; with `exchange.sums: on` also about
+	// 40 bytes for each remote edge of the input layer
 	MemSamplers = "samplers"
 	// 4 bytes for each training seed of all ranks, 8 for each own
 	MemSeeds = "seeds"
