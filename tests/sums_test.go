@@ -1,13 +1,19 @@
 package tests
 
 import (
+	"bytes"
+	"encoding/csv"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
 // wideParts is a graph whose float16 rows are wide enough beside ids for sums to pay, in 8 parts.
 var wideParts = &fixture{name: "wide-8", make: func(t *testing.T, dir string) {
-	data := t.TempDir() + "/data"
+	data := filepath.Join(t.TempDir(), "data")
 	halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features", "65",
 		"--classes", "5", "--feature-type", "float16", "--seed", "1", "--out", data)
 	halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", dir)
@@ -150,5 +156,51 @@ func TestSumsOnGPU(t *testing.T) {
 		rows, sums := run("off"), run("on")
 		sameNumbers(t, sums, rows)
 		fewer(t, sums, rows, true)
+	}
+}
+
+// What simulate counts of rows and sums is what ranks of a training run fetch, vector for vector.
+func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, c := range []struct {
+		parts, model string
+	}{
+		{smallParts.dir(t), "sage"}, {wideParts.dir(t), "gcn"},
+	} {
+		dir := filepath.Join(t.TempDir(), "out")
+		policies := []string{"none", "vip", "oracle", "lookahead", "sieve"}
+		halognn(t).must(t, "simulate", "--parts", c.parts, "--ranks", "4", "--fanouts", "5,3", "--batch",
+			"96", "--epochs", "2", "--seed", "7", "--policies", strings.Join(policies, ","), "--alphas",
+			"0.2", "--sums", "on", "--model", c.model, "--out", dir)
+		lines, err := csv.NewReader(bytes.NewReader(read(t,
+			filepath.Join(dir, "simulate.csv")))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := func(line []string, name string) int64 {
+			n, err := strconv.ParseInt(line[slices.Index(lines[0], name)], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for i, policy := range policies {
+			run := trained(t, c.parts, 4, "run.ranks_per_node=1", "train.seed=7", "train.eval_every=0",
+				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on", "model.kind="+c.model)
+			var want [3]int64
+			for _, e := range run.epochs {
+				want[0] += e.Remote + e.Sums
+				want[1] += e.Sums
+				want[2] += e.RemoteBytes
+			}
+			line := lines[1+i]
+			got := [3]int64{column(line, "rows"), column(line, "sum_vectors"),
+				column(line, "vector_bytes")}
+			if got != want || want[1] == 0 {
+				t.Errorf("%s, %s: rows and sums, sums, bytes: %v simulated, %v in training", c.model,
+					policy, got, want)
+			}
+		}
 	}
 }

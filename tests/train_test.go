@@ -125,6 +125,7 @@ type (
 		Fetched     int64 `json:"fetched_rows"`
 		Replacement int64 `json:"replacement_rows"`
 		Early       int64 `json:"early_rows"`
+		Sums        int64 `json:"sum_vectors"`
 
 		Edges        int64 `json:"computed_edges"`
 		Loaded       int64 `json:"loaded_rows"`

@@ -213,6 +213,6 @@ func (m *decided) check(l *layout, rank int) error {
 		}
 	}
 	p := m.plan // without the early rows, a plan like any other
-	p.Remote, p.IDBytes, p.Early = p.Remote-p.Early, p.IDBytes-idBytes*p.Early, 0
+	p.Remote, p.IDBytes, p.Early = p.Remote-p.Early, p.IDBytes-IDBytes*p.Early, 0
 	return l.check(&p, rank, m.ids, hit)
 }

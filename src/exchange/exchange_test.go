@@ -330,10 +330,10 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 		value    int64
 		want     string
 	}{
-		{"id one too large", idBytes, rows,
+		{"id one too large", IDBytes, rows,
 			fmt.Sprintf("rank 1 wants row %d of rank 0, which has %d", rows, rows)},
-		{"id negative", idBytes, -1, "rank 1 wants row -1 of rank 0"},
-		{"id smallest", idBytes, -1 << 31, "rank 1 wants row -2147483648 of rank 0"},
+		{"id negative", IDBytes, -1, "rank 1 wants row -1 of rank 0"},
+		{"id smallest", IDBytes, -1 << 31, "rank 1 wants row -2147483648 of rank 0"},
 		{"count negative", countBytes, -1, "rank 1 wants -1 rows of rank 0"},
 		{"count too large", countBytes, rows + 1,
 			fmt.Sprintf("rank 1 wants %d rows of rank 0, which has %d", rows+1, rows)},
@@ -345,7 +345,7 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 					transport.damage = func(rowBytes int, send []byte) {
 						switch {
 						case rowBytes != c.rowBytes:
-						case rowBytes == idBytes:
+						case rowBytes == IDBytes:
 							binary.LittleEndian.PutUint32(send[4:], uint32(c.value)) // the second id
 						default:
 							binary.LittleEndian.PutUint64(send, uint64(c.value)) // the count for rank 0

@@ -8,10 +8,10 @@ import (
 	"halognn/src/mem"
 )
 
-const (
-	countBytes = 8 // of an entry of Plan.asked
-	idBytes    = 4 // of an entry of Plan.askIDs
-)
+const countBytes = 8 // of an entry of Plan.asked
+
+// IDBytes are the bytes of the id with which a row is asked for, an entry of Plan.askIDs.
+const IDBytes = 4
 
 // StartCounts sends every rank the number of its rows, and of sums of them, that p requests. All
 // ranks start the collectives of their plans in the same order, even for a plan that requests
@@ -63,9 +63,9 @@ const cure = "the two see different parts or memory is damaged: give all ranks t
 // StartIDs sends every rank the rows that p requests from it, and the members of sums.
 func (x *Exchange) StartIDs(p *Plan) comm.Request {
 	p.Rounds++
-	p.IDBytes = int64(len(p.askIDs)) * idBytes
+	p.IDBytes = int64(len(p.askIDs)) * IDBytes
 	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askNumbers,
-		p.wantNumbers, idBytes)
+		p.wantNumbers, IDBytes)
 }
 
 // Asked returns the rows that others request, counted from this rank's first vertex: between the end

@@ -29,7 +29,7 @@ type costs struct{ row, sum, member int }
 
 // costs returns the bytes of a row, of a sum, and of each member of a sum.
 func (s *Sums) costs(cols int, t compute.DType) costs {
-	c := costs{row: cols*t.Size() + idBytes, sum: cols * floatBytes, member: idBytes}
+	c := costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: IDBytes}
 	if s.Weighted {
 		c.member += floatBytes
 	}
@@ -161,7 +161,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 			c.needed[c.misses[n]] = 0
 		}
 	}
-	c.cover.start(c.row, len(g.member), len(g.edge))
+	c.cover.start(c.row, len(g.member), len(g.begin)-1)
 	c.groups = mem.Grow(c.groups[:0], len(g.begin))[:0]
 	for i := range len(g.begin) - 1 {
 		members := g.member[g.begin[i]:g.begin[i+1]]
@@ -218,6 +218,6 @@ func (c *Chooser) Counts(g *Groups, slot, kept []int32) trace.Counters {
 	}
 	rows, sums := int64(len(c.rows)), int64(len(c.chosen))
 	return trace.Counters{Remote: rows, Sums: sums, Summed: int64(len(c.vacant)),
-		IDBytes:  rows*idBytes + int64(members*c.member),
-		RowBytes: rows*int64(c.row-idBytes) + sums*int64(c.sum)}
+		IDBytes:  rows*IDBytes + int64(members*c.member),
+		RowBytes: rows*int64(c.row-IDBytes) + sums*int64(c.sum)}
 }

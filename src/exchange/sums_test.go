@@ -185,7 +185,7 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	}
 	foreseen.RowBytes = 0 // those that are sent are others
 	if got := (trace.Counters{Remote: p.Remote - p.Early, Sums: p.Sums, Summed: p.Summed,
-		IDBytes: p.IDBytes - idBytes*p.Early}); got != foreseen {
+		IDBytes: p.IDBytes - IDBytes*p.Early}); got != foreseen {
 		return fmt.Errorf("%+v, but foreseen are %+v", got, foreseen)
 	}
 	if count.sent != [3]int64{p.CountBytes, p.IDBytes, p.RowBytes} {
@@ -228,8 +228,8 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 						switch {
 						case c.counts && rowBytes == 3*countBytes:
 							binary.LittleEndian.PutUint64(send[c.at*countBytes:], uint64(c.value))
-						case !c.counts && rowBytes == idBytes:
-							binary.LittleEndian.PutUint32(send[c.at*idBytes:], uint32(c.value))
+						case !c.counts && rowBytes == IDBytes:
+							binary.LittleEndian.PutUint32(send[c.at*IDBytes:], uint32(c.value))
 						}
 					}
 				}

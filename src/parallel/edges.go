@@ -232,6 +232,14 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	return &e.input
 }
 
+// List lists the groups of a minibatch that x has located in p, for a prediction of what owners add.
+func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topology,
+	x *exchange.Exchange, p *exchange.Plan, g *exchange.Groups) {
+	needs.Weights = nn.NoWeights // on whose values no choice depends
+	e.Build(s, needs, false, t)
+	x.List(p, e.Group(s, needs, p.Parts, x.Parts()), g)
+}
+
 // Hop returns the edges of layer l of the minibatch of the last Build.
 func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool) (h nn.Hop) {
 	b, t := e.of(s, l, needs)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
@@ -56,12 +57,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		waits = &r.most
 	}
 	scratch := int64(0)
-	moved := 2 * int64(share*float64(slot.remote)) * (rowBytes + idBytes)
+	moved := 2 * int64(share*float64(slot.remote)) * (rowBytes + exchange.IDBytes)
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
 	case slot.loads != nil:
-		moved = int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + idBytes)
+		moved = int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
 	case slot.sums != nil:
 		moved = int64(share * float64(slot.sums.movedBytes()))
 		scratch = slot.sums.scratch

@@ -1,6 +1,9 @@
 package plan
 
-import "halognn/src/sample"
+import (
+	"halognn/src/exchange"
+	"halognn/src/sample"
+)
 
 // Shuffles is what ranks that share minibatches do and send each other in a step, summed over the
 // ranks: what package train counts. Gradients go back for the hidden rows, so a run's
@@ -35,14 +38,14 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles
 			if l == 0 {
 				s.Features += others
 				s.Bytes += others * float64(p.shards.RowBytes())
-				features = most * float64(p.shards.RowBytes()+idBytes)
+				features = most * float64(p.shards.RowBytes()+exchange.IDBytes)
 				continue
 			}
 			in, _ := p.job.Model.Widths(l)
 			s.Hidden += others
 			s.Bytes += 2 * others * 4 * float64(in)
-			s.Sampling += counts + idBytes*others
-			found += counts + idBytes*most
+			s.Sampling += counts + exchange.IDBytes*others
+			found += counts + exchange.IDBytes*most
 			between += 2 * most * 4 * float64(in)
 		}
 		s.found, s.features, s.between = max(s.found, found), max(s.features, features),

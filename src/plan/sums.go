@@ -15,7 +15,7 @@ import (
 type summer struct {
 	x        *exchange.Exchange
 	free     func()
-	needs    nn.Needs // without weights, on whose values no choice depends
+	needs    nn.Needs
 	topology *sample.Topology
 	edges    parallel.LayerEdges
 	plan     exchange.Plan
@@ -33,9 +33,7 @@ func (p *planner) newSummer(rank int) (*summer, error) {
 	if err != nil {
 		return nil, err
 	}
-	needs := p.job.Model.Needs()
-	needs.Weights = nn.NoWeights
-	return &summer{x: x, free: free, needs: needs, topology: p.shards.Topology(),
+	return &summer{x: x, free: free, needs: p.job.Model.Needs(), topology: p.shards.Topology(),
 		chooser: exchange.NewChooser(sums, p.shards.Features, p.shards.Type())}, nil
 }
 
@@ -44,8 +42,7 @@ func (s *summer) list(mb *sample.Minibatch) error {
 	if err := s.x.Locate(&s.plan, mb.Frontier); err != nil {
 		return err
 	}
-	s.edges.Build(mb, s.needs, false, s.topology)
-	s.x.List(&s.plan, s.edges.Group(mb, s.needs, s.plan.Parts, s.x.Parts()), &s.groups)
+	s.edges.List(mb, s.needs, s.topology, s.x, &s.plan, &s.groups)
 	return nil
 }
 
@@ -89,7 +86,7 @@ func (s *summer) probed(mb *sample.Minibatch, shape *shape) error {
 // movedBytes returns the bytes of a minibatch's messages, taking those of others to be like its own,
 // and of the references and indices with which others' sums are added: 12 bytes an id.
 func (s *summed) movedBytes() int64 {
-	return 2*(s.RowBytes+s.IDBytes) + s.IDBytes/idBytes*12 + s.Sums*8
+	return 2*(s.RowBytes+s.IDBytes) + s.IDBytes/exchange.IDBytes*12 + s.Sums*8
 }
 
 // meanVectors averages the rows and sums that the probes transfer without a cache.

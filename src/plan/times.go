@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"halognn/src/access"
+	"halognn/src/exchange"
 	"halognn/src/policy"
 	"halognn/src/trace"
 )
@@ -51,12 +52,10 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	return x
 }
 
-const idBytes = 4
-
 // bytesOf returns the bytes of a row or sum with its ids, on average.
 func (p *planner) bytesOf(t *Traffic) float64 {
 	if t.Sums == 0 {
-		return float64(p.shards.RowBytes() + idBytes)
+		return float64(p.shards.RowBytes() + exchange.IDBytes)
 	}
 	return (t.Bytes + t.IDs) / (t.Rows + t.Sums)
 }

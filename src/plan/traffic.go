@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/policy"
 )
@@ -93,7 +94,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 				got.rows, got.peer = got.rows*r.factor, got.peer*r.factor
 			}
 			if got.ids == 0 {
-				got.ids = got.rows * idBytes
+				got.ids = got.rows * exchange.IDBytes
 			}
 			all[i].add(&got, capacity, p.layout.Minibatches())
 		}

@@ -18,9 +18,10 @@ type counter struct {
 	each     []int64   // [Epochs*Steps] remote vertices of the step's minibatches
 	remote   int64     // their sum
 	asked    Asked     // what they would ask
-	dynamic  []*player // caches that decide step by step
+	playing  []*player // caches that decide step by step
 
 	recent *policy.History // the last minibatches
+	sums   *summer         // nil: rows alone travel
 	used   used
 }
 
@@ -29,13 +30,24 @@ func (c *counter) free() {
 	if c.recent != nil {
 		c.recent.Free()
 	}
-	for _, p := range c.dynamic {
+	c.sums.close()
+	for _, p := range c.playing {
 		p.Free()
 	}
 }
 
-// count samples and plans every minibatch of the rank, in the order of training.
-func (c *counter) count(workers int) error {
+// minibatch is one that is sampled and located; the next has the same memory.
+type minibatch struct {
+	sampled sample.Minibatch
+	x       *exchange.Exchange
+	plan    exchange.Plan
+	step    int              // of all epochs
+	remote  []graph.VertexID // in frontier order
+	ends    bool             // no minibatch follows
+}
+
+// eachMinibatch samples and locates every minibatch of the rank, in the order of training.
+func (c *counter) eachMinibatch(workers int, take func(m *minibatch) error) error {
 	most := c.job.Streams.MaxPiece()
 	if c.o.LastShort {
 		most = c.o.Batch
@@ -52,13 +64,13 @@ func (c *counter) count(workers int) error {
 		return err
 	}
 	defer free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	var plan exchange.Plan
-	defer plan.Free()
+	m := minibatch{x: x}
+	defer m.sampled.Free()
+	defer m.plan.Free()
 	steps, perStep := c.job.Steps(), c.job.Minibatches()
-	c.each = make([]int64, c.o.Epochs*steps)
-	defer func() { c.used.sampler = s.Bytes() + mb.Bytes() + plan.Bytes() }() // before they are freed
+	defer func() { // before they are freed
+		c.used.sampler = max(c.used.sampler, s.Bytes()+m.sampled.Bytes()+m.plan.Bytes())
+	}()
 	pieces := pieces{streams: c.job.Streams}
 	if c.o.LastShort {
 		pieces.batch = c.o.Batch
@@ -66,18 +78,17 @@ func (c *counter) count(workers int) error {
 	for epoch := 1; epoch <= c.o.Epochs; epoch++ {
 		for item := range steps * perStep {
 			key := c.job.Key(c.rank, epoch, item)
-			err := s.Sample(&mb, pieces.at(epoch, key.Step, key.Stream), key)
+			err := s.Sample(&m.sampled, pieces.at(epoch, key.Step, key.Stream), key)
 			if err == nil {
-				err = x.Locate(&plan, mb.Frontier)
+				err = x.Locate(&m.plan, m.sampled.Frontier)
 			}
-			remote := plan.RemoteIDs
-			if c.o.Cache.FromFiles() {
-				remote = mb.Frontier
+			if m.remote = m.plan.RemoteIDs; c.o.Cache.FromFiles() {
+				m.remote = m.sampled.Frontier
 			}
+			m.step = (epoch-1)*steps + key.Step
+			m.ends = epoch == c.o.Epochs && item+1 == steps*perStep
 			if err == nil {
-				c.ask(&mb)
-				err = c.take((epoch-1)*steps+key.Step, remote, epoch == c.o.Epochs &&
-					item+1 == steps*perStep)
+				err = take(&m)
 			}
 			if err != nil {
 				return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, epoch, key.Step, err)
@@ -99,17 +110,22 @@ func (c *counter) ask(mb *sample.Minibatch) {
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 
-// take counts one minibatch of a step; last says that no other follows.
-func (c *counter) take(step int, remote []graph.VertexID, last bool) error {
-	c.each[step] += int64(len(remote))
-	c.remote += int64(len(remote))
-	c.used.minibatch = max(c.used.minibatch, int64(len(remote)))
-	for _, v := range remote {
+// count counts what a minibatch reads.
+func (c *counter) count(m *minibatch) {
+	c.ask(&m.sampled)
+	c.each[m.step] += int64(len(m.remote))
+	c.remote += int64(len(m.remote))
+	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
+	for _, v := range m.remote {
 		c.accesses[v]++
 	}
-	c.recent.Add(remote)
-	for _, p := range c.dynamic {
-		if err := p.take(c.recent, last); err != nil {
+}
+
+// play lets caches that decide step by step do so.
+func (c *counter) play(m *minibatch) error {
+	c.recent.Add(m.remote)
+	for _, p := range c.playing {
+		if err := p.take(c.recent, c.sums, m.ends); err != nil {
 			return err
 		}
 	}

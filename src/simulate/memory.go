@@ -11,10 +11,12 @@ import (
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
 	minibatch int64 // remote vertices of one
+	sums      int64 // bytes of groups, and of choosing between rows and sums
 }
 
 func (u *used) atLeast(o used) {
 	u.sampler, u.minibatch = max(u.sampler, o.sampler), max(u.minibatch, o.minibatch)
+	u.sums = max(u.sums, o.sums)
 }
 
 // The memory of a process apart from the simulation: measured on a small graph.
@@ -57,6 +59,11 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		}
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
+			for _, rows := range capacity {
+				if s.o.Sums && !p.None() { // it is played
+					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
+				}
+			}
 			continue
 		}
 		sampling = max(sampling, u.sampler+scratch)
@@ -69,7 +76,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 			})
 		}
 	}
-	return bytes + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
+	return bytes + u.sums + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
 // summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds

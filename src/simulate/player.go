@@ -6,22 +6,25 @@ import (
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/policy"
+	"halognn/src/trace"
 )
 
-// player runs one dynamic policy with one size of cache.
+// player runs one policy with one size of cache.
 type player struct {
 	*policy.Player
 	policy, size int // as in Options
-	rows, filled int64
-	trace        Trace // nil for a policy that decides with hindsight
+	filled       int64
+	total        trace.Counters
+	trace        Trace // nil for a policy that keeps its rows, or decides with hindsight
 	perStep      int
 }
 
-// addDynamic adds the requested dynamic policies.
-func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int) {
+// addPlayers adds the requested policies that plays accepts.
+func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int,
+	plays func(p *policy.Policy) bool) {
 	most := 0
 	for i, p := range c.policies {
-		if p.Static() {
+		if !plays(p) {
 			continue
 		}
 		for size, rows := range capacity {
@@ -29,22 +32,25 @@ func (c *counter) addDynamic(m *access.Graph, r *access.Workload, capacity []int
 			d.Player = policy.NewPlayer(p, policy.Setup{
 				Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
 			})
-			if !p.Hindsight {
+			if !p.Static() && !p.Hindsight {
 				d.trace = make(Trace, c.o.Epochs*c.job.Steps())
 			}
 			most = max(most, d.Window())
-			c.dynamic = append(c.dynamic, d)
+			c.playing = append(c.playing, d)
 		}
 	}
 	c.recent = policy.NewHistory(most)
 }
 
-// take lets the player decide as many minibatches as its window permits. last: no minibatch
-// follows.
-func (p *player) take(h *policy.History, last bool) error {
+// take lets the player decide as many minibatches as its window permits, and counts what travels, of
+// rows and of sums, if s is not nil. last: no minibatch follows.
+func (p *player) take(h *policy.History, s *summer, last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
 		decided := d.Counters()
-		p.rows += decided.Remote
+		if s != nil {
+			s.count(minibatch, d, &decided)
+		}
+		p.total.Add(decided)
 		if p.trace != nil {
 			p.trace[minibatch/p.perStep].Add(decided)
 		}

@@ -44,8 +44,11 @@ func (r *Result) Print(w io.Writer) error {
 		}
 		return row
 	}
-	rows, ratios := [][]string{header("rows per epoch, all ranks")},
-		[][]string{header("ratio to none")}
+	what := "rows per epoch, all ranks"
+	if r.Options.Sums {
+		what = "rows and sums per epoch, all ranks"
+	}
+	rows, ratios := [][]string{header(what)}, [][]string{header("ratio to rows without a cache")}
 	predicted, filled := [][]string{header("predicted / counted")},
 		[][]string{header("rows before the first step")}
 	peers, costs := [][]string{header("rows of peers' caches per epoch")},
@@ -72,7 +75,7 @@ func (r *Result) Print(w io.Writer) error {
 		}
 	}
 	tables := [][][]string{
-		rows, ratios, peers, costs, filled, predicted, r.rounds(header), r.partitioned(),
+		rows, ratios, r.sums(header), peers, costs, filled, predicted, r.rounds(header), r.partitioned(),
 	}
 	for p, name := range r.Options.Policies {
 		if policy.Find(name).Window == nil {
@@ -98,6 +101,23 @@ func (r *Result) Print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// sums returns of what travels the share of sums, and the bytes.
+func (r *Result) sums(header func(name string) []string) [][]string {
+	if !r.Options.Sums {
+		return nil
+	}
+	table := [][]string{header("sums / rows and sums; MB per epoch; bytes of ids / of these")}
+	for p, name := range r.Options.Policies {
+		line := []string{name}
+		for _, n := range r.Totals[p] {
+			line = append(line, fmt.Sprintf("%.3f; %.2f; %.3f", share(n.Sums, n.Sums+n.Remote, 0),
+				float64(n.RowBytes)/1e6/float64(r.Options.Epochs), share(n.IDBytes, n.RowBytes, 0)))
+		}
+		table = append(table, line)
+	}
+	return table
 }
 
 // rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
@@ -144,7 +164,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		"predicted_rows_per_epoch",
 		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
 		"replacements", "filled_rows", "placement", "source", "peer_rows", "peer_cost",
-		"cost_per_epoch",
+		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -157,7 +177,11 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 				r.Options.Cache.Placement, r.Options.Cache.Source, count(r.Peer[p][i]),
-				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)),
+				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "",
+			}
+			if r.Options.Sums {
+				n := r.Totals[p][i]
+				line[21], line[22], line[23] = count(n.Sums), count(n.RowBytes), count(n.IDBytes)
 			}
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)

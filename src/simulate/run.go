@@ -3,12 +3,14 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/trace"
 )
 
 // Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
@@ -98,6 +100,7 @@ func (r *Result) add(o *Result) {
 			r.Peer[p][size] += o.Peer[p][size]
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
+			r.Totals[p][size].Add(o.Totals[p][size])
 			for i, d := range o.Traces[p][size] {
 				r.Traces[p][size][i].Add(d)
 			}
@@ -112,10 +115,15 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{Simulation: s, rank: rank, accesses: mem.Make[uint32](int(s.shards.Vertices))}
+	c := &counter{Simulation: s, rank: rank, accesses: mem.Make[uint32](int(s.shards.Vertices)),
+		each: make([]int64, s.o.Epochs*s.job.Steps())}
 	defer c.free()
-	c.addDynamic(m, reader, capacity)
-	if err := c.count(workers); err != nil {
+	if s.o.Sums {
+		err = c.countSums(m, reader, capacity, workers)
+	} else {
+		err = c.countRows(m, reader, capacity, workers)
+	}
+	if err != nil {
 		return nil, err
 	}
 	inclusion, err := m.Reads(reader)
@@ -131,11 +139,16 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	for i, p := range s.policies {
 		rows, filled := make([]int64, len(capacity)), make([]int64, len(capacity))
 		peer, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
-		if s.shared != nil && !p.None() {
+		switch {
+		case s.o.Sums: // all are played
+			for size := range predicted {
+				predicted[size] = math.NaN()
+			}
+		case s.shared != nil && !p.None():
 			err = c.sharedStatic(i, reader, inclusion, rows, peer, filled, predicted)
-		} else if p.Static() {
+		case p.Static():
 			err = c.static(p, m, reader, inclusion, capacity, rows, filled, predicted)
-		} else {
+		default:
 			err = c.predict(p, reader, inclusion, capacity, s.windows[i], predicted)
 		}
 		if err != nil {
@@ -144,12 +157,46 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		r.Rows, r.Filled = append(r.Rows, rows), append(r.Filled, filled)
 		r.Peer, r.Predicted = append(r.Peer, peer), append(r.Predicted, predicted)
 		r.Traces = append(r.Traces, make([]Trace, len(capacity)))
+		r.Totals = append(r.Totals, make([]trace.Counters, len(capacity)))
 	}
-	for _, d := range c.dynamic {
-		r.Rows[d.policy][d.size], r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.rows,
-			d.filled, d.trace
+	for _, d := range c.playing {
+		r.Rows[d.policy][d.size], r.Totals[d.policy][d.size] = d.total.Remote+d.total.Sums, d.total
+		r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.filled, d.trace
 	}
 	return r, nil
+}
+
+// countRows counts minibatches, about which dynamic policies decide.
+func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
+	c.addPlayers(m, r, capacity, func(p *policy.Policy) bool { return !p.Static() })
+	return c.eachMinibatch(workers, func(m *minibatch) error {
+		c.count(m)
+		return c.play(m)
+	})
+}
+
+// countSums counts minibatches and then lets all policies decide about them: what travels of what a
+// static cache leaves depends on the minibatch, and what an oracle keeps depends on all of them.
+func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
+	err := c.eachMinibatch(workers, func(m *minibatch) error {
+		c.count(m)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.Known = c.accesses
+	c.addPlayers(m, r, capacity, func(*policy.Policy) bool { return true })
+	window := 0
+	for _, p := range c.playing {
+		window = max(window, p.Window())
+	}
+	c.sums = c.newSummer(window)
+	defer func() { c.used.sums = c.sums.bytes() }()
+	return c.eachMinibatch(workers, func(m *minibatch) error {
+		c.sums.add(m)
+		return c.play(m)
+	})
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.

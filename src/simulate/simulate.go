@@ -100,6 +100,14 @@ func (o *Options) Check() error {
 		reject("with source %s all rows are remote, and a rank has no halo; give alphas",
 			policy.SourceFiles)
 	}
+	if o.Sums && !o.Model.Needs().OnlySums() {
+		reject("sums are of the rows that an input layer adds, and that of model %s reads rows "+
+			"themselves; choose sage, gcn or gin", o.Model.Kind)
+	}
+	if o.Sums && (o.Cache.Shared() || o.Cache.FromFiles()) {
+		reject("sums are counted for caches of each rank alone, filled by owners; leave out placement " +
+			"and source")
+	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
 	}
@@ -215,9 +223,11 @@ type Result struct {
 
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
-	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs
-	Peer     [][]int64 // [policies][sizes] rows read in caches of peers
-	Filled   [][]int64 // [policies][sizes] rows fetched before the first step
+	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs, and sums
+	// [policies][sizes] with sums: what travels in all epochs, in rows, sums and bytes
+	Totals [][]trace.Counters
+	Peer   [][]int64 // [policies][sizes] rows read in caches of peers
+	Filled [][]int64 // [policies][sizes] rows fetched before the first step
 	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Predicted [][]float64
 	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others

@@ -51,6 +51,7 @@ func simulateCommand() *cobra.Command {
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
+			o.Model.Kind, o.Sums = run.Model.Kind, run.Exchange.Sums == config.SumsOn
 			if !c.Flags().Changed("policies") {
 				o.Policies = policy.Names(func(p *policy.Policy) bool {
 					static := o.Cache.Shared() || o.Cache.FromFiles()
@@ -58,6 +59,8 @@ func simulateCommand() *cobra.Command {
 				})
 			}
 			err := errors.Join(o.Check(),
+				flagWord("model", run.Model.Kind, "model.kind"),
+				flagWord("sums", run.Exchange.Sums, "exchange.sums"),
 				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
 				flagWord("placement", o.Cache.Placement, "cache.placement"),
 				flagWord("source", o.Cache.Source, "cache.source"),
@@ -129,6 +132,10 @@ func simulateCommand() *cobra.Command {
 		"summary.json says what was measured")
 	f.StringVar(&o.Cache.Source, "source", run.Cache.Source, "cache.source: where rows come from "+
 		"that no cache holds, "+config.OrList(config.Words("cache.source")))
+	f.StringVar(&run.Exchange.Sums, "sums", run.Exchange.Sums, "exchange.sums: on counts what travels "+
+		"where owners add rows")
+	f.StringVar(&run.Model.Kind, "model", run.Model.Kind, "--sums on: the model, "+
+		config.OrList(config.Words("model.kind")))
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
