@@ -94,6 +94,9 @@ func (s *session) openModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
+	if err := checkScratchDir(s.ScratchDir); err != nil {
+		return err
+	}
 	s.o.Ranks, s.o.RanksPerNode = c.Size(), s.RanksPerNode
 	var err error
 	if s.forward {

@@ -162,6 +162,15 @@ type setting struct {
 	mode  string
 }
 
+// args are the arguments of the job from its beginning; one that resumes takes them from its run.
+func (i injection) args(l *lab, parts, run string) []string {
+	args := append(l.args(parts, run), "--set", "parallel.mode="+i.mode)
+	if i.partitioned {
+		args = append(args, "--set", "topology.kind=partitioned")
+	}
+	return args
+}
+
 func (i injection) setting() setting { return setting{i.ranks, i.mode} }
 
 // place draws where a fault of a kind happens.

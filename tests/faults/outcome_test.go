@@ -68,11 +68,7 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 			}
 		}
 	}
-	args := append(l.args(parts, run), "--set", "parallel.mode="+i.mode)
-	if i.partitioned {
-		args = append(args, "--set", "topology.kind=partitioned")
-	}
-	o.job = l.start(i.ranks, spec, during, args...)
+	o.job = l.start(i.ranks, spec, during, i.args(l, parts, run)...)
 	o.judge(l, i)
 	if left := l.processes(run); len(left) > 0 {
 		o.bad("processes %v are left", left)
@@ -135,7 +131,7 @@ func (o *outcome) compare(l *lab, i injection, run, when string) {
 
 // again starts once more, with what was broken mended: it resumes the run if there is one.
 func (l *lab) again(o *outcome, i injection, run, resume string) {
-	args := l.args(l.parts(), run)
+	args := i.args(l, l.parts(), run)
 	if resume != "" && len(l.checkpoints(run)) > 0 {
 		if out, _ := exec.Command(l.program, "check", run).CombinedOutput(); bytes.Count(out,
 			[]byte("\n")) != 1 || !bytes.Contains(out, []byte("the run has not finished")) {
