@@ -134,7 +134,7 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 		return f, err
 	}
 	defer s.close()
-	sampler, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	sampler, err := sample.New(p.shards.Topology(), p.samplerOptions(r.reader.Near))
 	if err != nil {
 		return f, err
 	}
