@@ -185,7 +185,7 @@ func BenchmarkStep(b *testing.B) {
 			one := func(i int) {
 				if l, ok := p.(*Lookahead); ok {
 					for ; fed <= i+l.Window(); fed++ {
-						l.Feed(trace[fed%benchSteps])
+						l.Feed(trace[fed%benchSteps], nil)
 					}
 				}
 				p.Step(trace[i%benchSteps], &d)

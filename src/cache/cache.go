@@ -18,6 +18,7 @@
 //	Sieve      the past                            what was read again since the hand came by
 //	Prefetch   the past                            what scores best, exchanged every Delta steps
 //	Lookahead  the past and the next Window steps  what is read again, shortest wait first
+//	Savings    likewise                            what saves most, where rows may come as sums
 //	Optimum    everything                          (only counts: the floor for all of these)
 //
 // Place divides rows among devices that read each other, once, before the first step.
@@ -38,10 +39,11 @@ import (
 type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
-	// Feed gives the policy the remote vertices of the next unfed minibatch. Before Step is called
-	// for a minibatch, the Window minibatches after it have been fed, as far as they exist. A
+	// Feed gives the policy the remote vertices of the next unfed minibatch, and the worth of each:
+	// what having its row at hand spares, in 255ths of a vector; nil: a whole one each. Before Step is
+	// called for a minibatch, the Window minibatches after it have been fed, as far as they exist. A
 	// policy without a window ignores it.
-	Feed(remote []graph.VertexID)
+	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
 	// Slots returns the number of rows of the table.
@@ -59,7 +61,7 @@ type blind struct{}
 func (blind) Window() int { return 0 }
 
 // Feed implements Policy.
-func (blind) Feed([]graph.VertexID) {}
+func (blind) Feed([]graph.VertexID, []uint8) {}
 
 // Decision is the answer to one step; see the package comment. The zero value is ready; its arrays
 // are reused from step to step.

@@ -29,6 +29,20 @@ type LookaheadOptions struct {
 	Index IndexKind
 }
 
+// check returns all errors of the options.
+func (o *LookaheadOptions) check() []error {
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
+	if o.Window < 0 || o.Window > maxWindow {
+		errs = append(errs,
+			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+	}
+	if len(o.Initial) > o.Capacity {
+		errs = append(errs,
+			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
+	}
+	return errs
+}
+
 // Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
 // the accesses of the next Window steps can be sampled before they are due; Feed takes them.
 //
@@ -68,12 +82,9 @@ type Lookahead struct {
 	// their lower bits
 	head uint32
 
-	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
-	// [C+1] slots without a booked row, in a ring; that after C is the oldest
-	older, newer []int32
-	held         int // slots with one
-	high         int // most slots with one, ever
-	vacant       int // slots that are unused or dropped
+	slots
+	held int // slots with a booked row
+	high int // most slots with one, ever
 }
 
 const (
@@ -85,39 +96,19 @@ const (
 
 // NewLookahead makes a cache. All errors of the options are reported at once.
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
-	errs := []error{checkSize(o.Vertices, o.Capacity)}
-	if o.Window < 0 || o.Window > maxWindow {
-		errs = append(errs,
-			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
-	}
-	if len(o.Initial) > o.Capacity {
-		errs = append(errs,
-			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(o.check()...); err != nil {
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
 	}
 	l := &Lookahead{
 		index:    NewIndex(o.Vertices, o.Capacity, o.Index),
 		bookings: newBookings(o.Capacity, o.Window+2),
 		window:   o.Window, level: o.Level,
-		vertex: mem.Make[graph.VertexID](o.Capacity), older: mem.Make[int32](o.Capacity + 1),
-		newer: mem.Make[int32](o.Capacity + 1),
 	}
 	l.first = mem.Make[uint32](len(l.bookings.free))
-	end := int32(o.Capacity)
-	l.older[end], l.newer[end] = end, end
-	for slot := end - 1; slot >= int32(len(o.Initial)); slot-- {
-		l.vacate(slot, unused)
-	}
-	if err := fill(l.index, o.Vertices, o.Initial,
-		func(slot int32) int32 { return slot<<1 | 1 }); err != nil {
+	var err error
+	if l.slots, err = newSlots(l.index, o.Vertices, o.Capacity, o.Initial); err != nil {
 		l.Free()
 		return nil, fmt.Errorf("look-ahead cache: %w", err)
-	}
-	for slot, v := range o.Initial {
-		l.vertex[slot] = v
-		l.link(int32(slot))
 	}
 	return l, nil
 }
@@ -135,8 +126,7 @@ func (l *Lookahead) Slots() int { return len(l.vertex) }
 // Bytes returns the memory of the plan: window, bookings, index and slots.
 func (l *Lookahead) Bytes() int64 {
 	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 +
-		int64(len(l.ids))*entryBytes +
-		int64(len(l.vertex))*4 + int64(len(l.older))*8
+		int64(len(l.ids))*entryBytes + l.slots.bytes()
 }
 
 // LookaheadBytes predicts Bytes for a dense index, if no Window+1 successive steps have more than
@@ -157,53 +147,6 @@ func (l *Lookahead) Free() {
 	mem.Free(l.ids)
 	mem.Free(l.next)
 	mem.Free(l.slot)
-	mem.Free(l.vertex)
-	mem.Free(l.older)
-	mem.Free(l.newer)
+	l.slots.free()
 	*l = Lookahead{index: &Index{}, bookings: &bookings{}}
-}
-
-// link adds a slot to the list of slots without a booked row, as the newest.
-func (l *Lookahead) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
-
-// Values in place of a vertex, for slots whose row may be replaced at once.
-const (
-	unused  = graph.VertexID(-1) // never filled
-	dropped = graph.VertexID(-2)
-)
-
-// vacate links a slot as the oldest, so that slots with a useless row are taken first.
-func (l *Lookahead) vacate(slot int32, because graph.VertexID) {
-	l.vertex[slot] = because
-	l.vacant++
-	l.linkAfter(int32(len(l.vertex)), slot)
-}
-
-func (l *Lookahead) linkAfter(older, slot int32) {
-	newer := l.newer[older]
-	l.older[slot], l.newer[slot] = older, newer
-	l.newer[older], l.older[newer] = slot, slot
-}
-
-func (l *Lookahead) unlink(slot int32) {
-	older, newer := l.older[slot], l.newer[slot]
-	l.newer[older], l.older[newer] = newer, older
-}
-
-// take gives the oldest slot without a booked row to vertex v, for a fetched row.
-func (l *Lookahead) take(v graph.VertexID, from int, d *Decision) int32 {
-	slot := l.newer[len(l.vertex)]
-	l.unlink(slot)
-	old := l.vertex[slot]
-	if old >= 0 {
-		l.index.Remove(old)
-	} else {
-		l.vacant--
-	}
-	if old != unused {
-		d.Evictions++
-	}
-	l.vertex[slot] = v
-	d.Insert = append(d.Insert, makeInsert(from, slot))
-	return slot
 }

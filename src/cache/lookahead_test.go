@@ -243,17 +243,17 @@ func TestLookaheadPanicsOnMisuse(t *testing.T) {
 	}{
 		{"fed too far", func(l *Lookahead,
 			_ *Decision) {
-			l.Feed(step)
-			l.Feed(step)
-			l.Feed(step)
+			l.Feed(step, nil)
+			l.Feed(step, nil)
+			l.Feed(step, nil)
 		}},
 		{"not fed", func(l *Lookahead, d *Decision) { l.Step(step, d) }},
 		{"other vertices", func(l *Lookahead,
 			d *Decision) {
-			l.Feed(step)
+			l.Feed(step, nil)
 			l.Step([]graph.VertexID{1, 3}, d)
 		}},
-		{"other number", func(l *Lookahead, d *Decision) { l.Feed(step); l.Step(step[:1], d) }},
+		{"other number", func(l *Lookahead, d *Decision) { l.Feed(step, nil); l.Step(step[:1], d) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: 2,

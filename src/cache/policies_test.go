@@ -51,6 +51,13 @@ func makers(t testing.TB, n, capacity, steps int, initial []graph.VertexID) []ma
 			}
 		}
 	}
+	for _, window := range []int{0, 1, 3, steps} {
+		list = append(list, maker{fmt.Sprintf("savings window=%d", window), initial, func() Policy {
+			return must[*Savings](t)(NewSavings(LookaheadOptions{
+				Vertices: n, Capacity: capacity, Window: window, Initial: initial,
+			}))
+		}})
+	}
 	return list
 }
 
@@ -179,10 +186,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 		var d Decision
 		step, fed := 0, 0
 		one := func() {
-			if l, ok := p.(*Lookahead); ok {
-				for ; fed <= step+l.Window(); fed++ {
-					l.Feed(trace[fed%len(trace)])
-				}
+			for ; fed <= step+p.Window(); fed++ {
+				p.Feed(trace[fed%len(trace)], nil)
 			}
 			p.Step(trace[step%len(trace)], &d)
 			step++

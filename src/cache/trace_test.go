@@ -109,7 +109,7 @@ func (x *table) distinct() error {
 	return nil
 }
 
-// run executes a policy on a trace; a Lookahead is fed as far ahead as it may be.
+// run executes a policy on a trace, which it is fed as far ahead as it may be.
 func run(
 	t *testing.T, p Policy, initial []graph.VertexID, trace [][]graph.VertexID,
 	each func(step int, remote []graph.VertexID, x *table),
@@ -132,16 +132,12 @@ func run(
 	return x
 }
 
-// feeder returns what feeds a Lookahead before each step.
+// feeder returns what feeds a policy before each step.
 func feeder(p Policy, trace [][]graph.VertexID) func(step int) {
-	l, ok := p.(*Lookahead)
-	if !ok {
-		return func(int) {}
-	}
 	fed := 0
 	return func(step int) {
-		for ; fed < len(trace) && fed <= step+l.Window(); fed++ {
-			l.Feed(trace[fed])
+		for ; fed < len(trace) && fed <= step+p.Window(); fed++ {
+			p.Feed(trace[fed], nil)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // Feed gives the remote vertices of the next unfed step. Every step is fed once, in order, before
-// it is due and at most Window steps before. It panics if a step is fed earlier, because decisions
+// it is due and at most Window steps before; all uses are worth alike. It panics if a step is fed earlier, because decisions
 // depend on the known steps.
-func (l *Lookahead) Feed(remote []graph.VertexID) {
+func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
 		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
@@ -155,7 +155,7 @@ func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
 		default:
 			l.held--
 			l.link(slot)
-			l.index.Set(v, slot<<1|1)
+			l.index.Set(v, entryOf(slot))
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 		}
 		at := (first + uint32(i)) & mask
 		if next := l.next[at]; next >= 0 {
-			l.slot[uint32(next)&mask] = l.take(l.ids[at], miss, d)
+			l.slot[uint32(next)&mask] = l.take(l.index, l.ids[at], miss, d)
 			held++
 		}
 		miss++
@@ -197,7 +197,7 @@ func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	for i := uint32(0); len(d.Early) < want; i++ {
 		at := (first + i) & mask
 		if l.slot[at] < 0 {
-			l.slot[at] = l.take(l.ids[at], d.Misses+len(d.Early), d)
+			l.slot[at] = l.take(l.index, l.ids[at], d.Misses+len(d.Early), d)
 			d.Early = append(d.Early, l.ids[at])
 		}
 	}
@@ -216,9 +216,9 @@ func (l *Lookahead) stay(first uint32, d *Decision) {
 		if next := l.next[at]; next < 0 && next != declined {
 			v := l.ids[at]
 			if l.vacant > 0 {
-				slot := l.take(v, miss, d)
+				slot := l.take(l.index, v, miss, d)
 				l.link(slot)
-				l.index.Set(v, slot<<1|1)
+				l.index.Set(v, entryOf(slot))
 			} else {
 				l.index.Remove(v)
 			}

@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"math"
+
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/trace"
@@ -100,6 +102,32 @@ func (g *Groups) add(sources []int32, edge int64, part uint16) {
 	g.begin, g.edge = mem.Grow(g.begin, groups+2), mem.Grow(g.edge, groups+1)
 	g.part = mem.Grow(g.part, groups+1)
 	g.begin[groups+1], g.edge[groups], g.part[groups] = int32(len(g.member)), int32(edge), part
+}
+
+const vector = math.MaxUint8 // of worth
+
+// Worth returns what having the row of each remote vertex at hand spares, in the memory of dst, in
+// 255ths of a vector: a whole one where the row itself is read, otherwise its shares of the vectors
+// of its groups, each of which has one for all rows that are not read themselves.
+func (g *Groups) Worth(dst []uint8) []uint8 {
+	dst = mem.Grow(dst[:0], len(g.alone))
+	for k, alone := range g.alone {
+		dst[k] = alone * vector
+	}
+	for i := range len(g.begin) - 1 {
+		members, summed := g.member[g.begin[i]:g.begin[i+1]], 0
+		for _, k := range members {
+			if k >= 0 && g.alone[k] == 0 {
+				summed++
+			}
+		}
+		for _, k := range members {
+			if k >= 0 && g.alone[k] == 0 {
+				dst[k] = uint8(min(vector, int(dst[k])+vector/summed))
+			}
+		}
+	}
+	return dst
 }
 
 // Copy makes g a copy of o that can be chosen from, without what List alone needs.

@@ -26,6 +26,9 @@ type Plan struct {
 
 	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
 	RemoteIDs []graph.VertexID
+	// Worth is what having the row of each of them at hand spares, as Groups.Worth says; set by
+	// Value, nil before.
+	Worth []uint8
 
 	missing []int32 // positions in the frontier of vertices whose rows are not at hand
 	rows    []int32 // those of them whose rows are fetched: all, without sums
@@ -287,7 +290,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
-		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received)) +
+		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
 		int64(cap(p.counts)+cap(p.landing))*4 + p.serving.bytes()
 }
 
@@ -296,6 +299,7 @@ func (p *Plan) Free() {
 	mem.Free(p.Rows.Of)
 	mem.Free(p.Parts)
 	mem.Free(p.RemoteIDs)
+	mem.Free(p.Worth)
 	mem.Free(p.missing)
 	mem.Free(p.early)
 	mem.Free(p.asked)

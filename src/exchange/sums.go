@@ -33,12 +33,7 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 		x.ask(p, w.Early)
 		return
 	}
-	var c *choosing
-	select {
-	case c = <-x.choices:
-	default:
-		c = &choosing{Chooser: *NewChooser(x.sums, x.cols, x.dtype)}
-	}
+	c := x.borrow()
 	x.List(p, w.Edges, &c.list)
 	c.choose(&c.list, nil, w.Kept)
 	p.choosing = c
@@ -49,6 +44,32 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 		x.standIn(p, w.Edges)
 	}
 	p.choosing, p.rows = nil, nil
+	x.giveBack(c)
+}
+
+// Value sets p.Worth for a cache that is told it, if there are sums: after Locate. It may run for many
+// plans at once.
+func (x *Exchange) Value(p *Plan, e *Edges) {
+	if x.sums == nil || e == nil {
+		return
+	}
+	c := x.borrow()
+	x.List(p, e, &c.list)
+	p.Worth = c.list.Worth(p.Worth)
+	x.giveBack(c)
+}
+
+// borrow returns the memory of a choice, which giveBack takes.
+func (x *Exchange) borrow() *choosing {
+	select {
+	case c := <-x.choices:
+		return c
+	default:
+		return &choosing{Chooser: *NewChooser(x.sums, x.cols, x.dtype)}
+	}
+}
+
+func (x *Exchange) giveBack(c *choosing) {
 	select {
 	case x.choices <- c:
 	default:

@@ -192,8 +192,11 @@ func (d *dataParallel) planned(
 			return err
 		}
 		m.grouped = m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
-		if d.o.Policy == nil {
+		switch {
+		case d.o.Policy == nil:
 			d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Edges: m.grouped})
+		case d.o.Ahead > 0 && m.Train:
+			d.o.Exchange.Value(&m.Fetch, m.grouped)
 		}
 		return nil
 	}
@@ -226,7 +229,7 @@ func (d *dataParallel) arrive() func(*Minibatch) error {
 // feed tells a policy that looks ahead what a later minibatch reads.
 func (d *dataParallel) feed(m *Minibatch) error {
 	if m.Train {
-		d.o.Policy.Feed(m.Fetch.RemoteIDs)
+		d.o.Policy.Feed(m.Fetch.RemoteIDs, m.Fetch.Worth)
 	}
 	return nil
 }

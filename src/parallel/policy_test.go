@@ -200,9 +200,9 @@ type slow struct{ cache.Policy }
 
 const feeding, scoring = 3 * time.Millisecond, 5 * time.Millisecond
 
-func (s slow) Feed(remote []graph.VertexID) {
+func (s slow) Feed(remote []graph.VertexID, worth []uint8) {
 	time.Sleep(feeding)
-	s.Policy.Feed(remote)
+	s.Policy.Feed(remote, worth)
 }
 
 func (s slow) Step(remote []graph.VertexID, d *cache.Decision) {

@@ -151,6 +151,9 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	}
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
+		if s.sums != nil && t.Window > 0 {
+			bytes += int64(s.remote) // worth
+		}
 	}
 	return bytes + p.askingBytes(s) + p.sharingBytes(s)
 }

@@ -217,7 +217,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 		fed := 0
 		for i, distant := range remote {
 			for l, sees := decides.(*cache.Lookahead); sees && fed < len(remote) && fed <= i+window; fed++ {
-				l.Feed(remote[fed])
+				l.Feed(remote[fed], nil)
 			}
 			decides.Step(distant, &d)
 			rows += int(d.Counters().Remote)

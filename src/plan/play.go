@@ -62,7 +62,7 @@ func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error)
 	defer player.Free()
 	count := func(_ int, d *cache.Decision) { rows += int(d.Counters().Remote) }
 	for i := range steps {
-		h.Add(a.step(i))
+		h.Add(a.step(i), nil)
 		if err := player.Advance(h, i == steps-1, count); err != nil {
 			return played{}, err
 		}

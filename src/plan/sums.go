@@ -3,6 +3,7 @@ package plan
 import (
 	"halognn/src/cache"
 	"halognn/src/exchange"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -107,7 +108,8 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	error) {
 	steps := min(p.traceSteps(r), summedSteps)
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
+		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+			Sums: true}
 		window, err := kind.Plan(&setup, r.read, p.layout.Items()*p.job.Epochs)
 		if err != nil {
 			return fetch{}, err
@@ -117,7 +119,7 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		f.held, f.window, f.counted = capacity, window, steps
 		if kind.Bytes != nil {
 			f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(capacity),
-				Window: int64(window), Uses: meanRemote(r)})
+				Window: int64(window), Uses: meanRemote(r), Sums: true})
 		}
 		return f, err
 	}}, nil
@@ -152,6 +154,8 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	}()
 	var total trace.Counters
 	var kept []int32
+	var worth []uint8
+	defer func() { mem.Free(kept); mem.Free(worth) }()
 	for i := range steps {
 		key := p.layout.Key(r.rank, 1+i/p.layout.Items(), i%p.layout.Items())
 		if err := sampler.Sample(&mb, p.layout.Seeds(key, nil), key); err != nil {
@@ -161,7 +165,8 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 			return f, err
 		}
 		groups[i%len(groups)].Copy(&s.groups)
-		h.Add(s.plan.RemoteIDs)
+		worth = s.groups.Worth(worth)
+		h.Add(s.plan.RemoteIDs, worth)
 		if err := player.Advance(h, i == steps-1, func(k int, d *cache.Decision) {
 			kept = d.Kept(kept)
 			n := s.chooser.Counts(&groups[k%len(groups)], d.Slot, kept)

@@ -11,8 +11,8 @@ const Lookahead = "lookahead"
 // lookahead is Belady's choice with bypass over a window of known minibatches.
 var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
-		"be read again soonest are kept. It transfers [as few rows as any cache " +
-		"could](results/default-policy.md)",
+		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. It " +
+		"transfers [as few rows as any cache could](results/default-policy.md)",
 	Whole: "it samples minibatches ahead of time, and their frontiers are known only after " +
 		"rounds between ranks",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
@@ -21,9 +21,14 @@ var lookahead = &Policy{
 		if err != nil {
 			return nil, nil, err
 		}
-		p, err := cache.NewLookahead(cache.LookaheadOptions{
+		o := cache.LookaheadOptions{
 			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level, Initial: start,
-		})
+		}
+		if s.Sums {
+			p, err := cache.NewSavings(o)
+			return p, start, err
+		}
+		p, err := cache.NewLookahead(o)
 		return p, start, err
 	},
 	Window: func(s *Setup, p []float32) (int, error) {
@@ -33,9 +38,13 @@ var lookahead = &Policy{
 		return reuse.Fetched(capacity, window, minibatches)
 	},
 	Bytes: func(s Size) int64 {
-		return cache.LookaheadBytes(cache.LookaheadOptions{
+		o := cache.LookaheadOptions{
 			Vertices: int(s.Vertices), Capacity: int(s.Rows), Window: int(s.Window),
-		}, int(s.Uses*float64(s.Window+1)))
+		}
+		if s.Sums {
+			return cache.SavingsBytes(o, int(s.Uses))
+		}
+		return cache.LookaheadBytes(o, int(s.Uses*float64(s.Window+1)))
 	},
 	Foresees: true,
 	Fanouts:  true, // the window is planned for the memory of minibatches that wait

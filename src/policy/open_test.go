@@ -73,7 +73,7 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Workload,
 		if first == nil {
 			first = slices.Clone(remote)
 		}
-		p.Feed(remote)
+		p.Feed(remote, nil)
 	}
 	var d cache.Decision
 	defer d.Free()

@@ -33,7 +33,7 @@ func (c counts) Step(remote []graph.VertexID, d *cache.Decision) {
 	d.Clear()
 	d.Misses = c.Optimum.Step(remote)
 }
-func (counts) Feed([]graph.VertexID) {}
-func (counts) Window() int           { return 0 }
-func (counts) Slots() int            { return 0 }
-func (counts) Bytes() int64          { return 0 }
+func (counts) Feed([]graph.VertexID, []uint8) {}
+func (counts) Window() int                    { return 0 }
+func (counts) Slots() int                     { return 0 }
+func (counts) Bytes() int64                   { return 0 }

@@ -13,19 +13,25 @@ import (
 // about one when it knows later ones. Players of one reader share it.
 type History struct {
 	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
+	worth  [][]uint8          // likewise; nil for nil
 	n      int                // minibatches so far
 }
 
 // NewHistory keeps window+1 minibatches.
 func NewHistory(window int) *History {
-	return &History{remote: make([][]graph.VertexID, window+1)}
+	return &History{remote: make([][]graph.VertexID, window+1), worth: make([][]uint8, window+1)}
 }
 
-// Add copies the remote vertices of the next minibatch, 4 bytes each.
-func (h *History) Add(remote []graph.VertexID) {
-	at := &h.remote[h.n%len(h.remote)]
-	*at = mem.Grow((*at)[:0], len(remote))
-	copy(*at, remote)
+// Add copies the remote vertices of the next minibatch, 4 bytes each, and their worth, as
+// cache.Policy.Feed has it, 1 byte each.
+func (h *History) Add(remote []graph.VertexID, worth []uint8) {
+	i := h.n % len(h.remote)
+	h.remote[i] = mem.Grow(h.remote[i][:0], len(remote))
+	copy(h.remote[i], remote)
+	if worth != nil {
+		h.worth[i] = mem.Grow(h.worth[i][:0], len(worth))
+		copy(h.worth[i], worth)
+	}
 	h.n++
 }
 
@@ -34,8 +40,9 @@ func (h *History) of(i int) []graph.VertexID { return h.remote[i%len(h.remote)] 
 
 // Free frees the memory.
 func (h *History) Free() {
-	for _, remote := range h.remote {
-		mem.Free(remote)
+	for i := range h.remote {
+		mem.Free(h.remote[i])
+		mem.Free(h.worth[i])
 	}
 }
 
@@ -82,7 +89,7 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 	}
 	begin := time.Now()
 	for ; p.fed < h.n; p.fed++ {
-		p.cache.Feed(h.of(p.fed))
+		p.cache.Feed(h.of(p.fed), h.worth[p.fed%len(h.worth)])
 	}
 	p.took += time.Since(begin)
 	for p.next < h.n && (last || p.next+p.setup.Window < h.n) {
@@ -131,7 +138,7 @@ func Play(p *Policy, s Setup, minibatches iter.Seq[[]graph.VertexID],
 	defer h.Free()
 	defer player.Free()
 	for remote := range minibatches {
-		h.Add(remote)
+		h.Add(remote, nil)
 		if err := player.Advance(h, false, each); err != nil {
 			return 0, err
 		}

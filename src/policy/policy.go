@@ -96,6 +96,8 @@ type Setup struct {
 	Capacity int // rows
 	Vertices int // of the graph, where Graph is nil
 
+	Sums bool // owners add rows that are read for their sum alone: rows differ in worth
+
 	// For policies that know minibatches in advance: Window is their number, and Ahead yields the
 	// remote vertices of the first Window+1, in frontier order.
 	Window int
@@ -118,6 +120,7 @@ type Size struct {
 	Uses     float64 // remote vertices of a minibatch
 	Steps    int64   // minibatches of the run
 	Directed bool    // the graph is not symmetric
+	Sums     bool    // as in Setup
 }
 
 // table lists the policies in the order of tables and plots.

@@ -123,7 +123,7 @@ func (c *counter) count(m *minibatch) {
 
 // play lets caches that decide step by step do so.
 func (c *counter) play(m *minibatch) error {
-	c.recent.Add(m.remote)
+	c.recent.Add(m.remote, c.sums.add(m))
 	for _, p := range c.playing {
 		if err := p.take(c.recent, c.sums, m.ends); err != nil {
 			return err

@@ -72,11 +72,15 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 			window = max(window, w)
 			bytes += p.Bytes(policy.Size{
 				Vertices: n, Rows: int64(rows), Window: int64(w), Uses: float64(u.minibatch),
-				Steps: int64(s.o.Epochs * s.job.Items()), Directed: s.transposed,
+				Steps: int64(s.o.Epochs * s.job.Items()), Directed: s.transposed, Sums: s.o.Sums,
 			})
 		}
 	}
-	return bytes + u.sums + 4*u.minibatch*int64(window+1) + max(sampling, ranking)
+	worth := int64(0)
+	if s.o.Sums {
+		worth = 1
+	}
+	return bytes + u.sums + (4+worth)*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
 // summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds

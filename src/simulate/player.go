@@ -31,6 +31,7 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 			d := &player{policy: i, size: size, perStep: c.job.Minibatches()}
 			d.Player = policy.NewPlayer(p, policy.Setup{
 				Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
+				Sums: c.o.Sums,
 			})
 			if !p.Static() && !p.Hindsight {
 				d.trace = make(Trace, c.o.Epochs*c.job.Steps())

@@ -272,7 +272,7 @@ func transferred(t *testing.T, m *access.Graph, r *access.Workload, x *trail, o 
 		fed := 0
 		for i, remote := range items {
 			for l, ok := p.(*cache.Lookahead); ok && fed < len(items) && fed <= i+window; fed++ {
-				l.Feed(items[fed])
+				l.Feed(items[fed], nil)
 			}
 			p.Step(remote, &d)
 			rows += d.Counters().Remote

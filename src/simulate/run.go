@@ -193,10 +193,7 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	}
 	c.sums = c.newSummer(window)
 	defer func() { c.used.sums = c.sums.bytes() }()
-	return c.eachMinibatch(workers, func(m *minibatch) error {
-		c.sums.add(m)
-		return c.play(m)
-	})
+	return c.eachMinibatch(workers, c.play)
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.

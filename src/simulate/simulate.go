@@ -121,6 +121,8 @@ func (o *Options) Check() error {
 		} else if policy.Find(p).Fanouts && !o.Sample.HasFanouts() {
 			reject("policy %s follows from fanouts, which sample.kind %s does not have; leave it out", p,
 				o.Sample.Kind)
+		} else if o.Sums && policy.Find(p).Hindsight {
+			reject("policy %s counts rows alone; leave it out where owners add rows", p)
 		} else if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
 		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {

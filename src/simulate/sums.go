@@ -3,6 +3,7 @@ package simulate
 import (
 	"halognn/src/cache"
 	"halognn/src/exchange"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
@@ -21,6 +22,7 @@ type summer struct {
 	chooser  *exchange.Chooser
 	rowBytes int
 	kept     []int32
+	worth    []uint8
 }
 
 // newSummer makes a summer that keeps the groups of window+1 minibatches.
@@ -30,11 +32,16 @@ func (c *counter) newSummer(window int) *summer {
 		chooser: exchange.NewChooser(c.job.OwnersSums(), c.shards.Features, c.shards.Type())}
 }
 
-// add keeps the groups of a minibatch.
-func (s *summer) add(m *minibatch) {
+// add keeps the groups of a minibatch, and returns the worth of its remote rows; nil of a nil summer.
+func (s *summer) add(m *minibatch) []uint8 {
+	if s == nil {
+		return nil
+	}
 	s.edges.List(&m.sampled, s.needs, s.topology, m.x, &m.plan, &s.list)
 	s.recent[s.n%len(s.recent)].Copy(&s.list)
 	s.n++
+	s.worth = s.list.Worth(s.worth)
+	return s.worth
 }
 
 // count puts into n what travels in a minibatch about which a cache has decided.
@@ -67,4 +74,6 @@ func (s *summer) close() {
 		s.recent[i].Free()
 	}
 	s.chooser.Free()
+	mem.Free(s.kept)
+	mem.Free(s.worth)
 }
