@@ -235,7 +235,7 @@ const useBytes = 4*4 + 1 // of a use in the rings
 
 // SavingsBytes predicts Bytes for a dense index, if no step has more than so many uses.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {
-	return int64(o.Vertices)*4 + int64(o.Capacity)*12 + 4 + int64(powerOfTwo(o.Window+2))*4 +
+	return int64(o.Vertices)*4 + int64(o.Capacity)*12 + 8 + int64(powerOfTwo(o.Window+2))*4 +
 		int64(powerOfTwo(uses*(o.Window+1)))*useBytes + int64(uses+uses/8)*8
 }
 

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -130,4 +131,27 @@ func leastCover(c *cover, sources int) int64 {
 		}
 	}
 	return flow
+}
+
+// A row is worth a vector if it is read itself or stands alone in a group, and otherwise its shares.
+func TestWorthIsTheShareOfVectors(t *testing.T) {
+	for _, c := range []struct {
+		groups [][]int32
+		alone  []uint8
+		want   []uint8
+	}{
+		{[][]int32{{0, 1, 2}, {0}}, []uint8{0, 1, 0}, []uint8{255, 255, 127}},
+		{[][]int32{{0, 1, 2, 3}, {3, 2}}, []uint8{0, 0, 0, 0}, []uint8{63, 63, 190, 190}},
+		{[][]int32{{-1, 0}}, []uint8{0}, []uint8{255}},
+		{nil, []uint8{0}, []uint8{0}},
+	} {
+		g := Groups{begin: []int32{0}, alone: c.alone}
+		for _, members := range c.groups {
+			g.member = append(g.member, members...)
+			g.begin = append(g.begin, int32(len(g.member)))
+		}
+		if got := g.Worth(nil); !slices.Equal(got, c.want) {
+			t.Errorf("%v: worth %v, want %v", c.groups, got, c.want)
+		}
+	}
 }

@@ -139,8 +139,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
 		RoundsPerStep: r.sums.Rounds,
-		CacheUse: CacheUse{CachePolicy: r.cache.Settings.Policy,
-			ExpectedRowsPerStep: r.cache.Expected},
+		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy},
 		Times: Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),
@@ -161,6 +160,9 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
 	if s.inMemory = r.job.AllInMemory(); s.inMemory {
 		s.CachePolicy = policy.None
+	}
+	if r.job.OwnersSums() == nil { // which the prediction knows nothing of
+		s.ExpectedRowsPerStep = r.cache.Expected
 	}
 	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)
 	for p, t := range r.sums.PhaseSeconds {
