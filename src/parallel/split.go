@@ -32,6 +32,16 @@ func newSplit(o Options) (Strategy, error) {
 		return nil, errors.New("ranks that share minibatches read the rows of their own vertices " +
 			"alone, so there is nothing to cache; set cache.policy=none, or parallel.mode=data")
 	}
+	d, err := newShared(o, o.Comm.Size(), false)
+	if err != nil {
+		return nil, err
+	}
+	return &split{d}, nil
+}
+
+// newShared makes a strategy in which groups of size ranks train each minibatch together. With
+// serving, rows that a rank of the group reads are found by their owner in the group. Collective.
+func newShared(o Options, size int, serving bool) (*dataParallel, error) {
 	if o.Model.Config.Norm == nn.NormBatch {
 		return nil, errors.New("the statistics of model.norm batch are over all rows of a " +
 			"minibatch, of which no rank has all; choose model.norm=layer, or parallel.mode=data")
@@ -41,18 +51,19 @@ func newSplit(o Options) (Strategy, error) {
 	if err := d.degreesKnown(); err != nil {
 		return nil, err
 	}
-	drawer, err := newSplitDrawer(o.Comm, o.Rows, d.drawerOptions(), d.beginSample, d.endSample)
+	drawer, err := newSplitDrawer(&o, size, d.drawerOptions(), d.beginSample, d.endSample)
 	if err != nil {
 		return nil, err
 	}
 	d.drawing = drawer
 	if drawer.hops() == 0 { // no layer reads rows of another rank
-		return &split{d}, nil
+		return d, nil
 	}
-	if d.between, err = newShuffler(o.Comm, o.Device, drawer); err != nil {
+	drawer.serving = serving
+	if d.between, err = newShuffler(o.Device, drawer); err != nil {
 		return nil, errors.Join(err, drawer.close())
 	}
-	return &split{d}, nil
+	return d, nil
 }
 
 // split is a rank of split parallelism.
@@ -168,46 +179,52 @@ func (s *sharing) free() {
 	}
 }
 
-// splitDrawer draws minibatches that all ranks make together. After each hop but the last, vertices
-// go to their owners in two collectives of the pipeline, counts and ids. As in remoteDrawer no
-// sampler is held from one stage to another.
+// splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
+// vertices go to their owners in two collectives of the pipeline, counts and ids; with serving, after
+// the last one too. As in remoteDrawer no sampler is held from one stage to another.
 type splitDrawer struct {
-	o           DrawerOptions
-	rank, ranks int
-	first, end  graph.VertexID // own vertices
-	comm        comm.Comm      // of the collectives, which the pipeline's lane starts in one order
-	ones        []int          // [K] one count for every rank
-	samplers    chan *sample.Split
-	begin       func(*Minibatch) error // before a minibatch is drawn
-	drawn       func(*Minibatch)       // when it is
+	o        DrawerOptions
+	rank     int       // of all
+	group    comm.Comm // of the collectives, which the pipeline's lane starts in one order
+	owners   *sample.Owners
+	serving  bool  // owners also find the rows of the last hop
+	ones     []int // [S] one count for every rank of the group
+	samplers chan *sample.Split
+	begin    func(*Minibatch) error // before a minibatch is drawn
+	drawn    func(*Minibatch)       // when it is
 }
 
-// newSplitDrawer makes the samplers and the communicator. rows [K+1] are the first vertices of each
-// rank. Collective.
-func newSplitDrawer(
-	c comm.Comm, rows []int64, o DrawerOptions, begin func(*Minibatch) error, drawn func(*Minibatch),
-) (*splitDrawer, error) {
-	r := c.Rank()
+// newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
+func newSplitDrawer(o *Options, size int, draw DrawerOptions, begin func(*Minibatch) error,
+	drawn func(*Minibatch)) (*splitDrawer, error) {
 	d := &splitDrawer{
-		o: o, rank: r, ranks: c.Size(), samplers: make(chan *sample.Split, o.Samplers),
-		first: graph.VertexID(rows[r]), end: graph.VertexID(rows[r+1]), begin: begin, drawn: drawn,
+		o: draw, rank: o.Comm.Rank(), owners: sample.NewOwners(o.Rows, size),
+		samplers: make(chan *sample.Split, draw.Samplers), begin: begin, drawn: drawn,
 	}
-	for range d.ranks {
+	for range size {
 		d.ones = append(d.ones, 1)
 	}
-	for range min(d.hops(), 1) * o.Samplers {
-		s, err := sample.NewSplit(o.Topology, rows, r, o.Sampling)
+	for range min(d.hops(), 1) * draw.Samplers {
+		s, err := sample.NewSplit(draw.Topology, d.owners, d.rank, draw.Sampling)
 		if err != nil {
 			return nil, errors.Join(err, d.close())
 		}
 		d.samplers <- s
 	}
 	var err error
-	if d.comm, err = c.Dup(); err != nil {
+	if size == o.Comm.Size() {
+		d.group, err = o.Comm.Dup()
+	} else {
+		d.group, err = o.Comm.Split(d.rank/size, d.rank)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
+
+// ranks of the group.
+func (d *splitDrawer) ranks() int { return d.owners.Size }
 
 // hops of a minibatch; 0 for a model that reads no neighbours.
 func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
@@ -218,10 +235,10 @@ func (d *splitDrawer) close() error {
 	for s := range d.samplers {
 		s.Free()
 	}
-	if d.comm == nil {
+	if d.group == nil {
 		return nil
 	}
-	return d.comm.Free()
+	return d.group.Free()
 }
 
 // Bytes returns the memory of the samplers. None may be drawing.
@@ -234,22 +251,38 @@ func (d *splitDrawer) Bytes() (bytes int64) {
 	return bytes
 }
 
-// stages are those from the seeds to the blocks.
+// stages are those from the seeds to the blocks and, with serving, to the rows that others read.
 func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
-	for h := 1; h < d.hops() && d.ranks > 1; h++ {
-		name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
-		stages = append(stages,
-			collective(trace.Ask, name("found"),
-				func(m *Minibatch) (request, error) { return d.startCounts(m, h) },
-				func(m *Minibatch) error { return d.finishCounts(m, h) }),
-			collective(trace.Ask, name("owners"),
-				func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
-			local(trace.Sample, name("join"), func(m *Minibatch) error {
-				return d.with(func(s *sample.Split) error { return d.joinAndDraw(m, s, h) })
-			}))
+	if d.ranks() == 1 {
+		return stages
+	}
+	for h := 1; h < d.hops(); h++ {
+		stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
+			return d.joinAndDraw(m, s, h)
+		})...)
+	}
+	if d.serving {
+		stages = append(stages, d.crossing(d.hops(), "serve", d.serve)...)
 	}
 	return stages
+}
+
+// crossing returns the stages in which the vertices that hop h has found go to their owners, and
+// then does what it is for.
+func (d *splitDrawer) crossing(h int, what string,
+	do func(*Minibatch, *sample.Split) error) []Stage {
+	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
+	return []Stage{
+		collective(trace.Ask, name("found"),
+			func(m *Minibatch) (request, error) { return d.startCounts(m, h) },
+			func(m *Minibatch) error { return d.finishCounts(m, h) }),
+		collective(trace.Ask, name("owners"),
+			func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
+		local(trace.Sample, name(what), func(m *Minibatch) error {
+			return d.with(func(s *sample.Split) error { return do(m, s) })
+		}),
+	}
 }
 
 // with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
@@ -268,7 +301,7 @@ func (d *splitDrawer) sample(m *Minibatch) error {
 		return err
 	}
 	x := &m.shared
-	x.begin(d.hops(), d.ranks)
+	x.begin(d.hops(), d.ranks())
 	if err := d.mine(m); err != nil {
 		return err
 	}
@@ -296,7 +329,7 @@ func (d *splitDrawer) mine(m *Minibatch) error {
 			return fmt.Errorf("sampling: seed %d: %w (the graph has %d vertices)", v,
 				graph.ErrVertexRange, len(d.o.Topology.Original))
 		}
-		if v >= d.first && v < d.end {
+		if d.owners.Of(v) == d.group.Rank() {
 			x.own[n] = v
 			n++
 		}
@@ -314,8 +347,11 @@ func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
 	switch {
 	case h == d.hops():
 		d.complete(m, s)
+		if d.serving && d.ranks() == 1 {
+			return d.serve(m, s)
+		}
 		return nil
-	case d.ranks == 1:
+	case d.ranks() == 1:
 		return d.joinAndDraw(m, s, h)
 	}
 	return nil
@@ -346,6 +382,11 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	d.drawn(m)
 }
 
+// serve finds out which rows of own vertices the group reads.
+func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
+	return s.Serve(&m.Sampled, m.shared.crossing(0))
+}
+
 // startCounts tells every rank how many of its vertices hop h has found here.
 func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
 	if m.Train {
@@ -359,7 +400,7 @@ func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
 	}
 	x.sampling.Rounds++
 	x.sampling.Bytes += int64(len(x.asks)) * countBytes
-	return d.comm.StartAlltoallv(
+	return d.group.StartAlltoallv(
 		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, countBytes), nil
 }
 
@@ -372,8 +413,7 @@ func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
 	for k, n := range x.asked {
 		c.Wanted[k] = int(n)
 	}
-	own := int(d.end - d.first)
-	return c.Expect(d.rank, own)
+	return c.Expect(d.owners, d.rank)
 }
 
 // startIDs sends every rank its vertices that hop h has found here.
@@ -383,13 +423,16 @@ func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
 	x.sampling.Answered += int64(len(c.WantIDs))
 	x.sampling.Rounds++
 	x.sampling.Bytes += int64(len(c.IDs)) * sample.VertexBytes
-	return d.comm.StartAlltoallv(
+	return d.group.StartAlltoallv(
 		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)
 }
 
 // count counts the own feature rows that the ranks read of this one for a minibatch, before the
 // exchange serves them.
 func (d *splitDrawer) count(m *Minibatch) error {
+	if d.serving { // the rows that it finds are those
+		return nil
+	}
 	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
 	return d.with(func(s *sample.Split) error {
 		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
