@@ -101,6 +101,7 @@ type Config struct {
 		Dir          string
 		RanksPerNode int
 		StageDir     string
+		ScratchDir   string
 		Progress     string
 		StallSeconds float64
 	}

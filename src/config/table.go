@@ -428,6 +428,11 @@ func (c *Config) table() []section {
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory that topology and parts are copied to before the first " +
 					"step, once per node", ""},
+			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
+				"node-local directory in whose files inference with all neighbours keeps the rows of " +
+					"hidden layers; empty keeps them in memory",
+				"For graphs whose hidden rows, `4 * vertices * model.hidden` bytes a layer, do not " +
+					"fit: two layers exist at a time. The files have no names and go with the job."},
 			{"progress", oneOf(&c.Run.Progress, "auto",
 				word{"auto", "a bar if standard error is a terminal, else " +
 					"lines"}, word{"bar", ""}, word{"lines", ""},

@@ -39,6 +39,7 @@ type Job struct {
 	Threads int     // threads of a rank that compute; default 1
 	Cores   float64 // CPUs of a rank; default Workers + Threads
 	GPU     *GPU    // GPUs that train; nil: the CPUs train
+	Scratch bool    // inference keeps hidden rows in files
 
 	auto bool // cache.policy is auto
 }

@@ -128,6 +128,9 @@ func (s *session) openModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
+	if err := checkScratchDir(s.ScratchDir); err != nil {
+		return err
+	}
 	s.o.Ranks = c.Size()
 	if s.o.Sharing != sample.InNodes { // else groupByNode has set it
 		s.o.RanksPerNode = s.RanksPerNode
