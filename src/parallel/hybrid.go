@@ -14,11 +14,12 @@ import (
 // row, unless it caches it, and passes it on to those of its node that read it (relay). So a row of
 // another node crosses the network once for a minibatch, and is cached once in a node.
 //
-//	among a node                                        across        among
-//	sample ──> found | owners ──> join ──> ... serve ──> plan ──> counts | ids ──> slice ──> rows ──> collect ──> pass on ──> assemble
-//	own seeds  how many, which    next hop     rows that where      what            what             rows that   to those
-//	                                           others    rows lie   others                           others      that read
-//	                                           read                 ask for                          read        them
+//	in the node    sample ──> found | owners ──> join ──> ... serve
+//	               own seeds  how many, which    next hop     whose rows others read
+//	across nodes   plan ──> counts | ids ──> slice ──> rows
+//	               own rows, cached ones, and those to fetch
+//	in the node    collect ──> pass on ──> assemble
+//	               rows that others read
 //
 // The layers are those of split parallelism, gradients are summed over all ranks.
 func newHybrid(o Options) (Strategy, error) {
