@@ -36,6 +36,8 @@ type Config struct {
 	Sample struct {
 		Kind                       string
 		LayerVertices              int
+		Locality                   float64
+		LocalityVertices           int
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string

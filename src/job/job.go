@@ -39,7 +39,7 @@ func (s *Spec) Fit(of *shard.Shards) {
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
-	if err := spec.sendsNoWeights(); err != nil {
+	if err := errors.Join(spec.sendsNoWeights(), spec.settled()); err != nil {
 		return nil, err
 	}
 	j := divided(s, spec)
@@ -225,9 +225,13 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
-// AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache is
-// of no use.
+// AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache
+// is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
+
+// FavoursNear reports whether training draws vertices at hand likelier than others: where there are
+// others.
+func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
 // Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, none
 // if rows come from the files. Where ranks share minibatches they are its own vertices, and those

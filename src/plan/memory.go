@@ -83,7 +83,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: !p.shares()},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + r.reader.Near.Bytes()},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
