@@ -60,7 +60,7 @@ func (x *Exchange) Collect(p *Plan) {
 	}
 }
 
-// StartRelay sends every rank of the group wanted of the collected rows, and receives count from it:
+// StartRelay sends each rank of the group wanted of the collected rows, and receives count from it:
 // both by rank, in the orders of at and of ids. When its request is complete, all of p.Rows may be
 // read. All ranks of the group start the same plans in the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {

@@ -13,8 +13,8 @@ import (
 )
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
-// vertices go to their owners in two collectives of the pipeline, counts and ids; with serving, after
-// the last one too. As in remoteDrawer no sampler is held from one stage to another.
+// vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
+// after the last one too. As in remoteDrawer no sampler is held from one stage to another.
 type splitDrawer struct {
 	o        DrawerOptions
 	rank     int       // of all
