@@ -59,7 +59,9 @@ near_run() {
 }
 
 # epochs_of DIR KEY: the numbers of all epochs, a line each.
-epochs_of() { sed -n "/\"kind\":\"epoch\"/s/.*[,{]\"$2\":\([0-9.e+-]*\)[,}].*/\1/p" "$1/metrics.jsonl"; }
+epochs_of() {
+  sed -n "/\"kind\":\"epoch\"/s/.*[,{]\"$2\":\([0-9.e+-]*\)[,}].*/\1/p" "$1/metrics.jsonl"
+}
 
 # edges_per_second DIR: sampled edges that a rank draws and trains.
 edges_per_second() {
