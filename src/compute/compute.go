@@ -106,6 +106,17 @@ type Peak struct {
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
+// BestPeak returns the highest of the peaks on all threads with factors of a precision, in flop/s; 0
+// if there is none.
+func BestPeak(peaks []Peak, precision Precision) (best float64) {
+	for _, p := range peaks {
+		if p.Precision == precision {
+			best = max(best, p.All)
+		}
+	}
+	return best
+}
+
 // CapabilitiesOf returns the capabilities of d, none if d is nil.
 func CapabilitiesOf(d Device) Capabilities {
 	if d == nil {
