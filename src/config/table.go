@@ -342,10 +342,13 @@ func (c *Config) table() []section {
 				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
 					"what concerns its own vertices, and hidden rows travel between layers " +
 					"([when](guide/modes.md))"},
-			).later("hybrid", "push-pull"), 0,
+				word{ModeHybrid, "the ranks of a node train each minibatch together, as with `split`; " +
+					"every node has minibatches of its own, and gradients are added"},
+			).later("push-pull"), 0,
 				"how ranks share a step",
-				"With `split`, `sample.batch` counts for each rank: the minibatch has as many times " +
-					"more seeds. `pipeline.depth` then is 4 by default, and `cache.policy` `none`."},
+				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
+					"many times more seeds. `pipeline.depth` then is 4 by default, `cache.policy` `none` " +
+					"with `split` and a static one with `hybrid`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -471,7 +474,8 @@ const (
 
 	KernelCOO = "coo"
 
-	ModeSplit = "split"
+	ModeSplit  = "split"
+	ModeHybrid = "hybrid"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"
