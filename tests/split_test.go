@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// alike fails the test unless a run whose ranks share minibatches trained on the same edges as a
-// rank alone, to the same loss up to round-off in every step, and moved no row twice.
+// alike fails the test unless a run whose ranks share minibatches trained on the same edges as one
+// with a rank for each of its nodes and no cache, to the same loss up to round-off in every step, and
+// fetched no row twice for a node.
 func alike(t *testing.T, got, want *outcome) {
 	t.Helper()
 	if got.EdgesDigest != want.EdgesDigest || len(got.steps) != len(want.steps) {
@@ -21,9 +22,11 @@ func alike(t *testing.T, got, want *outcome) {
 			t.Fatalf("epoch %d, step %d: the loss is %v, want %v", w.Epoch, w.Step, g.Loss, w.Loss)
 		}
 	}
-	if got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote+got.Peer != 0 {
-		t.Errorf("%d edges, %d rows read, %d of others; want %d, %d", got.Edges, got.Loaded,
-			got.Remote+got.Peer, want.Edges, want.Loaded)
+	if got.Edges != want.Edges || got.Loaded != want.Loaded || got.Peer != 0 ||
+		got.Remote+got.CacheHits != want.Remote {
+		t.Errorf("%d edges, %d rows read, %d of other nodes and %d cached, %d of peers; want %d, %d, "+
+			"%d", got.Edges, got.Loaded, got.Remote, got.CacheHits, got.Peer, want.Edges, want.Loaded,
+			want.Remote)
 	}
 	if math.Abs(got.TestMetric-want.TestMetric) > 0.02 {
 		t.Errorf("test metric %v, want %v", got.TestMetric, want.TestMetric)
@@ -64,6 +67,52 @@ func TestSplitIsOneRank(t *testing.T) {
 	}
 }
 
+// With nodes of several ranks, a run does what one with a rank for each node does, and what is cached
+// changes none of its numbers. Nodes of one rank are data parallelism, one node is split parallelism:
+// to the bit.
+func TestHybridIsARankForEachNode(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	perNode := func(n int) string { return fmt.Sprint("run.ranks_per_node=", n) }
+	for _, c := range []struct {
+		nodes, perNode int
+		sets           []string
+	}{
+		{2, 2, []string{"model.kind=gat", "model.norm=layer"}},
+		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
+		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
+		{2, 1, []string{"model.kind=gin", "sample.kind=poisson"}},
+		{1, 4, []string{"model.kind=gatv2", "train.eval_mode=full"}},
+	} {
+		ranks := c.nodes * c.perNode
+		t.Run(fmt.Sprint(c.nodes, " nodes of ", c.perNode, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
+				"train.lr=0.05"}, c.sets...)
+			hybrid := append([]string{"parallel.mode=hybrid", perNode(c.perNode)}, sets...)
+			got := trained(t, parts, ranks, append(hybrid, "cache.policy=none")...)
+			want := trained(t, parts, c.nodes, append(sets, "cache.policy=none", perNode(1))...)
+			alike(t, got, want)
+			switch {
+			case c.perNode == 1:
+				sameNumbers(t, got, want)
+			case c.nodes == 1:
+				sameNumbers(t, got, trained(t, parts, ranks,
+					append(sets, "parallel.mode=split")...))
+			}
+			cached := trained(t, parts, ranks, append(hybrid, "cache.policy=sim", "cache.alpha=0.2",
+				"pipeline.depth=6", "pipeline.workers=3", "compute.threads=2")...)
+			sameNumbers(t, cached, got)
+			alike(t, cached, want)
+			if c.nodes > 1 && (cached.CacheHits == 0 || cached.Remote >= got.Remote) {
+				t.Errorf("%d rows cached, %d fetched, %d without a cache", cached.CacheHits,
+					cached.Remote, got.Remote)
+			}
+		})
+	}
+}
+
 // Under either MPI too, to the bits of ranks in one process.
 func TestSplitUnderMPI(t *testing.T) {
 	launcher(t)
@@ -75,9 +124,11 @@ func TestSplitUnderMPI(t *testing.T) {
 		{2, []string{"model.kind=gat"}},
 		{4, []string{"model.layers=3", "sample.fanouts=4,3,2", "run.ranks_per_node=2",
 			"topology.kind=partitioned"}},
+		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2"}},
+		{2, []string{"parallel.mode=hybrid"}}, // on the node as launched
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
-			sets := append(c.sets, "parallel.mode=split")
+			sets := append([]string{"parallel.mode=split"}, c.sets...)
 			want := trained(t, parts, c.ranks, sets...)
 			got := trainedMPI(t, parts, c.ranks, sets...)
 			sameNumbers(t, got, want)
@@ -93,37 +144,59 @@ func TestSplitUnderMPI(t *testing.T) {
 
 // A run whose ranks share minibatches goes on from a checkpoint within an epoch to the bits and the
 // counts of one that was not interrupted; its trace has a track of shuffles; and another number of
-// ranks goes on with it where the minibatches stay the same.
-func TestSplitGoesOn(t *testing.T) {
+// ranks goes on with it where the minibatches stay the same: those of as many nodes.
+func TestSharersGoOn(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
-	sets := []string{"parallel.mode=split", "sample.batch_scope=global", "checkpoint.every_steps=2"}
-	want := trained(t, parts, 4, append(sets, "train.epochs=3")...)
-	run := newRunDir(t)
-	begin := trainArgs(t, parts, run, append(sets, "train.epochs=1")...)
-	halognn(t).must(t, append(begin, "--ranks-in-process", "4", "--trace")...)
-	spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
-	for _, stage := range []string{"found 1", "owners 1", "join 1", "shuffle"} {
-		if !strings.Contains(spans, `"`+stage+`"`) {
-			t.Errorf("the trace has no stage %q", stage)
-		}
-	}
-	r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=3",
-		"--ranks-in-process", "4")
-	got := outcomeOf(t, run, r)
-	sameNumbers(t, got, want)
-	if got.Shuffled != want.Shuffled || got.ShuffleBytes != want.ShuffleBytes ||
-		got.Edges != want.Edges || got.Loaded != want.Loaded {
-		t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
-	}
-	r = halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=4",
-		"--ranks-in-process", "2")
-	other := outcomeOf(t, run, r)
-	alone := trained(t, parts, 1, "sample.batch_scope=global", "train.epochs=4",
-		"cache.policy=none")
-	if other.EdgesDigest != alone.EdgesDigest {
-		t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
+	for _, c := range []struct {
+		nodes  int
+		sets   []string
+		stages []string
+	}{
+		{1, []string{"parallel.mode=split"}, []string{"found 1", "owners 1", "join 1"}},
+		{2, []string{"parallel.mode=hybrid"}, []string{"join 1", "serve 2", "collect", "pass on"}},
+	} {
+		t.Run(c.sets[0], func(t *testing.T) {
+			t.Parallel()
+			perNode := func(ranks int) string {
+				return fmt.Sprint("run.ranks_per_node=", ranks/c.nodes)
+			}
+			sets := append(c.sets, "sample.batch_scope=global", "checkpoint.every_steps=2")
+			want := trained(t, parts, 4, append(sets, "train.epochs=3", perNode(4))...)
+			run := newRunDir(t)
+			begin := trainArgs(t, parts, run, append(sets, "train.epochs=1", perNode(4))...)
+			halognn(t).must(t, append(begin, "--ranks-in-process", "4", "--trace")...)
+			spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
+			for _, stage := range append(c.stages, "shuffle") {
+				if !strings.Contains(spans, `"`+stage+`"`) {
+					t.Errorf("the trace has no stage %q", stage)
+				}
+			}
+			r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=3",
+				"--ranks-in-process", "4")
+			got := outcomeOf(t, run, r)
+			sameNumbers(t, got, want)
+			if got.Shuffled != want.Shuffled || got.ShuffleBytes != want.ShuffleBytes ||
+				got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote != want.Remote {
+				t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
+			}
+			if c.nodes > 1 {
+				r = halognn(t).run(t, "train", "--resume", run, "--set", "train.epochs=4", "--set",
+					"run.ranks_per_node=1", "--ranks-in-process", "4")
+				if r.code == 0 || !strings.Contains(r.err, "was made by 2 nodes") {
+					t.Errorf("four nodes go on with a run of two: %v", r)
+				}
+			}
+			r = halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=4", "--set",
+				perNode(2), "--ranks-in-process", "2")
+			other := outcomeOf(t, run, r)
+			alone := trained(t, parts, c.nodes, "sample.batch_scope=global", "train.epochs=4",
+				"cache.policy=none", "run.ranks_per_node=1")
+			if other.EdgesDigest != alone.EdgesDigest {
+				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
+			}
+		})
 	}
 }
 
@@ -145,6 +218,8 @@ func TestSplitOnGPUs(t *testing.T) {
 		return outcomeOf(t, dir, r)
 	}
 	want := run("1")
+	hybrid := run("4", "parallel.mode=hybrid", "run.ranks_per_node=2", "compute.gpu_rows=0.5")
+	alike(t, hybrid, run("2", "run.ranks_per_node=1"))
 	got := run("2", "parallel.mode=split", "compute.gradients=staged")
 	alike(t, got, want)
 	sameNumbers(t, run("2", "parallel.mode=split", "compute.gradients=mpi",

@@ -14,34 +14,40 @@ func (c *Config) settle(given func(key string) bool) {
 	if !given("cache.policy") {
 		c.Cache.Policy = c.fittingPolicy()
 	}
-	if c.Parallel.Mode == ModeSplit && !given("pipeline.depth") {
-		c.Pipeline.Depth = splitDepth
+	if c.shares() && !given("pipeline.depth") {
+		c.Pipeline.Depth = sharedDepth
 	}
 }
 
-// fittingPolicy returns the default policy, or another one where only a static cache is possible, or
-// one that needs less: no minibatches in advance, no fanouts, no whole topology.
+// fittingPolicy returns the default policy, or another one where only a static cache is possible or
+// of use to sampling by what it holds, or one that needs less: no fanouts, no whole topology.
 func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
-	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
+	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles ||
+		c.Parallel.Mode == ModeHybrid || c.Sample.Locality > 1
 	switch {
 	case c.Parallel.Mode == ModeSplit:
 		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
 		return policy.Sieve
-	case drawn.HasFanouts() && (fixed || c.Sample.Locality > 1):
+	case fixed && drawn.HasFanouts():
 		return policy.VIP
-	case drawn.HasFanouts():
-		return c.Cache.Policy
 	case fixed:
 		return policy.Sim
+	case !drawn.HasFanouts():
+		return policy.Sieve
 	}
-	return policy.Sieve
+	return c.Cache.Policy
 }
 
-// splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two
+// shares reports whether ranks train minibatches together.
+func (c *Config) shares() bool {
+	return c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModeHybrid
+}
+
+// sharedDepth is the default of pipeline.depth where ranks draw minibatches together, in two
 // collectives for each hop: a shallower pipeline starts them several ticks apart.
-const splitDepth = 4
+const sharedDepth = 4
 
 // autoReads are the keys that only some policies read and that policy auto passes to the policies
 // it tries; it chooses the other such keys itself.

@@ -56,6 +56,13 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	}
 	if reads && c.Sample.Locality > 1 {
 		faults = append(faults, c.localityFaults(drawn)...)
+	} else if reads && c.Sample.LocalityAdapt {
+		bad("sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+
+			"sample.locality=8, or sample.locality_adapt=false", c.Sample.Locality)
+	}
+	if c.Sample.LocalityLower > c.Sample.LocalityUpper {
+		bad("sample.locality_lower is %g, above sample.locality_upper, which is %g; exchange them",
+			c.Sample.LocalityLower, c.Sample.LocalityUpper)
 	}
 	if reads && drawn.Estimates() && !drawn.HasFanouts() {
 		faults = append(faults, c.withoutFanouts()...)
@@ -63,8 +70,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
-	if c.Parallel.Mode == ModeSplit {
-		faults = append(faults, c.split()...)
+	if c.shares() {
+		faults = append(faults, c.shared()...)
 	}
 	if c.Exchange.Sums == SumsOn {
 		faults = append(faults, c.summed()...)
@@ -146,14 +153,16 @@ func (c *Config) localityFaults(drawn sample.Spec) (faults []string) {
 	}
 	peerCost, _ := ParseCost(c.Cache.PeerCost) // its own fault is reported with the key
 	held := policy.Settings{Policy: c.Cache.Policy, Placement: c.Cache.Placement, PeerCost: peerCost}
-	if key, why := held.Unsettled(); key != "" {
-		cure := fmt.Sprintf("cache.peer_cost=%g", policy.AssumedPeerCost)
-		if p := policy.Find(c.Cache.Policy); p == nil || p.Foresees {
-			cure = "cache.policy=" + OrList(policy.Names(func(p *policy.Policy) bool {
-				return policy.Trainable(p) && !p.Foresees && (drawn.HasFanouts() || !p.Fanouts)
-			}))
-		}
-		bad("%s cannot be had, because %s; choose %s", key, why, cure)
+	adapts := c.Sample.LocalityAdapt
+	switch key, why := held.Unsettled(adapts); key {
+	case "":
+	case policy.KeyPeerCost:
+		bad("%s auto cannot be had, because %s; choose %s=%g", key, why, key, policy.AssumedPeerCost)
+	default:
+		bad("%s %s cannot be had, because %s; choose %s=%s", key, c.Cache.Policy, why, key,
+			OrList(policy.Names(func(p *policy.Policy) bool {
+				return !p.Foresees && (p.Static() || !adapts) && (drawn.HasFanouts() || !p.Fanouts)
+			})))
 	}
 	return faults
 }
@@ -216,23 +225,41 @@ func (c *Config) partitioned() (faults []string) {
 	return faults
 }
 
-// split returns what a run cannot have if all ranks train each minibatch together.
-func (c *Config) split() (faults []string) {
+// shared returns what a run cannot have if ranks train minibatches together: all of them, or those of
+// a node.
+func (c *Config) shared() (faults []string) {
+	split := c.Parallel.Mode == ModeSplit
+	stays := policy.Names(func(p *policy.Policy) bool { return p.Static() && p.Name != policy.Halo1 })
 	for _, f := range []struct {
 		bad            bool
 		key, why, cure string
 	}{
-		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+		{split && c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
 			"a rank reads the rows of its own vertices alone", "cache.policy=" + policy.None},
+		{!split && c.Cache.Policy == policy.Halo1, "cache.policy " + c.Cache.Policy,
+			"the halo of a node is divided among its ranks", "cache.policy=" + OrList(stays)},
+		{!split && c.Cache.Policy != policy.Halo1 && !slices.Contains(stays, c.Cache.Policy),
+			"cache.policy " + c.Cache.Policy,
+			"rows that a rank passes on to others of its node must stay where they are",
+			"cache.policy=" + OrList(stays)},
+		{!split && c.Cache.Placement != PlacementOwn, "cache.placement " + c.Cache.Placement,
+			"each rank of a node keeps other rows as it is",
+			"cache.placement=" + PlacementOwn},
+		{!split && c.Cache.HaloFraction > 0, "cache.halo_fraction",
+			"the halo of a node is divided among its ranks", "cache.alpha"},
+		{!split && c.Topology.Kind == TopologyPartitioned, "topology.kind " + c.Topology.Kind,
+			"a rank also draws for vertices of other nodes, whose in-edges it would not hold",
+			"topology.kind=" + TopologyReplicated},
 		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
 			"a rank reads the rows of its own vertices alone", "cache.source=" + SourceOwners},
 		{c.Sample.Streams == "part", "sample.streams part",
-			"each minibatch has seeds of all parts", "sample.streams=rank"},
+			"each minibatch has seeds of several parts", "sample.streams=rank"},
 		{c.Sample.Kind == string(sample.LADIES), "sample.kind " + c.Sample.Kind,
 			"it draws from all neighbours of a layer, of which no rank has all",
 			"sample.kind=" + string(sample.Neighbour)},
 		{c.Sample.Locality > 1, "sample.locality",
-			"a rank reads the rows of its own vertices alone", "sample.locality=1"},
+			"ranks that share a minibatch draw alike, whatever one of them has at hand",
+			"sample.locality=1"},
 		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
 			"it draws whole minibatches", "sample.kernel=fused"},
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
@@ -241,7 +268,7 @@ func (c *Config) split() (faults []string) {
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
-				"because %s; set %s, or parallel.mode=data", ModeSplit, f.key, f.why, f.cure))
+				"because %s; set %s, or parallel.mode=data", c.Parallel.Mode, f.key, f.why, f.cure))
 		}
 	}
 	return faults

@@ -177,7 +177,8 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
-// maxParts leaves table numbers for the cache and, twice, the receive buffer.
+// maxParts leaves table numbers for the cache, the receive buffer, and the rows that are passed on or
+// the sums in that buffer.
 const maxParts = 1<<16 - 3
 
 // check reports every error of the arguments of New.

@@ -50,6 +50,7 @@ type Plan struct {
 	landing  []int32   // [P] what a place in askIDs lacks to the place in the receive buffer
 	choosing *choosing // during Request
 	serving
+	relayed relayed // see Relay
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
@@ -291,7 +292,7 @@ func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
 		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
-		int64(cap(p.counts)+cap(p.landing))*4 + p.serving.bytes()
+		int64(cap(p.counts)+cap(p.landing))*4 + p.serving.bytes() + p.relayed.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
@@ -311,5 +312,6 @@ func (p *Plan) Free() {
 	mem.Free(p.counts)
 	mem.Free(p.landing)
 	p.serving.free()
+	p.relayed.free()
 	*p = Plan{}
 }

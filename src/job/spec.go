@@ -39,7 +39,7 @@ type Spec struct {
 	GlobalSeeds   bool        // streams draw from the whole graph
 	StreamPerPart bool        // a stream for every part instead of every rank; with Alone only
 
-	Sharing sample.Sharing // with Together there is one stream, of the seeds of all ranks
+	Sharing sample.Sharing // a stream is of the seeds of the ranks that share its minibatches
 
 	Seed   uint64
 	Epochs int
@@ -54,33 +54,9 @@ type Spec struct {
 	Sums bool // owners add rows that are read for their sum alone
 
 	Ranks int // 0: one for each part
-	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless
+	// Job.SetNodes says more
 	RanksPerNode int
-}
-
-// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
-// neighbours' rows. It changes the minibatches: they then depend on the cache and on the nodes.
-type Locality struct {
-	Favour   float64 // how many times likelier; 0 and 1: no more than others
-	Vertices int     // of each hop but the last that are likelier
-}
-
-// Favours reports whether some vertices are likelier.
-func (l Locality) Favours() bool { return l.Favour > 1 }
-
-// settled returns an error if training draws by what is at hand, and that follows from its draws.
-func (s *Spec) settled() error {
-	if !s.Locality.Favours() || !s.Reads() {
-		return nil
-	}
-	if s.Sharing != sample.Alone {
-		return errors.New("sample.locality cannot be had where ranks share a minibatch: they draw the " +
-			"same, whatever one of them has at hand")
-	}
-	if key, why := s.Cache.Unsettled(); key != "" {
-		return fmt.Errorf("sample.locality cannot be had with %s, because %s", key, why)
-	}
-	return nil
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex

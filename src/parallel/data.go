@@ -25,6 +25,7 @@ type dataParallel struct {
 	output  bool     // of them follow the logits
 	drawing drawing
 	between *shuffler      // nil: ranks exchange nothing between two layers
+	relay   *relay         // nil: ranks pass no feature rows on
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
@@ -153,7 +154,7 @@ func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
 	c.Sampling = m.draws.Sampling
 	c.Rounds += c.Sampling.Rounds
 	c.Edges, c.Loaded = int64(m.Sampled.NumEdges()), c.Frontier
-	return c, c.Check(len(m.Sampled.Frontier))
+	return c, c.Check(len(d.relay.planned(m)))
 }
 
 // Stages implements Strategy.
@@ -176,6 +177,7 @@ func (d *dataParallel) Stages() []Stage {
 			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", d.slice),
 		collective(trace.Exchange, "rows", d.startRows, nil))
+	stages = append(stages, d.relay.stages()...)
 	if d.o.Policy == nil {
 		return append(stages, local(trace.Gather, "assemble", d.assemble))
 	}
@@ -188,15 +190,23 @@ func (d *dataParallel) planned(
 	find func(*exchange.Plan, []graph.VertexID) error,
 ) func(*Minibatch) error {
 	return func(m *Minibatch) error {
-		if err := find(&m.Fetch, m.Sampled.Frontier); err != nil {
+		x, ids := d.o.Exchange, d.relay.planned(m)
+		if err := find(&m.Fetch, ids); err != nil {
 			return err
 		}
-		m.grouped = m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())
+		if d.relay != nil { // of rows that are passed on, none comes as a sum
+			x.Request(&m.Fetch, ids, exchange.Wants{})
+			if err := d.relay.plan(m); err != nil {
+				return err
+			}
+		}
+		m.grouped = m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, x.Parts())
 		switch {
+		case d.relay != nil:
 		case d.o.Policy == nil:
-			d.o.Exchange.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Edges: m.grouped})
+			x.Request(&m.Fetch, ids, exchange.Wants{Edges: m.grouped})
 		case d.o.Ahead > 0 && m.Train:
-			d.o.Exchange.Value(&m.Fetch, m.grouped)
+			x.Value(&m.Fetch, m.grouped)
 		}
 		return nil
 	}

@@ -31,7 +31,7 @@
 //	                  policy     from whom
 //
 // Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
-// rows travel between layers: newSplit.
+// rows travel between layers: newSplit of all ranks, newHybrid of those of a node.
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.

@@ -35,9 +35,9 @@ type shuffler struct {
 	host        []float32 // pinned: what is sent, then what is received
 }
 
-// newShuffler makes the communicator. Collective.
-func newShuffler(c comm.Comm, device compute.Device, drawer *splitDrawer) (*shuffler, error) {
-	made, err := c.Dup()
+// newShuffler makes the communicator of the drawer's group. Collective.
+func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) {
+	made, err := drawer.group.Dup()
 	return &shuffler{comm: made, device: device, drawer: drawer,
 		accelerator: compute.CapabilitiesOf(device).Accelerator}, err
 }
@@ -122,7 +122,7 @@ func (s *shuffler) backward(
 // enter leaves the phase for that of shuffles, and leave goes back to it.
 func (s *shuffler) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if m.Train {
-		if err := fault.At(fault.Shuffle, s.comm.Rank(), m.Key.Epoch, m.Key.Step); err != nil {
+		if err := fault.At(fault.Shuffle, s.drawer.rank, m.Key.Epoch, m.Key.Step); err != nil {
 			return fmt.Errorf("step %d: %w", m.Key.Step, err)
 		}
 	}

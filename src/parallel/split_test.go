@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,26 @@ func (c counting) Dup() (comm.Comm, error) {
 	return counting{made, c.bytes}, err
 }
 
+func (c counting) Split(color, key int) (comm.Comm, error) {
+	made, err := c.Comm.Split(color, key)
+	return counting{made, c.bytes}, err
+}
+
+// grouping says which ranks train each minibatch together: all of a node.
+type grouping struct {
+	mode           string
+	nodes, perNode int
+}
+
+func (g grouping) ranks() int { return g.nodes * g.perNode }
+
+func (g grouping) String() string {
+	return fmt.Sprintf("%s, %d nodes of %d ranks", g.mode, g.nodes, g.perNode)
+}
+
+// lone is the grouping whose numbers those of g are to have: a rank for each node.
+func (g grouping) lone() grouping { return grouping{ModeData, g.nodes, 1} }
+
 // sharer is a rank that trains in some mode.
 type sharer struct {
 	model     *nn.Model
@@ -99,7 +120,7 @@ type sharer struct {
 	moved     *atomic.Int64 // bytes of all-to-alls, without those of gradients
 }
 
-func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config nn.Config,
+func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn.Config,
 	apart bool) (*sharer, error) {
 	l := &sharer{moved: new(atomic.Int64)}
 	var err error
@@ -125,7 +146,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config n
 	o := Options{
 		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, Cols: cols,
 		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
-		Labels: w.labels, Workers: 2, Partitioned: apart,
+		Labels: w.labels, Workers: 2, Partitioned: apart, GroupSize: g.perNode,
 	}
 	if config.Task == nn.Multilabel {
 		o.Labels, o.Targets, o.Classes = nil, w.targets, classes
@@ -141,7 +162,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config n
 	for r := range c.Size() + 1 {
 		o.Rows = append(o.Rows, w.offsets[r*per])
 	}
-	l.strategy, err = New(mode, o)
+	l.strategy, err = New(g.mode, o)
 	return l, err
 }
 
@@ -163,22 +184,24 @@ type result struct {
 	loss   float64
 	grads  []float32
 	edges  uint64
+	blocks uint64
 	scored int
 	trace.Counters
 }
 
-// step trains minibatches that all ranks share, and evaluates the last one's seeds.
-func (l *sharer) step(device compute.Device, n, depth int) (all []result, err error) {
+// step trains steps of a minibatch on each of so many nodes, and evaluates the seeds of the last.
+func (l *sharer) step(device compute.Device, n, depth, node, nodes int) (all []result, err error) {
 	pipe, err := NewPipe(l.strategy, pipeline.Options{Depth: depth, Workers: 2})
 	if err != nil {
 		return nil, err
 	}
 	defer pipe.Close()
 	admit := func(i int, m *Minibatch) {
-		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i}
+		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i, Stream: node}
 		m.Train = i < n-1
-		m.SetSeeds(seedsOf(i, 40-13*i))
-		m.GlobalSeeds = len(m.Seeds)
+		seeds := seedsOf(i, 40-13*i)
+		m.GlobalSeeds = len(seeds)
+		m.SetSeeds(seeds[node*len(seeds)/nodes : (node+1)*len(seeds)/nodes])
 	}
 	err = pipe.Run(context.Background(), n, admit, func(i int, m *Minibatch) error {
 		var r result
@@ -201,7 +224,7 @@ func (l *sharer) step(device compute.Device, n, depth int) (all []result, err er
 		if r.Counters, err = l.strategy.Counters(m); err != nil {
 			return err
 		}
-		r.edges, r.scored = m.Edges, len(m.Scored)
+		r.edges, r.blocks, r.scored = m.Edges, m.Digest, len(m.Scored)
 		all = append(all, r)
 		return nil
 	})
@@ -222,11 +245,35 @@ func closeTo(got, want []float32) bool {
 	return len(got) == len(want)
 }
 
+// steps is what n steps come to on every rank of a grouping, and the bytes that each hands to the
+// transport.
+func (w *world) steps(g grouping, config nn.Config, apart bool, n, depth int) (
+	results [][]result, moved []int64, err error,
+) {
+	results, moved = make([][]result, g.ranks()), make([]int64, g.ranks())
+	err = comm.RunWorld(g.ranks(), func(c comm.Comm) error {
+		device := ref.New()
+		defer device.Close()
+		l, err := w.sharer(c, device, g, config, apart)
+		if err != nil {
+			return err
+		}
+		if results[c.Rank()], err = l.step(device, n, depth, c.Rank()/g.perNode,
+			g.nodes); err != nil {
+			return err
+		}
+		moved[c.Rank()] = l.moved.Load()
+		return l.close()
+	})
+	return results, moved, err
+}
+
 // Ranks that share a minibatch come to the loss and to every gradient of a rank alone, up to
 // round-off, with dropout, for every kind of model; together they draw the same edges, compute them
-// once, and read every feature row once; and what they count as sent is what the transport was
-// given.
-func TestSplitIsOneRank(t *testing.T) {
+// once, read every feature row once, and fetch each row of another node once; and what they count as
+// sent is what the transport was given. Nodes of a rank each come to the bits of data parallelism,
+// and one node of all ranks to those of split parallelism.
+func TestSharersAreOneRank(t *testing.T) {
 	const n = 3
 	plain := newWorld(t, 8)
 	before := mem.Allocated()
@@ -235,48 +282,32 @@ func TestSplitIsOneRank(t *testing.T) {
 		if config.EdgeWeights {
 			w = plain.weighed()
 		}
-		var want []result
-		err := comm.RunWorld(1, func(c comm.Comm) (err error) {
-			device := ref.New()
-			defer device.Close()
-			l, err := w.sharer(c, device, ModeData, config, false)
-			if err != nil {
-				return err
-			}
-			if want, err = l.step(device, n, 0); err != nil {
-				return err
-			}
-			return l.close()
-		})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for _, ranks := range []int{1, 2, 4, 8} {
+		done := map[grouping][][]result{}
+		for _, g := range []grouping{
+			{ModeData, 1, 1}, {ModeData, 2, 1}, {ModeData, 4, 1},
+			{ModeSplit, 1, 1}, {ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeSplit, 1, 8},
+			{ModeHybrid, 1, 1}, {ModeHybrid, 1, 2}, {ModeHybrid, 1, 8},
+			{ModeHybrid, 2, 1}, {ModeHybrid, 2, 2}, {ModeHybrid, 2, 4}, {ModeHybrid, 4, 2},
+		} {
 			for _, apart := range []bool{false, true} {
-				if apart && config.EdgeWeights {
+				if apart && (config.EdgeWeights || g.mode != ModeSplit) {
 					continue // ranks do not send each other weights of edges: package job
 				}
-				results := make([][]result, ranks)
-				moved := make([]int64, ranks)
-				err := comm.RunWorld(ranks, func(c comm.Comm) error {
-					device := ref.New()
-					defer device.Close()
-					l, err := w.sharer(c, device, ModeSplit, config, apart)
-					if err != nil {
-						return err
-					}
-					if results[c.Rank()], err = l.step(device, n, ranks%3*2); err != nil {
-						return err
-					}
-					moved[c.Rank()] = l.moved.Load()
-					return l.close()
-				})
-				if err == nil {
-					err = compareShares(results, want, moved)
+				results, moved, err := w.steps(g, config, apart, n, g.ranks()%3*2)
+				if want := done[g.lone()]; err == nil && want != nil {
+					err = compareShares(g, results, want, moved)
+				}
+				if same := done[grouping{ModeSplit, 1, g.perNode}]; err == nil && g.nodes == 1 &&
+					same != nil {
+					err = sameBits(results, same)
+				}
+				if err == nil && g.perNode == 1 && g.nodes > 1 && g.mode == ModeHybrid {
+					err = sameBits(results, done[g.lone()])
 				}
 				if err != nil {
-					t.Errorf("%s, %d ranks, partitioned %v: %v", name, ranks, apart, err)
+					t.Errorf("%s, %v, partitioned %v: %v", name, g, apart, err)
 				}
+				done[g] = results
 			}
 		}
 	}
@@ -285,52 +316,74 @@ func TestSplitIsOneRank(t *testing.T) {
 	}
 }
 
-func compareShares(results [][]result, want []result, moved []int64) error {
-	var bytes, handed int64
-	for i, one := range want {
-		var sum result
-		for r := range results {
-			got := results[r][i]
-			if one.grads != nil && (math.Abs(got.loss-one.loss) > 2e-6*math.Abs(one.loss) ||
-				!closeTo(got.grads, one.grads)) {
-				return fmt.Errorf("rank %d, step %d: loss %v, want %v; gradients\n%v\n%v", r, i,
-					got.loss, one.loss, got.grads, one.grads)
+// sameBits returns an error unless two runs have the same numbers on every rank.
+func sameBits(got, want [][]result) error {
+	for r := range want {
+		for i := range want[r] {
+			g, w := got[r][i], want[r][i]
+			if g.loss != w.loss || !slices.Equal(g.grads, w.grads) || g.edges != w.edges ||
+				g.blocks != w.blocks {
+				return fmt.Errorf("rank %d, step %d: loss %v, blocks %x, gradients\n%v\nwant %v, "+
+					"%x\n%v", r, i, g.loss, g.blocks, g.grads, w.loss, w.blocks, w.grads)
 			}
-			sum.edges += got.edges
-			sum.loss += got.loss
-			sum.scored += got.scored
-			sum.Counters.Add(got.Counters)
 		}
-		if one.grads == nil && math.Abs(sum.loss-one.loss) > 2e-6*math.Abs(one.loss) {
-			return fmt.Errorf("evaluation: loss %v, want %v", sum.loss, one.loss)
+	}
+	return nil
+}
+
+// compareShares compares every rank of a grouping, and the sums over each node, with a rank alone
+// for each node.
+func compareShares(g grouping, results, want [][]result, moved []int64) error {
+	var bytes, handed, served, remote int64
+	for node := range g.nodes {
+		for i, one := range want[node] {
+			var sum result
+			for r := range g.perNode {
+				got := results[node*g.perNode+r][i]
+				if one.grads != nil && (math.Abs(got.loss-one.loss) > 2e-6*math.Abs(one.loss) ||
+					!closeTo(got.grads, one.grads)) {
+					return fmt.Errorf("rank %d, step %d: loss %v, want %v; gradients\n%v\n%v",
+						node*g.perNode+r, i, got.loss, one.loss, got.grads, one.grads)
+				}
+				sum.edges += got.edges
+				sum.loss += got.loss
+				sum.scored += got.scored
+				sum.Counters.Add(got.Counters)
+			}
+			if one.grads == nil && math.Abs(sum.loss-one.loss) > 2e-6*math.Abs(one.loss) {
+				return fmt.Errorf("evaluation: loss %v, want %v", sum.loss, one.loss)
+			}
+			c := sum.Counters
+			if sum.edges != one.edges || sum.scored != one.scored || c.Edges != one.Edges {
+				return fmt.Errorf("step %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i,
+					sum.edges, c.Edges, sum.scored, one.edges, one.Edges, one.scored)
+			}
+			if c.Loaded != one.Loaded || c.Remote != one.Remote ||
+				c.Shuffle.Bytes != c.Shuffle.Got || c.Sampling.Asked != c.Sampling.Answered {
+				return fmt.Errorf("step %d: %+v, want %d rows, %d of other nodes", i, c, one.Loaded,
+					one.Remote)
+			}
+			bytes += c.Shuffle.Bytes + c.CountBytes + c.IDBytes + c.Sampling.Bytes + c.RowBytes
+			served, remote = served+c.Served, remote+c.Remote
 		}
-		c := sum.Counters
-		if sum.edges != one.edges || sum.scored != one.scored || c.Edges != one.Edges {
-			return fmt.Errorf("step %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i, sum.edges,
-				c.Edges, sum.scored, one.edges, one.Edges, one.scored)
-		}
-		if c.Loaded != one.Loaded || c.Remote != 0 || c.Shuffle.Bytes != c.Shuffle.Got ||
-			c.Sampling.Asked != c.Sampling.Answered {
-			return fmt.Errorf("step %d: %+v, want %d rows", i, c, one.Loaded)
-		}
-		bytes += c.Shuffle.Bytes + c.CountBytes + c.IDBytes + c.Sampling.Bytes
 	}
 	for _, b := range moved {
 		handed += b
 	}
-	if handed != bytes {
-		return fmt.Errorf("%d bytes counted, %d handed to the transport", bytes, handed)
+	if handed != bytes || served != remote {
+		return fmt.Errorf("%d bytes counted, %d handed to the transport; %d rows served, %d fetched",
+			bytes, handed, served, remote)
 	}
 	return nil
 }
 
 // What has no meaning where ranks share minibatches is refused by name, on all of them.
-func TestSplitRefusesByName(t *testing.T) {
+func TestSharersRefuseByName(t *testing.T) {
 	w := newWorld(t, 2)
-	refused := func(config nn.Config, want string) {
+	refused := func(g grouping, config nn.Config, apart bool, want string) {
 		t.Helper()
 		err := comm.RunWorld(2, func(c comm.Comm) error {
-			if _, err := w.sharer(c, ref.New(), ModeSplit, config, false); err == nil ||
+			if _, err := w.sharer(c, ref.New(), g, config, apart); err == nil ||
 				!strings.Contains(err.Error(), want) {
 				return fmt.Errorf("%v, want %q", err, want)
 			}
@@ -341,6 +394,8 @@ func TestSplitRefusesByName(t *testing.T) {
 		}
 	}
 	config := sharedModels()["sage"]
+	refused(grouping{ModeHybrid, 2, 1}, config, true, "topology.kind=replicated")
 	config.Norm = nn.NormBatch
-	refused(config, "model.norm batch")
+	refused(grouping{ModeSplit, 1, 2}, config, false, "model.norm batch")
+	refused(grouping{ModeHybrid, 1, 2}, config, false, "model.norm batch")
 }

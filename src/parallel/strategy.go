@@ -120,6 +120,7 @@ type Options struct {
 	Rows           []int64
 	Partitioned    bool
 	SeedsElsewhere bool
+	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
 	Cols     int                // columns of such a row
@@ -146,8 +147,9 @@ type Options struct {
 
 // The modes that ranks can share a step in.
 const (
-	ModeData  = "data"  // every rank trains its own minibatches
-	ModeSplit = "split" // all ranks train each minibatch together
+	ModeData   = "data"   // every rank trains its own minibatches
+	ModeSplit  = "split"  // all ranks train each minibatch together
+	ModeHybrid = "hybrid" // the ranks of a node train each minibatch together
 )
 
 // mode makes strategies. A new mode is one file or a few, and a line in modes.
@@ -159,8 +161,9 @@ type mode struct {
 }
 
 var modes = map[string]mode{
-	ModeData:  {newData, newDataLayer, sample.Alone},
-	ModeSplit: {newSplit, newDataLayer, sample.Together},
+	ModeData:   {newData, newDataLayer, sample.Alone},
+	ModeSplit:  {newSplit, newDataLayer, sample.Together},
+	ModeHybrid: {newHybrid, newDataLayer, sample.InNodes},
 }
 
 // Modes returns the names of all modes.

@@ -118,6 +118,9 @@ func (j *Job) fill(s *shard.Shards) error {
 		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
 			policy.Names(policy.Trainable))
 	}
+	if j.Sharing == sample.InNodes {
+		fault("parallel.mode hybrid is not planned; plan split, for the ranks of a node")
+	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
@@ -331,6 +334,10 @@ func (p *planner) note(out *Plan) {
 	if p.layout.FavoursNear() {
 		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
 			"over some minibatches of a rank, and caches of other sizes are not compared")
+	}
+	if p.layout.FavoursNear() && p.job.Locality.Adapt != nil {
+		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
+			"with a lower one fetch more rows", p.job.Locality.Favour)
 	}
 	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)

@@ -24,8 +24,8 @@ type Terms struct {
 	// `t_sync`
 	Sync float64 `json:"t_sync"`
 
-	// of t_DDP: rows and gradients between layers, with `parallel.mode: split`; `shuffle` /
-	// `steps_per_epoch`
+	// of t_DDP: rows and gradients between layers, where ranks share minibatches (`parallel.mode`);
+	// `shuffle` / `steps_per_epoch`
 	Shuffle float64 `json:"t_shuffle,omitempty"`
 
 	// minibatches on the bus to a GPU; only `plan` has it

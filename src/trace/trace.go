@@ -44,7 +44,8 @@ const (
 	Forward
 	// training: gradients
 	Backward
-	// training, with `parallel.mode: split`: sending hidden rows and gradients between two layers
+	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
+	// between two layers
 	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync

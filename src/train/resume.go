@@ -14,6 +14,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -96,6 +97,9 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
 			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
+	case s.Streams != r.streams.Streams() && r.o.Sharing == sample.InNodes:
+		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
+			"minibatches depend on their number", c.path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
@@ -105,7 +109,7 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
 			s.Ranks, r.Comm.Size(), s.Ranks)
-	case s.Held != r.held:
+	case s.Near.digest() != r.held:
 		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, and "+
 			"sample.locality draws by them; give it the ranks, run.ranks_per_node and cache.* that it "+
 			"began with", c.path)
@@ -149,6 +153,7 @@ func (r *run) restore(c *Checkpoint) error {
 		quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
+	r.restoreNearness(s.Near)
 	r.epoch = s.Epoch - 1
 	return nil
 }

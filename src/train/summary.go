@@ -23,8 +23,9 @@ type Summary struct {
 	// collectives that a rank has started for the minibatches of a step: counts, ids and rows, so 3
 	// for each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
 	// partitioned` also counts, ids, sizes and neighbours: 4 for each hop that asks other ranks.
-	// With `parallel.mode: split` counts and ids of each hop, and 2 shuffles for each layer after the
-	// first. Published figures leave counts and sizes out. Equal on all ranks; of the last epoch
+	// With `parallel.mode: split` counts and ids of each hop but the last, and 2 shuffles for each
+	// layer after the first; with `hybrid` also counts, ids and rows of the last hop. Published
+	// figures leave counts and sizes out. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 
 	CacheUse
@@ -92,6 +93,8 @@ type Trained struct {
 	// destination and source): equal digests mean the same sampled edges, however blocks number
 	// their vertices. Absent if a run continues from a checkpoint without it
 	EdgesDigest string `json:"edges_digest,omitempty"`
+	// with `sample.locality_adapt`: what it came to, by epoch
+	Locality *adapted `json:"locality,omitempty"`
 }
 
 // CacheUse is what a cache did.
@@ -234,6 +237,10 @@ type epochRecord struct {
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	// rank 0: until the second step begins
 	FirstStep float64 `json:"first_step_seconds"`
+	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
+	Factor float64 `json:"locality_factor,omitempty"`
+	// and the share of loading that the factor of the next epoch follows from; absent: 0
+	LoadingShare float64 `json:"loading_share,omitempty"`
 	// of each rank: equal on all
 	Rounds int64 `json:"rounds"`
 	Rows
@@ -303,6 +310,11 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	if s.Stored > 0 {
 		rows = append(rows, []string{"from files", strconv.FormatInt(s.Stored, 10)})
+	}
+	if l := s.Locality; l != nil && len(l.Factors) > 0 {
+		last := len(l.Factors) - 1
+		rows = append(rows, []string{"locality; share of loading (last epoch)",
+			fmt.Sprintf("%g; %s", l.Factors[last], percent(l.Shares[last]))})
 	}
 	// auto's trials are in the mean, and not in the prediction
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {

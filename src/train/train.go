@@ -30,7 +30,7 @@ type run struct {
 	auto      *residence.Auto // nil unless the run chooses its cache
 
 	digests
-	held    string // digest of what all ranks have at hand, if draws depend on it
+	nearness
 	best    best
 	seconds []float64    // of every epoch
 	sums    sums         // over the complete epochs
@@ -118,6 +118,9 @@ func (r *run) open() error {
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
+	if err = r.groupByNode(); err != nil {
+		return err
+	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
 	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
@@ -191,7 +194,7 @@ func (r *run) beginning() residence.Position {
 func (r *run) ready() error {
 	r.best.weights = mem.Make[float32](r.model.Params.Len())
 	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
-	if err := r.digestHeld(); err != nil {
+	if err := r.openNearness(); err != nil {
 		return err
 	}
 	if r.Resume == nil {
