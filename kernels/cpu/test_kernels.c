@@ -209,14 +209,15 @@ static outputs mean(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts, const float *weights,
-                       int half, int64_t wide) {
+static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts,
+                       const float *weights, int half, int64_t wide) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how, counts, weights, half,
-                         wide, half ? in->half_tables : in->tables, in->refs);
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how,
+                         counts, weights, half, wide, half ? in->half_tables : in->tables, in->refs);
     return o;
 }
-static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights, int half) {
+static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights,
+                    int half) {
     return rows_of(k, in, how, NULL, weights, half, -1);
 }
 /* Means over other numbers than those of the edges; the float16 table 0 has float32 rows. */

@@ -183,7 +183,8 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
     pack<float, N> sum = add_segment<N>(begin, end, indices, p.col, source, weight);
     if (mean && end > begin) {
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
+        for (int i = 0; i < N; i++)
+            sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
     store<float, N>(out + p.row * cols + p.col, sum);
 }
@@ -362,7 +363,8 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
                               const int64_t *indptr, const int32_t *indices, const float *h) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
-    const reduction mean{out, nullptr, segments, cols, indptr, indices, HALOGNN_MEAN, nullptr, nullptr};
+    const reduction mean{out,     nullptr,      segments, cols,   indptr,
+                         indices, HALOGNN_MEAN, nullptr,  nullptr};
     const auto both = [&](int n) {
         return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
     };

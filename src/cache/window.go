@@ -8,8 +8,8 @@ import (
 )
 
 // Feed gives the remote vertices of the next unfed step. Every step is fed once, in order, before
-// it is due and at most Window steps before; all uses are worth alike. It panics if a step is fed earlier, because decisions
-// depend on the known steps.
+// it is due and at most Window steps before; all uses are worth alike. It panics if a step is fed
+// earlier, because decisions depend on the known steps.
 func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {

@@ -154,8 +154,8 @@ func (c Counters) Replacing() Counters {
 // Fetched returns the remote rows that the frontier reads: misses of the cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
-// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses found
-// in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
+// found in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
 // count as transferred. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits := c.Cached + c.PeerCached

@@ -38,8 +38,8 @@ type Rows struct {
 	IDBytes int64 `json:"id_bytes"`
 
 	// 1 - (transferred rows + sums) / remote accesses; remote accesses are the frontier rows owned
-	// outside the node: `cache_hits` + `peer_cache_rows` + those fetched for the step + those summed. With `cache.source: files`
-	// all frontier rows are, and `stored_rows` are the transferred ones. 0 without a cache
+	// outside the node: `cache_hits` + `peer_cache_rows` + those fetched for the step + those summed.
+	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones. 0 without a cache
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`

@@ -55,7 +55,8 @@ func simulateCommand() *cobra.Command {
 			if !c.Flags().Changed("policies") {
 				o.Policies = policy.Names(func(p *policy.Policy) bool {
 					static := o.Cache.Shared() || o.Cache.FromFiles()
-					return (p.Static() || !static) && !(o.Sums && p.Hindsight) && (o.Sample.HasFanouts() || !p.Fanouts)
+					return (p.Static() || !static) && !(o.Sums && p.Hindsight) &&
+						(o.Sample.HasFanouts() || !p.Fanouts)
 				})
 			}
 			err := errors.Join(o.Check(),
