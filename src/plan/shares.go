@@ -58,7 +58,7 @@ func (p *planner) probeShares() error {
 			continue
 		}
 		edges += mb.NumEdges()
-		mb.Loads(owner, loads)
+		mb.Loads(owner, p.job.RanksPerNode, loads)
 		minibatches = append(minibatches, p.shuffled(&mb, loads))
 		for _, r := range p.ranks {
 			r.edges, r.took = r.edges+mb.NumEdges(), r.took+took
@@ -102,7 +102,7 @@ func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
 		if err := s.SampleEval(mb, seeds, sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(owner, loads)
+		mb.Loads(owner, p.job.RanksPerNode, loads)
 		for _, r := range p.ranks {
 			shape := shareOf(loads[r.rank])
 			r.judged.atLeast(&shape)
