@@ -89,9 +89,7 @@ func (s *Settings) Unsettled() (key, why string) {
 func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {
 	if s.Placement == PlacementParts {
 		return cache.PlaceOwned(score, len(own), slots, func(v graph.VertexID) int {
-			return slices.IndexFunc(own, func(r access.Range) bool {
-				return v >= r.First && v < r.End
-			})
+			return slices.IndexFunc(own, func(r access.Range) bool { return r.Has(v) })
 		})
 	}
 	return cache.Place(score, len(own), slots, s.Cost())

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
@@ -219,11 +220,7 @@ func (s *Store) farVertices(n int) (ids []graph.VertexID) {
 	local := s.Job.Local(s.Comm.Rank())
 	for i := range n {
 		v := graph.VertexID(s.scattered(i, int(s.shards().Vertices)))
-		near := false
-		for _, r := range local {
-			near = near || v >= r.First && v < r.End
-		}
-		if !near {
+		if !access.Among(local, v) {
 			ids = append(ids, v)
 		}
 	}

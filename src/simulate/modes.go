@@ -221,9 +221,7 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	rank := key.Stream // a stream for each rank
 	local, remote := c.Local(rank), int64(0)
 	for _, v := range mb.Frontier {
-		if !slices.ContainsFunc(local, func(r access.Range) bool {
-			return v >= r.First && v < r.End
-		}) {
+		if !access.Among(local, v) {
 			remote++
 		}
 	}
