@@ -29,13 +29,7 @@ func (p *planner) probeShares() error {
 		}
 		return nil
 	}
-	rows := []int64{0}
-	for r := range p.job.Ranks {
-		_, last := p.layout.Vertices(r)
-		rows = append(rows, last)
-	}
-	parts := graph.NewPartIndex(rows)
-	owner := func(v graph.VertexID) int { return parts.Find(uint32(v)) }
+	owner := sample.NewOwners(p.layout.Offsets(), p.job.Ranks).Of
 	loads := sample.NewLoads(p.job.Ranks, p.job.Sample.Hops())
 	s, err := sample.New(p.shards.Topology(), p.samplerOptions(nil))
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"halognn/src/access"
-	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -132,13 +131,13 @@ const mostCounts = 1 << 28
 type modeCounter struct {
 	*job.Job
 	split    bool
-	rows     graph.PartIndex // vertices of each rank
-	features int64           // bytes of a feature row
-	hidden   int64           // and of a hidden row
+	owners   *sample.Owners // of vertices, among all ranks
+	features int64          // bytes of a feature row
+	hidden   int64          // and of a hidden row
 
 	mu    sync.Mutex
 	sum   ModeCounts
-	edges [][]int64 // [Epochs*Steps][Ranks]
+	edges []int64 // [Epochs*Steps*Ranks] of each rank in each step
 }
 
 func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCounts, error) {
@@ -157,29 +156,20 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{
-		Job: j, split: mode == ModeSplit,
+		Job: j, split: mode == ModeSplit, owners: sample.NewOwners(j.Offsets(), ranks),
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
 		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
-		edges: make([][]int64, o.Epochs*j.Steps()),
-	}
-	first := []int64{0}
-	for r := range ranks {
-		_, end := j.Vertices(r)
-		first = append(first, end)
-	}
-	c.rows = graph.NewPartIndex(first)
-	for i := range c.edges {
-		c.edges[i] = make([]int64, ranks)
+		edges: make([]int64, o.Epochs*j.Steps()*ranks),
 	}
 	w := sample.Sweep{Spec: o.Sample, Streams: j.Streams, Count: j.Streams.Streams(), Seed: o.Seed,
 		Epoch: 1, Epochs: o.Epochs, Workers: o.Workers}
 	if err := w.Run(s.Topology(), c.open); err != nil {
 		return nil, err
 	}
-	for _, edges := range c.edges {
+	for edges := range slices.Chunk(c.edges, ranks) {
 		c.sum.Imbalance += imbalance(edges)
 	}
-	c.sum.Imbalance /= float64(len(c.edges))
+	c.sum.Imbalance /= float64(o.Epochs * j.Steps())
 	return &c.sum, nil
 }
 
@@ -202,18 +192,16 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	}
 	loads := sample.NewLoads(c.Ranks, c.Sample.Hops())
 	return func(key sample.Key, mb *sample.Minibatch) error {
-		mb.Loads(c.owner, loads)
+		mb.Loads(c.owners.Of, loads)
 		c.takeShared(key, mb, loads)
 		return nil
 	}, func() {}
 }
 
-// owner returns the rank of a vertex.
-func (c *modeCounter) owner(v graph.VertexID) int { return c.rows.Find(uint32(v)) }
-
 // step returns the edges of each rank in a step.
 func (c *modeCounter) step(key sample.Key) []int64 {
-	return c.edges[(key.Epoch-1)*c.Steps()+key.Step]
+	step := (key.Epoch-1)*c.Steps() + key.Step
+	return c.edges[step*c.Ranks : (step+1)*c.Ranks]
 }
 
 // takeOwn counts a minibatch of one rank.
