@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ type Modes struct {
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if o.RankCounts == nil {
 		for ranks := 1; ranks <= s.Parts; ranks++ {
 			if s.Parts%ranks == 0 {

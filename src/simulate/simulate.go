@@ -20,6 +20,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -175,12 +176,7 @@ var ErrOptions = errors.New("this cannot be simulated")
 // options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
 // the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
-	if o.Ranks == 0 {
-		o.Ranks = s.Parts
-	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
+	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
