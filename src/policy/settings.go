@@ -78,6 +78,20 @@ func (s *Settings) Unsettled() (key, why string) {
 	return "", ""
 }
 
+// OfFanouts returns the key whose value follows from fanouts, so that a kind of sampling without
+// them cannot have it; "" for none.
+func (s *Settings) OfFanouts() string {
+	p, initial := Find(s.Policy), Find(s.Initial)
+	switch {
+	case p == nil:
+	case p.Fanouts:
+		return "cache.policy " + s.Policy
+	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
+		return "cache.initial " + s.Initial
+	}
+	return ""
+}
+
 // Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
 // rows, and owns the vertices own[d].
 //

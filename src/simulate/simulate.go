@@ -109,11 +109,13 @@ func (o *Options) Check() error {
 		reject("there are no policies; name some of %v", Policies())
 	}
 	for i, p := range o.Policies {
+		held := o.Cache
+		held.Policy = p
 		if policy.Find(p) == nil {
 			reject("policy %q is unknown; there are %v", p, Policies())
-		} else if policy.Find(p).Fanouts && !o.Sample.HasFanouts() {
-			reject("policy %s follows from fanouts, which sample.kind %s does not have; leave it out", p,
-				o.Sample.Kind)
+		} else if key := held.OfFanouts(); key != "" && !o.Sample.HasFanouts() {
+			reject("%s follows from fanouts, which sample.kind %s does not have; choose another, or "+
+				"leave policy %s out", key, o.Sample.Kind, p)
 		} else if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
 		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {
