@@ -38,7 +38,7 @@ func (p *planner) probeShares() error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	first, minibatches := p.ranks[0], []Shuffles(nil)
+	first, minibatches, whole := p.ranks[0], []Shuffles(nil), 0
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes && edges < probeEdges; i++ {
 		step, stream := p.scattered(first, max(i, 0))
 		seeds := p.layout.Streams.Piece(1, step, stream, nil)
@@ -51,7 +51,7 @@ func (p *planner) probeShares() error {
 		if i < 0 {
 			continue
 		}
-		edges += mb.NumEdges()
+		edges, whole = edges+mb.NumEdges(), max(whole, mb.Blocks[0].NumDst)
 		mb.Loads(owner, loads)
 		minibatches = append(minibatches, p.shuffled(&mb, loads))
 		for _, r := range p.ranks {
@@ -67,7 +67,6 @@ func (p *planner) probeShares() error {
 	if err := p.probeSharedEvaluation(s, &mb, owner, loads); err != nil {
 		return err
 	}
-	whole := mb.Blocks[0].NumDst
 	for _, r := range p.ranks {
 		// Its scratch memory is for the destinations of the last hop; a bit for each own vertex.
 		r.sampler = s.Bytes() - 16*int64(whole-r.most.hops[0].destinations) + p.rows(r.rank)/8
