@@ -154,12 +154,9 @@ func (c *calibration) lookups() (float64, error) {
 	lo, hi := c.node(c.of.rank)
 	rows := mem.Make[byte](int(c.between(lo, hi) * width))
 	defer mem.Free(rows)
-	tables, offsets := make([][]byte, l.Ranks), make([]int64, l.Ranks+1)
-	for r := range l.Ranks {
-		offsets[r], offsets[r+1] = l.Vertices(r)
-		if r >= lo && r < hi {
-			tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
-		}
+	tables, offsets := make([][]byte, l.Ranks), l.Offsets()
+	for r := lo; r < hi; r++ {
+		tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
 	}
 	x, err := exchange.New(comm.NewWorld(l.Ranks).Rank(c.of.rank), exchange.Options{
 		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},
