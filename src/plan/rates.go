@@ -108,8 +108,8 @@ func (p *planner) calibration() (*calibration, error) {
 	}
 	stream := c.of.reader.First
 	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
-	c.shape = c.of.probes[0]
 	if !p.job.Reads() {
+		c.shape = c.of.probes[0]
 		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
 		copy(c.mb.Frontier, seeds)
 		return c, nil
@@ -119,8 +119,11 @@ func (p *planner) calibration() (*calibration, error) {
 		return nil, err
 	}
 	defer s.Free()
-	return c, s.Sample(&c.mb, seeds,
+	err = s.Sample(&c.mb, seeds,
 		sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour})
+	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
+	c.shape = shapeOf(&c.mb, c.of.reader.Local)
+	return c, err
 }
 
 // again is how long a measurement is repeated, so that the resolution of the clock does not matter.
