@@ -94,9 +94,6 @@ func (s *session) openModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
-	if err := checkScratchDir(s.ScratchDir); err != nil {
-		return err
-	}
 	s.o.Ranks = c.Size()
 	if s.o.Sharing != sample.InNodes { // else groupByNode has set it
 		s.o.RanksPerNode = s.RanksPerNode
@@ -116,6 +113,10 @@ func (s *session) openModel() error {
 	}
 	s.o.Spec, s.topology = s.job.Spec, s.Shards.Topology()
 	s.first, s.last = s.job.Parts(c.Rank())
+	own := s.Shards.Meta.Offsets[s.last] - s.Shards.Meta.Offsets[s.first]
+	if err := checkScratchDir(s.ScratchDir, hiddenBytes(&s.o.Model, own)); err != nil {
+		return err
+	}
 	s.SetUp.Done(trace.SetUpSeeds)
 	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
 		return err
