@@ -32,6 +32,9 @@ func newMover(c comm.Comm, device compute.Device) (mover, error) {
 
 // close frees pinned memory and communicator.
 func (s *mover) close() error {
+	if s.comm == nil {
+		return nil
+	}
 	if s.accelerator != nil {
 		s.accelerator.FreeHost(s.host)
 	}

@@ -13,6 +13,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
+	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
@@ -72,7 +73,8 @@ func sharedModels() map[string]nn.Config {
 	return models
 }
 
-// counting counts what is handed to the transport by all-to-alls, on all communicators made of it.
+// counting counts what is handed to the transport by all-to-alls, what a rank sends itself included,
+// and by all-gathers, on all communicators made of it.
 type counting struct {
 	comm.Comm
 	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
@@ -83,6 +85,11 @@ func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) co
 		c.bytes.Add(int64(n * width))
 	}
 	return c.Comm.StartAlltoallv(send, recv, out, in, width)
+}
+
+func (c counting) StartAllgatherv(send, recv []byte, in []int, width int) comm.Request {
+	c.bytes.Add(int64((c.Size() - 1) * in[c.Rank()] * width))
+	return c.Comm.StartAllgatherv(send, recv, in, width)
 }
 
 func (c counting) Dup() (comm.Comm, error) {
@@ -96,7 +103,7 @@ type sharer struct {
 	gradients *Gradients
 	strategy  Strategy
 	exchanged comm.Comm
-	moved     *atomic.Int64 // bytes of all-to-alls, without those of gradients
+	moved     *atomic.Int64 // bytes handed to the transport, without those of gradients
 }
 
 func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config nn.Config,
@@ -115,17 +122,25 @@ func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config n
 		return nil, err
 	}
 	per := (len(w.offsets) - 1) / c.Size()
+	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
+	if HoldsColumns(mode) {
+		first, end = cols*c.Rank()/c.Size(), cols*(c.Rank()+1)/c.Size()
+		for p := range tables {
+			tables[p] = w.table(p, first, end, compute.Float16)
+		}
+	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
-		Offsets: w.offsets, Tables: w.tables(c.Rank(), per, compute.Float16),
-		Cols: cols, Type: compute.Float16, Host: ref.Host{},
+		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: compute.Float16,
+		Host: ref.Host{},
 	})
 	if err != nil {
 		return nil, err
 	}
 	o := Options{
-		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, Cols: cols,
+		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, FirstCol: first,
+		Cols: end - first,
 		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
-		Labels: w.labels, Workers: 2, Partitioned: apart,
+		Labels: w.labels, Workers: 2, Partitioned: apart, SeedsElsewhere: true,
 	}
 	if config.Task == nn.Multilabel {
 		o.Labels, o.Targets, o.Classes = nil, w.targets, classes
@@ -158,37 +173,68 @@ func (l *sharer) grads(device compute.Device) []float32 {
 	return host
 }
 
-// result is what a step comes to on a rank.
+// result is what a minibatch comes to on a rank.
 type result struct {
 	loss   float64
-	grads  []float32
+	grads  []float32 // of the last minibatch of a step
 	edges  uint64
 	scored int
+	own    int64 // bytes of rows that the rank sends itself in the step
 	trace.Counters
 }
 
-// step trains minibatches that all ranks share, and evaluates the last one's seeds.
-func (l *sharer) step(device compute.Device, n, depth int) (all []result, err error) {
+// schedule says which minibatches ranks train: items of them, the last of which is not trained but
+// evaluated. each belong to a step.
+type schedule struct {
+	items, each int
+	seeds       func(rank, item int) []graph.VertexID
+	global      func(item int) int // seeds of the item's step over all ranks
+	stream      func(rank, item int) int
+}
+
+// together are minibatches that all ranks train, each a step.
+func together() schedule {
+	seeds := func(_, i int) []graph.VertexID { return seedsOf(i, 40-13*i) }
+	return schedule{3, 1, seeds, func(i int) int { return len(seeds(0, i)) },
+		func(int, int) int { return 0 }}
+}
+
+// separate are minibatches of each rank, two of which are a step. Some have no seeds.
+func separate(ranks int) schedule {
+	seeds := func(r, i int) []graph.VertexID { return seedsOf(5*i+r, (7*i+3*r+4)%9) }
+	return schedule{5, 2, seeds, func(i int) (n int) {
+		for r := range ranks {
+			n += len(seeds(r, i/2*2)) + len(seeds(r, i/2*2+1))
+		}
+		return n
+	}, func(r, i int) int { return 2*r + i%2 }}
+}
+
+// run trains the minibatches of a rank, and evaluates the last.
+func (l *sharer) run(device compute.Device, rank int, s schedule, depth int) (all []result,
+	err error) {
 	pipe, err := NewPipe(l.strategy, pipeline.Options{Depth: depth, Workers: 2})
 	if err != nil {
 		return nil, err
 	}
 	defer pipe.Close()
 	admit := func(i int, m *Minibatch) {
-		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i}
-		m.Train = i < n-1
-		m.SetSeeds(seedsOf(i, 40-13*i))
-		m.GlobalSeeds = len(m.Seeds)
+		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i / s.each, Stream: s.stream(rank, i)}
+		m.Train = i < s.items-1
+		m.SetSeeds(s.seeds(rank, i))
+		m.GlobalSeeds = s.global(i)
 	}
-	err = pipe.Run(context.Background(), n, admit, func(i int, m *Minibatch) error {
+	err = pipe.Run(context.Background(), s.items, admit, func(i int, m *Minibatch) error {
 		var r result
-		if m.Train {
+		if last := i%s.each == s.each-1; m.Train {
 			var phases heard
-			t, err := l.strategy.Step(m, true, &phases)
+			t, err := l.strategy.Step(m, last, &phases)
 			if err != nil || t.Fault != nil {
 				return fmt.Errorf("fault %v, %w", t.Fault, err)
 			}
-			r.loss, r.grads = t.Stats.Loss, l.grads(device)
+			if last {
+				r.loss, r.grads = t.Stats.Loss, l.grads(device)
+			}
 		} else {
 			y, err := l.strategy.Forward(m)
 			if err != nil {
@@ -202,10 +248,53 @@ func (l *sharer) step(device compute.Device, n, depth int) (all []result, err er
 			return err
 		}
 		r.edges, r.scored = m.Edges, len(m.Scored)
+		if sums := m.pushed.rows; sums != nil {
+			_, width := l.model.Config.Widths(0)
+			r.own = int64(4 * width * sums[rank])
+		}
 		all = append(all, r)
 		return nil
 	})
 	return all, err
+}
+
+// onRef runs ranks with the reference device.
+func onRef(ranks int, rank func(comm.Comm, compute.Device) error) error {
+	return comm.RunWorld(ranks, func(c comm.Comm) error {
+		device := ref.New()
+		return errors.Join(rank(c, device), device.Close())
+	})
+}
+
+// training is what ranks train, and in which mode.
+type training struct {
+	mode        string
+	config      nn.Config
+	partitioned bool
+	schedule
+	depth int
+}
+
+// train trains on ranks that run starts. It returns what minibatches come to, by rank, and the bytes
+// that each rank handed to the transport.
+func (w *world) train(t training, ranks int,
+	run func(ranks int, rank func(comm.Comm, compute.Device) error) error) (results [][]result,
+	moved []int64, err error) {
+	results, moved = make([][]result, ranks), make([]int64, ranks)
+	err = run(ranks, func(c comm.Comm, device compute.Device) error {
+		l, err := w.sharer(c, device, t.mode, t.config, t.partitioned)
+		if err != nil {
+			return err
+		}
+		results[c.Rank()], err = l.run(device, c.Rank(), t.schedule, t.depth)
+		moved[c.Rank()] = l.moved.Load()
+		_, pinned := l.strategy.Memory()
+		if compute.CapabilitiesOf(device).Accelerator != nil && ranks > 1 && pinned.Sum() == 0 {
+			err = errors.Join(err, fmt.Errorf("no pinned memory: %v", pinned))
+		}
+		return errors.Join(err, l.close())
+	})
+	return results, moved, err
 }
 
 // closeTo reports whether two lists differ by round-off alone.
@@ -222,12 +311,11 @@ func closeTo(got, want []float32) bool {
 	return len(got) == len(want)
 }
 
-// Ranks that share a minibatch come to the loss and to every gradient of a rank alone, up to
-// round-off, with dropout, for every kind of model; together they draw the same edges, compute them
-// once, and read every feature row once; and what they count as sent is what the transport was
-// given.
-func TestSplitIsOneRank(t *testing.T) {
-	const n = 3
+// Whatever the mode, ranks come to the loss and to every gradient of data parallelism, up to
+// round-off, with dropout, for every kind of model: where they share minibatches, to those of a rank
+// alone. Together they draw the same edges, and compute and read as much as they say; and what they
+// count as sent is what the transport was given.
+func TestModesAgree(t *testing.T) {
 	plain := newWorld(t, 8)
 	before := mem.Allocated()
 	for name, config := range sharedModels() {
@@ -235,49 +323,9 @@ func TestSplitIsOneRank(t *testing.T) {
 		if config.EdgeWeights {
 			w = plain.weighed()
 		}
-		var want []result
-		err := comm.RunWorld(1, func(c comm.Comm) (err error) {
-			device := ref.New()
-			defer device.Close()
-			l, err := w.sharer(c, device, ModeData, config, false)
-			if err != nil {
-				return err
-			}
-			if want, err = l.step(device, n, 0); err != nil {
-				return err
-			}
-			return l.close()
-		})
+		err := w.modesAgree(config, []int{1, 2, 4, 8}, onRef)
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for _, ranks := range []int{1, 2, 4, 8} {
-			for _, apart := range []bool{false, true} {
-				if apart && config.EdgeWeights {
-					continue // ranks do not send each other weights of edges: package job
-				}
-				results := make([][]result, ranks)
-				moved := make([]int64, ranks)
-				err := comm.RunWorld(ranks, func(c comm.Comm) error {
-					device := ref.New()
-					defer device.Close()
-					l, err := w.sharer(c, device, ModeSplit, config, apart)
-					if err != nil {
-						return err
-					}
-					if results[c.Rank()], err = l.step(device, n, ranks%3*2); err != nil {
-						return err
-					}
-					moved[c.Rank()] = l.moved.Load()
-					return l.close()
-				})
-				if err == nil {
-					err = compareShares(results, want, moved)
-				}
-				if err != nil {
-					t.Errorf("%s, %d ranks, partitioned %v: %v", name, ranks, apart, err)
-				}
-			}
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if after := mem.Allocated(); after != before {
@@ -285,35 +333,93 @@ func TestSplitIsOneRank(t *testing.T) {
 	}
 }
 
-func compareShares(results [][]result, want []result, moved []int64) error {
-	var bytes, handed int64
-	for i, one := range want {
-		var sum result
-		for r := range results {
-			got := results[r][i]
-			if one.grads != nil && (math.Abs(got.loss-one.loss) > 2e-6*math.Abs(one.loss) ||
-				!closeTo(got.grads, one.grads)) {
-				return fmt.Errorf("rank %d, step %d: loss %v, want %v; gradients\n%v\n%v", r, i,
-					got.loss, one.loss, got.grads, one.grads)
-			}
-			sum.edges += got.edges
-			sum.loss += got.loss
-			sum.scored += got.scored
-			sum.Counters.Add(got.Counters)
+// modesAgree trains a model in all modes on ranks that run starts, and compares what they come to
+// with data parallelism on the reference device.
+func (w *world) modesAgree(config nn.Config, numbers []int,
+	run func(ranks int, rank func(comm.Comm, compute.Device) error) error) error {
+	alone, _, err := w.train(training{ModeData, config, false, together(), 0}, 1, onRef)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ranks := range numbers {
+		own := separate(ranks)
+		apart, _, err := w.train(training{ModeData, config, false, own, 0}, ranks, onRef)
+		if err != nil {
+			return err
 		}
-		if one.grads == nil && math.Abs(sum.loss-one.loss) > 2e-6*math.Abs(one.loss) {
-			return fmt.Errorf("evaluation: loss %v, want %v", sum.loss, one.loss)
+		for _, c := range []struct {
+			training
+			want [][]result
+		}{
+			{training{ModeSplit, config, false, together(), ranks % 3 * 2}, alone},
+			{training{ModeSplit, config, true, together(), ranks % 3 * 2}, alone},
+			{training{ModePushPull, config, false, own, ranks % 3 * 2}, apart},
+			{training{ModePushPull, config, true, own, ranks % 3 * 2}, apart},
+		} {
+			if c.partitioned && config.EdgeWeights {
+				continue // ranks do not send each other weights of edges: package job
+			}
+			if c.mode == ModePushPull && !config.Linear() {
+				continue // refused: TestModesRefuseByName
+			}
+			results, moved, err := w.train(c.training, ranks, run)
+			if err == nil {
+				err = compareRanks(results, c.want, moved)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s, %d ranks, partitioned %v: %w", c.mode, ranks,
+					c.partitioned, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// total adds up a minibatch over the ranks. Loss and gradients of a step are those of all of them
+// already.
+func total(results [][]result, i int) (sum result) {
+	for _, of := range results {
+		r := of[i]
+		sum.edges += r.edges
+		sum.scored += r.scored
+		sum.own += r.own
+		sum.Counters.Add(r.Counters)
+		if sum.grads = r.grads; r.grads != nil {
+			sum.loss = r.loss
+		} else {
+			sum.loss += r.loss
+		}
+	}
+	return sum
+}
+
+// compareRanks returns an error unless ranks came to what others did, and count what was moved.
+func compareRanks(results, others [][]result, moved []int64) error {
+	var bytes, handed int64
+	for i := range others[0] {
+		want := total(others, i)
+		for r, of := range results {
+			if want.grads != nil && (math.Abs(of[i].loss-want.loss) > 2e-6*math.Abs(want.loss) ||
+				!closeTo(of[i].grads, want.grads)) {
+				return fmt.Errorf("rank %d, minibatch %d: loss %v, want %v; gradients\n%v\n%v", r, i,
+					of[i].loss, want.loss, of[i].grads, want.grads)
+			}
+		}
+		sum := total(results, i)
+		if math.Abs(sum.loss-want.loss) > 2e-6*math.Abs(want.loss) {
+			return fmt.Errorf("minibatch %d: loss %v, want %v", i, sum.loss, want.loss)
 		}
 		c := sum.Counters
-		if sum.edges != one.edges || sum.scored != one.scored || c.Edges != one.Edges {
-			return fmt.Errorf("step %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i, sum.edges,
-				c.Edges, sum.scored, one.edges, one.Edges, one.scored)
+		if sum.edges != want.edges || sum.scored != want.scored || c.Edges != want.Edges {
+			return fmt.Errorf("minibatch %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i,
+				sum.edges, c.Edges, sum.scored, want.edges, want.Edges, want.scored)
 		}
-		if c.Loaded != one.Loaded || c.Remote != 0 || c.Shuffle.Bytes != c.Shuffle.Got ||
+		if c.Loaded != want.Loaded || c.Remote != 0 || c.Shuffle.Bytes != c.Shuffle.Got ||
 			c.Sampling.Asked != c.Sampling.Answered {
-			return fmt.Errorf("step %d: %+v, want %d rows", i, c, one.Loaded)
+			return fmt.Errorf("minibatch %d: %+v, want %d rows", i, c, want.Loaded)
 		}
-		bytes += c.Shuffle.Bytes + c.CountBytes + c.IDBytes + c.Sampling.Bytes
+		bytes += c.Shuffle.Bytes + c.CountBytes + c.IDBytes + c.Sampling.Bytes + sum.own
 	}
 	for _, b := range moved {
 		handed += b
@@ -324,15 +430,25 @@ func compareShares(results [][]result, want []result, moved []int64) error {
 	return nil
 }
 
-// What has no meaning where ranks share minibatches is refused by name, on all of them.
-func TestSplitRefusesByName(t *testing.T) {
-	w := newWorld(t, 2)
-	refused := func(config nn.Config, want string) {
-		t.Helper()
-		err := comm.RunWorld(2, func(c comm.Comm) error {
-			if _, err := w.sharer(c, ref.New(), ModeSplit, config, false); err == nil ||
-				!strings.Contains(err.Error(), want) {
-				return fmt.Errorf("%v, want %q", err, want)
+// What has no meaning in a mode is refused by name, on all ranks.
+func TestModesRefuseByName(t *testing.T) {
+	w, models := newWorld(t, 2), sharedModels()
+	normed := models["sage"]
+	normed.Norm = nn.NormBatch
+	for _, c := range []struct {
+		mode   string
+		config nn.Config
+		want   string
+	}{
+		{ModeSplit, normed, "model.norm batch"},
+		{ModePushPull, models["gat"], "model kind gat is no sum over the columns"},
+		{ModePushPull, models["gatv2"], "model kind gatv2"},
+		{ModePushPull, models["sage max"], "choose sage with means"},
+	} {
+		err := comm.RunWorld(2, func(rank comm.Comm) error {
+			if _, err := w.sharer(rank, ref.New(), c.mode, c.config, false); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
+				return fmt.Errorf("%v, want %q", err, c.want)
 			}
 			return nil
 		})
@@ -340,7 +456,4 @@ func TestSplitRefusesByName(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	config := sharedModels()["sage"]
-	config.Norm = nn.NormBatch
-	refused(config, "model.norm batch")
 }
