@@ -100,6 +100,12 @@ func TestBadConfigs(t *testing.T) {
 			[]string{"parallel.mode is split", "sample.kernel coo", "sample.kernel=fused"}},
 		{"statistics of rows that no rank has", set("parallel.mode=split", "model.norm=batch"),
 			usage, []string{"parallel.mode is split", "model.norm batch", "model.norm=layer"}},
+		{"a cache where no row travels", set("parallel.mode=push-pull", "cache.policy=vip"), usage,
+			[]string{"parallel.mode is push-pull", "cache.policy vip", "cache.policy=none"}},
+		{"attention by columns", set("parallel.mode=push-pull", "model.kind=gat"), usage,
+			[]string{"parallel.mode is push-pull", "model.kind gat", "no sum over the columns"}},
+		{"maxima by columns", set("parallel.mode=push-pull", "model.aggregation=max"), usage,
+			[]string{"parallel.mode is push-pull", "model.aggregation max", "sage with means"}},
 		{"an unknown SIMD level", set("compute.simd=neon"), usage,
 			[]string{"compute.simd", "neon", "avx2"}},
 		{"a flag of a later version", func(t *testing.T, dir string) []string {

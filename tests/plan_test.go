@@ -62,6 +62,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"split", []string{"parallel.mode=split"}},
+		{"push-pull", []string{"parallel.mode=push-pull"}},
+		{"push-pull, gin", []string{"parallel.mode=push-pull", "model.kind=gin", "model.hidden=96"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",
@@ -104,15 +106,23 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// What ranks that share minibatches do is planned from minibatches of the run: where the plan looks
+// What ranks do that share minibatches or hold columns is planned from minibatches of the run: where the plan looks
 // at each as often as at any other, it is what they count.
 func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
-	for _, ranks := range []int{1, 4} {
-		sets := []string{"parallel.mode=split", "sample.batch_scope=global", "sample.batch=450",
-			"train.epochs=1", "train.eval_every=0"}
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split"}},
+		{1, []string{"parallel.mode=push-pull"}}, {4, []string{"parallel.mode=push-pull"}},
+		{4, []string{"parallel.mode=push-pull", "model.kind=gcn", "model.gcn_norm=both"}},
+	} {
+		ranks := c.ranks
+		sets := append(c.sets, "sample.batch_scope=global", "sample.batch=450", "train.epochs=1",
+			"train.eval_every=0")
 		args := []string{"--ranks", strconv.Itoa(ranks)}
 		for _, s := range sets {
 			args = append(args, "--set", s)
@@ -134,7 +144,7 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			{"bytes of sampling", p.Sampling, run.SamplingBytes},
 		} {
 			if d := c.planned*float64(steps) - float64(c.counted); math.Abs(d) > 1e-3 {
-				t.Errorf("%d ranks: %s: %.1f a step are planned, %.1f counted", ranks, c.name,
+				t.Errorf("%d ranks, %v: %s: %.1f a step are planned, %.1f counted", ranks, sets, c.name,
 					c.planned, float64(c.counted)/float64(steps))
 			}
 		}

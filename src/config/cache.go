@@ -25,7 +25,7 @@ func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
 	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
 	switch {
-	case c.Parallel.Mode == ModeSplit:
+	case c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModePushPull:
 		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
 		return policy.Sieve

@@ -63,6 +63,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Parallel.Mode == ModeSplit {
 		faults = append(faults, c.split()...)
 	}
+	if c.Parallel.Mode == ModePushPull {
+		faults = append(faults, c.pushPull()...)
+	}
 	return append(faults, c.placed()...)
 }
 
@@ -183,6 +186,33 @@ func (c *Config) split() (faults []string) {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
 				"because %s; set %s, or parallel.mode=data", ModeSplit, f.key, f.why, f.cure))
+		}
+	}
+	return faults
+}
+
+// pushPull returns what a run cannot have if ranks hold columns of the features.
+func (c *Config) pushPull() (faults []string) {
+	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
+	kind := "model.kind " + c.Model.Kind
+	if c.Model.Aggregation == nn.AggregateMax {
+		kind += " with model.aggregation max"
+	}
+	for _, f := range []struct {
+		bad            bool
+		key, why, cure string
+	}{
+		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+			"no feature row travels", "cache.policy=" + policy.None},
+		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
+			"a rank has columns of all rows in memory", "cache.source=" + SourceOwners},
+		{nn.FindKind(c.Model.Kind) != nil && !model.Linear(), kind,
+			"its input layer is no sum over the columns of the features",
+			"model.kind sage with means, gcn, gin or mlp"},
+	} {
+		if f.bad {
+			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
+				"because %s; set %s, or parallel.mode=data", ModePushPull, f.key, f.why, f.cure))
 		}
 	}
 	return faults

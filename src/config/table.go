@@ -333,10 +333,14 @@ func (c *Config) table() []section {
 				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
 					"what concerns its own vertices, and hidden rows travel between layers " +
 					"([when](guide/modes.md))"},
-			).later("hybrid", "push-pull"), 0,
+				word{ModePushPull, "every rank trains its own minibatches and holds some columns of all " +
+					"features; all ranks compute the first linear map of each minibatch together, and " +
+					"its partial sums travel ([when](guide/modes.md))"},
+			).later("hybrid"), 0,
 				"how ranks share a step",
 				"With `split`, `sample.batch` counts for each rank: the minibatch has as many times " +
-					"more seeds. `pipeline.depth` then is 4 by default, and `cache.policy` `none`."},
+					"more seeds. `pipeline.depth` then is 4 by default. With `split` and `push-pull`, " +
+					"`cache.policy` is `none` by default."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -457,7 +461,8 @@ const (
 
 	KernelCOO = "coo"
 
-	ModeSplit = "split"
+	ModeSplit    = "split"
+	ModePushPull = "push-pull"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

@@ -40,6 +40,10 @@ type Spec struct {
 
 	Sharing sample.Sharing // with Together there is one stream, of the seeds of all ranks
 
+	// every rank holds some columns of all feature rows, instead of all columns of those of its own
+	// vertices; with Alone only
+	ByColumns bool
+
 	Seed   uint64
 	Epochs int
 	Depth  int // minibatches in preparation while one trains

@@ -90,17 +90,27 @@ func (c *Columns) Bytes() int64 { return c.store.bytes() }
 // Close frees the device memory.
 func (c *Columns) Close() { c.store.free() }
 
+// Reserve makes room for passes over in, of which it reads the number of destinations. Forward calls
+// it.
+func (c *Columns) Reserve(in *Input) error {
+	n := in.Destinations
+	err := c.y.reserve(n * c.width)
+	if c.layer.firstMap().eps != nil {
+		err = errors.Join(err, c.mixed.reserve(n*(c.end-c.first)))
+	}
+	if err != nil {
+		return fmt.Errorf("columns %d to %d of %d rows: %w", c.first, c.end, n, err)
+	}
+	return nil
+}
+
 // Forward returns the share [Destinations, width], valid until the next Forward. in.Own and
 // in.Aggregate have the columns [first,end) alone. It fails only if device memory runs out.
 func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
+	if err := c.Reserve(in); err != nil {
+		return compute.Matrix{}, err
+	}
 	n, cols, f, dev := in.Destinations, c.end-c.first, c.layer.firstMap(), c.store.dev
-	err := c.y.reserve(n * c.width)
-	if f.eps != nil {
-		err = errors.Join(err, c.mixed.reserve(n*cols))
-	}
-	if err != nil {
-		return compute.Matrix{}, fmt.Errorf("columns %d to %d of %d rows: %w", c.first, c.end, n, err)
-	}
 	if f.eps != nil {
 		dev.AddScaled(c.mixed.matrix(n, cols), in.Aggregate, in.Own, f.eps)
 	}

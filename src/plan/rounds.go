@@ -22,6 +22,8 @@ const (
 	hopRounds   = 4
 	// of a hop but the last where ranks share minibatches: counts, ids; hidden rows, their gradients
 	sharedRounds = 4
+	// where ranks hold columns: sizes and input hops; partial sums, their gradients
+	columnRounds = 4
 )
 
 // asks returns what a minibatch of a rank asks others.

@@ -24,8 +24,8 @@ const (
 	// on the pool: drawing blocks and transposes. Shuffling an epoch and cutting the seeds of a
 	// step run on the training goroutine
 	Sample Phase = iota
-	// on the lane: with a partitioned topology, asking owners for neighbours: from the start to the
-	// completion of the rounds
+	// on the lane: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
+	// push-pull`, sending input hops: from the start to the completion of the rounds
 	Ask
 	// on the pool: finding each row of the frontier; grouping fetched rows by owner
 	Plan
@@ -44,7 +44,8 @@ const (
 	Forward
 	// training: gradients
 	Backward
-	// training, with `parallel.mode: split`: sending hidden rows and gradients between two layers
+	// training, with `parallel.mode: split`: sending hidden rows and gradients between two layers;
+	// with `push-pull`: partial sums of the first layer and their gradients
 	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync

@@ -49,16 +49,18 @@ type Rows struct {
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all), 4 for
 	// each neighbour. With `split` 8 bytes to each rank (how many vertices) and 4 for each id, after
-	// each hop but the last
+	// each hop but the last. With `push-pull` also 24 bytes to each other rank (the size of the input
+	// hop) and 4 for each source, destination and edge of it, and each weight
 	SamplingBytes int64 `json:"sampling_bytes"`
 
 	// sampled edges of the blocks that the ranks compute
 	Edges int64 `json:"computed_edges"`
 	// feature rows that the ranks read: each once for a minibatch and rank; with `parallel.mode:
-	// split` each once for a minibatch, by the rank that owns it
+	// split` each once for a minibatch, by the rank that owns it; with `push-pull` each rank reads its
+	// columns of it
 	Loaded int64 `json:"loaded_rows"`
 	// with `parallel.mode: split`: rows that ranks sent each other: of features, hidden rows, and
-	// gradients of these
+	// gradients of these; with `push-pull`: rows of partial sums of the first layer, and gradients
 	Shuffled int64 `json:"shuffled_rows"`
 	// bytes of those rows as handed to the transport
 	ShuffleBytes int64 `json:"shuffle_bytes"`

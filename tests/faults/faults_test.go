@@ -154,7 +154,7 @@ func (i injection) spec() string {
 }
 
 // modes are those of the jobs; a run without faults has the same digest wherever its topology lies.
-var modes = []string{parallel.ModeData, parallel.ModeSplit}
+var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModePushPull}
 
 // setting is what the numbers of a run depend on.
 type setting struct {
@@ -186,7 +186,7 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 	}
 	switch i.mode = modes[random.IntN(len(modes))]; point {
 	case fault.Shuffle:
-		i.mode = parallel.ModeSplit
+		i.mode = modes[1+random.IntN(len(modes)-1)] // all but data
 	case fault.Reply:
 		i.mode = parallel.ModeData
 	}

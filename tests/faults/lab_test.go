@@ -103,9 +103,8 @@ func newLab(t *testing.T) *lab {
 	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []setting{
-		{2, parallel.ModeData}, {4, parallel.ModeData}, {2, parallel.ModeSplit}, {4, parallel.ModeSplit},
-	} {
+	for n := range 2 * len(modes) {
+		s := setting{2 + n%2*2, modes[n/2]}
 		run := filepath.Join(l.dir, fmt.Sprint("clean-", s.mode, s.ranks))
 		args := append(l.args(l.parts(), run), "--set", "parallel.mode="+s.mode)
 		if j := l.start(s.ranks, "", nil, args...); j.code != 0 {
