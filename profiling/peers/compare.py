@@ -10,16 +10,17 @@ A case sets one halognn job beside its peers:
     four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
     1gbit      the same with links of 1 Gbit/s, width 64, look-ahead
     200mbit    the same with links of 200 Mbit/s
-    sampler    the sampler alone, on one thread
+    sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
 An epoch's time is the median over all epochs of a run but the first; a ratio is taken within a
-round. Printed are medians over the rounds, with the least and the greatest ratio. A peer stands
-once for each of its settings (number of workers); the best setting is the one to be compared with.
+round. Printed are medians over the rounds, with the least and the greatest ratio. A peer takes part
+in the first round with each of its settings (number of workers), and then with the fastest of them.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -30,6 +31,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FANOUTS = "15,10,5"
+BF16 = "compute.precision=bf16"
 
 
 def fail(text):
@@ -41,6 +43,7 @@ class Contestant:
 
     def __init__(self, name, command, read, env=None):
         self.name, self.command, self.read, self.env = name, command, read, env or {}
+        self.peer = name.split(",")[0]  # what follows is a setting of it
 
     def run(self, log):
         with open(log, "w") as out:
@@ -72,11 +75,17 @@ def of_run(directory):
 
 
 def of_sampler(log):
-    """Million edges a second: the larger the better, so its inverse stands for the time."""
+    """Nanoseconds an edge: what is printed is a rate, in million edges a second."""
     for line in open(log):
         if line.startswith("sampler "):
-            return 1 / float(line.split()[1]), float("nan")
+            return 1e3 / float(line.split()[1]), float("nan")
     return None
+
+
+def of_fastsample(log):
+    """Nanoseconds an edge: the fused sampler's rate is the fifth column of the last row."""
+    row = [l for l in open(log) if l.startswith("| " + FANOUTS)]
+    return (1e3 / float(row[-1].split("|")[5]), float("nan")) if row else None
 
 
 class Bench:
@@ -140,6 +149,7 @@ class Bench:
     def case(self, name):
         if name == "one":
             yield self.halognn("halognn", 1, [], 256, 1024)
+            yield self.halognn("halognn bf16", 1, [], 256, 1024, BF16)
             for how in ("graphbolt", "neighbor"):
                 for workers in (0, 1, 2):
                     yield self.peer(f"DGL {how}, {workers} workers", "dgl_train.py", "--how", how,
@@ -148,28 +158,40 @@ class Bench:
                 for workers in (0, 2):
                     yield self.peer(f"PyG, {workers} workers", "pyg_train.py", "--workers", workers)
         elif name == "sampler":
+            command = ["go", "run", "./profiling/fastsample", "-pairs", 32, "-batches", 1024,
+                       "-fanouts", FANOUTS, self.parts(1)]
+            yield Contestant("halognn", [str(c) for c in command], of_fastsample)
             for how in ("graphbolt", "neighbor"):
                 yield self.peer(f"DGL {how}", "dgl_train.py", "--how", how, "--sampler",
                                 read=of_sampler)
+            if self.a.pyg:
+                yield self.peer("PyG", "pyg_train.py", "--sampler", read=of_sampler)
         else:
             rate = "none" if name == "four" else name
             hidden, sets = (256, []) if name == "four" else (64, ["cache.policy=lookahead",
                                                                   "cache.alpha=0.2"])
             hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
             yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
+            if name == "four":
+                yield self.halognn("halognn bf16", 4, hosts, hidden, 256, *sets, BF16)
             for samplers in self.a.samplers:
                 yield self.distdgl(rate, samplers, hidden)
 
     def compare(self, name):
-        rows = {}
+        rows, fastest = {}, {}
         for k in range(self.a.rounds):
             for c in self.case(name):
+                if k and c.peer in fastest and fastest[c.peer][1] != c.name:
+                    continue
                 got = c.run(self.out / f"{name}-{c.name.replace(' ', '-').replace(',', '')}-{k}.log")
                 rows.setdefault(c.name, []).append(got)
+                if got and k == 0:
+                    fastest[c.peer] = min((got[0], c.name), fastest.get(c.peer, (math.inf, "")))
                 print(f"{name}, round {k + 1}: {c.name}: "
-                      + ("failed" if got is None else f"{got[0]:.3f} s"), file=sys.stderr)
+                      + ("failed" if got is None else f"{got[0]:.3f}"), file=sys.stderr)
         ours = rows.get("halognn") or next(iter(rows.values()))
-        lines = [f"\n### {name}\n", "| | s an epoch | loss | ratio to the first line (least, most) |",
+        unit = "ns an edge" if name == "sampler" else "s an epoch"
+        lines = [f"\n### {name}\n", f"| | {unit} | loss | ratio to the first line (least, most) |",
                  "|---|--:|--:|--:|"]
         for who, results in rows.items():
             pairs = [(r, o) for r, o in zip(results, ours) if r and o]
@@ -177,8 +199,9 @@ class Bench:
                 lines.append(f"| {who} | failed | | |")
                 continue
             ratios = [r[0] / o[0] for r, o in pairs]
+            loss = statistics.median(r[1] for r, _ in pairs)
             lines.append(f"| {who} | {statistics.median(r[0] for r, _ in pairs):.3f} "
-                         f"| {statistics.median(r[1] for r, _ in pairs):.3f} "
+                         f"| {'' if math.isnan(loss) else f'{loss:.3f}'} "
                          f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}, "
                          f"{max(ratios):.2f}) |")
         text = "\n".join(lines) + "\n"

@@ -1,7 +1,5 @@
 """DGL in one process: GraphSAGE on minibatches of NeighborSampler or of GraphBolt."""
 
-import time
-
 import dgl
 import dgl.graphbolt as graphbolt
 import dgl.nn
@@ -25,10 +23,12 @@ def neighbor_sampler(data, a):
         for _, _, blocks in loader:
             yield blocks, blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
 
-    def edges(seeds):
-        return sum(b.num_edges() for b in sampler.sample_blocks(g, seeds)[2])
+    def counts():
+        order = data.train[torch.randperm(len(data.train))]
+        for seeds in order.split(a.batch):
+            yield sum(b.num_edges() for b in sampler.sample_blocks(g, seeds)[2])
 
-    return batches, edges
+    return batches, counts()
 
 
 def graph_bolt(data, a):
@@ -47,32 +47,23 @@ def graph_bolt(data, a):
         for m in loader:
             yield m.blocks, m.node_features["feat"], m.labels
 
-    def edges(seeds):
-        items = graphbolt.ItemSet(seeds.int(), names="seed_nodes")
-        pipe = graphbolt.ItemSampler(items, batch_size=len(seeds))
-        return sum(sum(len(s.node_pairs[0]) if isinstance(s.node_pairs, tuple)
-                       else len(s.node_pairs.indices) for s in m.sampled_subgraphs)
-                   for m in pipe.sample_neighbor(g, a.fanouts[::-1]))
+    def counts():
+        pipe = graphbolt.ItemSampler(seeds, batch_size=a.batch, shuffle=True)
+        for m in pipe.sample_neighbor(g, a.fanouts[::-1]):
+            yield sum(len(s.sampled_csc.indices) for s in m.sampled_subgraphs)
 
-    return batches, edges
+    return batches, counts()
 
 
 def main():
     a = graph.arguments(
         "DGL, one process",
-        how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"),
-        sampler=dict(action="store_true", help="only time the sampler on one thread"))
-    torch.manual_seed(0)
-    torch.set_num_threads(1 if a.sampler else a.threads)
+        how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"))
     data = graph.Dataset(a.data)
     name = f"dgl-{a.how} workers={a.workers}"
-    batches, edges = (neighbor_sampler if a.how == "neighbor" else graph_bolt)(data, a)
+    batches, counts = (neighbor_sampler if a.how == "neighbor" else graph_bolt)(data, a)
     if a.sampler:
-        seeds = data.train[torch.randperm(len(data.train))]
-        begin, drawn = time.perf_counter(), 0
-        for i in range(0, min(len(seeds), 32 * a.batch), a.batch):
-            drawn += edges(seeds[i:i + a.batch])
-        print(f"sampler {drawn / (time.perf_counter() - begin) / 1e6:.3f} {name}", flush=True)
+        graph.time_sampler(name, counts)
         return
     model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), data.features.shape[1],
                         a.hidden, data.classes, len(a.fanouts))

@@ -8,6 +8,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import SAGEConv
+from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import trim_to_layer
 
 import graph
@@ -30,14 +31,22 @@ class Convolution(torch.nn.Module):
 
 def main():
     a = graph.arguments("PyTorch Geometric, one process")
-    torch.manual_seed(0)
-    torch.set_num_threads(a.threads)
     data = graph.Dataset(a.data)
     degree = data.indptr[1:] - data.indptr[:-1]
     to = torch.repeat_interleave(torch.arange(data.vertices), degree)
     g = Data(x=data.features, y=data.labels, edge_index=torch.stack([data.indices.long(), to]))
     loader = NeighborLoader(g, num_neighbors=a.fanouts, input_nodes=data.train, shuffle=True,
                             batch_size=a.batch, num_workers=a.workers)
+
+    def counts():
+        order = data.train[torch.randperm(len(data.train))]
+        for seeds in order.split(a.batch):
+            drawn = loader.node_sampler.sample_from_nodes(NodeSamplerInput(None, seeds))
+            yield len(drawn.row)
+
+    if a.sampler:
+        graph.time_sampler("pyg", counts())
+        return
 
     def batches():
         for b in loader:

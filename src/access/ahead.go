@@ -21,7 +21,7 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 	}
 	inside := NewSet(m.in.NumVertices())
 	defer inside.Free()
-	inside.addRanges(r.Local)
+	inside.AddRanges(r.Local)
 	reached, err := m.Within(inside, r.Hops)
 	for i := range reached {
 		reached[i] &^= inside[i]
@@ -44,7 +44,7 @@ func (m *Graph) HaloSize(local []Range) (int, error) {
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		s, err := sample.New(r.Topology, sample.Options{
-			Spec: r.Sample, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(),
+			Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(),
 			ForwardOnly: true,
 		})
 		if err != nil {
@@ -58,7 +58,7 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 		each := r.Streams.Steps() * r.Count
 		for i := from; i < min(from+n, (r.Epochs-epoch+1)*each); i++ {
 			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count,
-				Stream: r.First + i%r.Count}
+				Stream: r.First + i%r.Count, Favour: r.Favour}
 			seeds = r.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
 			if err := s.Sample(&mb, seeds, key); err != nil {
 				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch,

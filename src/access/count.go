@@ -18,7 +18,9 @@ const (
 
 // CountOptions selects the minibatches to count: those of a stream in some epochs.
 type CountOptions struct {
-	Sample  sample.Spec     // how minibatches are drawn
+	Sample  sample.Spec // how minibatches are drawn
+	Near    sample.Near // vertices that are drawn Favour times likelier; nil: none
+	Favour  float64
 	Streams *sample.Streams // the seed order of the run
 	Stream  int
 	Seed    uint64 // of the run
@@ -58,8 +60,8 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	}
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
-	w := sample.Sweep{Spec: o.Sample, Streams: o.Streams, First: o.Stream, Count: 1, Seed: o.Seed,
-		Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
+	w := sample.Sweep{Spec: o.Sample, Near: o.Near, Favour: o.Favour, Streams: o.Streams,
+		First: o.Stream, Count: 1, Seed: o.Seed, Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
 		Workers: o.Workers}
 	err := w.Run(t, func() (func(sample.Key, *sample.Minibatch) error, func()) {
 		return func(_ sample.Key, mb *sample.Minibatch) error {

@@ -23,7 +23,8 @@ func (s Set) Free() { mem.Free(s) }
 // Add puts v into the set.
 func (s Set) Add(v graph.VertexID) { s[v/wordBits] |= 1 << (v % wordBits) }
 
-func (s Set) addRanges(ranges []Range) {
+// AddRanges puts the vertices of ranges into the set.
+func (s Set) AddRanges(ranges []Range) {
 	for _, r := range ranges {
 		for v := r.First; v < r.End; v++ {
 			s.Add(v)
@@ -153,7 +154,7 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	}
 	inside := NewSet(n)
 	defer inside.Free()
-	inside.addRanges(local)
+	inside.AddRanges(local)
 	reached, err := m.Within(inside, hops)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,11 @@ type Workload struct {
 	Epochs       int    // of the run
 	Workers      int
 
+	// Near are the vertices that training draws Favour times likelier; nil: none. Reads and Ahead
+	// draw as training does; rankings of vertices go by draws of all alike.
+	Near   sample.Near
+	Favour float64
+
 	// Known [N] are the accesses of the run's epochs, if they have been counted already.
 	Known []uint32
 }
@@ -82,11 +87,11 @@ const readsCounted = 32
 
 // Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
 // the mean over the minibatches of a step; zeros without seeds. For a kind of sampling without
-// fanouts it counts some minibatches of an epoch that the run does not have: their sums are
-// unbiased, but a vertex that is read rarely may have 0. Time that of Inclusion for each source, or
-// of sampling; memory that of Inclusion, and 4 N with more than one.
+// fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that the run
+// does not have: their sums are unbiased, but a vertex that is read rarely may have 0. Time that of
+// Inclusion for each source, or of sampling; memory that of Inclusion, and 4 N with more than one.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
-	if !r.Sample.HasFanouts() {
+	if !r.Sample.HasFanouts() || r.Near != nil {
 		return r.counted(SimulatedFirst, 1, readsCounted)
 	}
 	minibatches := 0
@@ -188,7 +193,9 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 // counted returns the mean accesses of a minibatch, over at most so many of each stream of the
 // reader.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
-	score, err := r.count(CountOptions{First: first, Epochs: epochs, Most: most})
+	score, err := r.count(CountOptions{
+		First: first, Epochs: epochs, Most: most, Near: r.Near, Favour: r.Favour,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (c *Config) settle(given func(key string) bool) {
 }
 
 // fittingPolicy returns the default policy, or another one where only a static cache is possible, or
-// one that needs less: no fanouts, no whole topology.
+// one that needs less: no minibatches in advance, no fanouts, no whole topology.
 func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
 	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
@@ -29,14 +29,14 @@ func (c *Config) fittingPolicy() string {
 		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
 		return policy.Sieve
-	case fixed && drawn.HasFanouts():
+	case drawn.HasFanouts() && (fixed || c.Sample.Locality > 1):
 		return policy.VIP
+	case drawn.HasFanouts():
+		return c.Cache.Policy
 	case fixed:
 		return policy.Sim
-	case !drawn.HasFanouts():
-		return policy.Sieve
 	}
-	return c.Cache.Policy
+	return policy.Sieve
 }
 
 // splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two

@@ -26,6 +26,10 @@ func TestDefaultPolicy(t *testing.T) {
 			"cache: {placement: group, policy: lookahead}\n", nil,
 			"that of cache.policy lookahead does",
 		},
+		{"sample: {kind: poisson}\n", nil, "lookahead"},
+		{"sample: {kind: poisson, locality: 2}\n", nil, "vip"},
+		{"sample: {kind: ladies, locality: 2}\n", nil, "sieve"},
+		{"sample: {kind: ladies, locality: 2}\ncache: {source: files}\n", nil, "sim"},
 		{"cache: {policy: prefetch}\n", nil, "prefetch"},
 		{"cache: {gamma: 0.9}\n", nil, "lookahead"},
 	} {

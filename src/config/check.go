@@ -54,6 +54,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			"cannot use; choose sample.kind=%s, or model.kind sage with means, gcn or gin", drawn.Kind,
 			c.Model.Kind, maxima, sample.Neighbour)
 	}
+	if reads && c.Sample.Locality > 1 {
+		faults = append(faults, c.localityFaults(drawn)...)
+	}
 	if reads && drawn.Estimates() && !drawn.HasFanouts() {
 		faults = append(faults, c.withoutFanouts()...)
 	}
@@ -100,6 +103,33 @@ func (c *Config) placed() (faults []string) {
 	if c.Cache.HaloFraction > 0 {
 		bad("cache.halo_fraction is %g, but with cache.source=%s all rows are remote and a rank has "+
 			"no halo; set cache.alpha", c.Cache.HaloFraction, SourceFiles)
+	}
+	return faults
+}
+
+// localityFaults returns what a run cannot have if what it draws depends on what a rank holds.
+func (c *Config) localityFaults(drawn sample.Spec) (faults []string) {
+	bad := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("sample.locality is %g, with which ", c.Sample.Locality)+
+			fmt.Sprintf(format, args...)+", or sample.locality=1")
+	}
+	if !drawn.Estimates() {
+		bad("sample.kind %s cannot be had, because it draws all neighbours alike; choose sample.kind=%s "+
+			"or %s", drawn.Kind, sample.Poisson, sample.LADIES)
+	}
+	if c.Sample.Kernel == KernelCOO {
+		bad("sample.kernel %s cannot be had; choose sample.kernel=fused", KernelCOO)
+	}
+	peerCost, _ := ParseCost(c.Cache.PeerCost) // its own fault is reported with the key
+	held := policy.Settings{Policy: c.Cache.Policy, Placement: c.Cache.Placement, PeerCost: peerCost}
+	if key, why := held.Unsettled(); key != "" {
+		cure := fmt.Sprintf("cache.peer_cost=%g", policy.AssumedPeerCost)
+		if p := policy.Find(c.Cache.Policy); p == nil || p.Foresees {
+			cure = "cache.policy=" + OrList(policy.Names(func(p *policy.Policy) bool {
+				return policy.Trainable(p) && !p.Foresees && (drawn.HasFanouts() || !p.Fanouts)
+			}))
+		}
+		bad("%s cannot be had, because %s; choose %s", key, why, cure)
 	}
 	return faults
 }
@@ -177,6 +207,8 @@ func (c *Config) split() (faults []string) {
 		{c.Sample.Kind == string(sample.LADIES), "sample.kind " + c.Sample.Kind,
 			"it draws from all neighbours of a layer, of which no rank has all",
 			"sample.kind=" + string(sample.Neighbour)},
+		{c.Sample.Locality > 1, "sample.locality",
+			"a rank reads the rows of its own vertices alone", "sample.locality=1"},
 		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
 			"it draws whole minibatches", "sample.kernel=fused"},
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,

@@ -36,6 +36,8 @@ type Config struct {
 	Sample struct {
 		Kind                       string
 		LayerVertices              int
+		Locality                   float64
+		LocalityVertices           int
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string
@@ -101,6 +103,7 @@ type Config struct {
 		Dir          string
 		RanksPerNode int
 		StageDir     string
+		ScratchDir   string
 		Progress     string
 		StallSeconds float64
 	}

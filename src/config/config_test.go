@@ -114,9 +114,33 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"cache.initial vip cannot be had"}},
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
 			[]string{"sample.layer_vertices is 0; it must be 1 to 2147483647"}},
+		{"locality of a sampler that draws alike", minimal + "sample: {locality: 2}\n", nil,
+			[]string{"sample.locality is 2, with which sample.kind neighbour cannot be had",
+				"choose sample.kind=poisson or ladies, or sample.locality=1"}},
+		{"locality and what is known in advance", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {policy: lookahead}\n", nil,
+			[]string{"cache.policy lookahead cannot be had", "choose cache.policy=none, degree, halo1, wpr, " +
+				"paths, sim, vip, inclusion, sieve or prefetch, or sample.locality=1"}},
+		{"locality and counts of the run", minimal +
+			"sample: {locality: 2, kind: ladies}\ncache: {policy: oracle}\n", nil,
+			[]string{"cache.policy oracle cannot be had", "choose cache.policy=none, degree, halo1, wpr, " +
+				"paths, sim, sieve or prefetch, or sample.locality=1"}},
+		{"locality and a measured cost", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {placement: group}\n", nil,
+			[]string{"cache.peer_cost auto cannot be had, because it is measured",
+				"choose cache.peer_cost=0.1, or sample.locality=1"}},
+		{"locality and a choice", minimal +
+			"sample: {locality: 2, kind: poisson}\ncache: {policy: auto}\n", nil,
+			[]string{"cache.policy auto cannot be had"}},
+		{"locality and the other kernel", minimal +
+			"sample: {locality: 2, kind: poisson, kernel: coo}\n", nil,
+			[]string{"sample.kernel coo cannot be had; choose sample.kernel=fused"}},
 		{"what ranks that share minibatches cannot draw", minimal +
-			"sample: {kind: ladies}\nparallel: {mode: split}\n", nil,
-			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had"}},
+			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
+			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had",
+				"parallel.mode is split, with which sample.locality cannot be had"}},
+		{"less than as likely", minimal + "sample: {locality: 0.5}\n", nil,
+			[]string{"sample.locality is 0.5; it must be in [1, 1e+06]"}},
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},

@@ -125,6 +125,14 @@ func (c *Config) table() []section {
 				"`mlp` ignores it, and kind `ladies` in training."},
 			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
 				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
+			{"locality", number(&c.Sample.Locality, 1, from(1).upTo(1e6)), 0,
+				"how many times likelier `poisson` and `ladies` draw vertices whose rows a rank has at hand; " +
+					"1: no more than others",
+				"What is drawn then depends on the cache, the parts and the nodes " +
+					"([locality](guide/samplers.md#locality))."},
+			{"locality_vertices", whole(&c.Sample.LocalityVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+				"`sample.locality`: vertices of each layer but the input layer that are likelier, those with " +
+					"the most paths to what is at hand", "The input layer's are all that are at hand."},
 			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -232,7 +240,8 @@ func (c *Config) table() []section {
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
-					"default is `vip`, with `topology.kind: partitioned` `sieve`, and with `sample.kind: ladies` `sim` and `sieve`."},
+					"default is `vip`, with `topology.kind: partitioned` `sieve`, with `sample.locality` " +
+					"`vip`, and with `sample.kind: ladies` `sim` and `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -429,6 +438,11 @@ func (c *Config) table() []section {
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory that topology and parts are copied to before the first " +
 					"step, once per node", ""},
+			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
+				"node-local directory in whose files inference with all neighbours keeps the rows of " +
+					"hidden layers; empty keeps them in memory",
+				"For graphs whose hidden rows, `4 * vertices * model.hidden` bytes a layer, do not " +
+					"fit: two layers exist at a time. The files have no names and go with the job."},
 			{"progress", oneOf(&c.Run.Progress, "auto",
 				word{"auto", "a bar if standard error is a terminal, else " +
 					"lines"}, word{"bar", ""}, word{"lines", ""},

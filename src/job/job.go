@@ -39,7 +39,7 @@ func (s *Spec) Fit(of *shard.Shards) {
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
-	if err := spec.sendsNoWeights(); err != nil {
+	if err := errors.Join(spec.sendsNoWeights(), spec.settled()); err != nil {
 		return nil, err
 	}
 	j := divided(s, spec)
@@ -252,6 +252,10 @@ func (j *Job) Columns(rank int) (first, end int) {
 // AllInMemory reports whether every rank reads all rows in the memory of its node, so that a cache
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
+
+// FavoursNear reports whether training draws vertices at hand likelier than others: where there are
+// others.
+func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
 // Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, its
 // own where ranks share minibatches, all where it holds columns of all, or none if rows come from the

@@ -32,6 +32,7 @@ type Spec struct {
 	StepEpochs int // epochs between two drops of schedule step
 
 	Sample        sample.Spec // the zero Spec for a model that reads no neighbours
+	Locality      Locality    // the zero Locality: none
 	Eval          sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	Batch         int         // seeds in a step of a stream for each rank that shares it
 	GlobalBatch   bool        // Batch counts the seeds of all streams
@@ -57,6 +58,31 @@ type Spec struct {
 	Ranks int // 0: one for each part
 	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
 	RanksPerNode int
+}
+
+// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
+// neighbours' rows. It changes the minibatches: they then depend on the cache and on the nodes.
+type Locality struct {
+	Favour   float64 // how many times likelier; 0 and 1: no more than others
+	Vertices int     // of each hop but the last that are likelier
+}
+
+// Favours reports whether some vertices are likelier.
+func (l Locality) Favours() bool { return l.Favour > 1 }
+
+// settled returns an error if training draws by what is at hand, and that follows from its draws.
+func (s *Spec) settled() error {
+	if !s.Locality.Favours() || !s.Reads() {
+		return nil
+	}
+	if s.Sharing != sample.Alone {
+		return errors.New("sample.locality cannot be had where ranks share a minibatch: they draw the " +
+			"same, whatever one of them has at hand")
+	}
+	if key, why := s.Cache.Unsettled(); key != "" {
+		return fmt.Errorf("sample.locality cannot be had with %s, because %s", key, why)
+	}
+	return nil
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex

@@ -95,8 +95,9 @@ func (d *dataParallel) drawerOptions() DrawerOptions {
 	o := &d.o
 	return DrawerOptions{
 		Topology: o.Topology,
-		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Workers: 1, MaxSeeds: o.MaxSeeds,
-			Kernel: o.Kernel, ForwardOnly: d.needs.SelfEdges, Weights: d.needs.OfData},
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Near: o.Near, Workers: 1,
+			MaxSeeds: o.MaxSeeds, Kernel: o.Kernel, ForwardOnly: d.needs.SelfEdges,
+			Weights: d.needs.OfData},
 		Samplers: o.Workers, Labels: o.Labels, Targets: o.Targets, Classes: o.Classes,
 	}
 }

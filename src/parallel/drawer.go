@@ -19,7 +19,8 @@ type Drawer struct {
 // DrawerOptions say how minibatches are drawn, and how many at a time.
 type DrawerOptions struct {
 	Topology *sample.Topology
-	// Sampling.Spec may be zero, for a model that reads no neighbours: then the frontier is the seeds.
+	// Sampling.Spec may be zero, for a model that reads no neighbours: then the frontier is the
+	// seeds.
 	Sampling sample.Options
 	Samplers int // minibatches that are drawn at a time; each takes about 4 bytes a vertex
 
@@ -90,8 +91,9 @@ func (d *Drawer) Close() {
 	}
 }
 
-// Bytes returns the memory of the samplers. None may be drawing.
+// Bytes returns the memory of the samplers and of the sets that they share. None may be drawing.
 func (d *Drawer) Bytes() (bytes int64) {
+	bytes = d.o.Sampling.Near.Bytes()
 	for range len(d.samplers) {
 		s := <-d.samplers
 		bytes += s.Bytes()

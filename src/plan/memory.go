@@ -88,7 +88,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 			Shared: !p.shares() && !j.ByColumns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + r.reader.Near.Bytes()},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
@@ -285,16 +285,12 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
-		in, out := j.Model.Widths(l)
-		layers, rowBytes := rows*int64(out)*4, in*4
+		in, _ := j.Model.Widths(l)
+		rowBytes := in * 4
 		if l == 0 {
 			rowBytes = p.shards.RowBytes()
-		} else {
-			layers += rows * int64(in) * 4
 		}
-		if j.Model.Jumps() && l > 1 { // whose output reads all of them
-			layers += rows * int64(l-1) * int64(j.Model.Hidden) * 4
-		}
+		layers := p.layerRows(rows, l)
 		chunks := int64(0)
 		for _, bounds := range p.chunks(r.rank, rowBytes) {
 			c, err := p.chunk(r, bounds)
@@ -315,7 +311,10 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 	if !j.Model.Jumps() {
 		return most, nil
 	}
-	output := rows * int64(j.Model.Layers*j.Model.Hidden+j.Model.Out) * 4
+	output := rows * int64(j.Model.Out) * 4
+	if !j.Scratch {
+		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
+	}
 	if j.GPU == nil {
 		grown, err := p.outputGrown(slot, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
 		if err != nil {
@@ -324,6 +323,28 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		output += grown
 	}
 	return max(most, output), nil
+}
+
+// layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
+// own: with jumping knowledge, whose output reads them, those of all layers before; else of one.
+// Hidden rows may lie in files.
+func (p *planner) layerRows(rows int64, l int) int64 {
+	m := &p.job.Model
+	in, out := m.Widths(l)
+	made, hidden := int64(out), int64(0)
+	if l < m.Layers-1 || m.Jumps() {
+		made, hidden = 0, int64(out)
+	}
+	if l > 0 {
+		hidden += int64(in)
+	}
+	if m.Jumps() && l > 1 {
+		hidden += int64(l-1) * int64(m.Hidden)
+	}
+	if p.job.Scratch {
+		hidden = 0
+	}
+	return rows * (made + hidden) * 4
 }
 
 // chunk is the size of a chunk of layer-wise inference.

@@ -39,6 +39,7 @@ type Job struct {
 	Threads int     // threads of a rank that compute; default 1
 	Cores   float64 // CPUs of a rank; default Workers + Threads
 	GPU     *GPU    // GPUs that train; nil: the CPUs train
+	Scratch bool    // inference keeps hidden rows in files
 
 	auto bool // cache.policy is auto
 }
@@ -336,6 +337,10 @@ func (p *planner) note(out *Plan) {
 	if !p.exact() {
 		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
 	}
+	if p.layout.FavoursNear() {
+		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
+			"over some minibatches of a rank, and caches of other sizes are not compared")
+	}
 	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)
 	}
@@ -373,9 +378,9 @@ func (p *planner) note(out *Plan) {
 }
 
 // samplerOptions returns the options of a rank's samplers, except their number.
-func (p *planner) samplerOptions() sample.Options {
+func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
-		Spec: p.job.Sample, Eval: p.job.Eval,
+		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,
 		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
 		Weights: p.job.Model.EdgeWeights,
 	}

@@ -82,7 +82,10 @@ func (s *shape) atLeast(o *shape) {
 	}
 }
 
-func (r *rankPlan) free() { mem.Free(r.read) }
+func (r *rankPlan) free() {
+	mem.Free(r.read)
+	r.reader.Near.Free()
+}
 
 // look analyses one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
@@ -101,6 +104,10 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 			}
 		}
 	default:
+		if r.reader.Near, err = p.near(r); err != nil {
+			return nil, err
+		}
+		r.reader.Favour = p.job.Locality.Favour
 		r.read, err = p.graph.Reads(r.reader)
 	}
 	if err != nil {
@@ -159,7 +166,7 @@ func (p *planner) probe(r *rankPlan) error {
 		p.probeSeeds(r)
 		return nil
 	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	s, err := sample.New(p.shards.Topology(), p.samplerOptions(r.reader.Near))
 	if err != nil {
 		return err
 	}
@@ -172,7 +179,8 @@ func (p *planner) probe(r *rankPlan) error {
 		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
 		begin := time.Now()
 		if err := s.Sample(&mb, seeds,
-			sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}); err != nil {
+			sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream,
+				Favour: p.job.Locality.Favour}); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {

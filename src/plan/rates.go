@@ -109,12 +109,13 @@ func (p *planner) calibration() (*calibration, error) {
 		copy(c.mb.Frontier, seeds)
 		return c, nil
 	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	s, err := sample.New(p.shards.Topology(), p.samplerOptions(c.of.reader.Near))
 	if err != nil {
 		return nil, err
 	}
 	defer s.Free()
-	return c, s.Sample(&c.mb, seeds, sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream})
+	return c, s.Sample(&c.mb, seeds,
+		sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour})
 }
 
 // again is how long a measurement is repeated, so that the resolution of the clock does not matter.

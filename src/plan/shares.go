@@ -37,7 +37,7 @@ func (p *planner) probeShares() error {
 	parts := graph.NewPartIndex(rows)
 	owner := func(v graph.VertexID) int { return parts.Find(uint32(v)) }
 	loads := sample.NewLoads(p.job.Ranks, p.job.Sample.Hops())
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions())
+	s, err := sample.New(p.shards.Topology(), p.samplerOptions(nil))
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ var lookahead = &Policy{
 			Vertices: int(s.Vertices), Capacity: int(s.Rows), Window: int(s.Window),
 		}, int(s.Uses*float64(s.Window+1)))
 	},
+	Foresees: true,
 	Fanouts:  true, // the window is planned for the memory of minibatches that wait
 	Variants: asIs(Lookahead),
 	Reads:    []string{"window", "level"},

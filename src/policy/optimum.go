@@ -22,6 +22,7 @@ var optimum = &Policy{
 		return reuse.Fetched(capacity, minibatches, minibatches)
 	},
 	Bytes:     func(s Size) int64 { return 4*s.Vertices + 16*s.Steps },
+	Foresees:  true,
 	Hindsight: true,
 }
 

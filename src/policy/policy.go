@@ -60,6 +60,9 @@ type Policy struct {
 	// Counts: the ranking depends on the seed and the epochs of the run.
 	Counts bool
 
+	// Foresees: it samples minibatches of the run itself before they train.
+	Foresees bool
+
 	// Fanouts: what it does follows from fanouts, so a kind of sampling without them is refused.
 	Fanouts bool
 

@@ -64,6 +64,20 @@ func (s *Settings) Cost() float64 {
 	return s.PeerCost
 }
 
+// Unsettled returns the key whose value keeps unknown what the cache holds until minibatches of the
+// run have been sampled or something was measured, and why; "" for none. Sampling by what is at hand
+// (job.Locality) needs a cache that is settled before, and alike in every run.
+func (s *Settings) Unsettled() (key, why string) {
+	switch p := Find(s.Policy); {
+	case p == nil || p.Foresees: // auto tries policies that do
+		return "cache.policy " + s.Policy, "it samples minibatches of the run in advance, which " +
+			"depend on what it holds"
+	case s.Placement == PlacementGroup && s.PeerCost < 0:
+		return "cache.peer_cost auto", "it is measured, and what ranks hold depends on it"
+	}
+	return "", ""
+}
+
 // Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
 // rows, and owns the vertices own[d].
 //

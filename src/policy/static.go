@@ -58,6 +58,7 @@ func init() {
 	degree.Reads, paths.Reads = []string{"halo_hops"}, []string{"halo_hops"}
 	vip.Variants = asIs(VIP)
 	sim.Counts, oracle.Counts = true, true
+	oracle.Foresees = true
 	vip.Fanouts, inclusion.Fanouts = true, true
 	sim.Scratch = func(n, sampler int64, _ *Settings) int64 { return 8*n + sampler }
 	vip.Scratch = func(n, _ int64, _ *Settings) int64 { return 12*n + n/8 }

@@ -192,8 +192,11 @@ func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
 }
 
 // predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
-// report it beside the count. Collective.
+// report it beside the count. 0, for none, where what is drawn depends on the cache. Collective.
 func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
+	if s.Job.FavoursNear() {
+		return 0, nil
+	}
 	rows, err := s.expectedRemote(m, held)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, fmt.Errorf("predicting traffic: %w", err)

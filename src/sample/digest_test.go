@@ -80,10 +80,10 @@ func TestEdgesDigestTellsEdgesApart(t *testing.T) {
 	}
 	add("the block", *b, original, 1, key)
 	add("another hop", *b, original, 2, key)
-	add("another seed", *b, original, 1, Key{2, 1, 1, 1})
-	add("another epoch", *b, original, 1, Key{1, 2, 1, 1})
-	add("another step", *b, original, 1, Key{1, 1, 2, 1})
-	add("another stream", *b, original, 1, Key{1, 1, 1, 2})
+	add("another seed", *b, original, 1, Key{Seed: 2, Epoch: 1, Step: 1, Stream: 1})
+	add("another epoch", *b, original, 1, Key{Seed: 1, Epoch: 2, Step: 1, Stream: 1})
+	add("another step", *b, original, 1, Key{Seed: 1, Epoch: 1, Step: 2, Stream: 1})
+	add("another stream", *b, original, 1, Key{Seed: 1, Epoch: 1, Step: 1, Stream: 2})
 	add("another source", *b, []int32{10, 20, 31, 40}, 1, key)
 	add("another destination", *b, []int32{11, 20, 30, 40}, 1, key)
 	add("sources exchanged",

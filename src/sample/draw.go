@@ -60,10 +60,13 @@ func (s *stream) unit() float64 { return float64(s.next()>>11) * 0x1p-53 }
 // probability of none, which is where invert starts, must not underflow.
 const trialMean = 32
 
-// binomial returns how many of n trials succeed, each with probability p in (0,1) and independent
+// binomial returns how many of n trials succeed, each with probability p in (0,1] and independent
 // of the others. O(1 + n min(p,1-p)). Products are converted, so that no compiler fuses them with a
 // sum: the result is the same on every machine.
 func (s *stream) binomial(n int64, p float64) int64 {
+	if p >= 1 {
+		return n
+	}
 	if p > 0.5 {
 		return n - s.binomial(n, 1-p)
 	}

@@ -163,7 +163,7 @@ func TestKeysNameDifferentStreams(t *testing.T) {
 			for step := range 4 {
 				for id := range 4 {
 					for h := 1; h < 4; h++ {
-						k := Key{seed, epoch, step, id}
+						k := Key{Seed: seed, Epoch: epoch, Step: step, Stream: id}
 						if old, twice := seen[k.hop(h)]; twice {
 							t.Fatalf("%+v and %+v name one stream", old, k)
 						}

@@ -22,7 +22,10 @@ type Fused struct {
 	hop   hop
 	mb    *Minibatch // the minibatch in progress
 	kind  Kind       // of it
-	rows  []int32    // columns of its block in progress, the memory of hop.drawn
+
+	near   []uint64 // vertices that its hop in progress draws favour times likelier; nil: none
+	favour float64
+	rows   []int32 // columns of its block in progress, the memory of hop.drawn
 	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
 	values []uint32
 }
@@ -124,6 +127,9 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 		return fmt.Errorf("sample: %w", err)
 	}
 	for h, fanout := range spec.Fanouts {
+		if s.near, s.favour = nil, key.Favour; s.kind == Poisson {
+			s.near = s.options.Near.at(h, key)
+		}
 		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
@@ -180,6 +186,7 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
 	s.hop.poisson = s.kind == Poisson
+	s.hop.prefer(s.near, s.favour)
 	if err := s.locate(); err != nil {
 		return err
 	}

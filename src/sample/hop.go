@@ -37,6 +37,11 @@ type hop struct {
 	indptr []int64          // [n+1] the result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
 
+	near       []uint64 // vertices that are drawn favour times likelier; nil: none
+	favour     float64
+	nearDegree []int64 // [n] near neighbours
+	nearDrawn  []int64 // [n] of them drawn
+
 	weights []float32 // [indptr[n]] of the edges drawn; nil: nobody asks for them
 	ofData  []float32 // the topology's, if they are made of these
 }
@@ -50,15 +55,19 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	}
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
-	h.drawn, h.weights, h.ofData, h.poisson = nil, nil, nil, false
+	h.drawn, h.weights, h.ofData, h.poisson, h.near = nil, nil, nil, false, nil
 }
 
 func (h *hop) free() {
 	mem.Free(h.begin)
 	mem.Free(h.degree)
+	mem.Free(h.nearDegree)
+	mem.Free(h.nearDrawn)
 }
 
-func (h *hop) bytes() int64 { return int64(cap(h.begin)+cap(h.degree)) * 8 }
+func (h *hop) bytes() int64 {
+	return int64(cap(h.begin)+cap(h.degree)+cap(h.nearDegree)+cap(h.nearDrawn)) * 8
+}
 
 // locate finds the rows of destinations [lo,hi), sets indptr[lo+1:hi+1] to the running number of
 // their edges, counted from 0, and returns that number.
@@ -86,7 +95,11 @@ func (h *hop) count(lo, hi int) int64 {
 	for i, degree := range h.degree[lo:hi] {
 		if degree > h.fanout {
 			s := countStream(h.key, h.original[lo+i])
-			degree = s.binomial(degree, float64(h.fanout)/float64(degree))
+			if h.near != nil {
+				degree = h.countNear(lo+i, &s)
+			} else {
+				degree = s.binomial(degree, float64(h.fanout)/float64(degree))
+			}
 		}
 		edges += degree
 		ends[i] = edges
@@ -97,6 +110,7 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
+	split []int64 // positions of one destination's neighbours, the near ones first
 	pos   []int64 // positions in Indices of the edges of one chunk
 }
 
@@ -130,7 +144,9 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first)))
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
-		if begin, degree := h.begin[i], h.degree[i]; degree == int64(len(pos)) {
+		if h.near != nil && h.degree[i] > h.fanout {
+			d.chooseNear(pos, h, i)
+		} else if begin, degree := h.begin[i], h.degree[i]; degree == int64(len(pos)) {
 			for k := range pos {
 				pos[k] = begin + int64(k)
 			}
@@ -152,14 +168,16 @@ func (h *hop) weigh(lo, hi int, pos []int64) {
 	first := h.indptr[lo]
 	for i := lo; i < hi; i++ {
 		inverse, weights := h.inverse(i), h.weights[h.indptr[i]:h.indptr[i+1]]
-		if h.ofData == nil {
-			for k := range weights {
-				weights[k] = inverse
-			}
-			continue
+		for k := range weights {
+			weights[k] = inverse
 		}
-		for k, p := range pos[h.indptr[i]-first:][:len(weights)] {
-			weights[k] = h.ofData[p] * inverse
+		if h.near != nil && h.degree[i] > h.fanout {
+			h.weighNear(weights, i)
+		}
+		if h.ofData != nil {
+			for k, p := range pos[h.indptr[i]-first:][:len(weights)] {
+				weights[k] *= h.ofData[p]
+			}
 		}
 	}
 }
@@ -179,9 +197,14 @@ func (d *drawer) drawChunks(h *hop, lo, hi int) {
 	}
 }
 
-func (d *drawer) free() { mem.Free(d.pos) }
+func (d *drawer) free() {
+	mem.Free(d.pos)
+	mem.Free(d.split)
+}
 
-func (d *drawer) bytes() int64 { return int64(cap(d.pos)+len(d.picks.table)) * 8 }
+func (d *drawer) bytes() int64 {
+	return int64(cap(d.pos)+cap(d.split)+len(d.picks.table)) * 8
+}
 
 // asVertices returns the memory of rows as vertex ids: a block's columns hold the neighbours drawn
 // until they are renumbered in place.

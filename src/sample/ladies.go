@@ -107,7 +107,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
 		s.weigh(all)
-		s.draw(all, n, key.hop(h+1))
+		s.draw(all, n, key.hop(h+1), s.fused.options.Near.at(h, key), key.Favour)
 		s.keep(&mb.Blocks[layers-1-h], all)
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, len(s.wide.Frontier))
@@ -146,9 +146,18 @@ func (s *Ladies) weigh(b *graph.Block) {
 	}
 }
 
-// draw draws about n of the sources, and gives those that are new a place in the next frontier.
-func (s *Ladies) draw(b *graph.Block, n int, hop uint64) {
+// draw draws about n of the sources, near ones favour times likelier, and gives those that are new
+// a place in the next frontier.
+func (s *Ladies) draw(b *graph.Block, n int, hop uint64, near []uint64, favour float64) {
 	probabilities(s.mass, n)
+	if near != nil {
+		for u, v := range s.wide.Frontier {
+			if isNear(near, v) {
+				s.mass[u] = float64(s.mass[u] * favour)
+			}
+		}
+		probabilities(s.mass, n)
+	}
 	s.number = mem.Grow(s.number, b.NumSrc)
 	s.inverse = mem.Grow(s.inverse, b.NumSrc)
 	next := int32(b.NumDst)

@@ -65,7 +65,7 @@ func TestLadiesIsUnbiased(t *testing.T) {
 			weigh(r, topology)
 		}
 		for _, vertices := range [][]int{{30}, {120}, {100, 60}} {
-			estimated(t, topology, Options{Spec: ladies(vertices...)}, someSeeds(r, 200, 40), 2000)
+			estimated(t, topology, Options{Spec: ladies(vertices...)}, someSeeds(r, 200, 40), 2000, 1)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package sample
 
 import (
+	"slices"
+
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
@@ -9,6 +11,11 @@ import (
 // same bits, with Options.Weights if the topology has weights. t holds all rows; seeds are distinct
 // vertices of it. The caller frees the result.
 func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibatch {
+	return referenceNear(t, spec, nil, seeds, key)
+}
+
+// referenceNear is Reference with Options.Near.
+func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, key Key) *Minibatch {
 	layers := spec.Hops()
 	m := &Minibatch{Blocks: make([]graph.Block, layers),
 		Transposes: make([]graph.BlockTranspose, layers), Estimates: spec.Estimates()}
@@ -27,10 +34,14 @@ func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibat
 	for h := range layers {
 		destinations := frontier
 		draw := func(v graph.VertexID) ([]int64, func(e int64) float32) {
+			if set := near.at(h, key); set != nil && spec.kind() == Poisson {
+				return referencePrefer(t, v, int64(spec.Fanouts[h]), key.hop(h+1), set, key.Favour)
+			}
 			return referenceDraw(t, v, spec, h, key.hop(h+1))
 		}
 		if spec.kind() == LADIES {
-			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1))
+			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1), near.at(h, key),
+				key.Favour)
 		}
 		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
 		for _, v := range destinations {
@@ -100,8 +111,8 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) 
 
 // referenceLayer draws about n of the in-neighbours of all destinations together, and returns what
 // referenceDraw returns.
-func referenceLayer(t *Topology, destinations []graph.VertexID, n int,
-	hop uint64) func(v graph.VertexID) ([]int64, func(e int64) float32) {
+func referenceLayer(t *Topology, destinations []graph.VertexID, n int, hop uint64, near []uint64,
+	favour float64) func(v graph.VertexID) ([]int64, func(e int64) float32) {
 	row := func(v graph.VertexID) (edges []int64) {
 		for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
 			edges = append(edges, e)
@@ -135,6 +146,14 @@ func referenceLayer(t *Topology, destinations []graph.VertexID, n int,
 		q[i] = mass[u]
 	}
 	probabilities(q, n)
+	if near != nil {
+		for i, u := range sources {
+			if isNear(near, u) {
+				q[i] = float64(q[i] * favour)
+			}
+		}
+		probabilities(q, n)
+	}
 	inverse := map[graph.VertexID]float32{}
 	for i, u := range sources {
 		if s := vertexStream(hop, t.Original[u]); q[i] == 1 || q[i] > 0 && s.unit() < q[i] {
@@ -148,6 +167,47 @@ func referenceLayer(t *Topology, destinations []graph.VertexID, n int,
 			}
 		}
 		return drawn, func(e int64) float32 { return inverse[t.Graph.Indices[e]] }
+	}
+}
+
+// referencePrefer is referenceDraw of kind Poisson with near neighbours: it chooses among these and
+// among the others by themselves.
+func referencePrefer(t *Topology, v graph.VertexID, fanout int64, hop uint64, set []uint64,
+	favoured float64) (drawn []int64, inverse func(e int64) float32) {
+	var near, far []int64
+	for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
+		if isNear(set, t.Graph.Indices[e]) {
+			near = append(near, e)
+		} else {
+			far = append(far, e)
+		}
+	}
+	all := append(slices.Clone(near), far...)
+	if fanout == All || int64(len(all)) <= fanout {
+		slices.Sort(all)
+		return all, func(int64) float32 { return 1 }
+	}
+	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, favoured)
+	count := countStream(hop, t.Original[v])
+	choose := func(from []int64, q float64, s stream) {
+		n := count.binomial(int64(len(from)), q)
+		if int(n) == len(from) {
+			drawn = append(drawn, from...)
+			return
+		}
+		pos := make([]int64, n)
+		new(picks).choose(pos, 0, int64(len(from)), s)
+		for _, p := range pos {
+			drawn = append(drawn, from[p])
+		}
+	}
+	choose(near, ofNear, vertexStream(hop, t.Original[v]))
+	choose(far, ofOthers, farStream(hop, t.Original[v]))
+	return drawn, func(e int64) float32 {
+		if isNear(set, t.Graph.Indices[e]) {
+			return float32(1 / ofNear)
+		}
+		return float32(1 / ofOthers)
 	}
 }
 

@@ -9,10 +9,10 @@
 //	          seeds     new at     new at                           the sources of a block are a prefix of it,
 //	                    hop 1      hop 2                            because destinations come first
 //
-// A minibatch is a pure function of (graph, Spec, seeds, Key): every vertex draws from a random
-// stream of its own, named by the key, the hop and its original id. So threads, pipeline depth,
-// vertex order, part and rank affect no draw, and any rank that holds a vertex's row can draw for
-// it (Remote.Answer).
+// A minibatch is a pure function of (graph, Spec, Near, seeds, Key): every vertex draws from a
+// random stream of its own, named by the key, the hop and its original id. So threads, pipeline
+// depth, vertex order, part and rank affect no draw, and any rank that holds a vertex's row can
+// draw for it (Remote.Answer).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
 // Neighbour and Poisson; Reference is the same, written to be read, and gives the same bits.
@@ -31,6 +31,10 @@ type Key struct {
 	Epoch  int
 	Step   int
 	Stream int // the stream of seeds (or split group) of the minibatch; never the rank that draws
+
+	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1: they are
+	// not. It changes which vertices are drawn, and no random number.
+	Favour float64
 }
 
 // All is the fanout that takes every in-neighbour.

@@ -14,6 +14,8 @@ import (
 // those of Count streams from First on, in Epochs epochs from Epoch on.
 type Sweep struct {
 	Spec          Spec     // how minibatches are drawn
+	Near          Near     // Options.Near
+	Favour        float64  // Key.Favour
 	Streams       *Streams // the seed order
 	First, Count  int      // streams
 	Seed          uint64   // of the run
@@ -55,7 +57,8 @@ func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, 
 
 // work takes one minibatch after the other until none is left.
 func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
-	s, err := New(t, Options{Spec: w.Spec, MaxSeeds: w.Streams.MaxPiece(), ForwardOnly: true})
+	s, err := New(t, Options{Spec: w.Spec, Near: w.Near, MaxSeeds: w.Streams.MaxPiece(),
+		ForwardOnly: true})
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch)
 		}
 		step := i / w.Count
 		key := Key{Seed: w.Seed, Epoch: w.Epoch + step/steps, Step: step % steps,
-			Stream: w.First + i%w.Count}
+			Stream: w.First + i%w.Count, Favour: w.Favour}
 		seeds = w.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
 		err := s.Sample(&mb, seeds, key)
 		if err == nil {

@@ -85,6 +85,10 @@ func (o *Options) Check() error {
 		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial,
 			strings.Join(policy.Initial(), " or "))
 	}
+	if o.Locality.Favours() {
+		reject("sample.locality is %g: minibatches then depend on what each cache holds, and there "+
+			"are none to count for all; set it to 1, or train", o.Locality.Favour)
+	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short counts as published figures do, with a stream for each rank that has " +
 			"seeds and a batch of its own")

@@ -125,6 +125,10 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 	if _, _, err := w.Shards.RankRange(0, w.Ranks); err != nil {
 		return err
 	}
+	if spec.Locality.Favours() {
+		return errors.New("with sample.locality minibatches depend on what each rank of a run has at " +
+			"hand; set sample.locality=1")
+	}
 	spec.Ranks, spec.RanksPerNode = w.Ranks, 0
 	if w.job, err = newJob(w.Shards, spec); err != nil {
 		return err

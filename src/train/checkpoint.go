@@ -61,6 +61,7 @@ type checkpointOrigin struct {
 	Device  string            `json:"device"`
 	Ranks   int               `json:"ranks"`
 	Streams int               `json:"streams"`
+	Held    string            `json:"held_digest,omitempty"` // see digestHeld
 }
 
 // checkpointPlace is the next step to train, and the digests of the steps before it.
@@ -272,7 +273,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		Format: rundir.CheckpointFormat,
 		checkpointOrigin: checkpointOrigin{
 			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
-			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
+			Ranks: r.Comm.Size(), Streams: r.streams.Streams(), Held: r.held,
 		},
 		checkpointPlace: checkpointPlace{
 			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),

@@ -25,24 +25,24 @@ var chunkBytes = job.ChunkBytes
 // the rows [own vertices, cols] that the last layer reads, which are freed once it returns.
 // Collective.
 //
-// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), and
-// the input rows of depth+1 chunks. Source: layer-wise inference as in GraphSAGE's and DGL's
+// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), in files
+// if Env.ScratchDir is given, and the input rows of depth+1 chunks. Source: layer-wise inference as in GraphSAGE's and DGL's
 // full-neighbour evaluation.
 func (s *session) inferAll(
 	ctx context.Context, hidden func(rows []float32, cols int),
 ) ([]float32, error) {
 	tables, cols, dtype := s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()
-	var kept [][]float32 // of the layers that are still read
+	var kept []layerRows // of the layers that are still read
 	defer func() {
-		for _, rows := range kept {
-			mem.Free(rows)
+		for i := range kept {
+			kept[i].free()
 		}
 	}()
 	for l := range s.o.Model.Layers {
 		if hidden != nil && l > 0 && l == s.o.Model.Layers-1 {
-			hidden(kept[len(kept)-1], cols)
+			hidden(kept[len(kept)-1].data, cols)
 		}
-		var next []float32
+		var next layerRows
 		err := s.during(fmt.Sprintf("layer %d", l), func() (err error) {
 			next, err = s.inferLayer(ctx, l, tables, cols, dtype)
 			return err
@@ -51,32 +51,32 @@ func (s *session) inferAll(
 			return nil, err
 		}
 		if len(kept) > 0 && !s.o.Model.Jumps() {
-			mem.Free(kept[0])
+			kept[0].free()
 			kept = kept[1:]
 		}
 		kept = append(kept, next)
 		_, cols = s.o.Model.Widths(l)
-		dtype, tables = compute.Float32, s.ownTables(next, cols)
+		dtype, tables = compute.Float32, s.ownTables(next.data, cols)
 	}
 	if s.o.Model.Jumps() {
 		return s.inferOutput(kept)
 	}
-	rows := kept[0]
+	logits := kept[0].data // of the last layer: never a file
 	kept = nil
-	return rows, nil
+	return logits, nil
 }
 
 // inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
-func (s *session) inferOutput(layers [][]float32) ([]float32, error) {
+func (s *session) inferOutput(layers []layerRows) ([]float32, error) {
 	hidden, classes := s.o.Model.Hidden, s.o.Model.Out
-	rows := len(layers[0]) / hidden
+	rows := len(layers[0].data) / hidden
 	out := mem.Make[float32](rows * classes)
 	chunk := s.o.Model.OutputRows(chunkBytes)
 	part := make([][]float32, len(layers))
 	for lo := 0; lo < rows; lo += chunk {
 		hi := min(lo+chunk, rows)
 		for l := range layers {
-			part[l] = layers[l][lo*hidden : hi*hidden]
+			part[l] = layers[l].data[lo*hidden : hi*hidden]
 		}
 		y, err := s.model.OutputOf(part, hi-lo)
 		if err != nil {
@@ -105,15 +105,15 @@ func (s *session) ownTables(rows []float32, cols int) [][]byte {
 
 // inferLayer runs layer l over all own vertices, chunk by chunk, through a pipeline of its own.
 func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols int,
-	dtype compute.DType) (out []float32, err error) {
+	dtype compute.DType) (out layerRows, err error) {
 	chunks, most := s.chunks(cols * dtype.Size())
 	n, err := comm.AgreeMax(s.Comm, len(chunks)-1)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	fetch, err := s.store.FetcherOf(tables, cols, dtype)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	spec := sample.Neighbours(sample.All)
 	if !s.job.Reads() {
@@ -124,18 +124,27 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 	o.Resident = l == 0 && !s.job.ByColumns // those are other rows
 	strategy, err := parallel.NewLayer(s.o.Mode, o, l)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer func() { err = errors.Join(err, strategy.Close()) }()
 	pipe, err := s.newPipe(strategy, 0)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer pipe.Close()
 
 	_, width := s.o.Model.Widths(l)
 	first := chunks[0]
-	out = mem.Make[float32](int(chunks[len(chunks)-1]-first) * width)
+	dir := s.ScratchDir
+	if l == s.o.Model.Layers-1 && !s.o.Model.Jumps() {
+		dir = "" // logits, which are handed on
+	}
+	// All ranks learn whether one has no room, before any waits for its rows.
+	out, err = makeLayerRows(dir, int(chunks[len(chunks)-1]-first)*width)
+	if err := comm.Agree(s.Comm, err); err != nil {
+		out.free()
+		return out, err
+	}
 	admit := func(i int, m *parallel.Minibatch) {
 		i = min(i, len(chunks)-1) // ranks with fewer chunks take part with empty ones
 		lo, hi := chunks[i], chunks[min(i+1, len(chunks)-1)]
@@ -151,13 +160,13 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		if err != nil {
 			return err
 		}
-		s.Device.Download(out[at:at+len(y.Data)], y.Data)
+		s.Device.Download(out.data[at:at+len(y.Data)], y.Data)
 		at += len(y.Data)
 		return nil
 	}
 	if err := pipe.Run(ctx, n, admit, run); err != nil {
-		mem.Free(out)
-		return nil, err
+		out.free()
+		return out, err
 	}
 	return out, fetch.Close()
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -378,8 +381,12 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			scratch := t.TempDir()
 			err := onRanks(shards, ranks, o, func(ctx context.Context, s *session) error {
 				first, classes := int(shards.Offsets[s.first]), shards.Classes
+				if ranks == 2 { // hidden rows in files make no difference
+					s.ScratchDir = scratch
+				}
 				var wrong error
 				got, err := s.inferAll(ctx, func(rows []float32, cols int) {
 					for i, x := range rows {
@@ -510,5 +517,31 @@ func TestUndefinedPredictionsAreCounted(t *testing.T) {
 		if c.p.undefined != c.want {
 			t.Errorf("%s: %d are counted, want %d", c.name, c.p.undefined, c.want)
 		}
+	}
+}
+
+func TestScratchDirThatCannotBeWritten(t *testing.T) {
+	err := checkScratchDir(filepath.Join(t.TempDir(), "missing"))
+	if err == nil || !strings.Contains(err.Error(), "run.scratch_dir") {
+		t.Errorf("a directory that does not exist gives the error %v", err)
+	}
+}
+
+// A file has no name left while its rows are in use, and its memory is not that of the process.
+func TestLayerRowsInFiles(t *testing.T) {
+	dir, before := t.TempDir(), mem.Allocated()
+	rows, err := makeLayerRows(dir, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.free()
+	for i := range rows.data {
+		rows.data[i] = float32(i)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left in the directory (%v)", left, err)
+	}
+	if len(rows.data) != 1000 || mem.Allocated() != before {
+		t.Errorf("%d rows take %d bytes of memory", len(rows.data), mem.Allocated()-before)
 	}
 }

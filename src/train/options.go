@@ -80,6 +80,8 @@ type Env struct {
 	Workers  int                    // pool goroutines
 	OnWorker func(worker int) error // pins a pool goroutine; may be nil
 	Dir      string                 // the run directory; only rank 0 writes
+	// where inference keeps rows of hidden layers in files; "": in memory
+	ScratchDir string
 	// called before the first step of an epoch and after its last one; may be nil
 	OnSteps   func(begin bool)
 	Trace     string            // directory in Dir for spans, a file per rank; empty: none

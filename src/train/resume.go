@@ -105,6 +105,10 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
 			s.Ranks, r.Comm.Size(), s.Ranks)
+	case s.Held != r.held:
+		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, and "+
+			"sample.locality draws by them; give it the ranks, run.ranks_per_node and cache.* that it "+
+			"began with", c.path)
 	case s.StepsPerEpoch != r.steps():
 		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
 			c.path, s.StepsPerEpoch, r.steps())

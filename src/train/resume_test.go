@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,12 +44,13 @@ func (s *stopAfter) Note(_ context.Context, line string) { s.lines = append(s.li
 
 // journey is a run in several starts.
 type journey struct {
-	shards *shard.Shards
-	ranks  int
-	dir    string
-	node   int      // ranks of a node; 0: one
-	older  bool     // the checkpoint is of a program without a digest of edges
-	notes  []string // of the last start
+	shards  *shard.Shards
+	ranks   int
+	dir     string
+	node    int      // ranks of a node; 0: one
+	workers int      // pool goroutines of a rank; 0: two
+	older   bool     // the checkpoint is of a program without a digest of edges
+	notes   []string // of the last start
 }
 
 // start begins or resumes the run, and stops it soon after step stopAt, or lets it finish if that
@@ -57,7 +59,7 @@ func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
 		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(),
-			Host: ref.Host{}, Workers: 2, Dir: j.dir}
+			Host: ref.Host{}, Workers: cmp.Or(j.workers, 2), Dir: j.dir}
 		var err error
 		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
 			return err

@@ -39,6 +39,7 @@ type session struct {
 	store    *residence.Store
 	cache    *residence.Cache
 	features *exchange.Fetcher
+	near     sample.Near // what training draws likelier; nil: nothing
 	strategy parallel.Strategy
 	pipe     *parallel.Pipe
 
@@ -92,6 +93,9 @@ func (s *session) openModel() error {
 		return err
 	}
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
+		return err
+	}
+	if err := checkScratchDir(s.ScratchDir); err != nil {
 		return err
 	}
 	s.o.Ranks, s.o.RanksPerNode = c.Size(), s.RanksPerNode
@@ -205,6 +209,12 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	o.SeedsElsewhere = s.o.GlobalSeeds
 	if !s.forward {
 		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
+		s.near, err = s.store.Near(s.cache)
+		opened(func() error { s.near.Free(); return nil })
+		if err = comm.Agree(s.Comm, err); err != nil {
+			return fmt.Errorf("sample.locality: %w", err)
+		}
+		o.Near = s.near
 	}
 	o.Policy, o.Ahead = s.cache.Dynamic()
 	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {

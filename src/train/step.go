@@ -21,7 +21,8 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
 	epoch, i = epoch+i/items, i%items
 	step, stream := r.mine.Item(i)
-	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream}
+	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream,
+		Favour: r.o.Locality.Favour}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }

@@ -137,7 +137,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 		GPURows: rows, GPUReads: cfg.Compute.GPUReads,
 		Gradients: parallel.Transport(cfg.Compute.Gradients),
 		CPUs:      cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
-		Transport: j.process.transport(), Version: version,
+		ScratchDir: cfg.Run.ScratchDir, Transport: j.process.transport(), Version: version,
 		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
 		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
 		Explain: func(err error) error { return explain(shards, err) },

@@ -40,9 +40,12 @@ func trainOptions(c *config.Config) train.Options {
 				Kind: c.Train.Schedule, Base: c.Train.LR, Warmup: c.Train.WarmupSteps,
 				Gamma: c.Train.StepFactor,
 			},
-			StepEpochs:    c.Train.StepEpochs,
-			Sample:        sampleSpec(c),
-			Eval:          evalSpec(c),
+			StepEpochs: c.Train.StepEpochs,
+			Sample:     sampleSpec(c),
+			Eval:       evalSpec(c),
+			Locality: job.Locality{
+				Favour: c.Sample.Locality, Vertices: c.Sample.LocalityVertices,
+			},
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
@@ -118,7 +121,8 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	if o.EvalFull { // layer by layer
 		o.Eval = sample.Spec{}
 	}
-	return plan.Job{Spec: o.Spec, Workers: workers, Threads: threads, Cores: cores}
+	return plan.Job{Spec: o.Spec, Workers: workers, Threads: threads, Cores: cores,
+		Scratch: c.Run.ScratchDir != ""}
 }
 
 // planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the

@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/sample"
+)
+
+// near returns the vertices that the rank's sampler makes likelier, with the cache of the job; nil
+// for none. It is what training finds at hand once its cache is filled.
+func (p *planner) near(r *rankPlan) (sample.Near, error) {
+	if !p.layout.FavoursNear() {
+		return nil, nil
+	}
+	held := access.NewSet(p.graph.NumVertices())
+	defer held.Free()
+	held.AddRanges(r.reader.Local)
+	if err := p.addCached(held, r); err != nil {
+		return nil, err
+	}
+	return p.graph.Near(held, p.job.Sample.Hops(), p.job.Locality.Vertices)
+}
+
+// addCached adds the vertices that the rank finds in a static cache, its own or that of its node.
+func (p *planner) addCached(held access.Set, r *rankPlan) error {
+	c := &p.job.Cache
+	kind := policy.Find(c.Policy)
+	if !kind.Static() || kind.None() || len(r.reader.Seeds()) == 0 {
+		return nil
+	}
+	capacity, err := p.capacity(r, c)
+	if err != nil {
+		return err
+	}
+	add := func(vertices []graph.VertexID) {
+		for _, v := range vertices {
+			held.Add(v)
+		}
+	}
+	if !c.Shared() {
+		own, err := kind.Hold(p.graph, r.reader, capacity)
+		defer mem.Free(own)
+		add(own)
+		return err
+	}
+	ranks := p.layout.Neighbours(r.rank)
+	score, err := p.nodeScore(kind, ranks)
+	if err != nil {
+		return err
+	}
+	place, err := c.Place(score, p.layout.Owned(ranks), capacity)
+	if err != nil {
+		return err
+	}
+	defer place.Free()
+	for d := range ranks {
+		add(place.Held(d))
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package train
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/compute/ref"
+	"halognn/src/parallel"
+	"halognn/src/plan"
+	"halognn/src/policy"
+	"halognn/src/residence"
+	"halognn/src/sample"
+	"halognn/src/simulate"
+	"halognn/src/trace"
+)
+
+// nearby trains by draws of what is at hand, eight times likelier, with a cache that holds some.
+func nearby(kind sample.Kind) Options {
+	o := drawnBy(kind)
+	o.Cache = policy.Settings{Policy: policy.Degree, Alpha: 0.2}
+	o.Locality.Favour, o.Locality.Vertices = 8, 20
+	return o
+}
+
+// What is at hand is drawn more often, so fewer rows are fetched. What is drawn depends on the
+// cache, and neither on how minibatches are prepared nor on a stop; and a run goes on with the same
+// cache alone.
+func TestLocalityFetchesLess(t *testing.T) {
+	shards := generatedIn(t, 4)
+	for _, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
+		o := nearby(kind)
+		run := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+		want := run.finished(t, o)
+		o.Locality.Favour, run.dir = 1, t.TempDir()
+		plain := run.finished(t, o)
+		if want.Remote >= plain.Remote*9/10 {
+			t.Errorf("%s: %d rows an epoch, without locality %d", kind, want.Remote, plain.Remote)
+		}
+		if want.ExpectedRowsPerStep != 0 || plain.ExpectedRowsPerStep == 0 {
+			t.Errorf("%s: %g rows a step are predicted, without locality %g", kind,
+				want.ExpectedRowsPerStep, plain.ExpectedRowsPerStep)
+		}
+		o = nearby(kind)
+		o.Depth, run.workers, run.dir = 0, 1, t.TempDir()
+		run.stopped(t, o, 3)
+		other := o
+		other.Cache.Alpha = 0.4
+		if _, err := run.start(other, 0); err == nil ||
+			!strings.Contains(err.Error(), "had other rows at hand than these") {
+			t.Errorf("%s: another cache goes on: %v", kind, err)
+		}
+		sameRun(t, run.finished(t, o), want)
+		run.dir = t.TempDir()
+		if got := run.finished(t, other); got.BlocksDigest == want.BlocksDigest {
+			t.Errorf("%s: another cache draws the same", kind)
+		}
+	}
+}
+
+// Where a rank has nothing at hand but its own cache of rows from the files, what it draws does not
+// depend on the nodes; where the ranks of a node share caches, it does.
+func TestLocalityAndNodes(t *testing.T) {
+	shards := generatedIn(t, 4)
+	o := nearby(sample.Poisson)
+	o.Cache.Source = policy.SourceFiles
+	run := func(node int, placement string) *Summary {
+		o.Cache.Placement = placement
+		return (&journey{shards: shards, ranks: 4, node: node, dir: t.TempDir()}).finished(t, o)
+	}
+	alone := run(1, policy.PlacementOwn)
+	sameRun(t, run(2, policy.PlacementOwn), alone)
+	if group := run(2, policy.PlacementGroup); group.BlocksDigest == alone.BlocksDigest ||
+		group.Stored >= alone.Stored {
+		t.Errorf("ranks that share caches read %d rows of files, and alone %d", group.Stored, alone.Stored)
+	}
+	// All rows are in the memory of one node: nothing is likelier.
+	o.Cache.Source = policy.SourceOwners
+	want := run(4, policy.PlacementOwn)
+	o.Locality.Favour = 1
+	sameRun(t, run(4, policy.PlacementOwn), want)
+}
+
+// A plan counts what is drawn with the cache that training will hold.
+func TestLocalityIsPlanned(t *testing.T) {
+	shards := generatedIn(t, 4)
+	for _, c := range []struct {
+		kind  sample.Kind
+		node  int
+		cache policy.Settings
+	}{
+		{sample.Poisson, 1, policy.Settings{Policy: policy.None}},
+		{sample.Poisson, 2, policy.Settings{Policy: policy.VIP, Placement: policy.PlacementGroup}},
+		{sample.Poisson, 1, policy.Settings{Policy: policy.Sieve}},
+		{sample.LADIES, 1, policy.Settings{Policy: policy.Sim}},
+	} {
+		o := nearby(c.kind)
+		o.Cache, o.Cache.Alpha, o.Ranks, o.RanksPerNode = c.cache, 0.3, 4, c.node
+		o.Epochs = 4
+		got := (&journey{shards: shards, ranks: 4, node: c.node, dir: t.TempDir()}).finished(t, o)
+		planned := func() *plan.Plan {
+			p, err := plan.New(shards, plan.Job{Spec: o.Spec}, plan.Options{Rates: plan.Rates{
+				Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		p := planned()
+		// The minibatches of an epoch of so small a graph are few.
+		if x, want := p.Traffic.Rows, got.RemoteRowsPerStep; math.Abs(x-want) > 0.15*want {
+			t.Errorf("%s, %+v: %.1f rows a step are planned, %.1f counted", c.kind, c.cache, x, want)
+		}
+		o.Locality.Favour = 1
+		plain := planned()
+		sets := int64(o.Sample.Hops()) * ((shards.Vertices + 63) / 64) * 8
+		if more := p.Memory.Of(trace.MemSamplers) - plain.Memory.Of(trace.MemSamplers); c.kind ==
+			sample.Poisson && more < sets { // the arrays of ladies are as large as its layers
+			t.Errorf("samplers take %d bytes more, and sets of vertices alone %d", more, sets)
+		}
+		if p.Traffic.Rows > 0.95*plain.Traffic.Rows || len(p.Curve) > 0 || len(plain.Curve) == 0 {
+			t.Errorf("%s: %.1f rows are planned, without locality %.1f", c.kind, p.Traffic.Rows,
+				plain.Traffic.Rows)
+		}
+	}
+}
+
+// What follows from minibatches that depend on it is refused by name, before any training.
+func TestLocalityIsRefused(t *testing.T) {
+	shards := generatedIn(t, 2)
+	for want, change := range map[string]func(o *Options){
+		"cannot be had with cache.policy lookahead": func(o *Options) {
+			o.Cache.Policy = policy.Lookahead
+		},
+		"cannot be had with cache.policy oracle": func(o *Options) { o.Cache.Policy = policy.Oracle },
+		"cannot be had with cache.policy auto":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
+		"cannot be had with cache.peer_cost auto": func(o *Options) {
+			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
+		},
+		"cannot be had where ranks share a minibatch": func(o *Options) {
+			o.Mode, o.Sharing = parallel.ModeSplit, sample.Together
+		},
+		"sample.kind neighbour draws all neighbours alike": func(o *Options) {
+			o.Sample.Kind = sample.Neighbour
+		},
+	} {
+		o := nearby(sample.Poisson)
+		change(&o)
+		_, err := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).start(o, 0)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	o := nearby(sample.LADIES)
+	_, err := simulate.New(shards, simulate.Options{
+		Spec: o.Spec, Policies: []string{policy.Degree}, Alphas: []float64{0.1},
+	})
+	if err == nil || !strings.Contains(err.Error(), "sample.locality is 8") {
+		t.Errorf("counted by simulate: %v", err)
+	}
+	_, err = WriteBlocks(Export{Shards: shards, Device: ref.New(), Workers: 1, Ranks: 2, Steps: 1,
+		Dir: filepath.Join(t.TempDir(), "blocks")}, o)
+	if err == nil || !strings.Contains(err.Error(), "set sample.locality=1") {
+		t.Errorf("blocks that no run draws: %v", err)
+	}
+}
