@@ -238,6 +238,8 @@ func (c *Config) pushPull() (faults []string) {
 			"no feature row travels", "cache.policy=" + policy.None},
 		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
 			"a rank has columns of all rows in memory", "cache.source=" + SourceOwners},
+		{c.Sample.Locality > 1, "sample.locality", "no row is nearer than another",
+			"sample.locality=1"},
 		{nn.FindKind(c.Model.Kind) != nil && !model.Linear(), kind,
 			"its input layer is no sum over the columns of the features",
 			"model.kind sage with means, gcn, gin or mlp"},
