@@ -72,13 +72,13 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
-// What ranks do in either mode is written, and that they share work shows.
+// What ranks do in each mode is written, and that they share work shows.
 func TestModesAreSimulated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--fanouts", "5,3",
 		"--batch", "96", "--batch-scope", "global", "--ranks", "1,4", "--out", dir)
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
-	if err != nil || len(lines) != 5 {
+	if err != nil || len(lines) != 7 {
 		t.Fatalf("modes.csv has %d lines (%v): %v", len(lines), err, r)
 	}
 	number := func(line []string, name string) int {
@@ -88,18 +88,21 @@ func TestModesAreSimulated(t *testing.T) {
 		}
 		return n
 	}
-	alone, data, split := lines[2], lines[3], lines[4]
+	alone, data, split, pushed := lines[2], lines[4], lines[5], lines[6]
 	if number(data, "loaded_rows") <= number(alone, "loaded_rows") ||
 		number(split, "loaded_rows") != number(alone, "loaded_rows") ||
-		number(split, "received_hidden_rows") == 0 || number(alone, "received_bytes") != 0 {
+		number(split, "received_hidden_rows") == 0 || number(alone, "received_bytes") != 0 ||
+		number(pushed, "loaded_rows") != number(data, "loaded_rows") ||
+		number(pushed, "received_feature_rows") != 0 ||
+		number(pushed, "received_hidden_rows") == 0 {
 		t.Errorf("%q", lines)
 	}
-	if !strings.Contains(r.out, "hidden rows received") {
+	if !strings.Contains(r.out, "hidden rows or sums received") {
 		t.Errorf("no table is printed: %s", r.out)
 	}
 }
 
-// What is counted of either mode is what ranks of a training run count.
+// What is counted of each mode is what ranks of a training run count.
 func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

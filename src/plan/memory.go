@@ -371,7 +371,7 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
 func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
-	bytes := func(h hopShape) (int64, error) {
+	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
 		dev := new(counter)
 		m, err := nn.NewModel(dev, p.job.Model, 0)
 		if err != nil {
@@ -379,18 +379,22 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		}
 		defer m.Close()
 		before := dev.live
-		in := nn.Input{Hop: p.hop(h)}
+		in := nn.Input{Hop: p.hop(h), Shares: shares}
 		if m.Needs().Aggregate != compute.NoReduction {
 			in.Aggregate.Cols = p.job.Model.In
 		}
 		err = m.Reserve(l, &in)
 		return dev.live - before, err
 	}
-	chunk, err := bytes(c.hop)
+	chunk, err := bytes(c.hop, nil)
 	if err != nil {
 		return 0, err
 	}
-	there, err := bytes(minibatch)
+	var shares []compute.Matrix
+	if l == 0 && p.job.ByColumns {
+		shares = p.sums(minibatch.destinations)
+	}
+	there, err := bytes(minibatch, shares)
 	return max(0, chunk-there), err
 }
 

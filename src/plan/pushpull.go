@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"halognn/src/compute"
 	"halognn/src/nn"
 )
@@ -78,6 +80,12 @@ func (p *planner) columnBytes(rank int) int64 {
 	return p.shards.Vertices * int64(end-first) * int64(p.shards.Type().Size())
 }
 
+// sums are what the input layer adds up for so many destinations.
+func (p *planner) sums(destinations int) []compute.Matrix {
+	_, width := p.job.Model.Widths(0)
+	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
+}
+
 // reserveColumns makes room in m for what a rank computes on its columns, and sets what the input
 // layer reads instead of rows. It returns the bytes of sums and gradients on their way.
 func (p *planner) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving int64, err error) {
@@ -89,10 +97,7 @@ func (p *planner) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving in
 	all := p.joined()
 	err = columns.Reserve(&nn.Input{Hop: nn.Hop{Destinations: all.destinations}})
 	_, width := p.job.Model.Widths(0)
-	share := compute.Matrix{Rows: in.Destinations, Cols: width}
-	for range p.job.Ranks {
-		in.Shares = append(in.Shares, share)
-	}
+	in.Shares = p.sums(in.Destinations)
 	in.Aggregate, in.Gradient = compute.Matrix{}, in.Train
 	sums := int64(p.job.Ranks*in.Destinations+all.destinations) * 4 * int64(width)
 	return columns.Bytes() + sums, err

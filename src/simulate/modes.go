@@ -21,15 +21,16 @@ import (
 
 // The ways of sharing a step that are compared, as in parallel.mode.
 const (
-	ModeData  = "data"
-	ModeSplit = "split"
+	ModeData     = "data"
+	ModeSplit    = "split"
+	ModePushPull = "push-pull"
 )
 
 // ModeOptions describe runs that differ in their number of ranks and in how these share a step.
 type ModeOptions struct {
 	job.Spec         // Ranks and Cache are not read
 	RankCounts []int // numbers of ranks, each a divisor of the parts; nil: all divisors
-	Hidden     int   // width of the hidden rows
+	Hidden     int   // width of the hidden rows, and of the sums of push-pull
 	Workers    int   // goroutines; 0: one for each CPU
 }
 
@@ -45,21 +46,25 @@ type ModeCounts struct {
 	Cross    int64 // split: edges whose source another rank has
 	// feature rows received: data: of other nodes; split: of other ranks
 	Features int64
-	Hidden   int64 // split: hidden rows received from other ranks; as many gradients go back
-	Bytes    int64 // of these rows and gradients
-	// edges of the rank with the most over the mean; the mean over the steps
+	// received from other ranks: split: hidden rows, for which as many gradients go back; push-pull:
+	// partial sums of the first layer, and as many gradients
+	Hidden int64
+	Bytes  int64 // of these rows and gradients
+	// edges of the rank with the most over the mean; the mean over the steps. With push-pull all
+	// ranks have the edges of input hops, each for its columns
 	Imbalance float64
 }
 
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks, data before split
+	Counts  []ModeCounts // by number of ranks, in the order of the modes
 }
 
 // CompareModes counts, for each number of ranks, what ranks compute, load and receive if each has
-// minibatches of its own (data) and if they train each together (split). The minibatches of data
-// are those of training, key for key.
+// minibatches of its own (data), if they train each together (split), and if each has minibatches of
+// its own and some columns of the features (push-pull), with as many ranks as there are columns at
+// most. Minibatches of a rank's own are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
@@ -84,7 +89,10 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	}
 	m := &Modes{Options: o}
 	for _, ranks := range o.RankCounts {
-		for _, mode := range []string{ModeData, ModeSplit} {
+		for _, mode := range []string{ModeData, ModeSplit, ModePushPull} {
+			if mode == ModePushPull && ranks > s.Features {
+				continue
+			}
 			c, err := o.count(s, mode, ranks)
 			if err != nil {
 				return nil, fmt.Errorf("%s: mode %s, %d ranks: %w", s.Dir, mode, ranks, err)
@@ -131,7 +139,7 @@ const mostCounts = 1 << 28
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
-	split    bool
+	mode     string
 	rows     graph.PartIndex // vertices of each rank
 	features int64           // bytes of a feature row
 	hidden   int64           // and of a hidden row
@@ -157,7 +165,7 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{
-		Job: j, split: mode == ModeSplit,
+		Job: j, mode: mode,
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
 		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
 		edges: make([][]int64, o.Epochs*j.Steps()),
@@ -197,8 +205,11 @@ func imbalance(x []int64) float64 {
 
 // open is for sample.Sweep.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
-	if !c.split {
+	switch c.mode {
+	case ModeData:
 		return c.takeOwn, func() {}
+	case ModePushPull:
+		return c.takePushed, func() {}
 	}
 	loads := sample.NewLoads(c.Ranks, c.Sample.Hops())
 	return func(key sample.Key, mb *sample.Minibatch) error {
@@ -236,6 +247,23 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	return nil
 }
 
+// takePushed counts a minibatch of one rank, whose first layer all ranks compute on their columns.
+func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
+	sums := int64(c.Ranks-1) * int64(mb.Blocks[0].NumDst)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.add(mb)
+	c.sum.Hidden += sums
+	c.sum.Bytes += 2 * sums * c.hidden
+	// An edge of the input hop is a share of it on each rank; edges count as many as there are ranks.
+	edges, input := c.step(key), int64(mb.Blocks[0].NumEdges())
+	edges[key.Stream] += int64(c.Ranks) * (int64(mb.NumEdges()) - input)
+	for r := range edges {
+		edges[r] += input
+	}
+	return nil
+}
+
 // takeShared counts a minibatch of all ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
 	c.mu.Lock()
@@ -258,7 +286,7 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	}
 }
 
-// add counts what both modes do with a minibatch.
+// add counts what all modes do with a minibatch.
 func (c *modeCounter) add(mb *sample.Minibatch) {
 	c.sum.Edges += int64(mb.NumEdges())
 	c.sum.Loaded += int64(len(mb.Frontier))
@@ -284,7 +312,7 @@ var columns = []struct {
 // Print writes the counts of an epoch as a table.
 func (m *Modes) Print(w io.Writer) error {
 	table := [][]string{{"ranks", "mode", "edges", "rows computed", "rows loaded",
-		"feature rows received", "hidden rows received", "MB received", "edges, largest/mean"}}
+		"feature rows received", "hidden rows or sums received", "MB received", "edges, largest/mean"}}
 	for i := range m.Counts {
 		c := &m.Counts[i]
 		each := func(n int64) string {

@@ -59,12 +59,24 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 					c.Computed += int64(b.NumDst)
 					for d := range b.NumDst {
 						r := owner(mb.Frontier[d])
-						if mode == ModeData {
+						if mode != ModeSplit {
 							r = stream
+						}
+						if mode == ModePushPull && l == 0 { // sums of others of a row come here
+							c.Hidden += int64(ranks - 1)
 						}
 						for _, u := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
 							c.Edges++
-							edges[r]++
+							switch { // in shares of an edge, as many as there are ranks
+							case mode != ModePushPull:
+								edges[r]++
+							case l == 0:
+								for q := range edges {
+									edges[q]++
+								}
+							default:
+								edges[r] += float64(ranks)
+							}
 							if from := owner(mb.Frontier[u]); mode == ModeSplit && from != r {
 								c.Cross++
 								received[[2]int{r, int(u)}] = true
@@ -107,7 +119,7 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Counts) != 2*4 { // 1, 2, 3 and 6 ranks
+		if len(m.Counts) != 3*4 { // 1, 2, 3 and 6 ranks
 			t.Fatalf("%d counts", len(m.Counts))
 		}
 		for _, got := range m.Counts {
@@ -134,10 +146,10 @@ func TestSharingSavesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := m.Counts[0]
-	if alone.Ranks != 1 || alone.Bytes != 0 || m.Counts[1].Bytes != 0 {
-		t.Errorf("one rank: %+v, %+v", alone, m.Counts[1])
+	if alone.Ranks != 1 || alone.Bytes+m.Counts[1].Bytes+m.Counts[2].Bytes != 0 {
+		t.Errorf("one rank: %+v", m.Counts[:3])
 	}
-	for i := 2; i < len(m.Counts); i += 2 {
+	for i := 3; i < len(m.Counts); i += 3 {
 		data, split := m.Counts[i], m.Counts[i+1]
 		if split.Edges != m.Counts[1].Edges || split.Loaded != m.Counts[1].Loaded ||
 			split.Computed != m.Counts[1].Computed {
@@ -147,6 +159,24 @@ func TestSharingSavesWork(t *testing.T) {
 			data.Computed <= split.Computed || split.Hidden == 0 {
 			t.Errorf("%d ranks: data %+v, split %+v", data.Ranks, data, split)
 		}
+	}
+}
+
+// With more ranks than columns of features there is no push-pull to count.
+func TestPushPullNeedsColumns(t *testing.T) {
+	s := *generated(t)
+	s.Features = 2
+	m, err := CompareModes(&s, modeOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.Counts {
+		if c.Mode == ModePushPull && c.Ranks > 2 {
+			t.Errorf("%d ranks share 2 columns: %+v", c.Ranks, c)
+		}
+	}
+	if len(m.Counts) != 2*4+2 {
+		t.Errorf("%d counts", len(m.Counts))
 	}
 }
 
