@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches of
-# their own? GSplit's Table 3 for parallel.mode data and split, at the same global minibatch. Cuts
+# their own? GSplit's Table 3 for the values of parallel.mode, at the same global minibatch. Cuts
 # the dataset for each mode, trains, and prints a table for each link speed, number of ranks and model.
 #
 #   profiling/split.sh data/products                                       one node
@@ -20,9 +20,10 @@
 #   CONFIG    what is trained                                    [inputs/products.yaml]
 #
 # data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
-# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). Columns are
-# seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows.
-# Stages overlap, so they do not add up to the epoch.
+# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge); push-pull
+# (P3) has the parts and seeds of data, and is left out for models that it cannot train. Columns are
+# seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows
+# or sums. Stages overlap, so they do not add up to the epoch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 numbers=${RANKS:-2 4} CONFIG=${CONFIG:-inputs/products.yaml} RANKS=''
@@ -39,7 +40,8 @@ mkdir -p "$out"
 ways="data         data       parallel.mode=data
       data-global  data       parallel.mode=data sample.seeds=global
       split        presample  parallel.mode=split
-      split-edge   edge       parallel.mode=split"
+      split-edge   edge       parallel.mode=split
+      push-pull    data       parallel.mode=push-pull"
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
 
 # cut RANKS WEIGHTS: parts of the dataset for so many ranks
@@ -60,7 +62,8 @@ seconds() {
 # compare RATE RANKS MODEL CASE: trains all ways, and prints their table
 compare() {
   local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
-  local launch=${template//%n/$2} more
+  local launch=${template//%n/$2} ways=$ways more
+  [[ $model != gat* ]] || ways=$(grep -v push-pull <<<"$ways")
   read -ra more <<<"$4"
   dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}
   # the ways take turns, so that a busy minute of the machine does not fall on one of them
