@@ -18,7 +18,7 @@ import (
 
 const (
 	vertices = 240
-	cols     = 9
+	cols     = 8
 	classes  = 3
 )
 

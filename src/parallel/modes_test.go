@@ -123,8 +123,10 @@ func (w *world) sharer(c comm.Comm, device compute.Device, mode string, config n
 	}
 	per := (len(w.offsets) - 1) / c.Size()
 	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
-	if HoldsColumns(mode) {
-		first, end = cols*c.Rank()/c.Size(), cols*(c.Rank()+1)/c.Size()
+	if HoldsColumns(mode) { // the last rank has the most
+		if first = c.Rank(); first < c.Size()-1 {
+			end = first + 1
+		}
 		for p := range tables {
 			tables[p] = w.table(p, first, end, compute.Float16)
 		}

@@ -21,9 +21,10 @@ import (
 // products, which are as wide as hidden rows, go to the ranks that have the minibatches, which add
 // them up. All that follows is data parallelism:
 //
-//	         local     collective       local                           local
-//	draw ──> pack ──> sizes | push ──> join ──> plan ──────────────────> assemble
-//	         own hop   hops of all      into one  where the columns lie   own columns of all
+//	         local     collective       local               local
+//	draw ──> pack ──> sizes | push ──> join ─────────────> assemble
+//	         own hop   hops of all      into one, and where  own columns, for all
+//	                                    its rows lie
 //
 //	forward     columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ── all-to-all ──> share of each rank, added
 //	            of the minibatches of all                                      ──> bias ... layer 1 ...

@@ -461,7 +461,7 @@ func TestUnknownMode(t *testing.T) {
 	_, err := New("guess", Options{})
 	_, layer := NewLayer("guess", Options{}, 0)
 	for _, err := range []error{err, layer} {
-		if err == nil || err.Error() != `parallel.mode "guess" is unknown; there is [data split]` {
+		if err == nil || err.Error() != `parallel.mode "guess" is unknown; there is [data push-pull split]` {
 			t.Errorf("an unknown mode: %v", err)
 		}
 	}
