@@ -14,8 +14,8 @@ func (c *Config) settle(given func(key string) bool) {
 	if !given("cache.policy") {
 		c.Cache.Policy = c.fittingPolicy()
 	}
-	if c.Parallel.Mode == ModeSplit && !given("pipeline.depth") {
-		c.Pipeline.Depth = splitDepth
+	if c.shares() && !given("pipeline.depth") {
+		c.Pipeline.Depth = sharedDepth
 	}
 }
 
@@ -23,7 +23,8 @@ func (c *Config) settle(given func(key string) bool) {
 // one that needs less: no minibatches in advance, no fanouts, no whole topology.
 func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
-	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles
+	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles ||
+		c.Parallel.Mode == ModeHybrid
 	switch {
 	case c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModePushPull:
 		return policy.None
@@ -39,9 +40,14 @@ func (c *Config) fittingPolicy() string {
 	return policy.Sieve
 }
 
-// splitDepth is the default of pipeline.depth where ranks draw minibatches together, in two
+// shares reports whether ranks train minibatches together.
+func (c *Config) shares() bool {
+	return c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModeHybrid
+}
+
+// sharedDepth is the default of pipeline.depth where ranks draw minibatches together, in two
 // collectives for each hop: a shallower pipeline starts them several ticks apart.
-const splitDepth = 4
+const sharedDepth = 4
 
 // autoReads are the keys that only some policies read and that policy auto passes to the policies
 // it tries; it chooses the other such keys itself.

@@ -104,18 +104,19 @@ func TestDefaultsOfWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// Where ranks share minibatches there is nothing to cache, and more rounds to hide.
-func TestDefaultsOfSplit(t *testing.T) {
+// Where ranks share minibatches there is nothing to cache, or rows that stay, and more rounds to
+// hide.
+func TestDefaultsOfSharers(t *testing.T) {
 	for _, c := range []struct {
 		sets   []string
 		policy string
 		depth  int
 		fault  string
 	}{
-		{[]string{"parallel.mode=split"}, policy.None, splitDepth, ""},
-		{[]string{"parallel.mode=split", "cache.policy=none"}, policy.None, splitDepth, ""},
+		{[]string{"parallel.mode=split"}, policy.None, sharedDepth, ""},
+		{[]string{"parallel.mode=split", "cache.policy=none"}, policy.None, sharedDepth, ""},
 		{[]string{"parallel.mode=split", "pipeline.depth=2"}, policy.None, 2, ""},
-		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, splitDepth, ""},
+		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, sharedDepth, ""},
 		{[]string{"parallel.mode=data"}, policy.Lookahead, 2, ""},
 		{[]string{"parallel.mode=push-pull"}, policy.None, 2, ""},
 		{[]string{"parallel.mode=push-pull", "topology.kind=partitioned"}, policy.None, 2, ""},
@@ -126,6 +127,18 @@ func TestDefaultsOfSplit(t *testing.T) {
 		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is split, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "set cache.source=owners"},
+		{[]string{"parallel.mode=hybrid"}, policy.VIP, sharedDepth, ""},
+		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.VIP, sharedDepth, ""},
+		{[]string{"parallel.mode=hybrid", "cache.policy=none"}, policy.None, sharedDepth, ""},
+		{[]string{"parallel.mode=hybrid", "cache.policy=sieve"}, "", 0, "rows that a rank passes on"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, "", 0, "rows that a rank passes on"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=halo1"}, "", 0, "the halo of a node"},
+		{[]string{"parallel.mode=hybrid", "cache.halo_fraction=0.5"}, "", 0, "set cache.alpha"},
+		{[]string{"parallel.mode=hybrid", "cache.placement=group"}, "", 0,
+			"set cache.placement=own"},
+		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "set cache.source=owners"},
+		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, "", 0,
+			"set topology.kind=replicated"},
 	} {
 		got, err := Load(writeConfig(t, minimal), c.sets)
 		switch {

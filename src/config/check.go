@@ -63,8 +63,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.Topology.Kind == TopologyPartitioned {
 		faults = append(faults, c.partitioned()...)
 	}
-	if c.Parallel.Mode == ModeSplit {
-		faults = append(faults, c.split()...)
+	if c.shares() {
+		faults = append(faults, c.shared()...)
 	}
 	if c.Parallel.Mode == ModePushPull {
 		faults = append(faults, c.pushPull()...)
@@ -192,18 +192,35 @@ func (c *Config) partitioned() (faults []string) {
 	return faults
 }
 
-// split returns what a run cannot have if all ranks train each minibatch together.
-func (c *Config) split() (faults []string) {
+// shared returns what a run cannot have if ranks train minibatches together: all of them, or those of
+// a node.
+func (c *Config) shared() (faults []string) {
+	split := c.Parallel.Mode == ModeSplit
+	stays := policy.Names(func(p *policy.Policy) bool { return p.Static() && p.Name != policy.Halo1 })
 	for _, f := range []struct {
 		bad            bool
 		key, why, cure string
 	}{
-		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+		{split && c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
 			"a rank reads the rows of its own vertices alone", "cache.policy=" + policy.None},
+		{!split && c.Cache.Policy == policy.Halo1, "cache.policy " + c.Cache.Policy,
+			"the halo of a node is divided among its ranks", "cache.policy=" + OrList(stays)},
+		{!split && c.Cache.Policy != policy.Halo1 && !slices.Contains(stays, c.Cache.Policy),
+			"cache.policy " + c.Cache.Policy,
+			"rows that a rank passes on to others of its node must stay where they are",
+			"cache.policy=" + OrList(stays)},
+		{!split && c.Cache.Placement != PlacementOwn, "cache.placement " + c.Cache.Placement,
+			"each rank of a node keeps other rows as it is",
+			"cache.placement=" + PlacementOwn},
+		{!split && c.Cache.HaloFraction > 0, "cache.halo_fraction",
+			"the halo of a node is divided among its ranks", "cache.alpha"},
+		{!split && c.Topology.Kind == TopologyPartitioned, "topology.kind " + c.Topology.Kind,
+			"a rank also draws for vertices of other nodes, whose in-edges it would not hold",
+			"topology.kind=" + TopologyReplicated},
 		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
 			"a rank reads the rows of its own vertices alone", "cache.source=" + SourceOwners},
 		{c.Sample.Streams == "part", "sample.streams part",
-			"each minibatch has seeds of all parts", "sample.streams=rank"},
+			"each minibatch has seeds of several parts", "sample.streams=rank"},
 		{c.Sample.Kind == string(sample.LADIES), "sample.kind " + c.Sample.Kind,
 			"it draws from all neighbours of a layer, of which no rank has all",
 			"sample.kind=" + string(sample.Neighbour)},
@@ -217,7 +234,7 @@ func (c *Config) split() (faults []string) {
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
-				"because %s; set %s, or parallel.mode=data", ModeSplit, f.key, f.why, f.cure))
+				"because %s; set %s, or parallel.mode=data", c.Parallel.Mode, f.key, f.why, f.cure))
 		}
 	}
 	return faults

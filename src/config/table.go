@@ -342,14 +342,16 @@ func (c *Config) table() []section {
 				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
 					"what concerns its own vertices, and hidden rows travel between layers " +
 					"([when](guide/modes.md))"},
+				word{ModeHybrid, "the ranks of a node train each minibatch together, as with `split`; " +
+					"every node has minibatches of its own, and gradients are added"},
 				word{ModePushPull, "every rank trains its own minibatches and holds some columns of all " +
 					"features; all ranks compute the first linear map of each minibatch together, and " +
-					"its partial sums travel ([when](guide/modes.md))"},
-			).later("hybrid"), 0,
+					"its partial sums travel"},
+			), 0,
 				"how ranks share a step",
-				"With `split`, `sample.batch` counts for each rank: the minibatch has as many times " +
-					"more seeds. `pipeline.depth` then is 4 by default. With `split` and `push-pull`, " +
-					"`cache.policy` is `none` by default."},
+				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
+					"many times more seeds. `pipeline.depth` then is 4 by default. `cache.policy` is " +
+					"`none` by default with `split` and `push-pull`, and a static one with `hybrid`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -476,6 +478,7 @@ const (
 	KernelCOO = "coo"
 
 	ModeSplit    = "split"
+	ModeHybrid   = "hybrid"
 	ModePushPull = "push-pull"
 
 	TopologyReplicated  = "replicated"

@@ -167,8 +167,8 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
-// maxParts leaves table numbers for the cache and the receive buffer.
-const maxParts = 1<<16 - 2
+// maxParts leaves table numbers for the cache, the receive buffer and the rows that are passed on.
+const maxParts = 1<<16 - 3
 
 // check reports every error of the arguments of New.
 func check(c comm.Comm, o Options) error {

@@ -38,6 +38,7 @@ type Plan struct {
 	wantIDs  []int32 // [S] received
 	sent     []byte  // [S, rowBytes] rows that others request
 	received []byte  // [R, rowBytes] rows that this plan requests, in the order of askIDs
+	relayed  relayed // see Relay
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
@@ -265,7 +266,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
-		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received))
+		int64(cap(p.Parts))*2 + int64(cap(p.sent)+cap(p.received)) + p.relayed.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
@@ -281,5 +282,6 @@ func (p *Plan) Free() {
 	mem.Free(p.wantIDs)
 	mem.Free(p.sent)
 	mem.Free(p.received)
+	p.relayed.free()
 	*p = Plan{}
 }

@@ -47,17 +47,17 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	if err := spec.hasColumns(); err != nil {
 		return nil, err
 	}
+	size := spec.Sharing.GroupSize(spec.Ranks, spec.RanksPerNode)
 	var streams [][]graph.VertexID // seeds, by stream
 	switch {
 	case j.Exact:
-		streams = j.divideParts()
+		streams = j.divideParts(size)
 	case spec.Ranks%s.Parts == 0:
-		streams = j.cutParts()
+		streams = j.cutParts(size)
 	default:
 		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, "+
 			"or be a multiple of them", spec.Ranks, s.Parts)
 	}
-	size := spec.Sharing.GroupSize(spec.Ranks)
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
 	if spec.GlobalBatch {
 		o.Scope = sample.ScopeGlobal
@@ -101,7 +101,7 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	if _, _, err := s.RankRange(0, j.Ranks); err != nil {
 		return nil, err
 	}
-	j.divideParts()
+	j.divideParts(1)
 	j.node = make([]int, j.Ranks)
 	for r := range j.node {
 		j.node[r] = r / max(1, j.RanksPerNode)
@@ -151,13 +151,14 @@ func divided(s *shard.Shards, spec Spec) *Job {
 	return &Job{Spec: spec, Shards: s, Exact: s.Parts%spec.Ranks == 0}
 }
 
-// divideParts gives every rank whole parts and returns the seeds of each stream.
-func (j *Job) divideParts() (streams [][]graph.VertexID) {
+// divideParts gives every rank whole parts and returns the seeds of each stream, one for each group
+// of size ranks.
+func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 	s, per := j.Shards, j.Shards.Parts/j.Ranks
 	for r := range j.Ranks {
 		j.first = append(j.first, s.Offsets[r*per])
 		for p := r * per; p < (r+1)*per; p++ {
-			if p == r*per && (r == 0 || j.Sharing == sample.Alone) || j.StreamPerPart {
+			if p == r*per && r%size == 0 || j.StreamPerPart {
 				streams = append(streams, nil)
 			}
 			last := &streams[len(streams)-1]
@@ -168,18 +169,20 @@ func (j *Job) divideParts() (streams [][]graph.VertexID) {
 	return streams
 }
 
-// cutParts gives every rank a piece of a part and returns the seeds of each stream.
-func (j *Job) cutParts() (streams [][]graph.VertexID) {
+// cutParts gives every rank a piece of a part and returns the seeds of each stream, one for each
+// group of size ranks.
+func (j *Job) cutParts(size int) (streams [][]graph.VertexID) {
 	s, pieces := j.Shards, j.Ranks/j.Shards.Parts
 	for p := range s.Parts {
 		rows, train := s.Offsets[p+1]-s.Offsets[p], s.Train(p)
 		for i := range pieces {
 			j.first = append(j.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
-			streams = append(streams, train[len(train)*i/pieces:len(train)*(i+1)/pieces])
+			if (p*pieces+i)%size == 0 {
+				streams = append(streams, nil)
+			}
+			last := &streams[len(streams)-1]
+			*last = append(*last, train[len(train)*i/pieces:len(train)*(i+1)/pieces]...)
 		}
-	}
-	if j.Sharing == sample.Together {
-		streams = [][]graph.VertexID{slices.Concat(streams...)}
 	}
 	j.first = append(j.first, s.Vertices)
 	return streams
@@ -249,7 +252,7 @@ func (j *Job) Columns(rank int) (first, end int) {
 	return j.Model.In * rank / j.Ranks, j.Model.In * (rank + 1) / j.Ranks
 }
 
-// AllInMemory reports whether every rank reads all rows in the memory of its node, so that a cache
+// AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
@@ -257,9 +260,9 @@ func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles()
 // others.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank reads in memory: those of all ranks of its node, its
-// own where ranks share minibatches, all where it holds columns of all, or none if rows come from the
-// files.
+// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, all if
+// it holds columns of all, none if rows come from the files. Where ranks share minibatches they are
+// its own vertices, and those that another rank of its group owns in these (sample.Owners).
 func (j *Job) Local(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
@@ -269,8 +272,11 @@ func (j *Job) Local(rank int) []access.Range {
 	}
 	var local []access.Range
 	ranks := j.Neighbours(rank)
-	if j.Sharing != sample.Alone {
+	switch j.Sharing {
+	case sample.Together:
 		ranks = []int{rank}
+	case sample.InNodes:
+		ranks = j.notFetched(rank)
 	}
 	for _, r := range ranks {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
@@ -281,6 +287,17 @@ func (j *Job) Local(rank int) []access.Range {
 		local = append(local, access.Range{First: lo, End: hi})
 	}
 	return local
+}
+
+// notFetched returns the ranks whose rows a rank of a node that shares minibatches does not fetch.
+func (j *Job) notFetched(rank int) (ranks []int) {
+	size := j.share[rank].Size
+	for r := range j.Ranks {
+		if r/size == rank/size || r%size != rank%size {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
 }
 
 // Owned returns the vertices of each of the given ranks.

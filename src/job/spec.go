@@ -39,7 +39,7 @@ type Spec struct {
 	GlobalSeeds   bool        // streams draw from the whole graph
 	StreamPerPart bool        // a stream for every part instead of every rank; with Alone only
 
-	Sharing sample.Sharing // with Together there is one stream, of the seeds of all ranks
+	Sharing sample.Sharing // a stream is of the seeds of the ranks that share its minibatches
 
 	// every rank holds some columns of all feature rows, instead of all columns of those of its own
 	// vertices; with Alone only
@@ -56,7 +56,8 @@ type Spec struct {
 	Cache policy.Settings
 
 	Ranks int // 0: one for each part
-	// ranks that share a node's memory; 0: each is a node, unless Job.SetNodes says more
+	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless
+	// Job.SetNodes says more
 	RanksPerNode int
 }
 

@@ -26,6 +26,7 @@ type dataParallel struct {
 	drawing drawing
 	between *shuffler      // nil: ranks exchange nothing between two layers
 	columns *columnSums    // nil: this rank has all columns of the rows that the first layer reads
+	relay   *relay         // nil: ranks pass no feature rows on
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
 	inputs  []nn.Input     // by layer, of the minibatch that is trained
@@ -154,7 +155,7 @@ func (d *dataParallel) Counters(m *Minibatch) (trace.Counters, error) {
 	c.Sampling = m.draws.Sampling
 	c.Rounds += c.Sampling.Rounds
 	c.Edges, c.Loaded = int64(m.Sampled.NumEdges()), c.Frontier
-	return c, c.Check(len(m.Sampled.Frontier))
+	return c, c.Check(len(d.relay.planned(m)))
 }
 
 // Stages implements Strategy.
@@ -177,6 +178,7 @@ func (d *dataParallel) Stages() []Stage {
 			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", d.slice),
 		collective(trace.Exchange, "rows", d.startRows, nil))
+	stages = append(stages, d.relay.stages()...)
 	if d.o.Policy == nil {
 		return append(stages, local(trace.Gather, "assemble", d.assemble))
 	}
@@ -189,7 +191,10 @@ func (d *dataParallel) planned(
 	find func(*exchange.Plan, []graph.VertexID) error,
 ) func(*Minibatch) error {
 	return func(m *Minibatch) error {
-		if err := find(&m.Fetch, m.Sampled.Frontier); err != nil {
+		if err := find(&m.Fetch, d.relay.planned(m)); err != nil {
+			return err
+		}
+		if err := d.relay.plan(m); err != nil {
 			return err
 		}
 		m.edges.Group(&m.Sampled, d.needs, m.Fetch.Parts, d.o.Exchange.Parts())

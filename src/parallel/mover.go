@@ -18,15 +18,16 @@ import (
 // fill in different orders.
 type mover struct {
 	comm        comm.Comm
+	rank        int // of the job, for faults that tests inject
 	device      compute.Device
 	accelerator compute.Accelerator // the device; nil if its memory is the host's
 	host        []float32           // pinned: what is sent, then what is received
 }
 
 // newMover makes the communicator. Collective.
-func newMover(c comm.Comm, device compute.Device) (mover, error) {
+func newMover(c comm.Comm, rank int, device compute.Device) (mover, error) {
 	made, err := c.Dup()
-	return mover{comm: made, device: device,
+	return mover{comm: made, rank: rank, device: device,
 		accelerator: compute.CapabilitiesOf(device).Accelerator}, err
 }
 
@@ -44,7 +45,7 @@ func (s *mover) close() error {
 // enter leaves the phase for that of rows on their way, and leave goes back to it. phases may be nil.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if m.Train {
-		if err := fault.At(fault.Shuffle, s.comm.Rank(), m.Key.Epoch, m.Key.Step); err != nil {
+		if err := fault.At(fault.Shuffle, s.rank, m.Key.Epoch, m.Key.Step); err != nil {
 			return fmt.Errorf("step %d: %w", m.Key.Step, err)
 		}
 	}

@@ -31,8 +31,8 @@
 //	                  policy     from whom
 //
 // Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
-// rows travel between layers: newSplit. Where each holds columns of all feature rows, input hops and
-// sums travel: newPushPull.
+// rows travel between layers: newSplit of all ranks, newHybrid of those of a node. Where each holds
+// columns of all feature rows, input hops and sums travel: newPushPull.
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.

@@ -49,7 +49,7 @@ func newPushPull(o Options) (Strategy, error) {
 	d.output = true
 	p := &pushPull{dataParallel: d, rank: o.Comm.Rank(), ranks: o.Comm.Size()}
 	d.columns = &columnSums{columns: columns, shares: make([]compute.Matrix, p.ranks)}
-	if d.columns.mover, err = newMover(o.Comm, o.Device); err == nil {
+	if d.columns.mover, err = newMover(o.Comm, p.rank, o.Device); err == nil {
 		p.comm, err = o.Comm.Dup()
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package parallel
 
 import (
-	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/trace"
 )
@@ -23,9 +22,9 @@ type shuffler struct {
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 }
 
-// newShuffler makes the communicator. Collective.
-func newShuffler(c comm.Comm, device compute.Device, drawer *splitDrawer) (*shuffler, error) {
-	made, err := newMover(c, device)
+// newShuffler makes the communicator of the drawer's group. Collective.
+func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) {
+	made, err := newMover(drawer.group, drawer.rank, device)
 	return &shuffler{mover: made, drawer: drawer}, err
 }
 

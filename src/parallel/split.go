@@ -2,11 +2,8 @@ package parallel
 
 import (
 	"errors"
-	"fmt"
 
-	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -32,6 +29,16 @@ func newSplit(o Options) (Strategy, error) {
 		return nil, errors.New("ranks that share minibatches read the rows of their own vertices " +
 			"alone, so there is nothing to cache; set cache.policy=none, or parallel.mode=data")
 	}
+	d, err := newShared(o, o.Comm.Size(), false)
+	if err != nil {
+		return nil, err
+	}
+	return &split{d}, nil
+}
+
+// newShared makes a strategy in which groups of size ranks train each minibatch together. With
+// serving, rows that a rank of the group reads are found by their owner in the group. Collective.
+func newShared(o Options, size int, serving bool) (*dataParallel, error) {
 	if o.Model.Config.Norm == nn.NormBatch {
 		return nil, errors.New("the statistics of model.norm batch are over all rows of a " +
 			"minibatch, of which no rank has all; choose model.norm=layer, or parallel.mode=data")
@@ -41,18 +48,19 @@ func newSplit(o Options) (Strategy, error) {
 	if err := d.degreesKnown(); err != nil {
 		return nil, err
 	}
-	drawer, err := newSplitDrawer(o.Comm, o.Rows, d.drawerOptions(), d.beginSample, d.endSample)
+	drawer, err := newSplitDrawer(&o, size, d.drawerOptions(), d.beginSample, d.endSample)
 	if err != nil {
 		return nil, err
 	}
 	d.drawing = drawer
 	if drawer.hops() == 0 { // no layer reads rows of another rank
-		return &split{d}, nil
+		return d, nil
 	}
-	if d.between, err = newShuffler(o.Comm, o.Device, drawer); err != nil {
+	drawer.serving = serving
+	if d.between, err = newShuffler(o.Device, drawer); err != nil {
 		return nil, errors.Join(err, drawer.close())
 	}
-	return &split{d}, nil
+	return d, nil
 }
 
 // split is a rank of split parallelism.
@@ -166,233 +174,4 @@ func (s *sharing) free() {
 		mem.Free(s.moves[l].pack.Indptr)
 		s.moves[l].add.Free()
 	}
-}
-
-// splitDrawer draws minibatches that all ranks make together. After each hop but the last, vertices
-// go to their owners in two collectives of the pipeline, counts and ids. As in remoteDrawer no
-// sampler is held from one stage to another.
-type splitDrawer struct {
-	o           DrawerOptions
-	rank, ranks int
-	first, end  graph.VertexID // own vertices
-	comm        comm.Comm      // of the collectives, which the pipeline's lane starts in one order
-	ones        []int          // [K] one count for every rank
-	samplers    chan *sample.Split
-	begin       func(*Minibatch) error // before a minibatch is drawn
-	drawn       func(*Minibatch)       // when it is
-}
-
-// newSplitDrawer makes the samplers and the communicator. rows [K+1] are the first vertices of each
-// rank. Collective.
-func newSplitDrawer(
-	c comm.Comm, rows []int64, o DrawerOptions, begin func(*Minibatch) error, drawn func(*Minibatch),
-) (*splitDrawer, error) {
-	r := c.Rank()
-	d := &splitDrawer{
-		o: o, rank: r, ranks: c.Size(), samplers: make(chan *sample.Split, o.Samplers),
-		first: graph.VertexID(rows[r]), end: graph.VertexID(rows[r+1]), begin: begin, drawn: drawn,
-	}
-	for range d.ranks {
-		d.ones = append(d.ones, 1)
-	}
-	for range min(d.hops(), 1) * o.Samplers {
-		s, err := sample.NewSplit(o.Topology, rows, r, o.Sampling)
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.samplers <- s
-	}
-	var err error
-	if d.comm, err = c.Dup(); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return d, nil
-}
-
-// hops of a minibatch; 0 for a model that reads no neighbours.
-func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
-
-// close frees samplers and communicator.
-func (d *splitDrawer) close() error {
-	close(d.samplers)
-	for s := range d.samplers {
-		s.Free()
-	}
-	if d.comm == nil {
-		return nil
-	}
-	return d.comm.Free()
-}
-
-// Bytes returns the memory of the samplers. None may be drawing.
-func (d *splitDrawer) Bytes() (bytes int64) {
-	for range len(d.samplers) {
-		s := <-d.samplers
-		bytes += s.Bytes()
-		d.samplers <- s
-	}
-	return bytes
-}
-
-// stages are those from the seeds to the blocks.
-func (d *splitDrawer) stages() []Stage {
-	stages := []Stage{local(trace.Sample, "sample", d.sample)}
-	for h := 1; h < d.hops() && d.ranks > 1; h++ {
-		name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
-		stages = append(stages,
-			collective(trace.Ask, name("found"),
-				func(m *Minibatch) (request, error) { return d.startCounts(m, h) },
-				func(m *Minibatch) error { return d.finishCounts(m, h) }),
-			collective(trace.Ask, name("owners"),
-				func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
-			local(trace.Sample, name("join"), func(m *Minibatch) error {
-				return d.with(func(s *sample.Split) error { return d.joinAndDraw(m, s, h) })
-			}))
-	}
-	return stages
-}
-
-// with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
-func (d *splitDrawer) with(f func(s *sample.Split) error) error {
-	s := <-d.samplers
-	defer func() { d.samplers <- s }()
-	if err := f(s); err != nil {
-		return fmt.Errorf("sampling: %w", err)
-	}
-	return nil
-}
-
-// sample takes the own seeds of a minibatch and draws their neighbours.
-func (d *splitDrawer) sample(m *Minibatch) error {
-	if err := d.begin(m); err != nil {
-		return err
-	}
-	x := &m.shared
-	x.begin(d.hops(), d.ranks)
-	if err := d.mine(m); err != nil {
-		return err
-	}
-	m.Edges = 0
-	if d.hops() == 0 {
-		m.Scored = x.own
-		d.o.copyLabels(m)
-		d.o.seedsOnly(m)
-		return nil
-	}
-	return d.with(func(s *sample.Split) error {
-		if err := s.Begin(&m.Sampled, x.own, d.hops()); err != nil {
-			return err
-		}
-		return d.draw(m, s, 1)
-	})
-}
-
-// mine keeps the seeds that this rank owns.
-func (d *splitDrawer) mine(m *Minibatch) error {
-	x, n := &m.shared, 0
-	x.own = mem.Grow(x.own, len(m.Seeds))
-	for _, v := range m.Seeds {
-		if v < 0 || int(v) >= len(d.o.Topology.Original) {
-			return fmt.Errorf("sampling: seed %d: %w (the graph has %d vertices)", v,
-				graph.ErrVertexRange, len(d.o.Topology.Original))
-		}
-		if v >= d.first && v < d.end {
-			x.own[n] = v
-			n++
-		}
-	}
-	x.own = x.own[:n]
-	return nil
-}
-
-// draw draws hop h. A rank alone goes on with the next.
-func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
-	c := &m.shared.hops[h-1]
-	if err := s.Draw(&m.Sampled, c, h, m.Train, m.Key, &m.Edges); err != nil {
-		return err
-	}
-	switch {
-	case h == d.hops():
-		d.complete(m, s)
-		return nil
-	case d.ranks == 1:
-		return d.joinAndDraw(m, s, h)
-	}
-	return nil
-}
-
-// joinAndDraw completes hop h by what other ranks have found, and draws the next.
-func (d *splitDrawer) joinAndDraw(m *Minibatch, s *sample.Split, h int) error {
-	if err := s.Join(&m.Sampled, &m.shared.hops[h-1], h); err != nil {
-		return err
-	}
-	m.shared.index(d.hops()-h, m.Train)
-	return d.draw(m, s, h+1)
-}
-
-// complete completes a minibatch whose hops are all drawn.
-func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
-	x, sampled := &m.shared, &m.Sampled
-	s.Last(sampled, &x.hops[d.hops()-1])
-	if len(sampled.Others) != d.hops() {
-		sampled.Others = make([][]graph.VertexID, d.hops())
-	}
-	for l := 1; l < d.hops(); l++ {
-		sampled.Others[l] = x.crossing(l).IDs
-	}
-	m.Scored = sampled.Seeds
-	d.o.copyLabels(m)
-	m.Digest = sampled.Digest()
-	d.drawn(m)
-}
-
-// startCounts tells every rank how many of its vertices hop h has found here.
-func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
-	if m.Train {
-		if err := fault.At(fault.Ask, d.rank, m.Key.Epoch, m.Key.Step); err != nil {
-			return nil, err
-		}
-	}
-	x, c := &m.shared, &m.shared.hops[h-1]
-	for k, n := range c.Count {
-		x.asks[k] = int64(n)
-	}
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(len(x.asks)) * countBytes
-	return d.comm.StartAlltoallv(
-		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, countBytes), nil
-}
-
-// countBytes is a number of vertices in a message.
-const countBytes = 8
-
-// finishCounts makes room for the vertices that others have found.
-func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
-	x, c := &m.shared, &m.shared.hops[h-1]
-	for k, n := range x.asked {
-		c.Wanted[k] = int(n)
-	}
-	own := int(d.end - d.first)
-	return c.Expect(d.rank, own)
-}
-
-// startIDs sends every rank its vertices that hop h has found here.
-func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
-	x, c := &m.shared, &m.shared.hops[h-1]
-	x.sampling.Asked += int64(len(c.IDs))
-	x.sampling.Answered += int64(len(c.WantIDs))
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(len(c.IDs)) * sample.VertexBytes
-	return d.comm.StartAlltoallv(
-		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)
-}
-
-// count counts the own feature rows that the ranks read of this one for a minibatch, before the
-// exchange serves them.
-func (d *splitDrawer) count(m *Minibatch) error {
-	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
-	return d.with(func(s *sample.Split) error {
-		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
-		return nil
-	})
 }

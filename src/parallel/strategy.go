@@ -120,6 +120,7 @@ type Options struct {
 	Rows           []int64
 	Partitioned    bool
 	SeedsElsewhere bool
+	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
 	Cols     int                // columns of such a row, from FirstCol on
@@ -147,8 +148,9 @@ type Options struct {
 
 // The modes that ranks can share a step in.
 const (
-	ModeData  = "data"  // every rank trains its own minibatches
-	ModeSplit = "split" // all ranks train each minibatch together
+	ModeData   = "data"   // every rank trains its own minibatches
+	ModeSplit  = "split"  // all ranks train each minibatch together
+	ModeHybrid = "hybrid" // the ranks of a node train each minibatch together
 	// every rank trains its own minibatches, but for the first map, of which it has columns
 	ModePushPull = "push-pull"
 )
@@ -165,6 +167,7 @@ type mode struct {
 var modes = map[string]mode{
 	ModeData:     {newData, newDataLayer, sample.Alone, false},
 	ModeSplit:    {newSplit, newDataLayer, sample.Together, false},
+	ModeHybrid:   {newHybrid, newDataLayer, sample.InNodes, false},
 	ModePushPull: {newPushPull, newDataLayer, sample.Alone, true},
 }
 

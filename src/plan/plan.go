@@ -118,6 +118,9 @@ func (j *Job) fill(s *shard.Shards) error {
 		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
 			policy.Names(policy.Trainable))
 	}
+	if j.Sharing == sample.InNodes {
+		fault("parallel.mode hybrid is not planned; plan split, for the ranks of a node")
+	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}

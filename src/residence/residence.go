@@ -51,8 +51,8 @@ type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
 	// other parts, unless rows come from the files. Rows of Tables are never sent, except where ranks
-	// share minibatches: then a rank has its own parts alone, and sends their rows. Where ranks hold
-	// columns, minibatches read these, and layer-wise inference Tables.
+	// share minibatches: then a rank has its own parts alone, and sends their rows to those. Where
+	// ranks hold columns, minibatches read these, and layer-wise inference Tables.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.

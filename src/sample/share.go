@@ -24,12 +24,16 @@ type Sharing int
 const (
 	Alone    Sharing = iota // every rank trains minibatches of its own
 	Together                // all ranks train each
+	InNodes                 // the ranks of a node train each
 )
 
-// GroupSize returns how many ranks train a minibatch together.
-func (s Sharing) GroupSize(ranks int) int {
-	if s == Together {
+// GroupSize returns how many of the ranks, perNode on a node, train a minibatch together.
+func (s Sharing) GroupSize(ranks, perNode int) int {
+	switch s {
+	case Together:
 		return ranks
+	case InNodes:
+		return min(max(1, perNode), ranks)
 	}
 	return 1
 }

@@ -9,9 +9,10 @@ import (
 	"halognn/src/mem"
 )
 
-// Split makes one rank's share of minibatches that several ranks make together (GSplit, Polisetty
-// et al., section 4). Every vertex belongs to one rank, which draws for it whoever has found it, so
-// no edge is drawn twice, and all shares together have the edges that Fused draws alone:
+// Split makes one rank's share of minibatches that a group of ranks makes together (GSplit,
+// Polisetty et al., section 4). Every vertex belongs to one of them (Owners), which draws for it
+// whoever has found it, so no edge is drawn twice, and all shares together have the edges that Fused
+// draws alone:
 //
 //	this rank                                          the other ranks
 //	Begin    own seeds are the frontier
@@ -20,6 +21,7 @@ import (
 //	Join 1   vertices that others have found join     <── IDs ──  Draw
 //	Draw 2   ...
 //	Last     the vertices of the last hop stay where they were found: their rows come from there
+//	Serve    if their owners are to find these rows: which they are
 //
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
 // come first, and the own frontier is that of the block below, so what the layer below computes
@@ -29,18 +31,59 @@ import (
 // in its Minibatch and Crossings, so a Join and the Draw after it may be of another Split. One
 // goroutine at a time uses one.
 type Split struct {
-	fused       *Fused
-	parts       graph.PartIndex // of ranks
-	rank, ranks int
-	first, end  graph.VertexID // own vertices
-	read        []uint64       // [own/64] a bit each: see Distinct
+	fused  *Fused
+	owners *Owners
+	rank   int
+	member int      // index of the rank in its group
+	read   []uint64 // [own/64] a bit for each vertex of the rank: see Distinct
 }
 
-// NewSplit makes a Split of a rank, one of those that have the vertices rows[r] to rows[r+1]-1. The
-// topology must hold the rows of its own. MaxSeeds bounds the seeds of all ranks. Workers is
-// ignored: minibatches are prepared side by side. Kinds that draw a hop as a whole, and the kernel
-// to compare with, are refused.
-func NewSplit(t *Topology, rows []int64, rank int, o Options) (*Split, error) {
+// Owners says which rank of a group owns a vertex of a minibatch that the group shares. Groups are
+// of Size consecutive ranks, and the vertices of rank r belong to member r mod Size of every group:
+//
+//	8 ranks, groups of 4
+//	vertices of rank         0 1 2 3 4 5 6 7
+//	ranks 0 to 3: owned by   0 1 2 3 0 1 2 3
+//	ranks 4 to 7             4 5 6 7 4 5 6 7
+//
+// So a rank owns its own vertices, what lies close together in a part elsewhere has one owner here
+// too, and ranks ask those of other groups alone that have the same index.
+type Owners struct {
+	Size int
+
+	rows   []int64         // [K+1]
+	parts  graph.PartIndex // of ranks
+	member []int32         // [K]
+}
+
+// NewOwners returns the owners in groups of size ranks, of which rank r has the vertices rows[r] to
+// rows[r+1]-1.
+func NewOwners(rows []int64, size int) *Owners {
+	o := &Owners{Size: size, rows: rows, parts: graph.NewPartIndex(rows)}
+	for r := range len(rows) - 1 {
+		o.member = append(o.member, int32(r%size))
+	}
+	return o
+}
+
+// Of returns the index in its group of the owner of a vertex of the graph.
+func (o *Owners) Of(v graph.VertexID) int { return int(o.member[o.parts.Find(uint32(v))]) }
+
+// Vertices returns how many vertices a member of a group owns.
+func (o *Owners) Vertices(member int) (n int) {
+	for r := member; r < len(o.member); r += o.Size {
+		n += int(o.rows[r+1] - o.rows[r])
+	}
+	return n
+}
+
+// first returns the first rank of a rank's group.
+func (o *Owners) first(rank int) int { return rank - rank%o.Size }
+
+// NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that it owns.
+// MaxSeeds bounds the seeds of its group. Workers is ignored: minibatches are prepared side by side.
+// Kinds that draw a hop as a whole, and the kernel to compare with, are refused.
+func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
 	for _, s := range []Spec{o.Spec, o.Eval} {
 		if k := s.kind(); k != Neighbour && k != Poisson {
@@ -70,12 +113,7 @@ func NewSplit(t *Topology, rows []int64, rank int, o Options) (*Split, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := int(rows[rank+1] - rows[rank])
-	return &Split{
-		fused: s.(*Fused), parts: graph.NewPartIndex(rows), rank: rank, ranks: len(rows) - 1,
-		first: graph.VertexID(rows[rank]), end: graph.VertexID(rows[rank+1]),
-		read: mem.Make[uint64]((own + 63) / 64),
-	}, nil
+	return &Split{fused: s.(*Fused), owners: owners, rank: rank, member: rank % owners.Size}, nil
 }
 
 // Free returns the memory.
@@ -87,26 +125,27 @@ func (s *Split) Free() {
 // Bytes returns the memory held now.
 func (s *Split) Bytes() int64 { return s.fused.Bytes() + int64(cap(s.read))*8 }
 
-// owns reports whether a vertex is this rank's.
-func (s *Split) owns(v graph.VertexID) bool { return v >= s.first && v < s.end }
-
 // Crossing is what a hop of a shared minibatch sends to other ranks and gets from them: the shuffle
 // index. Rows and gradients between two layers travel along it. Its arrays lie outside the Go heap
 // and are reused; the zero value is ready for use.
 type Crossing struct {
-	Count []int            // [K] vertices found here that each rank owns; none of the rank itself
+	Count []int            // [S] vertices found here that each rank owns; none of the rank itself
 	IDs   []graph.VertexID // [R] by owner, then in the order found: the last sources of the block
 
-	Wanted  []int            // [K] own vertices that each rank has found
+	Wanted  []int            // [S] own vertices that each rank of the group has found
 	WantIDs []graph.VertexID // [W] by rank, then in the order found there
-	At      []int32          // [W] their positions in the own frontier
+	At      []int32          // [W] their positions in the own frontier; after Serve, in Reads
+
+	// Reads are, after Serve, the own vertices whose feature rows a rank of the group reads: those
+	// of the frontier, in its order, and then those that others alone have found.
+	Reads []graph.VertexID
 
 	own int // sources before IDs
 
 	// Between Draw and Join: position of the sources from NumDst on in the own frontier, or the
 	// complement of that in IDs.
 	place []int32
-	next  []int // [K]
+	next  []int // [S]
 }
 
 // Free returns the arrays.
@@ -114,27 +153,28 @@ func (c *Crossing) Free() {
 	mem.Free(c.IDs)
 	mem.Free(c.WantIDs)
 	mem.Free(c.At)
+	mem.Free(c.Reads)
 	mem.Free(c.place)
 	*c = Crossing{}
 }
 
 // Bytes returns their memory.
 func (c *Crossing) Bytes() int64 {
-	return int64(cap(c.IDs)+cap(c.WantIDs)+cap(c.At)+cap(c.place)) * 4
+	return int64(cap(c.IDs)+cap(c.WantIDs)+cap(c.At)+cap(c.Reads)+cap(c.place)) * 4
 }
 
 // Own returns the sources of the block before those of other ranks, once Join or Last has been
 // called.
 func (c *Crossing) Own() int { return c.own }
 
-// Expect makes room for the vertices that others have found, Wanted of each, of a rank that has so
-// many. A number that is not possible is an error that names the ranks.
-func (c *Crossing) Expect(rank, vertices int) error {
-	total := 0
-	for r, n := range c.Wanted {
-		if n < 0 || n > vertices || r == rank && n > 0 {
+// Expect makes room for the vertices that others have found, Wanted of each, of those that a rank
+// owns. A number that is not possible is an error that names the ranks.
+func (c *Crossing) Expect(o *Owners, rank int) error {
+	total, own := 0, o.Vertices(rank%o.Size)
+	for m, n := range c.Wanted {
+		if r := o.first(rank) + m; n < 0 || n > own || r == rank && n > 0 {
 			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s", r,
-				n, rank, vertices, sameParts)
+				n, rank, own, sameParts)
 		}
 		total += n
 	}
@@ -187,20 +227,19 @@ func (s *Split) Draw(
 // divide keeps own vertices in the frontier, of which those from n on are new, and groups the
 // others by owner.
 func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
-	if len(c.Count) != s.ranks {
-		c.Count, c.Wanted = make([]int, s.ranks), make([]int, s.ranks)
-		c.next = make([]int, s.ranks)
+	if n := s.owners.Size; len(c.Count) != n {
+		c.Count, c.Wanted, c.next = make([]int, n), make([]int, n), make([]int, n)
 	}
 	found := mb.Frontier[n:]
 	c.place = mem.Grow(c.place, len(found))
 	clear(c.Count)
 	for i, v := range found {
-		owner := s.parts.Find(uint32(v))
+		owner := s.owners.Of(v)
 		c.place[i] = int32(owner)
 		c.Count[owner]++
 	}
 	others := 0
-	c.Count[s.rank] = 0
+	c.Count[s.member] = 0
 	for r, k := range c.Count {
 		c.next[r] = others
 		others += k
@@ -208,7 +247,7 @@ func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	c.IDs = mem.Grow(c.IDs, others)
 	own := n
 	for i, v := range found {
-		if owner := int(c.place[i]); owner != s.rank {
+		if owner := int(c.place[i]); owner != s.member {
 			at := c.next[owner]
 			c.next[owner]++
 			c.IDs[at], c.place[i] = v, ^int32(at)
@@ -222,32 +261,62 @@ func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 }
 
 // Join appends to the frontier the vertices of hop h that other ranks have found, in WantIDs, and
-// completes the block of that hop. A vertex that is not this rank's is an error that names the
+// completes the block of that hop. A vertex that this rank does not own is an error that names the
 // rank.
 func (s *Split) Join(mb *Minibatch, c *Crossing, h int) error {
-	f, at := s.fused, 0
-	for r, k := range c.Wanted {
+	if err := s.checkWanted(c); err != nil {
+		return err
+	}
+	f := s.fused
+	f.mb = mb
+	return f.contain(func() error {
+		n := len(mb.Frontier)
+		mb.Frontier = s.joined(c, mb.Frontier)
+		total := len(mb.Frontier)
+		mb.Original = mem.Grow(mb.Original, total)
+		f.gatherOriginal(n, total)
+		s.complete(mb, c, h)
+		return nil
+	})
+}
+
+// checkWanted returns an error if other ranks want a vertex that this rank does not own.
+func (s *Split) checkWanted(c *Crossing) error {
+	at := 0
+	for m, k := range c.Wanted {
 		for _, v := range c.WantIDs[at : at+k] {
-			if !s.owns(v) {
-				return fmt.Errorf("sample: rank %d takes vertex %d for one of rank %d; %s", r, v,
-					s.rank, sameParts)
+			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Of(v) != s.member {
+				return fmt.Errorf("sample: rank %d takes vertex %d for one of rank %d; %s",
+					s.owners.first(s.rank)+m, v, s.rank, sameParts)
 			}
 		}
 		at += k
 	}
-	f.mb = mb
-	return f.contain(func() error {
-		n := len(mb.Frontier)
-		c.At = mem.Grow(c.At, len(c.WantIDs))
-		mb.Frontier = mem.Grow(mb.Frontier, min(n+len(c.WantIDs), len(f.topology.Original))+1)
-		f.vertices.reset()
-		f.vertices.reserve(nil, n)
-		blocks(mb.Frontier[:n], f.vertices.settle)
-		total := renumber(f.vertices, c.WantIDs, c.At, mb.Frontier, n)
-		mb.Original = mem.Grow(mb.Original, total)
-		f.gatherOriginal(n, total)
-		mb.Frontier = mb.Frontier[:total]
-		s.complete(mb, c, h)
+	return nil
+}
+
+// joined appends to own vertices those of WantIDs that are not among them, and sets At.
+func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
+	f, n := s.fused, len(own)
+	c.At = mem.Grow(c.At, len(c.WantIDs))
+	own = mem.Grow(own, min(n+len(c.WantIDs), len(f.topology.Original))+1)
+	f.vertices.reset()
+	f.vertices.reserve(nil, n)
+	blocks(own[:n], f.vertices.settle)
+	return own[:renumber(f.vertices, c.WantIDs, c.At, own, n)]
+}
+
+// Serve sets Reads after Last, from the vertices of the last hop that other ranks have found, in
+// WantIDs. Errors are those of Join.
+func (s *Split) Serve(mb *Minibatch, c *Crossing) error {
+	if err := s.checkWanted(c); err != nil {
+		return err
+	}
+	s.fused.mb = mb
+	return s.fused.contain(func() error {
+		c.Reads = mem.Grow(c.Reads, c.own)
+		copy(c.Reads, mb.Frontier)
+		c.Reads = s.joined(c, c.Reads)
 		return nil
 	})
 }
@@ -288,17 +357,22 @@ func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 
 // Distinct returns how many of this rank's vertices are in frontier, where none is twice, or in
 // rows, which count from the rank's first vertex: those whose feature rows the rank reads for a
-// minibatch, for itself or for others. Rows that it does not have are left out.
+// minibatch, for itself or for others. Rows that it does not have are left out. It is for a group of
+// all ranks.
 func (s *Split) Distinct(frontier []graph.VertexID, rows []int32) int {
+	first, own := s.owners.rows[s.rank], s.owners.Vertices(s.rank)
+	if s.read == nil {
+		s.read = mem.Make[uint64]((own + 63) / 64)
+	}
 	clear(s.read)
 	for _, v := range frontier {
-		i := uint32(v - s.first)
+		i := uint32(int64(v) - first)
 		s.read[i/64] |= 1 << (i % 64)
 	}
 	n := len(frontier)
 	for _, row := range rows {
 		i := uint32(row)
-		if i >= uint32(s.end-s.first) {
+		if i >= uint32(own) {
 			continue
 		}
 		bit := uint64(1) << (i % 64)

@@ -13,6 +13,7 @@ import (
 
 // splitters are ranks that make minibatches together, without anything between them.
 type splitters struct {
+	owners    *Owners
 	of        []*Split
 	crossings [][]Crossing // by rank, hop
 	edges     []uint64
@@ -21,7 +22,7 @@ type splitters struct {
 func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
 	o Options) *splitters {
 	t.Helper()
-	c := &splitters{edges: make([]uint64, len(offsets)-1)}
+	c := &splitters{owners: NewOwners(offsets, len(offsets)-1), edges: make([]uint64, len(offsets)-1)}
 	for r := range len(offsets) - 1 {
 		topology := *whole
 		if windows { // the rows of own vertices alone
@@ -29,7 +30,7 @@ func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
 			topology.First = graph.VertexID(first)
 			topology.Graph.Indptr = whole.Graph.Indptr[first : last+1]
 		}
-		s, err := NewSplit(&topology, offsets, r, o)
+		s, err := NewSplit(&topology, c.owners, r, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, tra
 	for r, s := range c.of {
 		var own []graph.VertexID
 		for _, v := range seeds {
-			if s.owns(v) {
+			if c.owners.Of(v) == r {
 				own = append(own, v)
 			}
 		}
@@ -79,7 +80,7 @@ func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, tra
 				x.Wanted[from] = y.Count[to]
 				ids = append(ids, y.IDs[at:at+y.Count[to]]...)
 			}
-			if err := x.Expect(to, int(c.of[to].end-c.of[to].first)); err != nil {
+			if err := x.Expect(c.owners, to); err != nil {
 				return err
 			}
 			copy(x.WantIDs, ids)
@@ -301,7 +302,7 @@ func (c *splitters) compareFrontier(mbs []Minibatch, frontier []graph.VertexID, 
 // single vertices are refused.
 func TestSplitRefuses(t *testing.T) {
 	r := rand.New(rand.NewPCG(16, 2))
-	whole, rows := randomTopology(r, 60), []int64{0, 20, 60}
+	whole, rows := randomTopology(r, 60), NewOwners([]int64{0, 20, 60}, 2)
 	o := Options{Spec: Neighbours(3, 3), MaxSeeds: 8}
 	s, err := NewSplit(whole, rows, 0, o)
 	if err != nil {
@@ -329,11 +330,11 @@ func TestSplitRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Wanted[1] = 21
-	expect("too many", x.Expect(0, 20), "rank 1 has found 21 vertices of rank 0, which has 20")
+	expect("too many", x.Expect(rows, 0), "rank 1 has found 21 vertices of rank 0, which has 20")
 	x.Wanted[1] = -1
-	expect("fewer than none", x.Expect(0, 20), "rank 1")
+	expect("fewer than none", x.Expect(rows, 0), "rank 1")
 	x.Wanted[1] = 1
-	if err := x.Expect(0, 20); err != nil {
+	if err := x.Expect(rows, 0); err != nil {
 		t.Fatal(err)
 	}
 	x.WantIDs[0] = 20

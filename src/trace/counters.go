@@ -57,7 +57,7 @@ type Shuffles struct {
 	Rows   int64 // received
 	Bytes  int64 // handed to the transport, counted from the sizes given to it
 	Got    int64 // of the rows received, by the shuffle index
-	Rounds int64 // collectives started between two layers
+	Rounds int64 // collectives started between two layers, and to pass feature rows on
 }
 
 // Sampling counts what drawing minibatches from a partitioned topology has cost, and sending input

@@ -25,7 +25,8 @@ type Terms struct {
 	// `t_sync`
 	Sync float64 `json:"t_sync"`
 
-	// of t_DDP: rows or partial sums, and their gradients, with `parallel.mode: split` or `push-pull`;
+	// of t_DDP: rows and gradients within a step, where ranks share minibatches or hold columns
+	// (`parallel.mode`);
 	// `shuffle` / `steps_per_epoch`
 	Shuffle float64 `json:"t_shuffle,omitempty"`
 

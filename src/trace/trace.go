@@ -44,8 +44,8 @@ const (
 	Forward
 	// training: gradients
 	Backward
-	// training, with `parallel.mode: split`: sending hidden rows and gradients between two layers;
-	// with `push-pull`: partial sums of the first layer and their gradients
+	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
+	// between two layers; where they hold columns: partial sums of the first layer and their gradients
 	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync

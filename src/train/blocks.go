@@ -88,9 +88,11 @@ type Export struct {
 	Workers int
 	Version string // of the program
 
-	Ranks int    // of the run
-	Steps int    // to write, from the first; 0: all
-	Dir   string // the output directory: new or empty
+	Ranks int // of the run
+	// its run.ranks_per_node, on which minibatches depend if the ranks of a node share them
+	RanksPerNode int
+	Steps        int    // to write, from the first; 0: all
+	Dir          string // the output directory: new or empty
 }
 
 // WriteBlocks writes the initial weights and the minibatches that a run with these options trains
@@ -129,7 +131,7 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 		return errors.New("with sample.locality minibatches depend on what each rank of a run has at " +
 			"hand; set sample.locality=1")
 	}
-	spec.Ranks, spec.RanksPerNode = w.Ranks, 0
+	spec.Ranks, spec.RanksPerNode = w.Ranks, w.RanksPerNode
 	if w.job, err = newJob(w.Shards, spec); err != nil {
 		return err
 	}

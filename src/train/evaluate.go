@@ -91,7 +91,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 func (s *session) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {
-	if s.o.Sharing == sample.Together {
+	if s.o.Sharing != sample.Alone && s.job.Share(s.Comm.Rank()).Size > 1 {
 		items, admit = s.sharedItems(epoch, seeds)
 		return items, admit, nil
 	}
@@ -116,22 +116,31 @@ func (s *session) sampledItems(epoch int, seeds func(part int) []graph.VertexID)
 	}, nil
 }
 
-// sharedItems is sampledItems for minibatches of all ranks: each has vertices of all parts, as evenly
-// as those of training, so that no rank waits for one that has all the seeds.
+// sharedItems is sampledItems for minibatches that ranks share: each has vertices of all parts of a
+// group, as evenly as those of training, so that no rank waits for one that has all the seeds. All
+// groups have as many minibatches as the one with the most vertices.
 func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch),
 ) {
-	var all []graph.VertexID
-	for p := range s.Shards.Parts {
-		all = append(all, seeds(p)...)
+	share, size := s.job.Share(s.Comm.Rank()), s.job.MaxSeeds()
+	var mine []graph.VertexID
+	for g := range s.Comm.Size() / share.Size {
+		first, _ := s.job.Parts(g * share.Size)
+		_, last := s.job.Parts((g+1)*share.Size - 1)
+		var all []graph.VertexID
+		for p := first; p < last; p++ {
+			all = append(all, seeds(p)...)
+		}
+		items = max(items, (len(all)+size-1)/size)
+		if g == share.Group {
+			mine = all
+		}
 	}
-	size := s.job.MaxSeeds()
-	items = (len(all) + size - 1) / size
 	return items, func(i int, m *parallel.Minibatch) {
-		m.Key, m.Train = s.o.evalKey(epoch, 0, i), false
-		m.Seeds = mem.Grow(m.Seeds, (len(all)-i+items-1)/items)
+		m.Key, m.Train = s.o.evalKey(epoch, share.Group, i), false
+		m.Seeds = mem.Grow(m.Seeds, (len(mine)-i+items-1)/items)
 		for k := range m.Seeds {
-			m.Seeds[k] = all[i+k*items]
+			m.Seeds[k] = mine[i+k*items]
 		}
 		m.GlobalSeeds = len(m.Seeds)
 	}

@@ -14,6 +14,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -96,6 +97,9 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
 			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
+	case s.Streams != r.streams.Streams() && r.o.Sharing == sample.InNodes:
+		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
+			"minibatches depend on their number", c.path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+

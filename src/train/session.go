@@ -98,7 +98,10 @@ func (s *session) openModel() error {
 	if err := checkScratchDir(s.ScratchDir); err != nil {
 		return err
 	}
-	s.o.Ranks, s.o.RanksPerNode = c.Size(), s.RanksPerNode
+	s.o.Ranks = c.Size()
+	if s.o.Sharing != sample.InNodes { // else groupByNode has set it
+		s.o.RanksPerNode = s.RanksPerNode
+	}
 	var err error
 	if s.forward {
 		s.job, err = newForwardJob(s.Shards, s.o.Spec)
@@ -208,6 +211,7 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	o.Gradients, o.Depth = gradients, s.o.Depth
 	o.SeedsElsewhere = s.o.GlobalSeeds
 	if !s.forward {
+		o.GroupSize = s.job.Share(s.Comm.Rank()).Size
 		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
 		s.near, err = s.store.Near(s.cache)
 		opened(func() error { s.near.Free(); return nil })

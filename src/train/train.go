@@ -118,6 +118,9 @@ func (r *run) open() error {
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
+	if err = r.groupByNode(); err != nil {
+		return err
+	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
 	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {

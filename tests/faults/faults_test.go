@@ -154,7 +154,8 @@ func (i injection) spec() string {
 }
 
 // modes are those of the jobs; a run without faults has the same digest wherever its topology lies.
-var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModePushPull}
+var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid,
+	parallel.ModePushPull}
 
 // setting is what the numbers of a run depend on.
 type setting struct {
@@ -164,9 +165,18 @@ type setting struct {
 
 // args are the arguments of the job from its beginning; one that resumes takes them from its run.
 func (i injection) args(l *lab, parts, run string) []string {
-	args := append(l.args(parts, run), "--set", "parallel.mode="+i.mode)
+	args := append(l.args(parts, run), i.setting().args()...)
 	if i.partitioned {
 		args = append(args, "--set", "topology.kind=partitioned")
+	}
+	return args
+}
+
+// args are those that make the setting. In hybrid two ranks are a node.
+func (s setting) args() []string {
+	args := []string{"--set", "parallel.mode=" + s.mode}
+	if s.mode == parallel.ModeHybrid {
+		args = append(args, "--set", "run.ranks_per_node=2")
 	}
 	return args
 }
@@ -184,15 +194,15 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		fault.Results}, point) {
 		i.rank = 0 // it alone writes
 	}
-	switch i.mode = modes[random.IntN(len(modes))]; point {
-	case fault.Shuffle:
-		i.mode = modes[1+random.IntN(len(modes)-1)] // all but data
-	case fault.Reply:
+	switch i.mode = modes[random.IntN(len(modes))]; {
+	case point == fault.Shuffle && i.mode == parallel.ModeData:
+		i.mode = parallel.ModeSplit
+	case point == fault.Reply:
 		i.mode = parallel.ModeData
 	}
 	i.step = random.IntN(l.clean[i.setting()].steps)
-	i.partitioned = random.IntN(2) == 0 || i.mode == parallel.ModeData &&
-		slices.Contains(asking, point)
+	i.partitioned = i.mode != parallel.ModeHybrid && (random.IntN(2) == 0 ||
+		i.mode == parallel.ModeData && slices.Contains(asking, point))
 	return i
 }
 

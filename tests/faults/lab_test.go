@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"halognn/src/parallel"
 )
 
 // lab is where the jobs run.
@@ -103,15 +101,17 @@ func newLab(t *testing.T) *lab {
 	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 2 * len(modes) {
-		s := setting{2 + n%2*2, modes[n/2]}
-		run := filepath.Join(l.dir, fmt.Sprint("clean-", s.mode, s.ranks))
-		args := append(l.args(l.parts(), run), "--set", "parallel.mode="+s.mode)
-		if j := l.start(s.ranks, "", nil, args...); j.code != 0 {
-			t.Fatalf("a run without faults: code %d\n%s", j.code, j.text)
+	for _, mode := range modes {
+		for _, ranks := range []int{2, 4} {
+			s := setting{ranks, mode}
+			run := filepath.Join(l.dir, fmt.Sprint("clean-", s.mode, s.ranks))
+			args := append(l.args(l.parts(), run), s.args()...)
+			if j := l.start(s.ranks, "", nil, args...); j.code != 0 {
+				t.Fatalf("a run without faults: code %d\n%s", j.code, j.text)
+			}
+			digest, steps := l.summary(run)
+			l.clean[s] = clean{digest, steps}
 		}
-		digest, steps := l.summary(run)
-		l.clean[s] = clean{digest, steps}
 	}
 	l.mount()
 	return l

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -66,6 +67,10 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 		return usageError(fmt.Errorf("model.kind is %s, which reads no neighbours, so its "+
 			"minibatches have no blocks; set it to sage", c.Model.Kind))
 	}
+	if c.Parallel.Mode == config.ModeHybrid && c.Run.RanksPerNode == 0 {
+		return usageError(errors.New("with parallel.mode hybrid minibatches depend on the ranks of " +
+			"a node; set run.ranks_per_node to them"))
+	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{})
 	if err != nil {
 		return dataError(err)
@@ -79,7 +84,7 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	}
 	export := train.Export{
 		Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version,
-		Ranks: o.ranks, Steps: o.steps, Dir: o.out,
+		Ranks: o.ranks, RanksPerNode: c.Run.RanksPerNode, Steps: o.steps, Dir: o.out,
 	}
 	var b *train.Blocks
 	err = workOn(s, func() (err error) {

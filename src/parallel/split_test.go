@@ -1,0 +1,438 @@
+package parallel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
+	"halognn/src/exchange"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/pipeline"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// weighed returns the world with weights of its edges.
+func (w *world) weighed() *world {
+	other, t := *w, &w.topology
+	other.topology.Weights = make([]float32, len(t.Graph.Indices))
+	other.topology.WeightSums = make([]float32, vertices)
+	for v := range vertices {
+		for e := t.Graph.Indptr[v]; e < t.Graph.Indptr[v+1]; e++ {
+			x := float32(1+e%7) / 4
+			other.topology.Weights[e] = x
+			other.topology.WeightSums[v] += x
+		}
+	}
+	return &other
+}
+
+// sharedModels are the models whose minibatches ranks may share: every kind, with dropout.
+func sharedModels() map[string]nn.Config {
+	models := map[string]nn.Config{}
+	add := func(name, kind string, set func(*nn.Config)) {
+		c := nn.Config{Kind: kind, Layers: 3, In: cols, Hidden: 4, Out: classes, Dropout: 0.4,
+			Norm: nn.NormNone, Task: nn.Multiclass, Heads: 2, Slope: 0.2}
+		if set != nil {
+			set(&c)
+		}
+		models[name] = c
+	}
+	add("sage", "sage", nil)
+	add("sage max", "sage", func(c *nn.Config) { c.Aggregation = nn.AggregateMax })
+	add("sage weighted", "sage", func(c *nn.Config) { c.EdgeWeights = true })
+	add("sage, one layer", "sage", func(c *nn.Config) { c.Layers = 1 })
+	add("sage, many labels", "sage", func(c *nn.Config) { c.Task = nn.Multilabel })
+	add("gcn right", "gcn", nil)
+	add("gcn both", "gcn", func(c *nn.Config) { c.GCNNorm = nn.GCNBoth })
+	add("gcn both weighted", "gcn", func(c *nn.Config) {
+		c.GCNNorm, c.EdgeWeights = nn.GCNBoth, true
+	})
+	add("gin", "gin", nil)
+	add("gat", "gat", nil)
+	add("gat, ELU, mean of heads", "gat", func(c *nn.Config) {
+		c.Activation, c.HeadMerge = nn.ELU, nn.HeadsMean
+	})
+	add("gatv2", "gatv2", nil)
+	add("mlp", "mlp", nil)
+	add("norm, residual, jumping", "sage", func(c *nn.Config) {
+		c.Norm, c.Residual, c.Jumping = nn.NormLayer, true, nn.JumpCat
+	})
+	add("residual, jumping max", "gat", func(c *nn.Config) {
+		c.Residual, c.Jumping = true, nn.JumpMax
+	})
+	return models
+}
+
+// counting counts what is handed to the transport by all-to-alls and all-gathers, on all communicators made of it.
+type counting struct {
+	comm.Comm
+	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
+}
+
+func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) comm.Request {
+	for _, n := range out {
+		c.bytes.Add(int64(n * width))
+	}
+	return c.Comm.StartAlltoallv(send, recv, out, in, width)
+}
+
+func (c counting) StartAllgatherv(send, recv []byte, in []int, width int) comm.Request {
+	c.bytes.Add(int64((c.Size() - 1) * in[c.Rank()] * width))
+	return c.Comm.StartAllgatherv(send, recv, in, width)
+}
+
+func (c counting) Dup() (comm.Comm, error) {
+	made, err := c.Comm.Dup()
+	return counting{made, c.bytes}, err
+}
+
+func (c counting) Split(color, key int) (comm.Comm, error) {
+	made, err := c.Comm.Split(color, key)
+	return counting{made, c.bytes}, err
+}
+
+// grouping says which ranks train each minibatch together: all of a node.
+type grouping struct {
+	mode           string
+	nodes, perNode int
+}
+
+func (g grouping) ranks() int { return g.nodes * g.perNode }
+
+func (g grouping) String() string {
+	return fmt.Sprintf("%s, %d nodes of %d ranks", g.mode, g.nodes, g.perNode)
+}
+
+// lone is the grouping whose numbers those of g are to have: a rank for each node.
+func (g grouping) lone() grouping { return grouping{ModeData, g.nodes, 1} }
+
+// sharer is a rank that trains in some mode.
+type sharer struct {
+	model     *nn.Model
+	gradients *Gradients
+	strategy  Strategy
+	exchanged comm.Comm
+	moved     *atomic.Int64 // bytes handed to the transport, without those of gradients
+}
+
+func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn.Config,
+	apart bool) (*sharer, error) {
+	l := &sharer{moved: new(atomic.Int64)}
+	var err error
+	if l.model, err = nn.NewModel(device, config, 5); err != nil {
+		return nil, err
+	}
+	if l.gradients, err = NewGradients(c, l.model.Params, config.Layers,
+		GradientOptions{Device: device, Transport: TransportStaged}); err != nil {
+		return nil, err
+	}
+	counted := counting{c, l.moved}
+	if l.exchanged, err = counted.Dup(); err != nil {
+		return nil, err
+	}
+	per := (len(w.offsets) - 1) / c.Size()
+	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
+	if HoldsColumns(g.mode) { // one of them, but the last rank all others
+		if first = c.Rank(); first < c.Size()-1 {
+			end = first + 1
+		}
+		for p := range tables {
+			tables[p] = w.table(p, first, end, compute.Float16)
+		}
+	}
+	x, err := exchange.New(l.exchanged, exchange.Options{
+		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: compute.Float16,
+		Host: ref.Host{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := Options{
+		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, FirstCol: first,
+		Cols: end - first,
+		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
+		Labels: w.labels, Workers: 2, Partitioned: apart, GroupSize: g.perNode,
+		SeedsElsewhere: g.mode == ModePushPull,
+	}
+	if config.Task == nn.Multilabel {
+		o.Labels, o.Targets, o.Classes = nil, w.targets, classes
+	}
+	if config.ReadsNeighbours() {
+		o.Sample = sample.Neighbours([]int{4, 3, 3}[:config.Layers]...)
+	}
+	if apart {
+		o.Topology, o.Rows = w.partitioned(c)
+		o.Topology.Rows = w.topology.Graph.Indptr // degrees of all vertices
+	}
+	o.Rows = nil
+	for r := range c.Size() + 1 {
+		o.Rows = append(o.Rows, w.offsets[r*per])
+	}
+	l.strategy, err = New(g.mode, o)
+	return l, err
+}
+
+func (l *sharer) close() error {
+	err := errors.Join(l.strategy.Close(), l.gradients.Close(), l.exchanged.Free())
+	l.model.Close()
+	return err
+}
+
+// grads returns the gradients in host memory.
+func (l *sharer) grads(device compute.Device) []float32 {
+	host := make([]float32, len(l.model.Params.Grads))
+	device.Download(host, l.model.Params.Grads)
+	return host
+}
+
+// result is what a step comes to on a rank.
+type result struct {
+	loss   float64
+	grads  []float32
+	edges  uint64
+	blocks uint64
+	scored int
+	own    int64 // bytes of sums that the rank sends itself
+	trace.Counters
+}
+
+// step trains steps of a minibatch on each of so many nodes, and evaluates the seeds of the last.
+func (l *sharer) step(device compute.Device, n, depth, node, nodes int) (all []result, err error) {
+	pipe, err := NewPipe(l.strategy, pipeline.Options{Depth: depth, Workers: 2})
+	if err != nil {
+		return nil, err
+	}
+	defer pipe.Close()
+	admit := func(i int, m *Minibatch) {
+		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i, Stream: node}
+		m.Train = i < n-1
+		seeds := seedsOf(i, 40-13*i)
+		m.GlobalSeeds = len(seeds)
+		m.SetSeeds(seeds[node*len(seeds)/nodes : (node+1)*len(seeds)/nodes])
+	}
+	err = pipe.Run(context.Background(), n, admit, func(i int, m *Minibatch) error {
+		var r result
+		if m.Train {
+			var phases heard
+			t, err := l.strategy.Step(m, true, &phases)
+			if err != nil || t.Fault != nil {
+				return fmt.Errorf("fault %v, %w", t.Fault, err)
+			}
+			r.loss, r.grads = t.Stats.Loss, l.grads(device)
+		} else {
+			y, err := l.strategy.Forward(m)
+			if err != nil {
+				return err
+			}
+			share, _ := l.model.Loss(&m.Batch, y)
+			r.loss = share.Loss
+		}
+		var err error
+		if r.Counters, err = l.strategy.Counters(m); err != nil {
+			return err
+		}
+		r.edges, r.blocks, r.scored = m.Edges, m.Digest, len(m.Scored)
+		if sums := m.pushed.mine; sums != nil {
+			_, width := l.model.Config.Widths(0)
+			r.own = int64(4 * width * sums[0])
+		}
+		all = append(all, r)
+		return nil
+	})
+	return all, err
+}
+
+// closeTo reports whether two lists differ by round-off alone.
+func closeTo(got, want []float32) bool {
+	most := 0.0
+	for _, x := range want {
+		most = max(most, math.Abs(float64(x)))
+	}
+	for i, x := range want {
+		if math.Abs(float64(got[i])-float64(x)) > 4e-6*most {
+			return false
+		}
+	}
+	return len(got) == len(want)
+}
+
+// steps is what n steps come to on every rank of a grouping, and the bytes that each hands to the
+// transport.
+func (w *world) steps(g grouping, config nn.Config, apart bool, n, depth int) (
+	results [][]result, moved []int64, err error,
+) {
+	results, moved = make([][]result, g.ranks()), make([]int64, g.ranks())
+	err = comm.RunWorld(g.ranks(), func(c comm.Comm) error {
+		device := ref.New()
+		defer device.Close()
+		l, err := w.sharer(c, device, g, config, apart)
+		if err != nil {
+			return err
+		}
+		if results[c.Rank()], err = l.step(device, n, depth, c.Rank()/g.perNode,
+			g.nodes); err != nil {
+			return err
+		}
+		moved[c.Rank()] = l.moved.Load()
+		return l.close()
+	})
+	return results, moved, err
+}
+
+// Ranks that share a minibatch come to the loss and to every gradient of a rank alone, up to
+// round-off, with dropout, for every kind of model; together they draw the same edges, compute them
+// once, read every feature row once, and fetch each row of another node once; and what they count as
+// sent is what the transport was given. Nodes of a rank each come to the bits of data parallelism,
+// and one node of all ranks to those of split parallelism. Ranks that hold columns come to what ranks
+// do that hold rows, and fetch none.
+func TestModesAgree(t *testing.T) {
+	const n = 3
+	plain := newWorld(t, 8)
+	before := mem.Allocated()
+	for name, config := range sharedModels() {
+		w := plain
+		if config.EdgeWeights {
+			w = plain.weighed()
+		}
+		done := map[grouping][][]result{}
+		for _, g := range []grouping{
+			{ModeData, 1, 1}, {ModeData, 2, 1}, {ModeData, 4, 1}, {ModeData, 8, 1},
+			{ModeSplit, 1, 1}, {ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeSplit, 1, 8},
+			{ModeHybrid, 1, 1}, {ModeHybrid, 1, 2}, {ModeHybrid, 1, 8},
+			{ModeHybrid, 2, 1}, {ModeHybrid, 2, 2}, {ModeHybrid, 2, 4}, {ModeHybrid, 4, 2},
+			{ModePushPull, 1, 1}, {ModePushPull, 2, 1}, {ModePushPull, 4, 1}, {ModePushPull, 8, 1},
+		} {
+			if g.mode == ModePushPull && !config.Linear() {
+				continue // refused: TestModesRefuseByName
+			}
+			for _, apart := range []bool{false, true} {
+				if apart && (config.EdgeWeights || g.mode != ModeSplit && g.mode != ModePushPull) {
+					continue // ranks do not send each other weights of edges: package job
+				}
+				results, moved, err := w.steps(g, config, apart, n, g.ranks()%3*2)
+				if want := done[g.lone()]; err == nil && want != nil {
+					err = compareShares(g, results, want, moved)
+				}
+				if same := done[grouping{ModeSplit, 1, g.perNode}]; err == nil && g.nodes == 1 &&
+					same != nil && g.mode != ModePushPull {
+					err = sameBits(results, same)
+				}
+				if err == nil && g.perNode == 1 && g.nodes > 1 && g.mode == ModeHybrid {
+					err = sameBits(results, done[g.lone()])
+				}
+				if err != nil {
+					t.Errorf("%s, %v, partitioned %v: %v", name, g, apart, err)
+				}
+				done[g] = results
+			}
+		}
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+// sameBits returns an error unless two runs have the same numbers on every rank.
+func sameBits(got, want [][]result) error {
+	for r := range want {
+		for i := range want[r] {
+			g, w := got[r][i], want[r][i]
+			if g.loss != w.loss || !slices.Equal(g.grads, w.grads) || g.edges != w.edges ||
+				g.blocks != w.blocks {
+				return fmt.Errorf("rank %d, step %d: loss %v, blocks %x, gradients\n%v\nwant %v, "+
+					"%x\n%v", r, i, g.loss, g.blocks, g.grads, w.loss, w.blocks, w.grads)
+			}
+		}
+	}
+	return nil
+}
+
+// compareShares compares every rank of a grouping, and the sums over each node, with a rank alone
+// for each node.
+func compareShares(g grouping, results, want [][]result, moved []int64) error {
+	var all trace.Counters
+	var own, handed int64
+	for node := range g.nodes {
+		for i, one := range want[node] {
+			var sum result
+			for r := range g.perNode {
+				got := results[node*g.perNode+r][i]
+				if one.grads != nil && (math.Abs(got.loss-one.loss) > 2e-6*math.Abs(one.loss) ||
+					!closeTo(got.grads, one.grads)) {
+					return fmt.Errorf("rank %d, step %d: loss %v, want %v; gradients\n%v\n%v",
+						node*g.perNode+r, i, got.loss, one.loss, got.grads, one.grads)
+				}
+				sum.edges += got.edges
+				sum.loss += got.loss
+				sum.scored += got.scored
+				sum.own += got.own
+				sum.Counters.Add(got.Counters)
+			}
+			if one.grads == nil && math.Abs(sum.loss-one.loss) > 2e-6*math.Abs(one.loss) {
+				return fmt.Errorf("evaluation: loss %v, want %v", sum.loss, one.loss)
+			}
+			c := sum.Counters
+			if sum.edges != one.edges || sum.scored != one.scored || c.Edges != one.Edges {
+				return fmt.Errorf("step %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i,
+					sum.edges, c.Edges, sum.scored, one.edges, one.Edges, one.scored)
+			}
+			fetched := one.Remote
+			if HoldsColumns(g.mode) {
+				fetched = 0
+			}
+			if c.Loaded != one.Loaded || c.Remote != fetched {
+				return fmt.Errorf("step %d: %+v, want %d rows, %d of other nodes", i, c, one.Loaded,
+					fetched)
+			}
+			all.Add(c)
+			own += sum.own
+		}
+	}
+	for _, b := range moved {
+		handed += b
+	}
+	bytes := all.Shuffle.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes + own
+	if handed != bytes || all.Served != all.Remote || all.Shuffle.Bytes != all.Shuffle.Got ||
+		all.Sampling.Asked != all.Sampling.Answered {
+		return fmt.Errorf("%d bytes counted, %d handed to the transport: %+v", bytes, handed, all)
+	}
+	return nil
+}
+
+// What has no meaning in a mode is refused by name, on all ranks.
+func TestModesRefuseByName(t *testing.T) {
+	w := newWorld(t, 2)
+	refused := func(g grouping, config nn.Config, apart bool, want string) {
+		t.Helper()
+		err := comm.RunWorld(2, func(c comm.Comm) error {
+			if _, err := w.sharer(c, ref.New(), g, config, apart); err == nil ||
+				!strings.Contains(err.Error(), want) {
+				return fmt.Errorf("%v, want %q", err, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	models := sharedModels()
+	columns := grouping{ModePushPull, 2, 1}
+	refused(columns, models["gat"], false, "model kind gat is no sum over the columns")
+	refused(columns, models["gatv2"], false, "model kind gatv2")
+	refused(columns, models["sage max"], false, "choose sage with means")
+	config := models["sage"]
+	refused(grouping{ModeHybrid, 2, 1}, config, true, "topology.kind=replicated")
+	config.Norm = nn.NormBatch
+	refused(grouping{ModeSplit, 1, 2}, config, false, "model.norm batch")
+	refused(grouping{ModeHybrid, 1, 2}, config, false, "model.norm batch")
+}

@@ -1,0 +1,274 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/fault"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
+// vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
+// after the last one too. As in remoteDrawer no sampler is held from one stage to another.
+type splitDrawer struct {
+	o        DrawerOptions
+	rank     int       // of all
+	group    comm.Comm // of the collectives, which the pipeline's lane starts in one order
+	owners   *sample.Owners
+	serving  bool  // owners also find the rows of the last hop
+	ones     []int // [S] one count for every rank of the group
+	samplers chan *sample.Split
+	begin    func(*Minibatch) error // before a minibatch is drawn
+	drawn    func(*Minibatch)       // when it is
+}
+
+// newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
+func newSplitDrawer(o *Options, size int, draw DrawerOptions, begin func(*Minibatch) error,
+	drawn func(*Minibatch)) (*splitDrawer, error) {
+	d := &splitDrawer{
+		o: draw, rank: o.Comm.Rank(), owners: sample.NewOwners(o.Rows, size),
+		samplers: make(chan *sample.Split, draw.Samplers), begin: begin, drawn: drawn,
+	}
+	for range size {
+		d.ones = append(d.ones, 1)
+	}
+	for range min(d.hops(), 1) * draw.Samplers {
+		s, err := sample.NewSplit(draw.Topology, d.owners, d.rank, draw.Sampling)
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.samplers <- s
+	}
+	var err error
+	if size == o.Comm.Size() {
+		d.group, err = o.Comm.Dup()
+	} else {
+		d.group, err = o.Comm.Split(d.rank/size, d.rank)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// ranks of the group.
+func (d *splitDrawer) ranks() int { return d.owners.Size }
+
+// hops of a minibatch; 0 for a model that reads no neighbours.
+func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
+
+// close frees samplers and communicator.
+func (d *splitDrawer) close() error {
+	close(d.samplers)
+	for s := range d.samplers {
+		s.Free()
+	}
+	if d.group == nil {
+		return nil
+	}
+	return d.group.Free()
+}
+
+// Bytes returns the memory of the samplers. None may be drawing.
+func (d *splitDrawer) Bytes() (bytes int64) {
+	for range len(d.samplers) {
+		s := <-d.samplers
+		bytes += s.Bytes()
+		d.samplers <- s
+	}
+	return bytes
+}
+
+// stages are those from the seeds to the blocks and, with serving, to the rows that others read.
+func (d *splitDrawer) stages() []Stage {
+	stages := []Stage{local(trace.Sample, "sample", d.sample)}
+	if d.ranks() == 1 {
+		return stages
+	}
+	for h := 1; h < d.hops(); h++ {
+		stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
+			return d.joinAndDraw(m, s, h)
+		})...)
+	}
+	if d.serving {
+		stages = append(stages, d.crossing(d.hops(), "serve", d.serve)...)
+	}
+	return stages
+}
+
+// crossing returns the stages in which the vertices that hop h has found go to their owners, and
+// then does what it is for.
+func (d *splitDrawer) crossing(h int, what string,
+	do func(*Minibatch, *sample.Split) error) []Stage {
+	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
+	return []Stage{
+		collective(trace.Ask, name("found"),
+			func(m *Minibatch) (request, error) { return d.startCounts(m, h) },
+			func(m *Minibatch) error { return d.finishCounts(m, h) }),
+		collective(trace.Ask, name("owners"),
+			func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
+		local(trace.Sample, name(what), func(m *Minibatch) error {
+			return d.with(func(s *sample.Split) error { return do(m, s) })
+		}),
+	}
+}
+
+// with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
+func (d *splitDrawer) with(f func(s *sample.Split) error) error {
+	s := <-d.samplers
+	defer func() { d.samplers <- s }()
+	if err := f(s); err != nil {
+		return fmt.Errorf("sampling: %w", err)
+	}
+	return nil
+}
+
+// sample takes the own seeds of a minibatch and draws their neighbours.
+func (d *splitDrawer) sample(m *Minibatch) error {
+	if err := d.begin(m); err != nil {
+		return err
+	}
+	x := &m.shared
+	x.begin(d.hops(), d.ranks())
+	if err := d.mine(m); err != nil {
+		return err
+	}
+	m.Edges = 0
+	if d.hops() == 0 {
+		m.Scored = x.own
+		d.o.copyLabels(m)
+		d.o.seedsOnly(m)
+		return nil
+	}
+	return d.with(func(s *sample.Split) error {
+		if err := s.Begin(&m.Sampled, x.own, d.hops()); err != nil {
+			return err
+		}
+		return d.draw(m, s, 1)
+	})
+}
+
+// mine keeps the seeds that this rank owns.
+func (d *splitDrawer) mine(m *Minibatch) error {
+	x, n := &m.shared, 0
+	x.own = mem.Grow(x.own, len(m.Seeds))
+	for _, v := range m.Seeds {
+		if v < 0 || int(v) >= len(d.o.Topology.Original) {
+			return fmt.Errorf("sampling: seed %d: %w (the graph has %d vertices)", v,
+				graph.ErrVertexRange, len(d.o.Topology.Original))
+		}
+		if d.owners.Of(v) == d.group.Rank() {
+			x.own[n] = v
+			n++
+		}
+	}
+	x.own = x.own[:n]
+	return nil
+}
+
+// draw draws hop h. A rank alone goes on with the next.
+func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
+	c := &m.shared.hops[h-1]
+	if err := s.Draw(&m.Sampled, c, h, m.Train, m.Key, &m.Edges); err != nil {
+		return err
+	}
+	switch {
+	case h == d.hops():
+		d.complete(m, s)
+		if d.serving && d.ranks() == 1 {
+			return d.serve(m, s)
+		}
+		return nil
+	case d.ranks() == 1:
+		return d.joinAndDraw(m, s, h)
+	}
+	return nil
+}
+
+// joinAndDraw completes hop h by what other ranks have found, and draws the next.
+func (d *splitDrawer) joinAndDraw(m *Minibatch, s *sample.Split, h int) error {
+	if err := s.Join(&m.Sampled, &m.shared.hops[h-1], h); err != nil {
+		return err
+	}
+	m.shared.index(d.hops()-h, m.Train)
+	return d.draw(m, s, h+1)
+}
+
+// complete completes a minibatch whose hops are all drawn.
+func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
+	x, sampled := &m.shared, &m.Sampled
+	s.Last(sampled, &x.hops[d.hops()-1])
+	if len(sampled.Others) != d.hops() {
+		sampled.Others = make([][]graph.VertexID, d.hops())
+	}
+	for l := 1; l < d.hops(); l++ {
+		sampled.Others[l] = x.crossing(l).IDs
+	}
+	m.Scored = sampled.Seeds
+	d.o.copyLabels(m)
+	m.Digest = sampled.Digest()
+	d.drawn(m)
+}
+
+// serve finds out which rows of own vertices the group reads.
+func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
+	return s.Serve(&m.Sampled, m.shared.crossing(0))
+}
+
+// startCounts tells every rank how many of its vertices hop h has found here.
+func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
+	if m.Train {
+		if err := fault.At(fault.Ask, d.rank, m.Key.Epoch, m.Key.Step); err != nil {
+			return nil, err
+		}
+	}
+	x, c := &m.shared, &m.shared.hops[h-1]
+	for k, n := range c.Count {
+		x.asks[k] = int64(n)
+	}
+	x.sampling.Rounds++
+	x.sampling.Bytes += int64(len(x.asks)) * countBytes
+	return d.group.StartAlltoallv(
+		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, countBytes), nil
+}
+
+// countBytes is a number of vertices in a message.
+const countBytes = 8
+
+// finishCounts makes room for the vertices that others have found.
+func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
+	x, c := &m.shared, &m.shared.hops[h-1]
+	for k, n := range x.asked {
+		c.Wanted[k] = int(n)
+	}
+	return c.Expect(d.owners, d.rank)
+}
+
+// startIDs sends every rank its vertices that hop h has found here.
+func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
+	x, c := &m.shared, &m.shared.hops[h-1]
+	x.sampling.Asked += int64(len(c.IDs))
+	x.sampling.Answered += int64(len(c.WantIDs))
+	x.sampling.Rounds++
+	x.sampling.Bytes += int64(len(c.IDs)) * sample.VertexBytes
+	return d.group.StartAlltoallv(
+		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)
+}
+
+// count counts the own feature rows that the ranks read of this one for a minibatch, before the
+// exchange serves them.
+func (d *splitDrawer) count(m *Minibatch) error {
+	if d.serving { // the rows that it finds are those
+		return nil
+	}
+	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
+	return d.with(func(s *sample.Split) error {
+		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
+		return nil
+	})
+}

@@ -1,0 +1,43 @@
+package train
+
+import (
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/sample"
+)
+
+// groupByNode sets how many ranks share the minibatches of a node, where they do: as many
+// consecutive ones on every node. Collective.
+func (s *session) groupByNode() error {
+	if s.o.Sharing != sample.InNodes {
+		return nil
+	}
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	if err != nil {
+		return err
+	}
+	here, err := comm.Allgather(node, s.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	if err := node.Free(); err != nil {
+		return err
+	}
+	all, err := comm.Allgather(s.Comm, here[0], len(here)) // first rank and ranks of every rank's node
+	if err != nil {
+		return err
+	}
+	size := all[1]
+	for r := range s.Comm.Size() {
+		if all[2*r] != r-r%size || all[2*r+1] != size {
+			return comm.AgreedOn(s.Comm, fmt.Errorf("parallel.mode is %s, in which the ranks of a node "+
+				"train together, but rank %d is one of %d on a node that begins with rank %d; start as "+
+				"many consecutive ranks on every node (mpirun --map-by ppr:N:node, srun "+
+				"--distribution=block), or set run.ranks_per_node to a divisor of the ranks", s.o.Mode,
+				r, all[2*r+1], all[2*r]))
+		}
+	}
+	s.o.RanksPerNode = size
+	return nil
+}

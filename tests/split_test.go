@@ -1,0 +1,284 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// alike fails the test unless a run whose ranks share minibatches trained on the same edges as one
+// with a rank for each of its nodes and no cache, to the same loss up to round-off in every step, and
+// fetched no row twice for a node.
+func alike(t *testing.T, got, want *outcome) {
+	t.Helper()
+	sameTraining(t, got, want)
+	if got.Peer != 0 || got.Remote+got.CacheHits != want.Remote {
+		t.Errorf("%d rows of other nodes and %d cached, %d of peers; want %d", got.Remote,
+			got.CacheHits, got.Peer, want.Remote)
+	}
+}
+
+// sameTraining fails the test unless two runs trained on the same edges, to the same loss up to
+// round-off in every step, and computed and read as much.
+func sameTraining(t *testing.T, got, want *outcome) {
+	t.Helper()
+	if got.EdgesDigest != want.EdgesDigest || len(got.steps) != len(want.steps) {
+		t.Fatalf("edges %s in %d steps, want %s in %d", got.EdgesDigest, len(got.steps),
+			want.EdgesDigest, len(want.steps))
+	}
+	for i, w := range want.steps {
+		if g := got.steps[i]; math.Abs(g.Loss-w.Loss) > 2e-5*math.Abs(w.Loss) {
+			t.Fatalf("epoch %d, step %d: the loss is %v, want %v", w.Epoch, w.Step, g.Loss, w.Loss)
+		}
+	}
+	if got.Edges != want.Edges || got.Loaded != want.Loaded {
+		t.Errorf("%d edges, %d rows read; want %d, %d", got.Edges, got.Loaded, want.Edges,
+			want.Loaded)
+	}
+	if math.Abs(got.TestMetric-want.TestMetric) > 0.02 {
+		t.Errorf("test metric %v, want %v", got.TestMetric, want.TestMetric)
+	}
+}
+
+// In a run, ranks that share minibatches do what one rank does alone, whatever model, topology,
+// depth and device threads; and their numbers depend on nothing but how many they are.
+func TestSplitIsOneRank(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{1, nil},
+		{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0"}},
+		{4, []string{"model.kind=gat", "model.norm=layer"}},
+		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
+		{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
+			"train.eval_mode=full"}},
+		{2, []string{"model.kind=mlp"}},
+		{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
+				"train.lr=0.05"}, c.sets...)
+			want := trained(t, parts, 1, append(sets, "cache.policy=none")...)
+			split := append([]string{"parallel.mode=split"}, sets...)
+			got := trained(t, parts, c.ranks, split...)
+			alike(t, got, want)
+			sameNumbers(t, trained(t, parts, c.ranks, append(split, "pipeline.depth=6",
+				"pipeline.workers=3", "compute.threads=2", "run.ranks_per_node=1",
+				"topology.kind=partitioned")...), got)
+		})
+	}
+}
+
+// With nodes of several ranks, a run does what one with a rank for each node does, and what is cached
+// changes none of its numbers. Nodes of one rank are data parallelism, one node is split parallelism:
+// to the bit.
+func TestHybridIsARankForEachNode(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	perNode := func(n int) string { return fmt.Sprint("run.ranks_per_node=", n) }
+	for _, c := range []struct {
+		nodes, perNode int
+		sets           []string
+	}{
+		{2, 2, []string{"model.kind=gat", "model.norm=layer"}},
+		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
+		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
+		{2, 1, []string{"model.kind=gin", "sample.kind=poisson"}},
+		{1, 4, []string{"model.kind=gatv2", "train.eval_mode=full"}},
+	} {
+		ranks := c.nodes * c.perNode
+		t.Run(fmt.Sprint(c.nodes, " nodes of ", c.perNode, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
+				"train.lr=0.05"}, c.sets...)
+			hybrid := append([]string{"parallel.mode=hybrid", perNode(c.perNode)}, sets...)
+			got := trained(t, parts, ranks, append(hybrid, "cache.policy=none")...)
+			want := trained(t, parts, c.nodes, append(sets, "cache.policy=none", perNode(1))...)
+			alike(t, got, want)
+			switch {
+			case c.perNode == 1:
+				sameNumbers(t, got, want)
+			case c.nodes == 1:
+				sameNumbers(t, got, trained(t, parts, ranks,
+					append(sets, "parallel.mode=split")...))
+			}
+			cached := trained(t, parts, ranks, append(hybrid, "cache.policy=sim", "cache.alpha=0.2",
+				"pipeline.depth=6", "pipeline.workers=3", "compute.threads=2")...)
+			sameNumbers(t, cached, got)
+			alike(t, cached, want)
+			if c.nodes > 1 && (cached.CacheHits == 0 || cached.Remote >= got.Remote) {
+				t.Errorf("%d rows cached, %d fetched, %d without a cache", cached.CacheHits,
+					cached.Remote, got.Remote)
+			}
+		})
+	}
+}
+
+// Ranks that hold columns of the features do what ranks do that hold rows, and fetch none, whatever
+// model, topology, depth and device threads.
+func TestPushPullIsDataParallelism(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{1, nil},
+		{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0",
+			"model.norm=batch"}},
+		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
+		{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
+			"train.eval_mode=full"}},
+		{4, []string{"model.kind=mlp", "sample.streams=part"}},
+		{2, []string{"sample.streams=part", "sample.eval_fanouts=6,6", "model.norm=layer"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
+				"train.lr=0.05"}, c.sets...)
+			want := trained(t, parts, c.ranks, append(sets, "cache.policy=none")...)
+			sets = append([]string{"parallel.mode=push-pull"}, sets...)
+			got := trained(t, parts, c.ranks, sets...)
+			sameTraining(t, got, want)
+			if got.Remote+got.Peer != 0 || c.ranks > 1 && got.Shuffled == 0 {
+				t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffled)
+			}
+			sameNumbers(t, trained(t, parts, c.ranks, append(sets, "pipeline.depth=6",
+				"pipeline.workers=3", "compute.threads=2", "run.ranks_per_node=1",
+				"topology.kind=partitioned")...), got)
+		})
+	}
+}
+
+// Under either MPI too, to the bits of ranks in one process.
+func TestModesUnderMPI(t *testing.T) {
+	launcher(t)
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{2, []string{"model.kind=gat"}},
+		{4, []string{"model.layers=3", "sample.fanouts=4,3,2", "run.ranks_per_node=2",
+			"topology.kind=partitioned"}},
+		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2"}},
+		{2, []string{"parallel.mode=hybrid"}}, // on the node as launched
+		{2, []string{"parallel.mode=push-pull", "model.kind=gin"}},
+		{4, []string{"parallel.mode=push-pull", "model.layers=3", "sample.fanouts=4,3,2",
+			"run.ranks_per_node=2", "topology.kind=partitioned"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			sets := append([]string{"parallel.mode=split"}, c.sets...)
+			want := trained(t, parts, c.ranks, sets...)
+			got := trainedMPI(t, parts, c.ranks, sets...)
+			sameNumbers(t, got, want)
+			for i, e := range want.epochs {
+				if got.epochs[i].rows != e.rows {
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, got.epochs[i].rows,
+						e.rows)
+				}
+			}
+		})
+	}
+}
+
+// A run goes on from a checkpoint within an epoch to the bits and the counts of one that was not
+// interrupted; its trace has a track of shuffles; and another number of ranks goes on with it where
+// the minibatches stay the same: those of as many nodes, or of all parts.
+func TestModesGoOn(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		nodes   int
+		sets    []string
+		stages  []string
+		streams string // sample.streams
+	}{
+		{1, []string{"parallel.mode=split"}, []string{"found 1", "owners 1", "join 1"}, "rank"},
+		{2, []string{"parallel.mode=hybrid"}, []string{"join 1", "serve 2", "collect", "pass on"},
+			"rank"},
+		{1, []string{"parallel.mode=push-pull"}, []string{"pack", "sizes", "push", "join"}, "part"},
+	} {
+		t.Run(c.sets[0], func(t *testing.T) {
+			t.Parallel()
+			perNode := func(ranks int) string {
+				return fmt.Sprint("run.ranks_per_node=", ranks/c.nodes)
+			}
+			fixed := []string{"sample.batch_scope=global", "sample.streams=" + c.streams}
+			sets := append(append(c.sets, "checkpoint.every_steps=2"), fixed...)
+			want := trained(t, parts, 4, append(sets, "train.epochs=3", perNode(4))...)
+			run := newRunDir(t)
+			begin := trainArgs(t, parts, run, append(sets, "train.epochs=1", perNode(4))...)
+			halognn(t).must(t, append(begin, "--ranks-in-process", "4", "--trace")...)
+			spans := string(read(t, filepath.Join(run, "trace", "rank-0001.json")))
+			for _, stage := range append(c.stages, "shuffle") {
+				if !strings.Contains(spans, `"`+stage+`"`) {
+					t.Errorf("the trace has no stage %q", stage)
+				}
+			}
+			r := halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=3",
+				"--ranks-in-process", "4")
+			got := outcomeOf(t, run, r)
+			sameNumbers(t, got, want)
+			if got.Shuffled != want.Shuffled || got.ShuffleBytes != want.ShuffleBytes ||
+				got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote != want.Remote {
+				t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
+			}
+			if c.nodes > 1 {
+				r = halognn(t).run(t, "train", "--resume", run, "--set", "train.epochs=4", "--set",
+					"run.ranks_per_node=1", "--ranks-in-process", "4")
+				if r.code == 0 || !strings.Contains(r.err, "was made by 2 nodes") {
+					t.Errorf("four nodes go on with a run of two: %v", r)
+				}
+			}
+			r = halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=4", "--set",
+				perNode(2), "--ranks-in-process", "2")
+			other := outcomeOf(t, run, r)
+			alone := trained(t, parts, c.nodes, append(fixed, "train.epochs=4", "cache.policy=none",
+				"run.ranks_per_node=1")...)
+			if other.EdgesDigest != alone.EdgesDigest {
+				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
+			}
+		})
+	}
+}
+
+// With GPUs, rows between layers travel through the hosts: the same edges, the losses of one GPU up
+// to round-off, and the same bits whatever carries gradients.
+func TestModesOnGPUs(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	env := emulatedGPU(t)
+	run := func(ranks string, sets ...string) *outcome {
+		dir := newRunDir(t)
+		args := trainArgs(t, smallParts.dir(t), dir, append(sets, "compute.device=cuda",
+			"sample.batch_scope=global", "train.optimizer=sgd", "train.lr=0.05", "model.norm=layer",
+			"cache.policy=none")...)
+		r := start(t, env, halognn(t).path, append(args, "--ranks-in-process", ranks)...).wait(t)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		return outcomeOf(t, dir, r)
+	}
+	pushed := run("2", "parallel.mode=push-pull", "compute.gradients=staged")
+	sameTraining(t, pushed, run("2"))
+	sameNumbers(t, run("2", "parallel.mode=push-pull", "compute.gradients=mpi",
+		"topology.kind=partitioned", "compute.gpu_rows=0.5"), pushed)
+	want := run("1")
+	hybrid := run("4", "parallel.mode=hybrid", "run.ranks_per_node=2", "compute.gpu_rows=0.5")
+	alike(t, hybrid, run("2", "run.ranks_per_node=1"))
+	got := run("2", "parallel.mode=split", "compute.gradients=staged")
+	alike(t, got, want)
+	sameNumbers(t, run("2", "parallel.mode=split", "compute.gradients=mpi",
+		"topology.kind=partitioned", "compute.gpu_rows=0.5"), got)
+}
