@@ -6,8 +6,9 @@ import (
 	"halognn/src/mem"
 )
 
-// chunkBytes is how many bytes of rows a rank sends at a time while columns are read.
-const chunkBytes = 8 << 20
+// chunkBytes is how many bytes of rows a rank sends at a time while columns are read. Tests make it
+// small.
+var chunkBytes = 8 << 20
 
 // readColumns reads the rank's columns of all feature rows, where ranks hold columns. The files have
 // rows, and several fit in a page, so a rank that read its columns itself would read every page of
