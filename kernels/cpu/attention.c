@@ -3,11 +3,11 @@
  * edge differs from head to head:
  *
  *	columns   |--vec--|--vec--| ... |--vec--|-tail-|      of a row of z
- *	heads     |--0--|--1--|--2--| ...                     a vector's lanes belong to up to LANES heads
+ *	heads     |--0--|--1--|--2--| ...                     a vector has lanes of up to LANES heads
  *	alpha     [e,0] [e,1] [e,2] ...                       spread over the lanes by one permutation
  *
- * As in segment.c, a strip's sums stay in registers over all edges of a segment, the tail is a vector
- * that ends at the last column, and the row of an edge further on is prefetched.
+ * As in segment.c, a strip's sums stay in registers over all edges of a segment, the tail is a
+ * vector that ends at the last column, and the row of an edge further on is prefetched.
  */
 #include "exp.h"
 #include "simd.h"
@@ -55,7 +55,8 @@ ALWAYS_INLINE vec spread(vec v, ivec from) {
 /* tree adds the WAYS partial sums of a row as a fixed tree, so that levels agree. */
 ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
 #ifdef __AVX512F__
-    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]), _mm512_extractf32x8_ps((__m512)sum[0], 1));
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]),
+                                _mm512_extractf32x8_ps((__m512)sum[0], 1));
 #else
     __m256 half = (__m256)(sum[0] + sum[1]);
 #endif
@@ -67,10 +68,11 @@ ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
 /* choose returns the lanes of a where u is above 0, and else those of b. */
 ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 #ifdef __AVX512F__
-    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ), (__m512)b,
-                                     (__m512)a);
+    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ),
+                                     (__m512)b, (__m512)a);
 #else
-    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, _mm256_cmp_ps((__m256)u, _mm256_setzero_ps(), _CMP_GT_OQ));
+    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a,
+                                 _mm256_cmp_ps((__m256)u, _mm256_setzero_ps(), _CMP_GT_OQ));
 #endif
 }
 
@@ -89,8 +91,8 @@ ALWAYS_INLINE vec product(const factors *f, const float *x, const float *y, int6
     return choose(u + v, u + v, (u + v) * f->slope) * load_first(f->a + j, n);
 }
 
-/* How heads that are narrow powers of two lie in a vector: as groups of lanes, which are summed as the
- * same tree, by adding to each lane the one half a group away, half a half away, and so on. */
+/* How heads that are narrow powers of two lie in a vector: as groups of lanes, which are summed as
+ * the same tree, by adding to each lane the one half a group away, half a half away, and so on. */
 typedef struct {
     int steps;       /* -1: heads are not narrow powers of two */
     ivec partner[4]; /* the lane to add to each lane, step by step */
@@ -114,8 +116,8 @@ ALWAYS_INLINE void set_groups(groups *g, int64_t width) {
 }
 
 /* dots sets to[h] to the sum of the products of head h, in WAYS interleaved partial sums. */
-ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads, int64_t width, const factors *f,
-                        const groups *g) {
+ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads, int64_t width,
+                        const factors *f, const groups *g) {
     if (g->steps >= 0) {
         const int64_t cols = heads * width, whole = LANES / width;
         for (int64_t j = 0; j < cols; j += LANES, to += whole) {
@@ -132,7 +134,8 @@ ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads
         const int64_t begin = h * width, end = begin + width;
         int64_t j = begin;
         for (; j + WAYS <= end; j += WAYS) {
-            UNROLL for (int k = 0; k < WAY_VECS; k++) sum[k] += product(f, x, y, j + k * LANES, LANES);
+            UNROLL for (int k = 0; k < WAY_VECS; k++)
+                sum[k] += product(f, x, y, j + k * LANES, LANES);
         }
         UNROLL for (int k = 0; k < WAY_VECS && j < end; k++, j += LANES)
             sum[k] += product(f, x, y, j, end - j < LANES ? end - j : LANES);
@@ -140,7 +143,8 @@ ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads
     }
 }
 
-void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const float *z,
+                     const float *a) {
     const factors f = {0};
     groups g;
     set_groups(&g, width);
@@ -148,8 +152,8 @@ void LEVEL(head_dot)(float *s, int64_t rows, int64_t heads, int64_t width, const
         dots(s + r * heads, z + r * heads * width, a, heads, width, &f, &g);
 }
 
-void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
-                              const float *z, const float *a) {
+void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads, int64_t width,
+                              const float *ds, const float *z, const float *a) {
     memset(da, 0, (size_t)(heads * width) * sizeof *da);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++, dz += width, z += width) {
@@ -179,12 +183,14 @@ ALWAYS_INLINE vec exp_of(vec v) {
     return load(x);
 }
 
-/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels over them run by edges with
- * a vector of heads, first + count of them at most LANES, where numbers of different edges meet in
- * order; and else, if all heads fit a vector, by LANES numbers at a time:
+/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels over them run by edges
+ * with a vector of heads, first + count of them at most LANES, where numbers of different edges
+ * meet in order; and else, if all heads fit a vector, by LANES numbers at a time:
  *
  *	numbers   [0,0] [0,1] [0,2] [1,0] [1,1] [1,2] ...       3 heads
- *	vectors   |--------- 0 ---------|--------- 1 ---      lane i of vector k is of head (k*LANES+i) % heads
+ *	vectors   |--------- 0 ---------|--------- 1 ---
+ *
+ * Lane i of vector k is of head (k*LANES+i) % heads.
  */
 typedef struct {
     int64_t heads;
@@ -203,11 +209,12 @@ ALWAYS_INLINE void set_cycle(cycle *c, int64_t heads) {
 
 enum { TOGETHER = 8 }; /* segments of a batch */
 
-/* softmax turns the scores of count heads, from of on, of the edges of n <= TOGETHER segments into weights;
- * most has the largest of each segment and head. All segments take a step before the first takes the
- * next: a vector cannot be loaded before the parts of it that were just stored reach the cache. */
-ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c, int64_t count,
-                           const vec *most) {
+/* softmax turns the scores of count heads, from of on, of the edges of n <= TOGETHER segments into
+ * weights; most has the largest of each segment and head. All segments take a step before the first
+ * takes the next: a vector cannot be loaded before the parts of it that were just stored reach the
+ * cache. */
+ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c,
+                           int64_t count, const vec *most) {
     const int64_t heads = c->heads, step = LANES % heads;
     vec sum[TOGETHER];
     for (int64_t d = 0; d < n; d++) {
@@ -218,7 +225,8 @@ ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cy
         else
             for (int64_t i = indptr[d] * heads, first = 0; i < end; i += LANES) {
                 const int64_t left = end - i < LANES ? end - i : LANES;
-                store_first(of + i, exp_of(load_first(of + i, left) - spread(most[d], c->of[first])), left);
+                store_first(of + i,
+                            exp_of(load_first(of + i, left) - spread(most[d], c->of[first])), left);
                 first = first + step < heads ? first + step : first + step - heads;
             }
     }
@@ -248,10 +256,12 @@ ALWAYS_INLINE int64_t ahead_of(const int32_t *indices, int64_t e, int64_t last) 
 }
 
 /* strip_of returns how many heads are in the strip that begins with head h. */
-ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) { return heads - h < LANES ? heads - h : LANES; }
+ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) {
+    return heads - h < LANES ? heads - h : LANES;
+}
 
-void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
-                         const float *src, const float *dst, float slope) {
+void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
+                         const int32_t *indices, const float *src, const float *dst, float slope) {
     const int64_t last = indptr[segments] - 1;
     cycle c;
     set_cycle(&c, heads);
@@ -283,11 +293,11 @@ typedef struct {
     float slope;
 } sums;
 
-/* score_gradients turns the gradients of the weights of n heads into those of the scores, and returns
- * their sum over the segment's edges. They are stored a few edges at a time: a vector cannot be loaded
- * while the one before, whose last lanes it has, is on the way to the cache. */
-ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads, int64_t n,
-                                  const sums *of) {
+/* score_gradients turns the gradients of the weights of n heads into those of the scores, and
+ * returns their sum over the segment's edges. They are stored a few edges at a time: a vector
+ * cannot be loaded while the one before, whose last lanes it has, is on the way to the cache. */
+ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads,
+                                  int64_t n, const sums *of) {
     enum { FEW = 8 };
     vec mean = {0}, sum = {0}, to = {0};
     if (of != NULL)
@@ -312,15 +322,17 @@ ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, 
     return sum;
 }
 
-void LEVEL(edge_softmax_backward)(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
-                                  const int32_t *indices, const float *alpha, const float *src, const float *dst,
-                                  float slope) {
+void LEVEL(edge_softmax_backward)(float *de, float *ddst, int64_t segments, int64_t heads,
+                                  const int64_t *indptr, const int32_t *indices, const float *alpha,
+                                  const float *src, const float *dst, float slope) {
     for (int64_t d = 0; d < segments; d++)
         for (int64_t h = 0; h < heads; h += LANES) {
             const int64_t n = strip_of(heads, h), begin = indptr[d], at = begin * heads + h;
-            const sums of = {src + h, dst + d * heads + h, indices + begin, indptr[segments] - 1 - begin, slope};
+            const sums of = {src + h, dst + d * heads + h, indices + begin,
+                             indptr[segments] - 1 - begin, slope};
             store_first(ddst + d * heads + h,
-                        score_gradients(de + at, alpha + at, indptr[d + 1] - begin, heads, n, &of), n);
+                        score_gradients(de + at, alpha + at, indptr[d + 1] - begin, heads, n, &of),
+                        n);
         }
 }
 
@@ -363,8 +375,8 @@ typedef struct {
     ivec from;
 } lanes_of;
 
-/* place_vectors returns how many vectors cover columns [j, cols), MAX_VECS at most. The last of a row
- * ends at its last column. */
+/* place_vectors returns how many vectors cover columns [j, cols), MAX_VECS at most. The last of a
+ * row ends at its last column. */
 ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t j) {
     int n = 0;
     for (; j < g->cols && n < MAX_VECS; j += LANES, n++) {
@@ -398,8 +410,8 @@ ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
 
 /* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
  * vector. If uniform, all lanes of a vector belong to one head. */
-ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo, int64_t hi,
-                         int64_t j, float *out) {
+ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo,
+                         int64_t hi, int64_t j, float *out) {
     vec sum[MAX_ACCUMULATORS];
     UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     for (int64_t e = lo; e < hi; e++) {
@@ -432,8 +444,8 @@ ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out)
 }
 
 /* strips sums the columns of the vectors, the first of which is column j. */
-ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int vecs, int64_t j, int64_t lo,
-                          int64_t hi, float *out) {
+ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int vecs, int64_t j,
+                          int64_t lo, int64_t hi, float *out) {
     for (int first = 0; first < vecs; first += MAX_ACCUMULATORS) {
         const int n = vecs - first < MAX_ACCUMULATORS ? vecs - first : MAX_ACCUMULATORS;
         switch (n) {
@@ -451,7 +463,8 @@ ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int
 }
 
 /* sum_segments sums over the edges of each segment. */
-ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments, const int64_t *indptr) {
+ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments,
+                                const int64_t *indptr) {
     if (g->cols < LANES) {
         for (int64_t d = 0; d < segments; d++)
             narrow(g, indptr[d], indptr[d + 1], out + d * g->cols);
@@ -470,20 +483,24 @@ ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments,
     }
 }
 
-void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                     const int32_t *indices, const float *alpha, const float *z) {
+void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
+                     const int64_t *indptr, const int32_t *indices, const float *alpha,
+                     const float *z) {
     const int64_t cols = heads * width;
-    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, z};
+    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4),
+                        indices, NULL, alpha, z};
     sum_segments(&g, y, segments, indptr);
 }
 
 /* The rows of dy for the edges of a few sources are read twice, the second time from the caches. */
-void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
-                              const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
-                              const float *alpha, const float *z, const float *dy) {
+void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads,
+                              int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
+                              const int32_t *t_edges, const float *alpha, const float *z,
+                              const float *dy) {
     enum { FEW = 8 };
     const int64_t cols = heads * width;
-    const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, alpha, dy};
+    const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4),
+                        t_indices, t_edges, alpha, dy};
     const factors f = {0};
     groups near;
     set_groups(&near, width);
@@ -492,14 +509,17 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
         sum_segments(&g, dz + first * cols, n, t_indptr + first);
         for (int64_t s = first; s < first + n; s++)
             for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
-                dots(dalpha + t_edges[e] * heads, dy + t_indices[e] * cols, z + s * cols, heads, width, &f, &near);
+                dots(dalpha + t_edges[e] * heads, dy + t_indices[e] * cols, z + s * cols, heads,
+                     width, &f, &near);
     }
 }
 
-void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                             const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int64_t width,
+                             const int64_t *indptr, const int32_t *indices, const float *src,
+                             const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
-    const weighted w = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, alpha, src};
+    const weighted w = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4),
+                        indices, NULL, alpha, src};
     const factors f = {1, a, slope};
     cycle c;
     groups g;
@@ -510,7 +530,8 @@ void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int6
         for (int64_t d = first; d < first + n; d++)
             for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
                 prefetch_edge(&w, e);
-                dots(alpha + e * heads, src + indices[e] * cols, dst + d * cols, heads, width, &f, &g);
+                dots(alpha + e * heads, src + indices[e] * cols, dst + d * cols, heads, width, &f,
+                     &g);
             }
         for (int64_t h = 0; h < heads; h += LANES) {
             const int64_t count = strip_of(heads, h);
@@ -534,10 +555,11 @@ typedef struct {
 
 enum { SCORE_VECS = MAX_ACCUMULATORS / 2 }; /* of a strip, which has two sums a vector */
 
-/* score_strip is strip for the gradients of scores: by destination it sets the gradient of its row, drow,
- * and adds to that of a; by source it adds to drow. */
-ALWAYS_INLINE void score_strip(int by_destination, int uniform, const int n, const scored *s, const lanes_of *v,
-                               int64_t lo, int64_t hi, int64_t j, const float *own, float *drow, float *da) {
+/* score_strip is strip for the gradients of scores: by destination it sets the gradient of its row,
+ * drow, and adds to that of a; by source it adds to drow. */
+ALWAYS_INLINE void score_strip(int by_destination, int uniform, const int n, const scored *s,
+                               const lanes_of *v, int64_t lo, int64_t hi, int64_t j,
+                               const float *own, float *drow, float *da) {
     const weighted *g = &s->edges;
     vec row[SCORE_VECS], vector[SCORE_VECS];
     UNROLL for (int k = 0; k < n; k++) row[k] = vector[k] = (vec){0};
@@ -567,13 +589,15 @@ ALWAYS_INLINE void score_strip(int by_destination, int uniform, const int n, con
     }
 }
 /* score_narrow is narrow for the gradients of scores. */
-ALWAYS_INLINE void score_narrow(int by_destination, const scored *s, int64_t lo, int64_t hi, const float *own, float *drow, float *da) {
+ALWAYS_INLINE void score_narrow(int by_destination, const scored *s, int64_t lo, int64_t hi,
+                                const float *own, float *drow, float *da) {
     const weighted *g = &s->edges;
     for (int64_t h = 0, j = 0; h < g->heads; h++)
         for (int64_t k = 0; k < g->width; k++, j++) {
             float row = 0, vector = 0;
             for (int64_t e = lo; e < hi; e++) {
-                const float u = g->rows[g->indices[e] * g->cols + j] + own[j], d = alpha_of(g, e)[h];
+                const float u = g->rows[g->indices[e] * g->cols + j] + own[j],
+                            d = alpha_of(g, e)[h];
                 const float low = d * s->slope, part = u > 0 ? d : low;
                 row += part;
                 vector += part * u;
@@ -585,8 +609,9 @@ ALWAYS_INLINE void score_narrow(int by_destination, const scored *s, int64_t lo,
 }
 
 /* score_strips does the columns of the vectors, the first of which is column j. */
-ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s, const lanes_of *v, int vecs, int64_t j,
-                                int64_t lo, int64_t hi, const float *own, float *drow, float *da) {
+ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s, const lanes_of *v,
+                                int vecs, int64_t j, int64_t lo, int64_t hi, const float *own,
+                                float *drow, float *da) {
     for (int first = 0; first < vecs; first += SCORE_VECS) {
         const int n = vecs - first < SCORE_VECS ? vecs - first : SCORE_VECS;
         const int64_t at = j + (int64_t)first * LANES;
@@ -605,12 +630,13 @@ ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s
 }
 
 /* score_segments does the edges of each segment; own and drow have a row for each. */
-ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t segments, const int64_t *indptr,
-                                  const float *own, float *drow, float *da) {
+ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t segments,
+                                  const int64_t *indptr, const float *own, float *drow, float *da) {
     const int64_t cols = s->edges.cols;
     if (cols < LANES) {
         for (int64_t d = 0; d < segments; d++)
-            score_narrow(by_destination, s, indptr[d], indptr[d + 1], own + d * cols, drow + d * cols, da);
+            score_narrow(by_destination, s, indptr[d], indptr[d + 1], own + d * cols,
+                         drow + d * cols, da);
         return;
     }
     const int uniform = s->edges.heads == 1 || s->edges.width % LANES == 0;
@@ -619,36 +645,43 @@ ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t s
         const int vecs = place_vectors(v, &s->edges, j);
         for (int64_t d = 0; d < segments; d++) {
             if (uniform)
-                score_strips(by_destination, 1, s, v, vecs, j, indptr[d], indptr[d + 1], own + d * cols,
-                             drow + d * cols, da);
+                score_strips(by_destination, 1, s, v, vecs, j, indptr[d], indptr[d + 1],
+                             own + d * cols, drow + d * cols, da);
             else
-                score_strips(by_destination, 0, s, v, vecs, j, indptr[d], indptr[d + 1], own + d * cols,
-                             drow + d * cols, da);
+                score_strips(by_destination, 0, s, v, vecs, j, indptr[d], indptr[d + 1],
+                             own + d * cols, drow + d * cols, da);
         }
     }
 }
 
-void LEVEL(edge_dot_softmax_backward)(float *de, float *ddst, float *da, int64_t segments, int64_t heads, int64_t width,
-                                      const int64_t *indptr, const int32_t *indices, const float *alpha,
-                                      const float *src, const float *dst, const float *a, float slope) {
+void LEVEL(edge_dot_softmax_backward)(float *de, float *ddst, float *da, int64_t segments,
+                                      int64_t heads, int64_t width, const int64_t *indptr,
+                                      const int32_t *indices, const float *alpha, const float *src,
+                                      const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
-    const scored s = {{heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, de, src},
-                      a, slope};
+    const scored s = {
+        {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, de, src},
+        a,
+        slope};
     memset(da, 0, (size_t)cols * sizeof *da);
     for (int64_t d = 0; d < segments; d++)
         for (int64_t h = 0; h < heads; h += LANES) {
             const int64_t at = indptr[d] * heads + h;
-            score_gradients(de + at, alpha + at, indptr[d + 1] - indptr[d], heads, strip_of(heads, h), NULL);
+            score_gradients(de + at, alpha + at, indptr[d + 1] - indptr[d], heads,
+                            strip_of(heads, h), NULL);
         }
     score_segments(1, &s, segments, indptr, dst, ddst, da);
 }
 
-void LEVEL(edge_dot_collect)(float *dsrc, int64_t segments, int64_t heads, int64_t width, const int64_t *t_indptr,
-                             const int32_t *t_indices, const int32_t *t_edges, const float *de, const float *src,
+void LEVEL(edge_dot_collect)(float *dsrc, int64_t segments, int64_t heads, int64_t width,
+                             const int64_t *t_indptr, const int32_t *t_indices,
+                             const int32_t *t_edges, const float *de, const float *src,
                              const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
-    const scored s = {{heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices, t_edges, de, dst},
-                      a, slope};
+    const scored s = {{heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices,
+                       t_edges, de, dst},
+                      a,
+                      slope};
     score_segments(0, &s, segments, t_indptr, src, dsrc, NULL);
 }
 
@@ -663,7 +696,8 @@ void LEVEL(head_mean)(float *y, int64_t rows, int64_t heads, int64_t width, cons
     }
 }
 
-void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t width,
+                               const float *dy) {
     const float share = 1.0f / (float)heads;
     for (int64_t r = 0; r < rows; r++, dy += width)
         for (int64_t h = 0; h < heads; h++, dx += width) {
@@ -671,7 +705,8 @@ void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t w
         }
 }
 
-/* largest_head returns which head of a row has the largest of column j: the first of equal ones, or the first NaN. */
+/* largest_head returns which head of a row has the largest of column j: the first of equal ones, or
+ * the first NaN. */
 ALWAYS_INLINE int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
     int64_t at = j;
     for (int64_t i = j + width; i < heads * width; i += width)
@@ -685,7 +720,8 @@ void LEVEL(head_max)(float *y, int64_t rows, int64_t heads, int64_t width, const
             y[j] = x[largest_head(x, heads, width, j)];
 }
 
-void LEVEL(head_max_backward)(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
+void LEVEL(head_max_backward)(float *dx, int64_t rows, int64_t heads, int64_t width,
+                              const float *dy, const float *x) {
     for (int64_t r = 0; r < rows; r++, dy += width, dx += heads * width, x += heads * width)
         for (int64_t j = 0; j < width; j++) {
             const int64_t at = largest_head(x, heads, width, j);

@@ -20,14 +20,15 @@ static float dot(const float *x, const float *y, int64_t n) {
     return tree(sum);
 }
 
-void head_dot_ref(float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+void head_dot_ref(float *s, int64_t rows, int64_t heads, int64_t width, const float *z,
+                  const float *a) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++)
             s[r * heads + h] = dot(z + (r * heads + h) * width, a + h * width, width);
 }
 
-void head_dot_backward_ref(float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
-                           const float *z, const float *a) {
+void head_dot_backward_ref(float *dz, float *da, int64_t rows, int64_t heads, int64_t width,
+                           const float *ds, const float *z, const float *a) {
     const int64_t cols = heads * width;
     memset(da, 0, (size_t)cols * sizeof *da);
     for (int64_t r = 0; r < rows; r++)
@@ -55,18 +56,19 @@ static void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t
         }
 }
 
-void edge_softmax_ref(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
-                      const float *src, const float *dst, float slope) {
+void edge_softmax_ref(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
+                      const int32_t *indices, const float *src, const float *dst, float slope) {
     for (int64_t d = 0; d < segments; d++)
         for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
             for (int64_t h = 0; h < heads; h++)
-                alpha[e * heads + h] = leaky(src[indices[e] * heads + h] + dst[d * heads + h], slope);
+                alpha[e * heads + h] =
+                    leaky(src[indices[e] * heads + h] + dst[d * heads + h], slope);
     softmax(alpha, segments, heads, indptr);
 }
 
-void edge_softmax_backward_ref(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
-                               const int32_t *indices, const float *alpha, const float *src, const float *dst,
-                               float slope) {
+void edge_softmax_backward_ref(float *de, float *ddst, int64_t segments, int64_t heads,
+                               const int64_t *indptr, const int32_t *indices, const float *alpha,
+                               const float *src, const float *dst, float slope) {
     for (int64_t d = 0; d < segments; d++)
         for (int64_t h = 0; h < heads; h++) {
             float mean = 0, sum = 0;
@@ -82,8 +84,8 @@ void edge_softmax_backward_ref(float *de, float *ddst, int64_t segments, int64_t
         }
 }
 
-void edge_collect_ref(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr, const int32_t *t_edges,
-                      const float *de) {
+void edge_collect_ref(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
+                      const int32_t *t_edges, const float *de) {
     for (int64_t s = 0; s < segments; s++)
         for (int64_t h = 0; h < heads; h++) {
             float sum = 0;
@@ -93,13 +95,15 @@ void edge_collect_ref(float *dsrc, int64_t segments, int64_t heads, const int64_
         }
 }
 
-void edge_dot_softmax_ref(float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                          const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+void edge_dot_softmax_ref(float *alpha, int64_t segments, int64_t heads, int64_t width,
+                          const int64_t *indptr, const int32_t *indices, const float *src,
+                          const float *dst, const float *a, float slope) {
     for (int64_t d = 0; d < segments; d++)
         for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
             for (int64_t h = 0; h < heads; h++) {
                 float sum[WAYS] = {0};
-                const float *from = src + (indices[e] * heads + h) * width, *to = dst + (d * heads + h) * width;
+                const float *from = src + (indices[e] * heads + h) * width,
+                            *to = dst + (d * heads + h) * width;
                 for (int64_t j = 0; j < width; j++)
                     sum[j % WAYS] += leaky(from[j] + to[j], slope) * a[h * width + j];
                 alpha[e * heads + h] = tree(sum);
@@ -107,9 +111,10 @@ void edge_dot_softmax_ref(float *alpha, int64_t segments, int64_t heads, int64_t
     softmax(alpha, segments, heads, indptr);
 }
 
-void edge_dot_softmax_backward_ref(float *de, float *ddst, float *da, int64_t segments, int64_t heads, int64_t width,
-                                   const int64_t *indptr, const int32_t *indices, const float *alpha,
-                                   const float *src, const float *dst, const float *a, float slope) {
+void edge_dot_softmax_backward_ref(float *de, float *ddst, float *da, int64_t segments,
+                                   int64_t heads, int64_t width, const int64_t *indptr,
+                                   const int32_t *indices, const float *alpha, const float *src,
+                                   const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
     memset(da, 0, (size_t)cols * sizeof *da);
     for (int64_t d = 0; d < segments; d++) {
@@ -134,9 +139,10 @@ void edge_dot_softmax_backward_ref(float *de, float *ddst, float *da, int64_t se
     }
 }
 
-void edge_dot_collect_ref(float *dsrc, int64_t segments, int64_t heads, int64_t width, const int64_t *t_indptr,
-                          const int32_t *t_indices, const int32_t *t_edges, const float *de, const float *src,
-                          const float *dst, const float *a, float slope) {
+void edge_dot_collect_ref(float *dsrc, int64_t segments, int64_t heads, int64_t width,
+                          const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
+                          const float *de, const float *src, const float *dst, const float *a,
+                          float slope) {
     const int64_t cols = heads * width;
     for (int64_t s = 0; s < segments; s++)
         for (int64_t j = 0; j < cols; j++) {
@@ -163,8 +169,9 @@ void edge_sum_ref(float *y, int64_t segments, int64_t heads, int64_t width, cons
 }
 
 void edge_sum_backward_ref(float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
-                           const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
-                           const float *alpha, const float *z, const float *dy) {
+                           const int64_t *t_indptr, const int32_t *t_indices,
+                           const int32_t *t_edges, const float *alpha, const float *z,
+                           const float *dy) {
     const int64_t cols = heads * width;
     for (int64_t s = 0; s < segments; s++) {
         for (int64_t j = 0; j < cols; j++) {
@@ -191,7 +198,8 @@ void head_mean_ref(float *y, int64_t rows, int64_t heads, int64_t width, const f
         }
 }
 
-void head_mean_backward_ref(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+void head_mean_backward_ref(float *dx, int64_t rows, int64_t heads, int64_t width,
+                            const float *dy) {
     const float share = 1.0f / (float)heads;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++)
@@ -212,7 +220,8 @@ void head_max_ref(float *y, int64_t rows, int64_t heads, int64_t width, const fl
         }
 }
 
-void head_max_backward_ref(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
+void head_max_backward_ref(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy,
+                           const float *x) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < width; j++) {
             int64_t first = 0;

@@ -1,10 +1,10 @@
 /*
- * Reductions over segments of edges. A segment's columns are cut into strips of up to MAX_ACCUMULATORS vectors, and a
- * strip's sums stay in registers over all edges of the segment:
+ * Reductions over segments of edges. A segment's columns are cut into strips of up to
+ * MAX_ACCUMULATORS vectors, and a strip's sums stay in registers over all edges of the segment:
  *
  *	columns   |--vec--|--vec--| ... |--vec--|-tail-|
- *	                                    |--vec--|    the tail is read as a vector that ends at the last column; only its
- *	                                                 own lanes are stored
+ *	                                    |--vec--|    the tail is read as a vector that ends at
+ *	                                                 the last column; only its own lanes are stored
  *
  * One accumulator per output, edges in order: the bits are those of the reference at any width.
  * Rows of tables are added group by group, each group from its first row, and then the groups, from
@@ -52,7 +52,8 @@ ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
 }
 
 ALWAYS_INLINE vec load_from(source from, const void *row, int64_t j) {
-    return from == HALF_TABLES ? load_half((const uint16_t *)row + j) : load((const float *)row + j);
+    return from == HALF_TABLES ? load_half((const uint16_t *)row + j)
+                               : load((const float *)row + j);
 }
 
 ALWAYS_INLINE float element(source from, const void *row, int64_t j) {
@@ -65,8 +66,8 @@ ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
 }
 
 /* add_edge adds the columns of strip's vectors of an edge's row, or sets sum to them. */
-ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges *g, int64_t e, int64_t j, int64_t final,
-                            int set, vec *sum) {
+ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges *g, int64_t e,
+                            int64_t j, int64_t final, int set, vec *sum) {
     if (j == 0)
         prefetch_edge(from, g, e);
     const void *row = row_of(from, g, e);
@@ -87,12 +88,14 @@ ALWAYS_INLINE int64_t end_of_group(const edges *g, int64_t e, int64_t hi) {
     return e;
 }
 
-/* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the tail's foreign lanes. */
-ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
-                         float *out) {
+/* strip sums columns [j, j + n*LANES) of the edges [lo,hi); columns beyond the last are the
+ * tail's foreign lanes. */
+ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t lo,
+                         int64_t hi, int64_t j, float *out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
-    vec sum[MAX_ACCUMULATORS], before[MAX_ACCUMULATORS]; /* of the group, and of the groups before */
+    vec sum[MAX_ACCUMULATORS],
+        before[MAX_ACCUMULATORS]; /* of the group, and of the groups before */
     UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] = (vec){0};
     if (HAS_GROUPS(from)) {
         for (int64_t begin = lo; begin < hi;) {
@@ -114,7 +117,8 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
     }
     if (how != MEAN) {
         if (g->add) {
-            UNROLL for (int k = 0; k < n; k++) sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
+            UNROLL for (int k = 0; k < n; k++)
+                sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
         }
     } else if (hi > lo) {
         UNROLL for (int k = 0; k < n; k++) sum[k] /= (float)(hi - lo);
@@ -130,7 +134,8 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
 }
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
-ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo, int64_t hi,
+                          float *out) {
     float sum[LANES] = {0}, before[LANES] = {0};
     int64_t begin = lo; /* of the group, if there are groups */
     for (int64_t e = lo; e < hi; e++) {
@@ -158,17 +163,19 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t lo
     }
 }
 
-ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t lo, int64_t hi,
+                           float *out) {
     if (g->cols < LANES) {
         narrow(from, how, g, lo, hi, out);
         return;
     }
     for (int64_t j = 0; j < g->cols;) {
-        const int64_t left = (g->cols - j + LANES - 1) / LANES, n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
+        const int64_t left = (g->cols - j + LANES - 1) / LANES,
+                      n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
         switch (n) {
-#define STRIP(n)                                                                                                       \
-    case n:                                                                                                            \
-        strip(from, how, n, g, lo, hi, j, out);                                                                             \
+#define STRIP(n)                                \
+    case n:                                     \
+        strip(from, how, n, g, lo, hi, j, out); \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #if MAX_ACCUMULATORS > 8
@@ -180,16 +187,18 @@ ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t l
     }
 }
 
-ALWAYS_INLINE void reduce(source from, reduction how, edges g, float *out, int64_t segments, const int64_t *indptr) {
+ALWAYS_INLINE void reduce(source from, reduction how, edges g, float *out, int64_t segments,
+                          const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
     for (int64_t d = 0; d < segments; d++)
         segment(from, how, &g, indptr[d], indptr[d + 1], out + d * g.cols);
 }
 
-/* largest finds maxima and, if arg is not NULL, the rows that they are in. The maximum of a segment so far lies in out, which
- * stays in L1: rows come from further away. */
-ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64_t segments, const int64_t *indptr) {
+/* largest finds maxima and, if arg is not NULL, the rows that they are in. The maximum of a segment
+ * so far lies in out, which stays in L1: rows come from further away. */
+ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64_t segments,
+                           const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
     for (int64_t d = 0; d < segments; d++, out += g.cols) {
@@ -224,28 +233,30 @@ ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64
     }
 }
 
-void LEVEL(segment_mean)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                         const float *h) {
+void LEVEL(segment_mean)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                         const int32_t *indices, const float *h) {
     const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
     reduce(MATRIX, MEAN, g, out, segments, indptr);
 }
 
-void LEVEL(segment_sum)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                        const float *weights, const float *h, int add) {
-    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h, .weights = weights, .add = add};
+void LEVEL(segment_sum)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                        const int32_t *indices, const float *weights, const float *h, int add) {
+    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h,
+                     .weights = weights, .add = add};
     if (weights)
         reduce(MATRIX, WEIGHTED, g, out, segments, indptr);
     else
         reduce(MATRIX, SUM, g, out, segments, indptr);
 }
 
-void LEVEL(segment_max)(float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
-                        const int32_t *indices, const float *h) {
+void LEVEL(segment_max)(float *out, int32_t *arg, int64_t segments, int64_t cols,
+                        const int64_t *indptr, const int32_t *indices, const float *h) {
     const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
     largest(MATRIX, g, out, arg, segments, indptr);
 }
 
-ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_t segments, const int64_t *indptr) {
+ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_t segments,
+                               const int64_t *indptr) {
     if (how == HALOGNN_MAX)
         largest(from, g, out, NULL, segments, indptr);
     else if (how == HALOGNN_MEAN)
@@ -256,25 +267,36 @@ ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_
         reduce(from, SUM, g, out, segments, indptr);
 }
 
-void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                         int how, const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
-    const edges g = {.cols = cols, .row_bytes = cols * (half ? 2 : 4), .indices = indices, .weights = weights,
-                     .tables = tables, .of = of};
+void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                         const int32_t *indices, int how, const float *weights, int half,
+                         const halognn_table *tables, const uint64_t *of) {
+    const edges g = {.cols = cols,
+                     .row_bytes = cols * (half ? 2 : 4),
+                     .indices = indices,
+                     .weights = weights,
+                     .tables = tables,
+                     .of = of};
     if (half)
         reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
     else
         reduce_rows(TABLES, g, how, out, segments, indptr);
 }
 
-void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
-                                  const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
-    const edges g = {
-        .cols = cols, .row_bytes = cols * 4, .indices = t_indices, .h = dout, .degrees = indptr, .add = add};
+void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols,
+                                  const int64_t *t_indptr, const int32_t *t_indices,
+                                  const int64_t *indptr, const float *dout, int add) {
+    const edges g = {.cols = cols,
+                     .row_bytes = cols * 4,
+                     .indices = t_indices,
+                     .h = dout,
+                     .degrees = indptr,
+                     .add = add};
     reduce(MATRIX, GRADIENT, g, dh, segments, t_indptr);
 }
 
-void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
-                                 const int32_t *t_indices, const int32_t *arg, const float *dout) {
+void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first,
+                                 const int64_t *t_indptr, const int32_t *t_indices,
+                                 const int32_t *arg, const float *dout) {
     const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = t_indices, .h = dout,
                      .last = t_indptr[segments] - 1, .ahead = rows_ahead(cols * 4)};
     for (int64_t s = 0; s < segments; s++, dh += cols) {

@@ -8,8 +8,8 @@ static void divide(float *row, int64_t cols, int64_t count) {
         row[j] /= (float)count;
 }
 
-void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                      const float *h) {
+void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                      const int32_t *indices, const float *h) {
     memset(out, 0, (size_t)(segments * cols) * sizeof *out);
     for (int64_t d = 0; d < segments; d++, out += cols) {
         for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
@@ -23,16 +23,19 @@ void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t 
 static int larger(float x, float most) { return most == most && !(x <= most); }
 
 /* The rows of a group are added to each other first, and then to the groups before. */
-void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
-                      const float *weights, int half, const halognn_table *tables, const uint64_t *of) {
+void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                      const int32_t *indices, int how, const float *weights, int half,
+                      const halognn_table *tables, const uint64_t *of) {
     for (int64_t d = 0; d < segments; d++, out += cols) {
         const int64_t lo = indptr[d], hi = indptr[d + 1];
         for (int64_t j = 0; j < cols; j++) {
             float all = 0, group = 0;
             int groups = 0;
             for (int64_t e = lo; e < hi; e++) {
-                const void *row = halognn_ref_row(tables, of[source_of(indices[e])], cols * (half ? 2 : 4));
-                const float x = half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+                const void *row =
+                    halognn_ref_row(tables, of[source_of(indices[e])], cols * (half ? 2 : 4));
+                const float x =
+                    half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
                 if (how == HALOGNN_MAX) {
                     if (e == lo || larger(x, all))
                         all = x;
@@ -56,8 +59,8 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
     }
 }
 
-void segment_max_ref(float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
-                     const int32_t *indices, const float *h) {
+void segment_max_ref(float *out, int32_t *arg, int64_t segments, int64_t cols,
+                     const int64_t *indptr, const int32_t *indices, const float *h) {
     memset(out, 0, (size_t)(segments * cols) * sizeof *out);
     if (arg != NULL)
         memset(arg, -1, (size_t)(segments * cols) * sizeof *arg);
@@ -75,18 +78,20 @@ void segment_max_ref(float *out, int32_t *arg, int64_t segments, int64_t cols, c
     }
 }
 
-void segment_max_backward_ref(float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
-                              const int32_t *t_indices, const int32_t *arg, const float *dout) {
+void segment_max_backward_ref(float *dh, int64_t segments, int64_t cols, int64_t first,
+                              const int64_t *t_indptr, const int32_t *t_indices, const int32_t *arg,
+                              const float *dout) {
     memset(dh, 0, (size_t)(segments * cols) * sizeof *dh);
     for (int64_t s = 0; s < segments; s++, dh += cols)
         for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
-            for (int64_t j = 0; j < cols && (e == t_indptr[s] || t_indices[e] != t_indices[e - 1]); j++)
+            for (int64_t j = 0; j < cols && (e == t_indptr[s] || t_indices[e] != t_indices[e - 1]);
+                 j++)
                 if (arg[t_indices[e] * cols + j] == first + s)
                     dh[j] += dout[t_indices[e] * cols + j];
 }
 
-void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                     const float *weights, const float *h, int add) {
+void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+                     const int32_t *indices, const float *weights, const float *h, int add) {
     for (int64_t d = 0; d < segments; d++, out += cols) {
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;
@@ -98,7 +103,8 @@ void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *
 }
 
 void segment_mean_backward_ref(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
-                               const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
+                               const int32_t *t_indices, const int64_t *indptr, const float *dout,
+                               int add) {
     for (int64_t s = 0; s < segments; s++, dh += cols) {
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;

@@ -28,11 +28,13 @@ __device__ inline float group_sum(int64_t width, int lanes, bool mine, const Val
 }
 
 // head_sum sums x[j]*y[j].
-__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes, bool mine) {
+__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes,
+                                 bool mine) {
     return group_sum(width, lanes, mine, [=](int64_t j) { return x[j] * y[j]; });
 }
 
-__global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, int lanes, const float *z, const float *a) {
+__global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, int lanes,
+                          const float *z, const float *a) {
     const int64_t i = item() / lanes; // of rows*heads
     const bool mine = i < rows * heads;
     const float sum = head_sum(z + i * width, a + i % heads * width, width, lanes, mine);
@@ -71,8 +73,8 @@ __device__ inline void weigh(float *alpha, int64_t heads, int64_t h, int64_t beg
 }
 
 // One thread for each head of a segment.
-__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices, const float *src,
-                        const float *dst, float slope) {
+__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
+                        const int32_t *indices, const float *src, const float *dst, float slope) {
     const int64_t i = item(), d = i / heads, h = i % heads;
     if (d >= segments) return;
     for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
@@ -82,23 +84,28 @@ __global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int
     weigh(alpha, heads, h, indptr[d], indptr[d + 1]);
 }
 
-__global__ void softmax_of_scores(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr) {
+__global__ void softmax_of_scores(float *alpha, int64_t segments, int64_t heads,
+                                  const int64_t *indptr) {
     const int64_t i = item(), d = i / heads;
     if (d < segments) weigh(alpha, heads, i % heads, indptr[d], indptr[d + 1]);
 }
 
 // de becomes the gradient of the scores.
-__global__ void scores_backward(float *de, int64_t segments, int64_t heads, const int64_t *indptr, const float *alpha) {
+__global__ void scores_backward(float *de, int64_t segments, int64_t heads, const int64_t *indptr,
+                                const float *alpha) {
     const int64_t i = item(), d = i / heads, h = i % heads;
     if (d >= segments) return;
     float mean = 0;
-    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) mean += alpha[e * heads + h] * de[e * heads + h];
-    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+        mean += alpha[e * heads + h] * de[e * heads + h];
+    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+        de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
 }
 
 // One warp for each destination: it computes an edge's heads together, one for each group of lanes.
-__global__ void scores(float *score, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
-                       const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+__global__ void scores(float *score, int64_t segments, int64_t heads, int64_t width, int lanes,
+                       const int64_t *indptr, const int32_t *indices, const float *src,
+                       const float *dst, const float *a, float slope) {
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
@@ -114,16 +121,18 @@ __global__ void scores(float *score, int64_t segments, int64_t heads, int64_t wi
         }
 }
 
-// What the sums over a row's edges give: the row's gradient, set or added, or the row's part of a's.
+// What the sums over a row's edges give: the row's gradient, set or added, or the row's
+// part of a's.
 enum score_sum { ROW, ROW_ADDED, VECTOR };
 
 // score_sums sums over the edges of each segment, whose rows are own, what reaches the columns of
 // the sum u of the rows at their ends. edges has the index of each edge in de; NULL if that is its
 // position. A pack lies within one head.
 template <score_sum WHICH, int N>
-__global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
-                           const int32_t *indices, const int32_t *edges, const float *de, const float *own, const float *others,
-                           const float *a, float slope) {
+__global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
+                           const int64_t *indptr, const int32_t *indices, const int32_t *edges,
+                           const float *de, const float *own, const float *others, const float *a,
+                           float slope) {
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
@@ -151,8 +160,9 @@ __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t 
     store<float, N>(out + at, sum);
 }
 
-__global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr, const int32_t *indices,
-                                 const float *alpha, const float *src, const float *dst, float slope) {
+__global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64_t heads,
+                                 const int64_t *indptr, const int32_t *indices, const float *alpha,
+                                 const float *src, const float *dst, float slope) {
     const int64_t i = item(), d = i / heads, h = i % heads;
     if (d >= segments) return;
     const int64_t begin = indptr[d], end = indptr[d + 1];
@@ -167,7 +177,8 @@ __global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64
     ddst[i] = sum;
 }
 
-__global__ void collect(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr, const int32_t *t_edges, const float *de) {
+__global__ void collect(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
+                        const int32_t *t_edges, const float *de) {
     const int64_t i = item(), s = i / heads, h = i % heads;
     if (s >= segments) return;
     float sum = 0;
@@ -181,8 +192,9 @@ constexpr int FLIGHT = 4;
 // weighted_sum sums rows by segments, each column weighted by its head. edges has the index of each
 // edge in alpha; NULL if that is its position. A pack lies within one head.
 template <int N>
-__global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *indptr,
-                             const int32_t *indices, const int32_t *edges, const float *alpha, const float *rows) {
+__global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
+                             const int64_t *indptr, const int32_t *indices, const int32_t *edges,
+                             const float *alpha, const float *rows) {
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
@@ -208,20 +220,23 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
 }
 
 // One warp for each source: it computes an edge's heads together, one for each group of lanes.
-__global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes, const int64_t *t_indptr,
-                          const int32_t *t_indices, const int32_t *t_edges, const float *z, const float *dy) {
+__global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes,
+                          const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
+                          const float *z, const float *dy) {
     const int64_t s = my_row(), cols = heads * width;
     if (s >= segments) return;
     for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
         for (int64_t first = 0; first < heads; first += WARP / lanes) {
             const int64_t h = first + my_lane() / lanes;
             const bool mine = h < heads;
-            const float sum = head_sum(dy + t_indices[e] * cols + h * width, z + s * cols + h * width, width, lanes, mine);
+            const float sum = head_sum(dy + t_indices[e] * cols + h * width,
+                                       z + s * cols + h * width, width, lanes, mine);
             if (mine && threadIdx.x % lanes == 0) dalpha[t_edges[e] * heads + h] = sum;
         }
 }
 
-__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
+__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width,
+                              const float *x) {
     const int64_t i = item(), r = i / width, j = i % width;
     if (r >= rows) return;
     float sum = 0;
@@ -229,46 +244,55 @@ __global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t wid
     y[i] = sum * (1.0f / static_cast<float>(heads));
 }
 
-__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
+__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width,
+                                const float *dy) {
     const int64_t i = item(), r = i / (heads * width);
     if (r < rows) dx[i] = dy[r * width + i % width] * (1.0f / static_cast<float>(heads));
 }
 
 template <int N>
-int weighted_n(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr, const int32_t *indices,
-               const int32_t *edges, const float *alpha, const float *rows) {
+int weighted_n(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
+               const int64_t *indptr, const int32_t *indices, const int32_t *edges,
+               const float *alpha, const float *rows) {
     const int64_t cols = heads * width;
-    return LAUNCH(c, weighted_sum<N>, grid_of(segments, cols, N), out, segments, heads, width, lanes(cols, N), indptr, indices, edges,
-                  alpha, rows);
+    return LAUNCH(c, weighted_sum<N>, grid_of(segments, cols, N), out, segments, heads, width,
+                  lanes(cols, N), indptr, indices, edges, alpha, rows);
 }
 
-int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr, const int32_t *indices,
-             const int32_t *edges, const float *alpha, const float *rows) {
+int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
+             const int64_t *indptr, const int32_t *indices, const int32_t *edges,
+             const float *alpha, const float *rows) {
     if (segments == 0 || width == 0) return 0;
-    const auto both = [&](int n) { return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(float), n); };
-    if (both(4)) return weighted_n<4>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
-    if (both(2)) return weighted_n<2>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+    const auto both = [&](int n) {
+        return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(float), n);
+    };
+    if (both(4))
+        return weighted_n<4>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+    if (both(2))
+        return weighted_n<2>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
     return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
 }
 
 template <score_sum WHICH>
-int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                  const int32_t *indices, const int32_t *edges, const float *de, const float *own, const float *others, const float *a,
+int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
+                  const int64_t *indptr, const int32_t *indices, const int32_t *edges,
+                  const float *de, const float *own, const float *others, const float *a,
                   float slope) {
     const int64_t cols = heads * width;
     if (segments == 0 || cols == 0) return 0;
     const auto all = [&](int n) {
-        return fits(out, width, sizeof(float), n) && fits(own, width, sizeof(float), n) && fits(others, width, sizeof(float), n) &&
-               fits(a, width, sizeof(float), n);
+        return fits(out, width, sizeof(float), n) && fits(own, width, sizeof(float), n) &&
+               fits(others, width, sizeof(float), n) && fits(a, width, sizeof(float), n);
     };
     if (all(4))
-        return LAUNCH(c, (score_sums<WHICH, 4>), grid_of(segments, cols, 4), out, segments, heads, width, lanes(cols, 4), indptr,
-                      indices, edges, de, own, others, a, slope);
-    return LAUNCH(c, (score_sums<WHICH, 1>), grid_of(segments, cols, 1), out, segments, heads, width, lanes(cols, 1), indptr, indices,
-                  edges, de, own, others, a, slope);
+        return LAUNCH(c, (score_sums<WHICH, 4>), grid_of(segments, cols, 4), out, segments, heads,
+                      width, lanes(cols, 4), indptr, indices, edges, de, own, others, a, slope);
+    return LAUNCH(c, (score_sums<WHICH, 1>), grid_of(segments, cols, 1), out, segments, heads,
+                  width, lanes(cols, 1), indptr, indices, edges, de, own, others, a, slope);
 }
 
-// largest_head returns which head of a row has the largest of column j: the first of equal ones, or the first NaN.
+// largest_head returns which head of a row has the largest of column j: the first of equal ones, or
+// the first NaN.
 __device__ inline int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
     int64_t at = j;
     for (int64_t i = j + width; i < heads * width; i += width)
@@ -283,7 +307,8 @@ __global__ void max_of_heads(float *y, int64_t rows, int64_t heads, int64_t widt
     y[i] = row[largest_head(row, heads, width, i % width)];
 }
 
-__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
+__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width,
+                                  const float *dy, const float *x) {
     const int64_t i = item(), row = i / width * heads * width, j = i % width;
     if (i >= rows * width) return;
     const int64_t at = largest_head(x + row, heads, width, j);
@@ -297,91 +322,126 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_head_dot(halognn_cuda *c, float *s, int64_t rows, int64_t heads, int64_t width, const float *z, const float *a) {
+int halognn_cuda_head_dot(halognn_cuda *c, float *s, int64_t rows, int64_t heads, int64_t width,
+                          const float *z, const float *a) {
     if (rows == 0) return 0;
     const int lanes = group(width);
-    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, rows, heads, width, lanes, z, a);
+    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, rows, heads, width, lanes,
+                           z, a);
 }
 
-int halognn_cuda_head_dot_backward(halognn_cuda *c, float *dz, float *da, int64_t rows, int64_t heads, int64_t width, const float *ds,
-                                   const float *z, const float *a, float *scratch) {
+int halognn_cuda_head_dot_backward(halognn_cuda *c, float *dz, float *da, int64_t rows,
+                                   int64_t heads, int64_t width, const float *ds, const float *z,
+                                   const float *a, float *scratch) {
     const int64_t cols = heads * width;
     if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, da, cols * 4);
-    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, rows, heads, width, ds, z, a,
-                  scratch, c->arrived);
+    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, rows, heads, width, ds, z,
+                  a, scratch, c->arrived);
 }
 
-int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
-                              const int32_t *indices, const float *src, const float *dst, float slope) {
+int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
+                              const int64_t *indptr, const int32_t *indices, const float *src,
+                              const float *dst, float slope) {
     if (segments == 0) return 0;
-    return LAUNCH(c, softmax, blocks(segments * heads), alpha, segments, heads, indptr, indices, src, dst, slope);
+    return LAUNCH(c, softmax, blocks(segments * heads), alpha, segments, heads, indptr, indices,
+                  src, dst, slope);
 }
 
-int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, int64_t segments, int64_t heads, const int64_t *indptr,
-                                       const int32_t *indices, const float *alpha, const float *src, const float *dst, float slope) {
+int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, int64_t segments,
+                                       int64_t heads, const int64_t *indptr, const int32_t *indices,
+                                       const float *alpha, const float *src, const float *dst,
+                                       float slope) {
     if (segments == 0) return 0;
-    return LAUNCH(c, softmax_backward, blocks(segments * heads), de, ddst, segments, heads, indptr, indices, alpha, src, dst, slope);
+    return LAUNCH(c, softmax_backward, blocks(segments * heads), de, ddst, segments, heads, indptr,
+                  indices, alpha, src, dst, slope);
 }
 
-int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
-                              const int32_t *t_edges, const float *de) {
-    return segments ? LAUNCH(c, collect, blocks(segments * heads), dsrc, segments, heads, t_indptr, t_edges, de) : 0;
+int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads,
+                              const int64_t *t_indptr, const int32_t *t_edges, const float *de) {
+    return segments ? LAUNCH(c, collect, blocks(segments * heads), dsrc, segments, heads, t_indptr,
+                             t_edges, de)
+                    : 0;
 }
 
-int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                                  const int32_t *indices, const float *src, const float *dst, const float *a, float slope) {
+int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
+                                  int64_t width, const int64_t *indptr, const int32_t *indices,
+                                  const float *src, const float *dst, const float *a, float slope) {
     if (segments == 0) return 0;
-    if (int e = LAUNCH_TOGETHER(c, scores, rows_by_warp(segments), alpha, segments, heads, width, group(width), indptr, indices, src,
-                                dst, a, slope))
+    if (int e = LAUNCH_TOGETHER(c, scores, rows_by_warp(segments), alpha, segments, heads, width,
+                                group(width), indptr, indices, src, dst, a, slope))
         return e;
     return LAUNCH(c, softmax_of_scores, blocks(segments * heads), alpha, segments, heads, indptr);
 }
 
 // The products that da is the sum of are made in ddst, before its own sums.
-int halognn_cuda_edge_dot_softmax_backward(halognn_cuda *c, float *de, float *ddst, float *da, int64_t segments, int64_t heads,
-                                           int64_t width, const int64_t *indptr, const int32_t *indices, const float *alpha,
-                                           const float *src, const float *dst, const float *a, float slope, float *scratch) {
+int halognn_cuda_edge_dot_softmax_backward(halognn_cuda *c, float *de, float *ddst, float *da,
+                                           int64_t segments, int64_t heads, int64_t width,
+                                           const int64_t *indptr, const int32_t *indices,
+                                           const float *alpha, const float *src, const float *dst,
+                                           const float *a, float slope, float *scratch) {
     if (segments > 0)
-        if (int e = LAUNCH(c, scores_backward, blocks(segments * heads), de, segments, heads, indptr, alpha)) return e;
-    if (int e = score_sums_of<VECTOR>(c, ddst, segments, heads, width, indptr, indices, nullptr, de, dst, src, a, slope)) return e;
+        if (int e = LAUNCH(c, scores_backward, blocks(segments * heads), de, segments, heads,
+                           indptr, alpha))
+            return e;
+    if (int e = score_sums_of<VECTOR>(c, ddst, segments, heads, width, indptr, indices, nullptr, de,
+                                      dst, src, a, slope))
+        return e;
     if (int e = halognn_cuda_column_sum(c, da, segments, heads * width, ddst, scratch)) return e;
-    return score_sums_of<ROW>(c, ddst, segments, heads, width, indptr, indices, nullptr, de, dst, src, a, slope);
+    return score_sums_of<ROW>(c, ddst, segments, heads, width, indptr, indices, nullptr, de, dst,
+                              src, a, slope);
 }
 
-int halognn_cuda_edge_dot_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads, int64_t width,
-                                  const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges, const float *de,
-                                  const float *src, const float *dst, const float *a, float slope) {
-    return score_sums_of<ROW_ADDED>(c, dsrc, segments, heads, width, t_indptr, t_indices, t_edges, de, src, dst, a, slope);
+int halognn_cuda_edge_dot_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads,
+                                  int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
+                                  const int32_t *t_edges, const float *de, const float *src,
+                                  const float *dst, const float *a, float slope) {
+    return score_sums_of<ROW_ADDED>(c, dsrc, segments, heads, width, t_indptr, t_indices, t_edges,
+                                    de, src, dst, a, slope);
 }
 
-int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                          const int32_t *indices, const float *alpha, const float *z) {
+int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width,
+                          const int64_t *indptr, const int32_t *indices, const float *alpha,
+                          const float *z) {
     return weighted(c, y, segments, heads, width, indptr, indices, nullptr, alpha, z);
 }
 
-int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, int64_t segments, int64_t heads, int64_t width,
-                                   const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges, const float *alpha,
-                                   const float *z, const float *dy) {
+int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, int64_t segments,
+                                   int64_t heads, int64_t width, const int64_t *t_indptr,
+                                   const int32_t *t_indices, const int32_t *t_edges,
+                                   const float *alpha, const float *z, const float *dy) {
     if (segments == 0 || width == 0) return 0;
-    if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy)) return e;
-    return LAUNCH_TOGETHER(c, edge_dots, rows_by_warp(segments), dalpha, segments, heads, width, group(width), t_indptr, t_indices,
-                           t_edges, z, dy);
+    if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy))
+        return e;
+    return LAUNCH_TOGETHER(c, edge_dots, rows_by_warp(segments), dalpha, segments, heads, width,
+                           group(width), t_indptr, t_indices, t_edges, z, dy);
 }
 
-int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
-    return rows > 0 && width > 0 ? LAUNCH(c, mean_of_heads, blocks(rows * width), y, rows, heads, width, x) : 0;
+int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
+                           const float *x) {
+    return rows > 0 && width > 0
+               ? LAUNCH(c, mean_of_heads, blocks(rows * width), y, rows, heads, width, x)
+               : 0;
 }
 
-int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy) {
-    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_heads, blocks(rows * heads * width), dx, rows, heads, width, dy) : 0;
+int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
+                                    int64_t width, const float *dy) {
+    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_heads, blocks(rows * heads * width), dx,
+                                          rows, heads, width, dy)
+                                 : 0;
 }
 
-int halognn_cuda_head_max(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
-    return rows > 0 && width > 0 ? LAUNCH(c, max_of_heads, blocks(rows * width), y, rows, heads, width, x) : 0;
+int halognn_cuda_head_max(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
+                          const float *x) {
+    return rows > 0 && width > 0
+               ? LAUNCH(c, max_of_heads, blocks(rows * width), y, rows, heads, width, x)
+               : 0;
 }
 
-int halognn_cuda_head_max_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads, int64_t width, const float *dy, const float *x) {
-    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_largest, blocks(rows * width), dx, rows, heads, width, dy, x) : 0;
+int halognn_cuda_head_max_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
+                                   int64_t width, const float *dy, const float *x) {
+    return rows > 0 && width > 0
+               ? LAUNCH(c, spread_to_largest, blocks(rows * width), dx, rows, heads, width, dy, x)
+               : 0;
 }
 
 }  // extern "C"

@@ -25,6 +25,10 @@ import "time"
 // a kernel reduces over rows (weight gradients, bias gradients, norms, losses).
 const ChunkRows = 512
 
+// ChunkWave is the number of partial sums of a weight gradient that a device on the CPU holds
+// before it adds them; of two gradients made together, half as many of each.
+const ChunkWave = 32
+
 // Matrix is Rows x Cols float32, row-major, without padding: element (i,j) is Data[i*Cols+j]. On a
 // device with memory of its own, Data is an address range of that memory: the host may slice it but
 // must not read or write its elements.
@@ -90,6 +94,7 @@ type Capabilities struct {
 	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them
 	Peaks        func() []Peak        // measured peaks of its arithmetic units
 	Spun         func() time.Duration // total time its threads have spun, waiting for kernels
+	Scratch      func() int64         // bytes of host memory that its kernels hold between calls
 }
 
 // Peak is the measured peak of a device's arithmetic units, on independent multiply-adds in
@@ -99,6 +104,17 @@ type Peak struct {
 	Precision Precision `json:"precision"`            // of the factors
 	One       float64   `json:"one_flops_per_second"` // on one thread
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
+}
+
+// BestPeak returns the highest of the peaks on all threads with factors of a precision, in flop/s; 0
+// if there is none.
+func BestPeak(peaks []Peak, precision Precision) (best float64) {
+	for _, p := range peaks {
+		if p.Precision == precision {
+			best = max(best, p.All)
+		}
+	}
+	return best
 }
 
 // CapabilitiesOf returns the capabilities of d, none if d is nil.

@@ -162,6 +162,17 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
+// Layer returns the parameters of layer l; those of the output too if it is the last.
+func (p *Params) Layer(l int) (of []Param) {
+	lo, hi := p.Bucket(l)
+	for _, q := range p.List {
+		if q.Offset >= lo && q.Offset < hi {
+			of = append(of, q)
+		}
+	}
+	return of
+}
+
 // Weights returns the trained part of Values, without header and statistics: what optimisers
 // update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }

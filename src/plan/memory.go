@@ -95,7 +95,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
 		{Name: trace.MemParameters, Bytes: model.parameters},
-		{Name: trace.MemActivations, Bytes: model.activations},
+		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
 	}
 	if j.GPU != nil {
 		m[len(m)-1].Bytes = model.pinned
@@ -203,6 +203,7 @@ func (p *planner) truthBytes() int {
 // modelBytes is the memory that package nn reserves, found with a device that only counts.
 type modelBytes struct {
 	parameters, activations int64
+	scratch                 int64 // of a CPU, for the sums of weight gradients
 	onDevice                int64 // bytes of parameters on the device
 	pinned                  int64 // of rows between layers, on the host of a GPU
 	needs                   nn.Needs
@@ -256,7 +257,32 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	moving, pinned := p.shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns, pinned
+	out.scratch = scratchBytes(m, r.most.hops)
 	return out, nil
+}
+
+// scratchBytes returns what a CPU keeps to make the gradients of the weights of the layers: partial
+// sums, the sums, and turned weights, each as large as the layer with the largest needs.
+func scratchBytes(m *nn.Model, hops []hopShape) int64 {
+	partial, weights := 0, 0
+	for l, h := range hops {
+		rows := h.destinations
+		if m.Needs().Sources { // attention: of the sources
+			rows = h.sources
+		}
+		chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+		all, largest := 0, 0
+		for _, p := range m.Params.Layer(l) {
+			if len(p.Shape) == 2 {
+				all, largest = all+p.Len(), max(largest, p.Len())
+			}
+		}
+		// A wave of one matrix, or half a wave of each of two.
+		partial = max(partial, min(compute.ChunkWave*largest, chunks*all))
+		weights = max(weights, all)
+	}
+	floats := partial + 2*weights
+	return int64(floats+floats/8) * 4 // as mem.Grow reserves
 }
 
 // counter is a device that allocates memory but computes nothing. The memory is never touched, so

@@ -11,6 +11,8 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/cache"
+	"halognn/src/compute"
+	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -337,6 +339,33 @@ func TestRatesAreMeasured(t *testing.T) {
 		if kind == "mlp" && p.Traffic.Reads != 0 {
 			t.Errorf("a model without neighbours reads %g remote rows", p.Traffic.Reads)
 		}
+	}
+}
+
+// A device that knows its peak has it beside the rate of training, unless that rate was given.
+func TestPeakStandsBesideTheRate(t *testing.T) {
+	s := generated(t, 2)
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	o := Options{Device: device, Host: ref.Host{}}
+	p, err := New(s, planJob(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Rates; compute.CapabilitiesOf(device).Peaks == nil {
+		if r.Peak != 0 {
+			t.Errorf("a device without a peak has %g", r.Peak)
+		}
+	} else if text := ofPeak(r); !(r.Flops > 0 && r.Flops < r.Peak) ||
+		!strings.Contains(text, "of the peak") {
+		t.Errorf("%g flop/s of %g: %q", r.Flops, r.Peak, text)
+	}
+	o.Rates.Flops = 1e10
+	if p, err = New(s, planJob(), o); err != nil || p.Rates.Peak != 0 {
+		t.Errorf("beside a rate that was given there is a peak of %g", p.Rates.Peak)
 	}
 }
 

@@ -24,6 +24,10 @@ type Rates struct {
 	Flops   float64 `json:"flop_per_s"`          // of matrix products / time of a step
 	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
 
+	// Measured peak of the device's multiply-adds in the job's precision, on all its threads; 0: it is
+	// not known, or Flops was given.
+	Peak float64 `json:"peak_flop_per_s,omitempty"`
+
 	// Of a GPU, where one trains.
 	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
 	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
@@ -49,6 +53,9 @@ func (p *planner) measure() (Rates, error) {
 	}
 	if err := p.measureDevice(&r); err != nil {
 		return r, err
+	}
+	if c := compute.CapabilitiesOf(p.options.Device); r.Flops == 0 && c.Peaks != nil {
+		r.Peak = compute.BestPeak(c.Peaks(), c.Precision)
 	}
 	if r.Lookups > 0 && r.Rows > 0 && r.Flops > 0 {
 		return r, nil

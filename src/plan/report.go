@@ -172,7 +172,7 @@ func (p *Plan) timeTable() [][]string {
 		{"t_score", seconds(t.Score), ""},
 		{"t_remote", seconds(t.Remote), fmt.Sprintf("%.3g GB/s a node", r.Network/1e9)},
 		{"t_copy", seconds(t.Copy), fmt.Sprintf("%.3g rows/s", r.Rows)},
-		{"t_train", seconds(t.Train), fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)},
+		{"t_train", seconds(t.Train), ofPeak(r)},
 		{"t_sync", seconds(t.Sync), ""},
 	}
 	if p.Shuffles != nil {
@@ -193,6 +193,15 @@ func (p *Plan) timeTable() [][]string {
 		{"this job", seconds(t.Step), t.Binds + " binds"},
 		{"an epoch", seconds(t.Step * float64(p.Steps)), ""},
 	}...)
+}
+
+// ofPeak describes the rate of training, beside what the processor could do.
+func ofPeak(r Rates) string {
+	text := fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)
+	if r.Peak > 0 {
+		text += fmt.Sprintf(", %.0f %% of the peak", 100*r.Flops/r.Peak)
+	}
+	return text
 }
 
 func (p *Plan) sizeTable() [][]string {

@@ -27,7 +27,7 @@ const (
 	MemMinibatches = "minibatches"
 	// parameters, gradients, the optimiser's, the best, a sum on its way, a checkpoint's copies
 	MemParameters = "model"
-	// what the layers reserve
+	// what the layers reserve, and what a CPU keeps to sum the gradients of weights
 	MemActivations = "activations"
 	// predicted: the final test, two layers of the own vertices, and `pipeline.depth` + 1 chunks of
 	// up to 32 MB of rows. A run: how much more arrays there were at most than at the end

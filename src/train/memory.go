@@ -17,8 +17,12 @@ func (r *run) memory() trace.Memory {
 		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(),
 		trace.MemActivations: r.model.ActivationBytes(), trace.MemFeatures: r.store.ColumnBytes(),
 	}
+	device := r.Device.Capabilities()
+	if device.Scratch != nil {
+		counted[trace.MemActivations] += device.Scratch()
+	}
 	// The model is in its memory; the rest of host memory is pinned, and counted below.
-	if r.Device.Capabilities().Accelerator != nil {
+	if device.Accelerator != nil {
 		counted[trace.MemParameters], counted[trace.MemActivations] = parameters+r.saver.bytes(), 0
 	}
 	minibatches, waiting := r.pipe.Bytes()

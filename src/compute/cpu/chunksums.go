@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// weightWave is the number of chunks of a product computed before their sums are added; of two
-	// products, half as many. It limits the scratch memory to 32 times a gradient.
-	weightWave = 32
 	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
 	// so that there are enough tiles for all threads.
 	fewChunks = 16
@@ -75,7 +72,7 @@ func (a *chunkSums) run(d *Device) {
 			a.across = max(a.across, (p.right.Cols+p.width-1)/p.width)
 		}
 	}
-	most := weightWave / a.count
+	most := compute.ChunkWave / a.count
 	d.reservePartials(min(chunks, most), a.stride)
 	d.sums = mem.Grow(d.sums, a.stride)
 	clear(d.sums[:a.stride])

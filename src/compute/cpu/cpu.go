@@ -129,10 +129,21 @@ func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun}
+	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun,
+		Scratch: d.scratch}
 }
 
 func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }
+
+// scratch returns the bytes outside the heap that the kernels have grown so far.
+func (d *Device) scratch() int64 {
+	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
+	bytes := int64(floats) * 4
+	if d.rounding != nil {
+		bytes += d.rounding.bytes()
+	}
+	return bytes
+}
 
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"gonum.org/v1/gonum/blas"
 
@@ -33,6 +34,7 @@ type rounding interface {
 	product(out, in compute.Matrix, a *product)
 	// chunk sets sum, in rows of stride, to leftᵀ right; of right, width columns from first on.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int)
+	bytes() int64 // held
 	free()
 }
 
@@ -145,6 +147,16 @@ func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Mat
 	y := r.rounded(&s.right, width, right.Rows, width, right.Data[first:], right.Cols)
 	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width, 0,
 		sum, stride)
+}
+
+func (r *roundingTo[T]) bytes() int64 {
+	factors, floats := cap(r.w[0])+cap(r.w[1]), 0
+	for i := range r.scratch {
+		s := &r.scratch[i]
+		factors += cap(s.left) + cap(s.right)
+		floats += cap(s.out)
+	}
+	return int64(factors)*int64(unsafe.Sizeof(*new(T))) + int64(floats)*4
 }
 
 func (r *roundingTo[T]) free() {

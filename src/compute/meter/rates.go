@@ -55,14 +55,9 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 		return Rates{}, err
 	}
 	r := Rates{Copy: 2 * float * float64(len(y)) / each}
-	if peaks := d.Capabilities().Peaks; peaks != nil {
-		r.Peaks = peaks()
-		for _, p := range r.Peaks {
-			if p.Precision == d.Capabilities().Precision {
-				r.Product = max(r.Product, p.All)
-			}
-		}
-		if r.Product > 0 {
+	if c := d.Capabilities(); c.Peaks != nil {
+		r.Peaks = c.Peaks()
+		if r.Product = compute.BestPeak(r.Peaks, c.Precision); r.Product > 0 {
 			return r, nil
 		}
 	}
