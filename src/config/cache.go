@@ -19,25 +19,25 @@ func (c *Config) settle(given func(key string) bool) {
 	}
 }
 
-// fittingPolicy returns the default policy, or another one where only a static cache is possible, or
-// one that needs less: no minibatches in advance, no fanouts, no whole topology.
+// fittingPolicy returns the default policy, or another one where only a static cache is possible or
+// of use to sampling by what it holds, or one that needs less: no fanouts, no whole topology.
 func (c *Config) fittingPolicy() string {
 	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
 	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles ||
-		c.Parallel.Mode == ModeHybrid
+		c.Parallel.Mode == ModeHybrid || c.Sample.Locality > 1
 	switch {
 	case c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModePushPull:
 		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
 		return policy.Sieve
-	case drawn.HasFanouts() && (fixed || c.Sample.Locality > 1):
+	case fixed && drawn.HasFanouts():
 		return policy.VIP
-	case drawn.HasFanouts():
-		return c.Cache.Policy
 	case fixed:
 		return policy.Sim
+	case !drawn.HasFanouts():
+		return policy.Sieve
 	}
-	return policy.Sieve
+	return c.Cache.Policy
 }
 
 // shares reports whether ranks train minibatches together.

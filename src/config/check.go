@@ -56,6 +56,13 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	}
 	if reads && c.Sample.Locality > 1 {
 		faults = append(faults, c.localityFaults(drawn)...)
+	} else if reads && c.Sample.LocalityAdapt {
+		bad("sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+
+			"sample.locality=8, or sample.locality_adapt=false", c.Sample.Locality)
+	}
+	if c.Sample.LocalityLower > c.Sample.LocalityUpper {
+		bad("sample.locality_lower is %g, above sample.locality_upper, which is %g; exchange them",
+			c.Sample.LocalityLower, c.Sample.LocalityUpper)
 	}
 	if reads && drawn.Estimates() && !drawn.HasFanouts() {
 		faults = append(faults, c.withoutFanouts()...)
@@ -122,14 +129,16 @@ func (c *Config) localityFaults(drawn sample.Spec) (faults []string) {
 	}
 	peerCost, _ := ParseCost(c.Cache.PeerCost) // its own fault is reported with the key
 	held := policy.Settings{Policy: c.Cache.Policy, Placement: c.Cache.Placement, PeerCost: peerCost}
-	if key, why := held.Unsettled(); key != "" {
-		cure := fmt.Sprintf("cache.peer_cost=%g", policy.AssumedPeerCost)
-		if p := policy.Find(c.Cache.Policy); p == nil || p.Foresees {
-			cure = "cache.policy=" + OrList(policy.Names(func(p *policy.Policy) bool {
-				return policy.Trainable(p) && !p.Foresees && (drawn.HasFanouts() || !p.Fanouts)
-			}))
-		}
-		bad("%s cannot be had, because %s; choose %s", key, why, cure)
+	adapts := c.Sample.LocalityAdapt
+	switch key, why := held.Unsettled(adapts); key {
+	case "":
+	case policy.KeyPeerCost:
+		bad("%s auto cannot be had, because %s; choose %s=%g", key, why, key, policy.AssumedPeerCost)
+	default:
+		bad("%s %s cannot be had, because %s; choose %s=%s", key, c.Cache.Policy, why, key,
+			OrList(policy.Names(func(p *policy.Policy) bool {
+				return !p.Foresees && (p.Static() || !adapts) && (drawn.HasFanouts() || !p.Fanouts)
+			})))
 	}
 	return faults
 }
@@ -222,7 +231,8 @@ func (c *Config) shared() []string {
 			"it draws from all neighbours of a layer, of which no rank has all",
 			"sample.kind=" + string(sample.Neighbour)},
 		{c.Sample.Locality > 1, "sample.locality",
-			"a rank reads the rows of its own vertices alone", "sample.locality=1"},
+			"ranks that share a minibatch draw alike, whatever one of them has at hand",
+			"sample.locality=1"},
 		{c.Sample.Kernel == KernelCOO, "sample.kernel " + KernelCOO,
 			"it draws whole minibatches", "sample.kernel=fused"},
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,

@@ -38,6 +38,11 @@ type Config struct {
 		LayerVertices              int
 		Locality                   float64
 		LocalityVertices           int
+		LocalityAdapt              bool
+		LocalityLower              float64
+		LocalityUpper              float64
+		LocalityLink               float64
+		LocalityEdges              float64
 		Fanouts, EvalFanouts       []int
 		Batch                      int
 		BatchScope, Seeds, Streams string

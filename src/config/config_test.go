@@ -139,6 +139,15 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
 			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had",
 				"parallel.mode is split, with which sample.locality cannot be had"}},
+		{"adapting with what a restart changes", minimal +
+			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: sieve}\n", nil,
+			[]string{"cache.policy sieve cannot be had, because a run that goes on", "choose " +
+				"cache.policy=none, degree, halo1, wpr, paths, sim, vip or inclusion, or sample.locality=1"}},
+		{"adapting up to nothing", minimal + "sample: {locality_adapt: true, kind: poisson}\n", nil,
+			[]string{"up to sample.locality, which is 1; set sample.locality=8"}},
+		{"bounds that are exchanged", minimal + "sample: {locality_lower: 0.3}\n", nil,
+			[]string{"sample.locality_lower is 0.3, above sample.locality_upper, which is 0.2"}},
+		{"no link", minimal + "sample: {locality_link: 0}\n", nil, []string{"sample.locality_link is 0"}},
 		{"less than as likely", minimal + "sample: {locality: 0.5}\n", nil,
 			[]string{"sample.locality is 0.5; it must be in [1, 1e+06]"}},
 		{"a halo of a partitioned topology", minimal +

@@ -130,6 +130,23 @@ func (c *Config) table() []section {
 					"1: no more than others",
 				"What is drawn then depends on the cache, the parts and the nodes " +
 					"([locality](guide/samplers.md#locality))."},
+			{"locality_adapt", boolean(&c.Sample.LocalityAdapt, false), 0,
+				"whether `sample.locality` is the most, and epochs begin with 1 and adapt to the share of " +
+					"loading in their time",
+				"The share follows from counted bytes and edges and the rates below, not from a clock: " +
+					"equal runs adapt alike. The cache must not change."},
+			{"locality_lower", number(&c.Sample.LocalityLower, 0.15, from(0).upTo(1)), 0,
+				"`sample.locality_adapt`: share of loading below which the next epoch goes half of the way " +
+					"back", ""},
+			{"locality_upper", number(&c.Sample.LocalityUpper, 0.2, from(0).upTo(1)), 0,
+				"`sample.locality_adapt`: share above which the next epoch doubles the factor; between " +
+					"the two it stays for good", ""},
+			{"locality_link", number(&c.Sample.LocalityLink, 125e6, above(0)), 0,
+				"`sample.locality_adapt`: bytes/s at which a rank gets rows that are not at hand", ""},
+			{"locality_edges", number(&c.Sample.LocalityEdges, 1e7, above(0)), 0,
+				"`sample.locality_adapt`: sampled edges/s that a rank draws and trains",
+				"A run's `summary.json` tells: `computed_edges`, divided by the ranks and by the seconds of " +
+					"`sample`, `forward`, `backward` and `update`."},
 			{"locality_vertices", whole(&c.Sample.LocalityVertices, 8192, 1).upTo(graph.MaxVertices), 0,
 				"`sample.locality`: vertices of each layer but the input layer that are likelier, those with " +
 					"the most paths to what is at hand", "The input layer's are all that are at hand."},
@@ -239,9 +256,9 @@ func (c *Config) table() []section {
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
-				"With `cache.placement: group` or `parts` and with `cache.source: files` the " +
-					"default is `vip`, with `topology.kind: partitioned` `sieve`, with `sample.locality` " +
-					"`vip`, and with `sample.kind: ladies` `sim` and `sieve`."},
+				"With `cache.placement: group` or `parts`, with `cache.source: files` and with " +
+					"`sample.locality` the default is `vip`, with `topology.kind: partitioned` `sieve`, " +
+					"and with `sample.kind: ladies` `sim` and `sieve`."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,

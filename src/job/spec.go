@@ -61,31 +61,6 @@ type Spec struct {
 	RanksPerNode int
 }
 
-// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
-// neighbours' rows. It changes the minibatches: they then depend on the cache and on the nodes.
-type Locality struct {
-	Favour   float64 // how many times likelier; 0 and 1: no more than others
-	Vertices int     // of each hop but the last that are likelier
-}
-
-// Favours reports whether some vertices are likelier.
-func (l Locality) Favours() bool { return l.Favour > 1 }
-
-// settled returns an error if training draws by what is at hand, and that follows from its draws.
-func (s *Spec) settled() error {
-	if !s.Locality.Favours() || !s.Reads() {
-		return nil
-	}
-	if s.Sharing != sample.Alone {
-		return errors.New("sample.locality cannot be had where ranks share a minibatch: they draw the " +
-			"same, whatever one of them has at hand")
-	}
-	if key, why := s.Cache.Unsettled(); key != "" {
-		return fmt.Errorf("sample.locality cannot be had with %s, because %s", key, why)
-	}
-	return nil
-}
-
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
 // has more neighbours.
 const ChunkBytes = 32 << 20

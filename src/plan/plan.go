@@ -344,6 +344,10 @@ func (p *planner) note(out *Plan) {
 		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
 			"over some minibatches of a rank, and caches of other sizes are not compared")
 	}
+	if p.layout.FavoursNear() && p.job.Locality.Adapt != nil {
+		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
+			"with a lower one fetch more rows", p.job.Locality.Favour)
+	}
 	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)
 	}

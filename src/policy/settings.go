@@ -64,16 +64,25 @@ func (s *Settings) Cost() float64 {
 	return s.PeerCost
 }
 
-// Unsettled returns the key whose value keeps unknown what the cache holds until minibatches of the
-// run have been sampled or something was measured, and why; "" for none. Sampling by what is at hand
-// (job.Locality) needs a cache that is settled before, and alike in every run.
-func (s *Settings) Unsettled() (key, why string) {
+// The keys that Unsettled returns.
+const (
+	KeyPolicy   = "cache.policy"
+	KeyPeerCost = "cache.peer_cost"
+)
+
+// Unsettled returns the key that keeps unknown, until minibatches have been sampled or something was
+// measured, what the cache holds, and why; "" for none. Sampling by what is at hand (job.Locality)
+// needs a cache that is settled before, and alike in every run; where it adapts to the rows that are
+// fetched, these must be alike as well.
+func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that do
-		return "cache.policy " + s.Policy, "it samples minibatches of the run in advance, which " +
-			"depend on what it holds"
+		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it holds"
+	case adapts && !p.Static():
+		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt adapt " +
+			"to them"
 	case s.Placement == PlacementGroup && s.PeerCost < 0:
-		return "cache.peer_cost auto", "it is measured, and what ranks hold depends on it"
+		return KeyPeerCost, "it is measured, and what ranks hold depends on it"
 	}
 	return "", ""
 }

@@ -28,7 +28,7 @@ func tablesOf(runs []*Run) []table {
 		tables = append(tables, differences(runs))
 	}
 	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs),
-		setUp(runs), traffic(runs), caches(runs), baselines(runs), balance(runs))
+		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 

@@ -41,6 +41,8 @@ type checkpointState struct {
 
 	Cache *residence.Choice `json:"cache,omitempty"` // made by cache.policy auto
 
+	Near *checkpointNearness `json:"locality,omitempty"`
+
 	EpochSeconds []float64      `json:"epoch_seconds"`
 	Sums         checkpointSums `json:"sums"`
 
@@ -61,7 +63,6 @@ type checkpointOrigin struct {
 	Device  string            `json:"device"`
 	Ranks   int               `json:"ranks"`
 	Streams int               `json:"streams"`
-	Held    string            `json:"held_digest,omitempty"` // see digestHeld
 }
 
 // checkpointPlace is the next step to train, and the digests of the steps before it.
@@ -273,7 +274,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		Format: rundir.CheckpointFormat,
 		checkpointOrigin: checkpointOrigin{
 			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
-			Ranks: r.Comm.Size(), Streams: r.streams.Streams(), Held: r.held,
+			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
 		},
 		checkpointPlace: checkpointPlace{
 			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
@@ -286,7 +287,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		},
 		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sums),
 	}
-	s.Cache, s.FirstLoss = r.auto.Choice(), r.bound.first
+	s.Cache, s.Near, s.FirstLoss = r.auto.Choice(), r.nearState(), r.bound.first
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks

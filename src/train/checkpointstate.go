@@ -156,5 +156,5 @@ func (s *checkpointState) check() error {
 				c.name, c.value, c.least, c.most)
 		}
 	}
-	return nil
+	return s.Near.check(s.Epoch - 1)
 }

@@ -182,6 +182,12 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 		{"a best epoch to come", func(s *checkpointState) { s.BestEpoch = 2 }, "best_epoch is 2"},
 		{"epochs without seconds", func(s *checkpointState) { s.Epoch = 3 },
 			"number of epoch_seconds is 0"},
+		{"less than as likely", func(s *checkpointState) { s.Near = &checkpointNearness{Before: 1} },
+			"a factor of locality is 0"},
+		{"factors of epochs to come", func(s *checkpointState) {
+			s.Near = &checkpointNearness{Factor: 2, Before: 1,
+				adapted: adapted{Factors: []float64{1}, Shares: []float64{0.3}}}
+		}, "factors of locality do not fit the epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &checkpointState{

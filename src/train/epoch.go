@@ -59,6 +59,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	r.busy = append(r.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
+	r.adapt(&rec)
 	r.sums.add(&rec, total)
 	r.sums.Rounds = float64(rec.Rounds) / float64(r.steps())
 	if r.log != nil {
@@ -134,7 +135,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
 			TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
-			EdgesDigest: r.edgesDigest(edges),
+			EdgesDigest: r.edgesDigest(edges), Locality: r.summariseNearness(),
 		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta.RowBytes()),
 		RoundsPerStep: r.sums.Rounds,

@@ -1,20 +1,111 @@
 package train
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"halognn/src/comm"
+	"halognn/src/job"
 	"halognn/src/random"
 )
 
-// digestHeld sets the digest of what the ranks have at hand, if their draws depend on it. A run
-// goes on with the same alone: the same cache, parts of a rank, and nodes. Collective.
-func (r *run) digestHeld() error {
+// nearness is how much likelier a run draws what its ranks have at hand.
+type nearness struct {
+	held   string     // digest of that; "" if draws do not depend on it
+	factor job.Factor // of the epoch under way, or the next one
+	adapted
+}
+
+// adapted is what became of a factor that adapts, by complete epochs: "locality" of summary.json.
+type adapted struct {
+	// how many times likelier each epoch drew what was at hand
+	Factors []float64 `json:"factors"`
+	// what the factor of the next epoch followed from: the share of loading in the time of each
+	// epoch, by counts and the rates `sample.locality_link` and `sample.locality_edges`
+	Shares []float64 `json:"loading_shares"`
+}
+
+// checkpointNearness is nearness in a checkpoint.
+type checkpointNearness struct {
+	Held   string  `json:"held_digest"`
+	Factor float64 `json:"factor"`
+	Before float64 `json:"factor_before"`
+	Fixed  bool    `json:"factor_fixed"`
+	adapted
+}
+
+// openNearness sets what the run begins with. A run goes on with the same at hand alone: the same
+// cache, parts of a rank, and nodes. Collective.
+func (r *run) openNearness() error {
 	if !r.job.FavoursNear() {
 		return nil
 	}
+	r.factor = r.o.Locality.Start()
 	own := random.Mix(r.near.Digest() + random.Golden*uint64(r.Comm.Rank()+1))
 	all, err := comm.AgreeSum(r.Comm, own)
 	r.held = fmt.Sprintf("%016x", all)
 	return err
+}
+
+// adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
+// on all ranks, and records that of this one.
+func (r *run) adapt(e *epochRecord) {
+	if r.held == "" || r.o.Locality.Adapt == nil {
+		return
+	}
+	far := (e.Remote + e.Stored) * int64(r.Shards.RowBytes())
+	e.Factor, e.LoadingShare = r.factor.Value, r.o.Locality.Adapt.Share(far, e.Edges)
+	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
+	r.factor = r.o.Locality.Next(r.factor, e.LoadingShare)
+}
+
+// summariseNearness returns what became of a factor that adapts; nil for others.
+func (r *run) summariseNearness() *adapted {
+	if r.held == "" || r.o.Locality.Adapt == nil {
+		return nil
+	}
+	return &r.adapted
+}
+
+// nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
+func (r *run) nearState() *checkpointNearness {
+	if r.held == "" {
+		return nil
+	}
+	f := r.factor
+	return &checkpointNearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
+		adapted: r.adapted}
+}
+
+// restoreNearness is the inverse of nearState.
+func (r *run) restoreNearness(s *checkpointNearness) {
+	if s != nil {
+		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
+		r.adapted = s.adapted
+	}
+}
+
+// digest returns the digest of what the run that made the checkpoint had at hand.
+func (s *checkpointNearness) digest() string {
+	if s == nil {
+		return ""
+	}
+	return s.Held
+}
+
+// check rejects factors that no run can have after the given complete epochs.
+func (s *checkpointNearness) check(epochs int) error {
+	if s == nil {
+		return nil
+	}
+	for _, x := range append([]float64{s.Factor, s.Before}, s.Factors...) {
+		if !(x >= 1 && x <= math.MaxFloat32) {
+			return fmt.Errorf("a factor of locality is %g: it was altered", x)
+		}
+	}
+	if n := len(s.Factors); n != len(s.Shares) || n > epochs {
+		return errors.New("factors of locality do not fit the epochs: they were altered")
+	}
+	return nil
 }

@@ -3,10 +3,13 @@ package train
 import (
 	"math"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/compute/ref"
+	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/policy"
@@ -55,6 +58,41 @@ func TestLocalityFetchesLess(t *testing.T) {
 		run.dir = t.TempDir()
 		if got := run.finished(t, other); got.BlocksDigest == want.BlocksDigest {
 			t.Errorf("%s: another cache draws the same", kind)
+		}
+	}
+}
+
+// The factor adapts to counts: equally however minibatches are prepared, and wherever the run was
+// stopped, in the midst of an epoch, at its end, or twice.
+func TestLocalityAdapts(t *testing.T) {
+	shards := generatedIn(t, 4)
+	for kind, link := range map[sample.Kind]float64{sample.Poisson: 2e5, sample.LADIES: 7e4} {
+		o := nearby(kind)
+		o.Epochs = 5
+		// With these rates loading takes more than a third of the time at first.
+		o.Locality.Adapt = &job.Adaption{Lower: 0.25, Upper: 0.3, Link: link, Edges: 6e4}
+		whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+		want := whole.finished(t, o)
+		if l := want.Locality; l == nil || len(l.Factors) != 5 || l.Factors[0] != 1 ||
+			l.Factors[1] != 2 || l.Shares[0] < 0.3 || l.Shares[1] >= l.Shares[0] {
+			t.Fatalf("%s: %+v", kind, l)
+		}
+		for _, at := range []int{want.StepsPerEpoch - 1, want.StepsPerEpoch + 3, 3 * want.StepsPerEpoch} {
+			run := journey{shards: shards, ranks: 2, dir: t.TempDir(), workers: 1}
+			second := o
+			second.Depth = 0
+			run.stopped(t, o, at)
+			if at > want.StepsPerEpoch {
+				run.stopped(t, second, 5)
+			}
+			got := run.finished(t, second)
+			sameRun(t, got, want)
+			if !reflect.DeepEqual(got.Locality, want.Locality) {
+				t.Errorf("%s: stopped at step %d: %+v, want %+v", kind, at, got.Locality, want.Locality)
+			}
+			if got, want := run.records(t), whole.records(t); !slices.Equal(got, want) {
+				t.Errorf("%s: metrics.jsonl holds\n%v\nwithout interruption\n%v", kind, got, want)
+			}
 		}
 	}
 }
@@ -131,12 +169,15 @@ func TestLocalityIsPlanned(t *testing.T) {
 func TestLocalityIsRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
 	for want, change := range map[string]func(o *Options){
-		"cannot be had with cache.policy lookahead": func(o *Options) {
+		"(cache.policy lookahead), because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Lookahead
 		},
-		"cannot be had with cache.policy oracle": func(o *Options) { o.Cache.Policy = policy.Oracle },
-		"cannot be had with cache.policy auto":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
-		"cannot be had with cache.peer_cost auto": func(o *Options) {
+		"(cache.policy oracle), because it samples": func(o *Options) { o.Cache.Policy = policy.Oracle },
+		"(cache.policy auto), because it samples":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
+		"because a run that goes on would fetch other rows": func(o *Options) {
+			o.Cache.Policy, o.Locality.Adapt = policy.Sieve, new(job.Adaption)
+		},
+		"cannot be had with this cache.peer_cost": func(o *Options) {
 			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
 		},
 		"cannot be had where ranks share a minibatch": func(o *Options) {

@@ -109,7 +109,7 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
 			s.Ranks, r.Comm.Size(), s.Ranks)
-	case s.Held != r.held:
+	case s.Near.digest() != r.held:
 		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, and "+
 			"sample.locality draws by them; give it the ranks, run.ranks_per_node and cache.* that it "+
 			"began with", c.path)
@@ -153,6 +153,7 @@ func (r *run) restore(c *Checkpoint) error {
 		quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
+	r.restoreNearness(s.Near)
 	r.epoch = s.Epoch - 1
 	return nil
 }

@@ -115,6 +115,7 @@ func (j *journey) records(t *testing.T) []string {
 			Epoch, Step int
 			Loss        float64
 			LocalRows   int64   `json:"local_rows"`
+			Factor      float64 `json:"locality_factor"`
 			ValidMetric float64 `json:"valid_metric"`
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {

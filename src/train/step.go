@@ -22,7 +22,7 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, i = epoch+i/items, i%items
 	step, stream := r.mine.Item(i)
 	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream,
-		Favour: r.o.Locality.Favour}
+		Favour: r.factor.Value}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }

@@ -94,6 +94,8 @@ type Trained struct {
 	// destination and source): equal digests mean the same sampled edges, however blocks number
 	// their vertices. Absent if a run continues from a checkpoint without it
 	EdgesDigest string `json:"edges_digest,omitempty"`
+	// with `sample.locality_adapt`: what it came to, by epoch
+	Locality *adapted `json:"locality,omitempty"`
 }
 
 // CacheUse is what a cache did.
@@ -235,6 +237,10 @@ type epochRecord struct {
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	// rank 0: until the second step begins
 	FirstStep float64 `json:"first_step_seconds"`
+	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
+	Factor float64 `json:"locality_factor,omitempty"`
+	// and the share of loading that the factor of the next epoch follows from; absent: 0
+	LoadingShare float64 `json:"loading_share,omitempty"`
 	// of each rank: equal on all
 	Rounds int64 `json:"rounds"`
 	Rows
@@ -304,6 +310,11 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	if s.Stored > 0 {
 		rows = append(rows, []string{"from files", strconv.FormatInt(s.Stored, 10)})
+	}
+	if l := s.Locality; l != nil && len(l.Factors) > 0 {
+		last := len(l.Factors) - 1
+		rows = append(rows, []string{"locality; share of loading (last epoch)",
+			fmt.Sprintf("%g; %s", l.Factors[last], percent(l.Shares[last]))})
 	}
 	// auto's trials are in the mean, and not in the prediction
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {

@@ -30,7 +30,7 @@ type run struct {
 	auto      *residence.Auto // nil unless the run chooses its cache
 
 	digests
-	held    string // digest of what all ranks have at hand, if draws depend on it
+	nearness
 	best    best
 	seconds []float64    // of every epoch
 	sums    sums         // over the complete epochs
@@ -194,7 +194,7 @@ func (r *run) beginning() residence.Position {
 func (r *run) ready() error {
 	r.best.weights = mem.Make[float32](r.model.Params.Len())
 	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
-	if err := r.digestHeld(); err != nil {
+	if err := r.openNearness(); err != nil {
 		return err
 	}
 	if r.Resume == nil {

@@ -43,9 +43,8 @@ func trainOptions(c *config.Config) train.Options {
 			StepEpochs: c.Train.StepEpochs,
 			Sample:     sampleSpec(c),
 			Eval:       evalSpec(c),
-			Locality: job.Locality{
-				Favour: c.Sample.Locality, Vertices: c.Sample.LocalityVertices,
-			},
+			Locality:   locality(c),
+
 			Batch:         c.Sample.Batch,
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
@@ -82,6 +81,17 @@ func sampleSpec(c *config.Config) sample.Spec {
 	}
 	s.Vertices = slices.Repeat([]int{c.Sample.LayerVertices}, c.Model.Layers)
 	return s
+}
+
+// locality returns how training draws vertices at hand.
+func locality(c *config.Config) job.Locality {
+	s := &c.Sample
+	l := job.Locality{Favour: s.Locality, Vertices: s.LocalityVertices}
+	if s.LocalityAdapt {
+		l.Adapt = &job.Adaption{Lower: s.LocalityLower, Upper: s.LocalityUpper,
+			Link: s.LocalityLink, Edges: s.LocalityEdges}
+	}
+	return l
 }
 
 // evalSpec returns how minibatches are drawn that are not trained: always by kind Neighbour; the

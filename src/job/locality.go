@@ -1,0 +1,87 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/sample"
+)
+
+// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
+// neighbours' rows (data placement, Song and Jiang, ICS '22, section 4). It changes the minibatches:
+// they then depend on the cache and on the nodes.
+type Locality struct {
+	Favour   float64   // how many times likelier; 0 and 1: no more than others
+	Vertices int       // of each hop but the last that are likelier
+	Adapt    *Adaption // Favour is the most, and epochs adapt the factor; nil: it is that of all
+}
+
+// Adaption says to what the factor of locality adapts from epoch to epoch: to the share of loading
+// in an epoch's time, by counts and given rates. It reads no clock, so that runs repeat.
+type Adaption struct {
+	Lower, Upper float64 // bounds between which a share of loading is left as it is
+	Link         float64 // bytes/s at which a rank gets rows that are not at hand
+	Edges        float64 // sampled edges/s that a rank draws and trains
+}
+
+// Favours reports whether some vertices are likelier, in some epoch.
+func (l *Locality) Favours() bool { return l.Favour > 1 }
+
+// Start returns the factor of the first epoch.
+func (l *Locality) Start() Factor {
+	if l.Adapt != nil {
+		return Factor{Value: 1, Before: 1}
+	}
+	return Factor{Value: l.Favour, Before: l.Favour, Fixed: true}
+}
+
+// Share returns the share of an epoch's time that loading takes, by the given rates: bytes and edges
+// are those of all ranks, which load and train alike.
+func (a *Adaption) Share(bytes, edges int64) float64 {
+	load, train := float64(bytes)/a.Link, float64(edges)/a.Edges
+	if load == 0 {
+		return 0
+	}
+	return load / (load + train)
+}
+
+// Factor is how many times likelier an epoch draws what is at hand.
+type Factor struct {
+	Value  float64
+	Before float64 // that of the epoch before the last one that doubled it
+	Fixed  bool    // later epochs keep it
+}
+
+// Next returns the factor of the epoch after one in which loading took a share of the time: twice as
+// much above Upper, and at most Favour; half of the way back below Lower; else it stays for good
+// (algorithm 2). Adapt is not nil unless f is fixed.
+func (l *Locality) Next(f Factor, share float64) Factor {
+	switch {
+	case f.Fixed:
+	case f.Value >= l.Favour:
+		f.Fixed = true
+	case share > l.Adapt.Upper:
+		f.Before, f.Value = f.Value, min(2*f.Value, l.Favour)
+	case share < l.Adapt.Lower && f.Value != 1:
+		f.Value = (f.Value + f.Before) / 2
+	default:
+		f.Fixed = true
+	}
+	return f
+}
+
+// settled returns an error if training draws by what is at hand, and that follows from its draws.
+func (s *Spec) settled() error {
+	if !s.Locality.Favours() || !s.Reads() {
+		return nil
+	}
+	if s.Sharing != sample.Alone {
+		return errors.New("sample.locality cannot be had where ranks share a minibatch: they draw the " +
+			"same, whatever one of them has at hand")
+	}
+	if key, why := s.Cache.Unsettled(s.Locality.Adapt != nil); key != "" {
+		return fmt.Errorf("sample.locality cannot be had with this %s (cache.policy %s), because %s", key,
+			s.Cache.Policy, why)
+	}
+	return nil
+}
