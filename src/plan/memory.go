@@ -60,6 +60,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
+	case p.relays() && slot.loads != nil:
+		moved += int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	case slot.loads != nil:
 		moved = int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	}
@@ -478,7 +480,10 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 
 // rowsHere returns the vertices whose rows layer-wise inference reads in memory.
 func (p *planner) rowsHere(r *rankPlan) []access.Range {
-	if p.job.ByColumns {
+	switch {
+	case p.shares(): // others that a rank does not fetch in training, ranks of its node may find
+		return p.layout.Owned([]int{r.rank})
+	case p.job.ByColumns:
 		return p.layout.Owned(p.layout.Neighbours(r.rank))
 	}
 	return r.reader.Local

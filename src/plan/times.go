@@ -38,8 +38,8 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	}
 	if s := p.shuffles; s != nil {
 		x.Ask += p.sendingSeconds(s.found, r)
-		x.Remote += p.sendingSeconds(s.features, r)
 		x.Shuffle = p.sendingSeconds(s.between, r)
+		x.Remote += p.sendingSeconds(s.features, r) // what nodes send each other, and what ranks do
 	}
 	if j.ByColumns { // those of all ranks' frontiers
 		x.Lookup *= float64(j.Ranks)
