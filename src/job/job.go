@@ -252,6 +252,10 @@ func (j *Job) Columns(rank int) (first, end int) {
 	return j.Model.In * rank / j.Ranks, j.Model.In * (rank + 1) / j.Ranks
 }
 
+// Offsets returns the first vertex of each rank, and the number of vertices: [K+1]. The caller must
+// not change it.
+func (j *Job) Offsets() []int64 { return j.first }
+
 // AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
