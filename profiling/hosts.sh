@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# hosts.sh [-n HOSTS] [-r RATE] [-c CORES] [-e] -- COMMAND [ARG...]: runs COMMAND on several network
+# hosts.sh [-n HOSTS] [-p RANKS] [-r RATE] [-c CORES] [-e] -- COMMAND [ARG...]: runs COMMAND on several network
 # hosts of this one machine, over links of a limited rate, so that remote traffic costs what it
 # costs on a cluster.
 #
 #   profiling/hosts.sh -n 4 -r 1gbit -- bin/halognn train --config inputs/demo.yaml
 #
-#   -n HOSTS  how many hosts [4]; under Open MPI, one rank on each
+#   -n HOSTS  how many hosts [4]
+#   -p RANKS  ranks of each, under Open MPI; they share the host's memory [1]
 #   -r RATE   what each host may send, as tc has it: 200mbit, 1gbit, none [none]
 #   -c CORES  processor time of each host, as 0.25 [unlimited]
 #   -e        runs COMMAND once on each host without MPI; HOST and HOSTS hold its number, from 0,
@@ -18,10 +19,11 @@
 # made is removed at the end.
 set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"; exit "$1"; }
-hosts=4 rate=none cores='' each=''
+hosts=4 per=1 rate=none cores='' each=''
 while [ $# -gt 0 ]; do
   case $1 in
     -n) hosts=${2:?}; shift 2 ;;
+    -p) per=${2:?}; shift 2 ;;
     -r) rate=${2:?}; shift 2 ;;
     -c) cores=${2:?}; shift 2 ;;
     -e) each=yes; shift ;;
@@ -33,6 +35,10 @@ done
 [ $# -gt 0 ] || usage 2 >&2
 if ! [[ $hosts =~ ^[0-9]+$ ]] || [ "$hosts" -lt 1 ] || [ "$hosts" -gt 64 ]; then
   echo "hosts.sh: -n $hosts: give 1 to 64 hosts" >&2
+  exit 2
+fi
+if ! [[ $per =~ ^[0-9]+$ ]] || [ "$per" -lt 1 ]; then
+  echo "hosts.sh: -p $per: give at least 1 rank" >&2
   exit 2
 fi
 [ "$(id -u)" = 0 ] || { echo "hosts.sh: network namespaces need root" >&2; exit 2; }
@@ -79,7 +85,7 @@ limit() { # limit I: makes host I's cgroup
 ip link add "b$id" type bridge
 ip addr add "$net.254/24" dev "b$id"
 ip link set "b$id" up
-list=''
+list='' slots=''
 for ((i = 0; i < hosts; i++)); do
   ns=h$id-$i
   ip netns add "$ns"
@@ -91,7 +97,7 @@ for ((i = 0; i < hosts; i++)); do
   [ "$rate" = none ] ||
     tc -n "$ns" qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
   [ -z "$cores" ] || limit "$i"
-  list=$list${list:+,}$net.$((i + 1))
+  list=$list${list:+,}$net.$((i + 1)) slots=$slots${slots:+,}$net.$((i + 1)):$per
 done
 
 # enter ADDRESS COMMAND...: runs the command on that host.
@@ -117,5 +123,5 @@ if [ -n "$each" ]; then
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
-"$mpirun" --mca plm_rsh_agent "$work/enter" --host "$list" -np "$hosts" --bind-to none \
-  --mca btl tcp,self --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"
+"$mpirun" --mca plm_rsh_agent "$work/enter" --host "$slots" -np "$((hosts * per))" \
+  --map-by slot --bind-to none --mca btl tcp,self,vader --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"

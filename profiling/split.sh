@@ -1,26 +1,31 @@
 #!/usr/bin/env bash
 # split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches of
-# their own? GSplit's Table 3 for parallel.mode data and split, at the same global minibatch. Cuts
-# the dataset for each mode, trains, and prints a table for each link speed, number of ranks and model.
+# their own? GSplit's Table 3 and Figure 6 for the values of parallel.mode, at the same global
+# minibatch. Cuts the dataset for each mode, trains, and prints a table for each link speed, number of
+# ranks and model.
 #
 #   profiling/split.sh data/products                                       one node
 #   PER_NODE=1 RATES="1gbit 200mbit" LAUNCH="profiling/hosts.sh -n %n -r %r --" \
 #     profiling/split.sh data/products                                     limited links
+#   PER_NODE=2 RANKS="2 4 8" RATES=1gbit LAUNCH="profiling/hosts.sh -n %h -p 2 -r %r --" \
+#     profiling/split.sh data/products                                     nodes of two ranks
 #
 #   RANKS     numbers of ranks                                   [2 4]
 #   MODELS    values of model.kind                               [sage gat]
 #   WAYS      names of what is compared, below                   [all]
 #   PER_NODE  ranks of a node                                    [all of them]
 #   RATES     link speeds                                        [as-is]
-#   LAUNCH    how to start %n ranks over links of speed %r       [mpirun -np %n]
+#   LAUNCH    how to start %n ranks on %h nodes over links of speed %r   [mpirun -np %n]
 #   SETS      more settings, as "train.epochs=2"                 [none]
 #   CASES     further ones, apart by ";", with tables of their own, as
 #             "model.hidden=64; model.layers=2 sample.fanouts=15,10"   [none]
+#   CACHE     cache.policy of data and hybrid                    [none]
 #   REPEAT    runs of each, in turns; the fastest epoch counts   [2]
 #   CONFIG    what is trained                                    [inputs/products.yaml]
 #
 # data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
-# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). Columns are
+# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). hybrid has the
+# parts of split; it is another mode only on several nodes of several ranks (PER_NODE). Columns are
 # seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows.
 # Stages overlap, so they do not add up to the epoch.
 set -euo pipefail
@@ -39,7 +44,8 @@ mkdir -p "$out"
 ways="data         data       parallel.mode=data
       data-global  data       parallel.mode=data sample.seeds=global
       split        presample  parallel.mode=split
-      split-edge   edge       parallel.mode=split"
+      split-edge   edge       parallel.mode=split
+      hybrid       presample  parallel.mode=hybrid"
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
 
 # cut RANKS WEIGHTS: parts of the dataset for so many ranks
@@ -60,17 +66,20 @@ seconds() {
 # compare RATE RANKS MODEL CASE: trains all ways, and prints their table
 compare() {
   local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
-  local launch=${template//%n/$2} more
+  local per=${PER_NODE:-$2} more launch policy
+  launch=${template//%n/$2} launch=${launch//%h/$((ranks / per))}
   read -ra more <<<"$4"
   dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}
   # the ways take turns, so that a busy minute of the machine does not fall on one of them
   for ((k = 0; k < repeat; k++)); do
     while read -r name weights rest; do
       cut "$ranks" "$weights"
+      policy=none
+      [[ $name = split* ]] || policy=${CACHE:-none}
       # shellcheck disable=SC2086  # several settings
       train "$rate" "$out/parts-$ranks-$weights" "$dir-$name-$k" $rest model.kind="$model" \
-        sample.batch_scope=global cache.policy=none train.eval_every=0 \
-        run.ranks_per_node="${PER_NODE:-$ranks}" "${sets[@]}" "${more[@]}"
+        sample.batch_scope=global cache.policy="$policy" train.eval_every=0 \
+        run.ranks_per_node="$per" "${sets[@]}" "${more[@]}"
     done <<<"$ways"
   done
   printf '\n%s, %d ranks, link speed %s%s\n\n' "$model" "$ranks" "$rate" "${4:+, $4}"

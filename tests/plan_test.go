@@ -110,9 +110,16 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
-	for _, ranks := range []int{1, 4} {
-		sets := []string{"parallel.mode=split", "sample.batch_scope=global", "sample.batch=450",
-			"train.epochs=1", "train.eval_every=0"}
+	for _, on := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split"}},
+		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none"}},
+	} {
+		ranks := on.ranks
+		sets := append(on.sets, "sample.batch_scope=global", "sample.batch=450", "train.epochs=1",
+			"train.eval_every=0")
 		args := []string{"--ranks", strconv.Itoa(ranks)}
 		for _, s := range sets {
 			args = append(args, "--set", s)
@@ -132,9 +139,11 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffled},
 			{"bytes shuffled", p.Bytes, run.ShuffleBytes},
 			{"bytes of sampling", p.Sampling, run.SamplingBytes},
+			{"collectives", float64(plan.Collective), int64(run.RoundsPerStep) * int64(steps)},
+			{"rows fetched", plan.Traffic.Rows, run.Remote},
 		} {
 			if d := c.planned*float64(steps) - float64(c.counted); math.Abs(d) > 1e-3 {
-				t.Errorf("%d ranks: %s: %.1f a step are planned, %.1f counted", ranks, c.name,
+				t.Errorf("%v: %s: %.1f a step are planned, %.1f counted", on, c.name,
 					c.planned, float64(c.counted)/float64(steps))
 			}
 		}

@@ -105,10 +105,14 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	t.Parallel()
 	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "out")
 	halognn(t).must(t, "simulate", "modes", "--parts", parts, "--fanouts", "5,3", "--batch", "24",
-		"--ranks", "2,4,8", "--epochs", "2", "--seed", "7", "--hidden", "16", "--out", dir)
+		"--ranks", "4,8", "--ranks-per-node", "2", "--epochs", "2", "--seed", "7", "--hidden", "16",
+		"--out", dir)
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(lines) != 1+2*3 {
+		t.Fatalf("modes.csv has %d lines", len(lines))
 	}
 	for _, line := range lines[1:] {
 		column := func(name string) (n int64) {
@@ -120,16 +124,18 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 		}
 		ranks, mode := int(column("ranks")), line[1]
 		run := trained(t, parts, ranks, "parallel.mode="+mode, "cache.policy=none",
-			"run.ranks_per_node=1", "sample.batch=24", "train.seed=7", "train.epochs=2",
+			"run.ranks_per_node=2", "sample.batch=24", "train.seed=7", "train.epochs=2",
 			"train.eval_every=0")
-		var edges, loaded, rows, sent int64
+		var edges, loaded, rows, sent, far int64
 		for _, e := range run.epochs {
 			edges, loaded = edges+e.Edges, loaded+e.Loaded
 			rows, sent = rows+e.Remote+e.Shuffled, sent+e.RemoteBytes+e.ShuffleBytes
+			far += e.RemoteBytes
 		}
 		if want := column("received_feature_rows") + 2*column("received_hidden_rows"); edges !=
 			column("edges") || loaded != column("loaded_rows") || rows != want ||
-			sent != column("received_bytes") || rows == 0 {
+			sent != column("received_bytes") || rows == 0 ||
+			mode != "split" && far != column("network_bytes") {
 			t.Errorf("%s on %d ranks: training counts %d edges, %d rows loaded, %d received in %d "+
 				"bytes; simulated %q", mode, ranks, edges, loaded, rows, sent, line)
 		}

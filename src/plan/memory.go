@@ -59,6 +59,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
+	case p.relays() && slot.loads != nil:
+		moved += int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	case slot.loads != nil:
 		moved = int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	}
@@ -456,7 +458,11 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
 		return c, err
 	}
-	of := shapeOf(&mb, r.reader.Local)
+	local := r.reader.Local
+	if p.shares() { // whose rows a rank does not fetch in training, others of its node may find
+		local = p.layout.Owned([]int{r.rank})
+	}
+	of := shapeOf(&mb, local)
 	c.remote, c.sampler, c.hop = of.remote, s.Bytes(), of.hops[0]
 	c.bytes = p.waitingBytes(&of, &Traffic{})
 	return c, nil

@@ -118,9 +118,6 @@ func (j *Job) fill(s *shard.Shards) error {
 		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
 			policy.Names(policy.Trainable))
 	}
-	if j.Sharing == sample.InNodes {
-		fault("parallel.mode hybrid is not planned; plan split, for the ranks of a node")
-	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
@@ -268,8 +265,11 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.Rounds, out.Shuffles = p.rounds(), p.shuffles
 	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
-	if p.shares() && j.Ranks > 1 {
+	if p.shares() && p.groupSize() > 1 {
 		out.Collective = l.Minibatches() * (fetchRounds + sharedRounds*max(0, j.Sample.Hops()-1))
+		if p.relays() && j.Reads() {
+			out.Collective += l.Minibatches() * relayRounds
+		}
 	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
@@ -350,7 +350,7 @@ func (p *planner) note(out *Plan) {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
-	if p.shuffles != nil && out.RanksPerNode > 1 && out.RanksPerNode < out.Ranks {
+	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 && out.RanksPerNode < out.Ranks {
 		add("rows of shared minibatches are taken to go to all other ranks alike, on the node or off")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {

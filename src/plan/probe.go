@@ -32,7 +32,8 @@ type rankPlan struct {
 type shape struct {
 	seeds  int
 	hops   []hopShape     // layer 0 first
-	remote int            // vertices of the input frontier outside the node
+	remote int            // vertices of the input frontier outside the node, that the rank fetches
+	finds  int            // where ranks pass rows on: vertices whose rows this one finds
 	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
 	asks   []sample.Asked // of its hops, where the topology is partitioned
 }
@@ -57,6 +58,7 @@ func (s *shape) numEdges() (n int) {
 // atLeast raises each number of s to that of o, if o's is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
+	s.finds = max(s.finds, o.finds)
 	if s.hops == nil && o.hops != nil {
 		s.hops = make([]hopShape, len(o.hops))
 	}
@@ -92,8 +94,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	var err error
 	switch {
-	case p.shares():
-		// Rows of others come with the shuffles, and the ranks are probed together.
+	case p.job.Sharing == sample.Together: // rows of others come with the shuffles
 		r.read, r.factor = mem.Make[float32](int(p.shards.Vertices)), 1
 		return r, nil
 	case !p.job.Reads(): // the seeds alone
@@ -117,14 +118,21 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 		return nil, err
 	}
 	p.share(r)
+	if r.factor = 1; p.shares() { // it is probed with those that it shares minibatches with
+		return r, nil
+	}
 	if err := p.probe(r); err != nil {
 		return nil, err
 	}
-	r.factor = 1
+	r.correct()
+	return r, nil
+}
+
+// correct sets the factor by what the probes have seen, if they have seen remote vertices.
+func (r *rankPlan) correct() {
 	if seen := meanRemote(r); seen > 0 && r.remote > 0 {
 		r.factor = seen / r.remote
 	}
-	return r, nil
 }
 
 // meanRemote averages the vertices outside the node over the probes.

@@ -22,6 +22,8 @@ const (
 	hopRounds   = 4
 	// of a hop but the last where ranks share minibatches: counts, ids; hidden rows, their gradients
 	sharedRounds = 4
+	// of the last hop where they pass rows on: counts, ids, rows
+	relayRounds = 3
 )
 
 // asks returns what a minibatch of a rank asks others.

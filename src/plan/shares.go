@@ -20,6 +20,12 @@ func (s *shape) room(l int) int {
 	return s.loads[l+1].Others
 }
 
+// relays reports whether ranks that share minibatches find rows for each other and pass them on.
+func (p *planner) relays() bool { return p.job.Sharing == sample.InNodes }
+
+// groupSize returns how many ranks train a minibatch together.
+func (p *planner) groupSize() int { return p.layout.Share(0).Size }
+
 // probeShares samples minibatches of the first epoch, scattered over it, and counts on each what the
 // analysed ranks have of it.
 func (p *planner) probeShares() error {
@@ -34,77 +40,143 @@ func (p *planner) probeShares() error {
 		_, last := p.layout.Vertices(r)
 		rows = append(rows, last)
 	}
-	parts := graph.NewPartIndex(rows)
-	owner := func(v graph.VertexID) int { return parts.Find(uint32(v)) }
-	loads := sample.NewLoads(p.job.Ranks, p.job.Sample.Hops())
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions(nil))
-	if err != nil {
+	size := p.groupSize()
+	g := groupProbe{
+		planner: p, owners: sample.NewOwners(rows, size),
+		loads: sample.NewLoads(size, p.job.Sample.Hops()),
+	}
+	for i, r := range p.ranks {
+		if i == 0 || p.ranks[i-1].rank/size != r.rank/size {
+			g.groups = append(g.groups, nil)
+		}
+		last := &g.groups[len(g.groups)-1]
+		*last = append(*last, r)
+	}
+	var err error
+	if g.sampler, err = sample.New(p.shards.Topology(), p.samplerOptions(nil)); err != nil {
 		return err
 	}
-	defer s.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	first, minibatches := p.ranks[0], []Shuffles(nil)
-	for i, edges := -1, 0; i < leastProbes || i < mostProbes && edges < probeEdges; i++ {
-		step, stream := p.scattered(first, max(i, 0))
+	defer g.sampler.Free()
+	defer g.mb.Free()
+	p.shuffles = new(Shuffles)
+	for _, ranks := range g.groups {
+		if err := g.probe(ranks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupProbe is the state of probeShares.
+type groupProbe struct {
+	*planner
+	groups  [][]*rankPlan // the analysed ranks that share minibatches
+	owners  *sample.Owners
+	loads   [][]sample.Load // of a minibatch, by member of its group
+	sampler sample.Sampler
+	mb      sample.Minibatch
+}
+
+// probe samples minibatches of one group. Each group has as large a share of all the edges that are
+// sampled.
+func (g *groupProbe) probe(ranks []*rankPlan) error {
+	p, n := g.planner, len(g.groups)
+	var minibatches []Shuffles
+	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
+		step, stream := p.scattered(ranks[0], max(i, 0))
 		seeds := p.layout.Streams.Piece(1, step, stream, nil)
 		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}
 		begin := time.Now()
-		if err := s.Sample(&mb, seeds, key); err != nil {
+		if err := g.sampler.Sample(&g.mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		took := time.Since(begin)
 		if i < 0 {
 			continue
 		}
-		edges += mb.NumEdges()
-		mb.Loads(owner, loads)
-		minibatches = append(minibatches, p.shuffled(&mb, loads))
-		for _, r := range p.ranks {
-			r.edges, r.took = r.edges+mb.NumEdges(), r.took+took
-			shape := shareOf(loads[r.rank])
+		edges += g.mb.NumEdges()
+		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
+		minibatches = append(minibatches, p.shuffled(&g.mb, g.loads))
+		for _, r := range ranks {
+			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
+			shape := g.shapeOf(r)
 			r.add(&shape)
 		}
 	}
-	p.shuffles = new(Shuffles)
+	var mean Shuffles
 	for i := range minibatches {
-		p.shuffles.add(&minibatches[i], float64(len(minibatches)))
+		mean.add(&minibatches[i], float64(len(minibatches)))
 	}
-	if err := p.probeSharedEvaluation(s, &mb, owner, loads); err != nil {
+	p.shuffles.join(&mean, float64(p.job.Ranks/g.owners.Size)/float64(n))
+	if err := g.probeEvaluation(ranks); err != nil {
 		return err
 	}
-	whole := mb.Blocks[0].NumDst
-	for _, r := range p.ranks {
-		// Its scratch memory is for the destinations of the last hop; a bit for each own vertex.
-		r.sampler = s.Bytes() - 16*int64(whole-r.most.hops[0].destinations) + p.rows(r.rank)/8
+	whole := g.mb.Blocks[0].NumDst
+	for _, r := range ranks {
+		// Its scratch memory is for the destinations of the last hop.
+		r.sampler = g.sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
+		if p.relays() {
+			r.correct()
+		} else {
+			r.sampler += p.rows(r.rank) / 8 // a bit for each own vertex
+		}
 	}
 	return nil
 }
 
-// probeSharedEvaluation samples minibatches of validation vertices if evaluation has its own
-// fanouts. A minibatch has vertices of all parts, as in evaluation.
-func (p *planner) probeSharedEvaluation(s sample.Sampler, mb *sample.Minibatch,
-	owner func(graph.VertexID) int, loads [][]sample.Load) error {
+// shapeOf is the share of a rank in the minibatch that the loads are of.
+func (g *groupProbe) shapeOf(r *rankPlan) shape {
+	member := r.rank % g.owners.Size
+	s := shareOf(g.loads[member])
+	if !g.relays() {
+		return s
+	}
+	s.remote = 0
+	first, last := g.layout.Vertices(r.rank)
+	for _, v := range g.mb.Frontier {
+		if g.owners.Of(v) != member {
+			continue
+		}
+		s.finds++
+		if int64(v) < first || int64(v) >= last {
+			s.remote++
+		}
+	}
+	return s
+}
+
+// probeEvaluation samples minibatches of validation vertices if evaluation has its own fanouts. A
+// minibatch has vertices of all parts of the group, as in evaluation.
+func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
+	p, size := g.planner, g.owners.Size
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
+	lo := ranks[0].rank / size * size
+	first, _ := p.layout.Vertices(lo)
+	_, last := p.layout.Vertices(lo + size - 1)
 	var all []graph.VertexID
 	for k := range p.shards.Parts {
-		all = append(all, p.shards.Valid(k)...)
+		for _, v := range p.shards.Valid(k) {
+			if int64(v) >= first && int64(v) < last {
+				all = append(all, v)
+			}
+		}
 	}
-	size := p.layout.Streams.MaxPiece()
-	items := (len(all) + size - 1) / size
+	most := p.layout.Streams.MaxPiece()
+	items := (len(all) + most - 1) / most
 	for i := range min(items, leastProbes) {
 		var seeds []graph.VertexID
 		for k := i; k < len(all); k += items {
 			seeds = append(seeds, all[k])
 		}
-		if err := s.SampleEval(mb, seeds, sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
+		if err := g.sampler.SampleEval(&g.mb, seeds,
+			sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(owner, loads)
-		for _, r := range p.ranks {
-			shape := shareOf(loads[r.rank])
+		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
+		for _, r := range ranks {
+			shape := g.shapeOf(r)
 			r.judged.atLeast(&shape)
 		}
 	}
@@ -131,6 +203,8 @@ func (p *planner) sharingBytes(s *shape) int64 {
 		if l > 0 {
 			bytes += int64(x.Wanted)*(4+4) + // ids, positions
 				8*int64(x.Wanted+1) + 8*int64(x.Own+1) + 8*int64(x.Wanted)
+		} else if p.relays() { // ids, positions, references of wanted rows; ids of all that are found
+			bytes += int64(x.Wanted)*(4+4+8) + 4*int64(s.finds)
 		}
 	}
 	if s.loads != nil {

@@ -32,17 +32,21 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles
 		var found, features, between float64
 		for l, x := range of {
 			others, most := float64(x.Others), float64(max(x.Others, x.Wanted))
+			if l > 0 || p.relays() {
+				s.Sampling += counts + idBytes*others
+				found += counts + idBytes*most
+			} else { // the exchange sends them
+				features = most * idBytes
+			}
 			if l == 0 {
 				s.Features += others
 				s.Bytes += others * float64(p.shards.RowBytes())
-				features = most * float64(p.shards.RowBytes()+idBytes)
+				features += most * float64(p.shards.RowBytes())
 				continue
 			}
 			in, _ := p.job.Model.Widths(l)
 			s.Hidden += others
 			s.Bytes += 2 * others * 4 * float64(in)
-			s.Sampling += counts + idBytes*others
-			found += counts + idBytes*most
 			between += 2 * most * 4 * float64(in)
 		}
 		s.found, s.features, s.between = max(s.found, found), max(s.features, features),
@@ -61,15 +65,27 @@ func (s *Shuffles) add(o *Shuffles, n float64) {
 	}
 }
 
+// join adds a group of ranks to those of a job, in which it stands for so many groups. Of the busiest
+// ranks the busiest counts.
+func (s *Shuffles) join(o *Shuffles, groups float64) {
+	found, features, between := max(s.found, o.found), max(s.features, o.features),
+		max(s.between, o.between)
+	s.add(o, 1/groups)
+	s.found, s.features, s.between = found, features, between
+}
+
 // sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
 // which the node's ranks share, and by memory to these, where each is written and read once more.
-// Which ranks they go to is not known: as many are taken to go to each.
+// Which ranks of several nodes they go to is not known: as many are taken to go to each.
 func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
 	others := float64(p.job.Ranks - 1)
 	if others == 0 {
 		return 0
 	}
 	near := float64(p.job.RanksPerNode-1) / others
+	if p.relays() {
+		near = 1
+	}
 	memory := r.Rows * float64(p.shards.RowBytes())
 	return bytes * ((1-near)*float64(p.job.RanksPerNode)/r.Network + 2*near/memory)
 }

@@ -9,6 +9,7 @@ type Load struct {
 	Cross               int // edges from sources of other ranks
 	Own                 int // sources that the rank owns; of the last hop those that it reads
 	Others              int // sources of other ranks
+	Far                 int // of Others: of ranks of other nodes
 	Wanted              int // own vertices that other ranks read, once for each of these
 }
 
@@ -25,8 +26,9 @@ func NewLoads(ranks, layers int) [][]Load {
 func (l Load) Sources() int { return l.Own + l.Others }
 
 // Loads sets loads[r][l] to the share of rank r in Blocks[l], where ownerOf names the rank of a
-// vertex. O(K L + V + E).
-func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, loads [][]Load) {
+// vertex, and perNode consecutive ranks are a node. O(K L + V + E).
+func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int, loads [][]Load) {
+	perNode = max(1, perNode)
 	owner := make([]int32, len(m.Frontier))
 	for i, v := range m.Frontier {
 		owner[i] = int32(ownerOf(v))
@@ -52,7 +54,7 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, loads [][]Load) {
 		}
 		clear(read)
 		for _, d := range order[:b.NumDst] {
-			m.load(b, l, int(d), owner, read, loads)
+			m.load(b, l, int(d), owner, int32(perNode), read, loads)
 		}
 		if l == 0 {
 			continue
@@ -67,7 +69,8 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, loads [][]Load) {
 }
 
 // load counts destination d of block l.
-func (m *Minibatch) load(b *graph.Block, l, d int, owner, read []int32, loads [][]Load) {
+func (m *Minibatch) load(b *graph.Block, l, d int, owner []int32, perNode int32, read []int32,
+	loads [][]Load) {
 	rank := owner[d]
 	of := &loads[rank][l]
 	of.Destinations++
@@ -88,6 +91,9 @@ func (m *Minibatch) load(b *graph.Block, l, d int, owner, read []int32, loads []
 			of.Own++
 		} else {
 			of.Others++
+			if owner[s]/perNode != rank/perNode {
+				of.Far++
+			}
 			loads[owner[s]][l].Wanted++
 		}
 	}

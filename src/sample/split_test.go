@@ -199,7 +199,7 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 		return fmt.Errorf("digests of edges %x, want %x", digest, want.EdgesDigest(key))
 	}
 	parts, loads := graph.NewPartIndex(offsets), NewLoads(len(mbs), hops)
-	want.Loads(func(v graph.VertexID) int { return parts.Find(uint32(v)) }, loads)
+	want.Loads(func(v graph.VertexID) int { return parts.Find(uint32(v)) }, 2, loads)
 	for h := 1; h <= hops; h++ {
 		l := hops - h
 		var all []edge
@@ -217,6 +217,11 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 			for _, s := range b.Indices {
 				if int(s) >= x.Own() {
 					load.Cross++
+				}
+			}
+			for _, v := range x.IDs {
+				if parts.Find(uint32(v))/2 != r/2 {
+					load.Far++
 				}
 			}
 			if l > 0 {

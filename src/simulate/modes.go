@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 
-	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/sample"
@@ -21,8 +20,9 @@ import (
 
 // The ways of sharing a step that are compared, as in parallel.mode.
 const (
-	ModeData  = "data"
-	ModeSplit = "split"
+	ModeData   = "data"
+	ModeSplit  = "split"
+	ModeHybrid = "hybrid"
 )
 
 // ModeOptions describe runs that differ in their number of ranks and in how these share a step.
@@ -42,11 +42,13 @@ type ModeCounts struct {
 	Edges    int64 // drawn, and aggregated over
 	Computed int64 // rows that layers make
 	Loaded   int64 // feature rows read, each once for a minibatch
-	Cross    int64 // split: edges whose source another rank has
-	// feature rows received: data: of other nodes; split: of other ranks
+	Cross    int64 // where ranks share: edges whose source another rank of them owns
+	// feature rows received: data: of other nodes; split: of other ranks; hybrid: of other nodes, once
+	// for each node, and those that ranks of a node pass on
 	Features int64
-	Hidden   int64 // split: hidden rows received from other ranks; as many gradients go back
+	Hidden   int64 // where ranks share: hidden rows received; as many gradients go back
 	Bytes    int64 // of these rows and gradients
+	Network  int64 // of Bytes: between nodes
 	// edges of the rank with the most over the mean; the mean over the steps
 	Imbalance float64
 }
@@ -54,12 +56,13 @@ type ModeCounts struct {
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks, data before split
+	Counts  []ModeCounts // by number of ranks: data, split, hybrid
 }
 
 // CompareModes counts, for each number of ranks, what ranks compute, load and receive if each has
-// minibatches of its own (data) and if they train each together (split). The minibatches of data
-// are those of training, key for key.
+// minibatches of its own (data), if they train each together (split), and if those of a node do
+// (hybrid; only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks). The
+// minibatches are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
@@ -84,7 +87,11 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	}
 	m := &Modes{Options: o}
 	for _, ranks := range o.RankCounts {
-		for _, mode := range []string{ModeData, ModeSplit} {
+		modes := []string{ModeData, ModeSplit}
+		if n := o.RanksPerNode; n > 1 && ranks > n && ranks%n == 0 {
+			modes = append(modes, ModeHybrid)
+		}
+		for _, mode := range modes {
 			c, err := o.count(s, mode, ranks)
 			if err != nil {
 				return nil, fmt.Errorf("%s: mode %s, %d ranks: %w", s.Dir, mode, ranks, err)
@@ -131,8 +138,8 @@ const mostCounts = 1 << 28
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
-	split    bool
-	rows     graph.PartIndex // vertices of each rank
+	owners   *sample.Owners  // of the vertices of a minibatch in the group that shares it
+	nodes    graph.PartIndex // vertices of each node
 	features int64           // bytes of a feature row
 	hidden   int64           // and of a hidden row
 
@@ -144,9 +151,8 @@ type modeCounter struct {
 func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCounts, error) {
 	spec := o.Spec
 	spec.Ranks = ranks
-	if mode == ModeSplit {
-		spec.Sharing = sample.Together
-	}
+	spec.Sharing = map[string]sample.Sharing{
+		ModeSplit: sample.Together, ModeHybrid: sample.InNodes}[mode]
 	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, err
@@ -157,17 +163,20 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{
-		Job: j, split: mode == ModeSplit,
+		Job:      j,
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
 		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
 		edges: make([][]int64, o.Epochs*j.Steps()),
 	}
-	first := []int64{0}
+	rows, nodes, perNode := []int64{0}, []int64{0}, max(1, o.RanksPerNode)
 	for r := range ranks {
 		_, end := j.Vertices(r)
-		first = append(first, end)
+		rows = append(rows, end)
+		if (r+1)%perNode == 0 || r+1 == ranks {
+			nodes = append(nodes, end)
+		}
 	}
-	c.rows = graph.NewPartIndex(first)
+	c.owners, c.nodes = sample.NewOwners(rows, j.Share(0).Size), graph.NewPartIndex(nodes)
 	for i := range c.edges {
 		c.edges[i] = make([]int64, ranks)
 	}
@@ -197,65 +206,77 @@ func imbalance(x []int64) float64 {
 
 // open is for sample.Sweep.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
-	if !c.split {
+	if c.Sharing == sample.Alone {
 		return c.takeOwn, func() {}
 	}
-	loads := sample.NewLoads(c.Ranks, c.Sample.Hops())
+	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
 	return func(key sample.Key, mb *sample.Minibatch) error {
-		mb.Loads(c.owner, loads)
+		mb.Loads(c.owners.Of, c.RanksPerNode, loads)
 		c.takeShared(key, mb, loads)
 		return nil
 	}, func() {}
 }
-
-// owner returns the rank of a vertex.
-func (c *modeCounter) owner(v graph.VertexID) int { return c.rows.Find(uint32(v)) }
 
 // step returns the edges of each rank in a step.
 func (c *modeCounter) step(key sample.Key) []int64 {
 	return c.edges[(key.Epoch-1)*c.Steps()+key.Step]
 }
 
+// elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have.
+func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows int64) {
+	node := rank / max(1, c.RanksPerNode)
+	for _, v := range mb.Frontier {
+		if c.nodes.Find(uint32(v)) != node {
+			rows++
+		}
+	}
+	return rows
+}
+
 // takeOwn counts a minibatch of one rank.
 func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	rank := key.Stream // a stream for each rank
-	local, remote := c.Local(rank), int64(0)
-	for _, v := range mb.Frontier {
-		if !slices.ContainsFunc(local, func(r access.Range) bool {
-			return v >= r.First && v < r.End
-		}) {
-			remote++
-		}
-	}
+	remote := c.elsewhere(mb, rank)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.sum.Features += remote
-	c.sum.Bytes += remote * c.features
+	c.receive(remote, remote, 0, 0)
 	c.step(key)[rank] += int64(mb.NumEdges())
 	return nil
 }
 
-// takeShared counts a minibatch of all ranks.
+// takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
+	first, remote := key.Stream*c.owners.Size, int64(0) // a stream for each group
+	if c.Sharing == sample.InNodes {
+		remote = c.elsewhere(mb, first)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
+	c.receive(remote, remote, 0, 0)
 	edges := c.step(key)
-	for r, of := range loads {
+	for m, of := range loads {
 		for l, load := range of {
-			edges[r] += int64(load.Edges)
+			edges[first+m] += int64(load.Edges)
 			c.sum.Cross += int64(load.Cross)
-			others := int64(load.Others)
+			others, far := int64(load.Others), int64(load.Far)
 			if l == 0 {
-				c.sum.Features += others
-				c.sum.Bytes += others * c.features
+				c.receive(others, far, 0, 0)
 			} else {
-				c.sum.Hidden += others
-				c.sum.Bytes += 2 * others * c.hidden
+				c.receive(0, 0, others, far)
 			}
 		}
 	}
+}
+
+// receive counts rows of features, and hidden ones, that come from other ranks, far ones from other
+// nodes. Gradients go back for hidden rows.
+func (c *modeCounter) receive(features, farFeatures, hidden, farHidden int64) {
+	c.sum.Features += features
+	c.sum.Hidden += hidden
+	c.sum.Bytes += features*c.features + 2*hidden*c.hidden
+	c.sum.Network += farFeatures*c.features + 2*farHidden*c.hidden
 }
 
 // add counts what both modes do with a minibatch.
@@ -279,20 +300,25 @@ var columns = []struct {
 	{"received_feature_rows", func(c *ModeCounts) int64 { return c.Features }},
 	{"received_hidden_rows", func(c *ModeCounts) int64 { return c.Hidden }},
 	{"received_bytes", func(c *ModeCounts) int64 { return c.Bytes }},
+	{"network_bytes", func(c *ModeCounts) int64 { return c.Network }},
 }
 
 // Print writes the counts of an epoch as a table.
 func (m *Modes) Print(w io.Writer) error {
 	table := [][]string{{"ranks", "mode", "edges", "rows computed", "rows loaded",
-		"feature rows received", "hidden rows received", "MB received", "edges, largest/mean"}}
+		"feature rows received", "hidden rows received", "MB received", "between nodes",
+		"edges, largest/mean"}}
 	for i := range m.Counts {
 		c := &m.Counts[i]
 		each := func(n int64) string {
 			return strconv.FormatInt(n/int64(m.Options.Epochs), 10)
 		}
+		megabytes := func(n int64) string {
+			return fmt.Sprintf("%.1f", float64(n)/1e6/float64(m.Options.Epochs))
+		}
 		table = append(table, []string{strconv.Itoa(c.Ranks), c.Mode, each(c.Edges),
 			each(c.Computed), each(c.Loaded), each(c.Features), each(c.Hidden),
-			fmt.Sprintf("%.1f", float64(c.Bytes)/1e6/float64(m.Options.Epochs)),
+			megabytes(c.Bytes), megabytes(c.Network),
 			fmt.Sprintf("%.3f", c.Imbalance)})
 	}
 	return trace.Table(w, table)

@@ -22,8 +22,12 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 	t.Helper()
 	spec := o.Spec
 	spec.Ranks = ranks
-	if mode == ModeSplit {
-		spec.Sharing = sample.Together
+	size := 1
+	switch mode {
+	case ModeSplit:
+		spec.Sharing, size = sample.Together, ranks
+	case ModeHybrid:
+		spec.Sharing, size = sample.InNodes, o.RanksPerNode
 	}
 	j, err := job.New(s, spec)
 	if err != nil {
@@ -38,7 +42,9 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 		}
 		return -1
 	}
+	node := func(rank int) int { return rank / max(1, o.RanksPerNode) }
 	c := ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()}
+	var far [2]int64 // feature rows and hidden rows of other nodes
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		for step := range j.Steps() {
 			edges := make([]float64, ranks)
@@ -47,10 +53,11 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 				mb := sample.Reference(s.Topology(), o.Sample,
 					j.Streams.Piece(epoch, step, stream, nil), key)
 				c.Loaded += int64(len(mb.Frontier))
-				if mode == ModeData {
+				if mode != ModeSplit {
 					for _, v := range mb.Frontier {
-						if owner(v)/max(1, o.RanksPerNode) != stream/max(1, o.RanksPerNode) {
+						if node(owner(v)) != node(stream*size) {
 							c.Features++
+							far[0]++
 						}
 					}
 				}
@@ -58,20 +65,20 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 					received := map[[2]int]bool{}
 					c.Computed += int64(b.NumDst)
 					for d := range b.NumDst {
-						r := owner(mb.Frontier[d])
-						if mode == ModeData {
-							r = stream
-						}
+						r := stream*size + owner(mb.Frontier[d])%size
 						for _, u := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
 							c.Edges++
 							edges[r]++
-							if from := owner(mb.Frontier[u]); mode == ModeSplit && from != r {
+							if from := stream*size + owner(mb.Frontier[u])%size; from != r {
 								c.Cross++
+								if key := [2]int{r, int(u)}; !received[key] && node(from) != node(r) {
+									far[min(l, 1)]++
+								}
 								received[[2]int{r, int(u)}] = true
 							}
 						}
 					}
-					if l == 0 && mode == ModeSplit {
+					if l == 0 {
 						c.Features += int64(len(received))
 					} else {
 						c.Hidden += int64(len(received))
@@ -87,6 +94,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 		}
 	}
 	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(o.Hidden)
+	c.Network = far[0]*int64(s.RowBytes()) + 2*far[1]*4*int64(o.Hidden)
 	return c
 }
 
@@ -94,12 +102,15 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {
 		name   string
+		hybrid int // numbers of ranks that are several nodes of several ranks
 		change func(o *ModeOptions)
 	}{
-		{"batch of a rank", func(*ModeOptions) {}},
-		{"global batch and seeds",
+		{"batch of a rank", 0, func(*ModeOptions) {}},
+		{"global batch and seeds", 0,
 			func(o *ModeOptions) { o.GlobalBatch, o.GlobalSeeds = true, true }},
-		{"nodes of two", func(o *ModeOptions) { o.RanksPerNode = 2 }},
+		{"nodes of two", 1, func(o *ModeOptions) { o.RanksPerNode = 2 }},
+		{"nodes of three, global seeds", 1,
+			func(o *ModeOptions) { o.RanksPerNode, o.GlobalSeeds = 3, true }},
 	} {
 		o := modeOptions()
 		c.change(&o)
@@ -107,8 +118,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Counts) != 2*4 { // 1, 2, 3 and 6 ranks
-			t.Fatalf("%d counts", len(m.Counts))
+		if len(m.Counts) != 2*4+c.hybrid { // 1, 2, 3 and 6 ranks
+			t.Fatalf("%s: %d counts", c.name, len(m.Counts))
 		}
 		for _, got := range m.Counts {
 			want := recountMode(t, s, o, got.Mode, got.Ranks)

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"halognn/src/comm"
-	"halognn/src/config"
 	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/rundir"
@@ -69,11 +68,6 @@ func (j *rankJob) dryRun(vacant, resumed bool, available int64) error {
 // tellDry says what would run, and what memory it would take on a node of so many ranks.
 func (j *rankJob) tellDry(t *train.Training, ranks int, available int64) error {
 	fmt.Println(t.Describe())
-	if j.config.Parallel.Mode == config.ModeHybrid { // which is not planned
-		fmt.Printf("dry run: config, parts, ranks and devices are in order; memory is not predicted "+
-			"with parallel.mode %s; nothing was written to %s\n", config.ModeHybrid, j.config.Run.Dir)
-		return nil
-	}
 	cores := j.env.CPUs
 	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, ranks), cores)
 	if j.config.Run.RanksPerNode > 0 {

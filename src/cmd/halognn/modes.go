@@ -22,8 +22,9 @@ func modesCommand() *cobra.Command {
 			"[--ranks 2,4,8] [--epochs 1] [--seed S] --out DIR",
 		Short: "Count what ranks compute, load and receive if they share minibatches, and if not",
 		Long: "Count, for several numbers of ranks, what they compute, load and receive with " +
-			"parallel.mode data, where each rank has minibatches of its own, and split, where all " +
-			"ranks train each together. Nothing is cached and nothing is trained.",
+			"parallel.mode data, where each rank has minibatches of its own, split, where all ranks " +
+			"train each together, and hybrid, where those of a node do (if there are several nodes of " +
+			"several ranks). Nothing is cached and nothing is trained.",
 		Example: "  halognn simulate modes --parts parts/products-512 --batch 1024 " +
 			"--batch-scope global --out runs/modes",
 		Args: noArguments,
@@ -46,7 +47,7 @@ func modesCommand() *cobra.Command {
 	f.IntSliceVar(&o.RankCounts, "ranks", nil,
 		"numbers of ranks, divisors of the parts (default: all of them)")
 	f.IntVar(&o.RanksPerNode, "ranks-per-node", 1,
-		"data: ranks of a node, which read each other's rows in memory")
+		"ranks of a node; with data they read each other's rows in memory")
 	f.IntSliceVar(&o.Sample.Fanouts, "fanouts", run.Sample.Fanouts,
 		"neighbours drawn per vertex and hop, seed hop first; -1 for all")
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a minibatch, for each rank")
