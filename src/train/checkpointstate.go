@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 	"fmt"
+	"halognn/src/exchange"
 	"maps"
 	"math"
 	"time"
@@ -70,6 +71,10 @@ func sumsOf(s *sums) checkpointSums {
 
 // sums is the inverse of sumsOf. Counters that no summary needs are 0.
 func (c *checkpointSums) sums() sums {
+	ids := c.IDBytes
+	if ids == 0 { // of an older version, which fetched rows alone
+		ids = c.Remote * exchange.IDBytes
+	}
 	return sums{
 		Epochs: c.Epochs, TrainLoss: c.TrainLoss, WaitFraction: c.WaitFraction,
 		PhaseSeconds: maps.Clone(c.PhaseSeconds), FirstStep: c.FirstStep,
@@ -78,7 +83,7 @@ func (c *checkpointSums) sums() sums {
 			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
 			Stored:   c.Stored,
 			Replaced: c.Replacement, Early: c.Early, Remote: c.Remote,
-			Summed: c.Summed, Sums: c.SumVectors, IDBytes: c.IDBytes,
+			Summed: c.Summed, Sums: c.SumVectors, IDBytes: ids,
 			Evictions: c.Evictions, Replacements: c.Replacements, Scoring: duration(c.ScoreSeconds),
 			Sampling: trace.Sampling{Asked: c.Asked, Drawn: c.Drawn, Bytes: c.SamplingBytes},
 			Edges:    c.Edges, Loaded: c.Loaded,
