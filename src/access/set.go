@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -10,6 +11,14 @@ import (
 
 // Range is the vertices First to End-1: those of a part, or of the consecutive parts of a rank.
 type Range struct{ First, End graph.VertexID }
+
+// Has reports whether v is one of them.
+func (r Range) Has(v graph.VertexID) bool { return v >= r.First && v < r.End }
+
+// Among reports whether one of the ranges has v.
+func Among(ranges []Range, v graph.VertexID) bool {
+	return slices.ContainsFunc(ranges, func(r Range) bool { return r.Has(v) })
+}
 
 // Set is a set of vertices, one bit each.
 type Set []uint64

@@ -142,17 +142,12 @@ func (c *Config) localityFaults(drawn sample.Spec) (faults []string) {
 
 // withoutFanouts returns what a run cannot have if no fanouts say how many neighbours are drawn.
 func (c *Config) withoutFanouts() (faults []string) {
-	p, what, why := policy.Find(c.Cache.Policy), "cache.policy "+c.Cache.Policy, ""
-	switch initial := policy.Find(c.Cache.Initial); {
-	case c.Cache.Policy == policyAuto:
-		why = "among what it tries are policies that do"
-	case p == nil:
-	case p.Fanouts:
-		why = "it follows from fanouts"
-	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
-		what, why = "cache.initial "+c.Cache.Initial, "it follows from fanouts"
+	held := policy.Settings{Policy: c.Cache.Policy, Initial: c.Cache.Initial}
+	what, why := held.OfFanouts(), "it follows from fanouts"
+	if c.Cache.Policy == policyAuto {
+		what, why = "cache.policy "+policyAuto, "among what it tries are policies that follow from them"
 	}
-	if why != "" {
+	if what != "" {
 		faults = append(faults, fmt.Sprintf("sample.kind is %s, which has no fanouts: %s cannot be had, "+
 			"because %s; choose cache.policy=%s, or sample.kind=%s", c.Sample.Kind, what, why,
 			OrList(policy.Names(func(p *policy.Policy) bool {

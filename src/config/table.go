@@ -258,7 +258,7 @@ func (c *Config) table() []section {
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts`, with `cache.source: files` and with " +
 					"`sample.locality` the default is `vip`, with `topology.kind: partitioned` `sieve`, " +
-					"and with `sample.kind: ladies` `sim` and `sieve`."},
+					"and with `sample.kind: ladies` `sieve`, or `sim` where the cache must not change."},
 			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -531,9 +531,9 @@ const cacheDoc = `A cache holds copies of remote rows, so that a rank need not f
 *static* cache is filled once, before the first step, with the rows that a ranking puts first: of
 equal ones, those that more vertices may sample (out-degree), then those of lower id. A
 *dynamic* cache decides at every step which of the fetched rows stay. Evaluation and inference
-neither read nor change a dynamic cache. No policy changes a number of the training. If all ranks
-are on one node, rows are read from memory, and there is no cache unless ` + "`cache.source`" + ` is
-` + "`files`" + `.`
+neither read nor change a dynamic cache. No policy changes a number of the training, except with
+` + "`sample.locality`" + `. If all ranks are on one node, rows are read from memory, and there is no
+cache unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`

@@ -225,6 +225,10 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
+// Offsets returns the first vertex of each rank, and the number of vertices: [K+1]. The caller must
+// not change it.
+func (j *Job) Offsets() []int64 { return j.first }
+
 // AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }

@@ -138,8 +138,9 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 }
 
 // Complete gives every vertex without a part (-1) one: that of most of its in-neighbours among the
-// parts that have room for another vertex, or else the one with the fewest. Room is that of o for
-// the number of vertices. It also gives every empty part a vertex.
+// parts that have room for another vertex, or else the one with the fewest. A part has room for the
+// default imbalance of the number of vertices, whatever o says of other weights. Every empty part
+// gets a vertex, too.
 //
 // Time O(M + N*P), memory O(N).
 func Complete(g *graph.CSC, o Options, part []int32) {

@@ -28,8 +28,8 @@ func TestMinibatchBytes(t *testing.T) {
 		{Kind: "sage", EdgeWeights: true}, {Kind: "gcn", EdgeWeights: true},
 		{Kind: "gin", EdgeWeights: true}, {Kind: "sage", Estimates: true},
 		{Kind: "gcn", EdgeWeights: true, GCNNorm: nn.GCNBoth},
-		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "gatv2", Heads: 2, Slope: 0.2}, {Kind: "sage", Jumping: nn.JumpCat},
-		{Kind: "sage", Jumping: nn.JumpMax},
+		{Kind: "gat", Heads: 2, Slope: 0.2}, {Kind: "gatv2", Heads: 2, Slope: 0.2},
+		{Kind: "sage", Jumping: nn.JumpCat}, {Kind: "sage", Jumping: nn.JumpMax},
 	} {
 		j := planJob()
 		model.Layers, model.Hidden, model.Norm, model.Dropout = 3, 16, "layer", 0.5

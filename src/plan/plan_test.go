@@ -315,9 +315,13 @@ func TestBadJobsAreRefused(t *testing.T) {
 
 func TestRatesAreMeasured(t *testing.T) {
 	s := generated(t, 2)
-	for _, kind := range []string{"sage", "mlp"} {
-		j := planJob()
+	for _, c := range []struct {
+		kind    string
+		sharing sample.Sharing
+	}{{"sage", sample.Alone}, {"mlp", sample.Alone}, {"sage", sample.Together}} {
+		j, kind := planJob(), c.kind
 		j.Model.Kind, j.Model.Layers, j.Sample = kind, 2, sample.Neighbours(4, 3)
+		j.Sharing = c.sharing
 		device, before := ref.New(), mem.Allocated()
 		p, err := New(s, j, Options{Device: device, Host: ref.Host{}})
 		if err != nil {

@@ -292,12 +292,9 @@ func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
 		b := &mb.Blocks[l]
 		s.hops[l] = hopShape{b.NumSrc, b.NumDst, b.NumEdges()}
 	}
-	s.remote = len(mb.Frontier)
 	for _, v := range mb.Frontier {
-		for _, r := range local { // one, or none if rows come from files
-			if v >= r.First && v < r.End {
-				s.remote--
-			}
+		if !access.Among(local, v) {
+			s.remote++
 		}
 	}
 	return s

@@ -110,8 +110,8 @@ func (p *planner) calibration() (*calibration, error) {
 	}
 	stream := c.of.reader.First
 	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
-	c.shape = c.of.probes[0]
 	if !p.job.Reads() {
+		c.shape = c.of.probes[0]
 		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
 		copy(c.mb.Frontier, seeds)
 		return c, nil
@@ -121,8 +121,11 @@ func (p *planner) calibration() (*calibration, error) {
 		return nil, err
 	}
 	defer s.Free()
-	return c, s.Sample(&c.mb, seeds,
+	err = s.Sample(&c.mb, seeds,
 		sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour})
+	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
+	c.shape = shapeOf(&c.mb, c.of.reader.Local)
+	return c, err
 }
 
 // again is how long a measurement is repeated, so that the resolution of the clock does not matter.
@@ -151,12 +154,9 @@ func (c *calibration) lookups() (float64, error) {
 	lo, hi := c.node(c.of.rank)
 	rows := mem.Make[byte](int(c.between(lo, hi) * width))
 	defer mem.Free(rows)
-	tables, offsets := make([][]byte, l.Ranks), make([]int64, l.Ranks+1)
-	for r := range l.Ranks {
-		offsets[r], offsets[r+1] = l.Vertices(r)
-		if r >= lo && r < hi {
-			tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
-		}
+	tables, offsets := make([][]byte, l.Ranks), l.Offsets()
+	for r := lo; r < hi; r++ {
+		tables[r] = rows[(offsets[r]-offsets[lo])*width : (offsets[r+1]-offsets[lo])*width]
 	}
 	x, err := exchange.New(comm.NewWorld(l.Ranks).Rank(c.of.rank), exchange.Options{
 		Offsets: offsets, Tables: tables, Cols: 1, Type: compute.Float16, Host: ref.Host{},

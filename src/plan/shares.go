@@ -35,14 +35,9 @@ func (p *planner) probeShares() error {
 		}
 		return nil
 	}
-	rows := []int64{0}
-	for r := range p.job.Ranks {
-		_, last := p.layout.Vertices(r)
-		rows = append(rows, last)
-	}
 	size := p.groupSize()
 	g := groupProbe{
-		p: p, owners: sample.NewOwners(rows, size),
+		p: p, owners: sample.NewOwners(p.layout.Offsets(), size),
 		loads: sample.NewLoads(size, p.job.Sample.Hops()),
 	}
 	for i, r := range p.ranks {
@@ -81,7 +76,7 @@ type groupProbe struct {
 // sampled.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
 	p, n := g.p, len(g.groups)
-	var minibatches []Shuffles
+	minibatches, whole := []Shuffles(nil), 0
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
 		step, stream := p.scattered(ranks[0], max(i, 0))
 		seeds := p.layout.Streams.Piece(1, step, stream, nil)
@@ -94,7 +89,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		if i < 0 {
 			continue
 		}
-		edges += g.mb.NumEdges()
+		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
 		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
 		minibatches = append(minibatches, p.shuffled(&g.mb, g.loads))
 		for _, r := range ranks {
@@ -111,7 +106,6 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	if err := g.probeEvaluation(ranks); err != nil {
 		return err
 	}
-	whole := g.mb.Blocks[0].NumDst
 	for _, r := range ranks {
 		// Its scratch memory is for the destinations of the last hop.
 		r.sampler = g.sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)

@@ -87,6 +87,20 @@ func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	return "", ""
 }
 
+// OfFanouts returns the key whose value follows from fanouts, so that a kind of sampling without
+// them cannot have it; "" for none.
+func (s *Settings) OfFanouts() string {
+	p, initial := Find(s.Policy), Find(s.Initial)
+	switch {
+	case p == nil:
+	case p.Fanouts:
+		return "cache.policy " + s.Policy
+	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
+		return "cache.initial " + s.Initial
+	}
+	return ""
+}
+
 // Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
 // rows, and owns the vertices own[d].
 //
@@ -98,9 +112,7 @@ func (s *Settings) Unsettled(adapts bool) (key, why string) {
 func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {
 	if s.Placement == PlacementParts {
 		return cache.PlaceOwned(score, len(own), slots, func(v graph.VertexID) int {
-			return slices.IndexFunc(own, func(r access.Range) bool {
-				return v >= r.First && v < r.End
-			})
+			return slices.IndexFunc(own, func(r access.Range) bool { return r.Has(v) })
 		})
 	}
 	return cache.Place(score, len(own), slots, s.Cost())

@@ -39,7 +39,7 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 			mb.Loads(owner, 1, loads)
 			sum.Lock()
 			defer sum.Unlock()
-			imbalance = append(imbalance, Imbalance(loads))
+			imbalance = append(imbalance, imbalanceOf(loads))
 			for _, of := range loads {
 				for _, load := range of {
 					edges, cross = edges+int64(load.Edges), cross+int64(load.Cross)
@@ -63,9 +63,9 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	return r, nil
 }
 
-// Imbalance returns, for each layer, the edges of the rank with the most over the mean; 1 of a
+// imbalanceOf returns, for each layer, the edges of the part with the most over the mean; 1 of a
 // layer without edges.
-func Imbalance(loads [][]sample.Load) []float64 {
+func imbalanceOf(loads [][]sample.Load) []float64 {
 	all := make([]float64, len(loads[0]))
 	for l := range all {
 		most, total := 0, 0

@@ -16,6 +16,7 @@
 package presample
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -82,9 +83,7 @@ func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*samp
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if err := o.fits(g, len(train), extra); err != nil {
 		return nil, err
 	}

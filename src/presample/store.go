@@ -143,7 +143,7 @@ func (p *Purpose) differs(want *Purpose) string {
 	return strings.Join(all, ", ")
 }
 
-// read reads an array of n counts from 0 on and compares its hash.
+// read reads an array of n counts and compares its hash with that of meta.json.
 func (m *meta) read(dir, name string, n int64) ([]int32, error) {
 	path := filepath.Join(dir, name)
 	a, err := npy.Map[int32](path, int(n))

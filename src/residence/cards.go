@@ -22,8 +22,7 @@ type cards struct {
 
 // holdCache copies this rank's rows of a static cache, rows [first, ...) of its table, to the
 // device, and lets it read those of the node's other devices if the ranks of the node share the
-// cache: node is nil otherwise. It does nothing for devices that read host memory. Collective on the
-// node.
+// cache: node is nil otherwise. It does nothing for devices that read host memory. Collective.
 func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error {
 	device := s.Device.Capabilities().Accelerator
 	if device == nil {
@@ -40,8 +39,9 @@ func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error
 
 const tooLarge = "they take more than half of the device memory that is free"
 
-// holdRows holds rows of a table on the device and reaches those of the node's other ranks. why says
-// what is sent from the host instead. Collective on the node.
+// holdRows holds rows of a table on the device and reaches those of the node's other ranks, if node
+// is not nil. why says what is sent from the host instead. Collective: a device that fails on one
+// node ends the job on all.
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte
@@ -50,10 +50,7 @@ func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, firs
 	} else {
 		name, err = device.HoldRows(table, first, own, s.shards().RowBytes())
 	}
-	if node == nil {
-		return why, err
-	}
-	if err = comm.Agree(node, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil || node == nil {
 		return why, err
 	}
 	names, err := comm.AllgatherBytes(node, name)

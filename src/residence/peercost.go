@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
@@ -137,8 +138,7 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 }
 
 // timeCards returns the seconds to bring a row that refs name from a peer's device to this one, 0
-// without peers, and from the host: rows [first, ...) of the table are this rank's. Collective on the
-// node.
+// without peers, and from the host: rows [first, ...) of the table are this rank's. Collective.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
 	// Number of a table that is none of the parts', as that of a cache.
@@ -146,10 +146,11 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())
 	}
-	if node.Size() > 1 { // else the rows are its own, of which none would be copied
-		if _, err = s.holdRows(node, device, cached, first, own); err != nil {
-			return 0, 0, err
-		}
+	if node.Size() == 1 { // the rows are its own: on the device, none of them would be copied
+		own = nil
+	}
+	if _, err = s.holdRows(node, device, cached, first, own); err != nil {
+		return 0, 0, err
 	}
 	tables := make([][]byte, cached+1)
 	tables[cached] = table
@@ -161,7 +162,7 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 		batches = append(batches, rows)
 	}
 	copied, fetched, err := device.RowRates(batches)
-	if err = errors.Join(comm.Agree(node, err), device.DropRows()); err != nil {
+	if err = errors.Join(comm.Agree(s.Comm, err), device.DropRows()); err != nil {
 		return 0, 0, err
 	}
 	each := float64(s.shards().RowBytes())
@@ -219,11 +220,7 @@ func (s *Store) farVertices(n int) (ids []graph.VertexID) {
 	local := s.Job.Local(s.Comm.Rank())
 	for i := range n {
 		v := graph.VertexID(s.scattered(i, int(s.shards().Vertices)))
-		near := false
-		for _, r := range local {
-			near = near || v >= r.First && v < r.End
-		}
-		if !near {
+		if !access.Among(local, v) {
 			ids = append(ids, v)
 		}
 	}

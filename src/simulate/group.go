@@ -42,25 +42,21 @@ func (s *Simulation) shareNodes(m *access.Graph) error {
 // shareNode places the rows of one policy over the given ranks, for every size.
 func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	sizes []*cache.Placement, err error) {
-	room := make([]int, len(s.settings()))
+	capacity, err := s.capacities(m, ranks[0]) // alike on a node, whose ranks have one halo
+	if err != nil {
+		return nil, err
+	}
 	var readers []*access.Workload
 	for _, rank := range ranks {
 		readers = append(readers, s.reader(rank, s.o.Workers))
-		capacity, err := s.capacities(m, rank)
-		if err != nil {
-			return nil, err
-		}
-		for size, rows := range capacity {
-			room[size] += rows
-		}
 	}
 	score, err := p.RankTogether(m, readers)
 	if err != nil {
 		return nil, err
 	}
 	defer mem.Free(score)
-	for _, rows := range room {
-		place, err := s.o.Cache.Place(score, s.job.Owned(ranks), rows/len(ranks))
+	for _, rows := range capacity {
+		place, err := s.o.Cache.Place(score, s.job.Owned(ranks), rows)
 		if err != nil {
 			return sizes, err
 		}
@@ -81,11 +77,11 @@ func (s *Simulation) freeShared() {
 
 // sharedStatic is static where the ranks of a node read each other's caches; peer are the rows that
 // the rank reads in those of the others.
-func (c *counter) sharedStatic(policy int, r *access.Workload, inclusion []float32,
+func (c *counter) sharedStatic(which int, r *access.Workload, inclusion []float32,
 	rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)
 	self := slices.Index(ranks, c.rank)
-	for i, place := range c.shared[ranks[0]][policy] {
+	for i, place := range c.shared[ranks[0]][which] {
 		device, slot := place.Lookup(self)
 		mem.Free(slot)
 		held := mem.Make[graph.VertexID](place.Rows())[:0]
@@ -101,7 +97,7 @@ func (c *counter) sharedStatic(policy int, r *access.Workload, inclusion []float
 			}
 		}
 		var err error
-		predicted[i], err = c.policies[policy].Expected(inclusion, r, held, 0, 0, 0)
+		predicted[i], err = c.policies[which].Expected(inclusion, r, held, 0, 0, 0)
 		predicted[i] *= float64(c.perEpoch(r))
 		mem.Free(held)
 		mem.Free(device)

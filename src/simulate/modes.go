@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -67,9 +68,7 @@ type Modes struct {
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if o.RankCounts == nil {
 		for ranks := 1; ranks <= s.Parts; ranks++ {
 			if s.Parts%ranks == 0 {
@@ -145,7 +144,7 @@ type modeCounter struct {
 
 	mu    sync.Mutex
 	sum   ModeCounts
-	edges [][]int64 // [Epochs*Steps][Ranks]
+	edges []int64 // [Epochs*Steps*Ranks] of each rank in each step
 }
 
 func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCounts, error) {
@@ -166,29 +165,24 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 		Job:      j,
 		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
 		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
-		edges: make([][]int64, o.Epochs*j.Steps()),
+		edges: make([]int64, o.Epochs*j.Steps()*ranks),
 	}
-	rows, nodes, perNode := []int64{0}, []int64{0}, max(1, o.RanksPerNode)
+	rows, nodes, perNode := j.Offsets(), []int64{0}, max(1, o.RanksPerNode)
 	for r := range ranks {
-		_, end := j.Vertices(r)
-		rows = append(rows, end)
 		if (r+1)%perNode == 0 || r+1 == ranks {
-			nodes = append(nodes, end)
+			nodes = append(nodes, rows[r+1])
 		}
 	}
 	c.owners, c.nodes = sample.NewOwners(rows, j.Share(0).Size), graph.NewPartIndex(nodes)
-	for i := range c.edges {
-		c.edges[i] = make([]int64, ranks)
-	}
 	w := sample.Sweep{Spec: o.Sample, Streams: j.Streams, Count: j.Streams.Streams(), Seed: o.Seed,
 		Epoch: 1, Epochs: o.Epochs, Workers: o.Workers}
 	if err := w.Run(s.Topology(), c.open); err != nil {
 		return nil, err
 	}
-	for _, edges := range c.edges {
+	for edges := range slices.Chunk(c.edges, ranks) {
 		c.sum.Imbalance += imbalance(edges)
 	}
-	c.sum.Imbalance /= float64(len(c.edges))
+	c.sum.Imbalance /= float64(o.Epochs * j.Steps())
 	return &c.sum, nil
 }
 
@@ -219,7 +213,8 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 
 // step returns the edges of each rank in a step.
 func (c *modeCounter) step(key sample.Key) []int64 {
-	return c.edges[(key.Epoch-1)*c.Steps()+key.Step]
+	step := (key.Epoch-1)*c.Steps() + key.Step
+	return c.edges[step*c.Ranks : (step+1)*c.Ranks]
 }
 
 // elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have.

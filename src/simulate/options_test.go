@@ -66,6 +66,10 @@ func TestBadOptions(t *testing.T) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies = []string{"degree", "vip"}
 		}, []string{"policy vip follows from fanouts, which sample.kind ladies does not have"}},
+		{"no fanouts for the first fill", func(o *Options) {
+			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
+			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
+		}, []string{"cache.initial inclusion follows from fanouts"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
 			[]string{"vip is named twice"}},

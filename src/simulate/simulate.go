@@ -20,6 +20,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -108,11 +109,13 @@ func (o *Options) Check() error {
 		reject("there are no policies; name some of %v", Policies())
 	}
 	for i, p := range o.Policies {
+		held := o.Cache
+		held.Policy = p
 		if policy.Find(p) == nil {
 			reject("policy %q is unknown; there are %v", p, Policies())
-		} else if policy.Find(p).Fanouts && !o.Sample.HasFanouts() {
-			reject("policy %s follows from fanouts, which sample.kind %s does not have; leave it out", p,
-				o.Sample.Kind)
+		} else if key := held.OfFanouts(); key != "" && !o.Sample.HasFanouts() {
+			reject("%s follows from fanouts, which sample.kind %s does not have; choose another, or "+
+				"leave policy %s out", key, o.Sample.Kind, p)
 		} else if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
 		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {
@@ -175,12 +178,7 @@ var ErrOptions = errors.New("this cannot be simulated")
 // options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
 // the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
-	if o.Ranks == 0 {
-		o.Ranks = s.Parts
-	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
+	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

@@ -247,10 +247,7 @@ func (s *session) strategyOptions() parallel.Options {
 		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model,
 		Workers: s.Workers, Kernel: s.o.Kernel,
 	}
-	o.Partitioned, o.Rows = s.o.Partitioned, make([]int64, s.Comm.Size()+1)
-	for r := range s.Comm.Size() {
-		_, o.Rows[r+1] = s.job.Vertices(r)
-	}
+	o.Partitioned, o.Rows = s.o.Partitioned, s.job.Offsets()
 	return o
 }
 

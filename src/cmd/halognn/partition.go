@@ -137,7 +137,7 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	case "degree":
 		if !sampled && (c.Flags().Changed("fanouts") || c.Flags().Changed("batch")) {
 			return errors.New("--fanouts and --batch are for --order vip and --weights " +
-				"presample; in-degree depends on neither")
+				"other than data; in-degree depends on neither")
 		}
 		return nil
 	case "vip":

@@ -34,6 +34,13 @@ var weighings = []struct{ word, means string }{
 	{weighRand, "vertices, dealt out at random"},
 }
 
+func weighingWords() (words []string) {
+	for _, of := range weighings {
+		words = append(words, of.word)
+	}
+	return words
+}
+
 // weighing is what the parts of a partition balance, and what cutting an edge costs.
 type weighing struct {
 	by     string
@@ -46,9 +53,8 @@ type weighing struct {
 }
 
 func (w *weighing) flags(c *cobra.Command) {
-	var meanings, words []string
+	var meanings []string
 	for _, of := range weighings {
-		words = append(words, of.word)
 		meanings = append(meanings, of.word+" ("+of.means+")")
 	}
 	f := c.Flags()
@@ -66,7 +72,7 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
 		"counts; they are read if they are there, and written if not")
 	must(c.RegisterFlagCompletionFunc("weights",
-		cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+		cobra.FixedCompletions(weighingWords(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.MarkFlagDirname("counts"))
 }
 
@@ -76,10 +82,8 @@ func (w *weighing) counted() bool { return w.by == weighPresample || w.by == wei
 // check completes the sampling and returns all faults. The flags --fanouts and --batch are given;
 // method may be changed.
 func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, parts int) error {
-	if !slices.ContainsFunc(weighings, func(of struct{ word, means string }) bool {
-		return of.word == w.by
-	}) {
-		return fmt.Errorf("--weights is %q; it must be data, presample, node, edge or rand", w.by)
+	if words := weighingWords(); !slices.Contains(words, w.by) {
+		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))
 	}
 	var faults []error
 	fault := func(format string, args ...any) {
