@@ -25,9 +25,10 @@
 #
 # data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
 # parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). hybrid has
-# the parts of split; it is another mode only on several nodes of several ranks (PER_NODE). Columns
-# are seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden
-# rows. Stages overlap, so they do not add up to the epoch.
+# the parts of split; it is another mode only on several nodes of several ranks (PER_NODE). push-pull
+# (P3) has the parts and seeds of data, and is left out for models that it cannot train. Columns are
+# seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows
+# or sums. Stages overlap, so they do not add up to the epoch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 numbers=${RANKS:-2 4} CONFIG=${CONFIG:-inputs/products.yaml} RANKS=''
@@ -45,7 +46,8 @@ ways="data         data       parallel.mode=data
       data-global  data       parallel.mode=data sample.seeds=global
       split        presample  parallel.mode=split
       split-edge   edge       parallel.mode=split
-      hybrid       presample  parallel.mode=hybrid"
+      hybrid       presample  parallel.mode=hybrid
+      push-pull    data       parallel.mode=push-pull"
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
 
 # cut RANKS WEIGHTS: parts of the dataset for so many ranks
@@ -66,9 +68,10 @@ seconds() {
 # compare RATE RANKS MODEL CASE: trains all ways, and prints their table
 compare() {
   local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
-  local per=${PER_NODE:-$2} more launch policy
+  local per=${PER_NODE:-$2} ways=$ways more launch policy
   [ "$per" -le "$2" ] || per=$2
   launch=${template//%n/$2} launch=${launch//%h/$(($2 / per))}
+  [[ $model != gat* ]] || ways=$(grep -v push-pull <<<"$ways")
   read -ra more <<<"$4"
   dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}
   # the ways take turns, so that a busy minute of the machine does not fall on one of them
@@ -76,7 +79,7 @@ compare() {
     while read -r name weights rest; do
       cut "$ranks" "$weights"
       policy=none
-      [[ $name = split* ]] || policy=${CACHE:-none}
+      [[ $name = split* || $name = push-pull ]] || policy=${CACHE:-none}
       # shellcheck disable=SC2086  # several settings
       train "$rate" "$out/parts-$ranks-$weights" "$dir-$name-$k" $rest model.kind="$model" \
         sample.batch_scope=global cache.policy="$policy" train.eval_every=0 \

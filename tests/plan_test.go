@@ -62,6 +62,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"split", []string{"parallel.mode=split"}},
+		{"push-pull", []string{"parallel.mode=push-pull"}},
+		{"push-pull, gin", []string{"parallel.mode=push-pull", "model.kind=gin", "model.hidden=96"}},
 		{"evaluation with more neighbours",
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead",
@@ -104,7 +106,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// What ranks that share minibatches do is planned from minibatches of the run: where the plan looks
+// What ranks do that share minibatches or hold columns is planned from minibatches of the run: where the plan looks
 // at each as often as at any other, it is what they count.
 func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
@@ -116,6 +118,8 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	}{
 		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split"}},
 		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none"}},
+		{1, []string{"parallel.mode=push-pull"}}, {4, []string{"parallel.mode=push-pull"}},
+		{4, []string{"parallel.mode=push-pull", "model.kind=gcn", "model.gcn_norm=both"}},
 	} {
 		ranks := on.ranks
 		sets := append(on.sets, "sample.batch_scope=global", "sample.batch=450", "train.epochs=1",

@@ -72,13 +72,13 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
-// What ranks do in either mode is written, and that they share work shows.
+// What ranks do in each mode is written, and that they share work shows.
 func TestModesAreSimulated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--fanouts", "5,3",
 		"--batch", "96", "--batch-scope", "global", "--ranks", "1,4", "--out", dir)
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
-	if err != nil || len(lines) != 5 {
+	if err != nil || len(lines) != 7 {
 		t.Fatalf("modes.csv has %d lines (%v): %v", len(lines), err, r)
 	}
 	number := func(line []string, name string) int {
@@ -88,18 +88,21 @@ func TestModesAreSimulated(t *testing.T) {
 		}
 		return n
 	}
-	alone, data, split := lines[2], lines[3], lines[4]
+	alone, data, split, pushed := lines[2], lines[4], lines[5], lines[6]
 	if number(data, "loaded_rows") <= number(alone, "loaded_rows") ||
 		number(split, "loaded_rows") != number(alone, "loaded_rows") ||
-		number(split, "received_hidden_rows") == 0 || number(alone, "received_bytes") != 0 {
+		number(split, "received_hidden_rows") == 0 || number(alone, "received_bytes") != 0 ||
+		number(pushed, "loaded_rows") != number(data, "loaded_rows") ||
+		number(pushed, "received_feature_rows") != 0 ||
+		number(pushed, "received_hidden_rows") == 0 {
 		t.Errorf("%q", lines)
 	}
-	if !strings.Contains(r.out, "hidden rows received") {
+	if !strings.Contains(r.out, "hidden rows or sums received") {
 		t.Errorf("no table is printed: %s", r.out)
 	}
 }
 
-// What is counted of either mode is what ranks of a training run count.
+// What is counted of each mode is what ranks of a training run count.
 func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -111,7 +114,7 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 1+2*3 {
+	if len(lines) != 1+2*4 {
 		t.Fatalf("modes.csv has %d lines", len(lines))
 	}
 	for _, line := range lines[1:] {
@@ -135,7 +138,7 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 		if want := column("received_feature_rows") + 2*column("received_hidden_rows"); edges !=
 			column("edges") || loaded != column("loaded_rows") || rows != want ||
 			sent != column("received_bytes") || rows == 0 ||
-			mode != "split" && far != column("network_bytes") {
+			(mode == "data" || mode == "hybrid") && far != column("network_bytes") {
 			t.Errorf("%s on %d ranks: training counts %d edges, %d rows loaded, %d received in %d "+
 				"bytes; simulated %q", mode, ranks, edges, loaded, rows, sent, line)
 		}

@@ -13,6 +13,17 @@ import (
 // fetched no row twice for a node.
 func alike(t *testing.T, got, want *outcome) {
 	t.Helper()
+	sameTraining(t, got, want)
+	if got.Peer != 0 || got.Remote+got.CacheHits != want.Remote {
+		t.Errorf("%d rows of other nodes and %d cached, %d of peers; want %d", got.Remote,
+			got.CacheHits, got.Peer, want.Remote)
+	}
+}
+
+// sameTraining fails the test unless two runs trained on the same edges, to the same loss up to
+// round-off in every step, and computed and read as much.
+func sameTraining(t *testing.T, got, want *outcome) {
+	t.Helper()
 	if got.EdgesDigest != want.EdgesDigest || len(got.steps) != len(want.steps) {
 		t.Fatalf("edges %s in %d steps, want %s in %d", got.EdgesDigest, len(got.steps),
 			want.EdgesDigest, len(want.steps))
@@ -22,11 +33,9 @@ func alike(t *testing.T, got, want *outcome) {
 			t.Fatalf("epoch %d, step %d: the loss is %v, want %v", w.Epoch, w.Step, g.Loss, w.Loss)
 		}
 	}
-	if got.Edges != want.Edges || got.Loaded != want.Loaded || got.Peer != 0 ||
-		got.Remote+got.CacheHits != want.Remote {
-		t.Errorf("%d edges, %d rows read, %d of other nodes and %d cached, %d of peers; want %d, %d, "+
-			"%d", got.Edges, got.Loaded, got.Remote, got.CacheHits, got.Peer, want.Edges, want.Loaded,
-			want.Remote)
+	if got.Edges != want.Edges || got.Loaded != want.Loaded {
+		t.Errorf("%d edges, %d rows read; want %d, %d", got.Edges, got.Loaded, want.Edges,
+			want.Loaded)
 	}
 	if math.Abs(got.TestMetric-want.TestMetric) > 0.02 {
 		t.Errorf("test metric %v, want %v", got.TestMetric, want.TestMetric)
@@ -113,8 +122,45 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 	}
 }
 
+// Ranks that hold columns of the features do what ranks do that hold rows, and fetch none, whatever
+// model, topology, depth and device threads.
+func TestPushPullIsDataParallelism(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := smallParts.dir(t)
+	for _, c := range []struct {
+		ranks int
+		sets  []string
+	}{
+		{1, nil},
+		{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0",
+			"model.norm=batch"}},
+		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
+		{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
+			"train.eval_mode=full"}},
+		{4, []string{"model.kind=mlp", "sample.streams=part"}},
+		{2, []string{"sample.streams=part", "sample.eval_fanouts=6,6", "model.norm=layer"}},
+	} {
+		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
+			t.Parallel()
+			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
+				"train.lr=0.05"}, c.sets...)
+			want := trained(t, parts, c.ranks, append(sets, "cache.policy=none")...)
+			sets = append([]string{"parallel.mode=push-pull"}, sets...)
+			got := trained(t, parts, c.ranks, sets...)
+			sameTraining(t, got, want)
+			if got.Remote+got.Peer != 0 || c.ranks > 1 && got.Shuffled == 0 {
+				t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffled)
+			}
+			sameNumbers(t, trained(t, parts, c.ranks, append(sets, "pipeline.depth=6",
+				"pipeline.workers=3", "compute.threads=2", "run.ranks_per_node=1",
+				"topology.kind=partitioned")...), got)
+		})
+	}
+}
+
 // Under either MPI too, to the bits of ranks in one process.
-func TestSplitUnderMPI(t *testing.T) {
+func TestModesUnderMPI(t *testing.T) {
 	launcher(t)
 	parts := smallParts.dir(t)
 	for _, c := range []struct {
@@ -126,6 +172,9 @@ func TestSplitUnderMPI(t *testing.T) {
 			"topology.kind=partitioned"}},
 		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2"}},
 		{2, []string{"parallel.mode=hybrid"}}, // on the node as launched
+		{2, []string{"parallel.mode=push-pull", "model.kind=gin"}},
+		{4, []string{"parallel.mode=push-pull", "model.layers=3", "sample.fanouts=4,3,2",
+			"run.ranks_per_node=2", "topology.kind=partitioned"}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			sets := append([]string{"parallel.mode=split"}, c.sets...)
@@ -142,27 +191,31 @@ func TestSplitUnderMPI(t *testing.T) {
 	}
 }
 
-// A run whose ranks share minibatches goes on from a checkpoint within an epoch to the bits and the
-// counts of one that was not interrupted; its trace has a track of shuffles; and another number of
-// ranks goes on with it where the minibatches stay the same: those of as many nodes.
-func TestSharersGoOn(t *testing.T) {
+// A run goes on from a checkpoint within an epoch to the bits and the counts of one that was not
+// interrupted; its trace has a track of shuffles; and another number of ranks goes on with it where
+// the minibatches stay the same: those of as many nodes, or of all parts.
+func TestModesGoOn(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
 	for _, c := range []struct {
-		nodes  int
-		sets   []string
-		stages []string
+		nodes   int
+		sets    []string
+		stages  []string
+		streams string // sample.streams
 	}{
-		{1, []string{"parallel.mode=split"}, []string{"found 1", "owners 1", "join 1"}},
-		{2, []string{"parallel.mode=hybrid"}, []string{"join 1", "serve 2", "collect", "pass on"}},
+		{1, []string{"parallel.mode=split"}, []string{"found 1", "owners 1", "join 1"}, "rank"},
+		{2, []string{"parallel.mode=hybrid"}, []string{"join 1", "serve 2", "collect", "pass on"},
+			"rank"},
+		{1, []string{"parallel.mode=push-pull"}, []string{"pack", "sizes", "push", "join"}, "part"},
 	} {
 		t.Run(c.sets[0], func(t *testing.T) {
 			t.Parallel()
 			perNode := func(ranks int) string {
 				return fmt.Sprint("run.ranks_per_node=", ranks/c.nodes)
 			}
-			sets := append(c.sets, "sample.batch_scope=global", "checkpoint.every_steps=2")
+			fixed := []string{"sample.batch_scope=global", "sample.streams=" + c.streams}
+			sets := append(append(c.sets, "checkpoint.every_steps=2"), fixed...)
 			want := trained(t, parts, 4, append(sets, "train.epochs=3", perNode(4))...)
 			run := newRunDir(t)
 			begin := trainArgs(t, parts, run, append(sets, "train.epochs=1", perNode(4))...)
@@ -191,8 +244,8 @@ func TestSharersGoOn(t *testing.T) {
 			r = halognn(t).must(t, "train", "--resume", run, "--set", "train.epochs=4", "--set",
 				perNode(2), "--ranks-in-process", "2")
 			other := outcomeOf(t, run, r)
-			alone := trained(t, parts, c.nodes, "sample.batch_scope=global", "train.epochs=4",
-				"cache.policy=none", "run.ranks_per_node=1")
+			alone := trained(t, parts, c.nodes, append(fixed, "train.epochs=4", "cache.policy=none",
+				"run.ranks_per_node=1")...)
 			if other.EdgesDigest != alone.EdgesDigest {
 				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
 			}
@@ -202,7 +255,7 @@ func TestSharersGoOn(t *testing.T) {
 
 // With GPUs, rows between layers travel through the hosts: the same edges, the losses of one GPU up
 // to round-off, and the same bits whatever carries gradients.
-func TestSplitOnGPUs(t *testing.T) {
+func TestModesOnGPUs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	env := emulatedGPU(t)
@@ -217,6 +270,10 @@ func TestSplitOnGPUs(t *testing.T) {
 		}
 		return outcomeOf(t, dir, r)
 	}
+	pushed := run("2", "parallel.mode=push-pull", "compute.gradients=staged")
+	sameTraining(t, pushed, run("2"))
+	sameNumbers(t, run("2", "parallel.mode=push-pull", "compute.gradients=mpi",
+		"topology.kind=partitioned", "compute.gpu_rows=0.5"), pushed)
 	want := run("1")
 	hybrid := run("4", "parallel.mode=hybrid", "run.ranks_per_node=2", "compute.gpu_rows=0.5")
 	alike(t, hybrid, run("2", "run.ranks_per_node=1"))

@@ -26,7 +26,7 @@ func (c *Config) fittingPolicy() string {
 	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles ||
 		c.Parallel.Mode == ModeHybrid || c.Sample.Locality > 1
 	switch {
-	case c.Parallel.Mode == ModeSplit:
+	case c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModePushPull:
 		return policy.None
 	case c.Topology.Kind == TopologyPartitioned:
 		return policy.Sieve

@@ -73,6 +73,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if c.shares() {
 		faults = append(faults, c.shared()...)
 	}
+	if c.Parallel.Mode == ModePushPull {
+		faults = append(faults, c.pushPull()...)
+	}
 	return append(faults, c.placed()...)
 }
 
@@ -195,13 +198,10 @@ func (c *Config) partitioned() (faults []string) {
 
 // shared returns what a run cannot have if ranks train minibatches together: all of them, or those of
 // a node.
-func (c *Config) shared() (faults []string) {
+func (c *Config) shared() []string {
 	split := c.Parallel.Mode == ModeSplit
 	stays := policy.Names(func(p *policy.Policy) bool { return p.Static() && p.Name != policy.Halo1 })
-	for _, f := range []struct {
-		bad            bool
-		key, why, cure string
-	}{
+	return c.without([]combination{
 		{split && c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
 			"a rank reads the rows of its own vertices alone", "cache.policy=" + policy.None},
 		{!split && c.Cache.Policy == policy.Halo1, "cache.policy " + c.Cache.Policy,
@@ -233,7 +233,38 @@ func (c *Config) shared() (faults []string) {
 		{c.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
 			"its statistics are over all rows of a minibatch, of which no rank has all",
 			"model.norm=" + nn.NormLayer},
-	} {
+	})
+}
+
+// pushPull returns what a run cannot have if ranks hold columns of the features.
+func (c *Config) pushPull() []string {
+	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
+	kind := "model.kind " + c.Model.Kind
+	if c.Model.Aggregation == nn.AggregateMax {
+		kind += " with model.aggregation max"
+	}
+	return c.without([]combination{
+		{c.Cache.Policy != policy.None, "cache.policy " + c.Cache.Policy,
+			"no feature row travels", "cache.policy=" + policy.None},
+		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
+			"a rank has columns of all rows in memory", "cache.source=" + SourceOwners},
+		{c.Sample.Locality > 1, "sample.locality", "no row is nearer than another",
+			"sample.locality=1"},
+		{nn.FindKind(c.Model.Kind) != nil && !model.Linear(), kind,
+			"its input layer is no sum over the columns of the features",
+			"model.kind sage with means, gcn, gin or mlp"},
+	})
+}
+
+// combination is a setting that a mode other than data may not have.
+type combination struct {
+	bad            bool
+	key, why, cure string
+}
+
+// without returns the faults of those settings that are bad.
+func (c *Config) without(all []combination) (faults []string) {
+	for _, f := range all {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
 				"because %s; set %s, or parallel.mode=data", c.Parallel.Mode, f.key, f.why, f.cure))

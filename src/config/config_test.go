@@ -153,8 +153,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a halo of a partitioned topology", minimal +
 			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
 			[]string{"cache.halo_fraction cannot be had"}},
-		{"not in this version", minimal + "parallel:\n  mode: push-pull\n", nil,
-			[]string{`parallel.mode: "push-pull" is not in this version; use data, split or hybrid`}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
 			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2 or mlp`}},
 		{"set without value", minimal, []string{"train.lr"},

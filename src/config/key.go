@@ -222,16 +222,12 @@ type word struct{ name, doc string }
 // choice is one of a few words.
 type choice struct {
 	bound[string]
-	words  []word
-	future []string // words of other versions, which this one lacks
+	words []word
 }
 
 func oneOf(field *string, fallback string, words ...word) *choice {
 	return &choice{bound: bound[string]{field, fallback}, words: words}
 }
-
-// later names words that are not in this version.
-func (c *choice) later(words ...string) *choice { c.future = words; return c }
 
 func (c *choice) names() (names []string) {
 	for _, w := range c.words {
@@ -246,11 +242,8 @@ func (c *choice) limits() string         { return OrList(c.names()) }
 func (c *choice) yaml() string           { return yamlText(*c.field) }
 
 func (c *choice) fault(name, brief string) string {
-	switch {
-	case slices.Contains(c.names(), *c.field):
+	if slices.Contains(c.names(), *c.field) {
 		return ""
-	case slices.Contains(c.future, *c.field):
-		return fmt.Sprintf("%s: %q is not in this version; use %s", name, *c.field, c.limits())
 	}
 	return fmt.Sprintf("%s is %q; it must be %s: %s", name, *c.field, c.limits(), brief)
 }

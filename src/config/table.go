@@ -361,11 +361,14 @@ func (c *Config) table() []section {
 					"([when](guide/modes.md))"},
 				word{ModeHybrid, "the ranks of a node train each minibatch together, as with `split`; " +
 					"every node has minibatches of its own, and gradients are added"},
-			).later("push-pull"), 0,
+				word{ModePushPull, "every rank trains its own minibatches and holds some columns of all " +
+					"features; all ranks compute the first linear map of each minibatch together, and " +
+					"its partial sums travel"},
+			), 0,
 				"how ranks share a step",
 				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
-					"many times more seeds. `pipeline.depth` then is 4 by default, `cache.policy` `none` " +
-					"with `split` and a static one with `hybrid`."},
+					"many times more seeds. `pipeline.depth` then is 4 by default. `cache.policy` is " +
+					"`none` by default with `split` and `push-pull`, and a static one with `hybrid`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -491,8 +494,9 @@ const (
 
 	KernelCOO = "coo"
 
-	ModeSplit  = "split"
-	ModeHybrid = "hybrid"
+	ModeSplit    = "split"
+	ModeHybrid   = "hybrid"
+	ModePushPull = "push-pull"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

@@ -44,6 +44,9 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	}
 	j := divided(s, spec)
 	spec = j.Spec
+	if err := spec.hasColumns(); err != nil {
+		return nil, err
+	}
 	size := spec.Sharing.GroupSize(spec.Ranks, spec.RanksPerNode)
 	var streams [][]graph.VertexID // seeds, by stream
 	switch {
@@ -117,6 +120,22 @@ func (s *Spec) sendsNoWeights() error {
 		return errors.New("edges of the graph have weights, which ranks do not send each other " +
 			"with topology.kind=partitioned; set model.edge_weights=false, or " +
 			"topology.kind=replicated")
+	}
+	return nil
+}
+
+// hasColumns returns an error if ranks hold columns and cannot compute with them.
+func (s *Spec) hasColumns() error {
+	switch {
+	case !s.ByColumns:
+		return nil
+	case !s.Model.Linear():
+		return fmt.Errorf("ranks hold columns of the features, of which the input layer of model "+
+			"kind %s makes no sum; choose sage with means, gcn, gin or mlp, or parallel.mode=data",
+			s.Model.Kind)
+	case s.Model.In < s.Ranks:
+		return fmt.Errorf("%d columns of features cannot be shared by %d ranks; start at most %d "+
+			"ranks, or set parallel.mode=data", s.Model.In, s.Ranks, s.Model.In)
 	}
 	return nil
 }
@@ -225,6 +244,14 @@ func (j *Job) Parts(rank int) (first, last int) {
 // Vertices returns the vertices [first, last) of a rank.
 func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.first[rank+1] }
 
+// Columns returns the columns [first, end) of the features that a rank holds.
+func (j *Job) Columns(rank int) (first, end int) {
+	if !j.ByColumns {
+		return 0, j.Model.In
+	}
+	return j.Model.In * rank / j.Ranks, j.Model.In * (rank + 1) / j.Ranks
+}
+
 // Offsets returns the first vertex of each rank, and the number of vertices: [K+1]. The caller must
 // not change it.
 func (j *Job) Offsets() []int64 { return j.first }
@@ -237,13 +264,16 @@ func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles()
 // others.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, none
-// if rows come from the files. Where all ranks share minibatches they are its own. Where those of a
-// node do, they are those of the node, and others whose rows another rank of it finds
-// (sample.Owners).
+// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, all
+// if it holds columns of all, none if rows come from the files. Where all ranks share minibatches
+// they are its own. Where those of a node do, they are those of the node, and others whose rows
+// another rank of it finds (sample.Owners).
 func (j *Job) Local(rank int) []access.Range {
-	if j.Cache.FromFiles() {
+	switch {
+	case j.Cache.FromFiles():
 		return nil
+	case j.ByColumns:
+		return []access.Range{{First: 0, End: graph.VertexID(j.Shards.Vertices)}}
 	}
 	var local []access.Range
 	ranks := j.Neighbours(rank)

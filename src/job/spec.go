@@ -41,6 +41,10 @@ type Spec struct {
 
 	Sharing sample.Sharing // a stream is of the seeds of the ranks that share its minibatches
 
+	// every rank holds some columns of all feature rows, instead of all columns of those of its own
+	// vertices; with Alone only
+	ByColumns bool
+
 	Seed   uint64
 	Epochs int
 	Depth  int // minibatches in preparation while one trains

@@ -59,7 +59,13 @@ func (g *gcn) Needs() Needs {
 	return n
 }
 
+// firstMap implements columnwise.
+func (g *gcn) firstMap() firstMap { return firstMap{weights: [2]trained{{g.w, g.dw}}} }
+
 func (g *gcn) Reserve(in *Input) error {
+	if len(in.Shares) > 0 {
+		return nil
+	}
 	if in.Aggregate.Cols == 0 {
 		if err := g.aggregate.reserve(in.Destinations * g.in); err != nil {
 			return err
@@ -76,6 +82,10 @@ func (g *gcn) Flops(h *Hop, gradient bool) int {
 }
 
 func (g *gcn) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		addShares(g.dev, y, in, g.bias, then)
+		return
+	}
 	g.agg = in.Aggregate
 	if in.Aggregate.Cols == 0 {
 		g.agg = g.aggregate.matrix(in.Destinations, g.in)
@@ -93,6 +103,10 @@ func (g *gcn) dense(then compute.Epilogue) compute.Dense {
 }
 
 func (g *gcn) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		sharesBackward(g.dev, dx, dy, y, g.dbias, then)
+		return
+	}
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw, Bias: g.dbias}, dy, y, g.dense(then))
 	if !in.Gradient {
 		return

@@ -56,8 +56,20 @@ func (g *gin) Needs() Needs {
 	return n
 }
 
+// firstMap implements columnwise: what is behind it is not linear.
+func (g *gin) firstMap() firstMap {
+	return firstMap{weights: [2]trained{{g.w1, g.dw1}}, eps: g.eps, deps: g.deps}
+}
+
 func (g *gin) Reserve(in *Input) error {
 	d := in.Destinations
+	if len(in.Shares) > 0 {
+		inner := 0
+		if in.Train {
+			inner = d * g.mid
+		}
+		return reserveAll(sized{g.hidden, d * g.mid}, sized{g.dinner, inner})
+	}
 	if err := reserveAll(sized{g.aggregate, d * g.in}, sized{g.hidden, d * g.mid}); err != nil {
 		return err
 	}
@@ -73,8 +85,13 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 }
 
 func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
-	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
-	sum := in.Aggregate
+	hidden := g.hidden.matrix(in.Destinations, g.mid)
+	if len(in.Shares) > 0 {
+		addShares(g.dev, hidden, in, g.b1, innerThen())
+		g.dev.Dense(y, g.outer(hidden, then))
+		return
+	}
+	agg, sum := g.aggregate.matrix(in.Destinations, g.in), in.Aggregate
 	if sum.Cols == 0 {
 		g.dev.SegmentSum(agg, in.Hop.Forward, in.Weights, in.X, false)
 		sum = agg
@@ -86,19 +103,25 @@ func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 
 // inner and outer are the two linear maps.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
-	return compute.Dense{X: agg, W: g.w1, Bias: g.b1,
-		Then: compute.Epilogue{Activation: compute.ActivateReLU}}
+	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Then: innerThen()}
 }
+
+// innerThen is what follows the first map.
+func innerThen() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
 
 func (g *gin) outer(hidden compute.Matrix, then compute.Epilogue) compute.Dense {
 	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Then: then}
 }
 
 func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
-	agg, hidden := g.aggregate.matrix(in.Destinations, g.in), g.hidden.matrix(in.Destinations, g.mid)
-	dagg, dinner := g.dagg.matrix(in.Destinations, g.in), g.dinner.matrix(in.Destinations, g.mid)
+	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid), g.dinner.matrix(in.Destinations, g.mid)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y, g.outer(hidden, then))
 	g.dev.MatMulInput(dinner, dy, g.w2, false)
+	if len(in.Shares) > 0 {
+		sharesBackward(g.dev, dx, dinner, hidden, g.db1, innerThen())
+		return
+	}
+	agg, dagg := g.aggregate.matrix(in.Destinations, g.in), g.dagg.matrix(in.Destinations, g.in)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw1, Bias: g.db1}, dinner, hidden, g.inner(agg))
 	g.dev.MatMulInput(dagg, dinner, g.w1, false)
 	g.dev.Dot(g.deps, dagg, in.own())

@@ -56,15 +56,27 @@ type Hop struct {
 // edges returns the number of edges.
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// Input is what one layer reads of a minibatch: either the rows of all sources, or Own and
-// Aggregate as far as it needs them.
+// Input is what one layer reads of a minibatch: the rows of all sources, or Own and Aggregate as
+// far as it needs them, or Shares.
 type Input struct {
 	Hop
 	X         compute.Matrix // [Sources, in]
 	Own       compute.Matrix // [Destinations, in]
 	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
-	Train     bool           // drop activations and make room for backward
-	Gradient  bool           // backward also returns the gradient of X
+	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
+	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
+	Shares   []compute.Matrix
+	Train    bool // drop activations and make room for backward
+	Gradient bool // backward also returns the gradient of X
+}
+
+// gradient returns the size of the gradient that backward gives if in.Gradient, for rows of cols
+// columns.
+func (in *Input) gradient(cols int) (rows, width int) {
+	if len(in.Shares) > 0 {
+		return in.Destinations, in.Shares[0].Cols
+	}
+	return in.Sources, cols
 }
 
 // own returns the rows of the destinations.

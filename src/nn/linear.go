@@ -32,6 +32,9 @@ func (d *linear) Bind(values, grads [][]float32) {
 
 func (d *linear) Needs() Needs { return Needs{Own: true} }
 
+// firstMap implements columnwise.
+func (d *linear) firstMap() firstMap { return firstMap{weights: [2]trained{1: {d.w, d.dw}}} }
+
 func (d *linear) Reserve(in *Input) error {
 	if in.Gradient && in.Sources != in.Destinations {
 		panic(fmt.Sprintf("nn: %s got %d sources for %d destinations; a model without neighbours "+
@@ -55,6 +58,10 @@ func passes(gradient bool) int {
 }
 
 func (d *linear) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		addShares(d.dev, y, in, d.bias, then)
+		return
+	}
 	d.dev.Dense(y, d.dense(in, then))
 }
 
@@ -63,6 +70,10 @@ func (d *linear) dense(in *Input, then compute.Epilogue) compute.Dense {
 }
 
 func (d *linear) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		sharesBackward(d.dev, dx, dy, y, d.dbias, then)
+		return
+	}
 	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y, d.dense(in, then))
 	if in.Gradient {
 		d.dev.MatMulInput(dx, dy, d.w, false)

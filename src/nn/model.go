@@ -131,13 +131,7 @@ func (m *Model) bind() {
 }
 
 // ActivationBytes returns the bytes allocated for activations so far.
-func (m *Model) ActivationBytes() int64 {
-	n := 0
-	for _, b := range m.store.buffers {
-		n += len(b.data)
-	}
-	return int64(n) * 4
-}
+func (m *Model) ActivationBytes() int64 { return m.store.bytes() }
 
 // Close frees all device memory.
 func (m *Model) Close() {
@@ -176,7 +170,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
 	}
 	if in.Gradient {
-		err = errors.Join(err, m.grad[(l+1)%2].reserve(in.Sources*s.in))
+		n, width := in.gradient(s.in)
+		err = errors.Join(err, m.grad[(l+1)%2].reserve(n*width))
 	}
 	if err != nil {
 		return fmt.Errorf("layer %d, %d sources, %d destinations: %w", l, in.Sources, rows, err)
@@ -240,8 +235,9 @@ func (m *Model) dropped(in *Input) float32 {
 
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
 // respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
-// once the device has caught up. It returns the gradient with respect to in.X, [Sources, in], valid
-// until layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
+// once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
+// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, valid until
+// layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
 // such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
 // before, on the same input with in.Train.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
@@ -267,7 +263,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out))
 	}
 	if in.Gradient {
-		dx = m.grad[(l+1)%2].matrix(in.Sources, s.in)
+		dx = m.grad[(l+1)%2].matrix(in.gradient(s.in))
 	}
 	s.Layer.Backward(dx, dy, y, in, then)
 	if s.residual && in.Gradient {

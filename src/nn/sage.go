@@ -66,7 +66,15 @@ func (s *sage) Needs() Needs {
 	return Needs{Own: true, Aggregate: s.how}
 }
 
+// firstMap implements columnwise.
+func (s *sage) firstMap() firstMap {
+	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}}
+}
+
 func (s *sage) Reserve(in *Input) error {
+	if len(in.Shares) > 0 {
+		return nil
+	}
 	if in.Aggregate.Cols == 0 {
 		if err := s.aggregate.reserve(in.Destinations * s.in); err != nil {
 			return err
@@ -87,6 +95,10 @@ func (s *sage) Flops(h *Hop, gradient bool) int {
 }
 
 func (s *sage) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		addShares(s.dev, y, in, s.bias, then)
+		return
+	}
 	s.agg = in.Aggregate
 	if in.Aggregate.Cols == 0 {
 		s.agg = s.aggregate.matrix(in.Destinations, s.in)
@@ -115,6 +127,10 @@ func (s *sage) found(in *Input) compute.Matrix {
 }
 
 func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		sharesBackward(s.dev, dx, dy, y, s.dbias, then)
+		return
+	}
 	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
 		s.dense(in, then))
 	if !in.Gradient {

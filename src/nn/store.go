@@ -65,6 +65,14 @@ func (b *buffer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}
 }
 
+// bytes returns the memory of all buffers.
+func (s *store) bytes() (bytes int64) {
+	for _, b := range s.buffers {
+		bytes += int64(len(b.data)) * 4
+	}
+	return bytes
+}
+
 // free frees all buffers.
 func (s *store) free() {
 	for _, b := range s.buffers {

@@ -25,6 +25,7 @@ type dataParallel struct {
 	output  bool     // of them follow the logits
 	drawing drawing
 	between *shuffler      // nil: ranks exchange nothing between two layers
+	columns *columnSums    // nil: this rank has all columns of the rows that the first layer reads
 	relay   *relay         // nil: ranks pass no feature rows on
 	buffers chan bufferSet // of minibatches that wait for their turn; empty without foresight
 	staging *stagingPool   // nil for a device that reads host memory
@@ -287,10 +288,13 @@ func (d *dataParallel) assemble(m *Minibatch) error {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
 	d.hops(m)
-	input, rows := b.Hops[0], m.Fetch.Rows
+	input, rows := &b.Hops[0], m.Fetch.Rows
+	if d.columns != nil {
+		input = &m.pushed.hop
+	}
 	b.X, b.Own, b.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
 	if d.staging != nil {
-		return d.staging.send(m, d.needs)
+		return d.staging.send(m, input, d.needs)
 	}
 	if d.needs.Sources {
 		b.X = matrixOf(&m.all, input.Sources, d.o.Cols)
@@ -381,6 +385,11 @@ func (d *dataParallel) forward(m *Minibatch, phases Phases) (x compute.Matrix, e
 		}
 		in := &d.inputs[i]
 		*in = m.Batch.Input(i, x)
+		if i == 0 && d.columns != nil {
+			if err = d.columns.forward(m, in, phases); err != nil {
+				return x, err
+			}
+		}
 		if x, err = d.o.Model.ForwardLayer(d.first+i, in); err != nil {
 			return x, err
 		}
@@ -417,6 +426,11 @@ func (d *dataParallel) Step(m *Minibatch, last bool, phases Phases) (Trained, er
 	grad = model.OutputBackward(grad)
 	for l := d.layers - 1; l >= 0; l-- {
 		grad = model.BackwardLayer(l, &d.inputs[l], grad)
+		if l == 0 && d.columns != nil {
+			if err = d.columns.backward(m, grad, phases); err != nil {
+				return t, err
+			}
+		}
 		if last {
 			sums.Start(l)
 		}

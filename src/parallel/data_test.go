@@ -1,12 +1,14 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/sample"
@@ -236,16 +238,10 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	w := newWorld(t, 2)
-	err := comm.RunWorld(1, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32,
-			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
-		if err != nil {
-			return err
-		}
-		defer d.Close()
+	steady := func(stages []Stage) (err error) {
 		var m Minibatch
 		defer m.Free()
-		stages, step := d.Stages(), 0
+		step := 0
 		one := func() {
 			m.Key.Step = step % 3
 			m.SetSeeds(fixedSeeds)
@@ -261,6 +257,21 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 			return fmt.Errorf("%g allocations a minibatch", n)
 		}
 		return err
+	}
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		d, err := w.data(c, compute.Float32,
+			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		device := ref.New()
+		defer device.Close()
+		l, err := w.sharer(c, device, grouping{ModePushPull, 1, 1}, sharedModels()["gcn both"], false)
+		if err != nil {
+			return err
+		}
+		return errors.Join(steady(d.Stages()), steady(l.strategy.Stages()), l.close())
 	})
 	if err != nil {
 		t.Error(err)

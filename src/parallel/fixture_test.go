@@ -18,7 +18,7 @@ import (
 
 const (
 	vertices = 240
-	cols     = 7
+	cols     = 8
 	classes  = 3
 )
 
@@ -67,16 +67,24 @@ func (w *world) row(v graph.VertexID) []float32 { return w.features[int(v)*cols 
 func (w *world) tables(rank, perRank int, dtype compute.DType) [][]byte {
 	tables := make([][]byte, len(w.offsets)-1)
 	for p := rank * perRank; p < (rank+1)*perRank; p++ {
-		tables[p] = []byte{}
-		for _, x := range w.features[w.offsets[p]*cols : w.offsets[p+1]*cols] {
+		tables[p] = w.table(p, 0, cols, dtype)
+	}
+	return tables
+}
+
+// table returns columns [first,end) of the rows of a part.
+func (w *world) table(p, first, end int, dtype compute.DType) []byte {
+	table := []byte{}
+	for v := w.offsets[p]; v < w.offsets[p+1]; v++ {
+		for _, x := range w.row(graph.VertexID(v))[first:end] {
 			if dtype == compute.Float16 {
-				tables[p] = binary.LittleEndian.AppendUint16(tables[p], uint16(npy.ToFloat16(x)))
+				table = binary.LittleEndian.AppendUint16(table, uint16(npy.ToFloat16(x)))
 			} else {
-				tables[p] = binary.LittleEndian.AppendUint32(tables[p], math.Float32bits(x))
+				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(x))
 			}
 		}
 	}
-	return tables
+	return table
 }
 
 // data makes the strategy for rank c, which reads its own rows and the cached rows in buffer, for a

@@ -31,7 +31,8 @@
 //	                  policy     from whom
 //
 // Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
-// rows travel between layers: newSplit of all ranks, newHybrid of those of a node.
+// rows travel between layers: newSplit of all ranks, newHybrid of those of a node. Where each holds
+// columns of all feature rows, input hops and sums travel: newPushPull.
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.
@@ -68,6 +69,7 @@ type Minibatch struct {
 
 	draws               remoteDraws // of a partitioned topology
 	shared              sharing     // with other ranks
+	pushed              pushed      // to other ranks, and by them
 	lent                bool        // holds one of the strategy's buffer sets
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
@@ -80,8 +82,8 @@ type Minibatch struct {
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
-	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.Fetch.Bytes() + m.Decision.Bytes() +
-		m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
+	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
+		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
 }
 
 // Free frees the arrays.
@@ -89,6 +91,7 @@ func (m *Minibatch) Free() {
 	m.Sampled.Free()
 	m.draws.free()
 	m.shared.free()
+	m.pushed.free()
 	m.Fetch.Free()
 	m.Decision.Free()
 	mem.Free(m.Seeds)

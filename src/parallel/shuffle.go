@@ -1,12 +1,7 @@
 package parallel
 
 import (
-	"fmt"
-
-	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/fault"
-	"halognn/src/mem"
 	"halognn/src/trace"
 )
 
@@ -20,26 +15,17 @@ import (
 //	gradient of the layer below  [own frontier]              <── added, rank by rank
 //
 // A vertex that several ranks read gets its gradient as (of the own edges) + ((of rank 0) + (of rank
-// 1) + ...), whatever comes first. The training goroutine calls it, on a communicator of its own,
-// beside the sums of gradients and the stages of later minibatches.
-//
-// From a device with its own memory rows travel through the host's pinned memory. So whatever carries
-// gradients between devices (Transport), no queue of a device has both, which ranks could fill in
-// different orders.
+// 1) + ...), whatever comes first.
 type shuffler struct {
-	comm        comm.Comm
-	device      compute.Device
-	accelerator compute.Accelerator // the device; nil if its memory is the host's
-	drawer      *splitDrawer
-	send, got   []float32 // [W, width] in device memory: rows or gradients on their way
-	host        []float32 // pinned: what is sent, then what is received
+	mover
+	drawer    *splitDrawer
+	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
 func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) {
-	made, err := drawer.group.Dup()
-	return &shuffler{comm: made, device: device, drawer: drawer,
-		accelerator: compute.CapabilitiesOf(device).Accelerator}, err
+	made, err := newMover(drawer.group, drawer.rank, device)
+	return &shuffler{mover: made, drawer: drawer}, err
 }
 
 // close frees memory and communicator. A nil shuffler has none.
@@ -49,10 +35,7 @@ func (s *shuffler) close() error {
 	}
 	s.device.Free(s.send)
 	s.device.Free(s.got)
-	if s.accelerator != nil {
-		s.accelerator.FreeHost(s.host)
-	}
-	return s.comm.Free()
+	return s.mover.close()
 }
 
 // bytes returns the host memory of the rows on their way: allocated by package mem, or pinned.
@@ -86,7 +69,8 @@ func (s *shuffler) forward(
 	}
 	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil, y,
 		false)
-	if err := s.exchange(m, wanted.Data, x.Data[own:], c.Wanted, c.Count, y.Cols); err != nil {
+	if err := s.exchange(&m.shared.shuffle, wanted.Data, x.Data[own:], c.Wanted, c.Count,
+		y.Cols); err != nil {
 		return x, err
 	}
 	s.leave(trace.Forward, phases)
@@ -110,90 +94,11 @@ func (s *shuffler) backward(
 	if err != nil {
 		return dy, err
 	}
-	if err := s.exchange(m, dx.Data[len(dy.Data):], got.Data, c.Count, c.Wanted,
+	if err := s.exchange(&m.shared.shuffle, dx.Data[len(dy.Data):], got.Data, c.Count, c.Wanted,
 		dx.Cols); err != nil {
 		return dy, err
 	}
 	s.device.SegmentSum(dy, compute.Segments{Indptr: add.Indptr, Indices: add.Indices}, nil, got, true)
 	s.leave(trace.Backward, phases)
 	return dy, nil
-}
-
-// enter leaves the phase for that of shuffles, and leave goes back to it.
-func (s *shuffler) enter(m *Minibatch, of trace.Phase, phases Phases) error {
-	if m.Train {
-		if err := fault.At(fault.Shuffle, s.drawer.rank, m.Key.Epoch, m.Key.Step); err != nil {
-			return fmt.Errorf("step %d: %w", m.Key.Step, err)
-		}
-	}
-	if phases != nil {
-		phases.End(of)
-		phases.Begin(trace.Shuffle)
-	}
-	return nil
-}
-
-func (s *shuffler) leave(of trace.Phase, phases Phases) {
-	if phases != nil {
-		phases.End(trace.Shuffle)
-		phases.Begin(of)
-	}
-}
-
-// rows makes room for rows on their way.
-func (s *shuffler) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
-	err := s.room(of, rows*cols, s.device.Alloc, s.device.Free)
-	if err != nil {
-		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
-	}
-	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
-}
-
-// room makes room for n elements, as the buffers of the model do.
-func (s *shuffler) room(of *[]float32, n int, alloc func(int) ([]float32, error),
-	free func([]float32)) error {
-	if n <= len(*of) {
-		return nil
-	}
-	if *of != nil {
-		if err := s.device.Sync(); err != nil { // kernels may still be reading what is freed here
-			return err
-		}
-		free(*of)
-		*of, n = nil, n+n/4
-	}
-	made, err := alloc(n)
-	*of = made
-	return err
-}
-
-// exchange sends rows to every rank and receives others.
-func (s *shuffler) exchange(m *Minibatch, send, recv []float32, out, in []int, cols int) error {
-	if err := s.device.Sync(); err != nil {
-		return err
-	}
-	width := 4 * cols
-	count := &m.shared.shuffle
-	count.Rounds++
-	for r, n := range out {
-		count.Bytes += int64(n * width)
-		count.Rows += int64(in[r])
-	}
-	count.Got += int64(len(recv)) * 4
-	if s.accelerator == nil {
-		return s.comm.StartAlltoallv(mem.Bytes(send), mem.Bytes(recv), out, in, width).Wait()
-	}
-	n := len(send)
-	if err := s.room(&s.host, n+len(recv), s.accelerator.AllocHost,
-		s.accelerator.FreeHost); err != nil {
-		return err
-	}
-	from, to := s.host[:n], s.host[n:n+len(recv)]
-	s.device.Download(from, send)
-	if err := s.comm.StartAlltoallv(mem.Bytes(from), mem.Bytes(to), out, in,
-		width).Wait(); err != nil {
-		return err
-	}
-	s.device.Upload(recv, to)
-	return nil
 }

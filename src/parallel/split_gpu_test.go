@@ -12,15 +12,20 @@ import (
 )
 
 // Ranks with a GPU each come to the loss and the gradients of a rank alone, up to round-off.
-func TestSharersOnGPUs(t *testing.T) {
+func TestModesAgreeOnGPUs(t *testing.T) {
 	path := cudaLibrary(t)
 	const n = 3
 	w := newWorld(t, 4)
-	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "norm, residual, jumping"} {
+	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",
+		"norm, residual, jumping"} {
 		config := sharedModels()[name]
 		for _, g := range []grouping{
 			{ModeSplit, 1, 1}, {ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeHybrid, 2, 2},
+			{ModePushPull, 1, 1}, {ModePushPull, 2, 1}, {ModePushPull, 4, 1},
 		} {
+			if g.mode == ModePushPull && !config.Linear() {
+				continue
+			}
 			want, _, err := w.steps(g.lone(), config, false, n, 0)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -33,7 +38,7 @@ func TestSharersOnGPUs(t *testing.T) {
 				}
 				results[c.Rank()], err = l.step(d, n, 2, c.Rank()/g.perNode, g.nodes)
 				moved[c.Rank()] = l.moved.Load()
-				if _, pinned := l.strategy.Memory(); g.perNode > 1 && pinned.Sum() == 0 {
+				if _, pinned := l.strategy.Memory(); g.ranks() > 1 && pinned.Sum() == 0 {
 					err = errors.Join(err, fmt.Errorf("no pinned memory: %v", pinned))
 				}
 				return errors.Join(err, l.close())

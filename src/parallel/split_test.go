@@ -73,7 +73,7 @@ func sharedModels() map[string]nn.Config {
 	return models
 }
 
-// counting counts what is handed to the transport by all-to-alls, on all communicators made of it.
+// counting counts what is handed to the transport by all-to-alls and all-gathers, on all communicators made of it.
 type counting struct {
 	comm.Comm
 	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
@@ -84,6 +84,11 @@ func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) co
 		c.bytes.Add(int64(n * width))
 	}
 	return c.Comm.StartAlltoallv(send, recv, out, in, width)
+}
+
+func (c counting) StartAllgatherv(send, recv []byte, in []int, width int) comm.Request {
+	c.bytes.Add(int64((c.Size() - 1) * in[c.Rank()] * width))
+	return c.Comm.StartAllgatherv(send, recv, in, width)
 }
 
 func (c counting) Dup() (comm.Comm, error) {
@@ -117,7 +122,7 @@ type sharer struct {
 	gradients *Gradients
 	strategy  Strategy
 	exchanged comm.Comm
-	moved     *atomic.Int64 // bytes of all-to-alls, without those of gradients
+	moved     *atomic.Int64 // bytes handed to the transport, without those of gradients
 }
 
 func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn.Config,
@@ -136,17 +141,28 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		return nil, err
 	}
 	per := (len(w.offsets) - 1) / c.Size()
+	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
+	if HoldsColumns(g.mode) { // one of them, but the last rank all others
+		if first = c.Rank(); first < c.Size()-1 {
+			end = first + 1
+		}
+		for p := range tables {
+			tables[p] = w.table(p, first, end, compute.Float16)
+		}
+	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
-		Offsets: w.offsets, Tables: w.tables(c.Rank(), per, compute.Float16),
-		Cols: cols, Type: compute.Float16, Host: ref.Host{},
+		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: compute.Float16,
+		Host: ref.Host{},
 	})
 	if err != nil {
 		return nil, err
 	}
 	o := Options{
-		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, Cols: cols,
+		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, FirstCol: first,
+		Cols: end - first,
 		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
 		Labels: w.labels, Workers: 2, Partitioned: apart, GroupSize: g.perNode,
+		SeedsElsewhere: g.mode == ModePushPull,
 	}
 	if config.Task == nn.Multilabel {
 		o.Labels, o.Targets, o.Classes = nil, w.targets, classes
@@ -186,6 +202,7 @@ type result struct {
 	edges  uint64
 	blocks uint64
 	scored int
+	own    int64 // bytes of sums that the rank sends itself
 	trace.Counters
 }
 
@@ -225,6 +242,10 @@ func (l *sharer) step(device compute.Device, n, depth, node, nodes int) (all []r
 			return err
 		}
 		r.edges, r.blocks, r.scored = m.Edges, m.Digest, len(m.Scored)
+		if sums := m.pushed.mine; sums != nil {
+			_, width := l.model.Config.Widths(0)
+			r.own = int64(4 * width * sums[0])
+		}
 		all = append(all, r)
 		return nil
 	})
@@ -272,8 +293,9 @@ func (w *world) steps(g grouping, config nn.Config, apart bool, n, depth int) (
 // round-off, with dropout, for every kind of model; together they draw the same edges, compute them
 // once, read every feature row once, and fetch each row of another node once; and what they count as
 // sent is what the transport was given. Nodes of a rank each come to the bits of data parallelism,
-// and one node of all ranks to those of split parallelism.
-func TestSharersAreOneRank(t *testing.T) {
+// and one node of all ranks to those of split parallelism. Ranks that hold columns come to what ranks
+// do that hold rows, and fetch none.
+func TestModesAgree(t *testing.T) {
 	const n = 3
 	plain := newWorld(t, 8)
 	before := mem.Allocated()
@@ -284,13 +306,17 @@ func TestSharersAreOneRank(t *testing.T) {
 		}
 		done := map[grouping][][]result{}
 		for _, g := range []grouping{
-			{ModeData, 1, 1}, {ModeData, 2, 1}, {ModeData, 4, 1},
+			{ModeData, 1, 1}, {ModeData, 2, 1}, {ModeData, 4, 1}, {ModeData, 8, 1},
 			{ModeSplit, 1, 1}, {ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeSplit, 1, 8},
 			{ModeHybrid, 1, 1}, {ModeHybrid, 1, 2}, {ModeHybrid, 1, 8},
 			{ModeHybrid, 2, 1}, {ModeHybrid, 2, 2}, {ModeHybrid, 2, 4}, {ModeHybrid, 4, 2},
+			{ModePushPull, 1, 1}, {ModePushPull, 2, 1}, {ModePushPull, 4, 1}, {ModePushPull, 8, 1},
 		} {
+			if g.mode == ModePushPull && !config.Linear() {
+				continue // refused: TestModesRefuseByName
+			}
 			for _, apart := range []bool{false, true} {
-				if apart && (config.EdgeWeights || g.mode != ModeSplit) {
+				if apart && (config.EdgeWeights || g.mode != ModeSplit && g.mode != ModePushPull) {
 					continue // ranks do not send each other weights of edges: package job
 				}
 				results, moved, err := w.steps(g, config, apart, n, g.ranks()%3*2)
@@ -298,7 +324,7 @@ func TestSharersAreOneRank(t *testing.T) {
 					err = compareShares(g, results, want, moved)
 				}
 				if same := done[grouping{ModeSplit, 1, g.perNode}]; err == nil && g.nodes == 1 &&
-					same != nil {
+					same != nil && g.mode != ModePushPull {
 					err = sameBits(results, same)
 				}
 				if err == nil && g.perNode == 1 && g.nodes > 1 && g.mode == ModeHybrid {
@@ -334,7 +360,8 @@ func sameBits(got, want [][]result) error {
 // compareShares compares every rank of a grouping, and the sums over each node, with a rank alone
 // for each node.
 func compareShares(g grouping, results, want [][]result, moved []int64) error {
-	var bytes, handed, served, remote int64
+	var all trace.Counters
+	var own, handed int64
 	for node := range g.nodes {
 		for i, one := range want[node] {
 			var sum result
@@ -348,6 +375,7 @@ func compareShares(g grouping, results, want [][]result, moved []int64) error {
 				sum.edges += got.edges
 				sum.loss += got.loss
 				sum.scored += got.scored
+				sum.own += got.own
 				sum.Counters.Add(got.Counters)
 			}
 			if one.grads == nil && math.Abs(sum.loss-one.loss) > 2e-6*math.Abs(one.loss) {
@@ -358,27 +386,31 @@ func compareShares(g grouping, results, want [][]result, moved []int64) error {
 				return fmt.Errorf("step %d: edges %x, %d of them, %d seeds; want %x, %d, %d", i,
 					sum.edges, c.Edges, sum.scored, one.edges, one.Edges, one.scored)
 			}
-			if c.Loaded != one.Loaded || c.Remote != one.Remote ||
-				c.Shuffle.Bytes != c.Shuffle.Got || c.Sampling.Asked != c.Sampling.Answered {
-				return fmt.Errorf("step %d: %+v, want %d rows, %d of other nodes", i, c, one.Loaded,
-					one.Remote)
+			fetched := one.Remote
+			if HoldsColumns(g.mode) {
+				fetched = 0
 			}
-			bytes += c.Shuffle.Bytes + c.CountBytes + c.IDBytes + c.Sampling.Bytes + c.RowBytes
-			served, remote = served+c.Served, remote+c.Remote
+			if c.Loaded != one.Loaded || c.Remote != fetched {
+				return fmt.Errorf("step %d: %+v, want %d rows, %d of other nodes", i, c, one.Loaded,
+					fetched)
+			}
+			all.Add(c)
+			own += sum.own
 		}
 	}
 	for _, b := range moved {
 		handed += b
 	}
-	if handed != bytes || served != remote {
-		return fmt.Errorf("%d bytes counted, %d handed to the transport; %d rows served, %d fetched",
-			bytes, handed, served, remote)
+	bytes := all.Shuffle.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes + own
+	if handed != bytes || all.Served != all.Remote || all.Shuffle.Bytes != all.Shuffle.Got ||
+		all.Sampling.Asked != all.Sampling.Answered {
+		return fmt.Errorf("%d bytes counted, %d handed to the transport: %+v", bytes, handed, all)
 	}
 	return nil
 }
 
-// What has no meaning where ranks share minibatches is refused by name, on all of them.
-func TestSharersRefuseByName(t *testing.T) {
+// What has no meaning in a mode is refused by name, on all ranks.
+func TestModesRefuseByName(t *testing.T) {
 	w := newWorld(t, 2)
 	refused := func(g grouping, config nn.Config, apart bool, want string) {
 		t.Helper()
@@ -393,7 +425,12 @@ func TestSharersRefuseByName(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	config := sharedModels()["sage"]
+	models := sharedModels()
+	columns := grouping{ModePushPull, 2, 1}
+	refused(columns, models["gat"], false, "model kind gat is no sum over the columns")
+	refused(columns, models["gatv2"], false, "model kind gatv2")
+	refused(columns, models["sage max"], false, "choose sage with means")
+	config := models["sage"]
 	refused(grouping{ModeHybrid, 2, 1}, config, true, "topology.kind=replicated")
 	config.Norm = nn.NormBatch
 	refused(grouping{ModeSplit, 1, 2}, config, false, "model.norm batch")

@@ -72,15 +72,16 @@ func (p *stagingPool) free() error {
 	return errors.Join(errs...)
 }
 
-// send sends a minibatch, whose hops and labels are set, by its staging buffer.
-func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
+// send sends a minibatch, whose hops and labels are set, by its staging buffer. input is the hop
+// whose rows are read.
+func (p *stagingPool) send(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	if m.staging == nil {
 		m.staging = p.take()
 	}
 	b := &m.Batch
 	in := &m.inputs
 	*in = compute.Inputs{
-		Rows: m.Fetch.Rows, Input: b.Hops[0].Forward, Destinations: b.Hops[0].Destinations,
+		Rows: m.Fetch.Rows, Input: input.Forward, Destinations: input.Destinations,
 		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels,
 		Targets:  b.Targets,
 		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
@@ -98,7 +99,7 @@ func (p *stagingPool) send(m *Minibatch, needs nn.Needs) error {
 		switch {
 		case needs.Weights == nn.NoWeights:
 		case aggregated:
-			in.EdgeWeights = h.Weights
+			in.EdgeWeights = input.Weights
 		default:
 			in.Weights = append(in.Weights, h.Weights, h.TransposedWeights)
 		}

@@ -14,8 +14,12 @@ import (
 
 // spoil lets tests put a NaN into the input of a training minibatch.
 func spoil(m *Minibatch, device compute.Device, rank int) {
-	if fault.NaN(fault.Loss, rank, m.Key.Epoch, m.Key.Step) && len(m.Batch.Own.Data) > 0 {
-		device.Upload(m.Batch.Own.Data[:1], []float32{float32(math.NaN())})
+	own := m.Batch.Own
+	if own.Rows > 0 {
+		own = own.RowsAt(m.pushed.first, own.Rows)
+	}
+	if fault.NaN(fault.Loss, rank, m.Key.Epoch, m.Key.Step) && len(own.Data) > 0 {
+		device.Upload(own.Data[:1], []float32{float32(math.NaN())})
 	}
 }
 

@@ -123,7 +123,8 @@ type Options struct {
 	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
 
 	Exchange *exchange.Exchange // of the rows that the input layer reads
-	Cols     int                // columns of such a row
+	Cols     int                // columns of such a row, from FirstCol on
+	FirstCol int                // 0 unless ranks hold columns of all rows: HoldsColumns
 	Host     compute.Host
 	Device   compute.Device // runs the model
 	Resident bool           // rows come from the tables passed to Accelerator.Resident
@@ -150,6 +151,8 @@ const (
 	ModeData   = "data"   // every rank trains its own minibatches
 	ModeSplit  = "split"  // all ranks train each minibatch together
 	ModeHybrid = "hybrid" // the ranks of a node train each minibatch together
+	// every rank trains its own minibatches, but for the first map, of which it has columns
+	ModePushPull = "push-pull"
 )
 
 // mode makes strategies. A new mode is one file or a few, and a line in modes.
@@ -158,12 +161,14 @@ type mode struct {
 	layer func(Options, int) (Strategy, error) // runs one layer, for inference layer by layer
 
 	sharing sample.Sharing // of minibatches in training and its validation
+	columns bool           // likewise ranks hold columns of all feature rows, and not rows
 }
 
 var modes = map[string]mode{
-	ModeData:   {newData, newDataLayer, sample.Alone},
-	ModeSplit:  {newSplit, newDataLayer, sample.Together},
-	ModeHybrid: {newHybrid, newDataLayer, sample.InNodes},
+	ModeData:     {newData, newDataLayer, sample.Alone, false},
+	ModeSplit:    {newSplit, newDataLayer, sample.Together, false},
+	ModeHybrid:   {newHybrid, newDataLayer, sample.InNodes, false},
+	ModePushPull: {newPushPull, newDataLayer, sample.Alone, true},
 }
 
 // Modes returns the names of all modes.
@@ -173,6 +178,13 @@ func Modes() []string { return slices.Sorted(maps.Keys(modes)) }
 func SharingOf(name string) (sample.Sharing, error) {
 	m, err := modeOf(name)
 	return m.sharing, err
+}
+
+// HoldsColumns reports whether the ranks of a mode hold some columns of all feature rows, instead of
+// all columns of the rows of their own vertices.
+func HoldsColumns(name string) bool {
+	m, err := modeOf(name)
+	return err == nil && m.columns
 }
 
 // New makes the strategy of a mode that trains and evaluates the model. Collective.

@@ -461,7 +461,8 @@ func TestUnknownMode(t *testing.T) {
 	_, err := New("guess", Options{})
 	_, layer := NewLayer("guess", Options{}, 0)
 	for _, err := range []error{err, layer} {
-		if err == nil || err.Error() != `parallel.mode "guess" is unknown; there is [data hybrid split]` {
+		want := `parallel.mode "guess" is unknown; there is [data hybrid push-pull split]`
+		if err == nil || err.Error() != want {
 			t.Errorf("an unknown mode: %v", err)
 		}
 	}

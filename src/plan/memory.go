@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/job"
@@ -65,6 +66,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		moved = int64(slot.loads[0].Others + slot.loads[0].Wanted)
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
+	if j.ByColumns {
+		waiting += p.joinedBytes(slot.hops[0])
+	}
 	if j.GPU != nil { // pinned memory holds the uploads
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
@@ -82,7 +86,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: mapped * rowBytes, Shared: !p.shares()},
+		{Name: trace.MemFeatures, Bytes: mapped*rowBytes + p.columnBytes(r.rank),
+			Shared: !p.shares() && !j.ByColumns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + r.reader.Near.Bytes()},
@@ -226,12 +231,17 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	copies := 2 + 2 + len(optimizer.Slots())
 	out.onDevice = dev.live
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
-	before := dev.live
+	before, columns := dev.live, int64(0)
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
 		in.Room = r.most.room(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+		}
+		if l == 0 && j.ByColumns {
+			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
+				return nil, err
+			}
 		}
 		if err := m.Reserve(l, &in); err != nil {
 			return nil, err
@@ -248,7 +258,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		}
 	}
 	moving, pinned := p.shuffleBytes(r)
-	out.activations, out.pinned = dev.live-before+moving, pinned
+	out.activations, out.pinned = dev.live-before+moving+columns, pinned
 	out.scratch = scratchBytes(m, r.most.hops)
 	return out, nil
 }
@@ -389,7 +399,7 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
 func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
-	bytes := func(h hopShape) (int64, error) {
+	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
 		dev := new(counter)
 		m, err := nn.NewModel(dev, p.job.Model, 0)
 		if err != nil {
@@ -397,18 +407,22 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		}
 		defer m.Close()
 		before := dev.live
-		in := nn.Input{Hop: p.hop(h)}
+		in := nn.Input{Hop: p.hop(h), Shares: shares}
 		if m.Needs().Aggregate != compute.NoReduction {
 			in.Aggregate.Cols = p.job.Model.In
 		}
 		err = m.Reserve(l, &in)
 		return dev.live - before, err
 	}
-	chunk, err := bytes(c.hop)
+	chunk, err := bytes(c.hop, nil)
 	if err != nil {
 		return 0, err
 	}
-	there, err := bytes(minibatch)
+	var shares []compute.Matrix
+	if l == 0 && p.job.ByColumns {
+		shares = p.sums(minibatch.destinations)
+	}
+	there, err := bytes(minibatch, shares)
 	return max(0, chunk-there), err
 }
 
@@ -458,14 +472,21 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
 		return c, err
 	}
-	local := r.reader.Local
-	if p.shares() { // whose rows a rank does not fetch in training, others of its node may find
-		local = p.layout.Owned([]int{r.rank})
-	}
-	of := shapeOf(&mb, local)
+	of := shapeOf(&mb, p.rowsHere(r))
 	c.remote, c.sampler, c.hop = of.remote, s.Bytes(), of.hops[0]
 	c.bytes = p.waitingBytes(&of, &Traffic{})
 	return c, nil
+}
+
+// rowsHere returns the vertices whose rows layer-wise inference reads in memory.
+func (p *planner) rowsHere(r *rankPlan) []access.Range {
+	switch {
+	case p.shares(): // others that a rank does not fetch in training, ranks of its node may find
+		return p.layout.Owned([]int{r.rank})
+	case p.job.ByColumns:
+		return p.layout.Owned(p.layout.Neighbours(r.rank))
+	}
+	return r.reader.Local
 }
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices

@@ -121,6 +121,9 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
+	if j.ByColumns && j.GPU != nil {
+		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
+	}
 	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(),
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
@@ -153,7 +156,7 @@ type Plan struct {
 	Traffic    Traffic       `json:"traffic"`
 	Collective int           `json:"rounds_per_step"` // collectives that a rank starts
 	Rounds     *Rounds       `json:"rounds,omitempty"`
-	Shuffles   *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches
+	Shuffles   *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches or hold columns
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
@@ -229,7 +232,7 @@ type planner struct {
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
 
-	shuffles *Shuffles // of a step; nil: ranks share no minibatches, or no edges
+	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 
 	together   nodeScore
 	parameters int // of the model, as an allreduce moves them
@@ -271,6 +274,9 @@ func (p *planner) plan() (*Plan, error) {
 			out.Collective += l.Minibatches() * relayRounds
 		}
 	}
+	if j.ByColumns {
+		out.Collective = l.Minibatches() * (columnRounds + hopRounds*p.askingHops())
+	}
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -303,6 +309,9 @@ func (p *planner) lookAtRanks() error {
 	}
 	if p.shares() {
 		return p.probeShares()
+	}
+	if p.job.ByColumns {
+		p.shuffles = p.pushed()
 	}
 	return nil
 }
@@ -351,7 +360,7 @@ func (p *planner) note(out *Plan) {
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 && out.RanksPerNode < out.Ranks {
-		add("rows of shared minibatches are taken to go to all other ranks alike, on the node or off")
+		add("rows within a step are taken to go to all other ranks alike, on the node or off")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
 		add("a row of a peer's cache is taken to cost %g of a far one; a run measures it "+

@@ -24,6 +24,8 @@ const (
 	sharedRounds = 4
 	// of the last hop where they pass rows on: counts, ids, rows
 	relayRounds = 3
+	// where ranks hold columns: sizes and input hops; partial sums, their gradients
+	columnRounds = 4
 )
 
 // asks returns what a minibatch of a rank asks others.

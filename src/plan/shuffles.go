@@ -2,9 +2,10 @@ package plan
 
 import "halognn/src/sample"
 
-// Shuffles is what ranks that share minibatches do and send each other in a step, summed over the
-// ranks: what package train counts. Gradients go back for the hidden rows, so a run's
-// `shuffled_rows` are feature_rows + 2 hidden_rows.
+// Shuffles is what ranks that share minibatches, or hold columns, do and send each other in a step,
+// summed over the ranks: what package train counts. Gradients go back for the hidden rows, so a
+// run's `shuffled_rows` are feature_rows + 2 hidden_rows. Where ranks hold columns, partial sums
+// count as hidden rows.
 type Shuffles struct {
 	Edges    float64 `json:"computed_edges"`
 	Loaded   float64 `json:"loaded_rows"`

@@ -37,8 +37,12 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
 	}
 	if s := p.shuffles; s != nil {
-		x.Ask, x.Shuffle = p.sendingSeconds(s.found, r), p.sendingSeconds(s.between, r)
+		x.Ask += p.sendingSeconds(s.found, r)
+		x.Shuffle = p.sendingSeconds(s.between, r)
 		x.Remote += p.sendingSeconds(s.features, r) // what nodes send each other, and what ranks do
+	}
+	if j.ByColumns { // those of all ranks' frontiers
+		x.Lookup *= float64(j.Ranks)
 	}
 	if j.Ranks > 1 {
 		k := float64(j.Ranks)

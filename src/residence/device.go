@@ -26,7 +26,7 @@ const (
 type DeviceRows struct {
 	// the rank
 	Rank int `json:"rank"`
-	// rows of its parts
+	// rows of its parts or, with `parallel.mode: push-pull`, of all parts, of its columns
 	Own int64 `json:"own_rows"`
 	// those in device memory
 	Resident int64 `json:"resident_rows"`
@@ -82,17 +82,18 @@ func (s *Store) OpenDevice() error {
 
 // residentRows returns how many rows of each table are resident: the same share of each own part.
 func (s *Store) residentRows(room int) []int {
-	rows := make([]int, len(s.Tables))
+	rows := make([]int, len(s.read))
 	if s.Job.Cache.FromFiles() { // no rank owns rows; those of its cache are on its device
 		return rows
 	}
 	total := 0
-	for p := s.first; p < s.last; p++ {
-		total += len(s.Tables[p])
+	first, last := s.readParts()
+	for p := first; p < last; p++ {
+		total += len(s.read[p])
 	}
 	share := min(1, float64(s.GPURows.Of(total, room))/float64(max(1, total)))
-	for p := s.first; p < s.last; p++ {
-		rows[p] = int(share * float64(len(s.Tables[p])/s.shards().RowBytes()))
+	for p := first; p < last; p++ {
+		rows[p] = int(share * float64(len(s.read[p])/s.rowBytes()))
 	}
 	return rows
 }
@@ -110,11 +111,12 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	if err != nil {
 		return nil, fmt.Errorf("compute.gpu_rows: %w", err)
 	}
-	if err := device.Resident(s.Tables, count, hot, s.shards().RowBytes()); err != nil {
+	if err := device.Resident(s.read, count, hot, s.rowBytes()); err != nil {
 		return nil, err
 	}
 	r := &DeviceRows{Rank: s.Comm.Rank(), Order: order}
-	for p := s.first; p < s.last; p++ {
+	first, last := s.readParts()
+	for p := first; p < last; p++ {
 		r.Own += s.shards().Offsets[p+1] - s.shards().Offsets[p]
 		r.Resident += int64(count[p])
 	}
@@ -126,7 +128,8 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 // rows are read most.
 func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	all, none := true, true
-	for p := s.first; p < s.last; p++ {
+	firstPart, last := s.readParts()
+	for p := firstPart; p < last; p++ {
 		all = all && int64(count[p]) == s.shards().Offsets[p+1]-s.shards().Offsets[p]
 		none = none && count[p] == 0
 	}
@@ -141,7 +144,10 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
 			"and this batch", nil
 	}
-	hot = make([][]int32, len(s.Tables))
+	if s.Job.ByColumns {
+		return nil, "the first rows of the parts: each rank reads those of all minibatches", nil
+	}
+	hot = make([][]int32, len(s.read))
 	if !s.Job.Reads() {
 		for p := s.first; p < s.last; p++ {
 			hot[p] = seedRows(s.shards().Train(p), s.shards().Offsets[p], count[p])
@@ -275,7 +281,7 @@ func (s *Store) firstReads() (all []compute.Rows, err error) {
 			frontier = mb.Frontier
 		}
 		all = append(all, compute.Rows{
-			Cols: s.shards().Features, Type: s.shards().Type(), Tables: s.Tables, Of: s.inMemory(frontier),
+			Cols: s.cols, Type: s.shards().Type(), Tables: s.read, Of: s.inMemory(frontier),
 		})
 	}
 	return all, nil
@@ -287,7 +293,7 @@ func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
 	refs := mem.Make[compute.RowRef](len(vertices))
 	for _, v := range vertices {
 		p := sort.Search(len(offsets)-1, func(p int) bool { return offsets[p+1] > int64(v) })
-		if s.Tables[p] != nil {
+		if s.read[p] != nil {
 			refs[n] = compute.MakeRowRef(p, int(int64(v)-offsets[p]))
 			n++
 		}

@@ -51,13 +51,17 @@ type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
 	// other parts, unless rows come from the files. Rows of Tables are never sent, except where ranks
-	// share minibatches: then a rank has its own parts alone, and sends their rows to those.
+	// share minibatches: then a rank has its own parts alone, and sends their rows to those. Where
+	// ranks hold columns, minibatches read these, and layer-wise inference Tables.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.
 	DeviceRows []DeviceRows
 
-	first, last int // own parts [first, last)
+	first, last int      // own parts [first, last)
+	read        [][]byte // [P] what minibatches read: Tables or, where ranks hold columns, these
+	cols        int      // of read
+	columns     int64    // bytes of them, if read is not Tables
 	closers     []func() error
 }
 
@@ -94,7 +98,14 @@ func Open(o Options) (*Store, error) {
 			here = append(here, r)
 		}
 	}
-	return s, comm.Agree(s.Comm, s.mapParts(here))
+	if err := comm.Agree(s.Comm, s.mapParts(here)); err != nil {
+		return s, err
+	}
+	s.read, s.cols = s.Tables, s.shards().Features
+	if s.Job.ByColumns {
+		return s, s.readColumns()
+	}
+	return s, nil
 }
 
 // checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
@@ -150,10 +161,11 @@ func (s *Store) Bytes() (n int64) {
 	return n
 }
 
-// Fetcher makes the exchange of feature rows over Tables and a cache, which may be nil. Collective.
+// Fetcher makes the exchange of what minibatches read: feature rows, over Tables and a cache, which
+// may be nil, or columns. Collective.
 func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
-	o.Tables, o.Cols, o.Type = s.Tables, s.shards().Features, s.shards().Type()
+	o.Tables, o.Cols, o.Type = s.read, s.cols, s.shards().Type()
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer = c.fixed, c.buffer()

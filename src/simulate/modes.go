@@ -21,16 +21,17 @@ import (
 
 // The ways of sharing a step that are compared, as in parallel.mode.
 const (
-	ModeData   = "data"
-	ModeSplit  = "split"
-	ModeHybrid = "hybrid"
+	ModeData     = "data"
+	ModeSplit    = "split"
+	ModeHybrid   = "hybrid"
+	ModePushPull = "push-pull"
 )
 
 // ModeOptions describe runs that differ in their number of ranks and in how these share a step.
 type ModeOptions struct {
 	job.Spec         // Ranks and Cache are not read
 	RankCounts []int // numbers of ranks, each a divisor of the parts; nil: all divisors
-	Hidden     int   // width of the hidden rows
+	Hidden     int   // width of the hidden rows, and of the sums of push-pull
 	Workers    int   // goroutines; 0: one for each CPU
 }
 
@@ -47,23 +48,27 @@ type ModeCounts struct {
 	// feature rows received: data: of other nodes; split: of other ranks; hybrid: of other nodes, once
 	// for each node, and those that ranks of a node pass on
 	Features int64
-	Hidden   int64 // where ranks share: hidden rows received; as many gradients go back
-	Bytes    int64 // of these rows and gradients
-	Network  int64 // of Bytes: between nodes
-	// edges of the rank with the most over the mean; the mean over the steps
+	// received from other ranks: where ranks share hidden rows, push-pull: partial sums of the first
+	// layer; as many gradients go back
+	Hidden  int64
+	Bytes   int64 // of these rows and gradients
+	Network int64 // of Bytes: between nodes
+	// edges of the rank with the most over the mean; the mean over the steps. With push-pull all
+	// ranks have the edges of input hops, each for its columns
 	Imbalance float64
 }
 
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks: data, split, hybrid
+	Counts  []ModeCounts // by number of ranks: data, split, hybrid, push-pull
 }
 
 // CompareModes counts, for each number of ranks, what ranks compute, load and receive if each has
-// minibatches of its own (data), if they train each together (split), and if those of a node do
-// (hybrid; only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks). The
-// minibatches are those of training, key for key.
+// minibatches of its own (data), if they train each together (split), if those of a node do (hybrid;
+// only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks), and if each
+// has minibatches of its own and some columns of the features (push-pull; with at most as many ranks
+// as columns). The minibatches are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
@@ -89,6 +94,9 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 		modes := []string{ModeData, ModeSplit}
 		if n := o.RanksPerNode; n > 1 && ranks > n && ranks%n == 0 {
 			modes = append(modes, ModeHybrid)
+		}
+		if ranks <= s.Features {
+			modes = append(modes, ModePushPull)
 		}
 		for _, mode := range modes {
 			c, err := o.count(s, mode, ranks)
@@ -200,7 +208,10 @@ func imbalance(x []int64) float64 {
 
 // open is for sample.Sweep.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
-	if c.Sharing == sample.Alone {
+	switch {
+	case c.sum.Mode == ModePushPull:
+		return c.takePushed, func() {}
+	case c.Sharing == sample.Alone:
 		return c.takeOwn, func() {}
 	}
 	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
@@ -240,6 +251,23 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	return nil
 }
 
+// takePushed counts a minibatch of one rank, whose first layer all ranks compute on their columns.
+func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
+	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
+	near := len(c.Neighbours(key.Stream)) // a stream for each rank
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.add(mb)
+	c.receive(0, 0, int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums)
+	// An edge of the input hop is a share of it on each rank; edges count as many as there are ranks.
+	step := c.step(key)
+	step[key.Stream] += int64(c.Ranks) * (int64(mb.NumEdges()) - edges)
+	for r := range step {
+		step[r] += edges
+	}
+	return nil
+}
+
 // takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
 	first, remote := key.Stream*c.owners.Size, int64(0) // a stream for each group
@@ -274,7 +302,7 @@ func (c *modeCounter) receive(features, farFeatures, hidden, farHidden int64) {
 	c.sum.Network += farFeatures*c.features + 2*farHidden*c.hidden
 }
 
-// add counts what both modes do with a minibatch.
+// add counts what all modes do with a minibatch.
 func (c *modeCounter) add(mb *sample.Minibatch) {
 	c.sum.Edges += int64(mb.NumEdges())
 	c.sum.Loaded += int64(len(mb.Frontier))
@@ -301,7 +329,7 @@ var columns = []struct {
 // Print writes the counts of an epoch as a table.
 func (m *Modes) Print(w io.Writer) error {
 	table := [][]string{{"ranks", "mode", "edges", "rows computed", "rows loaded",
-		"feature rows received", "hidden rows received", "MB received", "between nodes",
+		"feature rows received", "hidden rows or sums received", "MB received", "between nodes",
 		"edges, largest/mean"}}
 	for i := range m.Counts {
 		c := &m.Counts[i]

@@ -53,7 +53,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 				mb := sample.Reference(s.Topology(), o.Sample,
 					j.Streams.Piece(epoch, step, stream, nil), key)
 				c.Loaded += int64(len(mb.Frontier))
-				if mode != ModeSplit {
+				if mode != ModeSplit && mode != ModePushPull {
 					for _, v := range mb.Frontier {
 						if node(owner(v)) != node(stream*size) {
 							c.Features++
@@ -66,9 +66,26 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 					c.Computed += int64(b.NumDst)
 					for d := range b.NumDst {
 						r := stream*size + owner(mb.Frontier[d])%size
+						if mode == ModePushPull && l == 0 { // shares of all other ranks come here
+							c.Hidden += int64(ranks - 1)
+							for q := range ranks {
+								if node(q) != node(r) {
+									far[1]++
+								}
+							}
+						}
 						for _, u := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
 							c.Edges++
-							edges[r]++
+							switch { // in shares of an edge, as many as there are ranks
+							case mode != ModePushPull:
+								edges[r]++
+							case l == 0:
+								for q := range edges {
+									edges[q]++
+								}
+							default:
+								edges[r] += float64(ranks)
+							}
 							if from := stream*size + owner(mb.Frontier[u])%size; from != r {
 								c.Cross++
 								if key := [2]int{r, int(u)}; !received[key] && node(from) != node(r) {
@@ -118,7 +135,7 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Counts) != 2*4+c.hybrid { // 1, 2, 3 and 6 ranks
+		if len(m.Counts) != 3*4+c.hybrid { // 1, 2, 3 and 6 ranks
 			t.Fatalf("%s: %d counts", c.name, len(m.Counts))
 		}
 		for _, got := range m.Counts {
@@ -145,10 +162,10 @@ func TestSharingSavesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := m.Counts[0]
-	if alone.Ranks != 1 || alone.Bytes != 0 || m.Counts[1].Bytes != 0 {
-		t.Errorf("one rank: %+v, %+v", alone, m.Counts[1])
+	if alone.Ranks != 1 || alone.Bytes+m.Counts[1].Bytes+m.Counts[2].Bytes != 0 {
+		t.Errorf("one rank: %+v", m.Counts[:3])
 	}
-	for i := 2; i < len(m.Counts); i += 2 {
+	for i := 3; i < len(m.Counts); i += 3 {
 		data, split := m.Counts[i], m.Counts[i+1]
 		if split.Edges != m.Counts[1].Edges || split.Loaded != m.Counts[1].Loaded ||
 			split.Computed != m.Counts[1].Computed {
@@ -158,6 +175,24 @@ func TestSharingSavesWork(t *testing.T) {
 			data.Computed <= split.Computed || split.Hidden == 0 {
 			t.Errorf("%d ranks: data %+v, split %+v", data.Ranks, data, split)
 		}
+	}
+}
+
+// With more ranks than columns of features there is no push-pull to count.
+func TestPushPullNeedsColumns(t *testing.T) {
+	s := *generated(t)
+	s.Features = 2
+	m, err := CompareModes(&s, modeOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.Counts {
+		if c.Mode == ModePushPull && c.Ranks > 2 {
+			t.Errorf("%d ranks share 2 columns: %+v", c.Ranks, c)
+		}
+	}
+	if len(m.Counts) != 2*4+2 {
+		t.Errorf("%d counts", len(m.Counts))
 	}
 }
 

@@ -30,7 +30,7 @@ func generatedOf(t *testing.T, vertices int) *shard.Shards {
 func ordered(t *testing.T, vertices int,
 	score func(testing.TB, *dataset.Dataset, []int32) []float32) *shard.Shards {
 	t.Helper()
-	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 2, Classes: 4,
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 6, Features: 6, Classes: 4,
 		Seed: 1}
 	return shardtest.Open(t, graph, shardtest.Options{Parts: 6, Order: score})
 }

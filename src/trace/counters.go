@@ -44,11 +44,13 @@ type Counters struct {
 	Edges  int64 // sampled edges of the blocks that this rank computes
 	Loaded int64 // feature rows that it reads, each once for a minibatch
 
-	Shuffle Shuffles // of ranks that share minibatches; of the others only Rounds includes it
+	// of ranks that share minibatches or hold columns; of the others only Rounds includes it
+	Shuffle Shuffles
 }
 
 // Shuffles counts what ranks that share minibatches send each other besides vertices: rows of
-// features, hidden rows, and their gradients.
+// features, hidden rows, and their gradients; and ranks that hold columns: partial sums and their
+// gradients.
 //
 //	sum over ranks of Bytes = sum over ranks of Got
 type Shuffles struct {
@@ -58,7 +60,8 @@ type Shuffles struct {
 	Rounds int64 // collectives started between two layers, and to pass feature rows on
 }
 
-// Sampling counts what drawing minibatches from a partitioned topology has cost.
+// Sampling counts what drawing minibatches from a partitioned topology has cost, and sending input
+// hops to ranks that hold columns.
 //
 //	sum over ranks of Asked = sum over ranks of Answered
 type Sampling struct {

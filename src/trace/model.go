@@ -6,7 +6,8 @@ package trace
 type Terms struct {
 	// t_Sampling: drawing blocks; `sample` / `steps_per_epoch`
 	Sample float64 `json:"t_sample"`
-	// the rounds of sampling a partitioned topology; `ask` / `steps_per_epoch`
+	// the rounds of sampling a partitioned topology, and of sending input hops; `ask` /
+	// `steps_per_epoch`
 	Ask float64 `json:"t_ask"`
 	// t_Lookup: locating each row; `plan` / `steps_per_epoch`
 	Lookup float64 `json:"t_lookup"`
@@ -24,7 +25,8 @@ type Terms struct {
 	// `t_sync`
 	Sync float64 `json:"t_sync"`
 
-	// of t_DDP: rows and gradients between layers, where ranks share minibatches (`parallel.mode`);
+	// of t_DDP: rows and gradients within a step, where ranks share minibatches or hold columns
+	// (`parallel.mode`);
 	// `shuffle` / `steps_per_epoch`
 	Shuffle float64 `json:"t_shuffle,omitempty"`
 

@@ -24,8 +24,8 @@ const (
 	// on the pool: drawing blocks and transposes. Shuffling an epoch and cutting the seeds of a
 	// step run on the training goroutine
 	Sample Phase = iota
-	// on the lane: with a partitioned topology, asking owners for neighbours: from the start to the
-	// completion of the rounds
+	// on the lane: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
+	// push-pull`, sending input hops: from the start to the completion of the rounds
 	Ask
 	// on the pool: finding each row of the frontier; grouping fetched rows by owner
 	Plan
@@ -45,7 +45,7 @@ const (
 	// training: gradients
 	Backward
 	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
-	// between two layers
+	// between two layers; where they hold columns: partial sums of the first layer and their gradients
 	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync

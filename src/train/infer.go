@@ -120,8 +120,8 @@ func (s *session) inferLayer(ctx context.Context, l int, tables [][]byte, cols i
 		spec = sample.Spec{}
 	}
 	o := s.strategyOptions()
-	o.Sample, o.MaxSeeds, o.Exchange, o.Cols, o.Resident = spec, max(1, most), fetch.Exchange, cols,
-		l == 0
+	o.Sample, o.MaxSeeds, o.Exchange, o.Cols = spec, max(1, most), fetch.Exchange, cols
+	o.Resident = l == 0 && !s.job.ByColumns // those are other rows
 	strategy, err := parallel.NewLayer(s.o.Mode, o, l)
 	if err != nil {
 		return out, err

@@ -15,7 +15,7 @@ func (r *run) memory() trace.Memory {
 	copies := int64(2 + len(r.optimizer.Slots()) + 2)
 	counted := map[string]int64{
 		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(),
-		trace.MemActivations: r.model.ActivationBytes(),
+		trace.MemActivations: r.model.ActivationBytes(), trace.MemFeatures: r.store.ColumnBytes(),
 	}
 	device := r.Device.Capabilities()
 	if device.Scratch != nil {
@@ -51,7 +51,7 @@ func (r *run) memory() trace.Memory {
 	}
 	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
 	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
-	counted[trace.MemFeatures] = r.store.Bytes()
+	counted[trace.MemFeatures] += r.store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
 		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})

@@ -50,16 +50,20 @@ type Rows struct {
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all), 4 for
 	// each neighbour. Where ranks share minibatches 8 bytes to each of them (how many vertices) and 4
-	// for each id, after each hop, with `split` but the last
+	// for each id, after each hop, with `split` but the last. With `push-pull` also 24 bytes to each
+	// other rank (the size of the input hop) and 4 for each source, destination and edge of it, and
+	// each weight
 	SamplingBytes int64 `json:"sampling_bytes"`
 
 	// sampled edges of the blocks that the ranks compute
 	Edges int64 `json:"computed_edges"`
 	// feature rows that the ranks read: each once for a minibatch and rank; where ranks share
-	// minibatches each once for a minibatch, by the rank that owns it
+	// minibatches each once for a minibatch, by the rank that owns it; with `push-pull` each rank reads
+	// its columns of it
 	Loaded int64 `json:"loaded_rows"`
 	// where ranks share minibatches (`parallel.mode`): rows that these sent each other: of features,
-	// hidden rows, and gradients of these
+	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
+	// and of their gradients
 	Shuffled int64 `json:"shuffled_rows"`
 	// bytes of those rows as handed to the transport
 	ShuffleBytes int64 `json:"shuffle_bytes"`

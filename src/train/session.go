@@ -65,6 +65,7 @@ func newSession(env Env, o Options) *session {
 // Every rank infers its own vertices, however the model was trained. Collective.
 func openForward(env Env, o Options) (*session, error) {
 	o.Cache.Policy, o.Mode, o.Sharing = policy.None, parallel.ModeData, sample.Alone
+	o.ByColumns = false
 	s := newSession(env, o)
 	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
@@ -205,7 +206,8 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	opened(s.features.Close)
 	o := s.strategyOptions()
 	o.Sample, o.Eval, o.MaxSeeds = s.o.Sample, s.o.Eval, s.job.MaxSeeds()
-	o.Exchange, o.Cols, o.Resident = s.features.Exchange, s.Shards.Features, true
+	first, end := s.store.Columns()
+	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.features.Exchange, first, end-first, true
 	o.Gradients, o.Depth = gradients, s.o.Depth
 	o.SeedsElsewhere = s.o.GlobalSeeds
 	if !s.forward {

@@ -24,8 +24,9 @@ type Summary struct {
 	// for each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
 	// partitioned` also counts, ids, sizes and neighbours: 4 for each hop that asks other ranks.
 	// With `parallel.mode: split` counts and ids of each hop but the last, and 2 shuffles for each
-	// layer after the first; with `hybrid` also counts, ids and rows of the last hop. Published
-	// figures leave counts and sizes out. Equal on all ranks; of the last epoch
+	// layer after the first; with `hybrid` also counts, ids and rows of the last hop; with `push-pull`
+	// 4 instead of 3: sizes and input hops, partial sums and their gradients. Published figures leave
+	// counts and sizes out. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 
 	CacheUse

@@ -260,7 +260,7 @@ func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
 // waitsFor names what a rank waits for, in places where it waits.
 var waitsFor = map[Place]string{
 	Place(trace.Wait):    "waiting for the next minibatch, whose rows come from other ranks",
-	Place(trace.Shuffle): "waiting for rows of other ranks between two layers",
+	Place(trace.Shuffle): "waiting for rows or sums of other ranks within a step",
 	Place(trace.Sync):    "waiting for the sum of gradients of all ranks",
 }
 

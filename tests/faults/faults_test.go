@@ -154,7 +154,8 @@ func (i injection) spec() string {
 }
 
 // modes are those of the jobs; a run without faults has the same digest wherever its topology lies.
-var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid}
+var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid,
+	parallel.ModePushPull}
 
 // setting is what the numbers of a run depend on.
 type setting struct {

@@ -23,8 +23,9 @@ func modesCommand() *cobra.Command {
 		Short: "Count what ranks compute, load and receive if they share minibatches, and if not",
 		Long: "Count, for several numbers of ranks, what they compute, load and receive with " +
 			"parallel.mode data, where each rank has minibatches of its own, split, where all ranks " +
-			"train each together, and hybrid, where those of a node do (if there are several nodes of " +
-			"several ranks). Nothing is cached and nothing is trained.",
+			"train each together, hybrid, where those of a node do (if there are several nodes of " +
+			"several ranks), and push-pull, where each rank has minibatches of its own and some " +
+			"columns of the features. Nothing is cached and nothing is trained.",
 		Example: "  halognn simulate modes --parts parts/products-512 --batch 1024 " +
 			"--batch-scope global --out runs/modes",
 		Args: noArguments,
@@ -55,7 +56,7 @@ func modesCommand() *cobra.Command {
 		"what --batch counts: the seeds for each rank (rank), or of all together (global)")
 	f.StringVar(&run.Sample.Seeds, "seeds", run.Sample.Seeds, "data: where ranks draw seeds from: "+
 		"local (their own parts) or global (the whole graph)")
-	f.IntVar(&o.Hidden, "hidden", run.Model.Hidden, "width of the hidden rows that split sends")
+	f.IntVar(&o.Hidden, "hidden", run.Model.Hidden, "width of the hidden rows that split sends, and of the sums of push-pull")
 	f.IntVar(&o.Epochs, "epochs", 1, "epochs to count")
 	f.Uint64Var(&o.Seed, "seed", uint64(run.Train.Seed), "train.seed of the runs")
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")

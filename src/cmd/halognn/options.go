@@ -49,7 +49,8 @@ func trainOptions(c *config.Config) train.Options {
 			GlobalBatch:   c.Sample.BatchScope == "global",
 			GlobalSeeds:   c.Sample.Seeds == "global",
 			StreamPerPart: c.Sample.Streams == "part", Sharing: sharing,
-			Seed: uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
+			ByColumns: parallel.HoldsColumns(c.Parallel.Mode),
+			Seed:      uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
 			Cache: policy.Settings{

@@ -1,0 +1,394 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/fault"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/trace"
+)
+
+// newPushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has minibatches
+// of its own and some columns of the features of all vertices. No feature row travels. The input
+// hop of a minibatch, its edges, is pushed to all ranks; each aggregates its columns for the
+// minibatches of all, and multiplies them by its columns of the first weights. In the step the
+// products, which are as wide as hidden rows, go to the ranks that have the minibatches, which add
+// them up. All that follows is data parallelism:
+//
+//	         local     collective       local               local
+//	draw ──> pack ──> sizes | push ──> join ─────────────> assemble
+//	         own hop   hops of all      into one, and where  own columns, for all
+//	                                    its rows lie
+//
+//	forward     columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ── all-to-all ──> share of each rank, added
+//	            of the minibatches of all                                      ──> bias ... layer 1 ...
+//	backward    gradient of the sums of all  <── all-gather ── gradient of the own sums <── ... layer 1
+//	            ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
+//
+// The weights are on all ranks and updated alike, so a checkpoint is that of any other mode.
+func newPushPull(o Options) (Strategy, error) {
+	if o.Policy != nil {
+		return nil, errors.New("with push-pull no feature row travels, so there is nothing to " +
+			"cache; set cache.policy=none, or parallel.mode=data")
+	}
+	columns, err := o.Model.Columns(o.FirstCol, o.FirstCol+o.Cols)
+	if err != nil {
+		return nil, fmt.Errorf("push-pull: %w, or parallel.mode=data", err)
+	}
+	d, err := makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	if err != nil {
+		columns.Close()
+		return nil, err
+	}
+	d.output = true
+	p := &pushPull{dataParallel: d, rank: o.Comm.Rank(), ranks: o.Comm.Size()}
+	d.columns = &columnSums{columns: columns, shares: make([]compute.Matrix, p.ranks)}
+	if d.columns.mover, err = newMover(o.Comm, p.rank, o.Device); err == nil {
+		p.comm, err = o.Comm.Dup()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// pushPull is a rank of push-pull parallelism.
+type pushPull struct {
+	*dataParallel
+	rank, ranks int
+	comm        comm.Comm // of the collectives of preparation
+}
+
+// Close implements Strategy.
+func (p *pushPull) Close() error {
+	err := errors.Join(p.columns.close(), p.dataParallel.Close())
+	if p.comm == nil {
+		return err
+	}
+	return errors.Join(err, p.comm.Free())
+}
+
+// Stages implements Strategy.
+func (p *pushPull) Stages() []Stage {
+	return append(p.drawing.stages(),
+		local(trace.Plan, "pack", p.pack),
+		collective(trace.Ask, "sizes", p.startSizes, p.finishSizes),
+		collective(trace.Ask, "push", p.startPush, nil),
+		local(trace.Plan, "join", p.join),
+		local(trace.Gather, "assemble", p.assemble))
+}
+
+// Counters implements Strategy. A row of the frontier counts as local: each rank reads its columns
+// of it.
+func (p *pushPull) Counters(m *Minibatch) (trace.Counters, error) {
+	x := &m.pushed
+	err := m.Fetch.Check(len(x.frontier))
+	if m.Fetch.Remote > 0 && err == nil {
+		err = fmt.Errorf("%d rows are remote, and none can be; this is a bug in halognn",
+			m.Fetch.Remote)
+	}
+	n := int64(len(m.Sampled.Frontier))
+	c := trace.Counters{Frontier: n, Local: n, Loaded: n, Edges: int64(m.Sampled.NumEdges()),
+		Sampling: m.draws.Sampling, Shuffle: x.sums}
+	c.Sampling.Rounds += x.sampling.Rounds
+	c.Sampling.Bytes += x.sampling.Bytes
+	c.Rounds = c.Sampling.Rounds + c.Shuffle.Rounds
+	return c, err
+}
+
+// Memory implements Strategy.
+func (p *pushPull) Memory() (allocated, pinned trace.Memory) {
+	allocated, pinned = p.dataParallel.Memory()
+	host, moving := p.columns.bytes()
+	return append(allocated, trace.MemoryItem{Name: trace.MemActivations, Bytes: host}),
+		append(pinned, trace.MemoryItem{Name: trace.MemActivations, Bytes: moving})
+}
+
+// pushed is what a rank keeps of the input hops of all ranks' minibatches.
+type pushed struct {
+	sampling trace.Sampling // rounds and bytes of pushing
+	sums     trace.Shuffles // of the step
+	size     []int64        // [3] of the own hop: sources, destinations, edges
+	sizes    []int64        // [3K] of all
+	own, all []int32        // the hops as hopWords has them
+	words    []int          // [K] their lengths
+	rows     []int          // [K] destinations: rows of the sums that each rank wants
+	mine     []int          // [K] own destinations, for every rank
+	ones     []int          // [K] one size for every rank
+	first    int            // of the own destinations among those of all
+
+	// The hops as one. Its destinations are those of all hops, in rank order.
+	frontier []graph.VertexID
+	block    graph.Block
+	weights  []float32
+	groups   graph.Grouper
+	hop      nn.Hop // of these arrays
+}
+
+// bytes returns the memory of the arrays.
+func (x *pushed) bytes() int64 {
+	return int64(cap(x.size)+cap(x.sizes)+cap(x.block.Indptr))*8 +
+		int64(cap(x.own)+cap(x.all)+cap(x.frontier)+cap(x.block.Indices)+cap(x.weights))*4 +
+		x.groups.Bytes()
+}
+
+// free returns the arrays.
+func (x *pushed) free() {
+	mem.Free(x.size)
+	mem.Free(x.sizes)
+	mem.Free(x.own)
+	mem.Free(x.all)
+	mem.Free(x.frontier)
+	mem.Free(x.block.Indptr)
+	mem.Free(x.block.Indices)
+	mem.Free(x.weights)
+	x.groups.Free()
+}
+
+// hopWords are the arrays of a hop in a message.
+type hopWords struct {
+	degrees []int32 // [D] edges of each destination
+	sources []int32 // [E] positions in the frontier
+	ids     []int32 // [S] the frontier
+	weights []int32 // [E] bits of float32; [0] if edges have no weights
+}
+
+// cut cuts the message of a hop of the given size into its arrays.
+func (p *pushPull) cut(words []int32, size []int64) (h hopWords) {
+	s, d, e := size[0], size[1], size[2]
+	h.degrees, words = words[:d], words[d:]
+	h.sources, words = words[:e], words[e:]
+	h.ids, words = words[:s], words[s:]
+	h.weights = words[:p.weighed(e)]
+	return h
+}
+
+// weighed returns how many weights so many edges have.
+func (p *pushPull) weighed(edges int64) int64 {
+	if p.needs.Weights == nn.NoWeights {
+		return 0
+	}
+	return edges
+}
+
+// length returns the length of a message.
+func (p *pushPull) length(size []int64) int64 {
+	return size[0] + size[1] + size[2] + p.weighed(size[2])
+}
+
+// pack writes the message of the own input hop.
+func (p *pushPull) pack(m *Minibatch) error {
+	x, s := &m.pushed, &m.Sampled
+	if len(x.ones) != p.ranks {
+		x.words, x.rows = make([]int, p.ranks), make([]int, p.ranks)
+		x.mine, x.ones = make([]int, p.ranks), make([]int, p.ranks)
+		for r := range x.ones {
+			x.ones[r] = 1
+		}
+	}
+	x.sampling, x.sums = trace.Sampling{}, trace.Shuffles{}
+	// A model without neighbours has no edges, and the seeds are what it reads.
+	h := nn.Hop{Sources: len(s.Frontier), Destinations: len(s.Frontier)}
+	if len(s.Blocks) > 0 {
+		h = m.edges.Hop(s, 0, p.needs, false)
+	}
+	x.size, x.sizes = mem.Grow(x.size, hopSize), mem.Grow(x.sizes, hopSize*p.ranks)
+	x.size[0], x.size[1], x.size[2] = int64(h.Sources), int64(h.Destinations), int64(h.Edges)
+	x.own = mem.Grow(x.own, int(p.length(x.size)))
+	to := p.cut(x.own, x.size)
+	for d := range to.degrees {
+		to.degrees[d] = 0
+		if h.Edges > 0 {
+			to.degrees[d] = int32(h.Forward.Indptr[d+1] - h.Forward.Indptr[d])
+		}
+	}
+	copy(to.sources, h.Forward.Indices)
+	for i, v := range s.Frontier {
+		to.ids[i] = int32(v)
+	}
+	for e := range to.weights {
+		to.weights[e] = int32(math.Float32bits(h.Weights[e]))
+	}
+	return nil
+}
+
+// hopSize is the length of the size of a hop.
+const hopSize = 3
+
+// startSizes tells all ranks the size of the own hop.
+func (p *pushPull) startSizes(m *Minibatch) (request, error) {
+	if err := p.point(fault.Ask, m); err != nil {
+		return nil, err
+	}
+	x := &m.pushed
+	x.sampling.Rounds++
+	x.sampling.Bytes += int64(p.ranks-1) * 8 * hopSize
+	return p.comm.StartAllgatherv(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, 8*hopSize), nil
+}
+
+// finishSizes makes room for the hops of all ranks.
+func (p *pushPull) finishSizes(m *Minibatch) error {
+	x := &m.pushed
+	var sum [hopSize]int64
+	all := 0
+	for r := range p.ranks {
+		size := x.sizes[hopSize*r:][:hopSize]
+		for k, n := range size {
+			sum[k] += n
+		}
+		x.words[r], x.rows[r] = int(p.length(size)), int(size[1])
+		x.mine[r] = int(x.size[1])
+		all += x.words[r]
+	}
+	if max(sum[0], sum[2]) > math.MaxInt32 {
+		return fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; push-pull takes "+
+			"%d: choose a smaller sample.batch, or parallel.mode=data", p.ranks, sum[0], sum[2],
+			math.MaxInt32)
+	}
+	x.all = mem.Grow(x.all, all)
+	x.frontier = mem.Grow(x.frontier, int(sum[0]))
+	x.block.NumSrc, x.block.NumDst = int(sum[0]), int(sum[1])
+	x.block.Indptr = mem.Grow(x.block.Indptr, x.block.NumDst+1)
+	x.block.Indices = mem.Grow(x.block.Indices, int(sum[2]))
+	x.weights = mem.Grow(x.weights, int(p.weighed(sum[2])))
+	return nil
+}
+
+// startPush sends the own hop to all ranks.
+func (p *pushPull) startPush(m *Minibatch) (request, error) {
+	if err := p.point(fault.Exchange, m); err != nil {
+		return nil, err
+	}
+	x := &m.pushed
+	x.sampling.Rounds++
+	x.sampling.Bytes += int64(p.ranks-1) * 4 * int64(len(x.own))
+	return p.comm.StartAllgatherv(mem.Bytes(x.own), mem.Bytes(x.all), x.words, 4), nil
+}
+
+// join makes one hop of those of all ranks, and finds its rows: the own columns of all vertices are
+// here. A vertex of two minibatches is there twice.
+func (p *pushPull) join(m *Minibatch) error {
+	x := &m.pushed
+	b, from, dst, edge := &x.block, x.all, 0, 0
+	src := b.NumDst // of the next source that is no destination
+	b.Indptr[0] = 0
+	for r := range p.ranks {
+		h := p.cut(from, x.sizes[hopSize*r:])
+		from = from[x.words[r]:]
+		n := len(h.degrees)
+		if r == p.rank {
+			x.first = dst
+		}
+		for d, k := range h.degrees {
+			b.Indptr[dst+d+1] = b.Indptr[dst+d] + int64(k)
+		}
+		for i, v := range h.ids[:n] {
+			x.frontier[dst+i] = graph.VertexID(v)
+		}
+		for i, v := range h.ids[n:] {
+			x.frontier[src+i] = graph.VertexID(v)
+		}
+		for e, s := range h.sources {
+			if int(s) < n {
+				b.Indices[edge+e] = s + int32(dst)
+			} else {
+				b.Indices[edge+e] = s + int32(src-n)
+			}
+		}
+		for e, w := range h.weights {
+			x.weights[edge+e] = math.Float32frombits(uint32(w))
+		}
+		dst, src, edge = dst+n, src+len(h.ids)-n, edge+len(h.sources)
+	}
+	x.hop = nn.Hop{Sources: b.NumSrc, Destinations: b.NumDst, Edges: edge, Weights: x.weights,
+		Forward: compute.Segments{Indptr: b.Indptr, Indices: b.Indices}}
+	if err := p.o.Exchange.Plan(&m.Fetch, x.frontier); err != nil {
+		return err
+	}
+	if p.needs.Aggregate != compute.NoReduction {
+		x.groups.ByPart(b.Indptr, b.Indices, x.weights, m.Fetch.Parts, p.o.Exchange.Parts())
+	}
+	return nil
+}
+
+// columnSums adds up what ranks have computed of an input layer on their columns:
+//
+//	forward   [rows of rank 0 | rank 1 | ...] of own columns  ── all-to-all ──> [K] shares of own rows
+//	backward  gradient of own rows ── all-gather ──> [of rank 0 | rank 1 | ...]
+type columnSums struct {
+	mover
+	columns    *nn.Columns
+	input      nn.Input         // of the own columns
+	got, dsums []float32        // in device memory: shares; gradients
+	shares     []compute.Matrix // [K] of got
+}
+
+// close frees memory and communicator.
+func (s *columnSums) close() error {
+	s.columns.Close()
+	s.device.Free(s.got)
+	s.device.Free(s.dsums)
+	return s.mover.close()
+}
+
+// bytes returns the host memory: allocated by package mem, or pinned.
+func (s *columnSums) bytes() (allocated, pinned int64) {
+	if s.accelerator != nil {
+		return 0, int64(len(s.host)) * 4
+	}
+	return s.columns.Bytes() + int64(len(s.got)+len(s.dsums))*4, 0
+}
+
+// forward puts the shares of all ranks in the place of the rows of the input layer. phases may be
+// nil.
+func (s *columnSums) forward(m *Minibatch, in *nn.Input, phases Phases) error {
+	x := &m.pushed
+	s.input = nn.Input{Hop: x.hop, Own: in.Own, Aggregate: in.Aggregate, Train: in.Train}
+	y, err := s.columns.Forward(&s.input)
+	if err != nil {
+		return err
+	}
+	if err := s.enter(m, trace.Forward, phases); err != nil {
+		return err
+	}
+	n, k := in.Destinations, len(s.shares)
+	got, err := s.rows(&s.got, k*n, y.Cols)
+	if err != nil {
+		return err
+	}
+	if err := s.exchange(&x.sums, y.Data, got.Data, x.rows, x.mine, y.Cols); err != nil {
+		return err
+	}
+	for r := range s.shares {
+		s.shares[r] = got.RowsAt(r*n, (r+1)*n)
+	}
+	in.X, in.Own, in.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	in.Shares, in.Gradient = s.shares, in.Train
+	s.leave(trace.Forward, phases)
+	return nil
+}
+
+// backward sets the gradients of the weights of the own columns, from the gradient with respect to
+// the sums of the own minibatch.
+func (s *columnSums) backward(m *Minibatch, dsum compute.Matrix, phases Phases) error {
+	if err := s.enter(m, trace.Backward, phases); err != nil {
+		return err
+	}
+	x := &m.pushed
+	dsums, err := s.rows(&s.dsums, x.hop.Destinations, dsum.Cols)
+	if err != nil {
+		return err
+	}
+	if err := s.exchange(&x.sums, dsum.Data, dsums.Data, nil, x.rows, dsum.Cols); err != nil {
+		return err
+	}
+	s.leave(trace.Backward, phases)
+	s.columns.Backward(&s.input, dsums)
+	return nil
+}

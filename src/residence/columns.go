@@ -1,0 +1,106 @@
+package residence
+
+import (
+	"fmt"
+
+	"halognn/src/mem"
+)
+
+// chunkBytes is how many bytes of rows a rank sends at a time while columns are read. Tests make it
+// small.
+var chunkBytes = 8 << 20
+
+// readColumns reads the rank's columns of all feature rows, where ranks hold columns. The files have
+// rows, and several fit in a page, so a rank that read its columns itself would read every page of
+// every part. Instead it reads the rows of its own parts, once and in order, and sends every rank
+// its columns of them:
+//
+//	rows of own parts    cut by columns        all-to-all         [N, columns]
+//	│ row v   │ ──────>  │ to 0 │ to 1 │ ...  ───────────>  from 0 | from 1 | ... in vertex order
+//
+// Memory: vertices * columns elements, and two chunks meanwhile. Collective.
+func (s *Store) readColumns() error {
+	c, err := s.Comm.Dup()
+	if err != nil {
+		return err
+	}
+	me, ranks, size := c.Rank(), c.Size(), s.shards().Type().Size()
+	first, end := s.Job.Columns(me)
+	s.cols = end - first
+	table := mem.Make[byte](int(s.shards().Vertices) * s.rowBytes())
+	s.closers = append(s.closers, func() error { mem.Free(table); return nil })
+	s.columns = int64(len(table))
+
+	rows := max(1, chunkBytes/s.shards().RowBytes()) // of a chunk
+	send := mem.Make[byte](rows * s.shards().RowBytes())
+	recv := mem.Make[byte](rows * ranks * s.rowBytes())
+	defer func() { mem.Free(send); mem.Free(recv) }()
+	out, in := make([]int, ranks), make([]int, ranks)
+	for lo, left := 0, true; left; lo += rows {
+		from := s.vertices(me, lo, rows)
+		at := 0
+		for r := range ranks {
+			a, b := s.Job.Columns(r)
+			at += s.cutColumns(send[at:], from, a*size, b*size)
+			out[r] = int(from[1]-from[0]) * (b - a)
+			of := s.vertices(r, lo, rows)
+			in[r] = int(of[1]-of[0]) * s.cols
+		}
+		if err := c.StartAlltoallv(send, recv, out, in, size).Wait(); err != nil {
+			return fmt.Errorf("reading columns of features: %w", err)
+		}
+		at, left = 0, false
+		for r := range ranks {
+			of := s.vertices(r, lo, rows)
+			at += copy(table[of[0]*int64(s.rowBytes()):], recv[at:at+in[r]*size])
+			_, last := s.Job.Vertices(r)
+			left = left || of[1] < last
+		}
+		if s.Alive != nil {
+			s.Alive()
+		}
+	}
+	offsets := s.shards().Offsets
+	s.read = make([][]byte, s.shards().Parts)
+	for p := range s.read {
+		s.read[p] = table[offsets[p]*int64(s.rowBytes()) : offsets[p+1]*int64(s.rowBytes())]
+	}
+	return c.Free()
+}
+
+// vertices returns the vertices [first, end) of a chunk of a rank's rows.
+func (s *Store) vertices(rank, lo, rows int) [2]int64 {
+	first, end := s.Job.Vertices(rank)
+	return [2]int64{min(end, first+int64(lo)), min(end, first+int64(lo+rows))}
+}
+
+// cutColumns copies bytes [a,b) of the rows of own vertices, and returns how many it has copied.
+func (s *Store) cutColumns(dst []byte, own [2]int64, a, b int) (n int) {
+	offsets, rowBytes := s.shards().Offsets, int64(s.shards().RowBytes())
+	for p := s.first; p < s.last; p++ {
+		for v := max(own[0], offsets[p]); v < min(own[1], offsets[p+1]); v++ {
+			row := s.Tables[p][(v-offsets[p])*rowBytes:][:rowBytes]
+			n += copy(dst[n:], row[a:b])
+		}
+	}
+	return n
+}
+
+// ColumnBytes returns the memory of the columns; 0 where ranks hold rows.
+func (s *Store) ColumnBytes() int64 { return s.columns }
+
+// Columns returns the columns [first, end) of the rows that minibatches read: all, unless ranks hold
+// columns.
+func (s *Store) Columns() (first, end int) { return s.Job.Columns(s.Comm.Rank()) }
+
+// rowBytes returns the bytes of the rows that minibatches read.
+func (s *Store) rowBytes() int { return s.cols * s.shards().Type().Size() }
+
+// readParts returns the parts [first, last) whose rows a device may hold: those that minibatches
+// read here and no other rank does, or where ranks hold columns all.
+func (s *Store) readParts() (first, last int) {
+	if s.Job.ByColumns {
+		return 0, s.shards().Parts
+	}
+	return s.first, s.last
+}
