@@ -5,8 +5,10 @@
 # torch_geometric (profiling/peers/setup.sh makes one). MODELS="sage gat" and GRAPHS="cora citeseer"
 # choose some of them. Takes an hour; what is in OUT already is not run again.
 set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 1 "$@"
 cd "$(dirname "$0")/.."
-data=${1:?usage: accuracy_vs_pyg.sh DATA [OUT]} out=${2:-run/models}
+data=$1 out=${2:-run/models}
 python=${PYTHON:-build/peers/bin/python}
 HALOGNN_QUIET=1 source ./env.sh
 mkdir -p "$out"

@@ -4,6 +4,8 @@
 # build/bench.txt, for `benchstat old.txt new.txt`. BENCH_VERTICES=240000 makes the sampler's graph
 # smaller than the 2.4 million vertices and 120 million edges of the goal.
 set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 0 "$@"
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 count=${1:-6}

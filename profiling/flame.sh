@@ -3,7 +3,9 @@
 # in the browser. On a cluster: ssh -L 8080:localhost:8080 LOGIN, then
 # http://localhost:8080/ui/flamegraph. Ctrl-C ends it.
 set -euo pipefail
-run=${1:?usage: flame.sh RUN [cpu|heap|block|mutex] [PORT]} kind=${2:-cpu} port=${3:-8080}
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 1 "$@"
+run=$1 kind=${2:-cpu} port=${3:-8080}
 "$(dirname "$0")/merge.sh" "$run" "$kind"
 echo "http://localhost:$port/ui/flamegraph"
 CGO_ENABLED=0 exec go tool pprof -no_browser -http="localhost:$port" "$run/profile/$kind.pprof"

@@ -4,8 +4,10 @@
 # resumed; those of single ranks are in RUN/profile/rank-RRRR/ and
 # RUN/profile-2/rank-RRRR/.
 set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 1 "$@"
 usage="usage: merge.sh RUN [cpu|heap|block|mutex]"
-run=${1:?$usage} kind=${2:-cpu}
+run=$1 kind=${2:-cpu}
 case $kind in
   cpu | block | mutex) file=$kind.pprof ;;
   heap) file=mem.pprof ;;

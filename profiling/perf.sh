@@ -7,10 +7,10 @@
 #
 # Where there is no perf, or the system forbids it, the command runs without, and a line says why.
 set -euo pipefail
-usage="usage: perf.sh DIR COMMAND..."
-dir=${1:?$usage}
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 2 "$@"
+dir=$1
 shift
-: "${1:?$usage}"
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
 plain() { echo "perf.sh: rank $rank runs without perf: $1" >&2; exec "${command[@]}"; }
 command=("$@")

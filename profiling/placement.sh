@@ -7,11 +7,15 @@
 #   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
 #   alone   each rank holds the rows that are hottest for it, for itself alone (own)
 #   ours    the group divides the hottest rows by the cost of a peer's row (group)
+#   near    the same, and draws vertices at hand LOCALITY times likelier: ours + locality
 #
 # each with seeds from the whole graph, and with seeds from each rank's part of the last METHOD.
-# Rows are counted by simulate. Of one size each is trained as well: for the seconds of sampling and
-# computing, and to check that training reads the rows that were counted.
+# Rows are counted by simulate, those of near in training, whose draws depend on the cache. Of one
+# size the others are trained as well: for the seconds of sampling and computing, and to check that
+# training reads the rows that were counted.
 #
+#   KIND     sampler; neighbour has no near                [poisson]
+#   LOCALITY, NEAR (vertices of an inner layer likelier)   [8 8192]
 #   METHODS  partitions to compare with                    [contiguous metis]
 #   PARTS    of each: the ranks of the largest group       [4]
 #   GROUPS_  ranks/ranks of a group, one table each        [2/2 4/2 4/4]
@@ -26,11 +30,30 @@ source profiling/runs.sh
 data=$1 out=${2:-run/placement}
 need_dataset "$data"
 methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
+kind=${KIND:-poisson} locality=${LOCALITY:-8} near=${NEAR:-8192}
 sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
 fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}
 read -ra costs <<<"${COSTS:-0 0.2 0}"
 read -ra further <<<"${SETS:-}"
 mkdir -p "$out"
+
+# placed DIR PARTS SIZE KEY=VALUE...: trains with SIZE times all vertices in a rank's cache.
+placed() {
+  local dir=$1 from=$2 size=$3
+  shift 3
+  launch="$HALOGNN_MPIRUN -np $ranks"
+  train as-is "$from" "$dir" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
+    sample.kind="$kind" sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" \
+    cache.policy=vip cache.source=files cache.alpha="$(alphas "$ranks" "$size")" \
+    cache.peer_cost="$cost" cache.placement="$placement" "${further[@]}" "$@"
+}
+
+# seconds WAY DIR: a line of the table of times.
+seconds() {
+  echo "$1" "$(number "$2" stored_rows)" "$(number "$2" sample)" "$(number "$2" forward)" \
+    "$(number "$2" backward)" "$(number "$2" update)" "$(number "$2" rank)" \
+    "$(number "$2" bytes)" "$(number "$2" capacity_rows)"
+}
 
 alphas() { awk -v k="$1" -v s="$2" 'BEGIN { n = split(s, x, " ")
   for (i = 1; i <= n; i++) printf "%s%.6g", (i > 1 ? "," : ""), x[i] * k }'; }
@@ -52,21 +75,35 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   rows=$out/rows-$ranks-$node.txt times=$out/times-$ranks-$node.txt
   : >"$rows"
   : >"$times"
-  ways=''
-  for way in $methods alone ours; do ways="$ways $way:global:$first"; done
-  for way in "$last" alone ours; do ways="$ways $way:local:$last"; done
+  ways='' shared='ours near'
+  [ "$kind" != neighbour ] || shared=ours
+  for way in $methods alone $shared; do ways="$ways $way:global:$first"; done
+  for way in "$last" alone $shared; do ways="$ways $way:local:$last"; done
   for line in $ways; do
     IFS=: read -r way seeds dir <<<"$line"
     case $way in
       alone) placement=own ;;
-      ours) placement=group ;;
+      ours | near) placement=group ;;
       *) placement=parts dir=$way ;;
     esac
     to=$out/$way-$seeds-$ranks-$node way=$way:$seeds
     rm -rf "$to"
+    if [ "${way%:*}" = near ]; then
+      for size in $sizes; do
+        placed "$to-$size" "$out/$dir" "$size" sample.locality="$locality" \
+          sample.locality_vertices="$near"
+        awk -v way="$way" -v size="$size" -v epochs="$epochs" -v cost="$cost" \
+          -v own="$(number "$to-$size" cache_hits)" -v far="$(number "$to-$size" stored_rows)" \
+          -v peer="$(number "$to-$size" peer_cache_rows)" 'BEGIN {
+            printf "%s %g %d %d %d %d %d %.1f\n", way, size, epochs, epochs * (own + peer + far),
+              epochs * own, epochs * peer, epochs * far, far + cost * peer }' >>"$rows"
+        [ "$size" != "$trained" ] || seconds "$way" "$to-$size" >>"$times"
+      done
+      continue
+    fi
     "$program" simulate --quiet --parts "$out/$dir" --ranks "$ranks" --ranks-per-node "$node" \
-      --source files --placement "$placement" --seeds "$seeds" --peer-cost "$cost" \
-      --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" --policies none,vip \
+      --source files --sample-kind "$kind" --placement "$placement" --seeds "$seeds" \
+      --peer-cost "$cost" --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" --policies none,vip \
       --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
       { echo "placement.sh: simulate failed; see $to.log" >&2; exit 1; }
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
@@ -77,15 +114,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
         $at["cost_per_epoch"] }' \
       "$to/simulate.csv" >>"$rows"
     [ -n "$trained" ] || continue
-    launch="$HALOGNN_MPIRUN -np $ranks"
-    train as-is "$out/$dir" "$to-run" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
-      sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" cache.policy=vip \
-      cache.source=files cache.alpha="$(alphas "$ranks" "$trained")" cache.peer_cost="$cost" \
-      cache.placement="$placement" "${further[@]}"
-    echo "$way" "$(number "$to-run" stored_rows)" "$(number "$to-run" sample)" \
-      "$(number "$to-run" forward)" "$(number "$to-run" backward)" "$(number "$to-run" update)" \
-      "$(number "$to-run" rank)" "$(number "$to-run" bytes)" \
-      "$(number "$to-run" capacity_rows)" >>"$times"
+    placed "$to-run" "$out/$dir" "$trained"
+    seconds "$way" "$to-run" >>"$times"
   done
   printf '\n%s ranks, groups of %s; a row of a peer costs %s of a far one\n\n' \
     "$ranks" "$node" "$cost"
@@ -110,5 +140,5 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
       printf "| %s | %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n",
         of[2] == "global" ? "whole graph" : "own part", of[1], $3, load, compute,
         100 * load / ($3 + load + compute), $7,
-        (far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' "$rows" "$times"
+        (of[1] == "near" ? "trained" : far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' "$rows" "$times"
 done

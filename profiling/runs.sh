@@ -3,11 +3,7 @@
 # repository root. A script that is called without arguments, or with -h, prints the comment at its
 # head and ends here. LAUNCH, RANKS, CONFIG and HALOGNN of the environment are read.
 
-case ${1:--h} in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "profiling/$(basename "$0")"
-    exit $(($# == 0 ? 2 : 0)) ;;
-esac
+source profiling/usage.sh 1 "$@"
 HALOGNN_QUIET=1 source ./env.sh
 ranks=${RANKS:-4}
 launch=${LAUNCH:-$HALOGNN_MPIRUN -np $ranks}

@@ -5,6 +5,8 @@
 # CUDA_TEST names the tests of compute/cuda, built by `go test -c`, and WITH a command to run them
 # with, where Go is not.
 set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 0 "$@"
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 command -v compute-sanitizer >/dev/null 2>&1 || {

@@ -2,7 +2,9 @@
 # distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...: DistDGL on four hosts of this machine (hosts.sh),
 # each with a server, a trainer and SAMPLERS processes that sample; ARG go to distdgl_train.py.
 set -euo pipefail
-python=${1:?usage: distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...} parts=$2 rate=$3 samplers=$4
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/../usage.sh" 4 "$@"
+python=$1 parts=$2 rate=$3 samplers=$4
 shift 4
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -3,6 +3,8 @@
 # it; about 4 GB. SPARSE=1 builds torch-sparse as well, which PyG samples with (a quarter of an
 # hour).
 set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/../usage.sh" 0 "$@"
 cd "$(dirname "$0")/../.."
 dir=${1:-build/peers}
 python3 -m venv "$dir"

@@ -88,7 +88,7 @@ func (s *Shared) Reserve(lo, hi int) error {
 			return nil
 		}
 		if err != unix.EINTR { // a large share takes long enough for a signal to come
-			return fmt.Errorf("reserving %d bytes of shared memory in %s: %w", hi-lo, s.file.Name(),
+			return fmt.Errorf("reserving %d bytes for %s: %w", hi-lo, s.file.Name(),
 				err)
 		}
 	}

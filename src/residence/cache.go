@@ -12,6 +12,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -23,6 +24,10 @@ type Cache struct {
 	Settings policy.Settings
 	Expected float64   // rows that a step of all ranks is predicted to transfer; 0 without a cache
 	Peers    *PeerCost // what a peer's row costs; nil unless it was measured
+	// Near are the vertices that this rank's sampler makes likelier: in the last hop those whose rows
+	// it reads in the memory of its node, in parts or in a cache that does not change, and in others
+	// those with the most paths to them. nil if the job asks for none, or if all rows are at hand.
+	Near sample.Near
 
 	cards   *cards        // on a device with its own memory; nil for others
 	fixed   fixedCache    // a static cache; nil for none
@@ -43,10 +48,10 @@ type fixedCache interface {
 // OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
 // vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
 // empty with policy none, for a model without neighbours, and if all rows are read in the memory of
-// the node. Collective. The cache must be closed even after an error.
+// the node. It then finds what is near, if draws depend on it. Collective. The cache must be closed even after an error.
 func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	c := &Cache{Settings: o}
-	if c.Policy().None() || !s.Job.Reads() || s.Job.AllInMemory() {
+	if c.Policy().None() && !s.Job.FavoursNear() || !s.Job.Reads() || s.Job.AllInMemory() {
 		return c, nil
 	}
 	if s.Job.Partitioned {
@@ -58,6 +63,7 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	}
 	defer m.Free()
 	switch {
+	case c.Policy().None():
 	case !c.Policy().Static():
 		err = s.openDynamic(c, m, at)
 	case o.Shared():
@@ -65,7 +71,32 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	default:
 		err = s.openStatic(c, m)
 	}
+	if err == nil && s.Job.FavoursNear() {
+		err = s.openNear(c, m)
+	}
 	return c, err
+}
+
+// openNear finds what is near with the cache. Collective.
+func (s *Store) openNear(c *Cache, m *access.Graph) error {
+	held := access.NewSet(m.NumVertices())
+	defer held.Free()
+	held.AddRanges(s.Job.Local(s.Comm.Rank()))
+	if c.fixed != nil {
+		for v := range graph.VertexID(m.NumVertices()) {
+			if c.fixed.Row(v) >= 0 {
+				held.Add(v)
+			}
+		}
+	}
+	var err error
+	c.Near, err = m.Near(held, s.Job.Sample.Hops(), s.Job.Locality.Vertices)
+	c.closers = append(c.closers, func() error { c.Near.Free(); return nil })
+	s.SetUp.Done(trace.SetUpRank)
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return fmt.Errorf("sample.locality: %w", err)
+	}
+	return nil
 }
 
 // Policy returns the policy of the cache.

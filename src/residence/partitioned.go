@@ -49,9 +49,10 @@ func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error
 	}
 	if errors.Is(err, ranking.ErrMissing) {
 		err = fmt.Errorf("%w; where no rank sees the whole topology, a ranking must be written "+
-			"before: halognn analyze --config FILE --ranks %d --ranks-per-node %d --policies %s "+
-			"--alpha %g",
-			err, s.Comm.Size(), s.Comm.Size()/s.Job.Nodes(), c.Settings.Policy, c.Settings.Alpha)
+			"before: halognn analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s "+
+			"--alpha %g, with the --set of this run",
+			err, s.shards().Dir, s.Comm.Size(), s.Comm.Size()/s.Job.Nodes(), c.Settings.Policy,
+			c.Settings.Alpha)
 	}
 	return held, left, err
 }

@@ -56,7 +56,10 @@ func (n Near) at(hop int, key Key) []uint64 {
 }
 
 // isNear reports whether a set has v.
-func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
+func isNear(set []uint64, v graph.VertexID) bool { return nearBit(set, v) != 0 }
+
+// nearBit is isNear as a number: loops add it up without a branch, which no processor would foresee.
+func nearBit(set []uint64, v graph.VertexID) int { return int(set[v/64] >> (v % 64) & 1) }
 
 // favour returns the probabilities of a vertex's near neighbours, of which there are so many, and
 // of the others. The fanout is less than the degree.
@@ -84,12 +87,11 @@ func (h *hop) prefer(near []uint64, favour float64) {
 // countNear draws how many near and how many other neighbours destination i draws, and returns the
 // sum.
 func (h *hop) countNear(i int, s *stream) int64 {
-	near := int64(0)
+	count := 0
 	for _, u := range h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]] {
-		if isNear(h.near, u) {
-			near++
-		}
+		count += nearBit(h.near, u)
 	}
+	near := int64(count)
 	ofNear, ofOthers := favour(h.degree[i], near, h.fanout, h.favour)
 	drawn := s.binomial(near, ofNear)
 	h.nearDegree[i], h.nearDrawn[i] = near, drawn
@@ -98,22 +100,19 @@ func (h *hop) countNear(i int, s *stream) int64 {
 
 // chooseNear sets pos to the positions that destination i draws: first those of near neighbours.
 func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
-	begin, degree := h.begin[i], int(h.degree[i])
-	d.split = mem.Grow(d.split, degree)
-	split := d.split
-	near, far := 0, int(h.nearDegree[i])
+	begin, degree, near := h.begin[i], int(h.degree[i]), int(h.nearDegree[i])
+	// Every position is written to the end of both lists, of which one grows: each has room for one
+	// more.
+	d.split = mem.Grow(d.split, degree+2)
+	nears, others := d.split[:near+1], d.split[near+1:degree+2]
+	n := 0
 	for k, u := range h.topology.Graph.Indices[begin:][:degree] {
-		if isNear(h.near, u) {
-			split[near] = begin + int64(k)
-			near++
-		} else {
-			split[far] = begin + int64(k)
-			far++
-		}
+		nears[n], others[k-n] = begin+int64(k), begin+int64(k)
+		n += nearBit(h.near, u)
 	}
 	drawn := h.nearDrawn[i]
-	d.pick(pos[:drawn], split[:near], vertexStream(h.key, h.original[i]))
-	d.pick(pos[drawn:], split[near:], farStream(h.key, h.original[i]))
+	d.pick(pos[:drawn], nears[:near], vertexStream(h.key, h.original[i]))
+	d.pick(pos[drawn:], others[:degree-near], farStream(h.key, h.original[i]))
 }
 
 // pick sets pos to len(pos) distinct elements of from, every subset equally likely.

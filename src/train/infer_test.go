@@ -6,8 +6,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -521,9 +521,22 @@ func TestUndefinedPredictionsAreCounted(t *testing.T) {
 }
 
 func TestScratchDirThatCannotBeWritten(t *testing.T) {
-	err := checkScratchDir(filepath.Join(t.TempDir(), "missing"))
-	if err == nil || !strings.Contains(err.Error(), "run.scratch_dir") {
-		t.Errorf("a directory that does not exist gives the error %v", err)
+	dir := t.TempDir()
+	for _, c := range []struct {
+		dir, message string
+		bytes        int64
+	}{
+		{filepath.Join(dir, "missing"), "run.scratch_dir: .*no such file", 1},
+		{dir, "bytes left, and inference keeps up to 4611686018427387904", 1 << 62},
+		{dir, "^$", 1}, {"", "^$", 1 << 62},
+	} {
+		message := ""
+		if err := checkScratchDir(c.dir, c.bytes); err != nil {
+			message = err.Error()
+		}
+		if !regexp.MustCompile(c.message).MatchString(message) {
+			t.Errorf("%q, %d bytes: the error is %q", c.dir, c.bytes, message)
+		}
 	}
 }
 

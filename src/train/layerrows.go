@@ -5,7 +5,10 @@ import (
 	"os"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/mem"
+	"halognn/src/nn"
 )
 
 // layerRows are the rows of one layer of all own vertices, while inference goes layer by layer:
@@ -17,8 +20,8 @@ type layerRows struct {
 	file *mem.Shared // nil: in memory
 }
 
-// makeLayerRows makes n zeroed numbers. The space of a file is taken at once: a disk that is too
-// small is an error here, before any layer is computed.
+// makeLayerRows makes n zeroed numbers. The space of a file is taken at once, so that no page of it
+// can lack its place on the disk when it is written back.
 func makeLayerRows(dir string, n int) (r layerRows, err error) {
 	if dir == "" || n == 0 {
 		return layerRows{data: mem.Make[float32](n)}, nil
@@ -33,8 +36,8 @@ func makeLayerRows(dir string, n int) (r layerRows, err error) {
 		}
 	}
 	if err != nil {
-		return layerRows{}, fmt.Errorf("%d bytes of hidden rows in run.scratch_dir %s: %w", 4*n, dir,
-			err)
+		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a directory with "+
+			"more room; a run that was training goes on with --resume", dir, err)
 	}
 	bytes := r.file.Bytes()
 	r.data = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), n)
@@ -51,9 +54,9 @@ func (r *layerRows) free() {
 	*r = layerRows{}
 }
 
-// checkScratchDir reports whether files can be made in dir, so that a job finds out before it
-// trains.
-func checkScratchDir(dir string) error {
+// checkScratchDir reports whether files of so many bytes can be made in dir, so that a job finds out
+// before it trains. Later the disk may be fuller.
+func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil
 	}
@@ -62,5 +65,32 @@ func checkScratchDir(dir string) error {
 		return fmt.Errorf("run.scratch_dir: %w; give a directory of this node that can be written", err)
 	}
 	_ = f.Close()
-	return os.Remove(f.Name())
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("run.scratch_dir %s: %w", dir, err)
+	}
+	if room := int64(disk.Bavail) * disk.Bsize; room < bytes {
+		return fmt.Errorf("run.scratch_dir %s has %d bytes left, and inference keeps up to %d of "+
+			"hidden rows there; give a directory with more room", dir, room, bytes)
+	}
+	return nil
+}
+
+// hiddenBytes returns how many bytes of hidden rows inference keeps at a time, of so many vertices:
+// two layers, or all with jumping knowledge.
+func hiddenBytes(m *nn.Config, vertices int64) int64 {
+	hidden := m.Layers - 1
+	layers := min(2, hidden)
+	if m.Jumps() {
+		hidden, layers = m.Layers, m.Layers
+	}
+	widest := 0
+	for l := range hidden {
+		_, width := m.Widths(l)
+		widest = max(widest, width)
+	}
+	return int64(layers) * vertices * int64(widest) * 4
 }

@@ -42,7 +42,7 @@ func (r *run) openNearness() error {
 		return nil
 	}
 	r.factor = r.o.Locality.Start()
-	own := random.Mix(r.near.Digest() + random.Golden*uint64(r.Comm.Rank()+1))
+	own := random.Mix(r.cache.Near.Digest() + random.Golden*uint64(r.Comm.Rank()+1))
 	all, err := comm.AgreeSum(r.Comm, own)
 	r.held = fmt.Sprintf("%016x", all)
 	return err

@@ -39,7 +39,6 @@ type session struct {
 	store    *residence.Store
 	cache    *residence.Cache
 	features *exchange.Fetcher
-	near     sample.Near // what training draws likelier; nil: nothing
 	strategy parallel.Strategy
 	pipe     *parallel.Pipe
 
@@ -65,7 +64,7 @@ func newSession(env Env, o Options) *session {
 // Every rank infers its own vertices, however the model was trained. Collective.
 func openForward(env Env, o Options) (*session, error) {
 	o.Cache.Policy, o.Mode, o.Sharing = policy.None, parallel.ModeData, sample.Alone
-	o.ByColumns = false
+	o.Locality, o.ByColumns = job.Locality{}, false
 	s := newSession(env, o)
 	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
@@ -95,9 +94,6 @@ func (s *session) openModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
-	if err := checkScratchDir(s.ScratchDir); err != nil {
-		return err
-	}
 	s.o.Ranks = c.Size()
 	if s.o.Sharing != sample.InNodes { // else groupByNode has set it
 		s.o.RanksPerNode = s.RanksPerNode
@@ -117,6 +113,10 @@ func (s *session) openModel() error {
 	}
 	s.o.Spec, s.topology = s.job.Spec, s.Shards.Topology()
 	s.first, s.last = s.job.Parts(c.Rank())
+	own := s.Shards.Meta.Offsets[s.last] - s.Shards.Meta.Offsets[s.first]
+	if err := checkScratchDir(s.ScratchDir, hiddenBytes(&s.o.Model, own)); err != nil {
+		return err
+	}
 	s.SetUp.Done(trace.SetUpSeeds)
 	if s.model, err = nn.NewModel(s.Device, s.o.Model, s.o.Seed); err != nil {
 		return err
@@ -213,13 +213,8 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	if !s.forward {
 		o.GroupSize = s.job.Share(s.Comm.Rank()).Size
 		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
-		s.near, err = s.store.Near(s.cache)
-		opened(func() error { s.near.Free(); return nil })
-		if err = comm.Agree(s.Comm, err); err != nil {
-			return fmt.Errorf("sample.locality: %w", err)
-		}
-		o.Near = s.near
 	}
+	o.Near = s.cache.Near
 	o.Policy, o.Ahead = s.cache.Dynamic()
 	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
 		return err

@@ -328,13 +328,13 @@ func (s *Summary) Print(w io.Writer) error {
 	rows = append(rows, [][]string{
 		cached,
 		{"", ""},
-		{"time per epoch, mean of ranks", "s"},
+		{"time per epoch, means of epochs and ranks", "s"},
 	}...)
 	for p := range trace.NumPhases {
 		rows = append(rows, []string{p.String(), fmt.Sprintf("%.3f", s.PhaseSeconds[p.String()])})
 	}
 	rows = append(rows, [][]string{
-		{"epoch", fmt.Sprintf("%.3f", s.EpochSeconds)},
+		{"epoch, median", fmt.Sprintf("%.3f", s.EpochSeconds)},
 		{"waited for minibatches", percent(s.WaitFraction)},
 		{"peak memory of a rank, MB", fmt.Sprintf("%.0f", float64(s.PeakRSSBytes)/1e6)},
 	}...)

@@ -99,6 +99,9 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if strings.EqualFold(filepath.Ext(w.Embeddings), ".csv") {
 		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy", w.Embeddings)
 	}
+	if ext := strings.ToLower(filepath.Ext(w.Path)); w.Path != "" && ext != ".npy" && ext != ".csv" {
+		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
+	}
 	if o.logits && o.probabilities {
 		reject("--logits and --probabilities exclude each other; leave one out")
 	}
