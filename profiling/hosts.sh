@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# hosts.sh [-n HOSTS] [-p RANKS] [-r RATE] [-c CORES] [-e] -- COMMAND [ARG...]: runs COMMAND on several network
-# hosts of this one machine, over links of a limited rate, so that remote traffic costs what it
-# costs on a cluster.
+# hosts.sh [-n HOSTS] [-p RANKS] [-r RATE] [-c CORES] [-e] -- COMMAND [ARG...]: runs COMMAND on
+# several network hosts of this one machine, over links of a limited rate, so that remote traffic
+# costs what it costs on a cluster.
 #
 #   profiling/hosts.sh -n 4 -r 1gbit -- bin/halognn train --config inputs/demo.yaml
 #
@@ -124,4 +124,5 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 "$mpirun" --mca plm_rsh_agent "$work/enter" --host "$slots" -np "$((hosts * per))" \
-  --map-by slot --bind-to none --mca btl tcp,self,vader --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"
+  --map-by slot --bind-to none --mca btl tcp,self,vader \
+  --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches of
-# their own? GSplit's Table 3 and Figure 6 for the values of parallel.mode, at the same global
-# minibatch. Cuts the dataset for each mode, trains, and prints a table for each link speed, number of
-# ranks and model.
+# split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches
+# of their own? GSplit's Table 3 and Figure 6 for the values of parallel.mode, at the same global
+# minibatch. Cuts the dataset for each mode, trains, and prints a table for each link speed, number
+# of ranks and model.
 #
 #   profiling/split.sh data/products                                       one node
 #   PER_NODE=1 RATES="1gbit 200mbit" LAUNCH="profiling/hosts.sh -n %n -r %r --" \
@@ -24,9 +24,9 @@
 #   CONFIG    what is trained                                    [inputs/products.yaml]
 #
 # data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
-# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). hybrid has the
-# parts of split; it is another mode only on several nodes of several ranks (PER_NODE). push-pull (P3)
-# has the parts and seeds of data, and is left out for models that it cannot train. Columns are
+# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). hybrid has
+# the parts of split; it is another mode only on several nodes of several ranks (PER_NODE). push-pull
+# (P3) has the parts and seeds of data, and is left out for models that it cannot train. Columns are
 # seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows
 # or sums. Stages overlap, so they do not add up to the epoch.
 set -euo pipefail
@@ -69,7 +69,8 @@ seconds() {
 compare() {
   local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
   local per=${PER_NODE:-$2} ways=$ways more launch policy
-  launch=${template//%n/$2} launch=${launch//%h/$((ranks / per))}
+  [ "$per" -le "$2" ] || per=$2
+  launch=${template//%n/$2} launch=${launch//%h/$(($2 / per))}
   [[ $model != gat* ]] || ways=$(grep -v push-pull <<<"$ways")
   read -ra more <<<"$4"
   dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}

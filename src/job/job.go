@@ -264,9 +264,10 @@ func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles()
 // others.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, all if
-// it holds columns of all, none if rows come from the files. Where ranks share minibatches they are
-// its own vertices, and those that another rank of its group owns in these (sample.Owners).
+// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, all
+// if it holds columns of all, none if rows come from the files. Where all ranks share minibatches
+// they are its own. Where those of a node do, they are those of the node, and others whose rows
+// another rank of it finds (sample.Owners).
 func (j *Job) Local(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():

@@ -100,5 +100,5 @@ func (p *planner) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving in
 	in.Shares = p.sums(in.Destinations)
 	in.Aggregate, in.Gradient = compute.Matrix{}, in.Train
 	sums := int64(p.job.Ranks*in.Destinations+all.destinations) * 4 * int64(width)
-	return columns.Bytes() + sums, err
+	return (columns.Bytes() + sums) * 5 / 4, err // they grow with a quarter of slack
 }

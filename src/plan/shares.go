@@ -37,7 +37,7 @@ func (p *planner) probeShares() error {
 	}
 	size := p.groupSize()
 	g := groupProbe{
-		planner: p, owners: sample.NewOwners(p.layout.Offsets(), size),
+		p: p, owners: sample.NewOwners(p.layout.Offsets(), size),
 		loads: sample.NewLoads(size, p.job.Sample.Hops()),
 	}
 	for i, r := range p.ranks {
@@ -64,7 +64,7 @@ func (p *planner) probeShares() error {
 
 // groupProbe is the state of probeShares.
 type groupProbe struct {
-	*planner
+	p       *planner
 	groups  [][]*rankPlan // the analysed ranks that share minibatches
 	owners  *sample.Owners
 	loads   [][]sample.Load // of a minibatch, by member of its group
@@ -75,7 +75,7 @@ type groupProbe struct {
 // probe samples minibatches of one group. Each group has as large a share of all the edges that are
 // sampled.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
-	p, n := g.planner, len(g.groups)
+	p, n := g.p, len(g.groups)
 	minibatches, whole := []Shuffles(nil), 0
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
 		step, stream := p.scattered(ranks[0], max(i, 0))
@@ -122,11 +122,11 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 func (g *groupProbe) shapeOf(r *rankPlan) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
-	if !g.relays() {
+	if !g.p.relays() {
 		return s
 	}
 	s.remote = 0
-	first, last := g.layout.Vertices(r.rank)
+	first, last := g.p.layout.Vertices(r.rank)
 	for _, v := range g.mb.Frontier {
 		if g.owners.Of(v) != member {
 			continue
@@ -142,7 +142,7 @@ func (g *groupProbe) shapeOf(r *rankPlan) shape {
 // probeEvaluation samples minibatches of validation vertices if evaluation has its own fanouts. A
 // minibatch has vertices of all parts of the group, as in evaluation.
 func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
-	p, size := g.planner, g.owners.Size
+	p, size := g.p, g.owners.Size
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
