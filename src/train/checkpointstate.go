@@ -3,11 +3,11 @@ package train
 import (
 	"encoding/json"
 	"fmt"
-	"halognn/src/exchange"
 	"maps"
 	"math"
 	"time"
 
+	"halognn/src/exchange"
 	"halognn/src/trace"
 )
 
