@@ -95,7 +95,7 @@ func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
 	refused := halognn(t).run(t,
 		append(trainArgs(t, parts, newRunDir(t),
 			append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
-	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze --config FILE "+
+	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze "+parts+" --config FILE "+
 		"--ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
 		t.Errorf("without a ranking: %v", refused)
 	}

@@ -1,10 +1,11 @@
-/* float16 (IEEE binary16) to float32, exact for every value. */
+/* Elements of rows that are float16 (IEEE binary16) or float32. */
 #ifndef HALOGNN_HALF_H
 #define HALOGNN_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
+/* To float32, exact for every value. */
 static inline float halognn_half(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
     uint32_t bits;
@@ -20,6 +21,15 @@ static inline float halognn_half(uint16_t h) {
     }
     memcpy(&f, &bits, sizeof f);
     return f;
+}
+
+/* Element j of a row. A float32 row that lies among float16 rows may begin at any even address. */
+static inline float halognn_element(int half, const void *row, int64_t j) {
+    float x;
+    if (half)
+        return halognn_half(((const uint16_t *)row)[j]);
+    memcpy(&x, (const char *)row + j * (int64_t)sizeof x, sizeof x);
+    return x;
 }
 
 #endif

@@ -58,10 +58,6 @@ ALWAYS_INLINE int is_half(source from, const edges *g, int64_t e) {
            g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS != g->wide;
 }
 
-ALWAYS_INLINE float element(int half, const void *row, int64_t j) {
-    return half ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
-}
-
 /* The number that the sum of segment d is divided by. */
 ALWAYS_INLINE float count_of(const edges *g, int64_t d, int64_t lo, int64_t hi) {
     return (float)(g->counts ? g->counts[d] : hi - lo);
@@ -163,7 +159,8 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
         }
         const int set = HAS_GROUPS(from) && e == begin, half = is_half(from, g, e);
         for (int64_t j = 0; j < g->cols; j++) {
-            const float x = HAS_WEIGHTS(how) ? element(half, row, j) * w : element(half, row, j);
+            float x = halognn_element(half, row, j);
+            x = HAS_WEIGHTS(how) ? x * w : x;
             sum[j] = set ? x : sum[j] + x;
         }
     }
@@ -229,17 +226,17 @@ ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64
             const int half = is_half(from, &g, e);
             if (e == indptr[d]) {
                 for (int64_t j = 0; j < g.cols; j++)
-                    out[j] = element(half, row, j);
+                    out[j] = halognn_element(half, row, j);
                 for (int64_t j = 0; at != NULL && j < g.cols; j++)
                     at[j] = i;
             } else if (at == NULL) {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = element(half, row, j);
+                    const float x = halognn_element(half, row, j);
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }
             } else {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = element(half, row, j);
+                    const float x = halognn_element(half, row, j);
                     at[j] = LARGER(x, out[j]) ? i : at[j];
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }

@@ -35,8 +35,7 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
                 const uint64_t ref = of[source_of(indices[e])];
                 const void *row = halognn_ref_row(tables, ref, cols * (half ? 2 : 4));
                 const int narrow = half && (int64_t)(ref >> HALOGNN_REF_ROW_BITS) != wide;
-                const float x =
-                    narrow ? halognn_half(((const uint16_t *)row)[j]) : ((const float *)row)[j];
+                const float x = halognn_element(narrow, row, j);
                 if (how == HALOGNN_MAX) {
                     if (e == lo || larger(x, all))
                         all = x;

@@ -32,7 +32,8 @@
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+/* Of 2 bytes: a float32 row may lie among float16 rows. */
+typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 
 ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }
 ALWAYS_INLINE void store(float *p, vec v) { *(unaligned_vec *)p = v; }

@@ -99,7 +99,7 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if strings.EqualFold(filepath.Ext(w.Embeddings), ".csv") {
 		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy", w.Embeddings)
 	}
-	if ext := strings.ToLower(filepath.Ext(w.Path)); w.Path != "" && ext != ".npy" && ext != ".csv" {
+	if ext := strings.ToLower(filepath.Ext(w.Path)); ext != "" && ext != ".npy" && ext != ".csv" {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
 	}
 	if o.logits && o.probabilities {
