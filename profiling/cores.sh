@@ -29,7 +29,7 @@ printf '| as it comes / by hand |\n|--:|--:|--:|--:|---|--:|--:|\n'
 for case in ${CASES:-1:2 1:1 2:2 4:2}; do
   n=${case%:*} cpus=${case#*:} runs=$out/${case/:/-}
   mkdir -p "$runs"
-  launch="taskset -c 0-$((cpus - 1)) $HALOGNN_MPIRUN -np $n"
+  launch="taskset -c 0-$((cpus - 1)) $HALOGNN_MPIRUN -bind-to none -np $n"
   for ((k = 0; k < repeat; k++)); do
     for way in auto $by_hand; do
       more=()
