@@ -449,27 +449,41 @@ func failuresFreeThePeers(t *testing.T, shape string) {
 	}
 }
 
-// The test above can fail: where nobody frees the peers, the ranks wait for each other.
+// The test above can fail: where nobody frees the peers, the ranks wait for each other. A scene may
+// end by itself now and then, if the scheduler lets the culprit add its gradients between the
+// cancellation and its arrival; then it is played again.
 func TestFailureThatFreesNobodyLasts(t *testing.T) {
+	const plays = 3
 	for k := range 6 * len(failShapes) {
 		shape, depth := failShapes[k%len(failShapes)], k/len(failShapes)
 		all := slices.DeleteFunc(scenes(shape, depth, 2),
 			func(s scene) bool { return !s.consuming })
 		for k := 0; k < len(all); k += 1 + len(all)/8 {
-			s := all[k]
-			watchdog(t, func() {
-				a, done := s.play(t, false)
-				<-a.fired
-				select {
-				case <-done:
-					t.Errorf("%+v ends by itself: %v", s, a.failures)
-				case <-time.After(20 * time.Millisecond):
-				}
-				a.abort(errors.New("enough"))
-				<-done
-			})
+			s, play := all[k], 0
+			for play < plays && !s.lasts(t) {
+				play++
+			}
+			if play == plays {
+				t.Errorf("%+v ends by itself, %d times of %d", s, plays, plays)
+			}
 		}
 	}
+}
+
+// lasts plays a scene in which nobody frees the peers, and reports whether it had to be ended.
+func (s scene) lasts(t *testing.T) (lasts bool) {
+	watchdog(t, func() {
+		a, done := s.play(t, false)
+		<-a.fired
+		select {
+		case <-done:
+		case <-time.After(20 * time.Millisecond):
+			lasts = true
+		}
+		a.abort(errors.New("enough"))
+		<-done
+	})
+	return lasts
 }
 
 // Any number of ranks fail anywhere, at any time: all return.
