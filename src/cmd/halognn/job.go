@@ -57,7 +57,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	shards, err := shard.Open(cfg.Data.Parts, o)
 	if agreed := comm.Agree(c, err); agreed != nil {
 		if shards != nil {
-			agreed = errors.Join(agreed, shards.UnlinkShared())
+			agreed = errors.Join(agreed, shards.Discard())
 		}
 		return nil, dataError(agreed)
 	}

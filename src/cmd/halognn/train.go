@@ -165,6 +165,9 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	var summary *train.Summary
 	err = workOn(j.env.Shards, func() error {
 		t, err := train.Open(j.env, trainOptions(j.config))
+		if comm.IsAgreed(err) { // no rank began: none needs what was staged for it
+			err = errors.Join(err, j.env.Shards.Discard())
+		}
 		if err != nil {
 			return err
 		}
