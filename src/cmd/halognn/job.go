@@ -178,7 +178,7 @@ func explain(s *shard.Shards, err error) error {
 		return dataError(damage)
 	}
 	if p := (*mem.Panic)(nil); errors.As(err, &p) {
-		return withCode(exitFailed, err) // a fault of the program, whatever it was doing
+		return withCode(exitBug, err)
 	}
 	return err
 }
