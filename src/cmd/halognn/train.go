@@ -115,6 +115,11 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
 	}
+	if resumed {
+		if err := keepsNumbers(c, o.resume, path, o.sets); err != nil {
+			return err
+		}
+	}
 	available := int64(0)
 	if o.dry {
 		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // nothing is copied
