@@ -46,9 +46,7 @@ func (m *Graph) Near(held Set, hops, most int) (sample.Near, error) {
 			return nil, fmt.Errorf("access: near vertices: %w", err)
 		}
 		near[h] = NewSet(n)
-		for _, v := range top {
-			Set(near[h]).Add(v)
-		}
+		Set(near[h]).AddAll(top)
 		mem.Free(top)
 		paths, next = next, paths
 	}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"halognn/src/access"
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -34,15 +33,10 @@ func (p *planner) addCached(held access.Set, r *rankPlan) error {
 	if err != nil {
 		return err
 	}
-	add := func(vertices []graph.VertexID) {
-		for _, v := range vertices {
-			held.Add(v)
-		}
-	}
 	if !c.Shared() {
 		own, err := kind.Hold(p.graph, r.reader, capacity)
 		defer mem.Free(own)
-		add(own)
+		held.AddAll(own)
 		return err
 	}
 	ranks := p.layout.Neighbours(r.rank)
@@ -56,7 +50,7 @@ func (p *planner) addCached(held access.Set, r *rankPlan) error {
 	}
 	defer place.Free()
 	for d := range ranks {
-		add(place.Held(d))
+		held.AddAll(place.Held(d))
 	}
 	return nil
 }
