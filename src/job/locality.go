@@ -38,6 +38,9 @@ func (l *Locality) check() (errs []error) {
 	if a == nil {
 		return errs
 	}
+	if !l.Favours() {
+		reject("locality adapts up to %g; give more than 1, or let it not adapt", l.Favour)
+	}
 	if !(a.Lower >= 0 && a.Lower <= a.Upper && a.Upper <= 1) {
 		reject("locality lower is %g and upper %g; they must be shares of 0 to 1 in this order",
 			a.Lower, a.Upper)

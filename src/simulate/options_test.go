@@ -116,6 +116,9 @@ func TestBadOptions(t *testing.T) {
 			near(o)
 			o.Policies, o.Sums, o.Model.Kind = []string{policy.VIP}, true, "sage"
 		}, []string{"leave out sums or locality"}},
+		{"adapting up to nothing", func(o *Options) {
+			o.Locality.Adapt = &job.Adaption{Upper: 1, Link: 1, Edges: 1}
+		}, []string{"locality adapts up to 0"}},
 		{"a factor below 1", func(o *Options) { o.Locality.Favour = 0.5 },
 			[]string{"locality is 0.5; it must be at least 1"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
