@@ -7,19 +7,19 @@ import (
 	"halognn/src/sample"
 )
 
-// near returns the vertices that the rank's sampler makes likelier, with the cache of the job; nil
-// for none. It is what training finds at hand once its cache is filled.
+// near returns the vertices that the rank's sampler makes likelier, with the cache of the job.
+// It is what training finds at hand once its cache is filled.
 func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	if !p.layout.FavoursNear() {
-		return nil, nil
+		return sample.Near{}, nil
 	}
 	held := access.NewSet(p.graph.NumVertices())
 	defer held.Free()
 	held.AddRanges(r.reader.Local)
 	if err := p.addCached(held, r); err != nil {
-		return nil, err
+		return sample.Near{}, err
 	}
-	return p.graph.Near(held, p.job.Sample.Hops(), p.job.Locality.Vertices)
+	return p.graph.Near(held, p.job.Sample, p.job.Locality.Vertices)
 }
 
 // addCached adds the vertices that the rank finds in a static cache, its own or that of its node.

@@ -49,7 +49,7 @@ type minibatch struct {
 // draws says in which epochs minibatches are sampled, and which vertices are likelier in them.
 type draws struct {
 	first, last int
-	near        sample.Near // vertices that are drawn favour times likelier; nil: none
+	near        sample.Near // vertices that are drawn favour times likelier
 	favour      float64
 }
 

@@ -150,7 +150,7 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	for i := range held {
 		held[i] |= n.own[i] | n.peers[i]
 	}
-	n.near, err = m.Near(held, n.job.Sample.Hops(), n.job.Locality.Vertices)
+	n.near, err = m.Near(held, n.job.Sample, n.job.Locality.Vertices)
 	n.used.near = n.near.Bytes()
 	return err
 }
