@@ -35,6 +35,7 @@ ROOT = HERE.parent.parent
 FANOUTS = "15,10,5"
 BF16 = "compute.precision=bf16"
 SUMS = "exchange.sums=on"
+SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
 
 
 def fail(text):
@@ -178,6 +179,8 @@ class Bench:
             rate = "none" if name == "four" else name
             hidden, sets = (256, []) if name == "four" else (64, ["cache.policy=lookahead",
                                                                   "cache.alpha=0.2"])
+            if name == "200mbit":
+                sets += SLOW
             hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
             yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
             if name == "four":
