@@ -47,7 +47,7 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	if kind != nil && reads && drawn.Estimates() && !model.Weighs() {
 		maxima := ""
-		if c.Model.Aggregation == nn.AggregateMax {
+		if model.TakesMaxima() {
 			maxima = " with model.aggregation max"
 		}
 		bad("sample.kind %s weighs edges by the probability that it drew them, which model.kind %s%s "+
@@ -267,7 +267,7 @@ func (c *Config) shared() []string {
 func (c *Config) pushPull() []string {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	kind := "model.kind " + c.Model.Kind
-	if c.Model.Aggregation == nn.AggregateMax {
+	if model.TakesMaxima() {
 		kind += " with model.aggregation max"
 	}
 	return c.without([]combination{
