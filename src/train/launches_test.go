@@ -51,8 +51,8 @@ func TestLaunches(t *testing.T) {
 			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)
 			c.set(&o.Model)
 			// Memory that grows in the first steps moves, and tables of pointers are written again.
-			before, steps := launchesOf(t, library, shards, o, 3)
-			after, _ := launchesOf(t, library, shards, o, 4)
+			before, steps := launchesOf(t, library, shards, o, 2)
+			after, _ := launchesOf(t, library, shards, o, 3)
 			if before == nil {
 				t.Skip("the library counts no launches: it is not emulated")
 			}
