@@ -54,7 +54,7 @@ else
 fi
 if ! command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
   echo "not run: compiling the CUDA kernels: nvcc is not installed (HALOGNN_CUDA=1 installs it; NVCC names another)"
-elif ! out=$(make --silent --no-print-directory cuda 2>&1); then
+elif ! out=$(make --silent --no-print-directory cuda 2>&1 >/dev/null); then # warnings
   printf '%s\n' "$out"
   exit 1
 elif [ -n "$out" ]; then
