@@ -26,6 +26,7 @@ var packages = []struct {
 	{-2, "interrupt", "signals that stop the process: the first asks, the second ends it"},
 	{-1, "mem", "arrays outside the Go heap, mapped files"},
 	{-1, "random", "random words that are pure functions of a key"},
+	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads, for benchmarks"},
 	{0, "npy", "NumPy files: map, stream, write"},
 	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose, relabel"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +

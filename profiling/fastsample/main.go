@@ -19,13 +19,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"halognn/src/graph"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/timing"
 )
 
 // comparison is what is asked for.
@@ -152,11 +150,11 @@ func compare(t *sample.Topology, seeds []graph.VertexID, c setting, pairs int) (
 		var took [2]float64
 		for turn := range samplers {
 			i := (turn + step) % 2 // each is first as often: it finds the graph colder
-			begin := cpuTime()
+			begin := timing.Thread()
 			if err := samplers[i].Sample(&drawn[i], taken, sample.Key{Step: step}); err != nil {
 				return r, err
 			}
-			took[i] = (cpuTime() - begin).Seconds()
+			took[i] = (timing.Thread() - begin).Seconds()
 		}
 		if drawn[0].Digest() != drawn[1].Digest() {
 			return r, errors.New("the samplers draw different minibatches")
@@ -170,20 +168,7 @@ func compare(t *sample.Topology, seeds []graph.VertexID, c setting, pairs int) (
 			rates[i] = append(rates[i], n/took[i]/1e6)
 		}
 	}
-	return result{edges: median(edges), coo: median(rates[0]), fused: median(rates[1]),
-		ratio: median(ratios), spread: [2]float64{slices.Min(ratios), slices.Max(ratios)}}, nil
-}
-
-// cpuTime returns the CPU time of the calling thread so far.
-func cpuTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
+	return result{edges: timing.Median(edges), coo: timing.Median(rates[0]),
+		fused: timing.Median(rates[1]), ratio: timing.Median(ratios),
+		spread: [2]float64{slices.Min(ratios), slices.Max(ratios)}}, nil
 }

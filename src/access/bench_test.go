@@ -3,10 +3,8 @@ package access
 import (
 	"flag"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/timing"
 )
 
 var (
@@ -39,41 +38,6 @@ var benchGraph = sync.OnceValue(func() *graph.CSC {
 	}
 	return g
 })
-
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
-// Positions are computed, so that only the reads themselves miss the cache; the processor overlaps
-// as many as it can.
-func readRate(array []float32, start int) float64 {
-	const reads = 1 << 22
-	n, s, sum := uint64(len(array)), uint64(start), float32(0)
-	begin := cpuTime()
-	for range reads {
-		s += 0x9E3779B97F4A7C15
-		word := s ^ s>>32
-		hi, _ := bits.Mul64(word*0xBF58476D1CE4E5B9, n)
-		sum += array[hi]
-	}
-	rate := reads / (cpuTime() - begin).Seconds()
-	sink = sum
-	return rate
-}
-
-var sink float32
-
-// cpuTime returns the CPU time of the calling thread so far, which excludes other programs, unlike
-// the time of day.
-func cpuTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
-}
 
 // BenchmarkVIP reports edges gathered per second and core over all hops, the random reads per
 // second the machine makes of an array of N floats, taken in between, and their ratio; the goal is
@@ -104,7 +68,7 @@ func BenchmarkVIP(b *testing.B) {
 				defer runtime.UnlockOSThread()
 				var rates, limits, ratios []float64
 				for b.Loop() {
-					before := readRate(array, len(limits))
+					before := timing.ReadRate(array, 1<<22, len(limits))
 					begin := processTime()
 					p, err := analysis(train, 1024, fanouts)
 					if err != nil {
@@ -112,13 +76,13 @@ func BenchmarkVIP(b *testing.B) {
 					}
 					took := (processTime() - begin).Seconds()
 					mem.Free(p)
-					limits = append(limits, (before+readRate(array, -len(limits)))/2e6)
+					limits = append(limits, (before+timing.ReadRate(array, 1<<22, -len(limits)))/2e6)
 					rates = append(rates, float64(g.NumEdges())*float64(len(fanouts))/took/1e6)
 					ratios = append(ratios, rates[len(rates)-1]/limits[len(limits)-1])
 				}
-				b.ReportMetric(median(rates), "Medges/s")
-				b.ReportMetric(median(limits), "Mreads/s")
-				b.ReportMetric(median(ratios), "edges/read")
+				b.ReportMetric(timing.Median(rates), "Medges/s")
+				b.ReportMetric(timing.Median(limits), "Mreads/s")
+				b.ReportMetric(timing.Median(ratios), "edges/read")
 			})
 		}
 	}

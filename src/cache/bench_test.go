@@ -2,17 +2,13 @@ package cache
 
 import (
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/timing"
 )
 
 // The sizes of one rank of four on ogbn-products with fanouts 15, 10, 5 and a batch of 1024.
@@ -53,40 +49,6 @@ func hottest(capacity int) []graph.VertexID {
 	return list
 }
 
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
-// Positions are computed, so that only the reads themselves miss the cache; the processor keeps as
-// many in flight as it can.
-func readRate(array []int32, start int) float64 {
-	const reads = 1 << 19
-	n, s, sum := uint64(len(array)), uint64(start)*golden, int32(0)
-	begin := cpuTime()
-	for range reads {
-		s += golden
-		hi, _ := bits.Mul64((s^s>>32)*0xBF58476D1CE4E5B9, n)
-		sum += array[hi]
-	}
-	rate := reads / (cpuTime() - begin).Seconds()
-	sink = sum
-	return rate
-}
-
-var sink int32
-
-// cpuTime returns the processor time of the calling thread, which other programs on the machine do
-// not affect.
-func cpuTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
-}
-
 // measure runs step, which handles n vertices, and reports nanoseconds a vertex, the mean of the
 // steps; and the median of the rate of vertices over the machine's rate of reads from an array of 4
 // bytes a vertex of the graph, taken between the steps, so that other programs slow both.
@@ -102,12 +64,12 @@ func measure(b *testing.B, n int, step func(i int)) {
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		begin := cpuTime()
+		begin := timing.Thread()
 		step(i)
-		took = append(took, (cpuTime()-begin).Seconds()*1e9/float64(n))
+		took = append(took, (timing.Thread()-begin).Seconds()*1e9/float64(n))
 		i++
 		b.StopTimer()
-		limits = append(limits, readRate(array, i)/1e6)
+		limits = append(limits, timing.ReadRate(array, 1<<19, i)/1e6)
 		ratios = append(ratios, 1e3/took[len(took)-1]/limits[len(limits)-1])
 		b.StartTimer()
 	}
@@ -116,8 +78,8 @@ func measure(b *testing.B, n int, step func(i int)) {
 		sum += x
 	}
 	b.ReportMetric(sum/float64(len(took)), "ns/vertex")
-	b.ReportMetric(median(limits), "Mreads/s")
-	b.ReportMetric(median(ratios), "vertices/read")
+	b.ReportMetric(timing.Median(limits), "Mreads/s")
+	b.ReportMetric(timing.Median(ratios), "vertices/read")
 }
 
 // BenchmarkLookup: the goal is vertices/read >= 0.5.

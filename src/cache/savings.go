@@ -112,10 +112,7 @@ func (c *Savings) reserve(n int) {
 	if need <= len(c.ids) {
 		return
 	}
-	if need > positions {
-		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; use a "+
-			"smaller one", c.window, need, positions))
-	}
+	checkUses(need, c.window)
 	c.ids = regrow(c.ids, tail, c.head, need)
 	c.step = regrow(c.step, tail, c.head, need)
 	c.next = regrow(c.next, tail, c.head, need)

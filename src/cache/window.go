@@ -93,13 +93,18 @@ func (l *Lookahead) reserve(n int) {
 	if need <= len(l.ids) {
 		return
 	}
-	if need > positions {
-		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
-			"use a smaller one", l.window, need, positions))
-	}
+	checkUses(need, l.window)
 	l.ids = regrow(l.ids, tail, l.head, need)
 	l.next = regrow(l.next, tail, l.head, need)
 	l.slot = regrow(l.slot, tail, l.head, need)
+}
+
+// checkUses panics if a window of so many steps has more uses than positions can tell apart.
+func checkUses(uses, window int) {
+	if uses > positions {
+		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
+			"use a smaller one", window, uses, positions))
+	}
 }
 
 // regrow moves the elements at positions tail to head to a ring for n elements.

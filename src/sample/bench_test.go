@@ -4,19 +4,15 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/random"
+	"halognn/src/timing"
 )
 
 var (
@@ -60,39 +56,9 @@ var benchTopology = sync.OnceValue(func() *Topology {
 	return &Topology{Graph: g, Original: original}
 })
 
-// readRate measures the machine's limit: independent random 4-byte reads of an array, per second.
-// Positions are computed, so that only the reads themselves miss the cache; the processor overlaps
-// as many as it can.
-func readRate(array []graph.VertexID, start int) float64 {
-	const reads = 1 << 20
-	n, s, sum := uint64(len(array)), stream(random.Mix(uint64(start))), graph.VertexID(0)
-	begin := cpuTime()
-	for range reads {
-		s += random.Golden
-		word := uint64(s) ^ uint64(s)>>32
-		hi, _ := bits.Mul64(word*0xBF58476D1CE4E5B9, n)
-		sum += array[hi]
-	}
-	rate := reads / (cpuTime() - begin).Seconds()
-	sink = sum
-	return rate
-}
-
-var sink graph.VertexID
-
 const benchBatch = 1024
 
 var benchFanouts = []int{15, 10, 5}
-
-// cpuTime returns the CPU time of the calling thread so far, which excludes other programs, unlike
-// the time of day.
-func cpuTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
-}
 
 // measure runs sample over random minibatches. It reports the medians of edges per second, of the
 // machine's reads per second between the minibatches, and of their ratio: other programs slow both.
@@ -123,7 +89,7 @@ func measure(b *testing.B, workers int,
 	for range batches { // grow the arrays
 		one()
 	}
-	clock := cpuTime
+	clock := timing.Thread
 	if workers > 1 {
 		started := time.Now()
 		clock = func() time.Duration { return time.Since(started) }
@@ -137,20 +103,15 @@ func measure(b *testing.B, workers int,
 		one()
 		rates = append(rates, float64(mb.NumEdges())/(clock()-begin).Seconds()/1e6)
 		b.StopTimer()
-		limits = append(limits, readRate(t.Graph.Indices, step)/1e6)
+		limits = append(limits, timing.ReadRate(t.Graph.Indices, 1<<20, step)/1e6)
 		ratios = append(ratios, rates[len(rates)-1]/limits[len(limits)-1])
 		frontier = append(frontier, float64(len(mb.Frontier)))
 		b.StartTimer()
 	}
-	b.ReportMetric(median(rates), "Medges/s")
-	b.ReportMetric(median(limits), "Mreads/s")
-	b.ReportMetric(median(ratios), "edges/read")
-	b.ReportMetric(median(frontier), "frontier")
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
+	b.ReportMetric(timing.Median(rates), "Medges/s")
+	b.ReportMetric(timing.Median(limits), "Mreads/s")
+	b.ReportMetric(timing.Median(ratios), "edges/read")
+	b.ReportMetric(timing.Median(frontier), "frontier")
 }
 
 // BenchmarkSample: the goals, at -bench.vertices=2400000 with one worker, are edges/read >= 1/3 and

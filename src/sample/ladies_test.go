@@ -58,16 +58,7 @@ func TestLadiesIsReference(t *testing.T) {
 // On average over many draws, sums over what was drawn are those over all neighbours, at every
 // layer.
 func TestLadiesIsUnbiased(t *testing.T) {
-	r := rand.New(rand.NewPCG(42, 0))
-	topology := randomTopology(r, 200)
-	for _, weighted := range []bool{false, true} {
-		if weighted {
-			weigh(r, topology)
-		}
-		for _, vertices := range [][]int{{30}, {120}, {100, 60}} {
-			estimated(t, topology, Options{Spec: ladies(vertices...)}, someSeeds(r, 200, 40), 2000, 1)
-		}
-	}
+	unbiased(t, 42, 1, ladies(30), ladies(120), ladies(100, 60))
 }
 
 // Probabilities are proportional to the masses but for those that are 1, and add up to what is

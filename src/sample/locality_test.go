@@ -68,17 +68,7 @@ func TestLocalityIsReference(t *testing.T) {
 
 // Estimates stay unbiased when near vertices are likelier, at every layer.
 func TestLocalityIsUnbiased(t *testing.T) {
-	r := rand.New(rand.NewPCG(52, 0))
-	topology := randomTopology(r, 200)
-	for _, weighted := range []bool{false, true} {
-		if weighted {
-			weigh(r, topology)
-		}
-		for _, spec := range []Spec{poisson(5), poisson(8, 3), ladies(60), ladies(100, 60)} {
-			o := Options{Spec: spec, Near: nearAtRandom(r, 200, spec.Hops())}
-			estimated(t, topology, o, someSeeds(r, 200, 40), 2000, 8)
-		}
-	}
+	unbiased(t, 52, 8, poisson(5), poisson(8, 3), ladies(60), ladies(100, 60))
 }
 
 // Without the bound of 1 the one near neighbour would be drawn with probability 1.7 and weigh too

@@ -153,14 +153,25 @@ func fullSums(t *Topology, x []float64) []float64 {
 // On average over many draws, sums over what was drawn are those over all neighbours, at every
 // layer.
 func TestPoissonIsUnbiased(t *testing.T) {
-	r := rand.New(rand.NewPCG(31, 0))
+	unbiased(t, 31, 1, poisson(5), poisson(40), poisson(8, 3))
+}
+
+// unbiased draws by each spec, from a graph without and with weights of edges. With a favour above 1
+// random vertices are near.
+func unbiased(t *testing.T, seed uint64, favour float64, specs ...Spec) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 0))
 	topology := randomTopology(r, 200)
 	for _, weighted := range []bool{false, true} {
 		if weighted {
 			weigh(r, topology)
 		}
-		for _, fanouts := range [][]int{{5}, {40}, {8, 3}} {
-			estimated(t, topology, Options{Spec: poisson(fanouts...)}, someSeeds(r, 200, 40), 2000, 1)
+		for _, spec := range specs {
+			o := Options{Spec: spec}
+			if favour > 1 {
+				o.Near = nearAtRandom(r, 200, spec.Hops())
+			}
+			estimated(t, topology, o, someSeeds(r, 200, 40), 2000, favour)
 		}
 	}
 }

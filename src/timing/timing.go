@@ -1,0 +1,48 @@
+// Package timing measures on machines that other programs use too: a thread's own CPU time,
+// medians, and the machine's limit for random reads, which a rate is set beside. Benchmarks and the
+// programs of profiling use it.
+package timing
+
+import (
+	"math/bits"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/mem"
+	"halognn/src/random"
+)
+
+// Thread returns the CPU time of the calling thread so far, which excludes other programs, unlike
+// the time of day. The goroutine must be locked to its thread.
+func Thread() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+// Median returns the middle of x, the upper one of two, and sorts x.
+func Median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// ReadRate returns the machine's limit: independent random reads of an array, per second. Positions
+// are computed from start, so that only the reads themselves miss the cache; the processor overlaps
+// as many as it can.
+func ReadRate[T mem.Number](array []T, reads, start int) float64 {
+	n, s, sum := uint64(len(array)), random.Mix(uint64(start)), T(0)
+	begin := Thread()
+	for range reads {
+		s += random.Golden
+		hi, _ := bits.Mul64((s^s>>32)*0xBF58476D1CE4E5B9, n)
+		sum += array[hi]
+	}
+	rate := float64(reads) / (Thread() - begin).Seconds()
+	runtime.KeepAlive(sum) // or nothing would have to be read
+	return rate
+}
