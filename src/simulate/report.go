@@ -220,8 +220,8 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 					r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Remote, r.Each[step], 1)),
-					number(1-share(d.Fetched(), r.Each[step], 1)))
+				hit, buffer := d.HitRates()
+				line = append(line, number(hit), number(buffer))
 				if err == nil {
 					err = out.Write(line)
 				}

@@ -266,9 +266,12 @@ func (r *Result) Cost(p, size int) float64 {
 	return n / float64(r.Options.Epochs)
 }
 
-// HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
-// in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
+// found in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
 func (r *Result) HitRates(p, size int) (hit, buffer float64) {
+	if r.Options.Sums { // all caches are played
+		return r.Totals[p][size].HitRates()
+	}
 	fetched := r.Rows[p][size]
 	for _, d := range r.Traces[p][size] {
 		fetched -= d.Early
