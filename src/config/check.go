@@ -97,6 +97,8 @@ func (c *Config) summed() (faults []string) {
 			"parallel.mode=" + ModeData},
 		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
 			"rows are then read from files, and none travels", "cache.source=" + SourceOwners},
+		{c.Cache.Level && slices.Contains(Readers("cache.level"), c.Cache.Policy), "cache.level",
+			"look-ahead then keeps what saves sums and fetches nothing early", "cache.level=false"},
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+

@@ -113,6 +113,9 @@ func (o *Options) Check() error {
 		reject("sums are counted for caches of each rank alone, filled by owners; leave out placement " +
 			"and source")
 	}
+	if o.Sums && o.Cache.Level {
+		reject("level fetches rows early, and look-ahead does not where owners add rows; leave it out")
+	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
 	}
