@@ -237,15 +237,17 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs}
 }
 
-// Counts returns what a minibatch transfers, as Request would count it without early rows.
-func (c *Chooser) Counts(g *Groups, slot, kept []int32) trace.Counters {
-	c.choose(g, slot, kept)
+// Counts returns what a minibatch transfers, as a plan counts it after Request of w, whose Edges are
+// those of g.
+func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
+	c.choose(g, w.Slot, w.Kept)
 	members := 0
 	for _, group := range c.chosen {
 		members += g.size(group)
 	}
-	rows, sums := int64(len(c.rows)), int64(len(c.chosen))
-	return trace.Counters{Remote: rows, Sums: sums, Summed: int64(len(c.vacant)),
+	early, sums := int64(len(w.Early)), int64(len(c.chosen))
+	rows := int64(len(c.rows)) + early
+	return trace.Counters{Remote: rows, Early: early, Sums: sums, Summed: int64(len(c.vacant)),
 		IDBytes:  rows*IDBytes + int64(members*c.member),
 		RowBytes: rows*int64(c.row-IDBytes) + sums*int64(c.sum)}
 }
