@@ -91,7 +91,6 @@ var (
 	fanouts  = flag.String("fanouts", "15,10,5", "of its minibatches")
 	drawn    = flag.String("layer-vertices", "", "of minibatches of kind ladies, without fanouts")
 	batch    = flag.Int("batch", 256, "their seeds")
-	width    = flag.Int("columns", 100, "of rows")
 )
 
 func numbers(t *testing.T, list string) (out []int) {
@@ -106,13 +105,13 @@ func numbers(t *testing.T, list string) (out []int) {
 }
 
 // The cover of sampled minibatches is close to the least: within 1 % for float32 rows and 5 % for
-// float16, ids included; with neighbours of each vertex, and with layers, whose vertices all read from.
+// float16, ids included: where each vertex draws neighbours, and where a layer does (LADIES).
 func TestCoverOfMinibatches(t *testing.T) {
 	specs := []sample.Spec{sample.Neighbours(10, 5),
 		{Kind: sample.LADIES, Vertices: []int{256, 256}}}
 	var s *shard.Shards
 	if *measured == "" {
-		s = shardtest.Open(t, dataset.GenerateOptions{Vertices: 6000, Degree: 20, Features: 1, Classes: 4,
+		s = shardtest.Open(t, dataset.GenerateOptions{Vertices: 6000, Degree: 20, Features: 100, Classes: 4,
 			Seed: 1}, shardtest.Options{Parts: 4})
 	} else {
 		if specs = []sample.Spec{sample.Neighbours(numbers(t, *fanouts)...)}; *drawn != "" {
@@ -182,7 +181,7 @@ func coverOf(t *testing.T, s *shard.Shards, sampler sample.Sampler, rank int, su
 	b := &mb.Blocks[0]
 	groups.ByPart(b.Indptr, b.Indices, nil, p.Parts, x.Parts())
 	x.List(&p, &Edges{Indptr: b.Indptr, Indices: b.Indices}, &g)
-	c := NewChooser(sums, *width, dtype)
+	c := NewChooser(sums, s.Features, dtype)
 	c.choose(&g, nil, nil)
 	return c
 }
