@@ -129,6 +129,39 @@ func TestSumsMayChangeOnResume(t *testing.T) {
 	}
 }
 
+// A run may choose whether owners add rows: it says what, why and by which figures, and trains the same
+// numbers. It does not ask where they cannot.
+func TestSumsAreChosen(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, c := range []struct {
+		perNode, why string
+		sets         []string
+	}{
+		{"1", "of the bytes of a minibatch", []string{"cache.policy=lookahead"}},
+		{"1", "of the bytes of a minibatch", []string{"model.kind=gcn", "cache.policy=auto"}},
+		{"2", "every rank reads all rows in memory", nil},
+		{"1", "a rank cannot sample ahead", []string{"topology.kind=partitioned"}},
+		{"1", "model.kind gat: its input layer reads rows themselves",
+			[]string{"model.kind=gat", "cache.policy=none"}},
+		{"1", "parallel.mode split", []string{"parallel.mode=split"}},
+	} {
+		sets := append(c.sets, "run.ranks_per_node="+c.perNode)
+		got := trained(t, smallParts.dir(t), 2, append(sets, "exchange.sums=auto")...)
+		sameNumbers(t, got, trained(t, smallParts.dir(t), 2, sets...))
+		chosen := got.SumsChoice
+		switch {
+		case chosen == nil || !strings.Contains(chosen.Why, c.why):
+			t.Errorf("%v: %+v, want a choice because %q", c.sets, chosen, c.why)
+		case (chosen.Sums == "on") != (got.Sums > 0):
+			t.Errorf("%v: %+v, but %d sums travelled", c.sets, chosen, got.Sums)
+		case chosen.RowBytes > 0 && (chosen.SumBytes <= 0 || chosen.SumBytes >= chosen.RowBytes ||
+			chosen.Cost <= 0 || (chosen.Sums == "on") != (chosen.Saved > chosen.Cost)):
+			t.Errorf("%v: %+v", c.sets, chosen)
+		}
+	}
+}
+
 // A GPU reads sums among rows like rows, but for float32 sums among float16 rows: these the host
 // adds.
 func TestSumsOnGPU(t *testing.T) {

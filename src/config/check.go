@@ -84,12 +84,31 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 
 // summed returns what a run cannot have whose owners add rows.
 func (c *Config) summed() (faults []string) {
+	for _, r := range c.refusals() {
+		faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+
+			"because %s; set %s, or exchange.sums=%s", SumsOn, r.key, r.why, r.cure, SumsOff))
+	}
+	return faults
+}
+
+// WithoutSums says why owners cannot add rows; "" if they can.
+func (c *Config) WithoutSums() string {
+	if r := c.refusals(); len(r) > 0 {
+		return r[0].key + ": " + r[0].why
+	}
+	return ""
+}
+
+// refusal is a key that cannot be had where owners add rows.
+type refusal struct {
+	bad            bool
+	key, why, cure string
+}
+
+func (c *Config) refusals() []refusal {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	known := nn.FindKind(c.Model.Kind) != nil
-	for _, f := range []struct {
-		bad            bool
-		key, why, cure string
-	}{
+	return slices.DeleteFunc([]refusal{
 		{known && !model.Needs().OnlySums(), "model.kind " + c.Model.Kind,
 			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
 		{c.Parallel.Mode != ModeData, "parallel.mode " + c.Parallel.Mode,
@@ -99,13 +118,7 @@ func (c *Config) summed() (faults []string) {
 			"rows are then read from files, and none travels", "cache.source=" + SourceOwners},
 		{c.Cache.Level && slices.Contains(Readers("cache.level"), c.Cache.Policy), "cache.level",
 			"look-ahead then keeps what saves sums and fetches nothing early", "cache.level=false"},
-	} {
-		if f.bad {
-			faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+
-				"because %s; set %s, or exchange.sums=%s", SumsOn, f.key, f.why, f.cure, SumsOff))
-		}
-	}
-	return faults
+	}, func(r refusal) bool { return !r.bad })
 }
 
 // placed returns what a run cannot have whose ranks share caches or read rows from files.

@@ -29,13 +29,17 @@ const floatBytes = 4
 // costs are the bytes that travel, ids and weights among them.
 type costs struct{ row, sum, member int }
 
+// MemberBytes returns what it takes to name a row of a sum, with its weight.
+func (s *Sums) MemberBytes() int {
+	if s.Weighted {
+		return IDBytes + floatBytes
+	}
+	return IDBytes
+}
+
 // costs returns the bytes of a row, of a sum, and of each member of a sum.
 func (s *Sums) costs(cols int, t compute.DType) costs {
-	c := costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: IDBytes}
-	if s.Weighted {
-		c.member += floatBytes
-	}
-	return c
+	return costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: s.MemberBytes()}
 }
 
 // Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place

@@ -55,7 +55,8 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Sums bool // owners add rows that are read for their sum alone
+	Sums    bool // owners add rows that are read for their sum alone
+	TrySums bool // before the first step a run may set Sums to false, if sums would not pay
 
 	Ranks int // 0: one for each part
 	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless

@@ -140,7 +140,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
 		RoundsPerStep: r.sums.Rounds,
-		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy},
+		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, SumsChoice: r.sumsChoice},
 		Times: Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),

@@ -98,8 +98,10 @@ type Trained struct {
 	Locality *adapted `json:"locality,omitempty"`
 }
 
-// CacheUse is what a cache did.
+// CacheUse is what a cache did, and why owners added rows or did not.
 type CacheUse struct {
+	// with `exchange.sums: auto`: what was chosen, and why
+	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
 	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
 	// all rows are in memory, unless they come from the files (`cache.source`)
 	CachePolicy string `json:"cache_policy"`

@@ -29,6 +29,8 @@ type run struct {
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
 
+	sumsChoice *residence.SumsChoice // nil unless the run chooses whether owners add rows
+
 	digests
 	nearness
 	best    best
@@ -144,6 +146,9 @@ func (r *run) open() error {
 	if err = r.openDevice(); err != nil {
 		return err
 	}
+	if r.sumsChoice, err = r.store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+		return err
+	}
 	settings := r.o.Cache
 	if settings.Policy == residence.PolicyAuto {
 		var kept *residence.Choice
@@ -154,8 +159,8 @@ func (r *run) open() error {
 			return err
 		}
 		settings = r.auto.Settings()
-		r.SetUp.Done(trace.SetUpChoose)
 	}
+	r.SetUp.Done(trace.SetUpChoose)
 	if err = r.openRows(settings, r.beginning(), r.gradients); err != nil {
 		return err
 	}
