@@ -41,7 +41,7 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, is.perNode,
 				is.vertices, is.cols, is.dtype)
 			l.finite()
-			made := make([]int64, is.ranks)
+			made, wanted, read := make([]int64, is.ranks), make([]int64, is.ranks), make([]int64, is.ranks)
 			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
 				o := l.options(c.Rank())
 				o.Sums = &is.sums
@@ -59,15 +59,22 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 						return err
 					}
 					made[c.Rank()] += p.Sums
+					wanted[c.Rank()] += p.Remote +
+						(p.IDBytes-p.Remote*IDBytes)/int64(is.sums.MemberBytes())
+					read[c.Rank()] += p.ServedReads
 				}
 				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := int64(0)
-			for _, n := range made {
+			all, reads := int64(0), int64(0)
+			for r, n := range made {
 				all += n
+				reads += read[r] - wanted[r]
+			}
+			if reads != 0 {
+				t.Errorf("owners read %d rows more than were wanted, sent or added", reads)
 			}
 			if several := is.ranks > is.perNode && is.vertices > 50; several != (all > 0) {
 				t.Errorf("%d sums travelled", all)

@@ -51,14 +51,9 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is how many minibatches of a rank are looked at.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, if Spec.TrySums leaves it open, and sets Spec.Sums; nil
-// if the config decides. Where they cannot, without says why. It affects traffic and time, but no
-// number of the training. Collective.
+// ChooseSums decides whether owners add rows, for Spec.TrySums, and sets Spec.Sums. Where they cannot,
+// without says why. It affects traffic and time, but no number of the training. Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
-	j := s.Job
-	if !j.TrySums {
-		return nil, nil
-	}
 	c, err := sumsOff(without), error(nil)
 	if without == "" {
 		c, err = s.trySums(at)
@@ -66,7 +61,7 @@ func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exchange.sums auto: %w", err)
 	}
-	j.Sums = c.Sums == "on"
+	s.Job.Sums = c.Sums == "on"
 	s.note("exchange.sums auto is %s: %s", c.Sums, c.Why)
 	return c, nil
 }

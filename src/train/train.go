@@ -146,8 +146,11 @@ func (r *run) open() error {
 	if err = r.openDevice(); err != nil {
 		return err
 	}
-	if r.sumsChoice, err = r.store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
-		return err
+	if r.o.TrySums {
+		if r.sumsChoice, err = r.store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+			return err
+		}
+		r.SetUp.Done(trace.SetUpChoose)
 	}
 	settings := r.o.Cache
 	if settings.Policy == residence.PolicyAuto {
@@ -159,8 +162,8 @@ func (r *run) open() error {
 			return err
 		}
 		settings = r.auto.Settings()
+		r.SetUp.Done(trace.SetUpChoose)
 	}
-	r.SetUp.Done(trace.SetUpChoose)
 	if err = r.openRows(settings, r.beginning(), r.gradients); err != nil {
 		return err
 	}
