@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,38 +43,52 @@ func sameTraining(t *testing.T, got, want *outcome) {
 	}
 }
 
-// In a run, ranks that share minibatches do what one rank does alone, whatever model, topology,
-// depth and device threads; and their numbers depend on nothing but how many they are.
-func TestSplitIsOneRank(t *testing.T) {
+// modeCase is a run on so many ranks in a mode.
+type modeCase struct {
+	ranks int
+	sets  []string
+}
+
+// linearCases are those that both split and push-pull can have.
+var linearCases = []modeCase{
+	{1, nil},
+	{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0"}},
+	{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
+	{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
+		"train.eval_mode=full"}},
+}
+
+// tryMode holds each of the cases to a run of data parallelism on as many ranks as alone says, by
+// compare, and to one in the same mode with other plumbing, in every bit.
+func tryMode(t *testing.T, mode string, cases []modeCase, alone func(ranks int) int,
+	compare func(t *testing.T, got, want *outcome)) {
 	unlessShort(t)
 	t.Parallel()
 	parts := smallParts.dir(t)
-	for _, c := range []struct {
-		ranks int
-		sets  []string
-	}{
-		{1, nil},
-		{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0"}},
-		{4, []string{"model.kind=gat", "model.norm=layer"}},
-		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
-		{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
-			"train.eval_mode=full"}},
-		{2, []string{"model.kind=mlp"}},
-		{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
-	} {
+	for _, c := range cases {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
 			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
 				"train.lr=0.05"}, c.sets...)
-			want := trained(t, parts, 1, append(sets, "cache.policy=none")...)
-			split := append([]string{"parallel.mode=split"}, sets...)
-			got := trained(t, parts, c.ranks, split...)
-			alike(t, got, want)
-			sameNumbers(t, trained(t, parts, c.ranks, append(split, "pipeline.depth=6",
+			want := trained(t, parts, alone(c.ranks), append(sets, "cache.policy=none")...)
+			sets = append([]string{"parallel.mode=" + mode}, sets...)
+			got := trained(t, parts, c.ranks, sets...)
+			compare(t, got, want)
+			sameNumbers(t, trained(t, parts, c.ranks, append(sets, "pipeline.depth=6",
 				"pipeline.workers=3", "compute.threads=2", "run.ranks_per_node=1",
 				"topology.kind=partitioned")...), got)
 		})
 	}
+}
+
+// In a run, ranks that share minibatches do what one rank does alone, whatever model, topology,
+// depth and device threads; and their numbers depend on nothing but how many they are.
+func TestSplitIsOneRank(t *testing.T) {
+	tryMode(t, "split", append(slices.Clone(linearCases),
+		modeCase{4, []string{"model.kind=gat", "model.norm=layer"}},
+		modeCase{2, []string{"model.kind=mlp"}},
+		modeCase{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
+	), func(int) int { return 1 }, alike)
 }
 
 // With nodes of several ranks, a run does what one with a rank for each node does, and what is cached
@@ -125,38 +140,17 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 // Ranks that hold columns of the features do what ranks do that hold rows, and fetch none, whatever
 // model, topology, depth and device threads.
 func TestPushPullIsDataParallelism(t *testing.T) {
-	unlessShort(t)
-	t.Parallel()
-	parts := smallParts.dir(t)
-	for _, c := range []struct {
-		ranks int
-		sets  []string
-	}{
-		{1, nil},
-		{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0",
-			"model.norm=batch"}},
-		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
-		{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
-			"train.eval_mode=full"}},
-		{4, []string{"model.kind=mlp", "sample.streams=part"}},
-		{2, []string{"sample.streams=part", "sample.eval_fanouts=6,6", "model.norm=layer"}},
-	} {
-		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
-			t.Parallel()
-			sets := append([]string{"sample.batch_scope=global", "train.optimizer=sgd",
-				"train.lr=0.05"}, c.sets...)
-			want := trained(t, parts, c.ranks, append(sets, "cache.policy=none")...)
-			sets = append([]string{"parallel.mode=push-pull"}, sets...)
-			got := trained(t, parts, c.ranks, sets...)
-			sameTraining(t, got, want)
-			if got.Remote+got.Peer != 0 || c.ranks > 1 && got.Shuffled == 0 {
-				t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffled)
-			}
-			sameNumbers(t, trained(t, parts, c.ranks, append(sets, "pipeline.depth=6",
-				"pipeline.workers=3", "compute.threads=2", "run.ranks_per_node=1",
-				"topology.kind=partitioned")...), got)
-		})
-	}
+	tryMode(t, "push-pull", append(slices.Clone(linearCases),
+		modeCase{4, []string{"model.kind=mlp", "sample.streams=part"}},
+		modeCase{2, []string{"model.norm=batch"}},
+		modeCase{2, []string{"sample.streams=part", "sample.eval_fanouts=6,6",
+			"model.norm=layer"}},
+	), func(ranks int) int { return ranks }, func(t *testing.T, got, want *outcome) {
+		sameTraining(t, got, want)
+		if got.Remote+got.Peer != 0 || want.Ranks > 1 && got.Shuffled == 0 {
+			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffled)
+		}
+	})
 }
 
 // Under either MPI too, to the bits of ranks in one process.

@@ -1,8 +1,6 @@
 package parallel
 
 import (
-	"fmt"
-
 	"halognn/src/mem"
 	"halognn/src/sample"
 	"halognn/src/trace"
@@ -13,7 +11,7 @@ import (
 // export.
 type Drawer struct {
 	o        DrawerOptions
-	samplers chan sample.Sampler // a sampler's vertex map serves one minibatch at a time
+	samplers pool[sample.Sampler]
 }
 
 // DrawerOptions say how minibatches are drawn, and how many at a time.
@@ -31,7 +29,7 @@ type DrawerOptions struct {
 
 // NewDrawer makes the samplers.
 func NewDrawer(o DrawerOptions) (*Drawer, error) {
-	d := &Drawer{o: o, samplers: make(chan sample.Sampler, o.Samplers)}
+	d := &Drawer{o: o, samplers: make(pool[sample.Sampler], o.Samplers)}
 	if !d.draws() {
 		return d, nil
 	}
@@ -84,23 +82,10 @@ func (a alone) close() error {
 func (d *Drawer) draws() bool { return d.o.Sampling.Hops() > 0 }
 
 // Close frees the samplers. None may be drawing.
-func (d *Drawer) Close() {
-	close(d.samplers)
-	for s := range d.samplers {
-		s.Free()
-	}
-}
+func (d *Drawer) Close() { d.samplers.free() }
 
 // Bytes returns the memory of the samplers and of the sets that they share. None may be drawing.
-func (d *Drawer) Bytes() (bytes int64) {
-	bytes = d.o.Sampling.Near.Bytes()
-	for range len(d.samplers) {
-		s := <-d.samplers
-		bytes += s.Bytes()
-		d.samplers <- s
-	}
-	return bytes
-}
+func (d *Drawer) Bytes() int64 { return d.o.Sampling.Near.Bytes() + d.samplers.bytes() }
 
 // Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler
 // if more than DrawerOptions.Samplers goroutines call it.
@@ -111,18 +96,18 @@ func (d *Drawer) Draw(m *Minibatch) error {
 		d.o.seedsOnly(m)
 		return nil
 	}
-	s := <-d.samplers
-	defer func() { d.samplers <- s }()
-	draw := s.Sample
-	if !m.Train {
-		draw = s.SampleEval
-	}
-	if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
-		return fmt.Errorf("sampling: %w", err)
-	}
-	d.o.copyLabels(m) // after the sampler has found that all seeds are vertices
-	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
-	return nil
+	return d.samplers.with(func(s sample.Sampler) error {
+		draw := s.Sample
+		if !m.Train {
+			draw = s.SampleEval
+		}
+		if err := draw(&m.Sampled, m.Seeds, m.Key); err != nil {
+			return err
+		}
+		d.o.copyLabels(m) // after the sampler has found that all seeds are vertices
+		m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+		return nil
+	})
 }
 
 // seedsOnly is sampling for a model without neighbours: the frontier is the scored seeds.

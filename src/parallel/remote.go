@@ -39,7 +39,7 @@ type remoteDrawer struct {
 	first       int             // the first hop that has rounds
 	ask, reply  []comm.Comm     // by hop, from first
 	ones        []int           // [K] one count for every rank
-	samplers    chan *sample.Remote
+	samplers    pool[*sample.Remote]
 	begin       func(*Minibatch) error // before a minibatch is drawn
 	end         func(*Minibatch)       // when it is
 }
@@ -68,7 +68,7 @@ func newRemoteDrawer(
 ) (*remoteDrawer, error) {
 	d := &remoteDrawer{
 		o: o, rank: c.Rank(), ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
-		samplers: make(chan *sample.Remote, o.Samplers), begin: begin, end: end,
+		samplers: make(pool[*sample.Remote], o.Samplers), begin: begin, end: end,
 	}
 	if elsewhere {
 		d.first = 1
@@ -111,10 +111,7 @@ func (d *remoteDrawer) rounds() int {
 
 // close frees samplers and communicators.
 func (d *remoteDrawer) close() error {
-	close(d.samplers)
-	for s := range d.samplers {
-		s.Free()
-	}
+	d.samplers.free()
 	var errs []error
 	for _, c := range slices.Concat(d.ask, d.reply) {
 		errs = append(errs, c.Free())
@@ -122,15 +119,8 @@ func (d *remoteDrawer) close() error {
 	return errors.Join(errs...)
 }
 
-// Bytes returns the memory of the samplers. None may be drawing.
-func (d *remoteDrawer) Bytes() (bytes int64) {
-	for range len(d.samplers) {
-		s := <-d.samplers
-		bytes += s.Bytes()
-		d.samplers <- s
-	}
-	return bytes
-}
+// Bytes implements drawing.
+func (d *remoteDrawer) Bytes() int64 { return d.samplers.bytes() }
 
 // stages are those from the seeds to the blocks.
 func (d *remoteDrawer) stages() []Stage {
@@ -151,16 +141,6 @@ func (d *remoteDrawer) stages() []Stage {
 	return stages
 }
 
-// with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
-func (d *remoteDrawer) with(f func(s *sample.Remote) error) error {
-	s := <-d.samplers
-	defer func() { d.samplers <- s }()
-	if err := f(s); err != nil {
-		return fmt.Errorf("sampling: %w", err)
-	}
-	return nil
-}
-
 // sample makes the hops that need no other rank, and asks for the first that does.
 func (d *remoteDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
@@ -168,7 +148,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 	}
 	m.Scored, m.draws.Sampling = m.Seeds, trace.Sampling{}
 	alone := d.hops() - d.rounds()
-	return d.with(func(s *sample.Remote) error {
+	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
 			return err
 		}
@@ -267,7 +247,7 @@ func (r *askRound) Wait() error {
 // answer draws for whoever asks, and for the minibatch's own vertices.
 func (d *remoteDrawer) answer(m *Minibatch) error {
 	r := &m.draws
-	return d.with(func(s *sample.Remote) error {
+	return d.samplers.with(func(s *sample.Remote) error {
 		r.asking.Room(nil)
 		err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, r.asking.Fanout)
 		return errors.Join(err, s.Draw(&r.asking))
@@ -306,7 +286,7 @@ func (r *replyRound) Wait() error {
 
 // extend numbers what has come back, and asks for the next hop.
 func (d *remoteDrawer) extend(m *Minibatch, h int) error {
-	return d.with(func(s *sample.Remote) error {
+	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Extend(&m.Sampled, h, &m.draws.asking); err != nil {
 			return err
 		}

@@ -73,7 +73,8 @@ func sharedModels() map[string]nn.Config {
 	return models
 }
 
-// counting counts what is handed to the transport by all-to-alls and all-gathers, on all communicators made of it.
+// counting counts what is handed to the transport by all-to-alls and all-gathers, on all
+// communicators made of it.
 type counting struct {
 	comm.Comm
 	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
@@ -171,10 +172,9 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		o.Sample = sample.Neighbours([]int{4, 3, 3}[:config.Layers]...)
 	}
 	if apart {
-		o.Topology, o.Rows = w.partitioned(c)
+		o.Topology, _ = w.partitioned(c)
 		o.Topology.Rows = w.topology.Graph.Indptr // degrees of all vertices
 	}
-	o.Rows = nil
 	for r := range c.Size() + 1 {
 		o.Rows = append(o.Rows, w.offsets[r*per])
 	}

@@ -22,7 +22,7 @@ type splitDrawer struct {
 	owners   *sample.Owners
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
-	samplers chan *sample.Split
+	samplers pool[*sample.Split]
 	begin    func(*Minibatch) error // before a minibatch is drawn
 	drawn    func(*Minibatch)       // when it is
 }
@@ -32,7 +32,7 @@ func newSplitDrawer(o *Options, size int, draw DrawerOptions, begin func(*Miniba
 	drawn func(*Minibatch)) (*splitDrawer, error) {
 	d := &splitDrawer{
 		o: draw, rank: o.Comm.Rank(), owners: sample.NewOwners(o.Rows, size),
-		samplers: make(chan *sample.Split, draw.Samplers), begin: begin, drawn: drawn,
+		samplers: make(pool[*sample.Split], draw.Samplers), begin: begin, drawn: drawn,
 	}
 	for range size {
 		d.ones = append(d.ones, 1)
@@ -64,25 +64,15 @@ func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
 
 // close frees samplers and communicator.
 func (d *splitDrawer) close() error {
-	close(d.samplers)
-	for s := range d.samplers {
-		s.Free()
-	}
+	d.samplers.free()
 	if d.group == nil {
 		return nil
 	}
 	return d.group.Free()
 }
 
-// Bytes returns the memory of the samplers. None may be drawing.
-func (d *splitDrawer) Bytes() (bytes int64) {
-	for range len(d.samplers) {
-		s := <-d.samplers
-		bytes += s.Bytes()
-		d.samplers <- s
-	}
-	return bytes
-}
+// Bytes implements drawing.
+func (d *splitDrawer) Bytes() int64 { return d.samplers.bytes() }
 
 // stages are those from the seeds to the blocks and, with serving, to the rows that others read.
 func (d *splitDrawer) stages() []Stage {
@@ -113,19 +103,9 @@ func (d *splitDrawer) crossing(h int, what string,
 		collective(trace.Ask, name("owners"),
 			func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
 		local(trace.Sample, name(what), func(m *Minibatch) error {
-			return d.with(func(s *sample.Split) error { return do(m, s) })
+			return d.samplers.with(func(s *sample.Split) error { return do(m, s) })
 		}),
 	}
-}
-
-// with runs f with a sampler. It waits for none: there are as many as goroutines in the pool.
-func (d *splitDrawer) with(f func(s *sample.Split) error) error {
-	s := <-d.samplers
-	defer func() { d.samplers <- s }()
-	if err := f(s); err != nil {
-		return fmt.Errorf("sampling: %w", err)
-	}
-	return nil
 }
 
 // sample takes the own seeds of a minibatch and draws their neighbours.
@@ -145,7 +125,7 @@ func (d *splitDrawer) sample(m *Minibatch) error {
 		d.o.seedsOnly(m)
 		return nil
 	}
-	return d.with(func(s *sample.Split) error {
+	return d.samplers.with(func(s *sample.Split) error {
 		if err := s.Begin(&m.Sampled, x.own, d.hops()); err != nil {
 			return err
 		}
@@ -267,7 +247,7 @@ func (d *splitDrawer) count(m *Minibatch) error {
 		return nil
 	}
 	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
-	return d.with(func(s *sample.Split) error {
+	return d.samplers.with(func(s *sample.Split) error {
 		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
 		return nil
 	})

@@ -1,0 +1,38 @@
+package parallel
+
+import "fmt"
+
+// pool holds the samplers of a drawer that are not drawing. The vertex map of a sampler serves one
+// minibatch at a time.
+type pool[S interface {
+	Bytes() int64
+	Free()
+}] chan S
+
+// with runs f with a sampler. It waits for one if there are fewer than goroutines that draw.
+func (p pool[S]) with(f func(S) error) error {
+	s := <-p
+	defer func() { p <- s }()
+	if err := f(s); err != nil {
+		return fmt.Errorf("sampling: %w", err)
+	}
+	return nil
+}
+
+// bytes returns the memory of the samplers. None may be drawing.
+func (p pool[S]) bytes() (bytes int64) {
+	for range len(p) {
+		s := <-p
+		bytes += s.Bytes()
+		p <- s
+	}
+	return bytes
+}
+
+// free frees the samplers. None may be drawing.
+func (p pool[S]) free() {
+	close(p)
+	for s := range p {
+		s.Free()
+	}
+}
