@@ -72,10 +72,14 @@ table() {
     { name[NR] = $1; t[NR] = $2; all[NR] = $3; rows[NR] = $4; wait[NR] = $5 }
     $1 != "auto" && (!best || $2 < t[best]) { best = NR }
     END {
-      print "| cache | s/epoch | of the fastest | s, all epochs | remote rows/epoch | waiting |\n|---|--:|--:|--:|--:|--:|"
-      for (i = 1; i <= NR; i++) printf "| %s | %.3f | %.3f | %.2f | %d | %.1f %% |\n", name[i], t[i], t[i] / t[best], all[i], rows[i], 100 * wait[i]
+      print "| cache | s/epoch | of the fastest | s, all epochs | remote rows/epoch | waiting |"
+      print "|---|--:|--:|--:|--:|--:|"
+      for (i = 1; i <= NR; i++)
+        printf "| %s | %.3f | %.3f | %.2f | %d | %.1f %% |\n",
+          name[i], t[i], t[i] / t[best], all[i], rows[i], 100 * wait[i]
       ratio = t[NR] / t[best]
-      printf "\n%s: auto takes %.3f of the fastest set by hand, %s\n", ratio <= 1.05 ? "check" : "check FAILED", ratio, name[best]
+      printf "\n%s: auto takes %.3f of the fastest set by hand, %s\n",
+        ratio <= 1.05 ? "check" : "check FAILED", ratio, name[best]
     }'
   grep -h -o '"chosen": ".*"' "$dir"/auto-*/summary.json | sort -u
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, each a directory of LOGDIR.
+"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, each a directory of
+LOGDIR.
 
 Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers,
 which are written here, field by field. Steps are counted from the beginning of the run: the scalars
@@ -74,7 +75,8 @@ def record(data):
 
 
 def read_metrics(run):
-    """The records of a run. A last line that is cut short, of a run that was killed, is left out."""
+    """The records of a run. A last line that is cut short, of a run that was killed, is left
+    out."""
     path = os.path.join(run, "metrics.jsonl")
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):

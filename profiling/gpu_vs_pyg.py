@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""gpu_vs_pyg.py --work DIR [--device cuda|cpu] ...: halognn beside PyTorch and PyTorch Geometric, on one device, on the same minibatches.
+"""gpu_vs_pyg.py --work DIR [--device cuda|cpu] ...: halognn beside PyTorch and PyTorch Geometric,
+on one device, on the same minibatches.
 
-    generate, partition ──> halognn blocks ──> blocks, initial weights ──> torch (index_add), PyG (SAGEConv): losses, seconds
+    generate, partition ──> halognn blocks ──> blocks, initial weights ──> torch (index_add),
+                       │                                     PyG (SAGEConv): losses, seconds
                        └──> halognn train  ──> losses, seconds
 
-All train the same GraphSAGE (mean aggregation, bias, ReLU) from the same weights on the same blocks, in float32, so their losses must agree:
-the first within 1e-5, the others within --tolerance, as rounding grows from step to step. If they do not, the exit code is 1.
+All train the same GraphSAGE (mean aggregation, bias, ReLU) from the same weights on the same
+blocks, in float32, so their losses must agree: the first within 1e-5, the others within
+--tolerance, as rounding grows from step to step. If they do not, the exit code is 1.
 
-A step of PyTorch is: blocks and features to the device, forward, loss, backward, update. Blocks are read and pinned before; with
---features device the rows lie on the device and are gathered there (halognn: compute.gpu_rows=1), with host they are gathered on the host
-and copied (gpu_rows=0). halognn's epoch also samples and gathers, beside training. Where torch is missing, halognn is measured alone; where
-only torch_geometric is, PyG is left out. Each says so in a line.
+A step of PyTorch is: blocks and features to the device, forward, loss, backward, update. Blocks are
+read and pinned before; with --features device the rows lie on the device and are gathered there
+(halognn: compute.gpu_rows=1), with host they are gathered on the host and copied (gpu_rows=0).
+halognn's epoch also samples and gathers, beside training. Where torch is missing, halognn is
+measured alone; where only torch_geometric is, PyG is left out. Each says so in a line.
 """
 import argparse
 import importlib.util
@@ -21,8 +25,6 @@ import statistics
 import subprocess
 import sys
 import time
-
-import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIRST_STEP = 1e-5
@@ -64,7 +66,8 @@ def halognn(o, *args):
 
 
 def train_halognn(o):
-    """Writes data, parts, blocks and a run. Returns the run's summary and its losses by (epoch, step)."""
+    """Writes data, parts, blocks and a run. Returns the run's summary and its losses by
+    (epoch, step)."""
     if o.data is None:
         o.data = o.work / "data"
         halognn(o, "generate", "--kind", "rmat", "--vertices", o.vertices, "--degree", o.degree,
@@ -75,11 +78,15 @@ def train_halognn(o):
         halognn(o, "partition", "--data", o.data, "--parts", 1, "--method", "contiguous",
                 "--seed", 1, "--out", o.parts)
     keys = {
-        "data.parts": o.parts, "run.dir": o.work / "run", "model.layers": len(o.fanouts.split(",")), "model.hidden": o.hidden, "model.dropout": 0,
-        "sample.fanouts": o.fanouts, "sample.batch": o.batch, "train.epochs": o.epochs, "train.eval_every": 0, "train.eval_mode": "sampled",
+        "data.parts": o.parts, "run.dir": o.work / "run",
+        "model.layers": len(o.fanouts.split(",")), "model.hidden": o.hidden, "model.dropout": 0,
+        "sample.fanouts": o.fanouts, "sample.batch": o.batch,
+        "train.epochs": o.epochs, "train.eval_every": 0, "train.eval_mode": "sampled",
         "compute.device": o.device, "compute.gpu_rows": int(o.features == "device"),
     }
-    config = ["--config", ROOT / "inputs/reference.yaml"] + [x for k, v in keys.items() for x in ("--set", f"{k}={v}")]
+    config = ["--config", ROOT / "inputs/reference.yaml"]
+    for key, value in keys.items():
+        config += ["--set", f"{key}={value}"]
     halognn(o, "blocks", *config, "--ranks", 1, "--steps", o.steps, "--out", o.work / "blocks")
     halognn(o, "train", *config)
     summary = json.loads((o.work / "run/summary.json").read_text())
@@ -88,6 +95,8 @@ def train_halognn(o):
 
 
 def load_safetensors(path, torch):
+    import numpy as np  # here, as torch: without them halognn is measured alone
+
     raw = path.read_bytes()
     n = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + n])
@@ -98,7 +107,8 @@ def load_safetensors(path, torch):
 
 
 def convolutions(torch):
-    """Returns SAGEConv by program: both are called with (sources, destinations), edges [2,E] (source, destination)."""
+    """Returns SAGEConv by program: both are called with (sources, destinations) and edges [2,E],
+    (source, destination)."""
 
     class SAGEConv(torch.nn.Module):
         def __init__(self, cols, out):
@@ -127,18 +137,25 @@ class Work:
     """The minibatches on the host, pinned where the device is a GPU, by step; and the features."""
 
     def __init__(self, o, torch):
+        import numpy as np
+
         self.torch, self.on_host = torch, o.features == "host"
         self.device = torch.device(o.torch_device)
         self.described = json.loads((o.work / "blocks/blocks.json").read_text())
         self.steps = {}
         for m in self.described["minibatches"]:
             array = lambda name: np.load(o.work / "blocks" / m["dir"] / f"{name}.npy")
+            tensor = lambda name, kind: self.host(array(name).astype(kind))
             blocks = []
             for l, size in enumerate(m["layers"]):
                 target = np.repeat(np.arange(size["destinations"]), np.diff(array(f"indptr-{l}")))
-                blocks.append((self.host(np.stack([array(f"indices-{l}"), target]).astype(np.int64)), size["destinations"]))
-            truth = array("labels").astype(np.int64) if self.described["model"]["task"] == "multiclass" else array("targets").astype(np.float32)
-            item = (m, self.host(array("frontier").astype(np.int64)), blocks, self.host(truth))
+                edges = np.stack([array(f"indices-{l}"), target]).astype(np.int64)
+                blocks.append((self.host(edges), size["destinations"]))
+            if self.described["model"]["task"] == "multiclass":
+                truth = tensor("labels", np.int64)
+            else:
+                truth = tensor("targets", np.float32)
+            item = (m, tensor("frontier", np.int64), blocks, truth)
             self.steps.setdefault((m["epoch"], m["step"]), []).append(item)
         features = torch.from_numpy(np.load(o.data / "features.npy").astype(np.float32))
         self.features = features if self.on_host else features.to(self.device)
@@ -214,7 +231,8 @@ class SAGE:
 
 
 def train_torch(conv, work, weights):
-    """Returns the losses by (epoch, step); the median seconds of a step, the device synchronised after each; and the mean without that."""
+    """Returns the losses by (epoch, step); the median seconds of a step, the device synchronised
+    after each; and the mean without that."""
     model, losses, seconds = SAGE(conv, work, weights), {}, []
     for at, items in work.steps.items():
         begin = work.synced()
@@ -255,22 +273,29 @@ def main():
         torch.backends.cuda.matmul.allow_tf32 = False  # as halognn
         work = Work(o, torch)
         weights = load_safetensors(o.work / "blocks/initial.safetensors", torch)
-        name = torch.cuda.get_device_name() if o.torch_device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+        name = f"cpu, {torch.get_num_threads()} threads"
+        if o.torch_device == "cuda":
+            name = torch.cuda.get_device_name()
         for program, conv in convolutions(torch).items():
             losses, synced, each = train_torch(conv, work, weights)
             first, most = differences(losses, trained)
             agree &= first <= FIRST_STEP and most <= o.tolerance
             rows.append((program, name, f"{first:.1e}", f"{most:.1e}", 1e3 * synced, each * steps))
-    compared = "halognn alone" if missing else f"{min(o.steps, o.epochs * steps)} steps compared; losses beside halognn's, relative"
+    compared = "halognn alone"
+    if not missing:
+        compared = (f"{min(o.steps, o.epochs * steps)} steps compared; losses beside halognn's, "
+                    "relative")
     print(f"\n{compared}; {steps} steps an epoch; times with the device synchronised")
-    print(f"{'':<28} {'first loss':>10} {'all losses':>10} {'ms a step':>10} {'s an epoch':>10}  device")
+    print(f"{'':<28} {'first loss':>10} {'all losses':>10} {'ms a step':>10} {'s an epoch':>10}"
+          "  device")
     for program, device, first, most, step, epoch in rows:
         print(f"{program:<28} {first:>10} {most:>10} {step:>10.2f} {epoch:>10.2f}  {device}")
     keys = ("program", "device", "first_loss", "all_losses", "step_ms", "epoch_seconds")
     text = json.dumps([dict(zip(keys, row)) for row in rows], indent=1)
     (o.work / "comparison.json").write_text(text + "\n")
     if not agree:
-        sys.exit(f"the losses differ by more than {FIRST_STEP} at the first step or {o.tolerance} later: not the same work was done")
+        sys.exit(f"the losses differ by more than {FIRST_STEP} at the first step or "
+                 f"{o.tolerance} later: not the same work was done")
 
 
 if __name__ == "__main__":

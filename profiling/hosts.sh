@@ -41,6 +41,11 @@ if ! [[ $per =~ ^[0-9]+$ ]] || [ "$per" -lt 1 ]; then
   echo "hosts.sh: -p $per: give at least 1 rank" >&2
   exit 2
 fi
+units='([kmgtKMGT]i?)?(bit|bps)'
+if [ "$rate" != none ] && ! [[ $rate =~ ^[0-9]+(\.[0-9]+)?${units}$ && $rate =~ [1-9] ]]; then
+  echo "hosts.sh: -r $rate: give a rate as 200mbit or 1gbit, or none" >&2
+  exit 2
+fi
 [ "$(id -u)" = 0 ] || { echo "hosts.sh: network namespaces need root" >&2; exit 2; }
 for tool in ip tc; do
   command -v $tool >/dev/null || {

@@ -11,7 +11,11 @@ run=$1 kind=${2:-cpu}
 case $kind in
   cpu | block | mutex) file=$kind.pprof ;;
   heap) file=mem.pprof ;;
-  *) echo "$usage (a Go execution trace is looked at rank by rank: go tool trace RUN/profile/rank-0000/trace.out)" >&2; exit 2 ;;
+  *)
+    echo "$usage (a Go execution trace is looked at rank by rank:" \
+      "go tool trace RUN/profile/rank-0000/trace.out)" >&2
+    exit 2
+    ;;
 esac
 shopt -s nullglob
 profiles=("$run"/profile/rank-*/"$file" "$run"/profile-*/rank-*/"$file")

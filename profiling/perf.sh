@@ -17,6 +17,7 @@ command=("$@")
 command -v perf >/dev/null 2>&1 || plain "it is not installed"
 mkdir -p "$dir"
 file=$dir/rank-$(printf '%04d' "$rank").data
+paranoid=$(cat /proc/sys/kernel/perf_event_paranoid 2>/dev/null || echo unknown)
 why=$(perf record -o /dev/null -F 99 -g true 2>&1 >/dev/null) ||
-  plain "perf record fails (kernel.perf_event_paranoid is $(cat /proc/sys/kernel/perf_event_paranoid)): ${why%%$'\n'*}"
+  plain "perf record fails (kernel.perf_event_paranoid is $paranoid): ${why%%$'\n'*}"
 exec perf record --quiet -o "$file" -F 199 --call-graph fp -- "${command[@]}"

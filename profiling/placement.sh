@@ -103,8 +103,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
     fi
     "$program" simulate --quiet --parts "$out/$dir" --ranks "$ranks" --ranks-per-node "$node" \
       --source files --sample-kind "$kind" --placement "$placement" --seeds "$seeds" \
-      --peer-cost "$cost" --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" --policies none,vip \
-      --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
+      --peer-cost "$cost" --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" \
+      --policies none,vip --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
       { echo "placement.sh: simulate failed; see $to.log" >&2; exit 1; }
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
         for (i = 1; i <= NF; i++) at[$i] = i; next }
@@ -140,5 +140,6 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
       printf "| %s | %s | %.2f | %.2f | %.2f | %.0f %% | %.2f | %s |\n",
         of[2] == "global" ? "whole graph" : "own part", of[1], $3, load, compute,
         100 * load / ($3 + load + compute), $7,
-        (of[1] == "near" ? "trained" : far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' "$rows" "$times"
+        (of[1] == "near" ? "trained" : far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' \
+    "$rows" "$times"
 done

@@ -25,7 +25,8 @@ source profiling/runs.sh
 parts=$1 out=${2:-run/slow-network}
 need_parts "$parts"
 repeat=${REPEAT:-2}
-alpha=${ALPHA:-0.2} depth=${DEPTH:-4} gamma=${GAMMA:-0.995} delta=${DELTA:-16}
+alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
+decay="cache.gamma=${GAMMA:-0.995} cache.delta=${DELTA:-16}"
 
 # Full replication is a cache of all that is ever read (SALIENT++, section 5.2: alpha = K - 1).
 #     name               depth     what else
@@ -34,7 +35,7 @@ ways="full-replication   $depth    cache.policy=vip cache.alpha=$((ranks - 1))
       +pipeline          $depth    cache.policy=none
       +cache(vip)        $depth    cache.policy=vip cache.alpha=$alpha
       prefetch           1         cache.policy=prefetch cache.alpha=$alpha cache.evict=false
-      prefetch+eviction  1         cache.policy=prefetch cache.alpha=$alpha cache.gamma=$gamma cache.delta=$delta
+      prefetch+eviction  1         cache.policy=prefetch cache.alpha=$alpha $decay
       sieve              $depth    cache.policy=sieve cache.alpha=$alpha
       look-ahead         $depth    cache.policy=lookahead cache.alpha=$alpha"
 
@@ -51,7 +52,9 @@ for rate in $rates; do
   done
   {
     printf '\nlink speed: %s, %d ranks, alpha %s, depth %s\n\n' "$rate" "$ranks" "$alpha" "$depth"
-    printf '| rows by | s/epoch | of full replication | waiting | remote rows/epoch | hit rate | MB/s of a rank |\n|---|--:|--:|--:|--:|--:|--:|\n'
+    echo '| rows by | s/epoch | of full replication | waiting | remote rows/epoch | hit rate' \
+      '| MB/s of a rank |'
+    echo '|---|--:|--:|--:|--:|--:|--:|'
     full=''
     while read -r name _; do
       from=$(fastest "$out/$rate/$name"-[0-9])
@@ -60,7 +63,8 @@ for rate in $rates; do
       awk -v n="$name" -v t="$best" -v f="$full" -v w="$(number "$from" wait_fraction)" \
         -v r="$(number "$from" remote_rows)" \
         -v h="$(number "$from" hit_rate)" -v b="$(number "$from" remote_bytes)" -v k="$ranks" \
-        'BEGIN { printf "| %s | %.2f | %.2f | %.1f %% | %d | %.3f | %.1f |\n", n, t, t / f, 100 * w, r, h, b / t / k / 1e6 }'
+        'BEGIN { printf "| %s | %.2f | %.2f | %.1f %% | %d | %.3f | %.1f |\n",
+                   n, t, t / f, 100 * w, r, h, b / t / k / 1e6 }'
     done <<<"$ways"
   } | tee "$out/$rate/table.md"
 done

@@ -4,8 +4,9 @@
 # and prints one table per link speed: FastSample, Figure 6 (vanilla, hybrid, hybrid+fused), and the
 # fused sampler on a partitioned topology. All must have one loss_digest: that is the check.
 #
-#   on a cluster, in an allocation          LAUNCH="srun -n 4" profiling/topology.sh parts/products-4
-#   on one machine with limited links       LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh parts/products-4
+#   LAUNCH="srun -n 4" profiling/topology.sh PARTS        on a cluster, in an allocation
+#   LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh PARTS
+#                                                         on one machine with limited links
 #
 #   LAUNCH   how to start the ranks; %r stands for the link speed    [mpirun -np 4]
 #   RATES    link speeds, one table each                             [as-is]

@@ -50,7 +50,7 @@ func TestBadConfigs(t *testing.T) {
 		{"an unknown key", file("data:\n  part: p\n"), usage,
 			[]string{"run.yaml", "line 9", "data.part", "did you mean data.parts?"}},
 		{"an unknown section", file("trian: {lr: 1}\n"), usage,
-			[]string{"line 8", "trian", "config.md"}},
+			[]string{"line 8", "unknown key trian", "did you mean train?"}},
 		{"a wrong type", file("topology: {load: map}\ncache: {delta: often}\n"), usage,
 			[]string{"line 9", "cache.delta", "often", "whole number"}},
 		{"a value for a section", file("cache: none\n"), usage,

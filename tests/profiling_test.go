@@ -86,3 +86,45 @@ func TestFigureOfAPaper(t *testing.T) {
 		t.Fatal(r, err, string(page))
 	}
 }
+
+// hosts.sh refuses what it cannot make before it makes anything.
+func TestHostsRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-r", "fast"}, "-r fast: give a rate as 200mbit"},
+		{[]string{"-r", "0mbit"}, "-r 0mbit: give a rate"},
+		{[]string{"-r", "1gb"}, "-r 1gb: give a rate"},
+		{[]string{"-n", "many"}, "-n many: give 1 to 64 hosts"},
+		{[]string{"-p", "0"}, "-p 0: give at least 1 rank"},
+	} {
+		r := start(t, nil, "../profiling/hosts.sh", append(c.args, "--", "true")...).wait(t)
+		if r.code != 2 || !strings.Contains(r.err, c.want) || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("%v: want one line, %q: %v", c.args, c.want, r)
+		}
+	}
+}
+
+// The scripts that compare with other programs explain themselves where these are missing, and then
+// say what is.
+func TestPeersWithoutTheirPackages(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3 here")
+	}
+	scripts, err := filepath.Glob("../profiling/peers/*_*.py")
+	if err != nil || len(scripts) < 5 {
+		t.Fatalf("%v: %v", scripts, err)
+	}
+	bare := []string{"PYTHONPATH="} // and with -S no packages of this machine
+	for _, script := range append(scripts, "../profiling/gpu_vs_pyg.py") {
+		r := start(t, bare, "python3", "-B", "-S", script, "--help").wait(t)
+		if r.code != 0 || !strings.Contains(r.out, "usage: "+filepath.Base(script)) {
+			t.Errorf("%s: %v", script, r)
+		}
+	}
+	r := start(t, bare, "python3", "-B", "-S", "../profiling/peers/pyg_accuracy.py", "DATA").wait(t)
+	if r.code != 1 || !strings.Contains(r.err, "not installed: dgl, torch, torch_geometric") {
+		t.Error(r)
+	}
+}

@@ -93,7 +93,8 @@ class Bench:
         self.a = a
         self.python = pathlib.Path(a.peers).resolve() / "bin" / "python"
         if not self.python.exists():
-            fail(f"{a.peers} is no venv of the peers: make it by profiling/peers/setup.sh {a.peers}")
+            fail(f"{a.peers} is no venv of the peers: make it by profiling/peers/setup.sh "
+                 f"{a.peers}")
         self.data = pathlib.Path(a.data).resolve()
         self.out = pathlib.Path(a.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
@@ -183,7 +184,8 @@ class Bench:
             for c in self.case(name):
                 if k and c.peer in fastest and fastest[c.peer][1] != c.name:
                     continue
-                got = c.run(self.out / f"{name}-{c.name.replace(' ', '-').replace(',', '')}-{k}.log")
+                plain = c.name.replace(" ", "-").replace(",", "")
+                got = c.run(self.out / f"{name}-{plain}-{k}.log")
                 rows.setdefault(c.name, []).append(got)
                 if got and k == 0:
                     fastest[c.peer] = min((got[0], c.name), fastest.get(c.peer, (math.inf, "")))

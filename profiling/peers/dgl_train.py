@@ -1,5 +1,11 @@
 """DGL in one process: GraphSAGE on minibatches of NeighborSampler or of GraphBolt."""
 
+import commandline
+
+ARGUMENTS = commandline.parse(
+    "DGL, one process", ["dgl", "torch"],
+    how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"))
+
 import dgl
 import dgl.graphbolt as graphbolt
 import dgl.nn
@@ -56,9 +62,8 @@ def graph_bolt(data, a):
 
 
 def main():
-    a = graph.arguments(
-        "DGL, one process",
-        how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"))
+    a = ARGUMENTS
+    graph.begin(a)
     data = graph.Dataset(a.data)
     name = f"dgl-{a.how} workers={a.workers}"
     batches, counts = (neighbor_sampler if a.how == "neighbor" else graph_bolt)(data, a)

@@ -2,6 +2,21 @@
 
 import argparse
 
+import commandline
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("data")
+    p.add_argument("parts", type=int)
+    p.add_argument("out")
+    a = p.parse_args()
+    commandline.require(["dgl", "torch"])
+    return a
+
+
+ARGUMENTS = arguments()
+
 import dgl
 import torch
 
@@ -9,11 +24,7 @@ import graph
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("data")
-    p.add_argument("parts", type=int)
-    p.add_argument("out")
-    a = p.parse_args()
+    a = ARGUMENTS
     data = graph.Dataset(a.data)
     none = torch.empty(0, dtype=torch.int64)
     g = dgl.graph(("csc", (data.indptr, data.indices.long(), none)), num_nodes=data.vertices)

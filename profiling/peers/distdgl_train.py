@@ -2,6 +2,14 @@
 
 import time
 
+import commandline
+
+ARGUMENTS = commandline.parse(
+    "DistDGL", ["dgl", "torch"],
+    addresses=dict(required=True, help="DistDGL's ip_config.txt"),
+    parts=dict(required=True, help="the g.json of the partitions"),
+    classes=dict(type=int, required=True))
+
 import dgl
 import dgl.nn
 import torch
@@ -12,9 +20,7 @@ import graph
 
 
 def main():
-    a = graph.arguments("DistDGL", addresses=dict(required=True, help="DistDGL's ip_config.txt"),
-                        parts=dict(required=True, help="the g.json of the partitions"),
-                        classes=dict(type=int, required=True))
+    a = ARGUMENTS
     torch.manual_seed(0)
     torch.set_num_threads(a.threads)
     dgl.distributed.initialize(a.addresses)  # a server stays here until all trainers have ended

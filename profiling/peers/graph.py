@@ -1,6 +1,5 @@
 """A halognn DATASET as torch tensors, and the model that every peer trains on it."""
 
-import argparse
 import statistics
 import time
 
@@ -9,24 +8,10 @@ import torch
 import torch.nn.functional as functional
 
 
-def arguments(description, **more):
-    """The command line that all peers share; more: further arguments, by name."""
-    p = argparse.ArgumentParser(description=description)
-    p.add_argument("data", help="halognn DATASET directory")
-    p.add_argument("--epochs", type=int, default=3)
-    p.add_argument("--hidden", type=int, default=256)
-    p.add_argument("--fanouts", type=lambda s: [int(f) for f in s.split(",")], default=[15, 10, 5],
-                   help="neighbours a vertex, the hop next to the seeds first")
-    p.add_argument("--batch", type=int, default=1024)
-    p.add_argument("--threads", type=int, default=2, help="threads that compute")
-    p.add_argument("--workers", type=int, default=0, help="processes that prepare minibatches")
-    p.add_argument("--sampler", action="store_true", help="only time the sampler on one thread")
-    for name, options in more.items():
-        p.add_argument("--" + name, **options)
-    a = p.parse_args()
+def begin(a):
+    """Makes torch repeatable, on as many threads as the command line says."""
     torch.manual_seed(0)
     torch.set_num_threads(1 if a.sampler else a.threads)
-    return a
 
 
 class Dataset:

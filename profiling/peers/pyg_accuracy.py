@@ -6,6 +6,13 @@ trains on sampled blocks (neighbours of a vertex drawn by DGL, without replaceme
 all neighbours every --every epochs, and prints the test accuracy of the epoch that validates best.
 """
 
+import commandline
+
+ARGUMENTS = commandline.parse(
+    "PyTorch Geometric: accuracy", ["dgl", "torch", "torch_geometric"], kind={"default": "sage"},
+    lr={"type": float, "default": 0.003}, seed={"type": int, "default": 0},
+    every={"type": int, "default": 1}, jumping={"action": "store_true"})
+
 import dgl
 import numpy
 import torch
@@ -45,7 +52,7 @@ class Model(torch.nn.Module):
         self.lin = torch.nn.Linear(hidden * layers, classes) if jumping else None
 
     def layer(self, l, edges, sources, x):
-        """The output of layer l for the first vertices of a block, by its edges (source, target)."""
+        """The output of layer l for the first vertices of a block, by edges (source, target)."""
         n = sources[1]
         if self.kind in ("gcn", "gat", "gatv2"):  # a vertex is one of its own neighbours
             own = torch.arange(n)
@@ -80,7 +87,8 @@ class Model(torch.nn.Module):
                 part = torch.arange(lo, hi)
                 b = dgl.to_block(dgl.in_subgraph(g, part), part)
                 edges = torch.stack(b.edges())
-                out.append(self.layer(l, edges, (b.num_src_nodes(), hi - lo), x[b.srcdata[dgl.NID]]))
+                h = x[b.srcdata[dgl.NID]]
+                out.append(self.layer(l, edges, (b.num_src_nodes(), hi - lo), h))
                 lo = hi
             x = torch.cat(out)
             rows.append(x)
@@ -88,9 +96,7 @@ class Model(torch.nn.Module):
 
 
 def main():
-    a = graph.arguments("PyTorch Geometric: accuracy", kind={"default": "sage"},
-                        lr={"type": float, "default": 0.003}, seed={"type": int, "default": 0},
-                        every={"type": int, "default": 1}, jumping={"action": "store_true"})
+    a = ARGUMENTS
     torch.manual_seed(a.seed)
     dgl.seed(a.seed)
     torch.set_num_threads(a.threads)

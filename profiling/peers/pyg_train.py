@@ -4,6 +4,10 @@ It samples by pyg-lib or torch-sparse, whichever is installed. Layers are trimme
 need where the loader counts the vertices of each hop (pyg-lib does, torch-sparse does not).
 """
 
+import commandline
+
+ARGUMENTS = commandline.parse("PyTorch Geometric, one process", ["torch", "torch_geometric"])
+
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
@@ -30,7 +34,8 @@ class Convolution(torch.nn.Module):
 
 
 def main():
-    a = graph.arguments("PyTorch Geometric, one process")
+    a = ARGUMENTS
+    graph.begin(a)
     data = graph.Dataset(a.data)
     degree = data.indptr[1:] - data.indptr[:-1]
     to = torch.repeat_interleave(torch.arange(data.vertices), degree)

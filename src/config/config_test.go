@@ -58,7 +58,12 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"right name, wrong section", minimal + "model:\n  lr: 1\n", nil,
 			[]string{"did you mean train.lr?"}},
 		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil,
-			[]string{"line 3: unknown key modle"}},
+			[]string{"line 3: unknown key modle; did you mean model?"}},
+		{"a list in braces", minimal + "sample: {batch: 9, fanouts: 15,10,5, seeds: local}\n", nil,
+			[]string{`line 3: in braces a comma ends the value of fanouts; put the list in quotes: ` +
+				`fanouts: "15,10,5"`}},
+		{"a list in braces at the end", minimal + "sample: {fanouts: 15, 10}\n", nil,
+			[]string{`fanouts: "15,10"`}},
 		{"wrong type", minimal + "train:\n  epochs: many\n", nil,
 			[]string{`line 4: train.epochs is "many"; it must be a whole number`}},
 		{"list for a number", minimal + "train:\n  epochs: [1, 2]\n", nil,
@@ -337,6 +342,29 @@ func TestPoliciesAreThoseThatThereAre(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("cache.policy takes %v; there are %v", got, want)
+	}
+}
+
+// What a resumed run must keep is said before other faults, which advise to change other keys.
+func TestKeeps(t *testing.T) {
+	run := writeConfig(t, minimal+"cache: {policy: vip}\n")
+	for _, c := range []struct {
+		path string
+		sets []string
+		want string
+	}{
+		{run, []string{"cache.policy=none", "run.dir=elsewhere"}, ""},
+		{run, []string{"parallel.mode=split"}, "parallel.mode is split, the run began with data"},
+		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, the run began with 256"},
+		{run, []string{"train.lr=fast"}, ""}, // Load says what is wrong
+		{run, []string{"cache.placement=group", "cache.policy=sieve"}, ""},
+		{run + ".none", nil, ""},
+	} {
+		err := Keeps(run, c.path, c.sets)
+		if c.want == "" && err != nil || c.want != "" && (err == nil ||
+			!strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: got %v, expected %q", c.sets, err, c.want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -15,17 +16,10 @@ import (
 // Load applies the YAML file and then the settings key=value to the defaults, and checks the
 // result. It returns all errors at once, each with its line in the file, or as --set.
 func Load(path string, sets []string) (*Config, error) {
-	text, err := os.ReadFile(path)
+	c, b, inFile, err := read(path, sets)
 	if err != nil {
-		return nil, fmt.Errorf("reading the config: %w; --config takes the YAML file of a run, "+
-			"such as inputs/demo.yaml", err)
+		return nil, err
 	}
-	c := Default()
-	b := binder{keys: c.keys()}
-	b.file(text)
-	inFile := len(b.faults)
-	b.sets(sets)
-	c.settle(b.isGiven)
 	if len(b.faults) == 0 { // check values only if all of them parsed
 		b.judge(c.faults())
 	}
@@ -36,6 +30,38 @@ func Load(path string, sets []string) (*Config, error) {
 		return nil, fmt.Errorf("config %s:\n%w", path, err)
 	}
 	return c, nil
+}
+
+// read returns the settings before their values are checked, the binder with the errors met so far,
+// and how many of these are about the file.
+func read(path string, sets []string) (c *Config, b *binder, inFile int, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("reading the config: %w; --config takes the YAML file of a "+
+			"run, such as inputs/demo.yaml", err)
+	}
+	c = Default()
+	b = &binder{keys: c.keys()}
+	b.file(text)
+	inFile = len(b.faults)
+	b.sets(sets)
+	c.settle(b.isGiven)
+	return c, b, inFile, nil
+}
+
+// Keeps returns the error of Changes between the config of a run and that with which it is to go on.
+// It comes before Load, whose advice for a combination may be another key that must not change
+// either. Other errors are left to Load.
+func Keeps(run, path string, sets []string) error {
+	began, b, _, err := read(run, nil)
+	if err != nil || len(b.faults) > 0 {
+		return nil
+	}
+	now, b, _, err := read(path, sets)
+	if err != nil || len(b.faults) > 0 {
+		return nil
+	}
+	return now.Changes(began.Flat())
 }
 
 // WithDefaults returns the defaults with the settings key=value applied. Required keys may be
@@ -92,7 +118,11 @@ func (b *binder) node(key string, n ast.Node) {
 	where := fmt.Sprintf("line %d", n.GetToken().Position.Line)
 	switch n := n.(type) {
 	case *ast.MappingNode:
-		for _, pair := range n.Values {
+		for i, pair := range n.Values {
+			if i > 0 && n.IsFlowStyle && continues(pair) {
+				b.fault(where, "%s", unquoted(n.Values, i))
+				return
+			}
 			b.node(key, pair)
 		}
 	case *ast.MappingValueNode:
@@ -102,7 +132,7 @@ func (b *binder) node(key string, n ast.Node) {
 		}
 		where = fmt.Sprintf("line %d", n.Key.GetToken().Position.Line)
 		if find(b.keys, inner) == nil && !b.isSection(inner) {
-			b.fault(where, "unknown key %s%s", inner, b.nearest(inner))
+			b.fault(where, "unknown key %s%s", inner, suggestion(b.keys, inner))
 			return
 		}
 		b.node(inner, n.Value)
@@ -125,6 +155,24 @@ func (b *binder) node(key string, n ast.Node) {
 	}
 }
 
+// continues reports whether a pair of a mapping in braces is no key, but what follows a comma in the
+// value of the key before it: a number alone.
+func continues(pair *ast.MappingValueNode) bool {
+	_, alone := pair.Value.(*ast.NullNode)
+	_, err := strconv.ParseFloat(pair.Key.GetToken().Value, 64)
+	return alone && err == nil
+}
+
+// unquoted is the fault of a list without quotes in braces, whose second entry is pairs[i].
+func unquoted(pairs []*ast.MappingValueNode, i int) string {
+	key, list := pairs[i-1].Key.GetToken().Value, pairs[i-1].Value.GetToken().Value
+	for ; i < len(pairs) && continues(pairs[i]); i++ {
+		list += "," + pairs[i].Key.GetToken().Value
+	}
+	return fmt.Sprintf("in braces a comma ends the value of %s; put the list in quotes: %[1]s: %q",
+		key, list)
+}
+
 func (b *binder) isSection(key string) bool {
 	for _, k := range b.keys {
 		if strings.HasPrefix(k.Name, key+".") {
@@ -144,7 +192,7 @@ func (b *binder) sets(all []string) {
 		case !ok:
 			b.fault(where, "it must be key.path=value")
 		case k == nil:
-			b.fault(where, "unknown key %s%s", name, b.nearest(name))
+			b.fault(where, "unknown key %s%s", name, suggestion(b.keys, name))
 		default:
 			b.assign(where, k, text)
 		}
@@ -174,43 +222,4 @@ func (b *binder) assign(where string, k *Key, text string) {
 	if text = strings.TrimSpace(text); !k.parse(text) {
 		b.fault(where, "%s is %q; it must be %s", k.Name, text, k.kind())
 	}
-}
-
-// nearest returns a hint: the known key closest to the given one, or the page of keys.
-func (b *binder) nearest(key string) string {
-	best, distance := "", 1+len(key)/2
-	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
-	for _, k := range b.keys {
-		d := editDistance(key, k.Name)
-		if last(k.Name) == last(key) {
-			d = 1 // right name, wrong section
-		}
-		if d < distance {
-			best, distance = k.Name, d
-		}
-	}
-	if best == "" {
-		return "; docs/config.md lists them all"
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// editDistance is Levenshtein's: the least number of insertions, deletions and substitutions.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -470,7 +470,8 @@ func (c *Config) table() []section {
 				"0 takes the nodes as launched. A pretended node lies within a real one."},
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory that topology and parts are copied to before the first " +
-					"step, once per node", ""},
+					"step, once per node",
+				"The copies stay for later runs. A run that cannot begin removes those that it made."},
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
 				"node-local directory in whose files inference with all neighbours keeps the rows of " +
 					"hidden layers; empty keeps them in memory",

@@ -38,7 +38,10 @@ type Panic struct {
 	Stack []byte
 }
 
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
+func (p *Panic) Error() string {
+	return fmt.Sprintf("panic: %v; this is a bug in halognn, please report it with the stack:\n%s",
+		p.Value, p.Stack)
+}
 
 // Unwrap returns the value if it is an error.
 func (p *Panic) Unwrap() error {

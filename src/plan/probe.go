@@ -107,8 +107,9 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
 		for _, s := range r.reader.Sources {
+			minibatches := float64(s.Minibatches) / float64(r.reader.Count)
 			for _, v := range s.Seeds {
-				r.read[v] = float32(s.PerBatch / float64(len(s.Seeds)) * float64(s.Minibatches) / float64(r.reader.Count))
+				r.read[v] = float32(s.PerBatch / float64(len(s.Seeds)) * minibatches)
 			}
 		}
 	default:

@@ -23,10 +23,13 @@ type Times struct {
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
 	each := float64(p.layout.Minibatches())
-	edges := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.numEdges()) }) })
-	frontier := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(s.frontier()) }) })
-	gathered := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return float64(gatheredRows(s)) }) })
-	flops := p.most(func(r *rankPlan) float64 { return r.mean(func(s *shape) float64 { return p.products(s) }) })
+	mean := func(of func(s *shape) float64) float64 { // of the rank that has the largest
+		return p.most(func(r *rankPlan) float64 { return r.mean(of) })
+	}
+	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })
+	frontier := mean(func(s *shape) float64 { return float64(s.frontier()) })
+	gathered := mean(func(s *shape) float64 { return float64(gatheredRows(s)) })
+	flops := mean(p.products)
 	var x Times
 	x.Terms = trace.Terms{
 		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -20,7 +21,7 @@ type Options struct {
 	// node have opened.
 	CopyTopology bool
 	// Stage is a node-local directory to which the first process of the node copies files before
-	// they are mapped. The copies stay for later runs. Empty means no staging.
+	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
 	Stage string
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
@@ -65,6 +66,9 @@ type Shards struct {
 	train, valid, test splitView
 	mapped, mappedRows int64
 	closers            []func() error
+
+	copying sync.Mutex // of copies
+	copies  []string   // that this process made or began to make
 }
 
 // splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].
@@ -96,7 +100,7 @@ func Open(dir string, o Options) (*Shards, error) {
 		s.first, s.last = s.Offsets[first], s.Offsets[last]
 	}
 	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
-		return nil, errors.Join(err, s.Close(), s.UnlinkShared())
+		return nil, errors.Join(err, s.Close(), s.Discard())
 	}
 	return s, nil
 }
@@ -139,6 +143,11 @@ func (s *Shards) mapFiles() error {
 		s.train.offsets[k+1] = s.train.offsets[k] + size.Train
 		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
 		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
+	}
+	for _, err := range errs {
+		if errors.Is(err, errCopying) { // where one copy finds no room the others do not either
+			return err
+		}
 	}
 	return errors.Join(errs...)
 }

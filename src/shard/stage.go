@@ -25,7 +25,12 @@ func (s *Shards) stageRoot(name string) string {
 	if root == "" {
 		return ""
 	}
-	return filepath.Join(root, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
+	return s.within(root)
+}
+
+// within returns the directory of copies of these parts below a shared one.
+func (s *Shards) within(shared string) string {
+	return filepath.Join(shared, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
 }
 
 // path returns the path at which a file is read: its copy in Options.Stage, if there is one, or the
@@ -63,11 +68,23 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	defer unlock()
 	want := s.Files[name]
 	if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes {
+		s.noteCopy(path)
 		if err := copyFile(filepath.Join(s.Dir, name), path, want); err != nil {
+			if errors.Is(err, errCopying) {
+				err = fmt.Errorf("%w; it takes %d bytes there: %s", err, want.Bytes, s.elsewhere(root))
+			}
 			return nil, err
 		}
 	}
 	return npy.Open(path)
+}
+
+// elsewhere says how to do without room in root.
+func (s *Shards) elsewhere(root string) string {
+	if root != s.within(s.options.Stage) {
+		return "set topology.load to map"
+	}
+	return "set run.stage_dir to a directory with more room, or leave it empty"
 }
 
 // claimTries bounds how often the UnlinkShared of other processes may remove the directory during
@@ -129,6 +146,8 @@ func lock(path string) (unlock func(), err error) {
 	}
 }
 
+var errCopying = errors.New("copying")
+
 // copyFile copies src to dst under a temporary name and checks the hash on the way.
 func copyFile(src, dst string, want npy.Info) error {
 	in, err := os.Open(src)
@@ -138,20 +157,44 @@ func copyFile(src, dst string, want npy.Info) error {
 	defer in.Close()
 	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+".tmp-")
 	if err != nil {
-		return err
+		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}
 	defer os.Remove(out.Name()) // of no effect once renamed
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
 	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("copying %s to %s: %w; set topology.load to map, or run.stage_dir to a "+
-			"directory with %d bytes free",
-			src, filepath.Dir(dst), err, want.Bytes)
+		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}
 	if got := fmt.Sprintf("%016x", sum.Sum64()); got != want.XXH64 {
 		return altered(src, got, want.XXH64)
 	}
 	return os.Rename(out.Name(), dst)
+}
+
+// noteCopy records that this process makes the copy at path.
+func (s *Shards) noteCopy(path string) {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	s.copies = append(s.copies, path)
+}
+
+// Discard removes the names of the copies that this process made, in Options.Stage too: for a job
+// that ends before it could use them. Copies that were there before stay. It is for any rank that
+// opened; mappings stay valid.
+func (s *Shards) Discard() error {
+	s.copying.Lock()
+	copies := s.copies
+	s.copies = nil
+	s.copying.Unlock()
+	errs := []error{s.UnlinkShared()}
+	for _, path := range copies {
+		errs = append(errs, unlink(path))
+		_ = os.Remove(filepath.Dir(path)) // fails while it holds other copies, as the next one
+	}
+	if s.options.Stage != "" {
+		_ = os.Remove(s.within(s.options.Stage))
+	}
+	return errors.Join(errs...)
 }
 
 // UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
@@ -166,21 +209,26 @@ func (s *Shards) UnlinkShared() error {
 	files := s.topologyFiles()
 	root := s.stageRoot(files[0])
 	for _, name := range files {
-		path := filepath.Join(root, name)
-		unlock, err := lock(path)
-		if errors.Is(err, fs.ErrNotExist) { // another process was faster
-			continue
-		} else if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, p := range []string{path, path + ".lock"} {
-			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-		unlock()
+		errs = append(errs, unlink(filepath.Join(root, name)))
 	}
 	_ = os.Remove(root) // fails while another process stages in it
+	return errors.Join(errs...)
+}
+
+// unlink removes a copy and its lock, once nobody is making it.
+func unlink(path string) error {
+	unlock, err := lock(path)
+	if errors.Is(err, fs.ErrNotExist) { // another process was faster
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for _, p := range []string{path, path + ".lock"} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
 }

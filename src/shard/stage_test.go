@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/dataset"
 	"halognn/src/mem"
 )
@@ -55,8 +57,56 @@ func TestStagingRefusesAnAlteredSource(t *testing.T) {
 		!strings.Contains(err.Error(), "labels.npy") {
 		t.Errorf("got %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(stage, "*", "labels.npy*[^k]")); len(left) > 0 {
+	if left, _ := os.ReadDir(stage); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Where there is no room, Open says which setting chose the place, and leaves nothing there: not
+// what it copied before the room was used up either. Copies of an earlier run stay.
+func TestStagingWithoutRoom(t *testing.T) {
+	disk := t.TempDir()
+	if err := unix.Mount("none", disk, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skipf("a small file system to fill cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := write(t, makeDataset(t, rand.New(rand.NewPCG(3, 2)), 400, // row pointers fit
+		dataset.Meta{Name: "wide", Task: dataset.Multiclass, Features: 2, Classes: 3}), 4)
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{CopyTopology: true, SharedMemory: disk}, "topology.load to map"},
+		{Options{Stage: disk}, "run.stage_dir to a directory with more room"},
+	} {
+		if _, err := Open(dir, c.options); !errors.Is(err, unix.ENOSPC) ||
+			strings.Count(err.Error(), c.want) != 1 {
+			t.Errorf("got %v, expected %q", err, c.want)
+		}
+		if left, _ := os.ReadDir(disk); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+func TestDiscardLeavesEarlierCopies(t *testing.T) {
+	dir, stage := write(t, small(t), 4), t.TempDir()
+	open(t, dir, Options{Stage: stage})
+	s := open(t, dir, Options{Stage: stage})
+	if _, err := s.OpenPart(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Discard(); err != nil {
+		t.Error(err)
+	}
+	parts, _ := filepath.Glob(filepath.Join(stage, "*", "part-*"))
+	topology, _ := filepath.Glob(filepath.Join(stage, "*", "indptr.npy"))
+	if len(parts) > 0 || len(topology) != 1 {
+		t.Errorf("parts %v and topology %v are left", parts, topology)
 	}
 }
 

@@ -57,7 +57,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	shards, err := shard.Open(cfg.Data.Parts, o)
 	if agreed := comm.Agree(c, err); agreed != nil {
 		if shards != nil {
-			agreed = errors.Join(agreed, shards.UnlinkShared())
+			agreed = errors.Join(agreed, shards.Discard())
 		}
 		return nil, dataError(agreed)
 	}
@@ -178,7 +178,7 @@ func explain(s *shard.Shards, err error) error {
 		return dataError(damage)
 	}
 	if p := (*mem.Panic)(nil); errors.As(err, &p) {
-		return withCode(exitFailed, err) // a fault of the program, whatever it was doing
+		return withCode(exitBug, err)
 	}
 	return err
 }

@@ -9,6 +9,9 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"halognn/src/train"
+	"halognn/src/watch"
 )
 
 // What is said while the program works goes through log/slog to standard error:
@@ -97,10 +100,15 @@ func (p *process) say(err error) {
 // codeOf returns the exit code of a command that ends with err.
 func codeOf(err error) int {
 	var has *exitError
-	if errors.As(err, &has) {
+	switch {
+	case errors.Is(err, train.ErrDiverged):
+		return exitDiverged
+	case errors.Is(err, watch.ErrStalled):
+		return exitStalled
+	case errors.As(withCode(exitFailed, err), &has):
 		return has.code
 	}
-	return exitFailed
+	return 0
 }
 
 func init() {

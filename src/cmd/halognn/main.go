@@ -25,6 +25,7 @@ import (
 const (
 	exitFailed   = 1 // something failed while the program worked
 	exitUsage    = 2 // command line or config
+	exitBug      = 2 // a bug of this program, as Go ends it if a panic goes through
 	exitData     = 3 // a file or directory is missing, damaged, or does not fit
 	exitDiverged = 4 // the loss is not a number any more
 	exitStalled  = 5 // no rank makes progress any more
@@ -44,17 +45,26 @@ func (e *exitError) Unwrap() error { return e.err }
 func usageError(err error) error { return withCode(exitUsage, err) }
 func dataError(err error) error  { return withCode(exitData, err) }
 
-// withCode gives err an exit code unless it has one.
+// withCode gives err an exit code unless it has one. That of a panic is not what the program was
+// doing.
 func withCode(code int, err error) error {
 	var has *exitError
 	if err == nil || errors.As(err, &has) {
 		return err
+	}
+	if bug := (*mem.Panic)(nil); errors.As(err, &bug) {
+		code = exitBug
 	}
 	return &exitError{code, err}
 }
 
 func main() {
 	p := new(process)
+	p.execute(rootCommand(p))
+}
+
+// rootCommand returns the command that has all others below it.
+func rootCommand(p *process) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "halognn",
 		Short:         "Train graph neural networks on graphs that no single machine holds",
@@ -97,9 +107,14 @@ func main() {
 			return usageError(err)
 		}
 	}
+	return root
+}
+
+// execute runs the command that the command line names, and ends the process if it fails.
+func (p *process) execute(root *cobra.Command) {
 	command := root
-	// no room for an array, or a file that shrank, is an error of any command
-	err := mem.Guard(func() (err error) {
+	// no room for an array, a file that shrank or a panic is an error of any command
+	err := mem.Contain(func() (err error) {
 		command, err = root.ExecuteC()
 		if command == root { // it does nothing itself: no such command
 			err = usageError(err)

@@ -1,10 +1,20 @@
 package main
 
 import (
+	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"halognn/src/comm"
+	"halognn/src/mem"
+	"halognn/src/train"
 )
 
 // A value of a flag that is no number is refused in words of the program, not of Go.
@@ -38,6 +48,67 @@ func TestFaultsOfFlags(t *testing.T) {
 		f.Bool("yes", false, "")
 		if err := command.Execute(); err == nil || got != c.want {
 			t.Errorf("%s: %v, told as %q, expected %q", c.flag, err, got, c.want)
+		}
+	}
+}
+
+// A panic ends the program with the exit code and the words of docs/exit-codes.md, wherever it
+// happens: in a command, on a goroutine of its own, on a rank that others wait for. The command runs
+// in another process, because its end is that of the process.
+func TestPanicsEndTheProgram(t *testing.T) {
+	kinds := map[string]func(p *process) error{
+		"command": func(*process) error { panic("boom") },
+		"worker":  func(*process) error { mem.Parallel(2, func(int) { panic("boom") }); return nil },
+		"rank": func(p *process) error {
+			p.goroutines = 3
+			return p.run(func(c comm.Comm) error {
+				if c.Rank() == 1 {
+					panic("boom")
+				}
+				return c.StartBarrier().Wait()
+			})
+		},
+	}
+	if kind := flag.Arg(0); kind != "" {
+		p := new(process)
+		root := rootCommand(p)
+		root.AddCommand(&cobra.Command{Use: "panic",
+			RunE: func(*cobra.Command, []string) error { return kinds[kind](p) }})
+		root.SetArgs([]string{"panic"})
+		p.execute(root)
+		os.Exit(0) // not reached
+	}
+	for kind := range kinds {
+		var said strings.Builder
+		c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", kind)
+		c.Stderr = &said
+		err := c.Run()
+		if code := c.ProcessState.ExitCode(); code != exitBug {
+			t.Errorf("%s: %v", kind, err)
+		}
+		first, stack, _ := strings.Cut(said.String(), "\n")
+		if !strings.HasPrefix(first, "halognn: ") || !strings.Contains(first, "panic: boom") ||
+			!strings.Contains(first, "bug in halognn") || !strings.Contains(stack, "main_test.go") {
+			t.Errorf("%s: it says %s", kind, said.String())
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	crash := &mem.Panic{Value: "boom"}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("disk full"), exitFailed},
+		{dataError(errors.New("no such file")), exitData},
+		{usageError(dataError(errors.New("no such file"))), exitData},
+		{crash, exitBug},
+		{dataError(fmt.Errorf("rank 1: %w", crash)), exitBug},
+		{fmt.Errorf("epoch 3: %w", train.ErrDiverged), exitDiverged},
+	} {
+		if got := codeOf(c.err); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
 		}
 	}
 }

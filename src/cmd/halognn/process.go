@@ -14,8 +14,6 @@ import (
 	"halognn/src/comm"
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cuda"
-	"halognn/src/train"
-	"halognn/src/watch"
 )
 
 // process is the part of this process in its job. There is one.
@@ -129,23 +127,13 @@ func (p *process) transport() string {
 // and every rank ends by itself; any other error ends the whole job, because other ranks may be
 // waiting for this one. Any goroutine may call it; the first error counts.
 func (p *process) fail(err error) {
-	code := exitFailed
-	var has *exitError
-	if errors.As(err, &has) {
-		code = has.code
-	}
-	if errors.Is(err, train.ErrDiverged) {
-		code = exitDiverged
-	}
-	if errors.Is(err, watch.ErrStalled) {
-		code = exitStalled
-	}
+	code := codeOf(err)
 	if comm.IsAgreed(err) {
 		os.Exit(code)
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
 	if first {
-		p.say(withCode(code, err))
+		p.say(err)
 	}
 	switch {
 	case p.inMPI.Load():

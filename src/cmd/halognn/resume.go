@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"halognn/src/comm"
+	"halognn/src/config"
 	"halognn/src/rundir"
 	"halognn/src/train"
 )
@@ -36,6 +37,15 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 		config = path
 	}
 	return config, begins, err
+}
+
+// keepsNumbers rejects a config that changes what makes the numbers of the run. Collective.
+func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
+	err := config.Keeps(filepath.Join(run, rundir.ConfigFile), path, sets)
+	if err != nil {
+		err = fmt.Errorf("--resume %s: %w", run, err)
+	}
+	return usageError(comm.Agree(c, err))
 }
 
 // openResumed opens the newest checkpoint of the job's run and holds the config to it. done:

@@ -48,6 +48,14 @@ func simulateCommand() *cobra.Command {
 			if o.Sample.Kind = sample.Kind(run.Sample.Kind); !o.Sample.HasFanouts() {
 				o.Sample.Fanouts = nil
 			}
+			switch given := c.Flags().Changed("layer-vertices"); {
+			case o.Sample.Kind == sample.LADIES && !given:
+				return usageError(fmt.Errorf("--layer-vertices is missing: --sample-kind %s needs the "+
+					"vertices drawn for each layer, seed hop first, as %[2]d,%[2]d,%[2]d", sample.LADIES,
+					run.Sample.LayerVertices))
+			case o.Sample.Kind != sample.LADIES && given:
+				slog.Info(fmt.Sprintf("--layer-vertices is for --sample-kind %s", sample.LADIES))
+			}
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
@@ -141,6 +149,13 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&o.Workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if strings.HasPrefix(err.Error(), "unknown flag: --set") {
+			err = errors.New("there is no --set: flags have the names of keys, as --sample-kind for " +
+				"sample.kind and --batch for sample.batch")
+		}
+		return c.Parent().FlagErrorFunc()(c, err)
+	})
 	c.AddCommand(modesCommand())
 	return c
 }

@@ -115,6 +115,11 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 		resumed, path, o.sets = !fresh, config, append(slices.Clone(o.sets), "run.dir="+o.resume)
 	}
+	if resumed {
+		if err := keepsNumbers(c, o.resume, path, o.sets); err != nil {
+			return err
+		}
+	}
 	available := int64(0)
 	if o.dry {
 		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // nothing is copied
@@ -165,6 +170,9 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	var summary *train.Summary
 	err = workOn(j.env.Shards, func() error {
 		t, err := train.Open(j.env, trainOptions(j.config))
+		if comm.IsAgreed(err) { // no rank began: none needs what was staged for it
+			err = errors.Join(err, j.env.Shards.Discard())
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,260 @@
+package dataset
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/dataset/table"
+	"halognn/src/graph"
+)
+
+// edgeColumns finds the ends of an edge and its weight, -1 for none.
+func (s *source) edgeColumns(t *csvTable) (from, to, weight int, err error) {
+	o := &s.options.Table
+	if weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
+		return 0, 0, 0, err
+	}
+	if o.Weight == "" && weight >= 0 && slices.Contains(s.options.Ignore, t.header[weight]) {
+		weight = -1
+	}
+	if from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
+		return 0, 0, 0, err
+	}
+	if to, err = t.column(o.Target, "--target", targetNames...); err != nil {
+		return 0, 0, 0, err
+	}
+	switch {
+	case len(t.header) < 2:
+		return 0, 0, 0, fmt.Errorf(
+			"%s: line 1: %w: one column; want two at least, the ends of an edge, apart by "+
+				"commas, tabs or semicolons",
+			t.path,
+			ErrValue,
+		)
+	case !t.named && from < 0 && to < 0:
+		from, to = 0, 1
+	case from < 0 || to < 0:
+		return 0, 0, 0, fmt.Errorf(
+			"%s: line 1: %w: which columns are the ends of an edge? The columns are %s: "+
+				"name them with --source and --target, or say --no-header if this row is an edge",
+			t.path,
+			ErrValue,
+			strings.Join(t.header, ", "),
+		)
+	case from == to:
+		return 0, 0, 0, fmt.Errorf(
+			"%s: %w: --source and --target are the same column",
+			t.path,
+			ErrValue,
+		)
+	case weight >= 0 && (weight == from || weight == to):
+		return 0, 0, 0, fmt.Errorf(
+			"%s: %w: column %q is an end of the edges, and --weight names it too",
+			t.path,
+			ErrValue,
+			t.header[weight],
+		)
+	}
+	for _, name := range t.header {
+		if err := s.refusal(t.path+": column "+name, name); err != nil {
+			return 0, 0, 0, err
+		}
+		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) {
+			return 0, 0, 0, fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
+				t.path, name, ErrValue, edgeTypes, name)
+		}
+	}
+	return from, to, weight, nil
+}
+
+// noteColumns says which columns of the edges are not read.
+func (s *source) noteColumns(t *csvTable, read ...int) {
+	for k, name := range t.header {
+		if slices.Contains(read, k) {
+			continue
+		}
+		if note := ignoredWeights(name); note != "" {
+			s.notes = append(s.notes, note)
+		} else {
+			s.notes = append(s.notes, "column "+name+" of "+filepath.Base(t.path)+" is not read")
+		}
+	}
+}
+
+// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column.
+// They are valid until it returns.
+func (s *source) eachNamedEdge(
+	path string,
+	visit func(t *csvTable, u, v, weight string) error,
+) (*csvTable, error) {
+	t, err := openTable(path, s.options.Table.NoHeader)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	from, to, weighs, err := s.edgeColumns(t)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		row, err := t.next()
+		if err != nil || row == nil {
+			return t, err
+		}
+		if row[from] == "" || row[to] == "" {
+			return nil, t.errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
+				map[bool]string{true: "source", false: "target"}[row[from] == ""])
+		}
+		weight := ""
+		if weighs >= 0 {
+			weight = row[weighs]
+		}
+		if weighs >= 0 && weight == "" {
+			return nil, t.notANumber(weighs, weight)
+		}
+		if err := visit(t, row[from], row[to], weight); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// collectIDs numbers the ids that the edges name.
+func (s *source) collectIDs(path string) error {
+	seen := make(map[string]graph.VertexID)
+	if _, err := s.eachNamedEdge(path, func(t *csvTable, u, v, _ string) error {
+		for _, id := range [2]string{u, v} {
+			if _, ok := seen[id]; ok {
+				continue
+			}
+			if strings.ContainsRune(id, '\n') {
+				return t.errorf("%w: vertex %.60q: want an id on one line", ErrValue, id)
+			}
+			seen[strings.Clone(id)] = 0
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	ids := slices.Collect(maps.Keys(seen))
+	if numbers := integersOf(ids); numbers != nil {
+		slices.Sort(numbers)
+		for i, x := range numbers {
+			ids[i] = strconv.FormatInt(x, 10)
+		}
+	} else {
+		slices.Sort(ids)
+	}
+	for v, id := range ids {
+		seen[id] = graph.VertexID(v)
+	}
+	s.places = seen
+	if err := s.setVertices(int64(len(ids)), path); err != nil {
+		return err
+	}
+	s.keepIDs(ids)
+	return nil
+}
+
+// integersOf returns ids as integers if all are, in their usual form; else nil.
+func integersOf(ids []string) []int64 {
+	numbers := make([]int64, len(ids))
+	for i, id := range ids {
+		x, err := strconv.ParseInt(id, 10, 64)
+		if err != nil || strconv.FormatInt(x, 10) != id {
+			return nil
+		}
+		numbers[i] = x
+	}
+	return numbers
+}
+
+// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
+// numbers.
+func (s *source) keepIDs(ids []string) {
+	numbers := integersOf(ids)
+	if numbers == nil {
+		s.names = ids
+		s.notes = append(
+			s.notes,
+			fmt.Sprintf("%d ids are words; original_name.npy has them", len(ids)),
+		)
+		return
+	}
+	for v, x := range numbers {
+		if int64(v) != x {
+			s.originals = numbers
+			s.notes = append(
+				s.notes,
+				fmt.Sprintf("%d ids were renumbered; original_id.npy has them", len(ids)),
+			)
+			return
+		}
+	}
+}
+
+// readEdgeTable adds the edges.
+func (s *source) readEdgeTable(path string) error {
+	vertex := func(t *csvTable, id string) (int64, error) {
+		if s.places == nil {
+			x, ok := table.ParseInt([]byte(id))
+			if !ok {
+				return 0, t.errorf(
+					"%w: vertex %.60q: without a node table, features in an array are those of "+
+						"vertices 0 to %d; name the node table with --nodes",
+					ErrValue,
+					id,
+					s.vertices-1,
+				)
+			}
+			return x, nil
+		}
+		v, ok := s.places[id]
+		if ok {
+			return int64(v), nil
+		}
+		if s.options.Table.Nodes == "" {
+			return 0, t.errorf(
+				"vertex %.60q was not there before: the file changed; import it again",
+				id,
+			)
+		}
+		return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
+			id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
+	}
+	t, err := s.eachNamedEdge(path, func(t *csvTable, from, to, weight string) error {
+		u, err := vertex(t, from)
+		if err != nil {
+			return err
+		}
+		v, err := vertex(t, to)
+		if err != nil {
+			return err
+		}
+		if err := s.addEdge(u, v); err != nil {
+			return t.errorf("%w", err)
+		}
+		if weight == "" {
+			return nil
+		}
+		w, ok := table.ParseFloat([]byte(weight))
+		if !ok {
+			return t.errorf("%w: an edge has weight %.40q, which is not a number", ErrValue, weight)
+		}
+		if err := s.addWeight(w); err != nil {
+			return t.errorf("%w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	from, to, weight, err := s.edgeColumns(t)
+	if err == nil {
+		s.noteColumns(t, from, to, weight)
+	}
+	return err
+}
