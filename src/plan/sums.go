@@ -15,7 +15,6 @@ type summer struct {
 	x    *exchange.Exchange
 	plan exchange.Plan
 	free func()
-	n    int // minibatches so far
 }
 
 // newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
@@ -40,7 +39,6 @@ func (s *summer) add(mb *sample.Minibatch) ([]uint8, error) {
 	if err := s.x.Locate(&s.plan, mb.Frontier); err != nil {
 		return nil, err
 	}
-	s.n++
 	return s.Add(mb, s.x, &s.plan), nil
 }
 
@@ -74,7 +72,7 @@ func (s *summer) probed(mb *sample.Minibatch, shape *shape) error {
 	if _, err := s.add(mb); err != nil {
 		return err
 	}
-	shape.sums = &summed{Counters: s.Count(s.n-1, new(cache.Decision))}
+	shape.sums = &summed{Counters: s.Count(0, new(cache.Decision))}
 	_, shape.sums.scratch = s.Bytes()
 	return nil
 }
