@@ -53,7 +53,8 @@ type modeCase struct {
 var linearCases = []modeCase{
 	{1, nil},
 	{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0"}},
-	{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global"}},
+	{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global",
+		"model.aggregation=max"}}, // which it ignores
 	{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
 		"train.eval_mode=full"}},
 }

@@ -121,6 +121,10 @@ func TestDefaultsOfSharers(t *testing.T) {
 		{[]string{"parallel.mode=data"}, policy.Lookahead, 2, ""},
 		{[]string{"parallel.mode=push-pull"}, policy.None, 2, ""},
 		{[]string{"parallel.mode=push-pull", "topology.kind=partitioned"}, policy.None, 2, ""},
+		{[]string{"parallel.mode=push-pull", "sample.kind=poisson", "model.kind=gcn",
+			"model.aggregation=max"}, policy.None, 2, ""}, // which gcn ignores
+		{[]string{"parallel.mode=push-pull", "model.aggregation=max"}, "", 0,
+			"model.kind sage with model.aggregation max cannot be had"},
 		{[]string{"parallel.mode=push-pull", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is push-pull, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=push-pull", "cache.source=files"}, "", 0,

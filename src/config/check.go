@@ -47,7 +47,7 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	if kind != nil && reads && drawn.Estimates() && !model.Weighs() {
 		maxima := ""
-		if c.Model.Aggregation == nn.AggregateMax {
+		if model.TakesMaxima() {
 			maxima = " with model.aggregation max"
 		}
 		bad("sample.kind %s weighs edges by the probability that it drew them, which model.kind %s%s "+
@@ -83,32 +83,25 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // summed returns what a run cannot have whose owners add rows.
-func (c *Config) summed() (faults []string) {
-	for _, r := range c.refusals() {
-		faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+
-			"because %s; set %s, or exchange.sums=%s", SumsOn, r.key, r.why, r.cure, SumsOff))
-	}
-	return faults
+func (c *Config) summed() []string {
+	return refused("exchange.sums", SumsOn, SumsOff, c.unsummed())
 }
 
 // WithoutSums says why owners cannot add rows; "" if they can.
 func (c *Config) WithoutSums() string {
-	if r := c.refusals(); len(r) > 0 {
-		return r[0].key + ": " + r[0].why
+	for _, f := range c.unsummed() {
+		if f.bad {
+			return f.key + ": " + f.why
+		}
 	}
 	return ""
 }
 
-// refusal is a key that cannot be had where owners add rows.
-type refusal struct {
-	bad            bool
-	key, why, cure string
-}
-
-func (c *Config) refusals() []refusal {
+// unsummed lists what may be bad where owners add rows.
+func (c *Config) unsummed() []combination {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	known := nn.FindKind(c.Model.Kind) != nil
-	return slices.DeleteFunc([]refusal{
+	return []combination{
 		{known && !model.Needs().OnlySums(), "model.kind " + c.Model.Kind,
 			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
 		{c.Parallel.Mode != ModeData, "parallel.mode " + c.Parallel.Mode,
@@ -118,7 +111,7 @@ func (c *Config) refusals() []refusal {
 			"rows are then read from files, and none travels", "cache.source=" + SourceOwners},
 		{c.Cache.Level && slices.Contains(Readers("cache.level"), c.Cache.Policy), "cache.level",
 			"look-ahead then keeps what saves sums and fetches nothing early", "cache.level=false"},
-	}, func(r refusal) bool { return !r.bad })
+	}
 }
 
 // placed returns what a run cannot have whose ranks share caches or read rows from files.
@@ -282,7 +275,7 @@ func (c *Config) shared() []string {
 func (c *Config) pushPull() []string {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	kind := "model.kind " + c.Model.Kind
-	if c.Model.Aggregation == nn.AggregateMax {
+	if model.TakesMaxima() {
 		kind += " with model.aggregation max"
 	}
 	return c.without([]combination{
@@ -298,18 +291,24 @@ func (c *Config) pushPull() []string {
 	})
 }
 
-// combination is a setting that a mode other than data may not have.
+// combination is a setting that a mode other than data, or a run whose owners add rows, may not have.
 type combination struct {
 	bad            bool
 	key, why, cure string
 }
 
-// without returns the faults of those settings that are bad.
-func (c *Config) without(all []combination) (faults []string) {
+// without returns the faults of settings that a mode may not have.
+func (c *Config) without(all []combination) []string {
+	return refused("parallel.mode", c.Parallel.Mode, ModeData, all)
+}
+
+// refused returns the faults of those settings that are bad while a key has a value, and not with
+// another.
+func refused(key, value, other string, all []combination) (faults []string) {
 	for _, f := range all {
 		if f.bad {
-			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
-				"because %s; set %s, or parallel.mode=data", c.Parallel.Mode, f.key, f.why, f.cure))
+			faults = append(faults, fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; "+
+				"set %s, or %s=%s", key, value, f.key, f.why, f.cure, key, other))
 		}
 	}
 	return faults

@@ -11,23 +11,24 @@ type Kind struct {
 	ReadsNeighbours bool // more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
 	WeighsEdges     bool // Config.EdgeWeights and Estimates do
+	MayTakeMaxima   bool // Config.Aggregation does
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 }
 
 var kinds = []Kind{
 	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, true,
-		newSAGE},
+		true, newSAGE},
 	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, true,
-		newGCN},
+		false, newGCN},
 	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
-		"linear maps", true, false, true, newGIN},
+		"linear maps", true, false, true, false, newGIN},
 	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
-		false, newGAT},
+		false, false, newGAT},
 	{"gatv2", "GATv2: attention whose order of the neighbours depends on the vertex", true, true,
-		false, newGATv2},
+		false, false, newGATv2},
 	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
-		false, false, newLinear},
+		false, false, false, newLinear},
 }
 
 // Kinds returns all kinds of models.

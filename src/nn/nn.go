@@ -115,7 +115,14 @@ func (c Config) ReadsNeighbours() bool {
 // Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
 func (c Config) Weighs() bool {
 	k := FindKind(c.Kind)
-	return k != nil && k.WeighsEdges && c.Aggregation != AggregateMax
+	return k != nil && k.WeighsEdges && !c.TakesMaxima()
+}
+
+// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in one
+// way alone ignore Aggregation.
+func (c Config) TakesMaxima() bool {
+	k := FindKind(c.Kind)
+	return k != nil && k.MayTakeMaxima && c.Aggregation == AggregateMax
 }
 
 // Widths returns the widths of layer l's input and output rows.
@@ -194,7 +201,7 @@ func (c Config) Check() error {
 	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax),
 		"model aggregation %q is not one of: %s, %s", c.Aggregation,
 		AggregateMean, AggregateMax)
-	maxima := map[bool]string{true: " with maxima"}[c.Aggregation == AggregateMax]
+	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights "+
 			"to false to leave them out, or "+

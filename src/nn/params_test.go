@@ -119,6 +119,15 @@ func TestConfigFaults(t *testing.T) {
 	if err := valid.Check(); err != nil {
 		t.Error(err)
 	}
+	maxima := valid
+	maxima.Aggregation, maxima.EdgeWeights = AggregateMax, true
+	if err := maxima.Check(); err == nil || !strings.Contains(err.Error(), "sage with maxima") {
+		t.Errorf("weights and maxima: %v", err)
+	}
+	maxima.Kind = "gin" // which ignores Aggregation
+	if err := maxima.Check(); err != nil || !maxima.Linear() {
+		t.Errorf("gin: %v, linear %t", err, maxima.Linear())
+	}
 	err := Config{Kind: "gnn", Layers: 0, Dropout: 1, Norm: "group", Task: "none"}.Check()
 	for _, fault := range []string{`kind "gnn" is not one of: sage, gcn, gin, gat, gatv2, mlp`, "0 layers",
 		"input width is 0", "output width is 0",

@@ -56,6 +56,7 @@ func trainOptions(c *config.Config) train.Options {
 			Sums: c.Exchange.Sums == config.SumsOn ||
 				c.Exchange.Sums == config.SumsAuto && c.WithoutSums() == "",
 			TrySums: c.Exchange.Sums == config.SumsAuto,
+			Window:  c.Exchange.Window,
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,
