@@ -2,8 +2,8 @@
 # slow_network.sh PARTS [OUT]: what remote rows cost, and what overlap and caches win back. Trains
 # the same model on the same minibatches under each way of getting rows, and prints one table per
 # link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache), MassiveGNN,
-# Figure 6 (baseline, prefetch, + eviction), and the look-ahead cache. All must have one
-# loss_digest: that is the check.
+# Figure 6 (baseline, prefetch, + eviction), the look-ahead cache, and sums that the owners of rows
+# add, without and with it. All must have one loss_digest: that is the check.
 #
 #   on a cluster, in an allocation
 #     LAUNCH="srun -n 4" profiling/slow_network.sh PARTS
@@ -37,7 +37,9 @@ ways="full-replication   $depth    cache.policy=vip cache.alpha=$((ranks - 1))
       prefetch           1         cache.policy=prefetch cache.alpha=$alpha cache.evict=false
       prefetch+eviction  1         cache.policy=prefetch cache.alpha=$alpha $decay
       sieve              $depth    cache.policy=sieve cache.alpha=$alpha
-      look-ahead         $depth    cache.policy=lookahead cache.alpha=$alpha"
+      look-ahead         $depth    cache.policy=lookahead cache.alpha=$alpha
+      sums               $depth    cache.policy=none exchange.sums=on
+      sums+look-ahead    $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on"
 
 rates=${RATES:-as-is}
 for rate in $rates; do

@@ -178,6 +178,8 @@ func TestBadSimulations(t *testing.T) {
 		{"modes on ranks", modes("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"modes of nothing", modes("--hidden", "0", "--batch", "0"), usage,
 			[]string{"hidden is 0", "batch is 0"}},
+		{"a flag that modes have not", modes("--set", "sample.kind=ladies"), usage,
+			[]string{"unknown flag: --set", "halognn simulate modes --help"}},
 		{"modes by a word", modes("--seeds", "mine"), usage, []string{`"mine"`, "local"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
 			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out",

@@ -3,12 +3,14 @@
 
     profiling/peers/setup.sh build/peers                    # a venv with DGL and PyG, once
     profiling/peers/compare.py DATASET CASE... [--out DIR] [--rounds 5] [--peers build/peers]
+                                             [--half DATASET]
 
 A case sets one halognn job beside its peers:
 
     one        one process, both cores: DGL (NeighborSampler, GraphBolt) and PyG
     four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
-    1gbit      the same with links of 1 Gbit/s, width 64, look-ahead
+    1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; with sums added by the owners
+               of rows; and so with the float16 rows of --half
     200mbit    the same with links of 200 Mbit/s
     sampler    the sampler alone, on one thread, without features or training
 
@@ -32,6 +34,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FANOUTS = "15,10,5"
 BF16 = "compute.precision=bf16"
+SUMS = "exchange.sums=on"
+SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
 
 
 def fail(text):
@@ -96,16 +100,20 @@ class Bench:
             fail(f"{a.peers} is no venv of the peers: make it by profiling/peers/setup.sh "
                  f"{a.peers}")
         self.data = pathlib.Path(a.data).resolve()
+        a.half = a.half and pathlib.Path(a.half).resolve()
         self.out = pathlib.Path(a.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.program = ROOT / "bin" / "halognn"
 
-    def parts(self, n):
+    def parts(self, n, data=None):
         """The dataset in n parts, partitioned once."""
         path = self.out / f"parts-{n}"
+        if data:
+            path = path.with_name(f"half-{n}")
         if not path.exists():
             method = "contiguous" if n == 1 else "metis"
-            subprocess.run([self.program, "partition", "--data", self.data, "--parts", str(n),
+            subprocess.run([self.program, "partition", "--data", data or self.data,
+                            "--parts", str(n),
                             "--method", method, "--seed", "1", "--out", path], check=True,
                            stdout=subprocess.DEVNULL)
         return path
@@ -171,10 +179,17 @@ class Bench:
             rate = "none" if name == "four" else name
             hidden, sets = (256, []) if name == "four" else (64, ["cache.policy=lookahead",
                                                                   "cache.alpha=0.2"])
+            if name == "200mbit":
+                sets += SLOW
             hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
             yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
             if name == "four":
                 yield self.halognn("halognn bf16", 4, hosts, hidden, 256, *sets, BF16)
+            else:
+                yield self.halognn("halognn sums", 4, hosts, hidden, 256, *sets, SUMS)
+            if name != "four" and self.a.half:
+                yield self.halognn("halognn sums float16", 4, hosts, hidden, 256, *sets, SUMS,
+                                   f"data.parts={self.parts(4, self.a.half)}")
             for samplers in self.a.samplers:
                 yield self.distdgl(rate, samplers, hidden)
 
@@ -222,6 +237,7 @@ def main():
     p.add_argument("--peers", default="build/peers", help="the venv that setup.sh made")
     p.add_argument("--samplers", type=int, nargs="+", default=[0],
                    help="DistDGL's sampling processes a trainer; one or more need a core of theirs")
+    p.add_argument("--half", help="a DATASET like the other, of float16 rows")
     p.add_argument("--pyg", action="store_true", help="PyG too: needs torch-sparse or pyg-lib")
     bench = Bench(p.parse_args())
     for name in bench.a.cases:

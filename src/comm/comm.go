@@ -99,6 +99,19 @@ type Comm interface {
 	Free() error
 }
 
+// Pacer is a Comm whose all-to-alls can go by pieces: at most window bytes of them are under way from
+// a rank at a time, so that what it sends on other communicators waits for no more than those. Worth
+// it where a link is slow: a window of what it carries in some 30 ms keeps it busy. Every rank gives
+// the same window, before its first all-to-all; 0 is no limit.
+type Pacer interface{ Pace(window int) }
+
+// Pace paces c if it is a Pacer. Others, whose ranks share memory, have no link to wait for.
+func Pace(c Comm, window int) {
+	if p, ok := c.(Pacer); ok {
+		p.Pace(window)
+	}
+}
+
 // CheckAlltoallv checks one rank's arguments of an all-to-all among size ranks. Implementations of
 // Comm call it.
 func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBytes int) error {

@@ -84,7 +84,8 @@ type Config struct {
 		Depth, Workers int
 	}
 	Exchange struct {
-		Sums string
+		Sums   string
+		Window int
 	}
 	Topology struct {
 		Kind, Load string

@@ -45,6 +45,15 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	}
 }
 
+// Blanks around a key, and what editors of Windows add to a file, do not matter.
+func TestConfigReadsPastBlanksAndMarks(t *testing.T) {
+	path := writeConfig(t, "\xef\xbb\xbf"+strings.ReplaceAll(minimal, "\n", "\r\n"))
+	c, err := Load(path, []string{"train.lr = 0.25 "})
+	if err != nil || c.Train.LR != 0.25 || c.Data.Parts != "p" {
+		t.Errorf("%v: %+v", err, c)
+	}
+}
+
 func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
@@ -62,6 +71,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a list in braces", minimal + "sample: {batch: 9, fanouts: 15,10,5, seeds: local}\n", nil,
 			[]string{`line 3: in braces a comma ends the value of fanouts; put the list in quotes: ` +
 				`fanouts: "15,10,5"`}},
+		{"tabs", "data:\n\tparts: p\n", nil, []string{"not valid YAML", "by blanks, not by tabs"}},
 		{"a list in braces at the end", minimal + "sample: {fanouts: 15, 10}\n", nil,
 			[]string{`fanouts: "15,10"`}},
 		{"wrong type", minimal + "train:\n  epochs: many\n", nil,

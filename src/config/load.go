@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -101,9 +102,14 @@ func (b *binder) judge(faults []string) {
 }
 
 func (b *binder) file(text []byte) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // the mark with which some editors begin
 	parsed, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		b.fault("not valid YAML", "%s", strings.TrimSpace(yaml.FormatError(err, false, false)))
+		fault := strings.TrimSpace(yaml.FormatError(err, false, false))
+		if strings.Contains(fault, "\t") {
+			fault += "; indent by blanks, not by tabs"
+		}
+		b.fault("not valid YAML", "%s", fault)
 		return
 	}
 	for _, doc := range parsed.Docs {
@@ -187,6 +193,7 @@ func (b *binder) sets(all []string) {
 	for _, s := range all {
 		where := "--set " + s
 		name, text, ok := strings.Cut(s, "=")
+		name = strings.TrimSpace(name)
 		k := find(b.keys, name)
 		switch {
 		case !ok:

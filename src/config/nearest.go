@@ -27,10 +27,11 @@ func names(keys []*Key) (all []string) {
 }
 
 // nearest returns the name that takes the fewest edits to come to from the unknown one, if these are
-// at most half of its letters; otherwise "". A key of the right name in another section is one edit
+// at most half of its letters, large or small; otherwise "". A key of the right name in another section is one edit
 // away.
 func nearest(names []string, unknown string) (best string) {
 	key := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+	unknown = strings.ToLower(unknown)
 	fewest := [2]int{1 + len(unknown)/2} // and among names as near, the whole distance
 	for _, name := range names {
 		edits := editDistance(unknown, name)

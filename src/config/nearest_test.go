@@ -12,6 +12,8 @@ func TestSuggestions(t *testing.T) {
 		"data.part":          "data.parts",
 		"model.lr":           "train.lr",
 		"lr":                 "train.lr",
+		"TRAIN.LR":           "train.lr",
+		"Model":              "model",
 		"fanouts":            "sample.fanouts",
 		"smaple.kind":        "sample.kind", // not model.kind
 		"topology.knid":      "topology.kind",

@@ -262,6 +262,11 @@ func (c *Config) table() []section {
 				"what travels of rows that the input layer reads for their sum alone",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
 					"maximum over neighbours: `sage`, `gcn` or `gin`."},
+			{"window", whole(&c.Exchange.Window, 0, 0), MayChange,
+				"bytes of rows that a rank has under way at a time; 0 is no limit",
+				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +
+					"750000 at 200 Mbit/s, with a `pipeline.depth` of 4. Rows then go by pieces, and the " +
+					"network's buffers stay short."},
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{

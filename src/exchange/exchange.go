@@ -100,6 +100,10 @@ type Options struct {
 	// the same.
 	Sums *Sums
 
+	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give the
+	// same; 0 is no limit.
+	Window int
+
 	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
 	// none. Keep writes it.
 	Buffer []byte
@@ -174,6 +178,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	for i := range x.ones {
 		x.ones[i] = 1
 	}
+	comm.Pace(c, o.Window)
 	return x, nil
 }
 

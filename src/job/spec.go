@@ -57,6 +57,8 @@ type Spec struct {
 
 	Sums bool // owners add rows that are read for their sum alone
 
+	Window int // bytes of rows under way from a rank at a time; 0 is no limit
+
 	Ranks int // 0: one for each part
 	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless
 	// Job.SetNodes says more

@@ -72,6 +72,14 @@ func (s *Shared) Path() string { return s.file.Name() }
 // Unlink removes the name; mappings stay valid.
 func (s *Shared) Unlink() error { return os.Remove(s.file.Name()) }
 
+// ReadAtRandom tells the system that pages are read in no order: it reads a page of a disk alone,
+// not those after it too.
+func (s *Shared) ReadAtRandom() {
+	if len(s.data) > 0 {
+		_ = unix.Madvise(s.data, unix.MADV_RANDOM) // a hint: without it reading is only slower
+	}
+}
+
 // Bytes returns the memory, valid until Close.
 func (s *Shared) Bytes() []byte { return s.data }
 

@@ -182,7 +182,8 @@ func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange
 }
 
 func (s *Store) exchangeOptions() exchange.Options {
-	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host, Sums: s.Job.OwnersSums()}
+	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host, Sums: s.Job.OwnersSums(),
+		Window: s.Job.Window}
 }
 
 // Close frees everything, last opened first.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/sample"
 )
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
@@ -23,10 +25,32 @@ func (r *run) banner() string {
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), lossName(r.job.Model.Task),
 		r.metric)
-	fmt.Fprintf(&b, "train  %d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
-		"and `halognn plan` predicts the peak", r.o.Epochs, counted(r.steps(), "step"),
-		r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
+	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
+		"and `halognn plan` predicts the peak", r.o.unusual(), r.o.Epochs,
+		counted(r.steps(), "step"), r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
 	return b.String()
+}
+
+// unusual names how steps are shared, neighbours drawn and rows exchanged, where that is not as by
+// default.
+func (o *Options) unusual() string {
+	var how []string
+	if o.Mode != "" && o.Mode != parallel.ModeData {
+		how = append(how, "mode "+o.Mode)
+	}
+	if kind := o.Sample.Kind; kind != "" && kind != sample.Neighbour {
+		how = append(how, "sampler "+string(kind))
+	}
+	if o.Locality.Favours() {
+		how = append(how, fmt.Sprintf("locality %g", o.Locality.Favour))
+	}
+	if o.Sums {
+		how = append(how, "sums from owners")
+	}
+	if how == nil {
+		return ""
+	}
+	return strings.Join(how, ", ") + "; "
 }
 
 func lossName(task string) string {

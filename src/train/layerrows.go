@@ -39,6 +39,7 @@ func makeLayerRows(dir string, n int) (r layerRows, err error) {
 		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a directory with "+
 			"more room; a run that was training goes on with --resume", dir, err)
 	}
+	r.file.ReadAtRandom() // neighbours lie anywhere
 	bytes := r.file.Bytes()
 	r.data = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), n)
 	return r, nil

@@ -88,9 +88,7 @@ func rootCommand(p *process) *cobra.Command {
 		}
 		return nil
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
 		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
 		inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p),
@@ -135,6 +133,11 @@ func noArguments(c *cobra.Command, args []string) error {
 		return usageError(fmt.Errorf("%q is not a flag; give a config by --config %s", args[0], args[0]))
 	}
 	return usageError(fmt.Errorf("%q is not a flag; see `%s --help`", args[0], c.CommandPath()))
+}
+
+// flagError is the error of a command whose flags could not be parsed.
+func flagError(c *cobra.Command, err error) error {
+	return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 }
 
 // flagFault says what a flag takes whose value could not be parsed, where Go names the function

@@ -54,6 +54,7 @@ func trainOptions(c *config.Config) train.Options {
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
 			Sums:        c.Exchange.Sums == config.SumsOn,
+			Window:      c.Exchange.Window,
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,

@@ -149,11 +149,11 @@ func simulateCommand() *cobra.Command {
 	f.StringVar(&dir, "out", "",
 		"the directory to write simulate.csv, steps.csv and simulate.svg to")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if strings.HasPrefix(err.Error(), "unknown flag: --set") {
+		if err.Error() == "unknown flag: --set" && c.Flags().Lookup("sample-kind") != nil { // not modes
 			err = errors.New("there is no --set: flags have the names of keys, as --sample-kind for " +
 				"sample.kind and --batch for sample.batch")
 		}
-		return c.Parent().FlagErrorFunc()(c, err)
+		return flagError(c, err)
 	})
 	c.AddCommand(modesCommand())
 	return c

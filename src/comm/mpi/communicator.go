@@ -22,6 +22,7 @@ type communicator struct {
 	id         C.int // 0 is the world
 	rank, size int
 	freed      bool
+	window     int // see Pace; 0 is no limit
 }
 
 // failed is the request of an operation that could not be handed over.
@@ -41,6 +42,9 @@ func (e *engine) communicator(id C.int) (*communicator, error) {
 func (c *communicator) Rank() int { return c.rank }
 func (c *communicator) Size() int { return c.size }
 
+// Pace implements comm.Pacer.
+func (c *communicator) Pace(window int) { c.window = window }
+
 // operation returns a new operation on c.
 func (c *communicator) operation(k kind) *operation {
 	op := c.engine.take()
@@ -59,8 +63,12 @@ func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []in
 	op.send, op.recv, op.rowBytes = send, recv, rowBytes
 	op.pin(send)
 	op.pin(recv)
-	op.out.plan(sendRows, maxCount)
-	op.in.plan(recvRows, maxCount)
+	piece := maxCount
+	if c.window > 0 {
+		piece = max(1, c.window/piecesUnderWay/rowBytes)
+	}
+	op.out.plan(sendRows, maxCount, piece)
+	op.in.plan(recvRows, maxCount, piece)
 	return c.engine.hand(op)
 }
 

@@ -4,11 +4,11 @@ import "halognn/src/mem"
 
 // cut is one side of an all-to-all under the limit of MPI's 32-bit counts and displacements.
 //
-// A pair of ranks with more than limit/size rows exchanges them by messages of at most limit rows;
-// all other pairs take part in the collective. Both ends of a pair know its count, so they decide
-// alike without asking. The collective is left with at most limit rows, but where larger pairs lie
-// in between, displacements may still exceed it: then, and on this side only, the collective's rows
-// go through a packed buffer.
+// A pair of ranks with more than limit/size rows, or more than a piece, exchanges them by messages of
+// at most a piece; all other pairs take part in the collective. Both ends of a pair know its count,
+// so they decide alike without asking. The collective is left with at most limit rows, but where
+// larger pairs lie in between, displacements may still exceed it: then, and on this side only, the
+// collective's rows go through a packed buffer.
 type cut struct {
 	// [size] of the collective, off the heap: MPI reads them until it completes
 	counts, displs []int32
@@ -20,8 +20,9 @@ type cut struct {
 // message is a run of rows that goes to or comes from one rank outside the collective.
 type message struct{ peer, first, rows int }
 
-func (c *cut) plan(rows []int, limit int) {
+func (c *cut) plan(rows []int, limit, piece int) {
 	size := len(rows)
+	piece = min(piece, limit)
 	c.counts, c.displs = mem.Grow(c.counts, size), mem.Grow(c.displs, size)
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
 	first, inside := 0, 0
@@ -30,9 +31,9 @@ func (c *cut) plan(rows []int, limit int) {
 		c.first = append(c.first, first)
 		c.counts[r], c.displs[r] = 0, 0
 		switch {
-		case n > limit/size:
-			for done := 0; done < n; done += limit {
-				c.messages = append(c.messages, message{r, first + done, min(limit, n-done)})
+		case n > min(limit/size, piece):
+			for done := 0; done < n; done += piece {
+				c.messages = append(c.messages, message{r, first + done, min(piece, n-done)})
 			}
 		case n > 0:
 			c.counts[r], c.displs[r] = int32(n), int32(first)

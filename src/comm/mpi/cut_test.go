@@ -34,7 +34,7 @@ func TestCut(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c cut
-			c.plan(test.rows, test.limit)
+			c.plan(test.rows, test.limit, test.limit)
 			if !reflect.DeepEqual(c.counts, test.counts) || c.packed != test.packed ||
 				fmt.Sprint(c.messages) != fmt.Sprint(test.messages) {
 				t.Errorf("counts %v messages %v packed %d, want %v %v %d", c.counts, c.messages,
@@ -55,15 +55,16 @@ func TestCut(t *testing.T) {
 func TestCutLaws(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		size, limit := 1+rng.IntN(6), 1+rng.IntN(40)
+		size, limit, piece := 1+rng.IntN(6), 1+rng.IntN(40), 1+rng.IntN(60)
 		rows := make([]int, size)
 		for r := range rows {
 			rows[r] = rng.IntN(1 + rng.IntN(30))
 		}
 		var c, gather cut
-		c.plan(rows, limit)
+		c.plan(rows, limit, piece)
 		gather.planGather(rows, limit)
-		for _, c := range []cut{c, gather} {
+		for i, c := range []cut{c, gather} {
+			most := []int{min(limit, piece), limit}[i]
 			seen := make([]int, size)
 			inside := 0
 			for r, n := range c.counts {
@@ -75,9 +76,9 @@ func TestCutLaws(t *testing.T) {
 				}
 			}
 			for _, m := range c.messages {
-				if m.first != c.first[m.peer]+seen[m.peer] || m.rows > limit || m.rows < 1 {
-					t.Fatalf("seed %d: message %+v after %d rows, limit %d", seed, m, seen[m.peer],
-						limit)
+				if m.first != c.first[m.peer]+seen[m.peer] || m.rows > most || m.rows < 1 {
+					t.Fatalf("seed %d: message %+v after %d rows, at most %d", seed, m,
+						seen[m.peer], most)
 				}
 				seen[m.peer] += m.rows
 			}
@@ -89,7 +90,7 @@ func TestCutLaws(t *testing.T) {
 		// Whether a pair is in the collective depends on its count alone, so the other end decides
 		// the same.
 		for r, n := range rows {
-			if inside := c.counts[r] > 0; inside != (n > 0 && n <= limit/size) {
+			if inside := c.counts[r] > 0; inside != (n > 0 && n <= min(limit/size, piece)) {
 				t.Fatalf("seed %d: pair of %d rows, limit %d for %d ranks: in the collective: %t",
 					seed, n, limit, size, inside)
 			}
@@ -99,7 +100,7 @@ func TestCutLaws(t *testing.T) {
 
 func TestPackRestores(t *testing.T) {
 	var c cut
-	c.plan([]int{9, 2, 9, 1}, 8)
+	c.plan([]int{9, 2, 9, 1}, 8, 8)
 	if c.packed != 3 {
 		t.Fatalf("packed %d rows, want 3", c.packed)
 	}

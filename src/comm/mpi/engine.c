@@ -258,6 +258,15 @@ int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int
     return started(rc, owner);
 }
 
+int hgnn_ssend(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner) {
+    MPI_Datatype type;
+    int rc = reserve();
+    if (rc || (rc = row_type(row_bytes, &type))) return rc;
+    rc = MPI_Issend(buf ? buf : &no_rows[0], count, type, peer, tag, comms[comm],
+                    &requests[active]);
+    return started(rc, owner);
+}
+
 int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner) {
     MPI_Datatype type;
     int rc = reserve();

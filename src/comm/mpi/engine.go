@@ -41,7 +41,8 @@ type engine struct {
 	rank     int          // in the world
 	taken    []*operation // the queue being served; swapped with queue
 	underway int          // operations started and not completed
-	unfreed  error        // why communicators could not be freed
+	pacer    pacer
+	unfreed  error // why communicators could not be freed
 }
 
 func newEngine() *engine { return &engine{} }
@@ -147,6 +148,11 @@ func (e *engine) turn() error {
 			e.complete(op, err)
 		}
 	}
+	for _, p := range e.pacer.next() {
+		if err := e.pacer.start(p); err != nil && !p.op.completed {
+			e.complete(p.op, err)
+		}
+	}
 	news := C.hgnn_poll()
 	if news.code != 0 {
 		return fault("MPI_Testsome", news.code)
@@ -155,7 +161,12 @@ func (e *engine) turn() error {
 	all := e.all
 	e.mu.Unlock()
 	for _, d := range unsafe.Slice(news.done, news.n) {
-		op := all[d.owner]
+		var op *operation
+		if slot, paced := slotOf(d.owner); paced {
+			op = e.pacer.taken(slot)
+		} else {
+			op = all[d.owner]
+		}
 		op.parts--
 		switch {
 		case op.completed: // it failed before this part completed

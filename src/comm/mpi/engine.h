@@ -43,6 +43,7 @@ int hgnn_allreduce(int comm, float *buf, int count, int owner);
 int hgnn_barrier(int comm, int owner);
 int hgnn_bcast(int comm, void *buf, int count, int row_bytes, int root, int owner);
 int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner);
+int hgnn_ssend(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner);
 int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner);
 
 // An operation that has completed: whose it is, and an error code.

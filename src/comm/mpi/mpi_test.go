@@ -68,6 +68,12 @@ func TestSuite(t *testing.T) {
 		maxCount = limit
 		t.Run(fmt.Sprintf("limit=%d", limit), func(t *testing.T) { commtest.Run(t, onRank) })
 	}
+	paced := world.(*communicator)
+	defer paced.Pace(0)
+	for _, window := range []int{1, 100} {
+		paced.Pace(window)
+		t.Run(fmt.Sprintf("window=%d", window), func(t *testing.T) { commtest.Run(t, onRank) })
+	}
 }
 
 func TestGoKeepsItsSignals(t *testing.T) {

@@ -51,7 +51,8 @@ type operation struct {
 	out, in    cut
 	packedOut  []byte // off the heap
 	packedIn   []byte
-	peer       int // of a message
+	peer       int   // of a message
+	pieces     []int // [size] the first message to each rank that the pacer has not taken
 	color, key int
 	made       *communicator // by dup, split and node
 
@@ -136,7 +137,12 @@ func (op *operation) startAlltoallv() error {
 			return err
 		}
 	}
-	for _, m := range op.out.messages {
+	messages := op.out.messages
+	if op.comm.window > 0 {
+		op.engine.pacer.add(op)
+		messages = nil
+	}
+	for _, m := range messages {
 		rows := op.send[m.first*op.rowBytes:]
 		if err := op.part(C.hgnn_send(op.comm.id, pointer(rows), C.int(m.rows), rowBytes,
 			C.int(m.peer), collectiveTag, op.owner())); err != nil {

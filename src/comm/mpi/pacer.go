@@ -1,0 +1,111 @@
+//go:build cgo
+
+package mpi
+
+/*
+#include "engine.h"
+*/
+import "C"
+
+import "slices"
+
+// piecesUnderWay is how many pieces fit into a window.
+const piecesUnderWay = 6
+
+// pacer sends the messages of paced communicators a few at a time, so that what this rank sends
+// meanwhile, such as gradients, waits behind a window of rows and not behind whole minibatches. A
+// piece is under way until its receiver takes it (MPI_Issend): so pieces do not pile up in the
+// buffers of sockets and switches, where nothing overtakes them. For the engine's goroutine.
+//
+//	rows      peer 1 ■■■■■■   peer 2 ■■■■   peer 3 ■■■■■     waiting, one to each peer in turn
+//	             └── as many as the window holds ──> link
+//	gradients ─────────────────────────────────────> link
+type pacer struct {
+	waiting []piece // in the order of sending, from first
+	first   int
+	slots   []piece // under way
+	free    []int   // slots
+	bytes   int     // under way
+	starts  []piece // of next
+}
+
+// piece is one message of an all-to-all.
+type piece struct {
+	op *operation
+	message
+}
+
+func (p piece) bytes() int { return p.rows * p.op.rowBytes }
+
+// add queues the messages of an all-to-all, one to each rank in turn, beginning with the next rank.
+// Those to one rank keep their order, in which the receiver expects them.
+func (p *pacer) add(op *operation) {
+	messages, size := op.out.messages, op.comm.size
+	op.parts += len(messages)
+	op.pieces = slices.Grow(op.pieces[:0], size)[:size]
+	for i := len(messages) - 1; i >= 0; i-- {
+		op.pieces[messages[i].peer] = i
+	}
+	if p.first > len(p.waiting)/2 {
+		p.waiting, p.first = p.waiting[:copy(p.waiting, p.waiting[p.first:])], 0
+	}
+	for left := len(messages); left > 0; {
+		for k := 1; k <= size; k++ {
+			peer := (op.comm.rank + k) % size
+			i := op.pieces[peer]
+			if i < len(messages) && messages[i].peer == peer {
+				p.waiting = append(p.waiting, piece{op, messages[i]})
+				op.pieces[peer]++
+				left--
+			}
+		}
+	}
+}
+
+// next takes the pieces for which there is room; there is for one if none is under way. They are
+// valid until the next call.
+func (p *pacer) next() []piece {
+	p.starts = p.starts[:0]
+	for ; p.first < len(p.waiting); p.first++ {
+		m := p.waiting[p.first]
+		if m.op.completed { // it has failed
+			continue
+		}
+		if p.bytes > 0 && p.bytes+m.bytes() > m.op.comm.window {
+			break
+		}
+		p.bytes += m.bytes()
+		p.starts = append(p.starts, m)
+	}
+	return p.starts
+}
+
+// start gives a piece to MPI.
+func (p *pacer) start(m piece) error {
+	slot := len(p.slots)
+	if last := len(p.free) - 1; last >= 0 {
+		slot, p.free = p.free[last], p.free[:last]
+		p.slots[slot] = m
+	} else {
+		p.slots = append(p.slots, m)
+	}
+	op := m.op
+	rc := C.hgnn_ssend(op.comm.id, pointer(op.send[m.first*op.rowBytes:]), C.int(m.rows),
+		C.int(op.rowBytes), C.int(m.peer), collectiveTag, C.int(-1-slot))
+	if rc != 0 {
+		return fault(op.name(), rc)
+	}
+	return nil
+}
+
+// slotOf returns the slot of a piece by the owner that MPI was given for it, if it is a piece's.
+func slotOf(owner C.int) (slot int, paced bool) { return int(-1 - owner), owner < 0 }
+
+// taken returns the operation of the piece in a slot, which its receiver takes.
+func (p *pacer) taken(slot int) *operation {
+	m := p.slots[slot]
+	p.slots[slot] = piece{}
+	p.free = append(p.free, slot)
+	p.bytes -= m.bytes()
+	return m.op
+}
