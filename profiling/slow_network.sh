@@ -3,7 +3,8 @@
 # the same model on the same minibatches under each way of getting rows, and prints one table per
 # link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache), MassiveGNN,
 # Figure 6 (baseline, prefetch, + eviction), the look-ahead cache, and sums that the owners of rows
-# add, without and with it. All must have one loss_digest: that is the check.
+# add, without and with it, and with rows sent by pieces. All must have one loss_digest: that is the
+# check.
 #
 #   on a cluster, in an allocation
 #     LAUNCH="srun -n 4" profiling/slow_network.sh PARTS
@@ -16,6 +17,7 @@
 #   CONFIG   what is trained                                         [inputs/slow-network.yaml]
 #   REPEAT   runs of each; the fastest counts                        [2]
 #   ALPHA, DEPTH, GAMMA, DELTA                                       [0.2, 4, 0.995, 16]
+#   WINDOW   bytes of rows under way from a rank, in the last line   [750000]
 #
 # The first epoch, which fills pools and pipes, counts like the others: the time is the median over
 # epochs.
@@ -27,6 +29,7 @@ need_parts "$parts"
 repeat=${REPEAT:-2}
 alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
 decay="cache.gamma=${GAMMA:-0.995} cache.delta=${DELTA:-16}"
+window=${WINDOW:-750000}
 
 # Full replication is a cache of all that is ever read (SALIENT++, section 5.2: alpha = K - 1).
 #     name               depth     what else
@@ -39,7 +42,9 @@ ways="full-replication   $depth    cache.policy=vip cache.alpha=$((ranks - 1))
       sieve              $depth    cache.policy=sieve cache.alpha=$alpha
       look-ahead         $depth    cache.policy=lookahead cache.alpha=$alpha
       sums               $depth    cache.policy=none exchange.sums=on
-      sums+look-ahead    $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on"
+      sums+look-ahead    $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on
+      sums+l.a.+window   $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on \
+                                   exchange.window=$window"
 
 rates=${RATES:-as-is}
 for rate in $rates; do

@@ -3,7 +3,8 @@
 
 #include "simd.h"
 
-void LEVEL(column_squares)(float *sq, int64_t rows, int64_t cols, const float *x, const float *mean) {
+void LEVEL(column_squares)(float *sq, int64_t rows, int64_t cols, const float *x,
+                           const float *mean) {
     memset(sq, 0, (size_t)cols * sizeof *sq);
     for (int64_t r = 0; r < rows; r++, x += cols) {
         INDEPENDENT for (int64_t j = 0; j < cols; j++)
@@ -11,16 +12,17 @@ void LEVEL(column_squares)(float *sq, int64_t rows, int64_t cols, const float *x
     }
 }
 
-void LEVEL(batch_norm)(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta,
-                       const float *mean, const float *variance, float eps) {
+void LEVEL(batch_norm)(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                       const float *beta, const float *mean, const float *variance, float eps) {
     for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {
         INDEPENDENT for (int64_t j = 0; j < cols; j++)
             y[j] = (x[j] - mean[j]) * (1.0f / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
     }
 }
 
-void LEVEL(batch_norm_sums)(float *dgamma, float *dbeta, int64_t rows, int64_t cols, const float *dy, const float *x,
-                            const float *mean, const float *variance, float eps) {
+void LEVEL(batch_norm_sums)(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                            const float *dy, const float *x, const float *mean,
+                            const float *variance, float eps) {
     memset(dgamma, 0, (size_t)cols * sizeof *dgamma);
     memset(dbeta, 0, (size_t)cols * sizeof *dbeta);
     for (int64_t r = 0; r < rows; r++, x += cols, dy += cols) {
@@ -31,8 +33,9 @@ void LEVEL(batch_norm_sums)(float *dgamma, float *dbeta, int64_t rows, int64_t c
     }
 }
 
-void LEVEL(batch_norm_backward)(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma,
-                                const float *mean, const float *variance, const float *dgamma, const float *dbeta,
+void LEVEL(batch_norm_backward)(float *dx, int64_t rows, int64_t cols, const float *dy,
+                                const float *x, const float *gamma, const float *mean,
+                                const float *variance, const float *dgamma, const float *dbeta,
                                 float eps, int64_t all) {
     const float n = (float)all;
     for (int64_t r = 0; r < rows; r++, x += cols, dy += cols, dx += cols) {

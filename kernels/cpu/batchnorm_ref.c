@@ -11,16 +11,16 @@ void column_squares_ref(float *sq, int64_t rows, int64_t cols, const float *x, c
     }
 }
 
-void batch_norm_ref(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma, const float *beta,
-                       const float *mean, const float *variance, float eps) {
+void batch_norm_ref(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
+                    const float *beta, const float *mean, const float *variance, float eps) {
     for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {
         for (int64_t j = 0; j < cols; j++)
             y[j] = (x[j] - mean[j]) * (1.0f / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
     }
 }
 
-void batch_norm_sums_ref(float *dgamma, float *dbeta, int64_t rows, int64_t cols, const float *dy, const float *x,
-                            const float *mean, const float *variance, float eps) {
+void batch_norm_sums_ref(float *dgamma, float *dbeta, int64_t rows, int64_t cols, const float *dy,
+                         const float *x, const float *mean, const float *variance, float eps) {
     memset(dgamma, 0, (size_t)cols * sizeof *dgamma);
     memset(dbeta, 0, (size_t)cols * sizeof *dbeta);
     for (int64_t r = 0; r < rows; r++, x += cols, dy += cols) {
@@ -31,9 +31,9 @@ void batch_norm_sums_ref(float *dgamma, float *dbeta, int64_t rows, int64_t cols
     }
 }
 
-void batch_norm_backward_ref(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x, const float *gamma,
-                                const float *mean, const float *variance, const float *dgamma, const float *dbeta,
-                                float eps, int64_t all) {
+void batch_norm_backward_ref(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x,
+                             const float *gamma, const float *mean, const float *variance,
+                             const float *dgamma, const float *dbeta, float eps, int64_t all) {
     const float n = (float)all;
     for (int64_t r = 0; r < rows; r++, x += cols, dy += cols, dx += cols) {
         for (int64_t j = 0; j < cols; j++) {

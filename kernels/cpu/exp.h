@@ -1,7 +1,7 @@
-/* exp in float32, by additions and multiplications alone, so that every level and a GPU give the same
- * bits: exp(x) = 2^n * exp(r), n the nearest integer to x / ln 2, |r| <= ln 2 / 2. Within 2 ulp
- * between -87 and 88, beyond which it is constant; NaN stays NaN. It has no branches, so loops over
- * it are vectorised. The polynomial is that of Cephes (S. Moshier). */
+/* exp in float32, by additions and multiplications alone, so that every level and a GPU give the
+ * same bits: exp(x) = 2^n * exp(r), n the nearest integer to x / ln 2, |r| <= ln 2 / 2. Within 2
+ * ulp between -87 and 88, beyond which it is constant; NaN stays NaN. It has no branches, so loops
+ * over it are vectorised. The polynomial is that of Cephes (S. Moshier). */
 #ifndef HALOGNN_EXP_H
 #define HALOGNN_EXP_H
 

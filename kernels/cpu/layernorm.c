@@ -87,8 +87,8 @@ ALWAYS_INLINE void sums(const float *dy, const float *x, const float *gamma, int
 }
 
 void LEVEL(layer_norm_backward)(float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols,
-                                const float *dy,
-                                const float *x, const float *gamma, const float *mean, const float *rstd) {
+                                const float *dy, const float *x, const float *gamma,
+                                const float *mean, const float *rstd) {
     memset(dgamma, 0, (size_t)cols * sizeof *dgamma);
     memset(dbeta, 0, (size_t)cols * sizeof *dbeta);
     for (int64_t r = 0; r < rows; r++, dx += cols, dy += cols, x += cols) {

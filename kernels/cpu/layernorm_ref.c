@@ -21,8 +21,8 @@ void layer_norm_ref(float *y, int64_t rows, int64_t cols, const float *x, const 
 /* With n = (x-mean)*rstd and g = dy*gamma:
  * dx = rstd * (g - mean(g) - n * mean(g*n)),  dgamma = dy*n,  dbeta = dy. */
 void layer_norm_backward_ref(float *dx, float *dgamma, float *dbeta, int64_t rows, int64_t cols,
-                             const float *dy,
-                             const float *x, const float *gamma, const float *mean, const float *rstd) {
+                             const float *dy, const float *x, const float *gamma, const float *mean,
+                             const float *rstd) {
     memset(dgamma, 0, (size_t)cols * sizeof *dgamma);
     memset(dbeta, 0, (size_t)cols * sizeof *dbeta);
     for (int64_t r = 0; r < rows; r++, dx += cols, dy += cols, x += cols) {

@@ -4,9 +4,8 @@
 #include "simd.h"
 
 void LEVEL(adam)(float *restrict p, float *restrict m, float *restrict v, int64_t n,
-                 const float *restrict g, float l2,
-                 float decay, float beta1, float one_minus_beta1, float beta2, float one_minus_beta2, float step,
-                 float root, float eps) {
+                 const float *restrict g, float l2, float decay, float beta1, float one_minus_beta1,
+                 float beta2, float one_minus_beta2, float step, float root, float eps) {
     for (int64_t i = 0; i < n; i++) {
         const float d = g[i] + l2 * p[i];
         m[i] = beta1 * m[i] + one_minus_beta1 * d;

@@ -94,7 +94,8 @@ static const struct {
 
 static void fma128(int64_t rounds) {
 #define FMA128(i) "fmla v" #i ".4s, v30.4s, v31.4s\n\t"
-#define EIGHT(ONE, a) ONE(a##0) ONE(a##1) ONE(a##2) ONE(a##3) ONE(a##4) ONE(a##5) ONE(a##6) ONE(a##7)
+#define EIGHT(ONE, a) \
+    ONE(a##0) ONE(a##1) ONE(a##2) ONE(a##3) ONE(a##4) ONE(a##5) ONE(a##6) ONE(a##7)
     __asm__ volatile("movi v30.4s, #0\n\tfmov v31.4s, #1.0\n\t"
                      "1:\n\t" EIGHT(FMA128, ) EIGHT(FMA128, 1) "subs %0, %0, #1\n\tb.ne 1b"
                      : "+r"(rounds)

@@ -23,7 +23,8 @@ void LEVEL(add_scaled)(float *y, int64_t n, const float *z, const float *x, cons
     INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] = z[i] + s * x[i];
 }
 
-void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x, int64_t x_cols, int add) {
+void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x,
+                         int64_t x_cols, int add) {
     for (int64_t r = 0; r < rows; r++, y += y_cols, x += x_cols) {
         if (add) {
             INDEPENDENT for (int64_t j = 0; j < cols; j++) y[j] += x[j];

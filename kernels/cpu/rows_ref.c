@@ -25,7 +25,8 @@ void add_scaled_ref(float *y, int64_t n, const float *z, const float *x, const f
         y[i] = z[i] + (1 + *scale) * x[i];
 }
 
-void copy_columns_ref(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x, int64_t x_cols, int add) {
+void copy_columns_ref(float *y, int64_t rows, int64_t cols, int64_t y_cols, const float *x,
+                      int64_t x_cols, int add) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < cols; j++)
             y[r * y_cols + j] = add ? y[r * y_cols + j] + x[r * x_cols + j] : x[r * x_cols + j];

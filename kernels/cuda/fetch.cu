@@ -18,21 +18,26 @@ __global__ void fetch(T *dst, int64_t n, int64_t cols, int lanes, const uint64_t
     const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * per_block;
     if (mine >= per_block) return; // the lanes do not divide the block
-    for (int64_t first = static_cast<int64_t>(blockIdx.x) * per_block + mine; first < n; first += FLIGHT * stride) {
-        for (int64_t col = static_cast<int64_t>(threadIdx.x % lanes) * N; col < cols; col += lanes * N) {
+    for (int64_t first = static_cast<int64_t>(blockIdx.x) * per_block + mine; first < n;
+         first += FLIGHT * stride) {
+        for (int64_t col = static_cast<int64_t>(threadIdx.x % lanes) * N; col < cols;
+             col += lanes * N) {
             pack<T, N> v[FLIGHT];
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++)
-                if (first + k * stride < n) v[k] = load<T, N>(reinterpret_cast<const T *>(from[first + k * stride]) + col);
+                if (first + k * stride < n)
+                    v[k] = load<T, N>(reinterpret_cast<const T *>(from[first + k * stride]) + col);
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++)
-                if (first + k * stride < n) store<T, N>(dst + (first + k * stride) * cols + col, v[k]);
+                if (first + k * stride < n)
+                    store<T, N>(dst + (first + k * stride) * cols + col, v[k]);
         }
     }
 }
 
 template <typename T, int N>
-int fetch_n(halognn_cuda *c, int stream, void *dst, int64_t n, int64_t row_bytes, const uint64_t *from) {
+int fetch_n(halognn_cuda *c, int stream, void *dst, int64_t n, int64_t row_bytes,
+            const uint64_t *from) {
     const int64_t cols = row_bytes / static_cast<int64_t>(sizeof(T));
     const int l = lanes(cols, N);
     const int64_t wanted = ceil_div(n, BLOCK / l * FLIGHT);
@@ -45,7 +50,8 @@ int fetch_n(halognn_cuda *c, int stream, void *dst, int64_t n, int64_t row_bytes
 
 using namespace halognn;
 
-extern "C" int halognn_cuda_fetch_rows(halognn_cuda *c, int stream, void *dst, int64_t n, int64_t row_bytes, const uint64_t *from, int align) {
+extern "C" int halognn_cuda_fetch_rows(halognn_cuda *c, int stream, void *dst, int64_t n,
+                                       int64_t row_bytes, const uint64_t *from, int align) {
     if (n == 0 || row_bytes == 0) return 0;
     switch (align) {
         case 16: return fetch_n<uint32_t, 4>(c, stream, dst, n, row_bytes, from);

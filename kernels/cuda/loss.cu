@@ -15,7 +15,8 @@ struct answer {
     uint32_t *arrived;                          // [chunks + 1]
 };
 
-// add_all returns the sum of n losses, in order, which other threads of the kernel may have written.
+// add_all returns the sum of n losses, in order, which other threads of the kernel may have
+// written.
 __device__ inline halognn_cuda_loss add_all(const halognn_cuda_loss *of, int64_t n) {
     halognn_cuda_loss sum{};
     for (int64_t i = 0; i < n; i++) {

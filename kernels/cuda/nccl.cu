@@ -53,11 +53,12 @@ int halognn_cuda_nccl_load(const char *path, char *text, int size) {
     }
     functions found{};
     int version = 0;
-#define LOAD(type, name, params)                                                                                     \
-    if ((*reinterpret_cast<void **>(&found.name) = dlsym(library, #name)) == nullptr) {                              \
-        std::snprintf(text, static_cast<size_t>(size), "%s has no %s: NCCL 2.14 or later is needed", path, #name);   \
-        dlclose(library);                                                                                            \
-        return 1;                                                                                                    \
+#define LOAD(type, name, params)                                                        \
+    if ((*reinterpret_cast<void **>(&found.name) = dlsym(library, #name)) == nullptr) { \
+        std::snprintf(text, static_cast<size_t>(size),                                  \
+                      "%s has no %s: NCCL 2.14 or later is needed", path, #name);       \
+        dlclose(library);                                                               \
+        return 1;                                                                       \
     }
     NCCL_FUNCTIONS(LOAD)
 #undef LOAD

@@ -12,7 +12,8 @@ struct place {
 };
 __device__ inline place my_place(int lanes, int n) {
     const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
-    place p{static_cast<int64_t>(blockIdx.x) * per_block + mine, (static_cast<int64_t>(blockIdx.y) * lanes + threadIdx.x % lanes) * n};
+    place p{static_cast<int64_t>(blockIdx.x) * per_block + mine,
+            (static_cast<int64_t>(blockIdx.y) * lanes + threadIdx.x % lanes) * n};
     if (mine >= per_block) p.row = INT64_MAX; // the lanes do not divide the block
     return p;
 }
@@ -20,7 +21,8 @@ __device__ inline place my_place(int lanes, int n) {
 // grid_of returns the grid of rows x strips for packs of n, per_thread rows a thread.
 inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
     const int l = lanes(cols, n);
-    return blocks(ceil_div(rows, per_thread), BLOCK / l, static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
+    return blocks(ceil_div(rows, per_thread), BLOCK / l,
+                  static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
 }
 
 }  // namespace halognn

@@ -29,8 +29,9 @@ struct scattered {
     __device__ const T *row(int64_t i) const {
         const uint64_t r = load<uint64_t, 1>(of + i).at[0];
         const T *table = tables[0];
+        // no indexed access to parameters, which would move them to local memory
 #pragma unroll
-        for (int t = 1; t < HALOGNN_TABLES; t++) // no indexed access to parameters, which would move them to local memory
+        for (int t = 1; t < HALOGNN_TABLES; t++)
             if (r >> HALOGNN_ROW_BITS == static_cast<uint64_t>(t)) table = tables[t];
         return table + static_cast<int64_t>(r & ((uint64_t{1} << HALOGNN_ROW_BITS) - 1)) * cols;
     }
@@ -90,7 +91,9 @@ struct by_edge {
 };
 struct by_degree {
     const int64_t *indptr;
-    __device__ int64_t read(int64_t, int64_t i) const { return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0]; }
+    __device__ int64_t read(int64_t, int64_t i) const {
+        return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0];
+    }
     __device__ float of(int64_t degree) const { return 1.0f / static_cast<float>(degree); }
     __device__ float apply(float v, float w) const { return v * w; }
 };
@@ -118,7 +121,8 @@ __device__ inline void add(sums<N> &s, const float *x, int32_t index) {
 
 // add_segment returns the sum of columns [col, col+N) of the rows of a segment, in order.
 template <int N, typename Source, typename Weight>
-__device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const int32_t *indices, int64_t col, const Source &source,
+__device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const int32_t *indices,
+                                             int64_t col, const Source &source,
                                              const Weight &weight) {
     using T = typename Source::element;
     sums<N> s{};
@@ -137,7 +141,8 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            const float w = weight.of(weighs[k]); // of by_degree a division, which may branch: after the loads
+            // of by_degree a division, which may branch: after the loads
+            const float w = weight.of(weighs[k]);
             float x[N];
 #pragma unroll
             for (int i = 0; i < N; i++) x[i] = weight.apply(to_float(v[k].at[i]), w);
@@ -205,8 +210,9 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
     for (int64_t e = begin; e < end; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
         int32_t i[FLIGHT];
+        // past the end the last row is read again, and is not larger
 #pragma unroll
-        for (int f = 0; f < FLIGHT; f++) { // past the end the last row is read again, and is not larger
+        for (int f = 0; f < FLIGHT; f++) {
             i[f] = static_cast<int32_t>(source_of<Source>(indices[e + f < end ? e + f : end - 1]));
             v[f] = load<T, N>(source.row(i[f]) + p.col);
         }
@@ -215,7 +221,8 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
 #pragma unroll
             for (int k = 0; k < N; k++) {
                 const float x = to_float(v[f].at[k]);
-                if (at[k] < 0 || (most.at[k] == most.at[k] && !(x <= most.at[k]))) { // a NaN is larger, and stays
+                // a NaN is larger, and stays
+                if (at[k] < 0 || (most.at[k] == most.at[k] && !(x <= most.at[k]))) {
                     most.at[k] = x;
                     at[k] = i[f];
                 }
@@ -226,15 +233,17 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
-__global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes, int64_t first, const int64_t *t_indptr,
-                                 const int32_t *t_indices, const int32_t *arg, const float *dout) {
+__global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes,
+                                 int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
+                                 const int32_t *arg, const float *dout) {
     const place p = my_place(lanes, 1);
     if (p.row >= segments || p.col >= cols) return;
     const int64_t begin = t_indptr[p.row], end = t_indptr[p.row + 1];
     float sum = 0;
     for (int64_t e = begin; e < end; e++) {
         const int64_t t = t_indices[e];
-        if ((e == begin || t != t_indices[e - 1]) && arg[t * cols + p.col] == first + p.row) sum += dout[t * cols + p.col];
+        if ((e == begin || t != t_indices[e - 1]) && arg[t * cols + p.col] == first + p.row)
+            sum += dout[t * cols + p.col];
     }
     dh[p.row * cols + p.col] = sum;
 }
@@ -242,11 +251,12 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
 // weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are
 // the transposed ones.
 template <int N, typename Weight>
-__global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
-                      Weight weight, matrix h, bool add) {
+__global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
+                      const int32_t *indices, Weight weight, matrix h, bool add) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
-    pack<float, N> sum = add_segment<N>(indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
+    pack<float, N> sum =
+        add_segment<N>(indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
     float *to = out + p.row * cols + p.col;
     if (add) {
         const pack<float, N> old = load<float, N>(to);
@@ -258,7 +268,8 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
 
 template <int N, typename Source>
 int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source &source) {
-    return LAUNCH(c, (gather<N, Source>), grid_of(n, cols, N, FLIGHT), dst, n, cols, lanes(cols, N), source);
+    return LAUNCH(c, (gather<N, Source>), grid_of(n, cols, N, FLIGHT), dst, n, cols, lanes(cols, N),
+                  source);
 }
 
 // reduction is what segment_rows and segment_mean do to the rows of a source.
@@ -282,28 +293,33 @@ int reduce_n(halognn_cuda *c, const reduction &r, const Source &source) {
     if (r.weights)
         return LAUNCH(c, (reduce<N, Source, by_edge>), grid, r.out, r.own, r.segments, r.cols, l,
                       r.indptr, r.indices, source, by_edge{r.weights}, false, r.counts);
-    return LAUNCH(c, (reduce<N, Source, plain>), grid, r.out, r.own, r.segments, r.cols, l, r.indptr,
-                  r.indices, source, plain{}, r.how == HALOGNN_MEAN, r.counts);
+    return LAUNCH(c, (reduce<N, Source, plain>), grid, r.out, r.own, r.segments, r.cols, l,
+                  r.indptr, r.indices, source, plain{}, r.how == HALOGNN_MEAN, r.counts);
 }
 
 template <int N>
-int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices, matrix h) {
+int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols,
+              const int64_t *indptr, const int32_t *indices, matrix h) {
     return LAUNCH(c, (largest<N, matrix>), grid_of(segments, cols, N), out,
-                  static_cast<float *>(nullptr), arg, segments, cols, lanes(cols, N), indptr, indices, h);
+                  static_cast<float *>(nullptr), arg, segments, cols, lanes(cols, N), indptr,
+                  indices, h);
 }
 
 template <int N, typename Weight>
-int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-            const Weight &weight, matrix h, bool add) {
-    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N), out, segments, cols, lanes(cols, N), indptr, indices, weight, h, add);
+int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+            const int32_t *indices, const Weight &weight, matrix h, bool add) {
+    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N), out, segments, cols,
+                  lanes(cols, N), indptr, indices, weight, h, add);
 }
 
 template <typename Weight>
-int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-              const Weight &weight, const float *h, bool add) {
+int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+              const int32_t *indices, const Weight &weight, const float *h, bool add) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
-    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
+    const auto both = [&](int n) {
+        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
+    };
     if (both(4)) return weigh_n<4>(c, out, segments, cols, indptr, indices, weight, s, add);
     if (both(2)) return weigh_n<2>(c, out, segments, cols, indptr, indices, weight, s, add);
     return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, add);
@@ -324,7 +340,8 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const halognn_cuda_rows *r) {
+int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols,
+                             const halognn_cuda_rows *r) {
     if (n == 0 || cols == 0) return 0;
     if (r->half) {
         const auto s = scatter<__half>(r, cols);
@@ -338,8 +355,8 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
     return gather_n<1>(c, dst, n, cols, s);
 }
 
-int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t segments, int64_t cols,
-                              const int64_t *indptr, const int32_t *indices, int how,
+int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t segments,
+                              int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
                               const int32_t *counts, const float *weights,
                               const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
@@ -373,30 +390,39 @@ int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int
     return reduce_n<1>(c, mean, s);
 }
 
-int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols, const int64_t *indptr,
-                             const int32_t *indices, const float *h) {
+int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments,
+                             int64_t cols, const int64_t *indptr, const int32_t *indices,
+                             const float *h) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
-    const auto both = [&](int n) { return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n); };
+    const auto both = [&](int n) {
+        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
+    };
     if (both(4)) return largest_n<4>(c, out, arg, segments, cols, indptr, indices, s);
     if (both(2)) return largest_n<2>(c, out, arg, segments, cols, indptr, indices, s);
     return largest_n<1>(c, out, arg, segments, cols, indptr, indices, s);
 }
 
-int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols, int64_t first, const int64_t *t_indptr,
-                                      const int32_t *t_indices, const int32_t *arg, const float *dout) {
+int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
+                                      int64_t first, const int64_t *t_indptr,
+                                      const int32_t *t_indices, const int32_t *arg,
+                                      const float *dout) {
     if (segments == 0 || cols == 0) return 0;
-    return LAUNCH(c, largest_backward, grid_of(segments, cols, 1), dh, segments, cols, lanes(cols, 1), first, t_indptr, t_indices, arg, dout);
+    return LAUNCH(c, largest_backward, grid_of(segments, cols, 1), dh, segments, cols,
+                  lanes(cols, 1), first, t_indptr, t_indices, arg, dout);
 }
 
-int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
-                             const float *weights, const float *h, int add) {
-    if (weights) return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, add != 0);
+int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols,
+                             const int64_t *indptr, const int32_t *indices, const float *weights,
+                             const float *h, int add) {
+    if (weights)
+        return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, add != 0);
     return weigh_any(c, out, segments, cols, indptr, indices, plain{}, h, add != 0);
 }
 
-int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
-                                       const int32_t *t_indices, const int64_t *indptr, const float *dout, int add) {
+int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
+                                       const int64_t *t_indptr, const int32_t *t_indices,
+                                       const int64_t *indptr, const float *dout, int add) {
     return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout, add != 0);
 }
 

@@ -14,7 +14,9 @@ __device__ inline T warp_sum(T v) {
 
 // One warp for each row: my_row is the same for its 32 lanes, so all of them leave together past
 // the last row.
-__device__ inline int64_t my_row() { return static_cast<int64_t>(blockIdx.x) * (blockDim.x / WARP) + threadIdx.x / WARP; }
+__device__ inline int64_t my_row() {
+    return static_cast<int64_t>(blockIdx.x) * (blockDim.x / WARP) + threadIdx.x / WARP;
+}
 __device__ inline int64_t my_lane() { return threadIdx.x % WARP; }
 inline dim3 rows_by_warp(int64_t rows) { return blocks(rows, BLOCK / WARP); }
 

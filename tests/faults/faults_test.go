@@ -46,6 +46,7 @@ model: {layers: 2, hidden: 8}
 sample: {fanouts: [4, 2], batch: 64}
 train: {epochs: 3, lr: 0.01}
 pipeline: {workers: 1}
+exchange: {window: 4000}
 compute: {threads: 1}
 run: {progress: lines, ranks_per_node: 1, stall_seconds: 3}
 checkpoint: {every_steps: 3}

@@ -8,7 +8,8 @@ struct __half {
 };
 
 inline float __half2float(__half h) {
-    const uint32_t sign = static_cast<uint32_t>(h.bits & 0x8000) << 16, exponent = h.bits >> 10 & 31, fraction = h.bits & 1023;
+    const uint32_t sign = static_cast<uint32_t>(h.bits & 0x8000) << 16,
+                   exponent = h.bits >> 10 & 31, fraction = h.bits & 1023;
     float v;
     if (exponent == 0) { // zero and subnormals: fraction * 2^-24
         v = static_cast<float>(fraction) * 0x1p-24f;
@@ -18,7 +19,8 @@ inline float __half2float(__half h) {
         std::memcpy(&v, &u, 4);
         return v;
     }
-    const uint32_t u = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
+    const uint32_t u =
+        sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
     std::memcpy(&v, &u, 4);
     return v;
 }

@@ -22,7 +22,8 @@
 //     can open it; else it cannot be shared with them. HALOGNN_EMULATED_ISLANDS=1: no device can
 //     reach another.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
-//   - What is put on streams is counted by name (emulated_launches): kernels, products, copies, zeros.
+//   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
+//     zeros.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
 //     meet aborts.
 #pragma once
@@ -64,12 +65,19 @@ enum cudaError_t : int {
     cudaErrorNotSupported = 801,
     cudaErrorStillInUse = 9001,       // the emulation's own: freed while queued work may use it
     cudaErrorNothingToWaitFor = 9002, // the emulation's own: an event that was never recorded
-    cudaErrorOtherDevice = 9003       // the emulation's own: the calling thread's device is not that of what it uses
+    // the emulation's own: the calling thread's device is not that of what it uses
+    cudaErrorOtherDevice = 9003
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
+};
 constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1;
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
-constexpr unsigned cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2, cudaHostRegisterReadOnly = 8;
+constexpr unsigned cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2,
+                   cudaHostRegisterReadOnly = 8;
 enum cudaDeviceAttr { cudaDevAttrHostRegisterReadOnlySupported = 113 };
 
 struct emulated_stream;
@@ -101,7 +109,8 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *p);
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags);
 cudaError_t cudaGetLastError();
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t s);
 
@@ -149,7 +158,8 @@ cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 struct meeting {
     virtual ~meeting() = default;
     virtual bool ready() const = 0;                  // the other streams have reached it
-    virtual emulated_stream *behind() const = 0;     // one that must come nearer first; null if some have not even been told to come
+    // one that must come nearer first; null if some have not even been told to come
+    virtual emulated_stream *behind() const = 0;
     virtual void work() = 0;
 };
 cudaError_t enqueue(cudaStream_t s, std::shared_ptr<meeting> m);
@@ -189,11 +199,15 @@ void handed(T *p) {
 
 // launch copies the arguments, as a launch does.
 template <typename... Params, typename... Args>
-int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...), Args... args) {
-    if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu) return cudaErrorInvalidConfiguration;
+int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...),
+           Args... args) {
+    if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu)
+        return cudaErrorInvalidConfiguration;
     (handed(args), ...);
     std::tuple<Params...> copy(args...);
-    enqueue(s, [=] { run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); }); });
+    enqueue(s, [=] {
+        run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); });
+    });
     return cudaGetLastError(); // the thread's last error, of any call
 }
 

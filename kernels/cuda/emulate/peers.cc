@@ -5,7 +5,8 @@
 //     twice, and is queued only then; any other call meanwhile is an error.
 //   - A transfer happens when the streams of both ends have reached it. Different lengths at the
 //     two ends are an error at both.
-//   - Buffers must lie in memory of the communicator's device, the stream must belong to it, and it must be the calling thread's.
+//   - Buffers must lie in memory of the communicator's device, the stream must belong to it, and
+//     it must be the calling thread's.
 //   - HALOGNN_EMULATED_NCCL_FAILS is a rank whose communicators fail to open.
 //   - ncclAllReduce does not add in rank order, so that code that relies on the order is detected.
 #include "../nccl.cuh"
@@ -44,7 +45,8 @@ struct reduction {
 struct world {
     int ranks = 0, joined = 0, left = 0;
     std::vector<ncclComm *> members;
-    std::map<std::pair<int, int>, std::deque<std::shared_ptr<transfer>>> waiting; // by sender and receiver, for the other end
+    // by sender and receiver, for the other end
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<transfer>>> waiting;
     std::vector<std::shared_ptr<reduction>> reductions;
 };
 
@@ -95,7 +97,9 @@ struct group : emulated::meeting {
 
     group(ncclComm *c, cudaStream_t s) : comm(c), stream(s) {}
     ~group() override {
-        if (comm) comm->underway.erase(std::remove(comm->underway.begin(), comm->underway.end(), this), comm->underway.end());
+        if (comm)
+            comm->underway.erase(std::remove(comm->underway.begin(), comm->underway.end(), this),
+                                 comm->underway.end());
     }
 
     const group *other(const transfer &t) const { return t.sender == this ? t.receiver : t.sender; }
@@ -104,17 +108,21 @@ struct group : emulated::meeting {
         if (comm == nullptr) return true;
         if (comm->fault != ncclSuccess) return false; // hangs until it is aborted
         for (const auto &t : transfers)
-            if (!t->done && (t->dead || other(*t) == nullptr || !emulated::first(other(*t)->stream, other(*t)))) return false;
+            if (!t->done &&
+                (t->dead || other(*t) == nullptr || !emulated::first(other(*t)->stream, other(*t))))
+                return false;
         if (sum && !sum->done)
             for (const group *g : sum->by)
-                if (sum->dead || g == nullptr || (g != this && !emulated::first(g->stream, g))) return false;
+                if (sum->dead || g == nullptr || (g != this && !emulated::first(g->stream, g)))
+                    return false;
         return true;
     }
 
     emulated_stream *behind() const override {
         if (comm->fault != ncclSuccess) return nullptr;
         for (const auto &t : transfers)
-            if (!t->done && !t->dead && other(*t) && !emulated::first(other(*t)->stream, other(*t))) return other(*t)->stream;
+            if (!t->done && !t->dead && other(*t) && !emulated::first(other(*t)->stream, other(*t)))
+                return other(*t)->stream;
         if (sum && !sum->done && !sum->dead)
             for (const group *g : sum->by)
                 if (g && g != this && !emulated::first(g->stream, g)) return g->stream;
@@ -141,9 +149,11 @@ struct group : emulated::meeting {
     void meet() {
         world &w = *comm->in;
         for (const part &p : parts) {
-            auto &waiting = w.waiting[p.sends ? std::make_pair(comm->rank, p.peer) : std::make_pair(p.peer, comm->rank)];
+            auto &waiting = w.waiting[p.sends ? std::make_pair(comm->rank, p.peer)
+                                              : std::make_pair(p.peer, comm->rank)];
             std::shared_ptr<transfer> t;
-            if (!waiting.empty() && (p.sends ? waiting.front()->sender : waiting.front()->receiver) == nullptr) {
+            if (!waiting.empty() &&
+                (p.sends ? waiting.front()->sender : waiting.front()->receiver) == nullptr) {
                 t = waiting.front();
                 waiting.pop_front();
             } else {
@@ -158,8 +168,11 @@ struct group : emulated::meeting {
             if (!t->dead && t->sender && t->receiver && t->sent != t->expected)
                 for (const group *g : {t->sender, t->receiver})
                     if (g->comm)
-                        g->comm->broken(ncclInvalidUsage, "rank " + std::to_string(t->sender->comm ? t->sender->comm->rank : -1) + " sends " +
-                                        std::to_string(t->sent) + " floats where " + std::to_string(t->expected) + " are expected");
+                        g->comm->broken(
+                            ncclInvalidUsage,
+                            "rank " + std::to_string(t->sender->comm ? t->sender->comm->rank : -1) +
+                                " sends " + std::to_string(t->sent) + " floats where " +
+                                std::to_string(t->expected) + " are expected");
         }
         if (!sum) return;
         const size_t number = comm->reductions++, count = sum->count;
@@ -175,7 +188,10 @@ struct group : emulated::meeting {
         sum->bufs[static_cast<size_t>(comm->rank)] = buf;
         if (!sum->dead && sum->count != count)
             for (const group *g : sum->by)
-                if (g && g->comm) g->comm->broken(ncclInvalidUsage, "ranks add " + std::to_string(sum->count) + " and " + std::to_string(count) + " floats");
+                if (g && g->comm)
+                    g->comm->broken(ncclInvalidUsage,
+                                    "ranks add " + std::to_string(sum->count) + " and " +
+                                        std::to_string(count) + " floats");
     }
 };
 
@@ -187,9 +203,12 @@ ncclResult_t add(ncclComm *c, const void *buf, size_t count, int type, cudaStrea
     if (c->busy()) return fail(ncclInvalidUsage, "a call while the last one is in progress");
     if (c->fault != ncclSuccess) return fail(c->fault, c->why);
     if (type != NCCL_FLOAT || count == 0) return fail(ncclInvalidArgument, "a type or a count");
-    if (emulated::belongs(s) != c->device || emulated::thread_device() != c->device) return fail(ncclInvalidUsage, "another device's stream or thread");
-    if (!emulated::on_device(buf, count * sizeof(float), c->device)) return fail(ncclInvalidArgument, "a buffer outside the device's memory");
-    if (open_group && (open_group->comm != c || open_group->stream != s)) return fail(ncclInvalidUsage, "a group over several communicators or streams");
+    if (emulated::belongs(s) != c->device || emulated::thread_device() != c->device)
+        return fail(ncclInvalidUsage, "another device's stream or thread");
+    if (!emulated::on_device(buf, count * sizeof(float), c->device))
+        return fail(ncclInvalidArgument, "a buffer outside the device's memory");
+    if (open_group && (open_group->comm != c || open_group->stream != s))
+        return fail(ncclInvalidUsage, "a group over several communicators or streams");
     if (!open_group) open_group = std::make_shared<group>(c, s);
     return ncclSuccess;
 }
@@ -239,18 +258,22 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
     const guard hold(emulated::everything());
-    if (config == nullptr || config->size != sizeof *config || config->magic != NCCL_MAGIC || config->version != NCCL_OLDEST || config->blocking != 0)
+    if (config == nullptr || config->size != sizeof *config || config->magic != NCCL_MAGIC ||
+        config->version != NCCL_OLDEST || config->blocking != 0)
         return fail(ncclInvalidArgument, "the config");
-    if (rank < 0 || rank >= ranks || std::strncmp(id.internal, "emulated world ", 15) != 0) return fail(ncclInvalidArgument, "the rank or the id");
+    if (rank < 0 || rank >= ranks || std::strncmp(id.internal, "emulated world ", 15) != 0)
+        return fail(ncclInvalidArgument, "the rank or the id");
     auto &w = worlds[id.internal];
     if (!w) {
         w = std::make_shared<world>();
         w->ranks = ranks;
         w->members.resize(static_cast<size_t>(ranks));
     }
-    if (w->ranks != ranks || w->members[static_cast<size_t>(rank)]) return fail(ncclInvalidArgument, "the number of ranks, or a rank that is there already");
+    if (w->ranks != ranks || w->members[static_cast<size_t>(rank)])
+        return fail(ncclInvalidArgument, "the number of ranks, or a rank that is there already");
     ncclComm *c = new ncclComm;
     c->in = w, c->rank = rank, c->device = emulated::thread_device();
     for (const ncclComm *m : w->members)
@@ -302,9 +325,11 @@ ncclResult_t ncclGroupEnd(void) {
     return ncclInProgress;
 }
 
-ncclResult_t ncclSend(const void *buf, size_t count, int type, int peer, ncclComm_t c, cudaStream_t s) {
+ncclResult_t ncclSend(const void *buf, size_t count, int type, int peer, ncclComm_t c,
+                      cudaStream_t s) {
     const guard hold(emulated::everything());
-    if (depth == 0) return fail(ncclInvalidUsage, "ncclSend outside of a group, which may wait for ever");
+    if (depth == 0)
+        return fail(ncclInvalidUsage, "ncclSend outside of a group, which may wait for ever");
     if (peer < 0 || peer >= c->in->ranks) return fail(ncclInvalidArgument, "the peer");
     const ncclResult_t r = add(c, buf, count, type, s);
     if (r == ncclSuccess) open_group->parts.push_back({true, peer, const_cast<void *>(buf), count});
@@ -313,16 +338,19 @@ ncclResult_t ncclSend(const void *buf, size_t count, int type, int peer, ncclCom
 
 ncclResult_t ncclRecv(void *buf, size_t count, int type, int peer, ncclComm_t c, cudaStream_t s) {
     const guard hold(emulated::everything());
-    if (depth == 0) return fail(ncclInvalidUsage, "ncclRecv outside of a group, which may wait for ever");
+    if (depth == 0)
+        return fail(ncclInvalidUsage, "ncclRecv outside of a group, which may wait for ever");
     if (peer < 0 || peer >= c->in->ranks) return fail(ncclInvalidArgument, "the peer");
     const ncclResult_t r = add(c, buf, count, type, s);
     if (r == ncclSuccess) open_group->parts.push_back({false, peer, buf, count});
     return r;
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, int type, int op, ncclComm_t c, cudaStream_t s) {
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, int type, int op,
+                           ncclComm_t c, cudaStream_t s) {
     const guard hold(emulated::everything());
-    if (send != recv || op != NCCL_SUM) return fail(ncclInvalidArgument, "only sums in place are emulated");
+    if (send != recv || op != NCCL_SUM)
+        return fail(ncclInvalidArgument, "only sums in place are emulated");
     ncclGroupStart();
     const ncclResult_t r = add(c, recv, count, type, s);
     if (r == ncclSuccess) {
@@ -336,7 +364,8 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, int type,
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
     const guard hold(emulated::everything());
-    if (c->busy() || c->finishing || !c->underway.empty()) return fail(ncclInvalidUsage, "finishing what is in use");
+    if (c->busy() || c->finishing || !c->underway.empty())
+        return fail(ncclInvalidUsage, "finishing what is in use");
     c->finishing = true;
     return ncclInProgress;
 }

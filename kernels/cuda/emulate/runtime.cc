@@ -202,7 +202,8 @@ constexpr size_t WIDEST = 16; // access of a kernel
 
 // poison tells AddressSanitizer, if present, that of [first, last) only [begin, end) may be
 // accessed.
-void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_unused]] char *end, [[maybe_unused]] char *last) {
+void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_unused]] char *end,
+            [[maybe_unused]] char *last) {
 #ifdef __SANITIZE_ADDRESS__
     __asan_poison_memory_region(first, static_cast<size_t>(last - first));
     __asan_unpoison_memory_region(begin, static_cast<size_t>(end - begin));
@@ -212,17 +213,23 @@ void poison([[maybe_unused]] char *first, [[maybe_unused]] char *begin, [[maybe_
 // reserve maps memory, of a file unless that is -1, with a guard page after it; null on failure.
 char *reserve(size_t mapped, size_t page, int file) {
     if (file >= 0 && ftruncate(file, static_cast<off_t>(mapped)) != 0) return nullptr;
-    char *first = static_cast<char *>(mmap(nullptr, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char *first = static_cast<char *>(
+        mmap(nullptr, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (first == MAP_FAILED) return nullptr;
     const int kind = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    return mmap(first, mapped, PROT_READ | PROT_WRITE, kind | MAP_FIXED, file, 0) == first ? first : nullptr;
+    return mmap(first, mapped, PROT_READ | PROT_WRITE, kind | MAP_FIXED, file, 0) == first
+               ? first
+               : nullptr;
 }
 
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (device && in_use[current_device] + bytes > total) return fail(cudaErrorMemoryAllocation);
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), mapped = (bytes + page - 1) / page * page;
-    const int file = device && set("HALOGNN_EMULATED_IPC") ? memfd_create("emulated device memory", MFD_CLOEXEC) : -1;
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)),
+                 mapped = (bytes + page - 1) / page * page;
+    const int file = device && set("HALOGNN_EMULATED_IPC")
+                         ? memfd_create("emulated device memory", MFD_CLOEXEC)
+                         : -1;
     char *first = reserve(mapped, page, file);
     if (first == nullptr) return fail(cudaErrorMemoryAllocation);
     madvise(first, mapped, MADV_HUGEPAGE); // huge pages make closing and opening cheap
@@ -243,13 +250,18 @@ cudaError_t release(void *p, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (p == nullptr) return cudaSuccess;
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || it->second.device != device || it->second.registered || it->second.imported) return fail(cudaErrorInvalidValue);
+    if (it == memory.end() || it->second.device != device || it->second.registered ||
+        it->second.imported)
+        return fail(cudaErrorInvalidValue);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
     // Kernels may use any memory of their device, but no host memory.
     for (const emulated_stream *s : streams) {
-        if (device && s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
+        if (device && s->device == it->second.number && !s->queue.empty())
+            return fail(cudaErrorStillInUse);
         for (const op &o : s->queue)
-            if (inside(o.from, it->first, it->second.bytes) || inside(o.to, it->first, it->second.bytes)) return fail(cudaErrorStillInUse);
+            if (inside(o.from, it->first, it->second.bytes) ||
+                inside(o.to, it->first, it->second.bytes))
+                return fail(cudaErrorStillInUse);
     }
     const allocation &a = it->second;
     poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // the addresses may be reused
@@ -264,13 +276,15 @@ cudaError_t release(void *p, bool device) {
 // usable returns an error if an event is not of the calling thread's device: on another one the
 // runtime would make a context.
 cudaError_t usable(const emulated_event *e) {
-    if (events.count(const_cast<emulated_event *>(e)) == 0) return fail(cudaErrorInvalidResourceHandle);
+    if (events.count(const_cast<emulated_event *>(e)) == 0)
+        return fail(cudaErrorInvalidResourceHandle);
     return e->device == current_device ? cudaSuccess : fail(cudaErrorOtherDevice);
 }
 
 cudaError_t push(emulated_stream *s, op o) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (streams.count(s) == 0 || s->device != current_device) return fail(cudaErrorInvalidResourceHandle);
+    if (streams.count(s) == 0 || s->device != current_device)
+        return fail(cudaErrorInvalidResourceHandle);
     s->queue.push_back(std::move(o));
     calls.notify_all();
     disturb();
@@ -285,7 +299,9 @@ cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
 cudaError_t emulated::enqueue(cudaStream_t s, std::shared_ptr<meeting> m) {
     return push(s, op{nullptr, nullptr, 0, nullptr, nullptr, std::move(m)});
 }
-bool emulated::first(cudaStream_t s, const meeting *m) { return streams.count(s) > 0 && !s->queue.empty() && s->queue.front().meeting.get() == m; }
+bool emulated::first(cudaStream_t s, const meeting *m) {
+    return streams.count(s) > 0 && !s->queue.empty() && s->queue.front().meeting.get() == m;
+}
 bool emulated::on_device(const void *p, size_t bytes, int device) {
     const allocation *a = within(p, bytes);
     return a && a->device && a->number == device;
@@ -339,7 +355,8 @@ extern "C" void emulated_refuse(int n) {
 
 void emulated::aligned(const void *p, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(p) % bytes == 0) return;
-    std::fprintf(stderr, "emulated CUDA: a kernel is to access %zu bytes at once at %p\n", bytes, p);
+    std::fprintf(stderr, "emulated CUDA: a kernel is to access %zu bytes at once at %p\n", bytes,
+                 p);
     std::abort();
 }
 
@@ -349,14 +366,22 @@ void emulated::readable(const void *p, size_t bytes) {
     static thread_local int by;
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const int device = working >= 0 ? working : current_device;
-    if (by == device && seen == changes && inside(p, last, length) && static_cast<const char *>(p) + bytes <= last + length) return;
+    if (by == device && seen == changes && inside(p, last, length) &&
+        static_cast<const char *>(p) + bytes <= last + length)
+        return;
     const allocation *a = within(p, bytes);
     if (a == nullptr || !(a->device || a->registered)) {
-        std::fprintf(stderr, "emulated CUDA: a kernel is to read %zu bytes at %p, which is neither device memory nor mapped\n", bytes, p);
+        std::fprintf(stderr,
+                     "emulated CUDA: a kernel is to read %zu bytes at %p, which is neither device "
+                     "memory nor mapped\n",
+                     bytes, p);
         std::abort();
     }
     if (a->device && a->number != device && !near[device][a->number]) {
-        std::fprintf(stderr, "emulated CUDA: a kernel of device %d is to read memory of device %d, which it was not let near\n", device, a->number);
+        std::fprintf(stderr,
+                     "emulated CUDA: a kernel of device %d is to read memory of device %d, which "
+                     "it was not let near\n",
+                     device, a->number);
         std::abort();
     }
     by = device;
@@ -396,8 +421,8 @@ static bool tell(int device) {
     int (*initialized)(int *), yes = 0;
     *reinterpret_cast<void **>(&initialized) = dlsym(RTLD_DEFAULT, "MPI_Initialized");
     if (initialized != nullptr) initialized(&yes);
-    std::fprintf(stderr, "emulated CUDA: device %d is set %s MPI starts, on %s thread\n", device, yes ? "after" : "before",
-                 gettid() == getpid() ? "the main" : "another");
+    std::fprintf(stderr, "emulated CUDA: device %d is set %s MPI starts, on %s thread\n", device,
+                 yes ? "after" : "before", gettid() == getpid() ? "the main" : "another");
     return true;
 }
 
@@ -412,7 +437,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     if (device < 0 || device >= devices) return fail(cudaErrorInvalidDevice);
     *p = {};
     std::snprintf(p->name, sizeof p->name, "emulated device %d", device);
-    std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d", std::getenv("HALOGNN_EMULATED_SHARED") ? 0 : static_cast<int>(getpid()), device);
+    std::snprintf(reinterpret_cast<char *>(p->uuid), sizeof p->uuid, "%d.%d",
+                  std::getenv("HALOGNN_EMULATED_SHARED") ? 0 : static_cast<int>(getpid()), device);
     p->major = p->minor = 0;
     p->multiProcessorCount = 1;
     return cudaSuccess;
@@ -431,15 +457,19 @@ cudaError_t cudaFree(void *p) { return release(p, true); }
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, bytes, false); }
 cudaError_t cudaFreeHost(void *p) { return release(p, false); }
 
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
+    return *value = 1, cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    if (p == nullptr || bytes == 0 || !(flags & cudaHostRegisterMapped)) return fail(cudaErrorInvalidValue);
+    if (p == nullptr || bytes == 0 || !(flags & cudaHostRegisterMapped))
+        return fail(cudaErrorInvalidValue);
     if (refusals > 0) return refusals--, fail(cudaErrorMemoryAllocation);
     const char *c = static_cast<const char *>(p);
     const auto after = memory.lower_bound(c + bytes);
-    if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c) return fail(cudaErrorHostMemoryAlreadyRegistered);
+    if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c)
+        return fail(cudaErrorHostMemoryAlreadyRegistered);
     changes++;
     memory[c] = {bytes, nullptr, 0, false, current_device, true};
     return cudaSuccess;
@@ -476,7 +506,8 @@ static_assert(sizeof(exported) <= sizeof(cudaIpcMemHandle_t), "it fits");
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const auto it = memory.find(static_cast<char *>(p));
-    if (it == memory.end() || !it->second.device || it->second.imported) return fail(cudaErrorInvalidValue);
+    if (it == memory.end() || !it->second.device || it->second.imported)
+        return fail(cudaErrorInvalidValue);
     const allocation &a = it->second;
     if (a.file < 0) return fail(cudaErrorNotSupported);
     const exported e{getpid(), a.file, a.bytes, a.mapped, static_cast<size_t>(it->first - a.page)};
@@ -518,7 +549,8 @@ cudaError_t cudaIpcCloseMemHandle(void *p) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    if (device < 0 || device >= devices || peer < 0 || peer >= devices) return fail(cudaErrorInvalidDevice);
+    if (device < 0 || device >= devices || peer < 0 || peer >= devices)
+        return fail(cudaErrorInvalidDevice);
     return *can = device != peer && !set("HALOGNN_EMULATED_ISLANDS"), cudaSuccess;
 }
 
@@ -531,19 +563,27 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
     return near[current_device][peer] = true, cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
-    const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
+    const bool to_device = kind != cudaMemcpyDeviceToHost,
+               from_device = kind != cudaMemcpyHostToDevice;
     emulated::count(!to_device ? "copy down" : from_device ? "copy" : "copy up");
-    if ((to && to->device) != to_device || (from && from->device) != from_device) return fail(cudaErrorInvalidValue);
+    if ((to && to->device) != to_device || (from && from->device) != from_device)
+        return fail(cudaErrorInvalidValue);
     if (!to_device && !to) { // pageable: complete on return
-        if (cudaError_t e = push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr})) return e;
+        if (cudaError_t e =
+                push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr}))
+            return e;
         return cudaStreamSynchronize(s);
     }
     if (!from_device && !from) { // pageable: read before the call returns
         const char *c = static_cast<const char *>(src);
-        return push(s, op{[dst, bytes, copy = std::vector<char>(c, c + bytes)] { std::memcpy(dst, copy.data(), bytes); }, nullptr, 0, nullptr, nullptr});
+        const auto run = [dst, bytes, copy = std::vector<char>(c, c + bytes)] {
+            std::memcpy(dst, copy.data(), bytes);
+        };
+        return push(s, op{run, nullptr, 0, nullptr, nullptr});
     }
     return push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, src, dst});
 }
@@ -594,7 +634,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
-    events.insert(*e = new emulated_event{0, 0, {}, nullptr, current_device, !(flags & cudaEventDisableTiming)});
+    const bool timed = !(flags & cudaEventDisableTiming);
+    events.insert(*e = new emulated_event{0, 0, {}, nullptr, current_device, timed});
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -611,7 +652,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (cudaError_t wrong = usable(e)) return wrong;
-    if (e->fired < e->recorded && e->on != s) return fail(cudaErrorStillInUse); // tickets count the records of one stream at a time
+    if (e->fired < e->recorded && e->on != s)
+        return fail(cudaErrorStillInUse); // tickets count the records of one stream at a time
     e->recorded++;
     e->on = s;
     return push(s, op{[e] {
@@ -634,7 +676,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
         if (cudaError_t wrong = usable(e)) return wrong;
         if (!e->timed) return fail(cudaErrorInvalidResourceHandle);
     }
-    if (begin->fired < begin->recorded || end->fired < end->recorded) return fail(cudaErrorNotReady);
+    if (begin->fired < begin->recorded || end->fired < end->recorded)
+        return fail(cudaErrorNotReady);
     *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
     return cudaSuccess;
 }

@@ -22,7 +22,8 @@ constexpr size_t STACK = 32 << 10;
 enum meeting { LEFT, WARP_WIDE, BLOCK_WIDE };
 
 struct block {
-    block(unsigned n, const std::function<void()> &body) : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
+    block(unsigned n, const std::function<void()> &body)
+        : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
     struct fiber {
         jmp_buf at;
         bool entered = false;
@@ -75,7 +76,8 @@ void resume(block &b, unsigned t) {
 }
 
 void wait(meeting m) {
-    if (current == nullptr) fail("threads meet in a kernel that was launched as one of independent threads");
+    if (current == nullptr)
+        fail("threads meet in a kernel that was launched as one of independent threads");
     leave(m);
 }
 
@@ -84,7 +86,8 @@ void wait(meeting m) {
 void check(const block &b) {
     bool whole = false;
     for (unsigned t = 0; t < b.place.size(); t++) {
-        if (b.place[t] != b.place[t - t % WARP]) fail("the threads of a warp part where they should meet");
+        if (b.place[t] != b.place[t - t % WARP])
+            fail("the threads of a warp part where they should meet");
         whole = whole || b.place[t] == BLOCK_WIDE;
     }
     for (unsigned t = 0; whole && t < b.place.size(); t++)
@@ -112,7 +115,8 @@ void run_block(block &b) {
 void __syncthreads() { wait(BLOCK_WIDE); }
 
 uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
-    if (current == nullptr) fail("threads exchange values in a kernel that was launched as one of independent threads");
+    if (current == nullptr)
+        fail("threads exchange values in a kernel that was launched as one of independent threads");
     block *b = current;
     const unsigned me = b->now;
     b->given[me] = mine;

@@ -1,0 +1,120 @@
+/* Sums, means and maxima over segments of edges. */
+#include "test.h"
+
+static outputs mean(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, NULL);
+    halognn_segment_mean(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, in->h);
+    return o;
+}
+
+static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts,
+                       const float *weights, int half, int64_t wide) {
+    const outputs o = one(in->cells, NULL);
+    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how,
+                         counts, weights, half, wide, half ? in->half_tables : in->tables,
+                         in->refs);
+    return o;
+}
+static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights,
+                    int half) {
+    return rows_of(k, in, how, NULL, weights, half, -1);
+}
+/* Means over other numbers than those of the edges; the float16 table 0 has float32 rows. */
+static outputs mean_mixed_rows(const halognn_cpu *k, const input *in) {
+    int32_t *counts = must_alloc((size_t)in->s->segments * 4);
+    for (int64_t d = 0; d < in->s->segments; d++)
+        counts[d] = (int32_t)(3 + d % 5);
+    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 1, 0);
+    free(counts);
+    return o;
+}
+static outputs max_mixed_rows(const halognn_cpu *k, const input *in) {
+    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 1, 0);
+}
+static outputs mean_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MEAN, NULL, 0);
+}
+static outputs mean_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MEAN, NULL, 1);
+}
+static outputs sum_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_SUM, NULL, 0);
+}
+static outputs weighted_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_SUM, in->weights, 1);
+}
+static outputs max_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MAX, NULL, 0);
+}
+static outputs max_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MAX, NULL, 1);
+}
+
+static outputs max(const halognn_cpu *k, const input *in, int with_arg) {
+    const outputs o = {.at = {guarded(in->cells, NULL), with_arg ? guarded(in->cells, NULL) : NULL},
+                       .len = {in->cells, in->cells}};
+    float *h = coarse(in);
+    halognn_segment_max(k, o.at[0], (int32_t *)(void *)o.at[1], in->s->segments, in->s->cols,
+                        in->indptr, in->indices, h);
+    free(h);
+    return o;
+}
+static outputs max_alone(const halognn_cpu *k, const input *in) { return max(k, in, 0); }
+static outputs max_with_arg(const halognn_cpu *k, const input *in) { return max(k, in, 1); }
+
+static outputs max_backward(const halognn_cpu *k, const input *in) {
+    const int64_t half = in->s->sources / 2, cols = in->s->cols; /* two tiles */
+    const outputs o = one(in->s->sources * cols, NULL), found = max(k, in, 1);
+    const int32_t *arg = (const int32_t *)(const void *)found.at[1];
+    halognn_segment_max_backward(k, o.at[0], half, cols, 0, in->t_indptr, in->t_indices, arg,
+                                 in->dy);
+    halognn_segment_max_backward(k, o.at[0] + half * cols, in->s->sources - half, cols, half,
+                                 in->t_indptr + half, in->t_indices, arg, in->dy);
+    free(found.at[0] - GUARD);
+    free(found.at[1] - GUARD);
+    return o;
+}
+
+static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices,
+                        weighted ? in->weights : NULL, in->h, add);
+    return o;
+}
+static outputs sum_set(const halognn_cpu *k, const input *in) { return sum(k, in, 0, 0); }
+static outputs sum_weighted(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 0); }
+static outputs sum_weighted_add(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 1); }
+
+static outputs mean_backward(const halognn_cpu *k, const input *in, int add) {
+    const outputs o = one(in->s->sources * in->s->cols, in->h);
+    halognn_segment_mean_backward(k, o.at[0], in->s->sources, in->s->cols, in->t_indptr,
+                                  in->t_indices, in->indptr, in->dy, add);
+    return o;
+}
+static outputs mean_backward_set(const halognn_cpu *k, const input *in) {
+    return mean_backward(k, in, 0);
+}
+static outputs mean_backward_add(const halognn_cpu *k, const input *in) {
+    return mean_backward(k, in, 1);
+}
+
+const test segment_tests[] = {
+    {"segment_mean", mean, 0},
+    {"segment_rows mean", mean_rows, 0},
+    {"segment_rows mean of float16", mean_half_rows, 0},
+    {"segment_rows mean of float16 and float32", mean_mixed_rows, 0},
+    {"segment_rows max of float16 and float32", max_mixed_rows, 0},
+    {"segment_rows sum", sum_rows, 0},
+    {"segment_rows weighted sum of float16", weighted_half_rows, 0},
+    {"segment_rows max", max_rows, 0},
+    {"segment_rows max of float16", max_half_rows, 0},
+    {"segment_max", max_alone, 0},
+    {"segment_max with arg", max_with_arg, 0},
+    {"segment_max_backward", max_backward, 0},
+    {"segment_sum", sum_set, 0},
+    {"segment_sum weighted", sum_weighted, 0},
+    {"segment_sum weighted add", sum_weighted_add, 0},
+    {"segment_mean_backward", mean_backward_set, 0},
+    {"segment_mean_backward add", mean_backward_add, 0},
+    {0},
+};
