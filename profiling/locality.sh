@@ -17,6 +17,7 @@
 #   FACTORS   of these 1 comes first                         [1 8 64 adapt]
 #   MAXS      the most that adapt reaches                    [8]
 #   LINK      bytes/s at which a rank gets far rows          [125e6]
+#   EDGES     that a rank draws and trains in a second       [measured: the first run's]
 #   SIZE      rows of a rank's cache over all vertices       [0.2]
 #   SEEDS     train.seed of the runs                         [1 2 3]
 #   VERTICES  that ladies draws for a layer                  [512]
@@ -24,8 +25,7 @@
 #   FANOUTS, BATCH, EPOCHS, SHOWN (epochs)                   [5,5,5 128 30 "1 2 5 10 20 30"]
 #   SETS      further settings, as "model.hidden=512"        [none]
 #
-# adapt takes the edges/s of a rank from the first run. The check: two runs of the last factor that
-# differ in their depth and threads have one loss_digest.
+# The check: two runs of the last factor that differ in their depth and threads have one loss_digest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
@@ -79,7 +79,7 @@ for shape in ${GROUPS_:-2/2 4/2}; do
   ranks=${shape%/*} node=${shape#*/} cost=${costs[group]}
   group=$((group + 1))
   for kind in $kinds; do
-    runs=$out/$kind-$ranks-$node edges=1
+    runs=$out/$kind-$ranks-$node edges=${EDGES:-1}
     mkdir -p "$runs"
     for factor in "${factors[@]}"; do
       for seed in $seeds; do

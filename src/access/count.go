@@ -19,7 +19,7 @@ const (
 // CountOptions selects the minibatches to count: those of a stream in some epochs.
 type CountOptions struct {
 	Sample  sample.Spec // how minibatches are drawn
-	Near    sample.Near // vertices that are drawn Favour times likelier; nil: none
+	Near    sample.Near // vertices that are drawn Favour times likelier
 	Favour  float64
 	Streams *sample.Streams // the seed order of the run
 	Stream  int

@@ -8,20 +8,24 @@ import (
 	"halognn/src/sample"
 )
 
-// Near returns the vertices that locality-aware sampling makes likelier in each hop, seed hop
-// first: in the last, whose sources are the input frontier, those that are held; in the hop l
-// before it the most vertices, at most so many, with the most paths of l edges into them. Ties go
-// to the higher out-degree, then to the lower id. Paths are counted in float32.
+// Near returns the vertices that draws by spec make likelier in each hop, seed hop first: in the
+// last, whose sources are the input frontier, those that are held; in the hop l before it the most
+// vertices, at most so many, with the most paths of l edges into them. Ties go to the higher
+// out-degree, then to the lower id. Paths are counted in float32.
 //
-// Time O(hops (M+N)), memory 8 N bytes and the result, hops N/8 bytes outside the Go heap.
+// Time O(hops (M+N)), memory 8 N bytes and the result, outside the Go heap: N/8 bytes a hop, and of
+// kind Poisson M/8.
 // Source: data placement (Song and Jiang, ICS '22), section 4.
-func (m *Graph) Near(held Set, hops, most int) (sample.Near, error) {
-	n := m.in.NumVertices()
-	near := make(sample.Near, hops)
+func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) {
+	n, hops := m.in.NumVertices(), spec.Hops()
+	near := sample.NewNear(spec, n, len(m.in.Indices))
+	fail := func(err error) (sample.Near, error) {
+		near.Free()
+		return sample.Near{}, fmt.Errorf("access: near vertices: %w", err)
+	}
 	paths, next := mem.Make[float32](n), mem.Make[float32](n)
 	defer func() { mem.Free(paths); mem.Free(next) }()
-	near[hops-1] = NewSet(n)
-	copy(near[hops-1], held)
+	copy(near.Vertices[hops-1], held)
 	for v := range paths {
 		if held.Has(graph.VertexID(v)) {
 			paths[v] = 1
@@ -42,15 +46,21 @@ func (m *Graph) Near(held Set, hops, most int) (sample.Near, error) {
 			top, err = m.Top(next, nil, most)
 		}
 		if err != nil {
-			near.Free()
-			return nil, fmt.Errorf("access: near vertices: %w", err)
+			return fail(err)
 		}
-		near[h] = NewSet(n)
-		for _, v := range top {
-			Set(near[h]).Add(v)
-		}
+		Set(near.Vertices[h]).AddAll(top)
 		mem.Free(top)
 		paths, next = next, paths
+	}
+	if near.Edges == nil {
+		return near, nil
+	}
+	err := m.chunks(func(_, lo, hi int) { // the words that begin among a chunk's edges
+		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
+		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))
+	})
+	if err != nil {
+		return fail(err)
 	}
 	return near, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/sample"
 )
 
 // The example of the paper (section 4): vertices 1 to 4 are held, and of the others those with the
@@ -20,15 +21,15 @@ func TestNearOfThePaper(t *testing.T) {
 	}
 	m := nearGraph(t, neighbours)
 	defer m.Free()
-	near, err := m.Near(held, 2, 3)
+	near, err := m.Near(held, sample.Spec{Kind: sample.LADIES, Vertices: []int{1, 1}}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer near.Free()
-	if got := members(Set(near[1]), 6); !slices.Equal(got, []graph.VertexID{1, 2, 3, 4}) {
+	if got := members(Set(near.Vertices[1]), 6); !slices.Equal(got, []graph.VertexID{1, 2, 3, 4}) {
 		t.Errorf("of the input hop %v are near", got)
 	}
-	if got := members(Set(near[0]), 6); !slices.Equal(got, []graph.VertexID{1, 2, 3}) {
+	if got := members(Set(near.Vertices[0]), 6); !slices.Equal(got, []graph.VertexID{1, 2, 3}) {
 		t.Errorf("of the hop before %v are near", got)
 	}
 }
@@ -78,7 +79,7 @@ func TestNearCountsPaths(t *testing.T) {
 	}
 	m := nearGraph(t, neighbours)
 	defer m.Free()
-	near, err := m.Near(held, 3, 10)
+	near, err := m.Near(held, sample.Spec{Kind: sample.Poisson, Fanouts: []int{1, 1, 1}}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +94,24 @@ func TestNearCountsPaths(t *testing.T) {
 		paths = next
 		least, most := 1<<30, 0 // of those that are near and that are not
 		for v, x := range paths {
-			if Set(near[h]).Has(graph.VertexID(v)) {
+			if Set(near.Vertices[h]).Has(graph.VertexID(v)) {
 				least = min(least, x)
 			} else {
 				most = max(most, x)
 			}
 		}
-		if got := Set(near[h]).Len(); got != 10 || least < most {
+		if got := Set(near.Vertices[h]).Len(); got != 10 || least < most {
 			t.Errorf("hop %d: %d are near, with at least %d paths, and others have %d", h, got, least, most)
 		}
+	}
+	for h, set := range near.Edges {
+		for e, u := range m.in.Indices {
+			if marked := set[e/64]>>(e%64)&1 != 0; marked != Set(near.Vertices[h]).Has(u) {
+				t.Errorf("hop %d: edge %d is marked %t, and comes from %d", h, e, marked, u)
+			}
+		}
+	}
+	if len(near.Edges) != 3 {
+		t.Errorf("edges of %d hops", len(near.Edges))
 	}
 }

@@ -32,6 +32,13 @@ func (s Set) Free() { mem.Free(s) }
 // Add puts v into the set.
 func (s Set) Add(v graph.VertexID) { s[v/wordBits] |= 1 << (v % wordBits) }
 
+// AddAll puts vertices into the set.
+func (s Set) AddAll(vertices []graph.VertexID) {
+	for _, v := range vertices {
+		s.Add(v)
+	}
+}
+
 // AddRanges puts the vertices of ranges into the set.
 func (s Set) AddRanges(ranges []Range) {
 	for _, r := range ranges {
@@ -135,9 +142,7 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	}
 	start := NewSet(m.in.NumVertices())
 	defer start.Free()
-	for _, v := range train {
-		start.Add(v)
-	}
+	start.AddAll(train)
 	reached, err := m.Within(start, hops)
 	if err != nil {
 		return nil, err

@@ -25,8 +25,8 @@ type Workload struct {
 	Epochs       int    // of the run
 	Workers      int
 
-	// Near are the vertices that training draws Favour times likelier; nil: none. Reads and Ahead
-	// draw as training does; rankings of vertices go by draws of all alike.
+	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
+	// training does; rankings of vertices go by draws of all alike.
 	Near   sample.Near
 	Favour float64
 
@@ -91,7 +91,7 @@ const readsCounted = 32
 // does not have: their sums are unbiased, but a vertex that is read rarely may have 0. Time that of
 // Inclusion for each source, or of sampling; memory that of Inclusion, and 4 N with more than one.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
-	if !r.Sample.HasFanouts() || r.Near != nil {
+	if !r.Sample.HasFanouts() || !r.Near.None() {
 		return r.counted(SimulatedFirst, 1, readsCounted)
 	}
 	minibatches := 0

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"halognn/src/sample"
 )
@@ -22,6 +23,33 @@ type Adaption struct {
 	Lower, Upper float64 // bounds between which a share of loading is left as it is
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand
 	Edges        float64 // sampled edges/s that a rank draws and trains
+}
+
+// check returns every error of the numbers.
+func (l *Locality) check() (errs []error) {
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if f := l.Favour; f != 0 && !(f >= 1 && f <= math.MaxFloat32) {
+		reject("locality is %g; it must be at least 1, and finite", f)
+	}
+	if l.Favours() && l.Vertices < 1 {
+		reject("locality vertices is %d; it must be at least 1", l.Vertices)
+	}
+	a := l.Adapt
+	if a == nil {
+		return errs
+	}
+	if !l.Favours() {
+		reject("locality adapts up to %g; give more than 1, or let it not adapt", l.Favour)
+	}
+	if !(a.Lower >= 0 && a.Lower <= a.Upper && a.Upper <= 1) {
+		reject("locality lower is %g and upper %g; they must be shares of 0 to 1 in this order",
+			a.Lower, a.Upper)
+	}
+	if !(a.Link > 0 && a.Edges > 0) {
+		reject("locality link is %g bytes/s and edges %g edges/s; both must be above 0", a.Link,
+			a.Edges)
+	}
+	return errs
 }
 
 // Favours reports whether some vertices are likelier, in some epoch.

@@ -92,7 +92,7 @@ func (s *Spec) Check() error {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Locality.check()...)...)
 }
 
 // Reads reports whether the model reads neighbours.

@@ -111,7 +111,7 @@ type Options struct {
 	Topology *sample.Topology
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	Near     sample.Near // vertices that keys make likelier in training; nil: none
+	Near     sample.Near // vertices that keys make likelier in training
 	MaxSeeds int         // of one minibatch
 	Kernel   sample.Kernel
 

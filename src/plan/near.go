@@ -2,25 +2,24 @@ package plan
 
 import (
 	"halognn/src/access"
-	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
 
-// near returns the vertices that the rank's sampler makes likelier, with the cache of the job; nil
-// for none. It is what training finds at hand once its cache is filled.
+// near returns the vertices that the rank's sampler makes likelier, with the cache of the job.
+// It is what training finds at hand once its cache is filled.
 func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	if !p.layout.FavoursNear() {
-		return nil, nil
+		return sample.Near{}, nil
 	}
 	held := access.NewSet(p.graph.NumVertices())
 	defer held.Free()
 	held.AddRanges(r.reader.Local)
 	if err := p.addCached(held, r); err != nil {
-		return nil, err
+		return sample.Near{}, err
 	}
-	return p.graph.Near(held, p.job.Sample.Hops(), p.job.Locality.Vertices)
+	return p.graph.Near(held, p.job.Sample, p.job.Locality.Vertices)
 }
 
 // addCached adds the vertices that the rank finds in a static cache, its own or that of its node.
@@ -34,15 +33,10 @@ func (p *planner) addCached(held access.Set, r *rankPlan) error {
 	if err != nil {
 		return err
 	}
-	add := func(vertices []graph.VertexID) {
-		for _, v := range vertices {
-			held.Add(v)
-		}
-	}
 	if !c.Shared() {
 		own, err := kind.Hold(p.graph, r.reader, capacity)
 		defer mem.Free(own)
-		add(own)
+		held.AddAll(own)
 		return err
 	}
 	ranks := p.layout.Neighbours(r.rank)
@@ -56,7 +50,7 @@ func (p *planner) addCached(held access.Set, r *rankPlan) error {
 	}
 	defer place.Free()
 	for d := range ranks {
-		add(place.Held(d))
+		held.AddAll(place.Held(d))
 	}
 	return nil
 }

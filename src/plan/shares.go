@@ -48,7 +48,8 @@ func (p *planner) probeShares() error {
 		*last = append(*last, r)
 	}
 	var err error
-	if g.sampler, err = sample.New(p.shards.Topology(), p.samplerOptions(nil)); err != nil {
+	g.sampler, err = sample.New(p.shards.Topology(), p.samplerOptions(sample.Near{}))
+	if err != nil {
 		return err
 	}
 	defer g.sampler.Free()

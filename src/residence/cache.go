@@ -26,7 +26,7 @@ type Cache struct {
 	Peers    *PeerCost // what a peer's row costs; nil unless it was measured
 	// Near are the vertices that this rank's sampler makes likelier: in the last hop those whose rows
 	// it reads in the memory of its node, in parts or in a cache that does not change, and in others
-	// those with the most paths to them. nil if the job asks for none, or if all rows are at hand.
+	// those with the most paths to them. None if the job asks for none, or if all rows are at hand.
 	Near sample.Near
 
 	cards   *cards        // on a device with its own memory; nil for others
@@ -90,7 +90,7 @@ func (s *Store) openNear(c *Cache, m *access.Graph) error {
 		}
 	}
 	var err error
-	c.Near, err = m.Near(held, s.Job.Sample.Hops(), s.Job.Locality.Vertices)
+	c.Near, err = m.Near(held, s.Job.Sample, s.Job.Locality.Vertices)
 	c.closers = append(c.closers, func() error { c.Near.Free(); return nil })
 	s.SetUp.Done(trace.SetUpRank)
 	if err = comm.Agree(s.Comm, err); err != nil {

@@ -127,6 +127,22 @@ func BenchmarkSample(b *testing.B) {
 	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
 	b.Run("sampler=poisson/map=dense/workers=1/transposes=no",
 		fused(Options{Spec: Spec{Kind: Poisson}, ForwardOnly: true}))
+	b.Run("sampler=near/map=dense/workers=1/transposes=no", func(b *testing.B) {
+		t, spec := benchTopology(), Spec{Kind: Poisson, Fanouts: benchFanouts}
+		near := NewNear(spec, len(t.Original), len(t.Graph.Indices))
+		defer near.Free()
+		for _, set := range near.Vertices {
+			for w := range len(set) / 5 { // the hottest fifth
+				set[w] = math.MaxUint64
+			}
+		}
+		near.MarkEdges(t.Graph.Indices, 0, (len(t.Graph.Indices)+63)/64)
+		s := mustNew(b, t, Options{Spec: spec, Near: near, MaxSeeds: benchBatch, ForwardOnly: true})
+		measure(b, 1, func(mb *Minibatch, seeds []graph.VertexID, key Key) error {
+			key.Favour = 8
+			return s.Sample(mb, seeds, key)
+		})
+	})
 	b.Run("sampler=coo/map=dense/workers=1/transposes=no",
 		fused(Options{ForwardOnly: true, Kernel: KernelCOO}))
 	b.Run("sampler=fused/map=hash/workers=1/transposes=no",

@@ -23,7 +23,7 @@ type Fused struct {
 	mb    *Minibatch // the minibatch in progress
 	kind  Kind       // of it
 
-	near   []uint64 // vertices that its hop in progress draws favour times likelier; nil: none
+	near   []uint64 // edges that its hop in progress draws favour times likelier; nil: none
 	favour float64
 	rows   []int32 // columns of its block in progress, the memory of hop.drawn
 	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
@@ -128,7 +128,7 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	}
 	for h, fanout := range spec.Fanouts {
 		if s.near, s.favour = nil, key.Favour; s.kind == Poisson {
-			s.near = s.options.Near.at(h, key)
+			s.near = likelier(s.options.Near.Edges, h, key)
 		}
 		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)

@@ -18,6 +18,7 @@ const chunkEdges = 2048
 //
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
 //	count    edges of each destination    arithmetic only; of kind Poisson alone
+//	         near ones before, if any     random reads of the marks of rows (Near.Edges)
 //	draw     positions                    arithmetic only
 //	gather   Indices[position]            random reads of the neighbours
 //	touch    table[neighbour]             random reads of the vertex map
@@ -37,7 +38,7 @@ type hop struct {
 	indptr []int64          // [n+1] the result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
 
-	near       []uint64 // vertices that are drawn favour times likelier; nil: none
+	near       []uint64 // edges that are drawn favour times likelier (Near.Edges); nil: none
 	favour     float64
 	nearDegree []int64 // [n] near neighbours
 	nearDrawn  []int64 // [n] of them drawn
@@ -91,12 +92,15 @@ func (h *hop) locate(lo, hi int) int64 {
 // probability are all subsets of a size alike, so draw then chooses as many of them as it does of a
 // fanout: what is drawn costs, and not what a row has.
 func (h *hop) count(lo, hi int) int64 {
+	if h.near != nil {
+		h.countNear(lo, hi)
+	}
 	ends, edges := h.indptr[lo+1:hi+1], int64(0)
 	for i, degree := range h.degree[lo:hi] {
 		if degree > h.fanout {
 			s := countStream(h.key, h.original[lo+i])
 			if h.near != nil {
-				degree = h.countNear(lo+i, &s)
+				degree = h.drawNear(lo+i, &s)
 			} else {
 				degree = s.binomial(degree, float64(h.fanout)/float64(degree))
 			}
@@ -110,8 +114,9 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
-	split []int64 // positions of one destination's neighbours, the near ones first
-	pos   []int64 // positions in Indices of the edges of one chunk
+	// neighbours of one destination that are near, and that are not
+	nears, others members
+	pos           []int64 // positions in Indices of the edges of one chunk
 }
 
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
@@ -199,11 +204,12 @@ func (d *drawer) drawChunks(h *hop, lo, hi int) {
 
 func (d *drawer) free() {
 	mem.Free(d.pos)
-	mem.Free(d.split)
+	d.nears.free()
+	d.others.free()
 }
 
 func (d *drawer) bytes() int64 {
-	return int64(cap(d.pos)+cap(d.split)+len(d.picks.table)) * 8
+	return d.nears.bytes() + d.others.bytes() + int64(cap(d.pos)+len(d.picks.table))*8
 }
 
 // asVertices returns the memory of rows as vertex ids: a block's columns hold the neighbours drawn

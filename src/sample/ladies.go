@@ -107,7 +107,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
 		s.weigh(all)
-		s.draw(all, n, key.hop(h+1), s.fused.options.Near.at(h, key), key.Favour)
+		s.draw(all, n, key.hop(h+1), likelier(s.fused.options.Near.Vertices, h, key), key.Favour)
 		s.keep(&mb.Blocks[layers-1-h], all)
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, len(s.wide.Frontier))

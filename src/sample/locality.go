@@ -1,6 +1,11 @@
 package sample
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/graph"
@@ -18,48 +23,105 @@ import (
 // LADIES. A q' above 1 is 1, and the others share what is left over. Edges weigh 1/q', so estimates
 // stay unbiased, and vary more.
 
-// Near says which vertices are near, for each hop, seed hop first: bit v%64 of word v/64 is vertex
-// v.
-type Near [][]uint64
+// Near says which vertices are near, for each hop, seed hop first. The zero Near: none are. The
+// sets lie outside the Go heap.
+type Near struct {
+	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
+	// Of kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
+	// Graph.Indices[e]. So a row is read 64 neighbours at a time, and of its vertices those alone
+	// that are drawn. One word more than edges need, because rows are read across words.
+	Edges [][]uint64
+}
 
-// Free frees sets that lie outside the Go heap.
+// NewNear returns empty sets for draws by spec from a graph of so many vertices and edges.
+func NewNear(spec Spec, vertices, edges int) (n Near) {
+	for range spec.Hops() {
+		n.Vertices = append(n.Vertices, mem.Make[uint64]((vertices+63)/64))
+		if spec.kind() == Poisson {
+			n.Edges = append(n.Edges, mem.Make[uint64](edgeWords(edges)))
+		}
+	}
+	return n
+}
+
+// edgeWords returns the length of a set of Near.Edges.
+func edgeWords(edges int) int { return (edges+63)/64 + 1 }
+
+// MarkEdges sets words [lo,hi) of Edges, as Vertices are. It reads the edges of these words once a
+// hop, and the sets at random.
+func (n Near) MarkEdges(indices []graph.VertexID, lo, hi int) {
+	for h, marks := range n.Edges {
+		set := n.Vertices[h]
+		for w := lo; w < hi; w++ {
+			word := uint64(0)
+			for k, u := range indices[64*w : min(64*w+64, len(indices))] {
+				word |= set[u/64] >> (u % 64) & 1 << k
+			}
+			marks[w] = word
+		}
+	}
+}
+
+// check returns an error for sets that are not of a Spec and a topology.
+func (n Near) check(spec Spec, t *Topology) error {
+	if n.None() {
+		return nil
+	}
+	if len(n.Vertices) != spec.Hops() || spec.kind() == Poisson && len(n.Edges) != spec.Hops() {
+		return fmt.Errorf("near vertices of %d hops and edges of %d, for %d hops", len(n.Vertices),
+			len(n.Edges), spec.Hops())
+	}
+	vertices, edges := (len(t.Original)+63)/64, edgeWords(len(t.Graph.Indices))
+	for h := range n.Vertices {
+		if len(n.Vertices[h]) != vertices || n.Edges != nil && len(n.Edges[h]) != edges {
+			return errors.New("near vertices of another graph")
+		}
+	}
+	return nil
+}
+
+// None reports whether no vertices are near.
+func (n Near) None() bool { return n.Vertices == nil }
+
+// Free frees the sets.
 func (n Near) Free() {
-	for h := range n {
-		mem.Free(n[h])
+	for _, sets := range [...][][]uint64{n.Vertices, n.Edges} {
+		for _, set := range sets {
+			mem.Free(set)
+		}
 	}
 }
 
 // Bytes returns their memory.
 func (n Near) Bytes() (bytes int64) {
-	for _, set := range n {
-		bytes += int64(cap(set)) * 8
+	for _, sets := range [...][][]uint64{n.Vertices, n.Edges} {
+		for _, set := range sets {
+			bytes += int64(cap(set)) * 8
+		}
 	}
 	return bytes
 }
 
-// Digest tells sets apart: XXH64 over all of them, in order.
+// Digest tells sets apart: XXH64 over all of the vertices, in order.
 func (n Near) Digest() uint64 {
 	var h xxhash.Digest
 	h.Reset()
-	for _, set := range n { // the Write of a hash returns no error
+	for _, set := range n.Vertices { // the Write of a hash returns no error
 		_, _ = h.Write(mem.Bytes(set))
 	}
 	return h.Sum64()
 }
 
-// at returns the set of a hop, from 0; nil: none is likelier.
-func (n Near) at(hop int, key Key) []uint64 {
-	if n == nil || key.Favour <= 1 {
+// likelier returns the set of a hop, from 0, if a minibatch draws its members likelier; else nil.
+func likelier(sets [][]uint64, hop int, key Key) []uint64 {
+	if sets == nil || key.Favour <= 1 {
 		return nil
 	}
-	return n[hop]
+	return sets[hop]
 }
 
-// isNear reports whether a set has v.
-func isNear(set []uint64, v graph.VertexID) bool { return nearBit(set, v) != 0 }
-
-// nearBit is isNear as a number: loops add it up without a branch, which no processor would foresee.
-func nearBit(set []uint64, v graph.VertexID) int { return int(set[v/64] >> (v % 64) & 1) }
+// isNear reports whether a set of vertices has v.
+func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
 // favour returns the probabilities of a vertex's near neighbours, of which there are so many, and
 // of the others. The fanout is less than the degree.
@@ -76,7 +138,7 @@ func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer makes near vertices likelier in the hop; nil: none.
+// prefer makes edges likelier in the hop, those of a set of Near.Edges; nil: none.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -84,46 +146,133 @@ func (h *hop) prefer(near []uint64, favour float64) {
 	}
 }
 
-// countNear draws how many near and how many other neighbours destination i draws, and returns the
-// sum.
-func (h *hop) countNear(i int, s *stream) int64 {
-	count := 0
-	for _, u := range h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]] {
-		count += nearBit(h.near, u)
+// marks returns which edges of destination i, from its k-th on, come from near vertices: 64 of them,
+// those beyond its row 0.
+func (h *hop) marks(i int, k int64) uint64 {
+	e, left := uint64(h.begin[i]+k), h.degree[i]-k
+	words := h.near[e/64:][:2]
+	word := words[0]>>(e%64) | words[1]<<(64-e%64)
+	if left < 64 {
+		word &= 1<<left - 1
 	}
-	near := int64(count)
+	return word
+}
+
+// countNear counts the near neighbours of destinations [lo,hi). Nothing is drawn meanwhile, so that
+// the reads of their rows overlap.
+func (h *hop) countNear(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		near := int64(0)
+		if h.degree[i] > h.fanout {
+			for k := int64(0); k < h.degree[i]; k += 64 {
+				near += int64(bits.OnesCount64(h.marks(i, k)))
+			}
+		}
+		h.nearDegree[i] = near
+	}
+}
+
+// drawNear draws how many near and how many other neighbours destination i draws, and returns the
+// sum.
+func (h *hop) drawNear(i int, s *stream) int64 {
+	near := h.nearDegree[i]
 	ofNear, ofOthers := favour(h.degree[i], near, h.fanout, h.favour)
-	drawn := s.binomial(near, ofNear)
-	h.nearDegree[i], h.nearDrawn[i] = near, drawn
-	return drawn + s.binomial(h.degree[i]-near, ofOthers)
+	h.nearDrawn[i] = s.binomial(near, ofNear)
+	return h.nearDrawn[i] + s.binomial(h.degree[i]-near, ofOthers)
+}
+
+// members are some of the neighbours of one destination, which place finds by their numbers. Scratch
+// memory.
+type members struct {
+	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; others may follow the row
+	before []int64  // members before each word; its length is a power of 2, the rest is beyond all
+}
+
+func (m *members) grow(words int) {
+	size := 1 << bits.Len(uint(words-1))
+	m.words, m.before = mem.Grow(m.words, words), mem.Grow(m.before, size)
+	for w := words; w < size; w++ {
+		m.before[w] = math.MaxInt64
+	}
+}
+
+// place returns the place in the row of member k. No branch depends on where that is, so that those
+// of several members overlap.
+func (m *members) place(k int64) int64 {
+	w := 0
+	for half := len(m.before) / 2; half > 0; half /= 2 {
+		next := w
+		if m.before[w+half] <= k {
+			next = w + half
+		}
+		w = next
+	}
+	return 64*int64(w) + int64(bitAt(m.words[w], uint64(k-m.before[w])))
+}
+
+func (m *members) free() {
+	mem.Free(m.words)
+	mem.Free(m.before)
+}
+
+func (m *members) bytes() int64 { return int64(cap(m.words)+cap(m.before)) * 8 }
+
+// Bytes of a word that are 1, and their highest bits.
+const (
+	bytesOf1 = 0x0101010101010101
+	highBits = 0x8080808080808080
+)
+
+// bitAt returns the place of the k-th bit that is set, from 0; there are more than k. It finds the
+// byte by sums over bytes, and the bit in it by spreading its bits over bytes (Vigna, Broadword
+// Implementation of Rank/Select Queries, 2008).
+func bitAt(word, k uint64) uint64 {
+	sums := word - word>>1&0x5555555555555555
+	sums = sums&0x3333333333333333 + sums>>2&0x3333333333333333
+	sums = (sums + sums>>4) & 0x0f0f0f0f0f0f0f0f * bytesOf1 // byte i: bits that are set in 0 to i
+	at := 8 * bytesAtMost(sums, k)
+	k -= sums << 8 >> at & 0xff
+	// byte i has bit i of the byte alone
+	spread := word >> at & 0xff * bytesOf1 & 0x8040201008040201
+	set := (spread | (spread&^highBits + (highBits - bytesOf1))) & highBits >> 7
+	return at + bytesAtMost(set*bytesOf1, k)
+}
+
+// bytesAtMost returns how many bytes of a word are at most n; all are below 128, as n is.
+func bytesAtMost(word, n uint64) uint64 {
+	return (n*bytesOf1 | highBits - word) & highBits >> 7 * bytesOf1 >> 56
 }
 
 // chooseNear sets pos to the positions that destination i draws: first those of near neighbours.
 func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
-	begin, degree, near := h.begin[i], int(h.degree[i]), int(h.nearDegree[i])
-	// Every position is written to the end of both lists, of which one grows: each has room for one
-	// more.
-	d.split = mem.Grow(d.split, degree+2)
-	nears, others := d.split[:near+1], d.split[near+1:degree+2]
-	n := 0
-	for k, u := range h.topology.Graph.Indices[begin:][:degree] {
-		nears[n], others[k-n] = begin+int64(k), begin+int64(k)
-		n += nearBit(h.near, u)
+	words := int((h.degree[i] + 63) / 64)
+	d.nears.grow(words)
+	d.others.grow(words)
+	near := int64(0)
+	for w := range words {
+		k := 64 * int64(w)
+		word := h.marks(i, k)
+		d.nears.words[w], d.nears.before[w] = word, near
+		d.others.words[w], d.others.before[w] = ^word, k-near
+		near += int64(bits.OnesCount64(word))
 	}
 	drawn := h.nearDrawn[i]
-	d.pick(pos[:drawn], nears[:near], vertexStream(h.key, h.original[i]))
-	d.pick(pos[drawn:], others[:degree-near], farStream(h.key, h.original[i]))
+	d.pick(pos[:drawn], h.begin[i], near, &d.nears, vertexStream(h.key, h.original[i]))
+	d.pick(pos[drawn:], h.begin[i], h.degree[i]-near, &d.others, farStream(h.key, h.original[i]))
 }
 
-// pick sets pos to len(pos) distinct elements of from, every subset equally likely.
-func (d *drawer) pick(pos, from []int64, s stream) {
-	if len(pos) == len(from) {
-		copy(pos, from)
-		return
+// pick sets pos to the positions of distinct ones of n members of a row, every subset of their
+// number equally likely.
+func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
+	if int64(len(pos)) < n {
+		d.picks.choose(pos, 0, n, s)
+	} else {
+		for k := range pos {
+			pos[k] = int64(k)
+		}
 	}
-	d.picks.choose(pos, 0, int64(len(from)), s)
 	for k, p := range pos {
-		pos[k] = from[p]
+		pos[k] = begin + of.place(p)
 	}
 }
 
@@ -131,10 +280,11 @@ func (d *drawer) pick(pos, from []int64, s stream) {
 // 1/q.
 func (h *hop) weighNear(weights []float32, i int) {
 	ofNear, ofOthers := favour(h.degree[i], h.nearDegree[i], h.fanout, h.favour)
+	ofEach, drawn := float32(1/ofNear), int(h.nearDrawn[i])
 	for k := range weights {
-		weights[k] = float32(1 / ofOthers)
-		if int64(k) < h.nearDrawn[i] {
-			weights[k] = float32(1 / ofNear)
+		if k == drawn {
+			ofEach = float32(1 / ofOthers)
 		}
+		weights[k] = ofEach
 	}
 }

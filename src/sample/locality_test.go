@@ -8,16 +8,17 @@ import (
 )
 
 // nearAtRandom makes every third vertex near, others in each hop.
-func nearAtRandom(r *rand.Rand, vertices, hops int) Near {
-	near := make(Near, hops)
-	for h := range near {
-		near[h] = make([]uint64, (vertices+63)/64)
-		for v := range vertices {
+func nearAtRandom(r *rand.Rand, t *Topology, spec Spec) Near {
+	edges := len(t.Graph.Indices)
+	near := NewNear(spec, len(t.Original), edges)
+	for _, set := range near.Vertices {
+		for v := range t.Original {
 			if r.IntN(3) == 0 {
-				near[h][v/64] |= 1 << (v % 64)
+				set[v/64] |= 1 << (v % 64)
 			}
 		}
 	}
+	near.MarkEdges(t.Graph.Indices, 0, (edges+63)/64)
 	return near
 }
 
@@ -29,8 +30,8 @@ func TestLocalityIsReference(t *testing.T) {
 		if round%2 == 1 {
 			weigh(r, topology)
 		}
-		near := nearAtRandom(r, n, 3)
 		for _, spec := range append(estimators(3), poisson(5, All, 70)) {
+			near := nearAtRandom(r, topology, spec)
 			for _, o := range []Options{
 				{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 8, minParallel: 1, MaxSeeds: 64},
 			} {
@@ -107,9 +108,9 @@ func TestFavour(t *testing.T) {
 func TestFavourDrawsNearVertices(t *testing.T) {
 	r := rand.New(rand.NewPCG(53, 0))
 	topology := randomTopology(r, 2000)
-	near := nearAtRandom(r, 2000, 1)
 	seeds := someSeeds(r, 2000, 100)
 	for _, spec := range []Spec{poisson(8), ladies(300)} {
+		near := nearAtRandom(r, topology, spec)
 		s, err := New(topology, Options{Spec: spec, Near: near})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +123,7 @@ func TestFavourDrawsNearVertices(t *testing.T) {
 				}
 				for _, v := range mb.Frontier[len(seeds):] {
 					all++
-					if isNear(near[0], v) {
+					if isNear(near.Vertices[0], v) {
 						near1++
 					}
 				}
@@ -140,13 +141,50 @@ func TestFavourDrawsNearVertices(t *testing.T) {
 	}
 }
 
+// Every bit of a word is found by its number, and every member of a row of any length.
+func TestPlacesOfMembers(t *testing.T) {
+	r := rand.New(rand.NewPCG(57, 0))
+	var m members
+	defer m.free()
+	for round := range 400 {
+		words := 1 + round%9
+		m.grow(words)
+		var want []int64
+		for w := range words {
+			word := r.Uint64()
+			switch r.IntN(4) {
+			case 0:
+				word &= r.Uint64() & r.Uint64()
+			case 1:
+				word = [...]uint64{0, 1, 1 << 63, math.MaxUint64}[r.IntN(4)]
+			}
+			m.words[w], m.before[w] = word, int64(len(want))
+			for b := range 64 {
+				if word>>b&1 != 0 {
+					want = append(want, int64(64*w+b))
+				}
+			}
+		}
+		for k, place := range want {
+			if got := m.place(int64(k)); got != place {
+				t.Fatalf("member %d of %x is at %d, not %d", k, m.words, got, place)
+			}
+		}
+	}
+}
+
 func TestLocalityErrors(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(54, 0)), 50)
-	near := Near{make([]uint64, 1)}
+	near := nearAtRandom(rand.New(rand.NewPCG(55, 0)), topology, poisson(4))
+	small := randomTopology(rand.New(rand.NewPCG(56, 0)), 40)
 	for want, o := range map[string]Options{
 		"sample.kind neighbour draws all neighbours alike": {Spec: Neighbours(4), Near: near},
-		"near vertices of 1 hops, for 2":                   {Spec: poisson(4, 4), Near: near},
-		"kernel coo draws all neighbours alike":            {Spec: poisson(4), Near: near, Kernel: KernelCOO},
+		"near vertices of 1 hops and edges of 1, for 2":    {Spec: poisson(4, 4), Near: near},
+		"near vertices of 1 hops and edges of 0, for 1": {Spec: poisson(4),
+			Near: Near{Vertices: near.Vertices}},
+		"near vertices of another graph": {Spec: poisson(4),
+			Near: nearAtRandom(rand.New(rand.NewPCG(55, 0)), small, poisson(4))},
+		"kernel coo draws all neighbours alike": {Spec: poisson(4), Near: near, Kernel: KernelCOO},
 	} {
 		if _, err := New(topology, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

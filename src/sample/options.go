@@ -33,7 +33,7 @@ type Options struct {
 	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // weigh edges by Topology.Weights, which must be there
-	Near        Near    // vertices that Key.Favour makes likelier, for each hop; nil: none
+	Near        Near    // vertices that Key.Favour makes likelier, for each hop
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
 	// bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
@@ -69,13 +69,11 @@ func (o *Options) check() error {
 				o.Hops(), n)
 		}
 	}
-	if o.Near != nil {
+	if !o.Near.None() {
 		switch {
 		case !o.Estimates():
 			fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",
 				o.kind(), Poisson, LADIES)
-		case len(o.Near) != o.Hops():
-			fault("near vertices of %d hops, for %d", len(o.Near), o.Hops())
 		case o.Kernel == KernelCOO:
 			fault("kernel coo draws all neighbours alike; choose kernel fused to make near ones likelier")
 		}

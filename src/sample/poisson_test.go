@@ -169,7 +169,7 @@ func unbiased(t *testing.T, seed uint64, favour float64, specs ...Spec) {
 		for _, spec := range specs {
 			o := Options{Spec: spec}
 			if favour > 1 {
-				o.Near = nearAtRandom(r, 200, spec.Hops())
+				o.Near = nearAtRandom(r, topology, spec)
 			}
 			estimated(t, topology, o, someSeeds(r, 200, 40), 2000, favour)
 		}
@@ -269,7 +269,9 @@ func TestEstimatorsAllocateNothing(t *testing.T) {
 		t.Run(fmt.Sprint(spec.Kind), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(33, 0))
 			topology := randomTopology(r, 300)
-			s, err := New(topology, Options{Spec: spec, MaxSeeds: 32})
+			near := nearAtRandom(r, topology, spec)
+			defer near.Free()
+			s, err := New(topology, Options{Spec: spec, MaxSeeds: 32, Near: near})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +280,8 @@ func TestEstimatorsAllocateNothing(t *testing.T) {
 			defer mb.Free()
 			seeds, step := someSeeds(r, 300, 32), 0
 			one := func() {
-				if err := s.Sample(&mb, seeds, Key{Step: step % 8}); err != nil {
+				key := Key{Step: step % 8, Favour: float64(1 + 3*(step%2))}
+				if err := s.Sample(&mb, seeds, key); err != nil {
 					t.Fatal(err)
 				}
 				step++

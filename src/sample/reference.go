@@ -11,7 +11,7 @@ import (
 // same bits, with Options.Weights if the topology has weights. t holds all rows; seeds are distinct
 // vertices of it. The caller frees the result.
 func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibatch {
-	return referenceNear(t, spec, nil, seeds, key)
+	return referenceNear(t, spec, Near{}, seeds, key)
 }
 
 // referenceNear is Reference with Options.Near.
@@ -34,14 +34,14 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 	for h := range layers {
 		destinations := frontier
 		draw := func(v graph.VertexID) ([]int64, func(e int64) float32) {
-			if set := near.at(h, key); set != nil && spec.kind() == Poisson {
+			if set := likelier(near.Vertices, h, key); set != nil && spec.kind() == Poisson {
 				return referencePrefer(t, v, int64(spec.Fanouts[h]), key.hop(h+1), set, key.Favour)
 			}
 			return referenceDraw(t, v, spec, h, key.hop(h+1))
 		}
 		if spec.kind() == LADIES {
-			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1), near.at(h, key),
-				key.Favour)
+			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1),
+				likelier(near.Vertices, h, key), key.Favour)
 		}
 		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
 		for _, v := range destinations {

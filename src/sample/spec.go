@@ -160,7 +160,8 @@ func New(t *Topology, o Options) (Sampler, error) {
 	if o.Weights && t.Weights == nil {
 		weights = errNoWeights
 	}
-	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights); err != nil {
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights,
+		o.Near.check(o.Spec, t)); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	for _, s := range []*Spec{&o.Spec, &o.Eval} {

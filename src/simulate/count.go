@@ -46,14 +46,24 @@ type minibatch struct {
 	ends    bool             // no minibatch follows
 }
 
-// eachMinibatch samples and locates every minibatch of the rank, in the order of training.
-func (c *counter) eachMinibatch(workers int, take func(m *minibatch) error) error {
+// draws says in which epochs minibatches are sampled, and which vertices are likelier in them.
+type draws struct {
+	first, last int
+	near        sample.Near // vertices that are drawn favour times likelier
+	favour      float64
+}
+
+// plain are the draws of all epochs, all vertices alike.
+func (s *Simulation) plain() draws { return draws{first: 1, last: s.o.Epochs} }
+
+// eachMinibatch samples and locates the rank's minibatches, in the order of training.
+func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
 	most := c.job.Streams.MaxPiece()
 	if c.o.LastShort {
 		most = c.o.Batch
 	}
 	s, err := sample.New(c.shards.Topology(), sample.Options{
-		Spec: c.job.Sample, Workers: workers, MaxSeeds: most, ForwardOnly: true,
+		Spec: c.job.Sample, Near: d.near, Workers: workers, MaxSeeds: most, ForwardOnly: true,
 	})
 	if err != nil {
 		return err
@@ -75,9 +85,10 @@ func (c *counter) eachMinibatch(workers int, take func(m *minibatch) error) erro
 	if c.o.LastShort {
 		pieces.batch = c.o.Batch
 	}
-	for epoch := 1; epoch <= c.o.Epochs; epoch++ {
+	for epoch := d.first; epoch <= d.last; epoch++ {
 		for item := range steps * perStep {
 			key := c.job.Key(c.rank, epoch, item)
+			key.Favour = d.favour
 			err := s.Sample(&m.sampled, pieces.at(epoch, key.Step, key.Stream), key)
 			if err == nil {
 				err = x.Locate(&m.plan, m.sampled.Frontier)
@@ -112,13 +123,18 @@ func (c *counter) ask(mb *sample.Minibatch) {
 
 // count counts what a minibatch reads.
 func (c *counter) count(m *minibatch) {
+	c.add(m)
+	for _, v := range m.remote {
+		c.accesses[v]++
+	}
+}
+
+// add counts how much a minibatch reads.
+func (c *counter) add(m *minibatch) {
 	c.ask(&m.sampled)
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
-	for _, v := range m.remote {
-		c.accesses[v]++
-	}
 }
 
 // play lets caches that decide step by step do so.

@@ -12,11 +12,12 @@ type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
 	minibatch int64 // remote vertices of one
 	sums      int64 // bytes of groups, and of choosing between rows and sums
+	near      int64 // bytes of the sets of vertices that a rank draws likelier
 }
 
 func (u *used) atLeast(o used) {
 	u.sampler, u.minibatch = max(u.sampler, o.sampler), max(u.minibatch, o.minibatch)
-	u.sums = max(u.sums, o.sums)
+	u.sums, u.near = max(u.sums, o.sums), max(u.near, o.near)
 }
 
 // The memory of a process apart from the simulation: measured on a small graph.
@@ -43,8 +44,41 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 		}
 		counts += max(int64(together)*(6*n+4*n), 16*n)
 	}
-	return programBytes + mapped + 16*seeds + counts +
-		int64(together)*s.rankBytes(each, u, capacity)
+	work := int64(together) * s.rankBytes(each, u, capacity)
+	if s.job.FavoursNear() {
+		work = s.nearBytes(together, each, u, capacity)
+	}
+	return programBytes + mapped + 16*seeds + counts + work
+}
+
+// nearBytes returns the share of all ranks where draws depend on the cache: of one policy and size
+// each rank has what its cache holds and what is near, or what a policy keeps that changes its rows;
+// some ranks rank vertices and find what is near at a time, or sample.
+func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64 {
+	n := s.shards.Vertices
+	changing, scratch := int64(0), int64(0)
+	for i, p := range s.policies {
+		if p.Scratch != nil {
+			scratch = max(scratch, p.Scratch(n, int64(each)*u.sampler, &s.o.Cache)+s.summing())
+		}
+		for size, rows := range capacity {
+			if !p.Static() {
+				changing = max(changing, s.policyBytes(i, size, rows, u)+8*u.minibatch)
+			}
+		}
+	}
+	// scores of a ranking, and the counts of paths
+	opening, sampling := max(4*n+scratch, 8*n)+4*int64(slices.Max(capacity))+n/8, u.sampler+scratch
+	return int64(s.o.Ranks)*(u.near+n/4+changing) + int64(together)*max(opening, sampling)
+}
+
+// policyBytes returns the bytes of a policy that decides step by step.
+func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
+	return s.policies[which].Bytes(policy.Size{
+		Vertices: s.shards.Vertices, Rows: int64(rows), Window: int64(s.windows[which][size]),
+		Uses: float64(u.minibatch), Steps: int64(s.o.Epochs * s.job.Items()), Directed: s.transposed,
+		Sums: s.o.Sums,
+	})
 }
 
 // rankBytes returns a rank's share: its accesses, its dynamic policies, and the largest of
@@ -70,10 +104,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		for size, rows := range capacity {
 			w := s.windows[i][size]
 			window = max(window, w)
-			bytes += p.Bytes(policy.Size{
-				Vertices: n, Rows: int64(rows), Window: int64(w), Uses: float64(u.minibatch),
-				Steps: int64(s.o.Epochs * s.job.Items()), Directed: s.transposed, Sums: s.o.Sums,
-			})
+			bytes += s.policyBytes(i, size, rows, u)
 		}
 	}
 	worth := int64(0)

@@ -100,6 +100,27 @@ func TestBadOptions(t *testing.T) {
 		{"halo of files", func(o *Options) {
 			o.Cache.Source, o.Alphas, o.HaloFractions = policy.SourceFiles, nil, []float64{0.5}
 		}, []string{"give alphas"}},
+		{"locality of draws of all alike", func(o *Options) { o.Locality.Favour = 2 },
+			[]string{"sample.kind neighbour draws all neighbours alike; choose poisson or ladies",
+				"locality vertices is 0"}},
+		{"locality and what is known in advance", func(o *Options) { near(o) },
+			[]string{"policy oracle cannot be had with locality, because it samples",
+				"policy lookahead cannot", "policy optimum cannot"}},
+		{"locality that adapts to a cache that changes", func(o *Options) {
+			near(o)
+			o.Policies = []string{policy.Sieve}
+			o.Locality.Adapt = &job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
+		}, []string{"policy sieve cannot", "locality lower is 0.5 and upper 0.1",
+			"locality link is -1 bytes/s and edges 0 edges/s"}},
+		{"locality and sums", func(o *Options) {
+			near(o)
+			o.Policies, o.Sums, o.Model.Kind = []string{policy.VIP}, true, "sage"
+		}, []string{"leave out sums or locality"}},
+		{"adapting up to nothing", func(o *Options) {
+			o.Locality.Adapt = &job.Adaption{Upper: 1, Link: 1, Edges: 1}
+		}, []string{"locality adapts up to 0"}},
+		{"a factor below 1", func(o *Options) { o.Locality.Favour = 0.5 },
+			[]string{"locality is 0.5; it must be at least 1"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
 			[]string{"last-short"}},
 	} {
@@ -147,7 +168,7 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		}
 		for step := range int64(8) { // the hit rate of a step is a tenth of its number
 			r.Each, r.Traces[0][0] = append(r.Each, 10),
-				append(r.Traces[0][0], trace.Counters{Remote: 10 - step})
+				append(r.Traces[0][0], trace.Counters{Remote: 10 - step, Cached: step})
 		}
 		table := r.rounds(func(string) []string { return nil })
 		var rows []string
@@ -172,13 +193,19 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	for _, c := range []struct {
 		policies []string
 		ranks    int
+		set      func(o *Options)
 	}{
-		{[]string{policy.None, policy.VIP, policy.Oracle}, 3}, {[]string{policy.Degree}, 3},
-		{[]string{policy.Sim}, 1},
-		{[]string{policy.Sim}, 6}, {[]string{policy.Sieve, policy.Optimum}, 3},
-		{[]string{policy.Prefetch}, 3}, {[]string{policy.Lookahead}, 3},
+		{[]string{policy.None, policy.VIP, policy.Oracle}, 3, func(*Options) {}},
+		{[]string{policy.Degree}, 3, func(*Options) {}},
+		{[]string{policy.Sim}, 1, func(*Options) {}},
+		{[]string{policy.Sim}, 6, func(*Options) {}},
+		{[]string{policy.Sieve, policy.Optimum}, 3, func(*Options) {}},
+		{[]string{policy.Prefetch}, 3, func(*Options) {}},
+		{[]string{policy.Lookahead}, 3, func(*Options) {}},
+		{[]string{policy.VIP, policy.Sim}, 3, near}, {[]string{policy.Prefetch}, 3, near},
 	} {
 		o := options()
+		c.set(&o)
 		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1,
 			[]float64{0.1, 0.5}
 		var r *Result
@@ -192,7 +219,11 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 			}
 		})
 		together := min(o.Workers, o.Ranks)
-		arrays := int64(together) * sim.rankBytes(o.Workers/together, r.used, r.Capacity)
+		each := o.Workers / together
+		arrays := int64(together) * sim.rankBytes(each, r.used, r.Capacity)
+		if sim.job.FavoursNear() {
+			arrays = sim.nearBytes(together, each, r.used, r.Capacity)
+		}
 		arrays += 12 * int64(sim.job.Streams.Streams()*sim.job.Steps()*o.Batch) // orders of seeds
 		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
 			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks,
@@ -205,6 +236,11 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		}
 		sim.Close()
 	}
+}
+
+// near makes vertices at hand likelier.
+func near(o *Options) {
+	o.Sample.Kind, o.Locality.Favour, o.Locality.Vertices = sample.Poisson, 4, 100
 }
 
 // peakOf returns how many bytes of arrays f holds at once at most, beyond those there are. The peak

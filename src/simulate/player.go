@@ -28,19 +28,24 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 			continue
 		}
 		for size, rows := range capacity {
-			d := &player{policy: i, size: size, perStep: c.job.Minibatches()}
-			d.Player = policy.NewPlayer(p, policy.Setup{
-				Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
-				Sums: c.o.Sums,
-			})
-			if !p.Static() && !p.Hindsight {
-				d.trace = make(Trace, c.o.Epochs*c.job.Steps())
-			}
-			most = max(most, d.Window())
-			c.playing = append(c.playing, d)
+			most = max(most, c.addPlayer(m, r, i, size, rows).Window())
 		}
 	}
 	c.recent = policy.NewHistory(most)
+}
+
+// addPlayer adds one policy with one size.
+func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int) *player {
+	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
+	d.Player = policy.NewPlayer(p, policy.Setup{
+		Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
+		Sums: c.o.Sums,
+	})
+	if !p.Static() && !p.Hindsight {
+		d.trace = make(Trace, c.o.Epochs*c.job.Steps())
+	}
+	c.playing = append(c.playing, d)
+	return d
 }
 
 // take lets the player decide as many minibatches as its window permits, and counts what travels, of

@@ -75,7 +75,8 @@ func (r *Result) Print(w io.Writer) error {
 		}
 	}
 	tables := [][][]string{
-		rows, ratios, r.sums(header), peers, costs, filled, predicted, r.rounds(header), r.partitioned(),
+		rows, ratios, r.factors(header), r.sums(header), peers, costs, filled, predicted,
+		r.rounds(header), r.partitioned(),
 	}
 	for p, name := range r.Options.Policies {
 		if policy.Find(name).Window == nil {
@@ -101,6 +102,29 @@ func (r *Result) Print(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// factors returns how many times likelier vertices at hand were drawn, if that adapts: in the first
+// epoch, and from those on in which it changed.
+func (r *Result) factors(header func(name string) []string) [][]string {
+	if r.Factors == nil || r.Options.Locality.Adapt == nil {
+		return nil
+	}
+	table := [][]string{header("locality, from epoch on")}
+	for p, name := range r.Options.Policies {
+		line := []string{name}
+		for _, factors := range r.Factors[p] {
+			text := ""
+			for i, f := range factors {
+				if i == 0 || f != factors[i-1] {
+					text += fmt.Sprintf(", %g from %d", f, i+1)
+				}
+			}
+			line = append(line, text[2:])
+		}
+		table = append(table, line)
+	}
+	return table
 }
 
 // sums returns of what travels the share of sums, and the bytes.
@@ -136,8 +160,8 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 			var remote, fetched int64
 			first := round * interval / r.Minibatches // steps; a round may fall inside one
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
-				remote += r.Each[step]
-				fetched += r.Traces[p][i][step].Fetched()
+				d := r.Traces[p][i][step]
+				remote, fetched = remote+d.Accesses(), fetched+d.Fetched()
 			}
 			row = append(row, fmt.Sprintf("%.4f", 1-share(fetched, remote, 1)))
 		}
@@ -164,7 +188,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		"predicted_rows_per_epoch",
 		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
 		"replacements", "filled_rows", "placement", "source", "peer_rows", "peer_cost",
-		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes",
+		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes", "locality",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -177,11 +201,14 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 				r.Options.Cache.Placement, r.Options.Cache.Source, count(r.Peer[p][i]),
-				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "",
+				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "", "",
 			}
 			if r.Options.Sums {
 				n := r.Totals[p][i]
 				line[21], line[22], line[23] = count(n.Sums), count(n.RowBytes), count(n.IDBytes)
+			}
+			if r.Factors != nil {
+				line[24] = number(r.Factors[p][i][r.Options.Epochs-1])
 			}
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)
@@ -216,12 +243,13 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 			alpha, halo := r.size(i)
 			for step, d := range done {
 				line := []string{name, alpha, halo}
+				read := d.Accesses()
 				for _, n := range []int64{int64(step/r.Steps + 1), int64(step % r.Steps),
-					r.Each[step], d.Fetched(), d.Early, d.Evictions, d.Replacements} {
+					read, d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Remote, r.Each[step], 1)),
-					number(1-share(d.Fetched(), r.Each[step], 1)))
+				line = append(line, number(1-share(d.Remote, read, 1)),
+					number(1-share(d.Fetched(), read, 1)))
 				if err == nil {
 					err = out.Write(line)
 				}

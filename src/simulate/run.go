@@ -34,28 +34,44 @@ func (s *Simulation) Run() (*Result, error) {
 			return nil, fmt.Errorf("placing caches: %w", err)
 		}
 	}
+	count := s.counted
+	if s.job.FavoursNear() {
+		count = s.countedNear
+	}
+	r, err := count(m, together, each)
+	if err != nil {
+		return nil, fmt.Errorf("simulating: %w", err)
+	}
+	r.Bytes = s.bytes(together, each, r.used, r.Capacity)
+	return r, nil
+}
+
+// counted counts all policies and sizes over the same minibatches.
+func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, error) {
 	var sum sum
+	err := s.onRanks(together, func(rank int) error {
+		r, err := s.rank(rank, m, each)
+		if err == nil {
+			sum.add(rank, r)
+		}
+		return err
+	})
+	return sum.Result, err
+}
+
+// onRanks calls f for every rank, so many at a time.
+func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	errs := make([]error, together)
 	var wait sync.WaitGroup
 	for w := range together {
 		wait.Go(func() {
-			for rank := w; rank < o.Ranks && errs[w] == nil; rank += together {
-				errs[w] = mem.Contain(func() error {
-					r, err := s.rank(rank, m, each)
-					if err == nil {
-						sum.add(rank, r)
-					}
-					return err
-				})
+			for rank := w; rank < s.o.Ranks && errs[w] == nil; rank += together {
+				errs[w] = mem.Contain(func() error { return f(rank) })
 			}
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
-	}
-	sum.Bytes = s.bytes(together, each, sum.used, sum.Capacity)
-	return sum.Result, nil
+	return errors.Join(errs...)
 }
 
 // sum adds ranks in rank order, in whatever order they finish, so that sums of predictions always
@@ -97,6 +113,7 @@ func (r *Result) add(o *Result) {
 	for p := range r.Rows {
 		for size := range r.Rows[p] {
 			r.Rows[p][size] += o.Rows[p][size]
+			r.Read[p][size] += o.Read[p][size]
 			r.Peer[p][size] += o.Peer[p][size]
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
@@ -131,14 +148,12 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		return nil, err
 	}
 	defer mem.Free(inclusion)
-	r := &Result{
-		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
-		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
-		Capacity: capacity, Windows: s.windows, used: c.used,
-	}
+	r := s.result(c, capacity)
 	for i, p := range s.policies {
-		rows, filled := make([]int64, len(capacity)), make([]int64, len(capacity))
-		peer, predicted := make([]int64, len(capacity)), make([]float64, len(capacity))
+		rows, peer, filled, predicted := r.Rows[i], r.Peer[i], r.Filled[i], r.Predicted[i]
+		for size := range rows {
+			r.Read[i][size] = c.remote
+		}
 		switch {
 		case s.o.Sums: // all are played
 			for size := range predicted {
@@ -154,10 +169,6 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		if err != nil {
 			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, p.Name, err)
 		}
-		r.Rows, r.Filled = append(r.Rows, rows), append(r.Filled, filled)
-		r.Peer, r.Predicted = append(r.Peer, peer), append(r.Predicted, predicted)
-		r.Traces = append(r.Traces, make([]Trace, len(capacity)))
-		r.Totals = append(r.Totals, make([]trace.Counters, len(capacity)))
 	}
 	for _, d := range c.playing {
 		r.Rows[d.policy][d.size], r.Totals[d.policy][d.size] = d.total.Remote+d.total.Sums, d.total
@@ -166,10 +177,28 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	return r, nil
 }
 
+// result returns the result of a rank that has counted its minibatches, without caches.
+func (s *Simulation) result(c *counter, capacity []int) *Result {
+	r := &Result{
+		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
+		Capacity: capacity, Windows: s.windows, used: c.used,
+	}
+	for range s.policies {
+		n := len(capacity)
+		r.Rows, r.Read = append(r.Rows, make([]int64, n)), append(r.Read, make([]int64, n))
+		r.Peer, r.Filled = append(r.Peer, make([]int64, n)), append(r.Filled, make([]int64, n))
+		r.Predicted = append(r.Predicted, make([]float64, n))
+		r.Traces = append(r.Traces, make([]Trace, n))
+		r.Totals = append(r.Totals, make([]trace.Counters, n))
+	}
+	return r
+}
+
 // countRows counts minibatches, about which dynamic policies decide.
 func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
 	c.addPlayers(m, r, capacity, func(p *policy.Policy) bool { return !p.Static() })
-	return c.eachMinibatch(workers, func(m *minibatch) error {
+	return c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
 		c.count(m)
 		return c.play(m)
 	})
@@ -178,7 +207,7 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 // countSums counts minibatches and then lets all policies decide about them: what travels of what a
 // static cache leaves depends on the minibatch, and what an oracle keeps depends on all of them.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
-	err := c.eachMinibatch(workers, func(m *minibatch) error {
+	err := c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
 		c.count(m)
 		return nil
 	})
@@ -193,7 +222,7 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	}
 	c.sums = c.newSummer(window)
 	defer func() { c.used.sums = c.sums.bytes() }()
-	return c.eachMinibatch(workers, c.play)
+	return c.eachMinibatch(workers, c.plain(), c.play)
 }
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.

@@ -13,6 +13,9 @@
 // that training uses. Either way the rows equal those of a training run with the same parts, ranks,
 // nodes, minibatches, seed and cache.
 //
+// Where what is drawn depends on what a rank has at hand (job.Locality), each policy and size has
+// minibatches of its own, which are sampled for it alone.
+//
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic
 // policies, A sizes of at most C rows: W times 20 N bytes (accesses, prediction and a ranking) and
 // D A (4 N + 24 C), and the minibatches of a window; docs/guide/tuning-the-cache.md has the full
@@ -30,6 +33,7 @@ import (
 
 	"halognn/src/job"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
 )
@@ -86,9 +90,13 @@ func (o *Options) Check() error {
 		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial,
 			strings.Join(policy.Initial(), " or "))
 	}
-	if o.Locality.Favours() {
-		reject("sample.locality is %g: minibatches then depend on what each cache holds, and there "+
-			"are none to count for all; set it to 1, or train", o.Locality.Favour)
+	if o.Locality.Favours() && !o.Sample.Estimates() {
+		reject("locality is %g, but sample.kind %s draws all neighbours alike; choose %s or %s",
+			o.Locality.Favour, o.Sample.Kind, sample.Poisson, sample.LADIES)
+	}
+	if o.Locality.Favours() && o.Sums {
+		reject("sums are counted over minibatches that do not depend on the cache; leave out sums or " +
+			"locality")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short counts as published figures do, with a stream for each rank that has " +
@@ -124,6 +132,8 @@ func (o *Options) Check() error {
 		} else if key := held.OfFanouts(); key != "" && !o.Sample.HasFanouts() {
 			reject("%s follows from fanouts, which sample.kind %s does not have; choose another, or "+
 				"leave policy %s out", key, o.Sample.Kind, p)
+		} else if key, why := held.Unsettled(o.Locality.Adapt != nil); o.Locality.Favours() && key != "" {
+			reject("policy %s cannot be had with locality, because %s; leave it out", p, why)
 		} else if o.Sums && policy.Find(p).Hindsight {
 			reject("policy %s counts rows alone; leave it out where owners add rows", p)
 		} else if slices.Contains(o.Policies[:i], p) {
@@ -195,7 +205,9 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if _, _, err := s.RankRange(0, o.Ranks); err != nil {
 		return nil, err
 	}
-	j, err := job.New(s, o.Spec)
+	spec := o.Spec
+	spec.Cache.Policy = o.Policies[0] // each has been checked
+	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
@@ -220,7 +232,7 @@ type Result struct {
 	Vertices    int64
 	Steps       int     // of an epoch
 	Minibatches int     // of a rank in a step
-	Remote      int64   // rows of all epochs without a cache
+	Remote      int64   // rows of all epochs without a cache, all vertices drawn alike
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
 	Bytes       int64   // the largest resident set, as predicted
@@ -228,6 +240,9 @@ type Result struct {
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
 	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs, and sums
+	// [policies][sizes] rows that minibatches read beside local ones, in caches or not: Remote, unless
+	// what is drawn depends on the cache
+	Read [][]int64
 	// [policies][sizes] with sums: what travels in all epochs, in rows, sums and bytes
 	Totals [][]trace.Counters
 	Peer   [][]int64 // [policies][sizes] rows read in caches of peers
@@ -235,6 +250,8 @@ type Result struct {
 	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Predicted [][]float64
 	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others
+	// [policies][sizes][epochs] how many times likelier vertices at hand were drawn; nil: none were
+	Factors [][][]float64
 
 	used used
 }
@@ -273,7 +290,8 @@ func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	for _, d := range r.Traces[p][size] {
 		fetched -= d.Early
 	}
-	return 1 - share(r.Rows[p][size], r.Remote, 1), 1 - share(fetched, r.Remote, 1)
+	read := r.Read[p][size]
+	return 1 - share(r.Rows[p][size], read, 1), 1 - share(fetched, read, 1)
 }
 
 // share returns a/b, or the given value if b is 0.

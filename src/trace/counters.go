@@ -157,12 +157,16 @@ func (c Counters) Replacing() Counters {
 // Fetched returns the remote rows that the frontier reads: misses of the cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
+// Accesses returns how many remote vertices the frontier reads, in caches or not.
+func (c Counters) Accesses() int64 {
+	return c.Cached + c.PeerCached + c.Stored + c.Fetched() + c.Summed
+}
+
 // HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
 // found in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
 // count as transferred. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
-	hits := c.Cached + c.PeerCached
-	accesses := hits + c.Stored + c.Fetched() + c.Summed
+	hits, accesses := c.Cached+c.PeerCached, c.Accesses()
 	if accesses == 0 {
 		return 0, 0
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -165,6 +166,71 @@ func TestLocalityIsPlanned(t *testing.T) {
 	}
 }
 
+// What simulate counts where draws depend on the cache is what training reads, row for row: in caches
+// of every kind, by a factor that is fixed or adapts.
+func TestLocalityIsSimulatedRowForRow(t *testing.T) {
+	shards := generatedIn(t, 4)
+	group := policy.Settings{Placement: policy.PlacementGroup, PeerCost: 0.3}
+	files := group
+	files.Source = policy.SourceFiles
+	adapt := &job.Adaption{Lower: 0.25, Upper: 0.3, Link: 2e5, Edges: 6e4}
+	for _, c := range []struct {
+		kind   sample.Kind
+		node   int
+		policy string
+		cache  policy.Settings
+		adapt  *job.Adaption
+	}{
+		{sample.Poisson, 1, policy.Degree, policy.Settings{}, nil},
+		{sample.Poisson, 1, policy.Degree, policy.Settings{}, adapt},
+		{sample.Poisson, 2, policy.VIP, group, nil},
+		{sample.Poisson, 4, policy.VIP, files, adapt},
+		{sample.LADIES, 1, policy.None, policy.Settings{}, nil},
+		{sample.LADIES, 2, policy.Sim, files, adapt},
+		{sample.LADIES, 1, policy.Sieve, policy.Settings{}, nil},
+		{sample.Poisson, 2, policy.Prefetch, policy.Settings{}, nil},
+	} {
+		o := nearby(c.kind)
+		o.Ranks, o.RanksPerNode, o.Epochs, o.Locality.Adapt = 4, c.node, 4, c.adapt
+		o.Cache = c.cache
+		o.Cache.Policy, o.Cache.Alpha = c.policy, 0.3
+		o.Cache.Gamma, o.Cache.Delta, o.Cache.Evict, o.Cache.Initial = 0.9, 3, true, policy.Degree
+		name := fmt.Sprintf("%s, %s, %d ranks a node, adapting %t", c.kind, c.policy, c.node,
+			c.adapt != nil)
+		got := (&journey{shards: shards, ranks: 4, node: c.node, dir: t.TempDir()}).finished(t, o)
+		sim, err := simulate.New(shards, simulate.Options{
+			Spec: o.Spec, Policies: []string{c.policy}, Alphas: []float64{0.1, 0.3}, Workers: 2,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run()
+		sim.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, peer, n := r.Rows[0][1], r.Peer[0][1], int64(o.Epochs)
+		own := r.Read[0][1] - peer - far
+		for _, d := range r.Traces[0][1] { // a cache that changes fetches some that are not read
+			own += d.Early
+		}
+		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.CacheHits {
+			t.Errorf("%s: %d far, %d peer, %d own rows in %d epochs are simulated; measured %+v", name,
+				far, peer, own, n, got.Rows)
+		}
+		factors := []float64{8, 8, 8, 8}
+		if c.adapt != nil {
+			factors = got.Locality.Factors
+		}
+		if !slices.Equal(r.Factors[0][1], factors) || c.adapt != nil && slices.Max(factors) == 1 {
+			t.Errorf("%s: factors %v are simulated, %v trained", name, r.Factors[0][1], factors)
+		}
+		if r.Remote <= far+peer || !math.IsNaN(r.Predicted[0][1]) {
+			t.Errorf("%s: %d rows without a cache, %g predicted", name, r.Remote, r.Predicted[0][1])
+		}
+	}
+}
+
 // What follows from minibatches that depend on it is refused by name, before any training.
 func TestLocalityIsRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
@@ -195,13 +261,7 @@ func TestLocalityIsRefused(t *testing.T) {
 		}
 	}
 	o := nearby(sample.LADIES)
-	_, err := simulate.New(shards, simulate.Options{
-		Spec: o.Spec, Policies: []string{policy.Degree}, Alphas: []float64{0.1},
-	})
-	if err == nil || !strings.Contains(err.Error(), "sample.locality is 8") {
-		t.Errorf("counted by simulate: %v", err)
-	}
-	_, err = WriteBlocks(Export{Shards: shards, Device: ref.New(), Workers: 1, Ranks: 2, Steps: 1,
+	_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Workers: 1, Ranks: 2, Steps: 1,
 		Dir: filepath.Join(t.TempDir(), "blocks")}, o)
 	if err == nil || !strings.Contains(err.Error(), "set sample.locality=1") {
 		t.Errorf("blocks that no run draws: %v", err)

@@ -59,12 +59,15 @@ func simulateCommand() *cobra.Command {
 			o.GlobalBatch = run.Sample.BatchScope == "global"
 			o.GlobalSeeds = run.Sample.Seeds == "global"
 			o.StreamPerPart = run.Sample.Streams == "part"
+			o.Locality = locality(run)
 			o.Model.Kind, o.Sums = run.Model.Kind, run.Exchange.Sums == config.SumsOn
 			if !c.Flags().Changed("policies") {
 				o.Policies = policy.Names(func(p *policy.Policy) bool {
 					static := o.Cache.Shared() || o.Cache.FromFiles()
 					return (p.Static() || !static) && !(o.Sums && p.Hindsight) &&
-						(o.Sample.HasFanouts() || !p.Fanouts)
+						(o.Sample.HasFanouts() || !p.Fanouts) &&
+						!(o.Locality.Favours() &&
+							(p.Foresees || o.Locality.Adapt != nil && !p.Static()))
 				})
 			}
 			err := errors.Join(o.Check(),
@@ -99,6 +102,23 @@ func simulateCommand() *cobra.Command {
 		config.OrList(config.Words("sample.kind")))
 	f.IntSliceVar(&o.Sample.Vertices, "layer-vertices", nil, "--sample-kind ladies: vertices drawn "+
 		"for each layer, seed hop first")
+	f.Float64Var(&run.Sample.Locality, "locality", run.Sample.Locality, "--sample-kind poisson, "+
+		"ladies: how many times likelier vertices whose rows a rank has at hand are drawn")
+	f.IntVar(&run.Sample.LocalityVertices, "locality-vertices", run.Sample.LocalityVertices,
+		"--locality: vertices of each layer but the input layer that are likelier")
+	f.BoolVar(&run.Sample.LocalityAdapt, "locality-adapt", run.Sample.LocalityAdapt,
+		"--locality is the most, and epochs adapt the factor to the share of loading")
+	for _, l := range []struct {
+		name, means string
+		value       *float64
+	}{
+		{"lower", "the share of loading below which it falls", &run.Sample.LocalityLower},
+		{"upper", "the share of loading above which it doubles", &run.Sample.LocalityUpper},
+		{"link", "bytes/s at which a rank gets far rows", &run.Sample.LocalityLink},
+		{"edges", "sampled edges/s that a rank draws and trains", &run.Sample.LocalityEdges},
+	} {
+		f.Float64Var(l.value, "locality-"+l.name, *l.value, "--locality-adapt: "+l.means)
+	}
 	f.IntVar(&o.Batch, "batch", run.Sample.Batch, "seeds of a rank's minibatch")
 	f.StringVar(&run.Sample.BatchScope, "batch-scope", run.Sample.BatchScope, "what --batch "+
 		"counts: the seeds of each stream (rank), or of all together (global)")
