@@ -1,30 +1,38 @@
 #!/usr/bin/env bash
-# sums.sh PARTS [OUT]: what travels with exchange.sums on, counted by halognn simulate: rows and sums
-# relative to the rows without a cache, for the look-ahead cache with its planned window and with all
-# minibatches known, and for others. Prints tables; fails if a GOAL is missed.
+# sums.sh PARTS[:BATCH[:FANOUTS]]...: what travels with exchange.sums on, counted by halognn simulate:
+# rows and sums relative to the rows without a cache, for the look-ahead cache with its planned window
+# and with all minibatches known, and for others. Prints a table for each PARTS, and of several one
+# that compares them, bytes also relative to the first. Fails if a GOAL of the first is missed.
 #
 #   halognn generate --kind sbm --preset products --scale 0.1 --seed 5 --out data
 #   halognn partition --data data --parts 4 --method metis --seed 1 --out parts
 #   GOALS="0.59 0.48 0.44 0.385 0.29 0.47 0.43 0.37 0.28" profiling/sums.sh parts
+#   COVER=yes LADIES=512,512 profiling/sums.sh parts:256:15,10,5 fb100-4:256:25,10
 #
-#   FANOUTS  [15,10,5]   BATCH [256]   EPOCHS [3]   ALPHAS [0.05,0.1,0.2,0.5]
-#   POLICIES besides none and lookahead                               [vip,oracle]
+#   FANOUTS  [15,10,5]   BATCH [256]   EPOCHS [3]   ALPHAS [0.05,0.1,0.2,0.5]   OUT [run/sums]
+#   POLICIES besides none and lookahead; may be empty                 [vip,oracle]
+#   KNOWN    yes: also with all minibatches known                     [yes]
 #   MODEL    sage, gcn or gin                                         [sage]
 #   GOALS    the most of: no cache; the planned window, by alpha; all known, by alpha   [none]
+#   COVER    yes: how far the choice between rows and sums is from the least bytes, for a minibatch of
+#            each of four ranks, without a cache                      [no]
+#   LADIES   with COVER: also for minibatches of kind ladies with so many vertices a layer     [none]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
-parts=$1 out=${2:-run/sums}
-need_parts "$parts"
+out=${OUT:-run/sums}
 alphas=${ALPHAS:-0.05,0.1,0.2,0.5}
-mkdir -p "$out"
+IFS=, read -ra sizes <<<"$alphas"
+others=$(tr , ' ' <<<"${POLICIES-vip,oracle}")
+for of in "$@"; do need_parts "${of%%:*}"; done
 
-# count DIR POLICIES [ARG...]: simulates policies into DIR.
+# count DIR POLICIES [ARG...]: simulates policies on $parts into DIR.
 count() {
   local dir=$1 policies=$2
   shift 2
   rm -rf "$dir"
-  "$program" simulate --parts "$parts" --fanouts "${FANOUTS:-15,10,5}" --batch "${BATCH:-256}" \
+  mkdir -p "$(dirname "$dir")"
+  "$program" simulate --parts "$parts" --fanouts "$fanouts" --batch "$batch" \
     --epochs "${EPOCHS:-3}" --alphas "$alphas" --policies "$policies" --model "${MODEL:-sage}" \
     --sums on --out "$dir" "$@" >"$dir.log"
 }
@@ -33,6 +41,16 @@ count() {
 column() {
   awk -F, -v policy="$2" -v name="$3" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i }
     NR > 1 && $1 == policy { printf "%s ", $at }' "$1/simulate.csv"
+}
+
+# head_of COLUMN...: the head of a table.
+head_of() {
+  local column
+  for column in "$@"; do printf '| %s ' "$column"; done
+  printf '|\n|---|'
+  shift
+  for column in "$@"; do printf -- '--:|'; done
+  echo
 }
 
 # line NAME DIR POLICY: a line of the table.
@@ -47,25 +65,63 @@ line() {
       print "" }'
 }
 
-count "$out/planned" "none,${POLICIES:-vip,oracle},lookahead"
-count "$out/known" lookahead --window 1000000
-{
-  echo "Rows and sums / rows without a cache (of them sums; bytes of ids / of vectors):"
-  echo
-  awk -v a="$alphas" 'BEGIN { n = split(a, x, ","); printf "| alpha |"
-    for (i = 1; i <= n; i++) printf " %s |", x[i]
-    printf "\n|---|"; for (i = 1; i <= n; i++) printf "--:|"; print "" }'
-  for policy in none $(tr , ' ' <<<"${POLICIES:-vip,oracle}"); do
-    line "$policy" "$out/planned" "$policy"
+# compared FIRST DIR: of no cache and of the planned window by alpha what travels relative to rows
+# without a cache; bytes with ids, in MB an epoch; and these relative to FIRST's.
+compared() {
+  awk -F, -v epochs="${EPOCHS:-3}" '
+    FNR == 1 { file++; for (i = 1; i <= NF; i++) at[$i] = i }
+    $1 == "none" && !none[file]++ || $1 == "lookahead" { # none is the same at any alpha
+      bytes = $at["vector_bytes"] + $at["id_bytes"]
+      if (file == 1) first[++n] = bytes
+      else printf " %.3f; %.1f; %.3f |", $at["ratio_to_none"], bytes / 1e6 / epochs, bytes / first[++m]
+    }
+    END { print "" }' "$1/simulate.csv" "$2/simulate.csv"
+}
+
+# covered: how far choices are from the least bytes.
+covered() {
+  local kind
+  for kind in "-fanouts=$fanouts" ${LADIES:+"-layer-vertices=$LADIES"}; do
+    go test ./src/exchange -count=1 -timeout 1h -run 'TestCoverOfMinibatches$' -v \
+      -parts "$(realpath "$parts")" -batch "$batch" "$kind" |
+      sed -n 's/^ *cover_test.go:[0-9]*: /cover: /p'
   done
-  line "lookahead, planned window" "$out/planned" lookahead
-  line "lookahead, all minibatches known" "$out/known" lookahead
-} | tee "$out/sums.md"
+}
+
+first='' compare=''
+for of in "$@"; do
+  IFS=: read -r parts batch fanouts <<<"$of"
+  batch=${batch:-${BATCH:-256}} fanouts=${fanouts:-${FANOUTS:-15,10,5}}
+  dir=$out/$(basename "$parts")
+  echo "$parts, batch $batch, fanouts $fanouts"
+  echo
+  count "$dir/planned" "none,${others:+${others// /,},}lookahead"
+  [ "${KNOWN:-yes}" != yes ] || count "$dir/known" lookahead --window 1000000
+  {
+    echo "Rows and sums / rows without a cache (of them sums; bytes of ids / of vectors):"
+    echo
+    head_of alpha "${sizes[@]}"
+    for policy in none $others; do line "$policy" "$dir/planned" "$policy"; done
+    line "lookahead, planned window" "$dir/planned" lookahead
+    [ "${KNOWN:-yes}" != yes ] || line "lookahead, all minibatches known" "$dir/known" lookahead
+  } | tee "$dir/sums.md"
+  echo
+  [ "${COVER:-no}" != yes ] || covered | tee "$dir/cover.txt"
+  first=${first:-$dir/planned}
+  compare+="| $(basename "$parts") |$(compared "$first" "$dir/planned")"$'\n'
+done
+if [ $# -gt 1 ]; then
+  echo "Rows and sums / rows without a cache; MB an epoch, ids included; these / of the first:"
+  echo
+  head_of parts "no cache" "${sizes[@]}"
+  printf '%s' "$compare"
+fi | tee "$out/compared.md"
 [ -n "${GOALS:-}" ] || exit 0
 echo
-found=$(column "$out/planned" none ratio_to_none | cut -d' ' -f1)
-found="$found $(column "$out/planned" lookahead ratio_to_none) \
-$(column "$out/known" lookahead ratio_to_none)"
+dir=${first%/planned}
+found=$(column "$dir/planned" none ratio_to_none | cut -d' ' -f1)
+found="$found $(column "$dir/planned" lookahead ratio_to_none) \
+$(column "$dir/known" lookahead ratio_to_none)"
 awk -v found="$found" -v goals="$GOALS" 'BEGIN {
   n = split(goals, g, " "); if (split(found, f, " ") != n) { print "GOALS has another length"; exit 2 }
   for (i = 1; i <= n; i++) if (f[i] > g[i]) { printf "check: %.4f is above %s\n", f[i], g[i]; bad = 1 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,20 +41,19 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 	return p
 }
 
-// On ranks that are nodes of their own, the resident set of a rank is within 5 % of what was
-// planned, and so are the remote rows of a step. The graph is large enough for its data to outweigh
-// the libraries.
+// On ranks that are nodes of their own, or two on a node, the resident set of a rank is within 5 % of
+// what was planned, and so are the remote rows of a step. The graph is large enough for its data to
+// outweigh the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
 	}
-	const ranks = 2
 	data := filepath.Join(t.TempDir(), "data")
 	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24",
 		"--features", "128", "--classes", "10", "--seed", "1", "--out", data)
-	parts := partitioned(t, data, ranks, "metis", "--allow-imbalance")
+	parts := partitioned(t, data, 4, "metis", "--allow-imbalance")
 	for _, c := range []struct {
 		name string
 		sets []string
@@ -63,6 +63,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"split", []string{"parallel.mode=split"}},
+		{"hybrid", []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=vip",
+			"cache.alpha=0.2"}},
 		{"sums", []string{"cache.policy=none", "exchange.sums=on"}},
 		{"sums beside a look-ahead",
 			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "exchange.sums=on"}},
@@ -79,6 +81,10 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 			"sample.batch=1024", "train.epochs=1", "pipeline.workers=1",
 			"compute.threads=1", "pipeline.depth=2",
 		}, c.sets...)
+		ranks := 2
+		if slices.Contains(sets, "run.ranks_per_node=2") {
+			ranks = 4
+		}
 		args := []string{"--ranks", strconv.Itoa(ranks)}
 		for _, s := range sets {
 			args = append(args, "--set", s)
@@ -114,8 +120,8 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// What ranks do that share minibatches or hold columns is planned from minibatches of the run: where the plan looks
-// at each as often as at any other, it is what they count.
+// What ranks do that share minibatches or hold columns is planned from minibatches of the run: where
+// the plan looks at each as often as at any other, it is what they count.
 func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"halognn/src/trace"
 )
 
 // wideParts is a graph whose float16 rows are wide enough beside ids for sums to pay, in 8 parts.
@@ -127,6 +129,39 @@ func TestSumsMayChangeOnResume(t *testing.T) {
 	}
 }
 
+// A run may choose whether owners add rows: it says what, why and by which figures, and trains the same
+// numbers. It does not ask where they cannot.
+func TestSumsAreChosen(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, c := range []struct {
+		perNode, why string
+		sets         []string
+	}{
+		{"1", "of the bytes of a minibatch", []string{"cache.policy=lookahead"}},
+		{"1", "of the bytes of a minibatch", []string{"model.kind=gcn", "cache.policy=auto"}},
+		{"2", "every rank reads all rows in memory", nil},
+		{"1", "a rank cannot sample ahead", []string{"topology.kind=partitioned"}},
+		{"1", "model.kind gat: its input layer reads rows themselves",
+			[]string{"model.kind=gat", "cache.policy=none"}},
+		{"1", "parallel.mode split", []string{"parallel.mode=split"}},
+	} {
+		sets := append(c.sets, "run.ranks_per_node="+c.perNode)
+		got := trained(t, smallParts.dir(t), 2, append(sets, "exchange.sums=auto")...)
+		sameNumbers(t, got, trained(t, smallParts.dir(t), 2, sets...))
+		chosen := got.SumsChoice
+		switch {
+		case chosen == nil || !strings.Contains(chosen.Why, c.why):
+			t.Errorf("%v: %+v, want a choice because %q", c.sets, chosen, c.why)
+		case (chosen.Sums == "on") != (got.Sums > 0):
+			t.Errorf("%v: %+v, but %d sums travelled", c.sets, chosen, got.Sums)
+		case chosen.RowBytes > 0 && (chosen.SumBytes <= 0 || chosen.SumBytes >= chosen.RowBytes ||
+			chosen.Cost <= 0 || (chosen.Sums == "on") != (chosen.Saved > chosen.Cost)):
+			t.Errorf("%v: %+v", c.sets, chosen)
+		}
+	}
+}
+
 // A GPU reads sums among rows like rows, but for float32 sums among float16 rows: these the host
 // adds.
 func TestSumsOnGPU(t *testing.T) {
@@ -159,7 +194,8 @@ func TestSumsOnGPU(t *testing.T) {
 	}
 }
 
-// What simulate counts of rows and sums is what ranks of a training run fetch, vector for vector.
+// What simulate counts of rows and sums is what ranks of a training run fetch, vector for vector and
+// byte for byte.
 func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -178,28 +214,34 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		column := func(line []string, name string) int64 {
-			n, err := strconv.ParseInt(line[slices.Index(lines[0], name)], 10, 64)
+		column := func(line []string, name string) float64 {
+			x, err := strconv.ParseFloat(line[slices.Index(lines[0], name)], 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return n
+			return x
 		}
 		for i, policy := range policies {
 			run := trained(t, c.parts, 4, "run.ranks_per_node=1", "train.seed=7", "train.eval_every=0",
 				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on", "model.kind="+c.model)
-			var want [3]int64
+			var all trace.Counters
+			bytes := int64(0)
 			for _, e := range run.epochs {
-				want[0] += e.Remote + e.Sums
-				want[1] += e.Sums
-				want[2] += e.RemoteBytes
+				all.Add(trace.Counters{Remote: e.Remote, Sums: e.Sums, Summed: e.Summed,
+					Cached: e.CacheHits, IDBytes: e.IDBytes})
+				bytes += e.RemoteBytes
 			}
-			line := lines[1+i]
-			got := [3]int64{column(line, "rows"), column(line, "sum_vectors"),
-				column(line, "vector_bytes")}
-			if got != want || want[1] == 0 {
-				t.Errorf("%s, %s: rows and sums, sums, bytes: %v simulated, %v in training", c.model,
-					policy, got, want)
+			hit, buffer := all.HitRates()
+			want := [6]float64{float64(all.Remote + all.Sums), float64(all.Sums), float64(bytes),
+				float64(all.IDBytes), hit, buffer}
+			var got [6]float64
+			for k, name := range []string{"rows", "sum_vectors", "vector_bytes", "id_bytes", "hit_rate",
+				"buffer_hit_rate"} {
+				got[k] = column(lines[1+i], name)
+			}
+			if got != want || all.Sums == 0 {
+				t.Errorf("%s, %s: rows and sums, sums, bytes, of ids, hit rates: %v simulated, %v in "+
+					"training", c.model, policy, got, want)
 			}
 		}
 	}

@@ -125,7 +125,9 @@ type (
 		Fetched     int64 `json:"fetched_rows"`
 		Replacement int64 `json:"replacement_rows"`
 		Early       int64 `json:"early_rows"`
+		Summed      int64 `json:"summed_rows"`
 		Sums        int64 `json:"sum_vectors"`
+		IDBytes     int64 `json:"id_bytes"`
 
 		Edges        int64 `json:"computed_edges"`
 		Loaded       int64 `json:"loaded_rows"`

@@ -33,6 +33,8 @@ int open_parts(halognn_cuda *c) {
     constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
+    constexpr size_t tables = sizeof(char *) * halognn::TABLES * 3 * halognn::TABLE;
+    if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
     if (int e = blas(cublasCreate(&c->blas))) return e;
     if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
     if (int e = blas(cublasSetWorkspace(c->blas, c->workspace, WORKSPACE))) return e;
@@ -96,6 +98,7 @@ int halognn_cuda_close(halognn_cuda *c) {
     if (c->blas) note(blas(cublasDestroy(c->blas)));
     if (c->workspace) note(cudaFree(c->workspace));
     if (c->arrived) note(cudaFree(c->arrived));
+    if (c->tables) note(cudaFree(c->tables));
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamDestroy(s));
     delete c;

@@ -9,12 +9,29 @@
 
 #include "halognn_cuda.h"
 
+namespace halognn {
+
+// pairs says which products a table of pointers has: number 2k+i multiplies a[i] and b[i] to c[i],
+// each k steps further on, in bytes.
+struct pairs {
+    const char *a[2], *b[2];
+    char *c[2];
+    int64_t step_a, step_b, step_c;
+};
+constexpr int TABLES = 32;
+constexpr int64_t TABLE = 2048; // products in a table
+
+}  // namespace halognn
+
 struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
     cublasHandle_t blas;
     void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
+    const char **tables;            // [TABLES][3][TABLE] pointers to factors and products
+    halognn::pairs told[halognn::TABLES]; // what they hold
+    int64_t tellings;               // tables written so far; the next is number tellings % TABLES
 };
 
 namespace halognn {

@@ -94,23 +94,30 @@ const (
 	entryBytes = 3 * 4 // of a use in the rings
 )
 
+// open makes the index and the slots of a cache. All errors of the options are reported at once.
+func (o *LookaheadOptions) open() (*Index, slots, error) {
+	err := errors.Join(o.check()...)
+	if err == nil {
+		index := NewIndex(o.Vertices, o.Capacity, o.Index)
+		var s slots
+		if s, err = newSlots(index, o.Vertices, o.Capacity, o.Initial); err == nil {
+			return index, s, nil
+		}
+		index.Free()
+		s.free()
+	}
+	return nil, slots{}, fmt.Errorf("look-ahead cache: %w", err)
+}
+
 // NewLookahead makes a cache. All errors of the options are reported at once.
 func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
-	if err := errors.Join(o.check()...); err != nil {
-		return nil, fmt.Errorf("look-ahead cache: %w", err)
+	index, slots, err := o.open()
+	if err != nil {
+		return nil, err
 	}
-	l := &Lookahead{
-		index:    NewIndex(o.Vertices, o.Capacity, o.Index),
-		bookings: newBookings(o.Capacity, o.Window+2),
-		window:   o.Window, level: o.Level,
-	}
-	l.first = mem.Make[uint32](len(l.bookings.free))
-	var err error
-	if l.slots, err = newSlots(l.index, o.Vertices, o.Capacity, o.Initial); err != nil {
-		l.Free()
-		return nil, fmt.Errorf("look-ahead cache: %w", err)
-	}
-	return l, nil
+	b := newBookings(o.Capacity, o.Window+2)
+	return &Lookahead{index: index, slots: slots, bookings: b, window: o.Window, level: o.Level,
+		first: mem.Make[uint32](len(b.free))}, nil
 }
 
 // Window returns the steps known in advance.

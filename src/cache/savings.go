@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -53,17 +52,12 @@ const usesThatCount = 4
 
 // NewSavings makes a cache. All errors of the options are reported at once; Level is not for it.
 func NewSavings(o LookaheadOptions) (*Savings, error) {
-	if err := errors.Join(o.check()...); err != nil {
-		return nil, fmt.Errorf("look-ahead cache: %w", err)
+	index, slots, err := o.open()
+	if err != nil {
+		return nil, err
 	}
-	c := &Savings{index: NewIndex(o.Vertices, o.Capacity, o.Index), window: o.Window,
-		first: mem.Make[uint32](powerOfTwo(o.Window + 2)), free: o.Capacity}
-	var err error
-	if c.slots, err = newSlots(c.index, o.Vertices, o.Capacity, o.Initial); err != nil {
-		c.Free()
-		return nil, fmt.Errorf("look-ahead cache: %w", err)
-	}
-	return c, nil
+	return &Savings{index: index, slots: slots, window: o.Window,
+		first: mem.Make[uint32](powerOfTwo(o.Window + 2)), free: o.Capacity}, nil
 }
 
 // Window implements Policy.

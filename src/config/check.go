@@ -83,13 +83,25 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // summed returns what a run cannot have whose owners add rows.
-func (c *Config) summed() (faults []string) {
+func (c *Config) summed() []string {
+	return refused("exchange.sums", SumsOn, SumsOff, c.unsummed())
+}
+
+// WithoutSums says why owners cannot add rows; "" if they can.
+func (c *Config) WithoutSums() string {
+	for _, f := range c.unsummed() {
+		if f.bad {
+			return f.key + ": " + f.why
+		}
+	}
+	return ""
+}
+
+// unsummed lists what may be bad where owners add rows.
+func (c *Config) unsummed() []combination {
 	model := nn.Config{Kind: c.Model.Kind, Aggregation: c.Model.Aggregation}
 	known := nn.FindKind(c.Model.Kind) != nil
-	for _, f := range []struct {
-		bad            bool
-		key, why, cure string
-	}{
+	return []combination{
 		{known && !model.Needs().OnlySums(), "model.kind " + c.Model.Kind,
 			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
 		{c.Parallel.Mode != ModeData, "parallel.mode " + c.Parallel.Mode,
@@ -97,13 +109,9 @@ func (c *Config) summed() (faults []string) {
 			"parallel.mode=" + ModeData},
 		{c.Cache.Source == SourceFiles, "cache.source " + SourceFiles,
 			"rows are then read from files, and none travels", "cache.source=" + SourceOwners},
-	} {
-		if f.bad {
-			faults = append(faults, fmt.Sprintf("exchange.sums is %s, with which %s cannot be had, "+
-				"because %s; set %s, or exchange.sums=%s", SumsOn, f.key, f.why, f.cure, SumsOff))
-		}
+		{c.Cache.Level && slices.Contains(Readers("cache.level"), c.Cache.Policy), "cache.level",
+			"look-ahead then keeps what saves sums and fetches nothing early", "cache.level=false"},
 	}
-	return faults
 }
 
 // placed returns what a run cannot have whose ranks share caches or read rows from files.
@@ -283,18 +291,24 @@ func (c *Config) pushPull() []string {
 	})
 }
 
-// combination is a setting that a mode other than data may not have.
+// combination is a setting that a mode other than data, or a run whose owners add rows, may not have.
 type combination struct {
 	bad            bool
 	key, why, cure string
 }
 
-// without returns the faults of those settings that are bad.
-func (c *Config) without(all []combination) (faults []string) {
+// without returns the faults of settings that a mode may not have.
+func (c *Config) without(all []combination) []string {
+	return refused("parallel.mode", c.Parallel.Mode, ModeData, all)
+}
+
+// refused returns the faults of those settings that are bad while a key has a value, and not with
+// another.
+func refused(key, value, other string, all []combination) (faults []string) {
 	for _, f := range all {
 		if f.bad {
-			faults = append(faults, fmt.Sprintf("parallel.mode is %s, with which %s cannot be had, "+
-				"because %s; set %s, or parallel.mode=data", c.Parallel.Mode, f.key, f.why, f.cure))
+			faults = append(faults, fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; "+
+				"set %s, or %s=%s", key, value, f.key, f.why, f.cure, key, other))
 		}
 	}
 	return faults

@@ -172,6 +172,10 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"sums where ranks share minibatches", minimal +
 			"parallel: {mode: split}\nexchange: {sums: on}\n", nil,
 			[]string{"exchange.sums is on, with which parallel.mode split cannot be had"}},
+		{"sums with even misses", minimal + "exchange: {sums: on}\n" +
+			"cache: {policy: lookahead, level: true}\n", nil,
+			[]string{"exchange.sums is on, with which cache.level cannot be had",
+				"set cache.level=false, or exchange.sums=off"}},
 		{"sums of rows from files", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: vip, source: files}\n", nil,
 			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},

@@ -258,6 +258,9 @@ func (c *Config) table() []section {
 				word{SumsOff, "rows alone travel"},
 				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, added " +
 					"by the owner, where fewer bytes do ([how](design/26-sums.md))"},
+				word{SumsAuto, "`on` if that is possible, and if the bytes that it spares in some minibatches " +
+					"take longer on the network, as measured when the run begins, than choosing and adding " +
+					"sums; `summary.json` says which, and why"},
 			), MayChange,
 				"what travels of rows that the input layer reads for their sum alone",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
@@ -516,8 +519,9 @@ const (
 	ModeHybrid   = "hybrid"
 	ModePushPull = "push-pull"
 
-	SumsOff = "off"
-	SumsOn  = "on"
+	SumsOff  = "off"
+	SumsOn   = "on"
+	SumsAuto = "auto"
 
 	TopologyReplicated  = "replicated"
 	TopologyPartitioned = "partitioned"

@@ -22,6 +22,7 @@ type cover struct {
 
 	open  []int32 // [G] uncovered edges of each group
 	left  []int32 // [U] and of each source
+	alone []int32 // [G] uncovered edges of each group whose source has no other
 	state []uint8 // [U] of sources, then [G] of groups
 	queue []int32 // groups to look at again
 }
@@ -63,8 +64,16 @@ func (c *cover) decide(n int) {
 	for u := range c.left {
 		c.left[u] = c.first[u+1] - c.first[u]
 	}
+	c.alone = mem.Grow(c.alone[:0], groups)
+	clear(c.alone)
 	for g := range c.open {
-		c.open[g] = c.begin[g+1] - c.begin[g]
+		members := c.member[c.begin[g]:c.begin[g+1]]
+		c.open[g] = int32(len(members))
+		for _, u := range members {
+			if c.left[u] == 1 {
+				c.alone[g]++
+			}
+		}
 		c.push(int32(g))
 	}
 	c.settle(certain)
@@ -151,21 +160,12 @@ func (c *cover) settle(how int) {
 		}
 		// The rows of all its sources cost no more than the sum, and cover more. Or those of the
 		// sources that have no other group cost more than the sum, which covers more.
-		rows, alone, share := c.row*int64(c.open[g]), int64(0), int64(0)
-		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
-			if c.state[u] == taken {
-				continue
-			}
-			if c.left[u] == 1 {
-				alone += c.row
-			}
-			share += c.row / int64(c.left[u])
-		}
+		rows, alone := c.row*int64(c.open[g]), c.row*int64(c.alone[g])
 		sum := int64(c.bytes[g])
 		switch {
 		case rows <= sum:
 			c.takeRows(g)
-		case alone >= sum, how == likely && alone+alone/4 >= sum, how == guess && share >= sum:
+		case alone >= sum, how == likely && alone+alone/4 >= sum, how == guess && c.share(g) >= sum:
 			c.takeSum(g)
 		case how == guess:
 			c.takeRows(g)
@@ -174,6 +174,17 @@ func (c *cover) settle(how int) {
 			how = likely
 		}
 	}
+}
+
+// share returns what the sum of a group spares of the rows of its sources, each divided among the
+// groups of the source.
+func (c *cover) share(g int32) (bytes int64) {
+	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+		if c.state[u] != taken {
+			bytes += c.row / int64(c.left[u])
+		}
+	}
+	return bytes
 }
 
 // takeRows takes all uncovered sources of a group.
@@ -205,6 +216,7 @@ func (c *cover) takeSum(g int32) {
 		}
 		for _, other := range c.group[c.first[u]:c.first[u+1]] { // in which it now stands alone
 			if c.open[other] > 0 {
+				c.alone[other]++
 				c.push(other)
 			}
 		}
@@ -218,12 +230,12 @@ func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
 // memory returns the bytes of the arrays.
 func (c *cover) memory() int64 {
 	return int64(cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
-		cap(c.left)+cap(c.queue))*4 + int64(cap(c.state))
+		cap(c.left)+cap(c.alone)+cap(c.queue))*4 + int64(cap(c.state))
 }
 
 func (c *cover) free() {
 	for _, x := range [][]int32{c.bytes, c.begin, c.member, c.first, c.group, c.open, c.left,
-		c.queue} {
+		c.alone, c.queue} {
 		mem.Free(x)
 	}
 	mem.Free(c.state)

@@ -1,9 +1,20 @@
 package exchange
 
 import (
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // The bytes of the cover are close to those of a minimum cut, and it covers every edge: at equal
@@ -37,31 +48,142 @@ func TestCoverIsNearTheLeast(t *testing.T) {
 			c.add(is.sum + n*is.id)
 		}
 		c.decide(is.sources)
-		bytes := int64(0)
-		for u := range is.sources {
-			if c.isRow(u) {
-				bytes += int64(is.row)
-			}
-		}
-		for g := range c.bytes {
-			if c.isSum(g) {
-				bytes += int64(c.bytes[g])
-				continue
-			}
-			for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
-				if !c.isRow(int(u)) {
-					t.Fatalf("%s: an edge from %d to group %d is not covered", is.name, u, g)
-				}
-			}
-		}
-		least := leastCover(&c, is.sources)
-		if bytes < least || float64(bytes) > is.most*float64(least) {
-			t.Errorf("%s: %d bytes, %.4f of the least, %d", is.name, bytes,
-				float64(bytes)/float64(least), least)
-		}
-		t.Logf("%s: %.4f", is.name, float64(bytes)/float64(max(1, least)))
+		near(t, is.name, coverBytes(t, &c, is.sources), leastCover(&c, is.sources), is.most)
 		c.free()
 	}
+}
+
+// near fails the test unless a cover has at most so many times the bytes of the least.
+func near(t *testing.T, name string, bytes, least int64, most float64) {
+	t.Helper()
+	t.Logf("%s: %d bytes, %.4f of the least", name, bytes, float64(bytes)/float64(max(1, least)))
+	if bytes < least || float64(bytes) > most*float64(least) {
+		t.Errorf("%s: %d bytes, but the least are %d", name, bytes, least)
+	}
+}
+
+// coverBytes returns the bytes of what was decided, which covers every edge.
+func coverBytes(t *testing.T, c *cover, sources int) (bytes int64) {
+	t.Helper()
+	for u := range sources {
+		if c.isRow(u) {
+			bytes += c.row
+		}
+	}
+	for g := range c.bytes {
+		if c.isSum(g) {
+			bytes += int64(c.bytes[g])
+			continue
+		}
+		for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
+			if !c.isRow(int(u)) {
+				t.Fatalf("an edge from %d to group %d is not covered", u, g)
+			}
+		}
+	}
+	return bytes
+}
+
+// The minibatches on which TestCoverOfMinibatches measures, instead of those of a small graph;
+// profiling/sums.sh gives them.
+var (
+	measured = flag.String("parts", "", "a PARTS directory")
+	fanouts  = flag.String("fanouts", "15,10,5", "of its minibatches")
+	drawn    = flag.String("layer-vertices", "", "of minibatches of kind ladies, without fanouts")
+	batch    = flag.Int("batch", 256, "their seeds")
+)
+
+func numbers(t *testing.T, list string) (out []int) {
+	for _, text := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// The cover of sampled minibatches is close to the least: within 1 % for float32 rows and 5 % for
+// float16, ids included: where each vertex draws neighbours, and where a layer does (LADIES).
+func TestCoverOfMinibatches(t *testing.T) {
+	specs := []sample.Spec{sample.Neighbours(10, 5),
+		{Kind: sample.LADIES, Vertices: []int{256, 256}}}
+	var s *shard.Shards
+	if *measured == "" {
+		s = shardtest.Open(t, dataset.GenerateOptions{Vertices: 6000, Degree: 20, Features: 100, Classes: 4,
+			Seed: 1}, shardtest.Options{Parts: 4})
+	} else {
+		if specs = []sample.Spec{sample.Neighbours(numbers(t, *fanouts)...)}; *drawn != "" {
+			specs = []sample.Spec{{Kind: sample.LADIES, Vertices: numbers(t, *drawn)}}
+		}
+		var err error
+		if s, err = shard.Open(*measured, shard.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	for _, spec := range specs {
+		sampler, err := sample.New(s.Topology(), sample.Options{Spec: spec, Workers: 1,
+			MaxSeeds: *batch, ForwardOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sampler.Free()
+		for _, of := range []struct {
+			dtype compute.DType
+			most  float64
+		}{{compute.Float32, 1.01}, {compute.Float16, 1.05}} {
+			var bytes, least int64
+			for rank := range min(s.Parts, 4) {
+				sums := &Sums{How: compute.ReduceMean, Own: true, Weighted: !spec.HasFanouts()}
+				c := coverOf(t, s, sampler, rank, sums, of.dtype)
+				bytes += coverBytes(t, &c.cover, len(c.needed))
+				least += leastCover(&c.cover, len(c.needed))
+				c.Free()
+			}
+			near(t, fmt.Sprintf("%v, %v", spec, of.dtype), bytes, least, of.most)
+		}
+	}
+}
+
+// coverOf returns what is chosen, without a cache, for a minibatch of a rank that owns one part.
+func coverOf(t *testing.T, s *shard.Shards, sampler sample.Sampler, rank int, sums *Sums,
+	dtype compute.DType) *Chooser {
+	x, free, err := NewPlanning(rank, s.Parts, s.Offsets, func(part int) bool { return part == rank },
+		sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free()
+	seeds := slices.Clone(s.Train(rank))
+	rand.New(rand.NewPCG(uint64(rank), 1)).Shuffle(len(seeds),
+		func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
+	var mb sample.Minibatch
+	defer mb.Free()
+	var p Plan
+	defer p.Free()
+	var groups graph.Grouper
+	defer groups.Free()
+	var g Groups
+	defer g.Free()
+	key := sample.Key{Seed: 1, Epoch: 1, Stream: rank}
+	if err := sampler.Sample(&mb, seeds[:min(len(seeds), *batch)], key); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Locate(&p, mb.Frontier); err != nil {
+		t.Fatal(err)
+	}
+	b := &mb.Blocks[0]
+	groups.ByPart(b.Indptr, b.Indices, nil, p.Parts, x.Parts())
+	x.List(&p, &Edges{Indptr: b.Indptr, Indices: b.Indices}, &g)
+	c := NewChooser(sums, s.Features, dtype)
+	c.choose(&g, nil, nil)
+	return c
 }
 
 // leastCover returns the bytes of a minimum cut between the sources, whose capacities are of rows,

@@ -20,6 +20,10 @@
 //	    slice    the owner copies them together                                       wantRows [S, rowBytes]
 //	    rows     in the order of the ids, so they land in place received [R] <───────  wantRows
 //
+// With Options.Sums the neighbours that a destination has in one part may come as their sum
+// (groups.go): three counts are sent, of rows, sums and members of sums; ids of members follow those
+// of rows, and sums follow rows. Edges are rewritten to read a sum like a row.
+//
 // No row is copied twice or permuted: readers follow Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
 // copies each run of rows of one table with one call.

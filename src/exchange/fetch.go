@@ -28,7 +28,7 @@ func (x *Exchange) StartCounts(p *Plan) comm.Request {
 // than there are: a larger count is an error that names both ranks. A row may be in many sums.
 func (x *Exchange) FinishCounts(p *Plan) error {
 	numbers, rows := 0, 0
-	p.Served, p.ServedSums = 0, 0
+	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
 	for r := range x.ranks {
 		n := p.wanted[r*x.counts()]
 		if n < 0 || n > int64(x.rows) {
@@ -44,11 +44,13 @@ func (x *Exchange) FinishCounts(p *Plan) error {
 			}
 			p.wantRows[r] += int(sums) * x.sumRows()
 			p.wantNumbers[r] += int(members)
+			p.ServedReads += members
 			if x.sums.Weighted {
 				p.wantNumbers[r] += int(members)
 			}
 		}
 		p.Served += n
+		p.ServedReads += n
 		numbers += p.wantNumbers[r]
 		rows += p.wantRows[r]
 	}

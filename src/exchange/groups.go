@@ -29,13 +29,17 @@ const floatBytes = 4
 // costs are the bytes that travel, ids and weights among them.
 type costs struct{ row, sum, member int }
 
+// MemberBytes returns what it takes to name a row of a sum, with its weight.
+func (s *Sums) MemberBytes() int {
+	if s.Weighted {
+		return IDBytes + floatBytes
+	}
+	return IDBytes
+}
+
 // costs returns the bytes of a row, of a sum, and of each member of a sum.
 func (s *Sums) costs(cols int, t compute.DType) costs {
-	c := costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: IDBytes}
-	if s.Weighted {
-		c.member += floatBytes
-	}
-	return c
+	return costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: s.MemberBytes()}
 }
 
 // Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place
@@ -237,15 +241,17 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs}
 }
 
-// Counts returns what a minibatch transfers, as Request would count it without early rows.
-func (c *Chooser) Counts(g *Groups, slot, kept []int32) trace.Counters {
-	c.choose(g, slot, kept)
+// Counts returns what a minibatch transfers, as a plan counts it after Request of w, whose Edges are
+// those of g.
+func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
+	c.choose(g, w.Slot, w.Kept)
 	members := 0
 	for _, group := range c.chosen {
 		members += g.size(group)
 	}
-	rows, sums := int64(len(c.rows)), int64(len(c.chosen))
-	return trace.Counters{Remote: rows, Sums: sums, Summed: int64(len(c.vacant)),
+	early, sums := int64(len(w.Early)), int64(len(c.chosen))
+	rows := int64(len(c.rows)) + early
+	return trace.Counters{Remote: rows, Early: early, Sums: sums, Summed: int64(len(c.vacant)),
 		IDBytes:  rows*IDBytes + int64(members*c.member),
 		RowBytes: rows*int64(c.row-IDBytes) + sums*int64(c.sum)}
 }

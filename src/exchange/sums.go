@@ -279,9 +279,10 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	s := &p.serving
 	s.of, s.indices = mem.Grow(s.of[:0], members), mem.Grow(s.indices[:0], members)
 	s.ptr = mem.Grow(s.ptr[:0], sums+1)
-	groups := 0
+	groups, of := 0, 0 // sums so far, and the part of the last
 	for k, id := range ids[:members] {
-		if id < 0 {
+		first := id < 0
+		if first {
 			if groups < sums {
 				s.ptr[groups] = int64(k)
 			}
@@ -292,7 +293,15 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 			return x.outside(fmt.Sprintf("rank %d wants a sum with row %d", r, id))
 		}
 		v := uint32(x.first) + uint32(id)
-		s.of[k] = x.base[x.parts.Find(v)] + compute.RowRef(v)
+		part := x.parts.Find(v)
+		if first || k == 0 {
+			of = part
+		}
+		if part != of {
+			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row %d, "+
+				"which is of part %d; %s", r, of, x.rank, id, part, cure)
+		}
+		s.of[k] = x.base[part] + compute.RowRef(v)
 		s.indices[k] = int32(k)
 	}
 	if groups != sums || members > 0 && ids[0] >= 0 {

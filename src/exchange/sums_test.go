@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -40,7 +41,7 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, is.perNode,
 				is.vertices, is.cols, is.dtype)
 			l.finite()
-			made := make([]int64, is.ranks)
+			made, wanted, read := make([]int64, is.ranks), make([]int64, is.ranks), make([]int64, is.ranks)
 			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
 				o := l.options(c.Rank())
 				o.Sums = &is.sums
@@ -58,15 +59,22 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 						return err
 					}
 					made[c.Rank()] += p.Sums
+					wanted[c.Rank()] += p.Remote +
+						(p.IDBytes-p.Remote*IDBytes)/int64(is.sums.MemberBytes())
+					read[c.Rank()] += p.ServedReads
 				}
 				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := int64(0)
-			for _, n := range made {
+			all, reads := int64(0), int64(0)
+			for r, n := range made {
 				all += n
+				reads += read[r] - wanted[r]
+			}
+			if reads != 0 {
+				t.Errorf("owners read %d rows more than were wanted, sent or added", reads)
 			}
 			if several := is.ranks > is.perNode && is.vertices > 50; several != (all > 0) {
 				t.Errorf("%d sums travelled", all)
@@ -151,8 +159,9 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	x.List(p, &e, &listed)
 	chooser := NewChooser(&how, l.cols, l.dtype)
 	defer chooser.Free()
-	foreseen := chooser.Counts(&listed, slot, kept)
-	x.Request(p, ids, Wants{Slot: slot, Early: early, Kept: kept, Edges: &e})
+	wants := Wants{Slot: slot, Early: early, Kept: kept, Edges: &e}
+	foreseen := chooser.Counts(&listed, wants)
+	x.Request(p, ids, wants)
 	count.sent, count.calls = [3]int64{}, 0
 	if err := finish(x, p); err != nil {
 		return err
@@ -184,8 +193,8 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return err
 	}
 	foreseen.RowBytes = 0 // those that are sent are others
-	if got := (trace.Counters{Remote: p.Remote - p.Early, Sums: p.Sums, Summed: p.Summed,
-		IDBytes: p.IDBytes - IDBytes*p.Early}); got != foreseen {
+	if got := (trace.Counters{Remote: p.Remote, Early: p.Early, Sums: p.Sums, Summed: p.Summed,
+		IDBytes: p.IDBytes}); got != foreseen {
 		return fmt.Errorf("%+v, but foreseen are %+v", got, foreseen)
 	}
 	if count.sent != [3]int64{p.CountBytes, p.IDBytes, p.RowBytes} {
@@ -202,7 +211,14 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 // that names both ranks.
 func TestDamagedSumNamesBothRanks(t *testing.T) {
 	l := newLayout(rand.New(rand.NewPCG(5, 0)), 2, 3, 1, 50, 4, compute.Float32)
-	rows := l.offsets[3]
+	largest := func(rank int) int { // part of a rank
+		return slices.MaxFunc([]int{3 * rank, 3*rank + 1, 3*rank + 2},
+			func(a, b int) int { return cmp.Compare(len(l.tables[a]), len(l.tables[b])) })
+	}
+	asked := largest(0)
+	other := slices.IndexFunc(l.tables[:3],
+		func(t []byte) bool { return len(t) > 0 && &t[0] != &l.tables[asked][0] })
+	rows, row, stray := l.offsets[3], l.offsets[asked], l.offsets[other]
 	for _, c := range []struct {
 		name   string
 		at     int // the number of the message that is damaged: counts are rows, sums, members
@@ -214,8 +230,10 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 			fmt.Sprintf("rank 1 wants a sum with row %d of rank 0, which has %d in parts 0 to 2", rows,
 				rows)},
 		{"first member too large", 0, false, ^rows, fmt.Sprintf("a sum with row %d of rank 0", rows)},
-		{"a sum more", 1, false, ^0, "rank 1 wants 1 sums of rank 0, but names the rows of 2"},
-		{"no first member", 0, false, 0, "rank 1 wants 1 sums of rank 0, but names the rows of 0"},
+		{"member of another part", 1, false, stray, fmt.Sprintf("rank 1 wants a sum of rows of part %d "+
+			"of rank 0, with row %d, which is of part %d", asked, stray, other)},
+		{"a sum more", 1, false, ^row, "rank 1 wants 1 sums of rank 0, but names the rows of 2"},
+		{"no first member", 0, false, row, "rank 1 wants 1 sums of rank 0, but names the rows of 0"},
 		{"sums negative", 1, true, -1, "rank 1 wants -1 sums of"},
 		{"more sums than members", 1, true, 1 << 40, "sums of"},
 		{"members too many", 2, true, 1 << 40, "1 sums of 1099511627776 rows of rank 0"},
@@ -242,8 +260,10 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 				defer x.Free()
 				var p Plan
 				defer p.Free()
-				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1,
-					func(v graph.VertexID) bool { return l.owner(v) != world.Rank() })
+				asked := largest(1 - world.Rank())
+				ids := l.frontier(rand.New(rand.NewPCG(6, 0)), 1, func(v graph.VertexID) bool {
+					return int64(v) >= l.offsets[asked] && int64(v) < l.offsets[asked+1]
+				})
 				if err := x.Find(&p, ids); err != nil {
 					return err
 				}
@@ -251,9 +271,6 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 				e := Edges{Indptr: []int64{0, int64(len(ids))}}
 				for i := range ids {
 					e.Indices = append(e.Indices, int32(i))
-				}
-				for i := range p.Parts {
-					p.Parts[i] = uint16(3 * (1 - world.Rank())) // as if they were of one part
 				}
 				x.Request(&p, ids, Wants{Edges: &e})
 				return finish(x, &p)

@@ -55,7 +55,8 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Sums bool // owners add rows that are read for their sum alone
+	Sums    bool // owners add rows that are read for their sum alone
+	TrySums bool // before the first step a run may set Sums to false, if sums would not pay
 
 	Window int // bytes of rows under way from a rank at a time; 0 is no limit
 

@@ -203,9 +203,9 @@ func (c Config) Check() error {
 		AggregateMean, AggregateMax)
 	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
-		"the edges of the graph have weights, which model kind %s%s cannot use: set edge_weights "+
-			"to false to leave them out, or "+
-			"choose sage with means, gcn or gin", c.Kind, maxima)
+		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
+			"model.edge_weights=false to leave them out, or choose sage with means, gcn or gin",
+		c.Kind, maxima)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
 			"use: choose sample.kind neighbour, or sage with means, gcn or gin", c.Kind, maxima)

@@ -356,8 +356,12 @@ func (p *planner) note(out *Plan) {
 			p.job.Cache.Policy)
 	}
 	if p.job.OwnersSums() != nil && !p.shares() {
+		if p.job.TrySums {
+			add("exchange.sums auto uses sums if they take less time than they save, which is measured " +
+				"when a run begins; planned is on")
+		}
 		if p.job.Cache.Shared() {
-			add("exchange.sums is on; with caches that ranks share, rows without sums are predicted: an " +
+			add("owners add rows; with caches that ranks share, rows without sums are predicted: an " +
 				"upper estimate")
 		}
 		add("cache sizes are compared by rows, as with exchange.sums=off")

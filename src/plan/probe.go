@@ -189,7 +189,7 @@ func (p *planner) probe(r *rankPlan) error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	sums, err := p.newSummer(r.rank)
+	sums, err := p.newSummer(r.rank, 0)
 	if err != nil {
 		return err
 	}

@@ -3,29 +3,23 @@ package plan
 import (
 	"halognn/src/cache"
 	"halognn/src/exchange"
-	"halognn/src/mem"
-	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
-// summer chooses between rows and sums of minibatches that are sampled for a prediction, as the
-// exchange of a run does.
+// summer counts rows and sums of minibatches that are sampled for a prediction.
 type summer struct {
-	x        *exchange.Exchange
-	free     func()
-	needs    nn.Needs
-	topology *sample.Topology
-	edges    parallel.LayerEdges
-	plan     exchange.Plan
-	groups   exchange.Groups
-	chooser  *exchange.Chooser
+	*parallel.SumCounter
+	x    *exchange.Exchange
+	plan exchange.Plan
+	free func()
 }
 
-// newSummer makes the summer of a rank; nil if rows alone travel.
-func (p *planner) newSummer(rank int) (*summer, error) {
+// newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
+// travel.
+func (p *planner) newSummer(rank, window int) (*summer, error) {
 	sums := p.job.OwnersSums()
 	if sums == nil || p.shares() {
 		return nil, nil
@@ -34,17 +28,18 @@ func (p *planner) newSummer(rank int) (*summer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &summer{x: x, free: free, needs: p.job.Model.Needs(), topology: p.shards.Topology(),
-		chooser: exchange.NewChooser(sums, p.shards.Features, p.shards.Type())}, nil
+	chooser := exchange.NewChooser(sums, p.shards.Features, p.shards.Type())
+	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.job.Model.Needs(),
+		p.shards.Topology(), chooser, window)}, nil
 }
 
-// list lists the remote vertices and the groups of a minibatch.
-func (s *summer) list(mb *sample.Minibatch) error {
+// add locates the vertices of a minibatch and keeps its groups, and returns the worth of its remote
+// rows.
+func (s *summer) add(mb *sample.Minibatch) ([]uint8, error) {
 	if err := s.x.Locate(&s.plan, mb.Frontier); err != nil {
-		return err
+		return nil, err
 	}
-	s.edges.List(mb, s.needs, s.topology, s.x, &s.plan, &s.groups)
-	return nil
+	return s.Add(mb, s.x, &s.plan), nil
 }
 
 // close frees the memory; nil is allowed.
@@ -52,10 +47,8 @@ func (s *summer) close() {
 	if s == nil {
 		return
 	}
-	s.edges.Free()
+	s.SumCounter.Free()
 	s.plan.Free()
-	s.groups.Free()
-	s.chooser.Free()
 	s.free()
 }
 
@@ -76,11 +69,11 @@ func (s *summer) probed(mb *sample.Minibatch, shape *shape) error {
 	if s == nil {
 		return nil
 	}
-	if err := s.list(mb); err != nil {
+	if _, err := s.add(mb); err != nil {
 		return err
 	}
-	c := s.chooser.Counts(&s.groups, nil, nil)
-	shape.sums = &summed{Counters: c, scratch: s.chooser.Bytes() + s.groups.Bytes()}
+	shape.sums = &summed{Counters: s.Count(0, new(cache.Decision))}
+	_, shape.sums.scratch = s.Bytes()
 	return nil
 }
 
@@ -131,7 +124,7 @@ const summedSteps = 64
 // playSums lets a policy decide about the given number of minibatches.
 func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (f fetch,
 	err error) {
-	s, err := p.newSummer(r.rank)
+	s, err := p.newSummer(r.rank, setup.Window)
 	if err != nil {
 		return f, err
 	}
@@ -146,32 +139,19 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	groups := make([]exchange.Groups, setup.Window+1) // a ring
-	defer func() {
-		for i := range groups {
-			groups[i].Free()
-		}
-	}()
 	var total trace.Counters
-	var kept []int32
-	var worth []uint8
-	defer func() { mem.Free(kept); mem.Free(worth) }()
 	for i := range steps {
 		key := p.layout.Key(r.rank, 1+i/p.layout.Items(), i%p.layout.Items())
 		if err := sampler.Sample(&mb, p.layout.Seeds(key, nil), key); err != nil {
 			return f, err
 		}
-		if err := s.list(&mb); err != nil {
+		worth, err := s.add(&mb)
+		if err != nil {
 			return f, err
 		}
-		groups[i%len(groups)].Copy(&s.groups)
-		worth = s.groups.Worth(worth)
 		h.Add(s.plan.RemoteIDs, worth)
 		if err := player.Advance(h, i == steps-1, func(k int, d *cache.Decision) {
-			kept = d.Kept(kept)
-			n := s.chooser.Counts(&groups[k%len(groups)], d.Slot, kept)
-			n.Remote += int64(len(d.Early))
-			total.Add(n)
+			total.Add(s.Count(k, d))
 		}); err != nil {
 			return f, err
 		}

@@ -226,20 +226,28 @@ func meanOf(records []record, object string) map[string]float64 {
 func accesses(epochs []record) (float64, bool) {
 	hits, cached := mean(epochs, "cache_hits")
 	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
+	summed, _ := mean(epochs, "summed_rows")   // only where owners add rows
 	fetched, known := mean(epochs, "fetched_rows")
-	return hits + peer + fetched, cached && known
+	return hits + peer + summed + fetched, cached && known
 }
 
-// hitRate is 1 - transferred / remote accesses. For a run without a summary it is computed from the
+// transfers returns the mean rows and sums that travel in an epoch.
+func transfers(epochs []record) (float64, bool) {
+	rows, known := mean(epochs, "remote_rows")
+	sums, _ := mean(epochs, "sum_vectors") // only where owners add rows
+	return rows + sums, known
+}
+
+// hitRate is 1 - transferred rows and sums / remote accesses. For a run without a summary it is computed from the
 // epochs.
 func (r *Run) hitRate() (float64, bool) {
 	if x, ok := r.Summary.num("hit_rate"); ok {
 		return x, true
 	}
 	all, known := accesses(r.Epochs)
-	remote, counted := mean(r.Epochs, "remote_rows")
+	moved, counted := transfers(r.Epochs)
 	if !known || !counted || all == 0 {
 		return 0, false
 	}
-	return 1 - remote/all, true
+	return 1 - moved/all, true
 }

@@ -102,7 +102,7 @@ func differences(runs []*Run) table {
 		}
 		ranks, known := r.ranks()
 		seconds, timed := r.seconds()
-		remote, counted := mean(r.Epochs, "remote_rows")
+		remote, counted := transfers(r.Epochs)
 		hit, rated := r.hitRate()
 		t.rows = append(t.rows,
 			append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted),
@@ -142,7 +142,7 @@ func traffic(runs []*Run) table {
 		for i := range tiers {
 			row = append(row, chart.Number(math.Round(tier(r.Epochs, i))))
 		}
-		remote, counted := mean(r.Epochs, "remote_rows")
+		remote, counted := transfers(r.Epochs)
 		bytes, sized := mean(r.Epochs, "remote_bytes")
 		rounds, known := r.Summary.num("rounds_per_step")
 		t.rows = append(t.rows,

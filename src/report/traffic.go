@@ -106,7 +106,7 @@ func tierBars(runs []*Run) *chart.Chart {
 		"Nearest first. The last three crossed the network.", b)
 }
 
-// compared is a run's transferred rows beside its baseline's.
+// compared is a run's transferred rows and sums beside its baseline's.
 type compared struct {
 	rows, base float64
 	against    string // the run without a cache, or the run's own accesses
@@ -114,13 +114,13 @@ type compared struct {
 }
 
 func compare(row rowOf, runs []*Run) (c compared, ok bool) {
-	if c.rows, ok = mean(row.epochs, "remote_rows"); !ok {
+	if c.rows, ok = transfers(row.epochs); !ok {
 		return c, false
 	}
 	switch b := baseline(row.run, runs); {
 	case row.run.policy() == "none":
 	case b != nil:
-		c.base, c.known = mean(b.Epochs, "remote_rows")
+		c.base, c.known = transfers(b.Epochs)
 		c.against = b.Name
 	default:
 		c.base, c.known = accesses(row.epochs)

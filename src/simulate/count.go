@@ -6,6 +6,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
@@ -20,8 +21,8 @@ type counter struct {
 	asked    Asked     // what they would ask
 	playing  []*player // caches that decide step by step
 
-	recent *policy.History // the last minibatches
-	sums   *summer         // nil: rows alone travel
+	recent *policy.History      // the last minibatches
+	sums   *parallel.SumCounter // nil: rows alone travel
 	used   used
 }
 
@@ -30,7 +31,7 @@ func (c *counter) free() {
 	if c.recent != nil {
 		c.recent.Free()
 	}
-	c.sums.close()
+	c.sums.Free()
 	for _, p := range c.playing {
 		p.Free()
 	}
@@ -139,7 +140,11 @@ func (c *counter) add(m *minibatch) {
 
 // play lets caches that decide step by step do so.
 func (c *counter) play(m *minibatch) error {
-	c.recent.Add(m.remote, c.sums.add(m))
+	var worth []uint8
+	if c.sums != nil {
+		worth = c.sums.Add(&m.sampled, m.x, &m.plan)
+	}
+	c.recent.Add(m.remote, worth)
 	for _, p := range c.playing {
 		if err := p.take(c.recent, c.sums, m.ends); err != nil {
 			return err

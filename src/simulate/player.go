@@ -5,6 +5,7 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/cache"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/trace"
 )
@@ -48,13 +49,13 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	return d
 }
 
-// take lets the player decide as many minibatches as its window permits, and counts what travels, of
+// take lets the player decide as many minibatches as its window permits, and counts what travels: of
 // rows and of sums, if s is not nil. last: no minibatch follows.
-func (p *player) take(h *policy.History, s *summer, last bool) error {
+func (p *player) take(h *policy.History, s *parallel.SumCounter, last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
 		decided := d.Counters()
 		if s != nil {
-			s.count(minibatch, d, &decided)
+			decided = s.Count(minibatch, d)
 		}
 		p.total.Add(decided)
 		if p.trace != nil {

@@ -248,8 +248,8 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 					read, d.Fetched(), d.Early, d.Evictions, d.Replacements} {
 					line = append(line, strconv.FormatInt(n, 10))
 				}
-				line = append(line, number(1-share(d.Remote, read, 1)),
-					number(1-share(d.Fetched(), read, 1)))
+				hit, buffer := d.HitRates()
+				line = append(line, number(hit), number(buffer))
 				if err == nil {
 					err = out.Write(line)
 				}

@@ -7,8 +7,10 @@ import (
 	"sync"
 
 	"halognn/src/access"
+	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/trace"
 )
@@ -220,8 +222,9 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	for _, p := range c.playing {
 		window = max(window, p.Window())
 	}
-	c.sums = c.newSummer(window)
-	defer func() { c.used.sums = c.sums.bytes() }()
+	c.sums = parallel.NewSumCounter(c.job.Model.Needs(), c.shards.Topology(),
+		exchange.NewChooser(c.job.OwnersSums(), c.shards.Features, c.shards.Type()), window)
+	defer func() { c.used.sums, _ = c.sums.Bytes() }()
 	return c.eachMinibatch(workers, c.plain(), c.play)
 }
 

@@ -121,6 +121,9 @@ func (o *Options) Check() error {
 		reject("sums are counted for caches of each rank alone, filled by owners; leave out placement " +
 			"and source")
 	}
+	if o.Sums && o.Cache.Level {
+		reject("level fetches rows early, and look-ahead does not where owners add rows; leave it out")
+	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
 	}
@@ -283,9 +286,12 @@ func (r *Result) Cost(p, size int) float64 {
 	return n / float64(r.Options.Epochs)
 }
 
-// HitRates returns 1 - transferred rows / remote accesses, and the share of remote accesses found
-// in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
+// found in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
 func (r *Result) HitRates(p, size int) (hit, buffer float64) {
+	if r.Options.Sums { // all caches are played
+		return r.Totals[p][size].HitRates()
+	}
 	fetched := r.Rows[p][size]
 	for _, d := range r.Traces[p][size] {
 		fetched -= d.Early

@@ -27,6 +27,8 @@ type Counters struct {
 	Summed     int64 // never at hand: read by their owners, for Sums
 	Sums       int64 // of rows, requested from the owners of these rows
 	ServedSums int64 // that this rank sent to others
+	// rows that this rank read for others: those that it sent, and those that it added, as often
+	ServedReads int64
 
 	PeerCached int64 // of Peer: in caches
 	Stored     int64 // read from the files that all ranks map, because no cache holds them
@@ -103,6 +105,7 @@ func (c *Counters) Add(o Counters) {
 	c.Summed += o.Summed
 	c.Sums += o.Sums
 	c.ServedSums += o.ServedSums
+	c.ServedReads += o.ServedReads
 	c.Rounds += o.Rounds
 	c.CountBytes += o.CountBytes
 	c.IDBytes += o.IDBytes
@@ -130,7 +133,8 @@ func (c Counters) Per(n int64) Counters {
 		Frontier: c.Frontier / n, Local: c.Local / n, Cached: c.Cached / n, Peer: c.Peer / n,
 		Remote: c.Remote / n, Early: c.Early / n, Served: c.Served / n, PeerCached: c.PeerCached / n,
 		Stored: c.Stored / n, Summed: c.Summed / n, Sums: c.Sums / n, ServedSums: c.ServedSums / n,
-		Rounds: c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
+		ServedReads: c.ServedReads / n,
+		Rounds:      c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
 		RowBytes:  c.RowBytes / n,
 		Evictions: c.Evictions / n, Replacements: c.Replacements / n,
 		Scoring:  c.Scoring / time.Duration(n),

@@ -122,6 +122,7 @@ type share struct {
 	Edges   uint64
 	Rows    trace.Counters // on rank 0 also those carried over a restart
 	Remote  int64          // rows of this rank
+	Read    int64          // rows that it read for others in the epoch, or since a restart in it
 	Rounds  int64          // started by this rank in the epoch, or since a restart in it
 	Seconds float64
 	Waiting float64
@@ -230,7 +231,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.Add(r.carried)
 	own := share{
-		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier,
+		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Read: r.rows.ServedReads,
 		Rounds:  r.rows.Rounds,
 		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
 		Phases: r.clock.Seconds(),

@@ -24,7 +24,8 @@ type checkpointSums struct {
 	FirstStep    float64            `json:"first_step_seconds"`
 	Startup      float64            `json:"startup_seconds"`
 	StartupShare float64            `json:"startup_fraction"`
-	Rounds       float64            `json:"rounds_per_step"` // of the last one
+	Rounds       float64            `json:"rounds_per_step"`     // of the last one
+	OwnerSkew    float64            `json:"owner_skew,omitzero"` // likewise
 
 	Local        int64   `json:"local_rows"`
 	CacheHits    int64   `json:"cache_hits"`
@@ -59,7 +60,8 @@ func sumsOf(s *sums) checkpointSums {
 		Epochs: s.Epochs, TrainLoss: s.TrainLoss, WaitFraction: s.WaitFraction,
 		PhaseSeconds: maps.Clone(s.PhaseSeconds), FirstStep: s.FirstStep,
 		Startup: s.Startup, StartupShare: s.StartupShare, Rounds: s.Rounds,
-		Local: c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
+		OwnerSkew: s.OwnerSkew,
+		Local:     c.Local, CacheHits: c.Cached, Peer: c.Peer, PeerCached: c.PeerCached,
 		Stored:  c.Stored,
 		Fetched: c.Fetched(), Replacement: c.Replaced, Early: c.Early, Remote: c.Remote,
 		Summed: c.Summed, SumVectors: c.Sums, IDBytes: c.IDBytes,
@@ -79,6 +81,7 @@ func (c *checkpointSums) sums() sums {
 		Epochs: c.Epochs, TrainLoss: c.TrainLoss, WaitFraction: c.WaitFraction,
 		PhaseSeconds: maps.Clone(c.PhaseSeconds), FirstStep: c.FirstStep,
 		Startup: c.Startup, StartupShare: c.StartupShare, Rounds: c.Rounds,
+		OwnerSkew: c.OwnerSkew,
 		Rows: trace.Counters{
 			Local: c.Local, Cached: c.CacheHits, Peer: c.Peer, PeerCached: c.PeerCached,
 			Stored:   c.Stored,
@@ -105,6 +108,7 @@ type checkpointCounters struct {
 	Summed       int64         `json:"Summed,omitzero"`
 	Sums         int64         `json:"Sums,omitzero"`
 	ServedSums   int64         `json:"ServedSums,omitzero"`
+	ServedReads  int64         `json:"ServedReads,omitzero"`
 	PeerCached   int64         `json:"PeerCached"`
 	Stored       int64         `json:"Stored,omitzero"`
 	Rounds       int64         `json:"Rounds"`

@@ -52,12 +52,14 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	for _, one := range all.each {
 		waited := one.Waiting / one.Seconds
-		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, WaitFraction: waited})
+		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, Read: one.Read,
+			WaitFraction: waited})
 		rec.WaitFraction += waited / ranks
 		rec.BusyFraction += one.Busy / ranks
 		rec.Startup += one.Startup / ranks
 		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
+	rec.OwnerSkew = all.ownerSkew()
 	r.busy = append(r.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
 	r.adapt(&rec)
@@ -67,6 +69,18 @@ func (r *run) endEpoch(took time.Duration) error {
 		r.log.Write(rec)
 	}
 	return nil
+}
+
+// ownerSkew returns how much more the busiest owner read for others than the mean; 0 if none did.
+func (s *shares) ownerSkew() float64 {
+	most, total := int64(0), int64(0)
+	for _, one := range s.each {
+		most, total = max(most, one.Read), total+one.Read
+	}
+	if total == 0 {
+		return 0
+	}
+	return float64(most) * float64(len(s.each)) / float64(total)
 }
 
 // sameRounds checks that all ranks have started equally many collectives.
@@ -86,6 +100,7 @@ type sums struct {
 	Epochs    int
 	TrainLoss float64 // of the last epoch
 	Rounds    float64 // of the last epoch: of each rank in a step
+	OwnerSkew float64 // of the last epoch
 
 	WaitFraction          float64
 	PhaseSeconds          map[string]float64
@@ -97,7 +112,7 @@ type sums struct {
 // add adds an epoch, whose rows are those of all ranks.
 func (s *sums) add(e *epochRecord, rows trace.Counters) {
 	s.Epochs++
-	s.TrainLoss = e.Loss
+	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew
 	s.WaitFraction += e.WaitFraction
 	s.Startup += e.Startup
 	s.StartupShare += e.StartupFraction
@@ -140,7 +155,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
 		RoundsPerStep: r.sums.Rounds,
-		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy},
+		OwnerSkew:     r.sums.OwnerSkew,
+		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, SumsChoice: r.sumsChoice},
 		Times: Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),

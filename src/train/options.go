@@ -49,6 +49,8 @@ type Options struct {
 	job.Spec        // Ranks and RanksPerNode equal those of Env
 	Mode     string // one of parallel.Modes; "" is parallel.ModeData
 
+	WithoutSums string // with TrySums: why owners cannot add rows; "" if they can
+
 	EvalEvery  int    // epochs; 0: after the last one only
 	EvalFull   bool   // evaluate with all neighbours
 	Metric     string // Accuracy, ROCAUC, MicroF1; "" or "auto": the default of the task

@@ -39,7 +39,8 @@ type Rows struct {
 
 	// 1 - (transferred rows + sums) / remote accesses; remote accesses are the frontier rows owned
 	// outside the node: `cache_hits` + `peer_cache_rows` + those fetched for the step + those summed.
-	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones. 0 without a cache
+	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones.
+	// 0 if neither a cache nor a sum spares anything
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`

@@ -64,7 +64,7 @@ func newSession(env Env, o Options) *session {
 // Every rank infers its own vertices, however the model was trained. Collective.
 func openForward(env Env, o Options) (*session, error) {
 	o.Cache.Policy, o.Mode, o.Sharing = policy.None, parallel.ModeData, sample.Alone
-	o.Locality, o.ByColumns = job.Locality{}, false
+	o.Locality, o.ByColumns, o.Sums = job.Locality{}, false, o.Sums && !o.TrySums
 	s := newSession(env, o)
 	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has

@@ -28,6 +28,9 @@ type Summary struct {
 	// 4 instead of 3: sizes and input hops, partial sums and their gradients. Published figures leave
 	// counts and sizes out. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
+	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
+	// with `exchange.sums`, those that it added; of the last epoch
+	OwnerSkew float64 `json:"owner_skew,omitempty"`
 
 	CacheUse
 	Times
@@ -98,8 +101,10 @@ type Trained struct {
 	Locality *adapted `json:"locality,omitempty"`
 }
 
-// CacheUse is what a cache did.
+// CacheUse is what a cache did, and why owners added rows or did not.
 type CacheUse struct {
+	// with `exchange.sums: auto`: what was chosen, and why
+	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
 	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
 	// all rows are in memory, unless they come from the files (`cache.source`)
 	CachePolicy string `json:"cache_policy"`
@@ -236,6 +241,8 @@ type epochRecord struct {
 	StartupFraction float64 `json:"startup_fraction"`
 	// mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	// as `owner_skew` of the summary
+	OwnerSkew float64 `json:"owner_skew,omitempty"`
 	// rank 0: until the second step begins
 	FirstStep float64 `json:"first_step_seconds"`
 	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
@@ -253,6 +260,8 @@ type epochRecord struct {
 type rankRecord struct {
 	// rows that it received
 	Remote int64 `json:"remote_rows"`
+	// rows that it read for others: to send them or, with `exchange.sums`, to add them
+	Read int64 `json:"read_for_others"`
 	// of its own epoch time
 	WaitFraction float64 `json:"wait_fraction"`
 }

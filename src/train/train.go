@@ -29,6 +29,8 @@ type run struct {
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
 
+	sumsChoice *residence.SumsChoice // nil unless the run chooses whether owners add rows
+
 	digests
 	nearness
 	best    best
@@ -143,6 +145,12 @@ func (r *run) open() error {
 	r.SetUp.Done(trace.SetUpModel)
 	if err = r.openDevice(); err != nil {
 		return err
+	}
+	if r.o.TrySums {
+		if r.sumsChoice, err = r.store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+			return err
+		}
+		r.SetUp.Done(trace.SetUpChoose)
 	}
 	settings := r.o.Cache
 	if settings.Policy == residence.PolicyAuto {

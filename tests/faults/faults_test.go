@@ -125,12 +125,16 @@ type injection struct {
 	rank, epoch, step int
 	mode              string // parallel.mode
 	partitioned       bool   // topology.kind
+	sums              bool   // exchange.sums: the messages of point exchange then carry sums too
 }
 
 func (i injection) String() string {
 	where := ", mode " + i.mode
 	if i.partitioned {
 		where += ", topology partitioned"
+	}
+	if i.sums {
+		where += ", sums"
 	}
 	if i.point == "" {
 		return fmt.Sprintf("%s, %d ranks%s", i.name, i.ranks, where)
@@ -154,7 +158,8 @@ func (i injection) spec() string {
 	return fmt.Sprintf("%s=%s@%d:%d:%d", i.point, i.action, i.rank, epoch, step)
 }
 
-// modes are those of the jobs; a run without faults has the same digest wherever its topology lies.
+// modes are those of the jobs; a run without faults has the same digest wherever its topology lies,
+// and whether or not owners add rows.
 var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid,
 	parallel.ModePushPull}
 
@@ -169,6 +174,9 @@ func (i injection) args(l *lab, parts, run string) []string {
 	args := append(l.args(parts, run), i.setting().args()...)
 	if i.partitioned {
 		args = append(args, "--set", "topology.kind=partitioned")
+	}
+	if i.sums {
+		args = append(args, "--set", "exchange.sums=on")
 	}
 	return args
 }
@@ -204,6 +212,7 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 	i.step = random.IntN(l.clean[i.setting()].steps)
 	i.partitioned = i.mode != parallel.ModeHybrid && (random.IntN(2) == 0 ||
 		i.mode == parallel.ModeData && slices.Contains(asking, point))
+	i.sums = i.mode == parallel.ModeData && random.IntN(2) == 0
 	return i
 }
 

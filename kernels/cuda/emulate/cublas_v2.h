@@ -28,3 +28,13 @@ inline cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublas
                                   const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc) {
     return cublasSgemmStridedBatched(h, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
 }
+cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                  int m, int n, int k, const float *alpha, const float *const a[],
+                                  int lda, const float *const b[], int ldb, const float *beta,
+                                  float *const c[], int ldc, int count);
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                   int m, int n, int k, const void *alpha, const void *const a[],
+                                   cudaDataType_t type_a, int lda, const void *const b[],
+                                   cudaDataType_t type_b, int ldb, const void *beta,
+                                   void *const c[], cudaDataType_t type_c, int ldc, int count,
+                                   cublasComputeType_t compute, cublasGemmAlgo_t algorithm);

@@ -53,8 +53,10 @@ func trainOptions(c *config.Config) train.Options {
 			Seed:      uint64(c.Train.Seed), Epochs: c.Train.Epochs, Depth: c.Pipeline.Depth,
 			Partitioned: c.Topology.Kind == config.TopologyPartitioned,
 			Kernel:      kernels[c.Sample.Kernel],
-			Sums:        c.Exchange.Sums == config.SumsOn,
-			Window:      c.Exchange.Window,
+			Sums: c.Exchange.Sums == config.SumsOn ||
+				c.Exchange.Sums == config.SumsAuto && c.WithoutSums() == "",
+			TrySums: c.Exchange.Sums == config.SumsAuto,
+			Window:  c.Exchange.Window,
 			Cache: policy.Settings{
 				Policy: c.Cache.Policy, Alpha: c.Cache.Alpha, HaloFraction: c.Cache.HaloFraction,
 				HaloHops: c.Cache.HaloHops, Placement: c.Cache.Placement, PeerCost: peerCost,
@@ -64,7 +66,8 @@ func trainOptions(c *config.Config) train.Options {
 				Layout: layouts[c.Cache.Scores],
 			},
 		},
-		EvalEvery: c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
+		WithoutSums: c.WithoutSums(),
+		EvalEvery:   c.Train.EvalEvery, EvalFull: c.Train.EvalMode == "full",
 		Metric: c.Train.Metric, Loss: objective(c),
 		Patience: c.Train.Patience, Sum: sumModes[c.Train.Allreduce],
 		Checkpoint: train.CheckpointOptions{

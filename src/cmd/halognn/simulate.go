@@ -73,6 +73,7 @@ func simulateCommand() *cobra.Command {
 			err := errors.Join(o.Check(),
 				flagWord("model", run.Model.Kind, "model.kind"),
 				flagWord("sums", run.Exchange.Sums, "exchange.sums"),
+				onOrOff(run.Exchange.Sums),
 				flagWord("sample-kind", run.Sample.Kind, "sample.kind"),
 				flagWord("placement", o.Cache.Placement, "cache.placement"),
 				flagWord("source", o.Cache.Source, "cache.source"),
@@ -185,6 +186,15 @@ func flagWord(flag, value, key string) error {
 		return fmt.Errorf("--%s is %q; it must be %s", flag, value, config.OrList(words))
 	}
 	return nil
+}
+
+// onOrOff rejects sums that a run would choose.
+func onOrOff(sums string) error {
+	if sums != config.SumsAuto {
+		return nil
+	}
+	return fmt.Errorf("--sums is %s, which a run decides by how fast its network is; count with %s and "+
+		"with %s", sums, config.SumsOn, config.SumsOff)
 }
 
 func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error {

@@ -1,0 +1,79 @@
+package parallel
+
+import (
+	"halognn/src/cache"
+	"halognn/src/exchange"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/trace"
+)
+
+// SumCounter counts, for predictions, what travels where owners add rows: minibatch by minibatch it
+// keeps the groups until a cache has decided, and then chooses between rows and sums as the exchange
+// of a run does. Several caches may decide about the same minibatches.
+type SumCounter struct {
+	needs    nn.Needs
+	topology *sample.Topology
+	edges    LayerEdges
+	list     exchange.Groups
+	recent   []exchange.Groups // a ring
+	n        int               // minibatches so far
+	chooser  *exchange.Chooser
+	kept     []int32
+	worth    []uint8
+}
+
+// NewSumCounter keeps the groups of window+1 minibatches of a model with these needs. It frees c.
+func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser, window int) *SumCounter {
+	return &SumCounter{needs: needs, topology: t, chooser: c,
+		recent: make([]exchange.Groups, window+1)}
+}
+
+// Add keeps the groups of the next minibatch, which x has located in p, and returns what each of its
+// remote rows is worth, until the next call. It changes the order of the minibatch's edges.
+func (s *SumCounter) Add(m *sample.Minibatch, x *exchange.Exchange, p *exchange.Plan) []uint8 {
+	s.edges.List(m, s.needs, s.topology, x, p, &s.list)
+	s.recent[s.n%len(s.recent)].Copy(&s.list)
+	s.n++
+	s.worth = s.list.Worth(s.worth)
+	return s.worth
+}
+
+// Count returns the counters of a minibatch that is still kept, and about which a cache has decided.
+func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
+	s.kept = d.Kept(s.kept)
+	c, n := d.Counters(), s.chooser.Counts(&s.recent[minibatch%len(s.recent)],
+		exchange.Wants{Slot: d.Slot, Early: d.Early, Kept: s.kept})
+	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes, n.IDBytes
+	return c
+}
+
+// Bytes returns the memory of the groups and of choosing, and how much of it an exchange needs to
+// choose for one minibatch; 0 for a nil counter.
+func (s *SumCounter) Bytes() (all, one int64) {
+	if s == nil {
+		return 0, 0
+	}
+	one = s.list.Bytes() + s.chooser.Bytes()
+	all = one
+	for i := range s.recent {
+		all += s.recent[i].Bytes()
+	}
+	return all, one
+}
+
+// Free frees the memory; nil is allowed.
+func (s *SumCounter) Free() {
+	if s == nil {
+		return
+	}
+	s.edges.Free()
+	s.list.Free()
+	for i := range s.recent {
+		s.recent[i].Free()
+	}
+	s.chooser.Free()
+	mem.Free(s.kept)
+	mem.Free(s.worth)
+}
