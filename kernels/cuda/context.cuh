@@ -58,8 +58,9 @@ const char *nccl_error(int code);
 #define LAUNCH_TOGETHER(c, kernel, grid, ...) \
     LAUNCH_EMULATED(c, HALOGNN_COMPUTE, true, kernel, grid, __VA_ARGS__)
 #else
-#define LAUNCH_ON(c, stream, kernel, grid, ...) \
-    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
+#define LAUNCH_ON(c, stream, kernel, grid, ...)                                \
+    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), \
+     static_cast<int>(cudaGetLastError()))
 #define LAUNCH_TOGETHER LAUNCH
 #endif
 #define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
@@ -79,7 +80,9 @@ inline dim3 blocks(int64_t items, int64_t per_block = BLOCK, unsigned y = 1) {
 }
 
 // item is the number of the calling thread in a grid of blocks().
-__device__ inline int64_t item() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t item() {
+    return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 
 // pack is N neighbouring elements, read or written by one instruction where the address allows: 16
 // bytes at most.
@@ -113,11 +116,15 @@ __device__ inline void store(T *p, const pack<T, N> &v) {
     static_assert(N == 1 || sizeof(T) == 4, "packs of words");
     const size_t to = __cvta_generic_to_global(p);
     if constexpr (N == 1) *p = v.at[0];
-    if constexpr (N == 2) asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits_of(v.at[0])), "r"(bits_of(v.at[1])) : "memory");
+    if constexpr (N == 2)
+        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits_of(v.at[0])),
+                     "r"(bits_of(v.at[1]))
+                     : "memory");
     if constexpr (N % 4 == 0)
 #pragma unroll
         for (int i = 0; i < N; i += 4)
-            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i), "r"(bits_of(v.at[i])), "r"(bits_of(v.at[i + 1])),
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i),
+                         "r"(bits_of(v.at[i])), "r"(bits_of(v.at[i + 1])),
                          "r"(bits_of(v.at[i + 2])), "r"(bits_of(v.at[i + 3]))
                          : "memory");
 #endif

@@ -9,7 +9,9 @@
 namespace halognn {
 namespace {
 
-int status(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s); }
+int status(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s);
+}
 
 // blas returns the handle, after making its device current on the thread.
 cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
@@ -17,10 +19,13 @@ cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 const float one = 1, zero = 0;
 
 // gemm multiplies a batch of float32, or, with stride 0, one product.
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *a, int lda, int64_t stride_a,
-         const float *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
-    if (stride == 0) return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
-    return status(cublasSgemmStridedBatched(blas(c), ta, tb, m, n, k, &one, a, lda, stride_a, b, ldb, stride_b, beta, to, m, stride,
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const float *a, int lda, int64_t stride_a, const float *b, int ldb, int64_t stride_b,
+         const float *beta, float *to, int64_t stride, int64_t count) {
+    if (stride == 0)
+        return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
+    return status(cublasSgemmStridedBatched(blas(c), ta, tb, m, n, k, &one, a, lda, stride_a, b,
+                                            ldb, stride_b, beta, to, m, stride,
                                             static_cast<int>(count)));
 }
 
@@ -65,12 +70,14 @@ int tensor_math(halognn_cuda *c) {
 
 // Both for rounded factors.
 template <typename T>
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const T *a, int lda, int64_t stride_a, const T *b,
-         int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const T *a, int lda, int64_t stride_a, const T *b, int ldb, int64_t stride_b,
+         const float *beta, float *to, int64_t stride, int64_t count) {
     if (int e = tensor_math(c)) return e;
-    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda, stride_a, b, cores<T>::type, ldb, stride_b,
-                                             beta, to, CUDA_R_32F, m, stride, static_cast<int>(count), cores<T>::compute,
-                                             CUBLAS_GEMM_DEFAULT));
+    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda,
+                                             stride_a, b, cores<T>::type, ldb, stride_b, beta, to,
+                                             CUDA_R_32F, m, stride, static_cast<int>(count),
+                                             cores<T>::compute, CUBLAS_GEMM_DEFAULT));
 }
 
 template <typename T>
@@ -121,12 +128,14 @@ bool aligned(std::initializer_list<const void *> all) {
 
 template <typename T>
 int matmul(halognn_cuda *c, float *y, const T *x, const T *w, int r, int f, int o, int add) {
-    return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, o, r, f, w, f, 0, x, f, 0, add ? &one : &zero, y, 0, 1);
+    return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, o, r, f, w, f, 0, x, f, 0, add ? &one : &zero, y, 0,
+                1);
 }
 
 template <typename T>
 int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f, int o, int add) {
-    return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
+    return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0,
+                1);
 }
 
 __device__ inline float factor(const float *p) { return *p; }
@@ -237,7 +246,9 @@ int matmul_weights(halognn_cuda *c, const gradients &g, const T *y, const T *x, 
                   c->arrived);
 }
 
-__device__ void put(bf16 *dst, uint32_t bits) { *dst = static_cast<bf16>(bits >> cores<bf16>::dropped); }
+__device__ void put(bf16 *dst, uint32_t bits) {
+    *dst = static_cast<bf16>(bits >> cores<bf16>::dropped);
+}
 __device__ void put(tf32 *dst, uint32_t bits) {
     bits = bits >> cores<tf32>::dropped << cores<tf32>::dropped;
     memcpy(dst, &bits, sizeof bits);

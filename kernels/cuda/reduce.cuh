@@ -33,8 +33,8 @@ inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
 
-// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and for
-// more columns than can be counted an empty one, which the launch refuses.
+// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and
+// for more columns than can be counted an empty one, which the launch refuses.
 inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     if (cols >= COUNTERS) return dim3(0);
     return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));

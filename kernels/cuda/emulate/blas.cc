@@ -8,7 +8,9 @@ struct emulated_blas {
     cudaStream_t stream;
 };
 
-const char *cublasGetStatusString(cublasStatus_t) { return "emulated cuBLAS: an argument is not valid"; }
+const char *cublasGetStatusString(cublasStatus_t) {
+    return "emulated cuBLAS: an argument is not valid";
+}
 cublasStatus_t cublasCreate(cublasHandle_t *h) {
     *h = new emulated_blas{};
     return CUBLAS_STATUS_SUCCESS;
@@ -49,12 +51,14 @@ static float value(tf32 x) {
 
 // one product: c[i + j ldc] = alpha * sum over l of a(i,l) b(l,j) + beta c
 template <typename T>
-static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda, const T *b, int64_t ldb, float beta, float *c,
-                    int64_t ldc) {
+static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda,
+                    const T *b, int64_t ldb, float beta, float *c, int64_t ldc) {
     for (int j = 0; j < n; j++) {
         for (int i = 0; i < m; i++) {
             float sum = 0;
-            for (int l = 0; l < k; l++) sum += value(ta ? a[l + i * lda] : a[i + l * lda]) * value(tb ? b[j + l * ldb] : b[l + j * ldb]);
+            for (int l = 0; l < k; l++)
+                sum += value(ta ? a[l + i * lda] : a[i + l * lda]) *
+                       value(tb ? b[j + l * ldb] : b[l + j * ldb]);
             float *to = c + i + j * ldc;
             *to = beta == 0 ? alpha * sum : alpha * sum + beta * *to;
         }
@@ -114,17 +118,24 @@ static cublasStatus_t typed(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha,
-                                         const float *a, int lda, long long stride_a, const float *b, int ldb, long long stride_b,
-                                         const float *beta, float *c, int ldc, long long stride_c, int count) {
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta,
+                                         cublasOperation_t tb, int m, int n, int k,
+                                         const float *alpha, const float *a, int lda,
+                                         long long stride_a, const float *b, int ldb,
+                                         long long stride_b, const float *beta, float *c, int ldc,
+                                         long long stride_c, int count) {
     return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
                            strided(a, stride_a, b, stride_b, c, stride_c));
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-                                          const void *alpha, const void *a, cudaDataType_t type_a, int lda, long long stride_a, const void *b,
-                                          cudaDataType_t type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType_t type_c,
-                                          int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta,
+                                          cublasOperation_t tb, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType_t type_a,
+                                          int lda, long long stride_a, const void *b,
+                                          cudaDataType_t type_b, int ldb, long long stride_b,
+                                          const void *beta, void *c, cudaDataType_t type_c, int ldc,
+                                          long long stride_c, int count,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
     return typed(type_a, type_b, type_c, compute, [=](auto *type) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
         return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
