@@ -23,9 +23,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD pack=$PWD/build/gpu-day work=${WORK:-$PWD/run/gpu-day} python=${PYTHON:-python3}
 
-# By value: what must work comes before what is measured, and the data set before its users.
+# By value: what must work comes before what is measured, and the data set before its users. All
+# others need the library, whose sources a slow host compiles in minutes.
 parts=(
-  'machine 20' 'library 120' 'suite 140' 'training 90' 'layers 30' 'kernels 100'
+  'machine 20' 'library 240' 'suite 140' 'training 90' 'layers 30' 'kernels 100'
   'data 160' 'resident 90' 'pyg 160' 'memcheck 130' 'sweep 130' 'ranks 90'
   'bf16 40' 'synccheck 40' 'initcheck 40' 'racecheck 20' 'pyg-host 90'
 )
@@ -174,6 +175,14 @@ find_library() {
   done | sed -n 1p
 }
 
+# find_nvcc prints the compiler: on the PATH, of a toolkit, or of Python's packages.
+find_nvcc() {
+  { command -v "${NVCC:-nvcc}" || true
+    ls -d /usr/local/cuda*/bin/nvcc 2>/dev/null || true
+    in_python bin/nvcc
+  } | sed -n 1p
+}
+
 # in_python FOLDER prints that folder of each NVIDIA package that Python has.
 in_python() {
   "$python" -c 'import glob, site, sys
@@ -194,7 +203,7 @@ part_machine() {
   "$python" -c 'import torch; print("torch", torch.__version__, torch.version.cuda)' || true
   "$python" -c 'import torch_geometric as g; print("PyG", g.__version__)' || true
   command -v compute-sanitizer || true
-  nvcc --version || true
+  "$(find_nvcc)" --version || true
   [ -n "${REHEARSE:-}" ] || { nvidia-smi && nvidia-smi -q -d CLOCK,POWER; }
 }
 
@@ -204,12 +213,15 @@ part_library() {
     make --silent --no-print-directory build/libhalognn_cuda_emulated.so
   elif [ ! -e "$HALOGNN_CUDA_LIB" ] || "$pack/with" ldd "$HALOGNN_CUDA_LIB" | grep 'not found'; then
     local compiler
-    compiler="${NVCC:-nvcc} $(in_python include | sed -n 's/^./-I&/p' | tr '\n' ' ')"
+    compiler=$(find_nvcc)
+    [ -n "$compiler" ] || { echo "no nvcc here (NVCC names one)"; exit 1; }
+    compiler="$compiler $(in_python include | sed -n 's/^./-I&/p' | tr '\n' ' ')"
     mkdir -p "$work/link" # where there is only libcublas.so.N
     ln -sf "$cublas"/libcublas.so.[0-9]* "$work/link/"
     (cd "$work/link" && set -- libcublas.so.[0-9]* && ln -sf "$1" libcublas.so)
     rm -rf build/cuda build/libhalognn_cuda.so
-    make -C kernels -j "$(nproc)" BUILD="$root/build" NVCC="$compiler" NVLDFLAGS="-L$work/link" cuda
+    make -C kernels -j "$(nproc)" BUILD="$root/build" NVCC="$compiler" CUDA_ARCH=-arch=native \
+      NVLDFLAGS="-L$work/link $(in_python lib | sed -n 's/^./-L&/p' | tr '\n' ' ')" cuda
     cp build/libhalognn_cuda.so "$HALOGNN_CUDA_LIB"
   fi
   "$pack/with" ldd "$HALOGNN_CUDA_LIB"

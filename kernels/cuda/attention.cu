@@ -33,28 +33,41 @@ __device__ inline float head_sum(const float *x, const float *y, int64_t width, 
     return group_sum(width, lanes, mine, [=](int64_t j) { return x[j] * y[j]; });
 }
 
-__global__ void head_dots(float *s, int64_t rows, int64_t heads, int64_t width, int lanes,
-                          const float *z, const float *a) {
-    const int64_t i = item() / lanes; // of rows*heads
-    const bool mine = i < rows * heads;
-    const float sum = head_sum(z + i * width, a + i % heads * width, width, lanes, mine);
-    if (mine && threadIdx.x % lanes == 0) s[i] = sum;
+// Of every row with a, and of the first rows with a2.
+__global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
+                          int64_t width, int lanes, const float *z, const float *a,
+                          const float *a2) {
+    const int64_t i = item() / lanes, at = i % heads * width; // i of rows*heads
+    const bool mine = i < rows * heads, both = i < first * heads;
+    const float sum = head_sum(z + i * width, a + at, width, lanes, mine);
+    const float sum2 = head_sum(z + i * width, a2 + at, width, lanes, both);
+    if (threadIdx.x % lanes != 0) return;
+    if (mine) s[i] = sum;
+    if (both) s2[i] = sum2;
 }
 
-// dz += ds*a and da = the sum over the rows of ds*z. partial [chunks,cols]
-__global__ void dots_backward(float *dz, float *da, int64_t rows, int64_t heads, int64_t width,
-                              const float *ds, const float *z, const float *a, float *partial,
+// dz += ds*a and da = the sum over the rows of ds*z, and so for the first rows with ds2 and a2.
+// partial [2,chunks,cols]
+__global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, int64_t first,
+                              int64_t heads, int64_t width, const float *ds, const float *ds2,
+                              const float *z, const float *a, const float *a2, float *partial,
                               uint32_t *arrived) {
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     const int64_t cols = heads * width, h = j / width;
     if (j >= cols) return;
-    const float factor = a[j];
-    partial[chunk * cols + j] = sum_in_order(chunk, rows, [=](int64_t r) {
-        const float d = ds[r * heads + h];
-        dz[r * cols + j] += d * factor;
-        return d * z[r * cols + j];
-    });
-    if (arrive(arrived + j, chunks)) da[j] = add_in_order(partial + j, cols, chunks);
+    const auto back = [=](int64_t of, const float *ds, float factor) {
+        return sum_in_order(chunk, of, [=](int64_t r) {
+            const float d = ds[r * heads + h];
+            dz[r * cols + j] += d * factor;
+            return d * z[r * cols + j];
+        });
+    };
+    float *partial2 = partial + chunks * cols;
+    partial[chunk * cols + j] = back(rows, ds, a[j]);
+    if (chunk * CHUNK < first) partial2[chunk * cols + j] = back(first, ds2, a2[j]);
+    if (!arrive(arrived + j, chunks)) return;
+    da[j] = add_in_order(partial + j, cols, chunks);
+    da2[j] = add_in_order(partial2 + j, cols, (first + CHUNK - 1) / CHUNK);
 }
 
 // weigh turns the scores of head h of the edges [begin,end) into weights.
@@ -322,21 +335,23 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_head_dot(halognn_cuda *c, float *s, int64_t rows, int64_t heads, int64_t width,
-                          const float *z, const float *a) {
+int halognn_cuda_head_dots(halognn_cuda *c, float *s, float *s2, int64_t rows, int64_t first,
+                           int64_t heads, int64_t width, const float *z, const float *a,
+                           const float *a2) {
     if (rows == 0) return 0;
     const int lanes = group(width);
-    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, rows, heads, width, lanes,
-                           z, a);
+    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, s2, rows, first, heads,
+                           width, lanes, z, a, a2);
 }
 
-int halognn_cuda_head_dot_backward(halognn_cuda *c, float *dz, float *da, int64_t rows,
-                                   int64_t heads, int64_t width, const float *ds, const float *z,
-                                   const float *a, float *scratch) {
+int halognn_cuda_head_dots_backward(halognn_cuda *c, float *dz, float *da, float *da2, int64_t rows,
+                                    int64_t first, int64_t heads, int64_t width, const float *ds,
+                                    const float *ds2, const float *z, const float *a,
+                                    const float *a2, float *scratch) {
     const int64_t cols = heads * width;
-    if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, da, cols * 4);
-    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, rows, heads, width, ds, z,
-                  a, scratch, c->arrived);
+    if (rows == 0 || cols == 0) return zero_both(c, da, da2, cols);
+    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, da2, rows, first, heads,
+                  width, ds, ds2, z, a, a2, scratch, c->arrived);
 }
 
 int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,

@@ -1,5 +1,6 @@
-// BatchNorm: sums over the rows of a column in chunks, and maps of one thread an element.
-#include "reduce.cuh"
+// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps of one
+// thread an element.
+#include "then.cuh"
 
 namespace halognn {
 namespace {
@@ -26,24 +27,28 @@ __global__ void variances(float *variance, int64_t rows, int64_t cols, const flo
 }
 
 __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
-                        const float *beta, const float *mean, const float *variance, float eps) {
+                        const float *beta, const float *mean, const float *variance, float eps,
+                        halognn_cuda_then then) {
     const int64_t i = item(), j = i % cols;
-    if (i < rows * cols)
-        y[i] = (x[i] - mean[j]) * (1 / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
+    if (i >= rows * cols) return;
+    float v = (x[i] - mean[j]) * (1 / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
+    if (then.add) v += then.add[i];
+    y[i] = follow(then, v, drawn(then, i / cols), j);
 }
 
-// Sums of dy*n and of dy over the rows. partial [chunks,2,cols]
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
-                               const float *dy, const float *x, const float *mean,
-                               const float *variance, float eps, float *partial,
+// dy goes back through what followed, in place; then the sums of dy*n and of dy over the rows.
+// partial [chunks,2,cols]
+__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
+                               const float *x, const float *mean, const float *variance, float eps,
+                               const float *y, halognn_cuda_then then, float *partial,
                                uint32_t *arrived) {
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
     const float m = mean[j], s = 1 / sqrtf(variance[j] + eps);
     float *out = partial + chunk * 2 * cols + j;
+    out[cols] = sum_back(dy, y, then, chunk, rows, cols, j);
     out[0] = sum_in_order(
         chunk, rows, [=](int64_t r) { return dy[r * cols + j] * ((x[r * cols + j] - m) * s); });
-    out[cols] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
     if (!arrive(arrived + j, chunks)) return;
     dgamma[j] = add_in_order(partial + j, 2 * cols, chunks);
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
@@ -75,19 +80,20 @@ int halognn_cuda_column_moments(halognn_cuda *c, float *mean, float *variance, i
 
 int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
                             const float *gamma, const float *beta, const float *mean,
-                            const float *variance, float eps) {
+                            const float *variance, float eps, halognn_cuda_then then) {
     return rows > 0 && cols > 0 ? LAUNCH(c, forward, blocks(rows * cols), y, rows, cols, x, gamma,
-                                         beta, mean, variance, eps)
+                                         beta, mean, variance, eps, then)
                                 : 0;
 }
 
 int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
-                                     int64_t rows, int64_t cols, const float *dy, const float *x,
+                                     int64_t rows, int64_t cols, float *dy, const float *x,
                                      const float *gamma, const float *mean, const float *variance,
-                                     float eps, float *scratch) {
+                                     float eps, const float *y, halognn_cuda_then then,
+                                     float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
     if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
-                       dy, x, mean, variance, eps, scratch, c->arrived))
+                       dy, x, mean, variance, eps, y, then, scratch, c->arrived))
         return e;
     return LAUNCH(c, backward, blocks(rows * cols), dx, rows, cols, dy, x, gamma, mean, variance,
                   dgamma, dbeta, eps);

@@ -14,7 +14,9 @@ constexpr size_t WORKSPACE = 1 << 12;
 constexpr size_t WORKSPACE = size_t{32} << 20;
 #endif
 
-int blas(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s); }
+int blas(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s);
+}
 
 // told returns a code and clears the runtime's last error of the thread, which the next launch
 // would otherwise return again.
@@ -33,6 +35,8 @@ int open_parts(halognn_cuda *c) {
     constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
+    constexpr size_t tables = sizeof(char *) * halognn::TABLES * 3 * halognn::TABLE;
+    if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
     if (int e = blas(cublasCreate(&c->blas))) return e;
     if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
     if (int e = blas(cublasSetWorkspace(c->blas, c->workspace, WORKSPACE))) return e;
@@ -47,12 +51,14 @@ int halognn_cuda_version(void) { return halognn_cuda_interface(); }
 
 const char *halognn_cuda_error(int code) {
     if (code >= halognn::NCCL_CODE) return halognn::nccl_error(code);
-    if (code >= halognn::BLAS_CODE) return cublasGetStatusString(static_cast<cublasStatus_t>(code - halognn::BLAS_CODE));
+    if (code >= halognn::BLAS_CODE)
+        return cublasGetStatusString(static_cast<cublasStatus_t>(code - halognn::BLAS_CODE));
     return cudaGetErrorString(static_cast<cudaError_t>(code));
 }
 
 int halognn_cuda_is_out_of_memory(int code) {
-    return code == cudaErrorMemoryAllocation || code == halognn::BLAS_CODE + CUBLAS_STATUS_ALLOC_FAILED;
+    return code == cudaErrorMemoryAllocation ||
+           code == halognn::BLAS_CODE + CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 int halognn_cuda_count(int *devices) {
@@ -96,6 +102,7 @@ int halognn_cuda_close(halognn_cuda *c) {
     if (c->blas) note(blas(cublasDestroy(c->blas)));
     if (c->workspace) note(cudaFree(c->workspace));
     if (c->arrived) note(cudaFree(c->arrived));
+    if (c->tables) note(cudaFree(c->tables));
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamDestroy(s));
     delete c;
@@ -125,7 +132,9 @@ static int describe(halognn_cuda *c, halognn_cuda_properties *out) {
     return 0;
 }
 
-int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) { return told(describe(c, out)); }
+int halognn_cuda_describe(halognn_cuda *c, halognn_cuda_properties *out) {
+    return told(describe(c, out));
+}
 
 int halognn_cuda_alloc(halognn_cuda *c, int64_t bytes, void **out) {
     halognn::on(c);
@@ -148,8 +157,11 @@ int halognn_cuda_free_host(halognn_cuda *c, void *p) {
 // reading are not writable.
 static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
     int read_only = 0;
-    if (int e = cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, c->device)) return e;
-    const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
+    if (int e =
+            cudaDeviceGetAttribute(&read_only, cudaDevAttrHostRegisterReadOnlySupported, c->device))
+        return e;
+    const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped |
+                           (read_only ? cudaHostRegisterReadOnly : 0);
     if (int e = cudaHostRegister(host, bytes, flags)) return e;
     const int e = cudaHostGetDevicePointer(out, host, 0);
     if (e) cudaHostUnregister(host);
@@ -165,25 +177,32 @@ int halognn_cuda_unmap_host(halognn_cuda *c, const char *host) {
     return told(cudaHostUnregister(const_cast<char *>(host)));
 }
 
-static int copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes, cudaMemcpyKind kind) {
-    return bytes ? told(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), kind, halognn::on(c, stream))) : 0;
+static int copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes,
+                cudaMemcpyKind kind) {
+    return bytes ? told(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), kind,
+                                        halognn::on(c, stream)))
+                 : 0;
 }
-int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const char *host_src, int64_t bytes) {
+int halognn_cuda_upload(halognn_cuda *c, int stream, void *dst, const char *host_src,
+                        int64_t bytes) {
     return copy(c, stream, dst, host_src, bytes, cudaMemcpyHostToDevice);
 }
-int halognn_cuda_download(halognn_cuda *c, int stream, char *host_dst, const void *src, int64_t bytes) {
+int halognn_cuda_download(halognn_cuda *c, int stream, char *host_dst, const void *src,
+                          int64_t bytes) {
     return copy(c, stream, host_dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 int halognn_cuda_copy(halognn_cuda *c, int stream, void *dst, const void *src, int64_t bytes) {
     return copy(c, stream, dst, src, bytes, cudaMemcpyDeviceToDevice);
 }
 int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes) {
-    return bytes ? told(cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), halognn::on(c, stream))) : 0;
+    return bytes ? told(cudaMemsetAsync(dst, 0, static_cast<size_t>(bytes), halognn::on(c, stream)))
+                 : 0;
 }
 
 int halognn_cuda_make_event(halognn_cuda *c, int timed, void **out) {
     halognn::on(c);
-    const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync;
+    const unsigned flags =
+        timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync;
     return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(out), flags));
 }
 int halognn_cuda_free_event(halognn_cuda *c, void *event) {
@@ -202,14 +221,18 @@ int halognn_cuda_wait(halognn_cuda *c, void *event) {
 }
 int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *milliseconds) {
     halognn::on(c);
-    return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)));
+    return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin),
+                                     static_cast<cudaEvent_t>(end)));
 }
 int halognn_cuda_copy_now(char *dst, const char *src, int64_t bytes) {
     if (bytes == 0) return 0;
     if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return told(e);
-    return told(cudaStreamSynchronize(cudaStreamLegacy)); // between devices cudaMemcpy does not wait
+    // between devices cudaMemcpy does not wait
+    return told(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
-int halognn_cuda_sync(halognn_cuda *c, int stream) { return told(cudaStreamSynchronize(halognn::on(c, stream))); }
+int halognn_cuda_sync(halognn_cuda *c, int stream) {
+    return told(cudaStreamSynchronize(halognn::on(c, stream)));
+}
 
 }  // extern "C"

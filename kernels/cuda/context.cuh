@@ -9,12 +9,29 @@
 
 #include "halognn_cuda.h"
 
+namespace halognn {
+
+// pairs says which products a table of pointers has: number 2k+i multiplies a[i] and b[i] to c[i],
+// each k steps further on, in bytes.
+struct pairs {
+    const char *a[2], *b[2];
+    char *c[2];
+    int64_t step_a, step_b, step_c;
+};
+constexpr int TABLES = 32;
+constexpr int64_t TABLE = 2048; // products in a table
+
+}  // namespace halognn
+
 struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
     cublasHandle_t blas;
     void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
+    const char **tables;            // [TABLES][3][TABLE] pointers to factors and products
+    halognn::pairs told[halognn::TABLES]; // what they hold
+    int64_t tellings;               // tables written so far; the next is number tellings % TABLES
 };
 
 namespace halognn {
@@ -41,8 +58,9 @@ const char *nccl_error(int code);
 #define LAUNCH_TOGETHER(c, kernel, grid, ...) \
     LAUNCH_EMULATED(c, HALOGNN_COMPUTE, true, kernel, grid, __VA_ARGS__)
 #else
-#define LAUNCH_ON(c, stream, kernel, grid, ...) \
-    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), static_cast<int>(cudaGetLastError()))
+#define LAUNCH_ON(c, stream, kernel, grid, ...)                                \
+    (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), \
+     static_cast<int>(cudaGetLastError()))
 #define LAUNCH_TOGETHER LAUNCH
 #endif
 #define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
@@ -62,7 +80,9 @@ inline dim3 blocks(int64_t items, int64_t per_block = BLOCK, unsigned y = 1) {
 }
 
 // item is the number of the calling thread in a grid of blocks().
-__device__ inline int64_t item() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t item() {
+    return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 
 // pack is N neighbouring elements, read or written by one instruction where the address allows: 16
 // bytes at most.
@@ -96,11 +116,15 @@ __device__ inline void store(T *p, const pack<T, N> &v) {
     static_assert(N == 1 || sizeof(T) == 4, "packs of words");
     const size_t to = __cvta_generic_to_global(p);
     if constexpr (N == 1) *p = v.at[0];
-    if constexpr (N == 2) asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits_of(v.at[0])), "r"(bits_of(v.at[1])) : "memory");
+    if constexpr (N == 2)
+        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits_of(v.at[0])),
+                     "r"(bits_of(v.at[1]))
+                     : "memory");
     if constexpr (N % 4 == 0)
 #pragma unroll
         for (int i = 0; i < N; i += 4)
-            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i), "r"(bits_of(v.at[i])), "r"(bits_of(v.at[i + 1])),
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i),
+                         "r"(bits_of(v.at[i])), "r"(bits_of(v.at[i + 1])),
                          "r"(bits_of(v.at[i + 2])), "r"(bits_of(v.at[i + 3]))
                          : "memory");
 #endif

@@ -1,13 +1,17 @@
 // Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
 // product is computed transposed.
 #include <cstring>
+#include <initializer_list>
+#include <type_traits>
 
 #include "reduce.cuh"
 
 namespace halognn {
 namespace {
 
-int status(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s); }
+int status(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s);
+}
 
 // blas returns the handle, after making its device current on the thread.
 cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
@@ -15,11 +19,22 @@ cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 const float one = 1, zero = 0;
 
 // gemm multiplies a batch of float32, or, with stride 0, one product.
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *a, int lda, int64_t stride_a,
-         const float *b, int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
-    if (stride == 0) return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
-    return status(cublasSgemmStridedBatched(blas(c), ta, tb, m, n, k, &one, a, lda, stride_a, b, ldb, stride_b, beta, to, m, stride,
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const float *a, int lda, int64_t stride_a, const float *b, int ldb, int64_t stride_b,
+         const float *beta, float *to, int64_t stride, int64_t count) {
+    if (stride == 0)
+        return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
+    return status(cublasSgemmStridedBatched(blas(c), ta, tb, m, n, k, &one, a, lda, stride_a, b,
+                                            ldb, stride_b, beta, to, m, stride,
                                             static_cast<int>(count)));
+}
+
+// The same for the first count products of a table.
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const float *const *table, int lda, int ldb, int64_t count) {
+    return status(cublasSgemmBatched(blas(c), ta, tb, m, n, k, &one, table, lda, table + TABLE, ldb,
+                                     &zero, const_cast<float *const *>(table + 2 * TABLE), m,
+                                     static_cast<int>(count)));
 }
 
 // Rounded factors as tensor cores take them. A TF32 is a float32 whose low bits are 0: the cores do
@@ -45,26 +60,82 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// The same for rounded factors. Pedantic arithmetic, as for float32, would exclude the tensor
-// cores; instead it forbids reduced-precision reductions, which would add partial sums in bfloat16.
+// Pedantic arithmetic, as for float32, would exclude the tensor cores; instead tensor_math forbids
+// reduced-precision reductions, which would add partial sums in bfloat16.
+int tensor_math(halognn_cuda *c) {
+    return status(cublasSetMathMode(
+        blas(c), static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                           CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+}
+
+// Both for rounded factors.
 template <typename T>
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const T *a, int lda, int64_t stride_a, const T *b,
-         int ldb, int64_t stride_b, const float *beta, float *to, int64_t stride, int64_t count) {
-    const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    if (int e = status(cublasSetMathMode(blas(c), mode))) return e;
-    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda, stride_a, b, cores<T>::type, ldb, stride_b,
-                                             beta, to, CUDA_R_32F, m, stride, static_cast<int>(count), cores<T>::compute,
-                                             CUBLAS_GEMM_DEFAULT));
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const T *a, int lda, int64_t stride_a, const T *b, int ldb, int64_t stride_b,
+         const float *beta, float *to, int64_t stride, int64_t count) {
+    if (int e = tensor_math(c)) return e;
+    return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda,
+                                             stride_a, b, cores<T>::type, ldb, stride_b, beta, to,
+                                             CUDA_R_32F, m, stride, static_cast<int>(count),
+                                             cores<T>::compute, CUBLAS_GEMM_DEFAULT));
+}
+
+template <typename T>
+int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+         const T *const *table, int lda, int ldb, int64_t count) {
+    if (int e = tensor_math(c)) return e;
+    const auto pointers = reinterpret_cast<const void *const *>(table);
+    return status(cublasGemmBatchedEx(blas(c), ta, tb, m, n, k, &one, pointers, cores<T>::type, lda,
+                                      pointers + TABLE, cores<T>::type, ldb, &zero,
+                                      const_cast<void *const *>(pointers + 2 * TABLE), CUDA_R_32F,
+                                      m, static_cast<int>(count), cores<T>::compute,
+                                      CUBLAS_GEMM_DEFAULT));
+}
+
+// Two products of one shape with other factors have no common stride, so cuBLAS takes pointers,
+// which lie on the device. The arrays of a layer seldom move: the table that was written for them
+// stays, and nothing is launched to write one in a steady step. cuBLAS cannot see such pointers
+// when it chooses a kernel, so all must be multiples of 16 bytes.
+__global__ void write_table(const char **table, pairs of) {
+    const int64_t at = item(), k = at / 2;
+    const bool second = at % 2; // an index would move the parameters to local memory
+    if (at >= TABLE) return;
+    table[at] = (second ? of.a[1] : of.a[0]) + k * of.step_a;
+    table[TABLE + at] = (second ? of.b[1] : of.b[0]) + k * of.step_b;
+    table[2 * TABLE + at] = (second ? of.c[1] : of.c[0]) + k * of.step_c;
+}
+
+// table_of sets *table to pointers of these products. Those beyond the arrays' ends are not read.
+template <typename T>
+int table_of(halognn_cuda *c, const pairs &of, const T *const **table) {
+    int t = 0;
+    while (t < TABLES && memcmp(&c->told[t], &of, sizeof of) != 0) t++;
+    const bool known = t < TABLES;
+    if (!known) t = static_cast<int>(c->tellings++ % TABLES);
+    const char **at = c->tables + t * 3 * TABLE;
+    *table = reinterpret_cast<const T *const *>(at);
+    if (known) return 0;
+    c->told[t] = of;
+    return LAUNCH(c, write_table, blocks(TABLE), at, of);
+}
+
+// aligned reports whether all these can be in a table.
+bool aligned(std::initializer_list<const void *> all) {
+    for (const void *p : all)
+        if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+    return true;
 }
 
 template <typename T>
 int matmul(halognn_cuda *c, float *y, const T *x, const T *w, int r, int f, int o, int add) {
-    return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, o, r, f, w, f, 0, x, f, 0, add ? &one : &zero, y, 0, 1);
+    return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, o, r, f, w, f, 0, x, f, 0, add ? &one : &zero, y, 0,
+                1);
 }
 
 template <typename T>
 int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f, int o, int add) {
-    return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0, 1);
+    return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, 0, y, o, 0, add ? &one : &zero, x, 0,
+                1);
 }
 
 __device__ inline float factor(const float *p) { return *p; }
@@ -76,87 +147,159 @@ __device__ inline float factor(const bf16 *p) {
     return x;
 }
 
-// finish_weights adds the products of whole chunks, in order, and that of the rest of the rows: y
-// [rest,o], x [rest,f]. One thread an element of w [o,f].
+// rest are the rows after the whole chunks: y [rows,o], x [rows,f].
 template <typename T>
-__global__ void finish_weights(float *w, int64_t o, int64_t f, const float *partial, int64_t whole,
-                               const T *y, const T *x, int64_t rest) {
-    const int64_t n = o * f, at = item();
-    if (at >= n) return;
+struct rest {
+    const T *y, *x[2];
+    int64_t rows;
+};
+
+// finish_weights adds the products of whole chunks, in order, and that of the rest of the rows: one
+// thread an element of w and, unless it is null, w2 [o,f]; partial [chunks,two,step]. Behind them
+// one thread a column and chunk sums the rows of dy [r,o] to b, unless it is null.
+template <typename T>
+__global__ void finish_weights(float *w, float *w2, float *b, int64_t o, int64_t f,
+                               const float *partial, int64_t step, int64_t whole, rest<T> left,
+                               const float *dy, int64_t r, float *chunk_sums, uint32_t *arrived) {
+    const int64_t n = o * f, two = w2 ? 2 : 1;
+    int64_t at = item();
+    if (at >= two * n) {
+        at -= two * n;
+        const int64_t chunks = (r + CHUNK - 1) / CHUNK, chunk = at / o, j = at % o;
+        if (b == nullptr || chunk >= chunks) return;
+        chunk_sums[chunk * o + j] =
+            sum_in_order(chunk, r, [=](int64_t row) { return dy[row * o + j]; });
+        if (arrive(arrived + j, chunks)) b[j] = add_in_order(chunk_sums + j, o, chunks);
+        return;
+    }
+    if (at >= n) {
+        at -= n;
+        w = w2;
+        left.x[0] = left.x[1];
+        partial += step;
+    }
     float sum = 0, last = 0;
-    for (int64_t k = 0; k < whole; k++) sum += partial[k * n + at];
-    y += at / f;
-    x += at % f;
+    for (int64_t k = 0; k < whole; k++) sum += partial[k * two * step + at];
+    const T *y = left.y + at / f, *x = left.x[0] + at % f;
 #pragma unroll 8
-    for (int64_t r = 0; r < rest; r++) last += factor(y + r * o) * factor(x + r * f);
-    w[at] = rest > 0 ? sum + last : sum;
+    for (int64_t row = 0; row < left.rows; row++) last += factor(y + row * o) * factor(x + row * f);
+    w[at] = left.rows > 0 ? sum + last : sum;
 }
 
 // SMALL is the number of weights up to which the rest is left to finish_weights: a product of at
 // most CHUNK rows is then bound by its launch.
 constexpr int64_t SMALL = int64_t{1} << 17;
 
+// gradients are those of weights w[i] [o,f], which multiply rows [r,f]: of one matrix, or, if w[1]
+// is not null, two; and, unless it is null, b, the sum of the rows of dy [r,o].
+struct gradients {
+    float *w[2], *b;
+    const float *dy;
+    int64_t r;
+    int f, o;
+    float *scratch;
+};
+
 // Every chunk of rows is a separate product: one batch, which fills the device better than a single
 // product of small [o,f] and large r. The remaining rows are another product, or part of the sum of
-// the chunks.
+// the chunks. y and x are factors, rounded or not.
 template <typename T>
-int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int64_t r, int f, int o,
-                   float *scratch) {
-    const int64_t whole = r / CHUNK, rest = r - whole * CHUNK, n = static_cast<int64_t>(o) * f;
-    const auto product = [&](const T *of, const T *with, int64_t rows, int64_t stride, float *to,
-                             int64_t count) {
-        return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, static_cast<int>(rows), with, f, stride * f,
-                    of, o, stride * o, &zero, to, stride ? n : 0, count);
+int matmul_weights(halognn_cuda *c, const gradients &g, const T *y, const T *x, const T *x2) {
+    const int64_t whole = g.r / CHUNK, left = g.r - whole * CHUNK, two = x2 ? 2 : 1;
+    const int64_t o = g.o, f = g.f, n = o * f, step = ceil_div(n, 4) * 4;
+    const int64_t bytes = static_cast<int64_t>(sizeof(T));
+    const bool alone = g.r <= CHUNK; // no sum of chunks
+    const pairs of{{reinterpret_cast<const char *>(x), reinterpret_cast<const char *>(x2)},
+                   {reinterpret_cast<const char *>(y), reinterpret_cast<const char *>(y)},
+                   {reinterpret_cast<char *>(alone ? g.w[0] : g.scratch),
+                    reinterpret_cast<char *>(alone ? g.w[1] : g.scratch + step)},
+                   CHUNK * f * bytes,
+                   CHUNK * o * bytes,
+                   2 * step * 4};
+    const T *const *table = nullptr;
+    if (x2 != nullptr)
+        if (int e = table_of(c, of, &table)) return e;
+    // product multiplies count chunks of so many rows, from the given one.
+    const auto product = [&](int64_t from, int64_t rows, int64_t count) {
+        const int k = static_cast<int>(rows);
+        if (table != nullptr)
+            return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, g.f, g.o, k, table + 2 * from, g.f, g.o,
+                        2 * count);
+        float *to = alone ? g.w[0] : g.scratch + from * step;
+        return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, g.f, g.o, k, x + from * CHUNK * f, g.f, CHUNK * f,
+                    y + from * CHUNK * o, g.o, CHUNK * o, &zero, to, count > 1 ? step : 0, count);
     };
-    if (r == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, w, n * 4);
-    if (r <= CHUNK) return product(y, x, r, 0, w, 1);
-    if (int e = product(y, x, CHUNK, CHUNK, scratch, whole)) return e;
-    const T *last_y = y + whole * CHUNK * o, *last_x = x + whole * CHUNK * f;
-    const bool apart = rest > 0 && n > SMALL;
+    if (alone) {
+        if (int e = product(0, g.r, 1)) return e;
+        return g.b ? halognn_cuda_column_sum(c, g.b, g.r, o, g.dy, g.scratch) : 0;
+    }
+    if (int e = product(0, CHUNK, whole)) return e;
+    const bool apart = left > 0 && n > SMALL;
     if (apart)
-        if (int e = product(last_y, last_x, rest, 0, scratch + whole * n, 1)) return e;
-    if (apart || rest == 0) // y and x are not read
-        return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole + apart, y, x, 0);
-    return LAUNCH(c, finish_weights<T>, blocks(n), w, o, f, scratch, whole, last_y, last_x, rest);
+        if (int e = product(whole, left, 1)) return e;
+    const int64_t first = whole * CHUNK;
+    rest<T> rows{y, {x, x2}, 0}; // of none nothing is read
+    if (left > 0 && !apart) rows = {y + first * o, {x + first * f, x2 ? x2 + first * f : x2}, left};
+    float *sums = g.b ? g.scratch + two * step * chunks(g.r) : nullptr;
+    return LAUNCH(c, finish_weights<T>, blocks(two * n + (g.b ? o * chunks(g.r) : 0)), g.w[0],
+                  g.w[1], g.b, o, f, g.scratch, step, whole + apart, rows, g.dy, g.r, sums,
+                  c->arrived);
 }
 
-__device__ void put(bf16 *dst, uint32_t bits) { *dst = static_cast<bf16>(bits >> cores<bf16>::dropped); }
+__device__ void put(bf16 *dst, uint32_t bits) {
+    *dst = static_cast<bf16>(bits >> cores<bf16>::dropped);
+}
 __device__ void put(tf32 *dst, uint32_t bits) {
     bits = bits >> cores<tf32>::dropped << cores<tf32>::dropped;
     memcpy(dst, &bits, sizeof bits);
 }
 
-// Rounds two arrays to nearest, ties to even; NaN stays NaN.
+// factors are up to four arrays to be rounded; those that are null are empty.
+struct factors {
+    const float *of[4];
+    int64_t n[4];
+};
+
+// Rounds arrays to nearest, ties to even; NaN stays NaN. Each begins at a multiple of
+// HALOGNN_FACTOR_ALIGN elements.
 template <typename T>
-__global__ void round_kernel(T *first, int64_t n, const float *x, T *second, int64_t m, const float *y) {
+__global__ void round_kernel(T *to, factors all) {
     constexpr uint32_t half = 1u << (cores<T>::dropped - 1);
     int64_t i = item();
-    if (i >= n) {
-        i -= n;
-        n = m;
-        first = second;
-        x = y;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if (i >= 0 && i < all.n[k]) {
+            const float x = all.of[k][i];
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            put(to + i, x != x ? bits | 0x400000
+                               : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
+        }
+        i -= all.n[k];
+        to += (all.n[k] + HALOGNN_FACTOR_ALIGN - 1) / HALOGNN_FACTOR_ALIGN * HALOGNN_FACTOR_ALIGN;
     }
-    if (i >= n) return;
-    uint32_t bits;
-    memcpy(&bits, x + i, sizeof bits);
-    put(first + i, x[i] != x[i] ? bits | 0x400000 : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
 }
 
-// rounded_product rounds x [n] and y [m] and multiplies them: multiply(first, second).
+// rounded_product rounds the factors and multiplies them.
 template <typename T, typename F>
-int rounded_product(halognn_cuda *c, void *rounded, const float *x, int64_t n, const float *y, int64_t m, F multiply) {
-    T *first = static_cast<T *>(rounded), *second = first + ceil_div(n, HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
-    const int e = LAUNCH(c, round_kernel<T>, blocks(n + m), first, n, x, second, m, y);
-    return e ? e : multiply(first, second);
+int rounded_product(halognn_cuda *c, void *room, const factors &all, const F &multiply) {
+    T *at[4], *next = static_cast<T *>(room);
+    int64_t items = 0;
+    for (int k = 0; k < 4; k++) {
+        at[k] = all.of[k] ? next : nullptr;
+        next += ceil_div(all.n[k], HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
+        items += all.n[k];
+    }
+    const int e = LAUNCH(c, round_kernel<T>, blocks(items), static_cast<T *>(room), all);
+    return e ? e : multiply(at[0], at[1], at[2], at[3]);
 }
 
-// product multiplies x [n] and y [m], rounded or not.
+// product multiplies factors, rounded or not.
 template <typename F>
-int product(halognn_cuda *c, void *rounded, int dropped, const float *x, int64_t n, const float *y, int64_t m, F multiply) {
-    if (rounded == nullptr) return multiply(x, y);
-    return dropped == cores<bf16>::dropped ? rounded_product<bf16>(c, rounded, x, n, y, m, multiply)
-                                           : rounded_product<tf32>(c, rounded, x, n, y, m, multiply);
+int product(halognn_cuda *c, void *room, int dropped, const factors &all, const F &multiply) {
+    if (room == nullptr) return multiply(all.of[0], all.of[1], all.of[2], all.of[3]);
+    return dropped == cores<bf16>::dropped ? rounded_product<bf16>(c, room, all, multiply)
+                                           : rounded_product<tf32>(c, room, all, multiply);
 }
 
 }  // namespace
@@ -166,28 +309,74 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r, int64_t f, int64_t o, int add,
-                        void *rounded, int dropped) {
+int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r,
+                        int64_t f, int64_t o, int add, void *rounded, int dropped) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, y, r * o * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, x, r * f, w, o * f, [&](auto *x, auto *w) { return matmul(c, y, x, w, ri, fi, oi, add); });
+    return product(c, rounded, dropped, {{x, w}, {r * f, o * f}},
+                   [&](auto *x, auto *w, auto *, auto *) {
+                       return matmul(c, y, x, w, ri, fi, oi, add);
+                   });
 }
 
-int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r, int64_t f, int64_t o, int add,
-                              void *rounded, int dropped) {
+int halognn_cuda_matmul_two(halognn_cuda *c, float *y, float *y2, const float *x, const float *x2,
+                            const float *w, const float *w2, int64_t r, int64_t f, int64_t o,
+                            void *rounded, int dropped) {
+    if (r == 0 || o == 0) return 0;
+    if (f == 0) return zero_both(c, y, y2, r * o);
+    if (!aligned({y, y2, x, x2, w, w2})) {
+        if (int e = halognn_cuda_matmul(c, y, x, w, r, f, o, 0, rounded, dropped)) return e;
+        return halognn_cuda_matmul(c, y2, x2, w2, r, f, o, 0, rounded, dropped);
+    }
+    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
+    return product(
+        c, rounded, dropped, {{x, x2, w, w2}, {r * f, r * f, o * f, o * f}},
+        [&](auto *x, auto *x2, auto *w, auto *w2) {
+            using T = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
+            const pairs of{
+                {reinterpret_cast<const char *>(w), reinterpret_cast<const char *>(w2)},
+                {reinterpret_cast<const char *>(x), reinterpret_cast<const char *>(x2)},
+                {reinterpret_cast<char *>(y), reinterpret_cast<char *>(y2)}, 0, 0, 0};
+            const T *const *table;
+            if (int e = table_of(c, of, &table)) return e;
+            return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, oi, ri, fi, table, fi, fi, 2);
+        });
+}
+
+int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r,
+                              int64_t f, int64_t o, int add, void *rounded, int dropped) {
     if (r == 0 || f == 0) return 0;
     if (o == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, x, r * f * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, y, r * o, w, o * f, [&](auto *y, auto *w) { return matmul_input(c, x, y, w, ri, fi, oi, add); });
+    return product(c, rounded, dropped, {{y, w}, {r * o, o * f}},
+                   [&](auto *y, auto *w, auto *, auto *) {
+                       return matmul_input(c, x, y, w, ri, fi, oi, add);
+                   });
 }
 
-int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x, int64_t r, int64_t f, int64_t o, float *scratch,
-                                void *rounded, int dropped) {
-    if (o == 0 || f == 0) return 0;
-    const int fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, r > 0 ? rounded : nullptr, dropped, y, r * o, x, r * f,
-                   [&](auto *y, auto *x) { return matmul_weights(c, w, y, x, r, fi, oi, scratch); });
+int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b, const float *y,
+                                const float *x, const float *x2, int64_t r, int64_t f, int64_t o,
+                                float *scratch, void *rounded, int dropped) {
+    if (o == 0) return 0;
+    if (r == 0 || f == 0) {
+        if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, w, o * f * 4)) return e;
+        if (int e = w2 ? halognn_cuda_zero(c, HALOGNN_COMPUTE, w2, o * f * 4) : 0) return e;
+        return b ? halognn_cuda_column_sum(c, b, r, o, y, scratch) : 0;
+    }
+    if (b != nullptr && o >= COUNTERS) return cudaErrorInvalidValue;
+    if (x2 != nullptr && (2 * chunks(r) > TABLE || !aligned({w, w2, y, x, x2}))) {
+        if (int e = halognn_cuda_matmul_weights(c, w, nullptr, b, y, x, nullptr, r, f, o, scratch,
+                                                rounded, dropped))
+            return e;
+        return halognn_cuda_matmul_weights(c, w2, nullptr, nullptr, y, x2, nullptr, r, f, o,
+                                           scratch, rounded, dropped);
+    }
+    const gradients g{{w, w2}, b, y, r, static_cast<int>(f), static_cast<int>(o), scratch};
+    return product(c, rounded, dropped, {{y, x, x2}, {r * o, r * f, x2 ? r * f : 0}},
+                   [&](auto *y, auto *x, auto *x2, auto *) {
+                       return matmul_weights(c, g, y, x, x2);
+                   });
 }
 
 }  // extern "C"

@@ -1,12 +1,15 @@
-// LayerNorm: one warp for each row, which stays in the caches between the passes over it.
+// LayerNorm and what follows it: one warp for each row, which stays in the caches between the
+// passes over it.
 #include "reduce.cuh"
+#include "then.cuh"
 #include "warp.cuh"
 
 namespace halognn {
 namespace {
 
 __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
-                        const float *beta, float *mean, float *rstd, float eps) {
+                        const float *beta, float *mean, float *rstd, float eps,
+                        halognn_cuda_then then) {
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *in = x + r * cols;
@@ -15,25 +18,30 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     const float m = warp_sum(sum) / static_cast<float>(cols);
     for (int64_t j = my_lane(); j < cols; j += WARP) squares += (in[j] - m) * (in[j] - m);
     const float s = 1 / sqrtf(warp_sum(squares) / static_cast<float>(cols) + eps);
-    for (int64_t j = my_lane(); j < cols; j += WARP)
-        y[r * cols + j] = (in[j] - m) * s * gamma[j] + beta[j];
+    const uint64_t row = drawn(then, r);
+    for (int64_t j = my_lane(); j < cols; j += WARP) {
+        float v = (in[j] - m) * s * gamma[j] + beta[j];
+        if (then.add) v += then.add[r * cols + j];
+        y[r * cols + j] = follow(then, v, row, j);
+    }
     if (my_lane() == 0) {
         mean[r] = m;
         rstd[r] = s;
     }
 }
 
-// Sums of dy*n and of dy over the rows, n = (x-mean)*rstd. partial [chunks,2,cols]
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
-                               const float *dy, const float *x, const float *mean,
-                               const float *rstd, float *partial, uint32_t *arrived) {
+// dy goes back through what followed, in place; then the sums of dy*n and of dy over the rows,
+// n = (x-mean)*rstd. partial [chunks,2,cols]
+__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
+                               const float *x, const float *mean, const float *rstd, const float *y,
+                               halognn_cuda_then then, float *partial, uint32_t *arrived) {
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
+    out[cols] = sum_back(dy, y, then, chunk, rows, cols, j);
     out[0] = sum_in_order(chunk, rows, [=](int64_t r) {
         return dy[r * cols + j] * ((x[r * cols + j] - mean[r]) * rstd[r]);
     });
-    out[cols] = sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
     if (!arrive(arrived + j, chunks)) return;
     dgamma[j] = add_in_order(partial + j, 2 * cols, chunks);
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
@@ -70,20 +78,20 @@ extern "C" {
 
 int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
                             const float *gamma, const float *beta, float *mean, float *rstd,
-                            float eps) {
+                            float eps, halognn_cuda_then then) {
     return rows ? LAUNCH_TOGETHER(c, forward, rows_by_warp(rows), y, rows, cols, x, gamma, beta,
-                                  mean, rstd, eps)
+                                  mean, rstd, eps, then)
                 : 0;
 }
 
 int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
-                                     int64_t rows, int64_t cols, const float *dy, const float *x,
+                                     int64_t rows, int64_t cols, float *dy, const float *x,
                                      const float *gamma, const float *mean, const float *rstd,
-                                     float *scratch) {
+                                     const float *y, halognn_cuda_then then, float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
     // the sums first: dx may be dy
     if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
-                       dy, x, mean, rstd, scratch, c->arrived))
+                       dy, x, mean, rstd, y, then, scratch, c->arrived))
         return e;
     return LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean,
                            rstd);

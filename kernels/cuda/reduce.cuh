@@ -33,17 +33,18 @@ inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
 
-// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and for
-// more columns than can be counted an empty one, which the launch refuses.
+// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and
+// for more columns than can be counted an empty one, which the launch refuses.
 inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     if (cols >= COUNTERS) return dim3(0);
     return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
 }
 
-// sum_in_order returns the sum of value(r) for the rows of a chunk, in order. UNROLL values are
-// read before the first is added.
-template <typename Value>
-__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
+// sum_in_order returns the sum of value(r) for the rows of a chunk, in order, and hands each value
+// to keep(r, value). UNROLL values are read before the first is added or kept.
+template <typename Value, typename Keep>
+__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value,
+                                     const Keep &keep) {
     constexpr int UNROLL = 8;
     const int64_t end = (chunk + 1) * CHUNK < rows ? (chunk + 1) * CHUNK : rows;
     float sum = 0;
@@ -53,10 +54,22 @@ __device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &v
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) v[k] = value(r + k);
 #pragma unroll
-        for (int k = 0; k < UNROLL; k++) sum += v[k];
+        for (int k = 0; k < UNROLL; k++) {
+            sum += v[k];
+            keep(r + k, v[k]);
+        }
     }
-    for (; r < end; r++) sum += value(r);
+    for (; r < end; r++) {
+        const float v = value(r);
+        sum += v;
+        keep(r, v);
+    }
     return sum;
+}
+
+template <typename Value>
+__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
+    return sum_in_order(chunk, rows, value, [](int64_t, float) {});
 }
 
 }  // namespace halognn

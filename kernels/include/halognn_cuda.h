@@ -56,6 +56,20 @@ typedef struct {
     int half;
 } halognn_cuda_rows;
 
+/* What follows a sum x: add is added, unless NULL; HALOGNN_RELU makes it x < 0 ? 0 : x, so that NaN
+ * stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below threshold
+ * become 0 and the others are multiplied by scale. The bits follow from (key, vertices[r], column)
+ * as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and vertices are not
+ * read. All zero: nothing follows. */
+typedef struct {
+    const float *add; /* [rows,cols] */
+    int activation;
+    uint32_t threshold;
+    float scale;
+    uint64_t key;
+    const int32_t *vertices; /* [rows] */
+} halognn_cuda_then;
+
 #define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */
 
 /* The result of a loss: the sum over rows, unscaled, in chunks, and counts. */
@@ -82,7 +96,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 4 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 5 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

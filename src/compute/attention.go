@@ -7,7 +7,7 @@ import "fmt"
 // with a row for each edge of the forward segments, in edge order. The gradients run over the
 // transposed segments, whose Edges give the row of each edge.
 //
-//	z [S,H*C] ─ HeadDot ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
+//	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
 // In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src takes the place of z.
@@ -15,12 +15,13 @@ import "fmt"
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
 type AttentionKernels interface {
-	// HeadDot sets s[r,h] to the sum over the columns j of head h of z[r,j]*a[j]:  s [R,H],
-	// z [R,H*C], a [H*C].
-	HeadDot(s, z Matrix, a []float32)
-	// HeadDotBackward is its gradient: dz[r,j] += ds[r,h]*a[j], and da[j] becomes the sum over the
-	// rows of ds[r,h]*z[r,j], in chunks.
-	HeadDotBackward(dz Matrix, da []float32, ds, z Matrix, a []float32)
+	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and dst
+	// likewise with adst, of the first rows:  src [S,H], dst [D,H], z [S,H*C], asrc, adst [H*C].
+	HeadDots(src, dst, z Matrix, asrc, adst []float32)
+	// HeadDotsBackward is its gradient: dz[r,j] += dsrc[r,h]*asrc[j], and then of the first rows
+	// ddst[r,h]*adst[j]; dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j], and dadst
+	// likewise of the first ones, in chunks.
+	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
 	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h] +
 	// dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
 	// multiplies scores that are not above 0 by slope.
@@ -58,19 +59,35 @@ type AttentionKernels interface {
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 
-// CheckHeadDot checks the arguments of HeadDot.
-func CheckHeadDot(s, z Matrix, a []float32) Call {
-	checkHeads("HeadDot", s, z)
-	checkColumns("HeadDot", z, len(a))
-	return Call{Kernel: "HeadDot", Bytes: z.bytes() + s.bytes() + floatBytes*len(a)}
+// CheckHeadDots checks the arguments of HeadDots.
+func CheckHeadDots(src, dst, z Matrix, asrc, adst []float32) Call {
+	checkBothEnds("HeadDots", src, dst, z)
+	checkColumns("HeadDots", z, len(asrc), len(adst))
+	return Call{Kernel: "HeadDots",
+		Bytes: z.bytes() + src.bytes() + dst.bytes() + 2*floatBytes*len(asrc)}
 }
 
-// CheckHeadDotBackward checks the arguments of HeadDotBackward.
-func CheckHeadDotBackward(dz Matrix, da []float32, ds, z Matrix, a []float32) Call {
-	checkHeads("HeadDotBackward", ds, z)
-	checkSame("HeadDotBackward", dz, z)
-	checkColumns("HeadDotBackward", z, len(a), len(da))
-	return Call{Kernel: "HeadDotBackward", Bytes: 3*z.bytes() + ds.bytes() + 2*floatBytes*len(a)}
+// CheckHeadDotsBackward checks the arguments of HeadDotsBackward.
+func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix,
+	asrc, adst []float32) Call {
+	const kernel = "HeadDotsBackward"
+	checkBothEnds(kernel, dsrc, ddst, z)
+	checkSame(kernel, dz, z)
+	checkColumns(kernel, z, len(asrc), len(dasrc), len(adst), len(dadst))
+	return Call{Kernel: kernel,
+		Bytes: 3*z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
+}
+
+// checkBothEnds checks arrays by head of all rows of z and of its first ones.
+func checkBothEnds(kernel string, src, dst, z Matrix) {
+	checkHeads(kernel, src, z)
+	if dst.Rows < 0 || dst.Rows > z.Rows {
+		panic(fmt.Sprintf("compute: %s: %v of the first rows of %v", kernel, dst, z))
+	}
+	checkHeads(kernel, dst, z.RowsAt(0, dst.Rows))
+	if dst.Cols != src.Cols {
+		panic(fmt.Sprintf("compute: %s: heads of %v and %v", kernel, src, dst))
+	}
 }
 
 // CheckEdgeSoftmax checks the arguments of EdgeSoftmax.

@@ -1,14 +1,20 @@
 package compute
 
 // DenseKernels are the linear maps of a layer with what follows them row by row, and their
-// gradients: several kernels in as few passes over memory as a device can make. They give the bits
-// of the kernels that they stand for (DenseInParts, DenseBackwardInParts).
+// gradients: several kernels in as few passes over memory and as few launches as a device can make.
+// They give the bits of the kernels that they stand for (the functions that end in InParts), but
+// that cuBLAS may add the terms of two products made together in another order.
 type DenseKernels interface {
 	// Dense sets y = then(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
 	Dense(y Matrix, d Dense)
 	// DenseBackward turns dy [R,O], the gradient with respect to y, the output of Dense, into that
 	// with respect to the sum in place, and sets the gradients of weights and bias.
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
+	// Finish sets y = then(y + b):  y [R,O], b [O].
+	Finish(y Matrix, b []float32, then Epilogue)
+	// FinishBackward turns dy, the gradient with respect to y, the output of Finish, into that with
+	// respect to its input in place, and sets db to the sum of its rows, in chunks.
+	FinishBackward(db []float32, dy, y Matrix, then Epilogue)
 }
 
 // Dense are the arguments of a linear map.
@@ -94,6 +100,53 @@ func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 	}
 }
 
+// FinishInParts is the definition of Finish.
+func FinishInParts(k Kernels, y Matrix, b []float32, then Epilogue) {
+	k.AddBias(y, b)
+	then.Apply(k, y)
+}
+
+// FinishBackwardInParts is the definition of FinishBackward.
+func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, then Epilogue) {
+	then.Backward(k, dy, y)
+	k.ColumnSum(db, dy)
+}
+
+// check panics unless e fits y, and returns the bytes of what is added.
+func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
+	if e.Add.Cols > 0 {
+		checkSame(kernel, y, e.Add)
+	}
+	if e.Activation != NoActivation {
+		checkDropout(kernel, y, e.P, e.Vertices)
+	}
+	return e.Add.bytes()
+}
+
+// checkBackward panics unless e fits dy and y, and returns the bytes that Backward moves.
+func (e *Epilogue) checkBackward(kernel string, dy, y Matrix) (bytes int) {
+	e.check(kernel, dy)
+	if e.Activation == NoActivation {
+		return 0
+	}
+	checkSame(kernel, dy, y)
+	return dy.bytes() + y.bytes()
+}
+
+// CheckFinish checks the arguments of Finish.
+func CheckFinish(y Matrix, b []float32, then Epilogue) Call {
+	checkColumns("Finish", y, len(b))
+	return Call{Kernel: "Finish", Bytes: then.check("Finish", y) + 2*y.bytes() + floatBytes*len(b)}
+}
+
+// CheckFinishBackward checks the arguments of FinishBackward.
+func CheckFinishBackward(db []float32, dy, y Matrix, then Epilogue) Call {
+	const kernel = "FinishBackward"
+	checkColumns(kernel, dy, len(db))
+	return Call{Kernel: kernel,
+		Bytes: then.checkBackward(kernel, dy, y) + dy.bytes() + floatBytes*len(db)}
+}
+
 // check panics unless the arguments fit y, and returns their bytes and flops, without y.
 func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
 	checkProduct(kernel, y, d.X, d.W)
@@ -106,19 +159,13 @@ func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
 		checkProduct(kernel, y, d.X2, d.W2)
 		bytes, flops = bytes+d.X2.bytes()+d.W2.bytes(), flops+productFlops(y, d.X2)
 	}
-	if d.Then.Add.Cols > 0 {
-		checkSame(kernel, y, d.Then.Add)
-	}
-	if d.Then.Activation != NoActivation {
-		checkDropout(kernel, y, d.Then.P, d.Then.Vertices)
-	}
 	return bytes, flops
 }
 
 // CheckDense checks the arguments of Dense.
 func CheckDense(y Matrix, d Dense) Call {
 	bytes, flops := d.check("Dense", y)
-	return Call{Kernel: "Dense", Bytes: bytes + d.Then.Add.bytes() + y.bytes(), Flops: flops}
+	return Call{Kernel: "Dense", Bytes: bytes + d.Then.check("Dense", y) + y.bytes(), Flops: flops}
 }
 
 // CheckDenseBackward checks the arguments of DenseBackward.
@@ -132,10 +179,6 @@ func CheckDenseBackward(g DenseGradients, dy, y Matrix, d Dense) Call {
 	if d.X2.Cols > 0 {
 		checkSame(kernel, g.W2, d.W2)
 	}
-	bytes += dy.bytes()
-	if d.Then.Activation != NoActivation {
-		checkSame(kernel, dy, y)
-		bytes += dy.bytes() + y.bytes()
-	}
+	bytes += dy.bytes() + d.Then.checkBackward(kernel, dy, y)
 	return Call{Kernel: kernel, Bytes: bytes, Flops: flops}
 }

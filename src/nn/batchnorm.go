@@ -37,20 +37,23 @@ func (n *batchNorm) reserve(rows, out int) error {
 	return reserveAll(sized{n.x, rows * out}, sized{n.mean, out}, sized{n.variance, out})
 }
 
-// forward sets y from x, which the convolution has made.
-func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, train bool) {
+// forward sets y from x, which the convolution has made, and applies then to it.
+func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, train bool,
+	then compute.Epilogue) {
 	mean, variance := n.values[0], n.values[1]
 	if train {
 		mean, variance = n.mean.data[:y.Cols], n.variance.data[:y.Cols]
 		dev.ColumnMoments(mean, variance, x)
 	}
-	dev.BatchNorm(y, x, n.gamma, n.beta, mean, variance, normEps)
+	dev.BatchNorm(y, x, n.gamma, n.beta, mean, variance, normEps, then)
 }
 
-// backward sets the gradients of the parameters and dx, which may be dy.
-func (n *batchNorm) backward(dev compute.Device, dx, dy, x compute.Matrix) {
+// backward turns dy, the gradient with respect to y, into that before then, in place, and sets the
+// gradients of the parameters and dx, which may be dy.
+func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix,
+	then compute.Epilogue) {
 	dev.BatchNormBackward(dx, n.dgamma, n.dbeta, dy, x, n.gamma, n.mean.data[:dy.Cols],
-		n.variance.data[:dy.Cols], normEps)
+		n.variance.data[:dy.Cols], normEps, y, then)
 }
 
 // setStatistics puts what the minibatch adds to the running values into the host's copy of the

@@ -19,14 +19,15 @@ func TestGoldenBatchNorm(t *testing.T) {
 		mean, variance, dgamma, dbeta := vector(), vector(), vector(), vector()
 		y, dx := upload(t, dev, shape[0], shape[1], nil), upload(t, dev, shape[0], shape[1], nil)
 		dev.ColumnMoments(mean, variance, x)
-		dev.BatchNorm(y, x, gamma.Data, beta.Data, mean, variance, 1e-5)
-		dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma.Data, mean, variance, 1e-5)
+		dev.BatchNorm(y, x, gamma.Data, beta.Data, mean, variance, 1e-5, compute.Epilogue{})
+		dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma.Data, mean, variance, 1e-5, y,
+			compute.Epilogue{})
 		g.compare(dev, "Y", y.Data, 6e-6) // PyTorch 6e-7
 		g.compare(dev, "dX", dx.Data, 3e-6)
 		g.compare(dev, "dgamma", dgamma, 3e-6) // PyTorch 3e-7
 		g.compare(dev, "dbeta", dbeta, 3e-6)
 		dev.BatchNorm(y, x, gamma.Data, beta.Data, g.rows(dev, "running_mean1").Data,
-			g.rows(dev, "running_var1").Data, 1e-5)
+			g.rows(dev, "running_var1").Data, 1e-5, compute.Epilogue{})
 		g.compare(dev, "Y_eval", y.Data, 6e-6)
 	})
 }

@@ -163,15 +163,13 @@ func addShares(dev compute.Device, sum compute.Matrix, in *Input, bias []float32
 	for k, share := range in.Shares {
 		dev.CopyColumns(sum, 0, share, 0, sum.Cols, k > 0)
 	}
-	dev.AddBias(sum, bias)
-	then.Apply(dev, sum)
+	dev.Finish(sum, bias, then)
 }
 
 // sharesBackward is its backward: it turns dy, the gradient with respect to the sum after then, into
 // that before, in place, sets that of the bias, and copies it to dsum.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	then compute.Epilogue) {
-	then.Backward(dev, dy, sum)
-	dev.ColumnSum(dbias, dy)
+	dev.FinishBackward(dbias, dy, sum, then)
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)
 }

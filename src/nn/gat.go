@@ -63,14 +63,14 @@ func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []fl
 	} else {
 		a.dev.EdgeSum(y, in.Hop.Forward, a.weights(in), z)
 	}
-	a.dev.AddBias(y, bias)
-	then.Apply(a.dev, y)
+	a.dev.Finish(y, bias, then)
 }
 
-// sumBackward sets the gradients of z and bias, and returns that of the weights.
-func (a *attention) sumBackward(dz compute.Matrix, dbias []float32, dy compute.Matrix, in *Input,
-	z compute.Matrix) (dalpha compute.Matrix) {
-	a.dev.ColumnSum(dbias, dy)
+// sumBackward turns dy into the gradient before then, in place, sets those of z and bias, and
+// returns that of the weights.
+func (a *attention) sumBackward(dz compute.Matrix, dbias []float32, dy, y compute.Matrix, in *Input,
+	z compute.Matrix, then compute.Epilogue) (dalpha compute.Matrix) {
+	a.dev.FinishBackward(dbias, dy, y, then)
 	if a.mean {
 		heads := a.wide.matrix(in.Destinations, a.cols())
 		a.dev.HeadMeanBackward(heads, dy)
@@ -141,8 +141,7 @@ func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.MatMul(z, in.X, g.w, false)
-	g.dev.HeadDot(src, z, g.asrc)
-	g.dev.HeadDot(dst, z.RowsAt(0, d), g.adst)
+	g.dev.HeadDots(src, dst, z, g.asrc, g.adst)
 	g.dev.EdgeSoftmax(g.weights(in), in.Hop.Forward, src, dst, g.slope)
 	g.sum(y, in, z, g.bias, then)
 }
@@ -151,12 +150,10 @@ func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogu
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
-	then.Backward(g.dev, dy, y)
-	dalpha := g.sumBackward(dz, g.dbias, dy, in, z)
+	dalpha := g.sumBackward(dz, g.dbias, dy, y, in, z, then)
 	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, g.weights(in), src,
 		dst, g.slope)
-	g.dev.HeadDotBackward(dz, g.dasrc, dsrc, z, g.asrc)
-	g.dev.HeadDotBackward(dz.RowsAt(0, d), g.dadst, ddst, z.RowsAt(0, d), g.adst)
+	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)
 	if in.Gradient {
 		g.dev.MatMulInput(dx, dz, g.w, false)

@@ -77,8 +77,7 @@ func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilo
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	dz, dr := g.dleft.matrix(s, g.cols()), g.dright.matrix(d, g.cols())
-	then.Backward(g.dev, dy, y)
-	dalpha := g.sumBackward(dz, g.dbias, dy, in, z)
+	dalpha := g.sumBackward(dz, g.dbias, dy, y, in, z, then)
 	g.dev.EdgeDotSoftmaxBackward(dz, dr, g.datt, dalpha, in.Hop.Forward, in.Transposed,
 		g.weights(in), z, r, g.att, g.slope)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dwl, Bias: g.dbl}, dz, compute.Matrix{},

@@ -195,9 +195,9 @@ func TestGoldenLayerNorm(t *testing.T) {
 		if eps := g.scalar("eps"); eps != normEps {
 			t.Fatalf("the file has eps %g, the model %g", eps, normEps)
 		}
-		dev.LayerNorm(y, x, gamma, beta, mean, rstd, normEps)
+		dev.LayerNorm(y, x, gamma, beta, mean, rstd, normEps, compute.Epilogue{})
 		g.compare(dev, "Y", y.Data, layerForward)
-		dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd)
+		dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd, y, compute.Epilogue{})
 		g.compare(dev, "dX", dy.Data, layerBackward)
 		g.compare(dev, "dgamma", dgamma, layerBackward)
 		g.compare(dev, "dbeta", dbeta, layerBackward)

@@ -192,13 +192,12 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if n := s.batch; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
-		n.forward(m.dev, y, x, in.Train)
-		then.Apply(m.dev, y)
+		n.forward(m.dev, y, x, in.Train, then)
 	} else if n := s.norm; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
-		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps)
-		then.Apply(m.dev, y)
+		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps,
+			then)
 	} else {
 		s.Layer.Forward(y, in, then)
 	}
@@ -247,20 +246,18 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	}
 	y, then := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
 	sum := dy // becomes the gradient with respect to the activation's input
-	if s.norm != nil || s.batch != nil {
-		then.Backward(m.dev, dy, y)
-		then = compute.Epilogue{}
-		if s.residual {
-			dy = s.dsum.matrix(dy.Rows, s.out)
-		}
+	if s.residual && (s.norm != nil || s.batch != nil) {
+		dy = s.dsum.matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
 		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows],
-			n.rstd.data[:dy.Rows])
+			n.rstd.data[:dy.Rows], y, then)
+		then = compute.Epilogue{}
 	}
 	if n := s.batch; n != nil {
-		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out))
+		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, then)
+		then = compute.Epilogue{}
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.gradient(s.in))

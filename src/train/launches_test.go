@@ -26,12 +26,12 @@ var launchesPerStep = []struct {
 	most int
 	set  func(*nn.Config)
 }{
-	{"sage", 39, func(c *nn.Config) {}},
-	{"sage, layer norm", 45, func(c *nn.Config) { c.Norm = nn.NormLayer }},
-	{"sage, batch norm", 49, func(c *nn.Config) { c.Norm = nn.NormBatch }},
-	{"gcn", 27, func(c *nn.Config) { c.Kind = "gcn" }},
-	{"gin", 61, func(c *nn.Config) { c.Kind = "gin" }},
-	{"gat", 56, func(c *nn.Config) {
+	{"sage", 25, func(c *nn.Config) {}},
+	{"sage, layer norm", 29, func(c *nn.Config) { c.Norm = nn.NormLayer }},
+	{"sage, batch norm", 33, func(c *nn.Config) { c.Norm = nn.NormBatch }},
+	{"gcn", 22, func(c *nn.Config) { c.Kind = "gcn" }},
+	{"gin", 50, func(c *nn.Config) { c.Kind = "gin" }},
+	{"gat", 46, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
 	}},
 }
@@ -50,19 +50,20 @@ func TestLaunches(t *testing.T) {
 			o := sageOptions()
 			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)
 			c.set(&o.Model)
-			one, steps := launchesOf(t, library, shards, o, 1)
-			two, _ := launchesOf(t, library, shards, o, 2)
-			if one == nil {
+			// Memory that grows in the first steps moves, and tables of pointers are written again.
+			before, steps := launchesOf(t, library, shards, o, 2)
+			after, _ := launchesOf(t, library, shards, o, 3)
+			if before == nil {
 				t.Skip("the library counts no launches: it is not emulated")
 			}
 			launches := 0
-			for _, name := range slices.Sorted(maps.Keys(two)) {
-				n := float64(two[name]-one[name]) / float64(steps)
+			for _, name := range slices.Sorted(maps.Keys(after)) {
+				n := float64(after[name]-before[name]) / float64(steps)
 				t.Logf("%6.1f %s", n, name)
 				switch name {
 				case "copy", "copy up", "copy down", "zero":
 				default:
-					launches += two[name] - one[name]
+					launches += after[name] - before[name]
 				}
 			}
 			t.Logf("%6.1f launches a step", float64(launches)/float64(steps))

@@ -2,12 +2,15 @@
 #include "cublas_v2.h"
 
 #include <cstring>
+#include <type_traits>
 
 struct emulated_blas {
     cudaStream_t stream;
 };
 
-const char *cublasGetStatusString(cublasStatus_t) { return "emulated cuBLAS: an argument is not valid"; }
+const char *cublasGetStatusString(cublasStatus_t) {
+    return "emulated cuBLAS: an argument is not valid";
+}
 cublasStatus_t cublasCreate(cublasHandle_t *h) {
     *h = new emulated_blas{};
     return CUBLAS_STATUS_SUCCESS;
@@ -48,51 +51,119 @@ static float value(tf32 x) {
 
 // one product: c[i + j ldc] = alpha * sum over l of a(i,l) b(l,j) + beta c
 template <typename T>
-static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda, const T *b, int64_t ldb, float beta, float *c,
-                    int64_t ldc) {
+static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T *a, int64_t lda,
+                    const T *b, int64_t ldb, float beta, float *c, int64_t ldc) {
     for (int j = 0; j < n; j++) {
         for (int i = 0; i < m; i++) {
             float sum = 0;
-            for (int l = 0; l < k; l++) sum += value(ta ? a[l + i * lda] : a[i + l * lda]) * value(tb ? b[j + l * ldb] : b[l + j * ldb]);
+            for (int l = 0; l < k; l++)
+                sum += value(ta ? a[l + i * lda] : a[i + l * lda]) *
+                       value(tb ? b[j + l * ldb] : b[l + j * ldb]);
             float *to = c + i + j * ldc;
             *to = beta == 0 ? alpha * sum : alpha * sum + beta * *to;
         }
     }
 }
 
-template <typename T>
-static cublasStatus_t batch(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha, const T *a,
-                            int lda, long long stride_a, const T *b, int ldb, long long stride_b, const float *beta, float *c, int ldc,
-                            long long stride_c, int count) {
+// multiply queues count products; at(i, &a, &b, &c) gives their arrays when they are multiplied.
+template <typename T, typename Arrays>
+static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
+                               int n, int k, const float *alpha, int lda, int ldb,
+                               const float *beta, int ldc, int count, const Arrays &at) {
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
-    if (m < 0 || n < 0 || k < 0 || lda < (t_a ? k : m) || ldb < (t_b ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1)
+    if (m < 0 || n < 0 || k < 0 || lda < (t_a ? k : m) || ldb < (t_b ? n : k) || ldc < m ||
+        lda < 1 || ldb < 1 || ldc < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     emulated::count("cublas/product");
     const float alpha_now = *alpha, beta_now = *beta;
     emulated::enqueue(h->stream, [=] {
-        for (int i = 0; i < count; i++)
-            product(t_a, t_b, m, n, k, alpha_now, a + i * stride_a, lda, b + i * stride_b, ldb, beta_now, c + i * stride_c, ldc);
+        for (int i = 0; i < count; i++) {
+            const T *a, *b;
+            float *c;
+            at(i, &a, &b, &c);
+            product(t_a, t_b, m, n, k, alpha_now, a, lda, b, ldb, beta_now, c, ldc);
+        }
     });
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float *alpha,
-                                         const float *a, int lda, long long stride_a, const float *b, int ldb, long long stride_b,
-                                         const float *beta, float *c, int ldc, long long stride_c, int count) {
-    return batch(h, ta, tb, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count);
+// strided and pointed give the arrays of a batch.
+template <typename T>
+static auto strided(const T *a, long long stride_a, const T *b, long long stride_b, float *c,
+                    long long stride_c) {
+    return [=](int i, const T **to_a, const T **to_b, float **to_c) {
+        *to_a = a + i * stride_a;
+        *to_b = b + i * stride_b;
+        *to_c = c + i * stride_c;
+    };
+}
+template <typename T>
+static auto pointed(const void *const *a, const void *const *b, void *const *c) {
+    return [=](int i, const T **to_a, const T **to_b, float **to_c) {
+        *to_a = static_cast<const T *>(a[i]);
+        *to_b = static_cast<const T *>(b[i]);
+        *to_c = static_cast<float *>(c[i]);
+    };
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-                                          const void *alpha, const void *a, cudaDataType_t type_a, int lda, long long stride_a, const void *b,
-                                          cudaDataType_t type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType_t type_c,
-                                          int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
-    const auto multiply = [=](auto *a, auto *b) {
-        return batch(h, ta, tb, m, n, k, static_cast<const float *>(alpha), a, lda, stride_a, b, ldb, stride_b, static_cast<const float *>(beta),
-                     static_cast<float *>(c), ldc, stride_c, count);
-    };
-    if (type_a != type_b || type_c != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
-    if (type_a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F)
-        return multiply(static_cast<const uint16_t *>(a), static_cast<const uint16_t *>(b));
-    if (type_a == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F_FAST_TF32) return multiply(static_cast<const tf32 *>(a), static_cast<const tf32 *>(b));
+// typed calls multiply with a null pointer to the type of the factors.
+template <typename F>
+static cublasStatus_t typed(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c,
+                            cublasComputeType_t compute, const F &multiply) {
+    if (a != b || c != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
+    if (a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F)
+        return multiply(static_cast<const uint16_t *>(nullptr));
+    if (a == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+        return multiply(static_cast<const tf32 *>(nullptr));
     return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta,
+                                         cublasOperation_t tb, int m, int n, int k,
+                                         const float *alpha, const float *a, int lda,
+                                         long long stride_a, const float *b, int ldb,
+                                         long long stride_b, const float *beta, float *c, int ldc,
+                                         long long stride_c, int count) {
+    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
+                           strided(a, stride_a, b, stride_b, c, stride_c));
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta,
+                                          cublasOperation_t tb, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType_t type_a,
+                                          int lda, long long stride_a, const void *b,
+                                          cudaDataType_t type_b, int ldb, long long stride_b,
+                                          const void *beta, void *c, cudaDataType_t type_c, int ldc,
+                                          long long stride_c, int count,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return typed(type_a, type_b, type_c, compute, [=](auto *type) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+        return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
+                           static_cast<const float *>(beta), ldc, count,
+                           strided(static_cast<const T *>(a), stride_a, static_cast<const T *>(b),
+                                   stride_b, static_cast<float *>(c), stride_c));
+    });
+}
+
+cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                  int m, int n, int k, const float *alpha, const float *const a[],
+                                  int lda, const float *const b[], int ldb, const float *beta,
+                                  float *const c[], int ldc, int count) {
+    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
+                           pointed<float>(reinterpret_cast<const void *const *>(a),
+                                          reinterpret_cast<const void *const *>(b),
+                                          reinterpret_cast<void *const *>(c)));
+}
+
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                   int m, int n, int k, const void *alpha, const void *const a[],
+                                   cudaDataType_t type_a, int lda, const void *const b[],
+                                   cudaDataType_t type_b, int ldb, const void *beta,
+                                   void *const c[], cudaDataType_t type_c, int ldc, int count,
+                                   cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return typed(type_a, type_b, type_c, compute, [=](auto *type) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+        return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
+                           static_cast<const float *>(beta), ldc, count, pointed<T>(a, b, c));
+    });
 }

@@ -44,7 +44,18 @@ var attentionTests = family{
 		bare.Edges = nil
 		return []wrong{
 			{"heads that do not divide",
-				func() { b.dev.HeadDot(b.zeros(3, 3), b.zeros(3, 4), make([]float32, 4)) }},
+				func() {
+					b.dev.HeadDots(b.zeros(3, 3), b.zeros(2, 3), b.zeros(3, 4), make([]float32, 4),
+						make([]float32, 4))
+				}},
+			{"scores of more rows than there are", func() {
+				b.dev.HeadDots(b.zeros(3, 2), b.zeros(4, 2), b.zeros(3, 4), make([]float32, 4),
+					make([]float32, 4))
+			}},
+			{"scores of other heads", func() {
+				b.dev.HeadDots(b.zeros(3, 2), b.zeros(2, 4), b.zeros(3, 4), make([]float32, 4),
+					make([]float32, 4))
+			}},
 			{"an edge from no source", func() {
 				b.dev.EdgeSoftmax(b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2), slope)
 			}},
@@ -98,11 +109,14 @@ var attentionTests = family{
 		src, dst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
 		dsrc, ddst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
 		alpha, dalpha := l.matrix(edges, heads), l.matrix(edges, heads)
-		a, da, mean := l.array(l.In), l.array(l.In), l.matrix(l.Destinations, l.In/heads)
+		a, da, da2 := l.array(l.In), l.array(l.In), l.array(l.In)
+		mean := l.matrix(l.Destinations, l.In/heads)
 		return []Call{
-			{"HeadDot", func() { l.dev.HeadDot(src, z, a) }, 4 * (wide + l.Sources*heads + l.In), 0},
-			{"HeadDotBackward", func() { l.dev.HeadDotBackward(dz, da, src, z, a) },
-				4 * (3*wide + l.Sources*heads + 2*l.In), 0},
+			{"HeadDots", func() { l.dev.HeadDots(src, dst, z, a, da) },
+				4 * (wide + (l.Sources+l.Destinations)*heads + 2*l.In), 0},
+			{"HeadDotsBackward",
+				func() { l.dev.HeadDotsBackward(dz, da, da2, src, dst, z, a, a) },
+				4 * (3*wide + (l.Sources+l.Destinations)*heads + 4*l.In), 0},
 			{"EdgeSoftmax", func() { l.dev.EdgeSoftmax(alpha, l.Forward, src, dst, slope) },
 				forward + 4*(2*numbers+l.Destinations*heads), 0},
 			{"EdgeSoftmaxBackward", func() {
@@ -318,17 +332,18 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 
 // heads runs the kernels on rows of heads, which read no edges.
 func heads(b *bench, rows, heads, width int) []result {
-	cols := heads * width
-	z, a, ds, dz := b.normal(rows*cols), b.normal(cols), b.normal(rows*heads), b.normal(rows*cols)
+	cols, first := heads*width, rows-rows/3
+	z, dz := b.normal(rows*cols), b.normal(rows*cols)
+	a, a2, ds, ds2 := b.normal(cols), b.normal(cols), b.normal(rows*heads), b.normal(first*heads)
 	dm := b.normal(rows * width)
-	mz, ma, mds, mdz := b.matrix(rows, cols, z), b.array(a), b.matrix(rows, heads, ds),
-		b.matrix(rows, cols, dz)
-	s := compute.Matrix{Rows: rows, Cols: heads, Data: b.dirty(rows * heads)}
-	da := b.dirty(cols)
+	mz, mdz := b.matrix(rows, cols, z), b.matrix(rows, cols, dz)
+	s, s2 := b.matrix(rows, heads, nans(rows*heads)), b.matrix(first, heads, nans(first*heads))
+	da, da2 := b.dirty(cols), b.dirty(cols)
 	mean := compute.Matrix{Rows: rows, Cols: width, Data: b.dirty(rows * width)}
 	dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
-	b.dev.HeadDot(s, mz, ma)
-	b.dev.HeadDotBackward(mdz, da, mds, mz, ma)
+	b.dev.HeadDots(s, s2, mz, b.array(a), b.array(a2))
+	b.dev.HeadDotsBackward(mdz, da, da2, b.matrix(rows, heads, ds), b.matrix(first, heads, ds2), mz,
+		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
 	coarse := make([]float32, len(z)) // of which many are equal, and some no numbers
@@ -350,24 +365,35 @@ func heads(b *bench, rows, heads, width int) []result {
 		}
 		return at
 	}
-	return []result{
-		grid("HeadDot", b.get(s.Data), rows, heads, width, func(r, h int) (v sum) {
+	dots := func(a []float32) func(r, h int) sum {
+		return func(r, h int) (v sum) {
 			for j := h * width; j < (h+1)*width; j++ {
 				v.add(float64(z[r*cols+j]) * float64(a[j]))
 			}
 			return v
-		}),
-		grid("HeadDotBackward, rows", b.get(mdz.Data), rows, cols, 2, func(r, j int) (v sum) {
-			v.add(float64(dz[r*cols+j]))
-			v.add(float64(ds[r*heads+j/width]) * float64(a[j]))
-			return v
-		}),
-		grid("HeadDotBackward, vector", b.get(da), 1, cols, rows, func(_, j int) (v sum) {
+		}
+	}
+	sums := func(ds []float32, rows int) func(_, j int) sum {
+		return func(_, j int) (v sum) {
 			for r := range rows {
 				v.add(float64(ds[r*heads+j/width]) * float64(z[r*cols+j]))
 			}
 			return v
+		}
+	}
+	return []result{
+		grid("HeadDots, sources", b.get(s.Data), rows, heads, width, dots(a)),
+		grid("HeadDots, destinations", b.get(s2.Data), first, heads, width, dots(a2)),
+		grid("HeadDotsBackward, rows", b.get(mdz.Data), rows, cols, 3, func(r, j int) (v sum) {
+			v.add(float64(dz[r*cols+j]))
+			v.add(float64(ds[r*heads+j/width]) * float64(a[j]))
+			if r < first {
+				v.add(float64(ds2[r*heads+j/width]) * float64(a2[j]))
+			}
+			return v
 		}),
+		grid("HeadDotsBackward, sources' vector", b.get(da), 1, cols, rows, sums(ds, rows)),
+		grid("HeadDotsBackward, destinations' vector", b.get(da2), 1, cols, rows, sums(ds2, first)),
 		grid("HeadMean", b.get(mean.Data), rows, width, heads+1, func(r, j int) (v sum) {
 			for h := range heads {
 				v.add(float64(z[r*cols+h*width+j]) / float64(heads))

@@ -3,6 +3,7 @@ package computetest
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"halognn/src/compute"
 )
@@ -16,11 +17,20 @@ var denseTests = family{
 			{"no rows", 0, 5, 2, 3}, {"one of everything", 1, 1, 1, 1}, {"odd", 17, 37, 3, 19},
 			{"a chunk and a row", 513, 33, 20, 47}, {"several tiles of weights", 40, 130, 3, 140},
 			{"weights transposed, and waves of chunks", 9000, 3, 16, 16},
+			{"two of one shape", 40, 13, 13, 9},
+			{"two of one shape, chunks and rows", 1100, 9, 9, 20},
+			{"two of one shape, whole chunks", 1024, 5, 5, 4},
 		} {
 			for _, v := range denseVariants {
 				all = append(all, testCase{fmt.Sprintf("dense/%s/%s", s.name, v.name),
 					func(b *bench) []result { return v.run(b, s.r, s.f, s.g, s.o) }})
 			}
+		}
+		for _, s := range rowShapes {
+			all = append(all, testCase{"finish/" + s.name,
+				func(b *bench) []result { return finishes(b, s.rows, s.cols, followers[:2]) }},
+				testCase{"elu and finish/" + s.name,
+					func(b *bench) []result { return finishes(b, s.rows, s.cols, followers[2:]) }})
 		}
 		return all
 	},
@@ -41,6 +51,12 @@ var denseTests = family{
 			{"dropout without vertices", with(func(d *compute.Dense) {
 				d.Then = compute.Epilogue{Activation: compute.ActivateReLU, P: 0.5}
 			})},
+			{"a bias of another width",
+				func() { b.dev.Finish(b.zeros(2, 4), b.zeros(1, 3).Data, compute.Epilogue{}) }},
+			{"an activation of another shape", func() {
+				b.dev.FinishBackward(b.zeros(1, 4).Data, b.zeros(2, 4), b.zeros(2, 3),
+					compute.Epilogue{Activation: compute.ActivateReLU})
+			}},
 			{"gradients of another shape", func() {
 				b.dev.DenseBackward(compute.DenseGradients{W: b.zeros(4, 2)}, b.zeros(2, 4), b.zeros(2, 4), good)
 			}},
@@ -65,8 +81,62 @@ var denseTests = family{
 			{"DenseBackward of two, behind an activation",
 				func() { l.dev.DenseBackward(g, dy, y, two) },
 				4 * (2*r*in + 2*out*in + out + 3*r*out), 4 * r * in * out},
+			{"Finish", func() { l.dev.Finish(y, one.Bias, two.Then) }, 4 * (3*r*out + out), 0},
+			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Then) },
+				4 * (3*r*out + out), 0},
+			{"FinishBackward of a sum alone",
+				func() { l.dev.FinishBackward(g.Bias, dy, y, compute.Epilogue{}) },
+				4 * (r*out + out), 0},
 		}
 	},
+}
+
+// followers are what may follow a sum, the one with exponentials last.
+var followers = []follower{
+	{name: "nothing"},
+	{name: "ReLU", add: true, activation: compute.ActivateReLU, p: 0.5},
+	{name: "ELU", activation: compute.ActivateELU, p: 0.1},
+}
+
+type follower struct {
+	name       string
+	add        bool
+	activation compute.Activation
+	p          float32
+}
+
+// then returns what follows a sum of that shape.
+func (f *follower) then(b *bench, rows, cols int) compute.Epilogue {
+	e := compute.Epilogue{Activation: f.activation, P: f.p,
+		Key: compute.NewDropoutKey(7, 1, 2, 3, 1)}
+	if f.add {
+		e.Add = b.matrix(rows, cols, b.normal(rows*cols))
+	}
+	for i := range rows {
+		e.Vertices = append(e.Vertices, int32(i*9973))
+	}
+	return e
+}
+
+// finishes holds Finish and its gradient to the bits of the kernels that they stand for.
+func finishes(b *bench, rows, cols int, followers []follower) (all []result) {
+	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
+	for _, f := range followers {
+		then := f.then(b, rows, cols)
+		y, parts := b.matrix(rows, cols, x), b.matrix(rows, cols, x)
+		b.dev.Finish(y, bias, then)
+		compute.FinishInParts(b.dev, parts, bias, then)
+		mdy, dyParts, db, dbParts := b.matrix(rows, cols, dy), b.matrix(rows, cols, dy),
+			b.dirty(cols), b.dirty(cols)
+		b.dev.FinishBackward(db, mdy, y, then)
+		compute.FinishBackwardInParts(b.dev, dbParts, dyParts, y, then)
+		all = append(all,
+			same(f.name+": Finish and its parts", b.get(y.Data), b.get(parts.Data)),
+			same(f.name+": the gradient and that of its parts", b.get(mdy.Data),
+				b.get(dyParts.Data)),
+			same(f.name+": the bias's gradient", b.get(db), b.get(dbParts)))
+	}
+	return all
 }
 
 // denseVariant is what a dense map has beside its first product.
@@ -122,9 +192,19 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	b.round(x, w, x2, w2)
+	// The gradients of weights are held to float64 too, from the gradient that both have made.
+	back := b.get(dyParts.Data)
+	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
+		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {
+			for k := range r {
+				s.add(float64(back[k*o+i]) * float64(x[k*cols+j]))
+			}
+			return s
+		})
+	}
+	b.round(x, w, x2, w2, back)
 	scale := float64(compute.DropoutScale(v.p))
-	return []result{
+	results := []result{
 		grid("Dense", b.get(y.Data), r, o, terms+4, func(i, j int) (s sum) {
 			for k := range f {
 				s.add(float64(x[i*f+k]) * float64(w[j*f+k]))
@@ -149,12 +229,22 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 			}
 			return sum{s.value * scale, s.size * scale}
 		}),
-		same("Dense and its parts", b.get(y.Data), b.get(parts.Data)),
 		same("the gradient and that of its parts", b.get(mdy.Data), b.get(dyParts.Data)),
-		same("the weights' gradient", b.get(got.W.Data), b.get(want.W.Data)),
 		same("the bias's gradient", b.get(got.Bias), b.get(want.Bias)),
-		same("the second weights' gradient", b.get(got.W2.Data), b.get(want.W2.Data)),
+		gradient("the weights' gradient beside float64", got.W, x, f),
 	}
+	if v.second {
+		results = append(results,
+			gradient("the second weights' gradient beside float64", got.W2, x2, g))
+	}
+	name := b.dev.Name()
+	if strings.HasPrefix(name, "cuda") && !strings.Contains(name, "emulated") {
+		return results // cuBLAS may choose another kernel where it makes two products together
+	}
+	return append(results,
+		same("Dense and its parts", b.get(y.Data), b.get(parts.Data)),
+		same("the weights' gradient", b.get(got.W.Data), b.get(want.W.Data)),
+		same("the second weights' gradient", b.get(got.W2.Data), b.get(want.W2.Data)))
 }
 
 // same is a result that must have the bits of another, where neither is NaN.

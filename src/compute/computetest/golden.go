@@ -128,8 +128,9 @@ func goldenLayerNorm(g golden, b *bench) {
 	mx, dGamma := b.matrix(rows, cols, x), b.array(gamma)
 	y, dx := b.gradient(rows, cols, true), b.gradient(rows, cols, true)
 	mean, rstd, dgamma, dbeta := b.dirty(rows), b.dirty(rows), b.dirty(cols), b.dirty(cols)
-	b.dev.LayerNorm(y, mx, dGamma, b.array(beta), mean, rstd, eps[0])
-	b.dev.LayerNormBackward(dx, dgamma, dbeta, b.matrix(rows, cols, dy), mx, dGamma, mean, rstd)
+	b.dev.LayerNorm(y, mx, dGamma, b.array(beta), mean, rstd, eps[0], compute.Epilogue{})
+	b.dev.LayerNormBackward(dx, dgamma, dbeta, b.matrix(rows, cols, dy), mx, dGamma, mean, rstd, y,
+		compute.Epilogue{})
 	g.near("Y", b.get(y.Data))
 	g.near("dX", b.get(dx.Data))
 	g.near("dgamma", b.get(dgamma))

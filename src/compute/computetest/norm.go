@@ -13,17 +13,34 @@ var normTests = family{
 				func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }},
 				testCase{"batchnorm/" + s.name,
 					func(b *bench) []result { return batchNorms(b, s.rows, s.cols) }})
+			then := func(name string, of makeNorm, followers []follower) {
+				all = append(all, testCase{name + "/" + s.name,
+					func(b *bench) []result { return followed(b, s.rows, s.cols, of, followers) }})
+			}
+			then("layernorm and what follows", layerNorm, followers)
+			then("batchnorm and what follows", batchNorm, followers[:2])
+			then("elu behind batchnorm", batchNorm, followers[2:])
 		}
 		return all
 	},
 	misuse: func(b *bench) []wrong {
 		m, v := b.zeros(2, 4), make([]float32, 4)
 		return []wrong{{"gains of another width", func() {
-			b.dev.LayerNorm(b.zeros(2, 4), m, v[:3], v, v[:2], v[:2], 1)
+			b.dev.LayerNorm(b.zeros(2, 4), m, v[:3], v, v[:2], v[:2], 1, compute.Epilogue{})
 		}}, {"moments of another width", func() { b.dev.ColumnMoments(v, v[:3], m) }},
-			{"gains of another batch", func() { b.dev.BatchNorm(m, m, v[:3], v, v, v, 1) }},
+			{"gains of another batch", func() {
+				b.dev.BatchNorm(m, m, v[:3], v, v, v, 1, compute.Epilogue{})
+			}},
 			{"a gradient of another width", func() {
-				b.dev.BatchNormBackward(m, v, v[:3], m, m, v, v, v, 1)
+				b.dev.BatchNormBackward(m, v, v[:3], m, m, v, v, v, 1, m, compute.Epilogue{})
+			}},
+			{"an activation of another width", func() {
+				b.dev.BatchNormBackward(m, v, v, m, m, v, v, v, 1, b.zeros(2, 3),
+					compute.Epilogue{Activation: compute.ActivateReLU})
+			}},
+			{"what is added of another width", func() {
+				b.dev.LayerNorm(b.zeros(2, 4), m, v, v, v[:2], v[:2], 1,
+					compute.Epilogue{Add: b.zeros(2, 3)})
 			}}}
 	},
 	calls: func(l *Layer) []Call {
@@ -31,21 +48,91 @@ var normTests = family{
 		x, y, dy := l.matrix(rows, l.Out), l.matrix(rows, l.Out), l.matrix(rows, l.Out)
 		gamma, beta, dgamma, dbeta := l.array(l.Out), l.array(l.Out), l.array(l.Out), l.array(l.Out)
 		mean, rstd := l.array(rows), l.array(rows)
+		none := compute.Epilogue{}
+		then := compute.Epilogue{Add: l.matrix(rows, l.Out), Activation: compute.ActivateReLU}
 		return []Call{
-			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5) },
+			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5, none) },
 				4 * (2*elements + 2*rows), 0},
+			{"LayerNorm and what follows",
+				func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5, then) },
+				4 * (3*elements + 2*rows), 0},
 			{"ColumnMoments", func() { l.dev.ColumnMoments(dgamma, dbeta, x) },
 				4 * (2*elements + 2*l.Out), 0},
-			{"BatchNorm", func() { l.dev.BatchNorm(y, x, gamma, beta, dgamma, dbeta, 1e-5) },
+			{"BatchNorm", func() { l.dev.BatchNorm(y, x, gamma, beta, dgamma, dbeta, 1e-5, none) },
 				4 * (2*elements + 4*l.Out), 0},
 			{"BatchNormBackward", func() {
-				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1)
+				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1, y, none)
 			}, 4 * (5*elements + 5*l.Out), 0},
+			{"BatchNormBackward behind an activation", func() {
+				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1, y, then)
+			}, 4 * (7*elements + 5*l.Out), 0},
 			{"LayerNormBackward", func() {
-				l.dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd)
+				l.dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd, y, none)
 			}, 4 * (3*elements + 2*rows), 0},
 		}
 	},
+}
+
+// norm is a norm of some rows, with its gradient.
+type norm struct {
+	name     string
+	forward  func(y compute.Matrix, then compute.Epilogue)
+	backward func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
+		then compute.Epilogue)
+}
+
+type makeNorm func(b *bench, x compute.Matrix, gamma, beta []float32) norm
+
+const normEps = 1e-2
+
+func layerNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
+	mean, rstd := b.dirty(x.Rows), b.dirty(x.Rows)
+	return norm{"LayerNorm", func(y compute.Matrix, then compute.Epilogue) {
+		b.dev.LayerNorm(y, x, gamma, beta, mean, rstd, normEps, then)
+	}, func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
+		then compute.Epilogue) {
+		b.dev.LayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y, then)
+	}}
+}
+
+func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
+	mean, variance := b.dirty(x.Cols), b.dirty(x.Cols)
+	b.dev.ColumnMoments(mean, variance, x)
+	return norm{"BatchNorm", func(y compute.Matrix, then compute.Epilogue) {
+		b.dev.BatchNorm(y, x, gamma, beta, mean, variance, normEps, then)
+	}, func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
+		then compute.Epilogue) {
+		b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, variance, normEps, y, then)
+	}}
+}
+
+// followed holds a norm with what follows it to the bits of the kernels in turn.
+func followed(b *bench, rows, cols int, of makeNorm, followers []follower) (all []result) {
+	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
+	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))
+	matrix := func() compute.Matrix { return b.matrix(rows, cols, nans(rows*cols)) }
+	for _, f := range followers {
+		then, none := f.then(b, rows, cols), compute.Epilogue{}
+		y, parts := matrix(), matrix()
+		n.forward(y, then)
+		n.forward(parts, none)
+		then.Apply(b.dev, parts)
+		dx, dxParts := matrix(), matrix()
+		mdy, dyParts := b.matrix(rows, cols, dy), b.matrix(rows, cols, dy)
+		dgamma, dgammaParts, dbeta, dbetaParts := b.dirty(cols), b.dirty(cols), b.dirty(cols),
+			b.dirty(cols)
+		n.backward(dx, mdy, dgamma, dbeta, y, then)
+		then.Backward(b.dev, dyParts, y)
+		n.backward(dxParts, dyParts, dgammaParts, dbetaParts, y, none)
+		name := n.name + " and " + f.name
+		all = append(all,
+			same(name, b.get(y.Data), b.get(parts.Data)),
+			same(name+", the gradient between", b.get(mdy.Data), b.get(dyParts.Data)),
+			same(name+", dx", b.get(dx.Data), b.get(dxParts.Data)),
+			same(name+", dgamma", b.get(dgamma), b.get(dgammaParts)),
+			same(name+", dbeta", b.get(dbeta), b.get(dbetaParts)))
+	}
+	return all
 }
 
 // layerNorms runs LayerNorm and its backward, each into another matrix and in place.
@@ -61,12 +148,12 @@ func layerNorms(b *bench, rows, cols int) []result {
 	y, dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)},
 		compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
 	mean, rstd, dgamma, dbeta := b.dirty(rows), b.dirty(rows), b.dirty(cols), b.dirty(cols)
-	b.dev.LayerNorm(y, mx, g, b.array(beta), mean, rstd, eps)
-	b.dev.LayerNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, rstd)
+	b.dev.LayerNorm(y, mx, g, b.array(beta), mean, rstd, eps, compute.Epilogue{})
+	b.dev.LayerNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, rstd, y, compute.Epilogue{})
 	separate := b.get(dx.Data)
-	b.dev.LayerNormBackward(mdy, dgamma, dbeta, mdy, mx, g, mean, rstd)
+	b.dev.LayerNormBackward(mdy, dgamma, dbeta, mdy, mx, g, mean, rstd, y, compute.Epilogue{})
 	inPlace := b.get(mdy.Data)
-	b.dev.LayerNorm(mx, mx, g, b.array(beta), mean, rstd, eps)
+	b.dev.LayerNorm(mx, mx, g, b.array(beta), mean, rstd, eps, compute.Epilogue{})
 
 	want := layerNorm64(x, dy, gamma, beta, rows, cols, eps)
 	want.y.got, want.dx.got, want.dgamma.got, want.dbeta.got = b.get(y.Data), separate,
@@ -135,12 +222,14 @@ func batchNorms(b *bench, rows, cols int) []result {
 	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(), of()
 	mean, variance, dgamma, dbeta := b.dirty(cols), b.dirty(cols), b.dirty(cols), b.dirty(cols)
 	b.dev.ColumnMoments(mean, variance, mx)
-	b.dev.BatchNorm(y, mx, g, b.array(beta), mean, variance, eps)
-	b.dev.BatchNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, variance, eps)
+	b.dev.BatchNorm(y, mx, g, b.array(beta), mean, variance, eps, compute.Epilogue{})
+	b.dev.BatchNormBackward(dx, dgamma, dbeta, mdy, mx, g, mean, variance, eps, y,
+		compute.Epilogue{})
 	separate := b.get(dx.Data)
-	b.dev.BatchNormBackward(mdy, dgamma, dbeta, mdy, mx, g, mean, variance, eps)
+	b.dev.BatchNormBackward(mdy, dgamma, dbeta, mdy, mx, g, mean, variance, eps, y,
+		compute.Epilogue{})
 	inPlace := b.get(mdy.Data)
-	b.dev.BatchNorm(mx, mx, g, b.array(beta), mean, variance, eps)
+	b.dev.BatchNorm(mx, mx, g, b.array(beta), mean, variance, eps, compute.Epilogue{})
 	m, v, dg, db := b.get(mean), b.get(variance), b.get(dgamma), b.get(dbeta)
 
 	root := func(j int) float64 { return 1 / math.Sqrt(float64(v[j])+eps) }

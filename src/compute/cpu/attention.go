@@ -22,10 +22,11 @@ type headDot struct {
 	a    []float32
 }
 
-// HeadDot implements compute.Device.
-func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
-	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
-	run(d, z.Rows, streamRows(z.Cols), headDot{s, z, a})
+// HeadDots implements compute.Device.
+func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
+	run(d, src.Rows, streamRows(z.Cols), headDot{src, z, asrc})
+	run(d, dst.Rows, streamRows(z.Cols), headDot{dst, z, adst})
 }
 
 func (a *headDot) tile(d *Device, lo, hi int) {
@@ -39,13 +40,20 @@ type headDotBackward struct {
 	a         []float32
 }
 
-// HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
+// HeadDotsBackward implements compute.Device.
+func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
+	dsrc, ddst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
+		adst)).Done()
+	d.headDotBackward(dz, dasrc, dsrc, z, asrc)
+	d.headDotBackward(dz, dadst, ddst, z, adst)
+}
+
+func (d *Device) headDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
 	a []float32) {
-	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
-	chunks := chunkCount(z.Rows)
+	chunks := chunkCount(ds.Rows)
 	d.reservePartials(chunks, z.Cols)
-	run(d, z.Rows, compute.ChunkRows, headDotBackward{dz, ds, z, a})
+	run(d, ds.Rows, compute.ChunkRows, headDotBackward{dz, ds, z, a})
 	d.addPartials(da, chunks, z.Cols, 0)
 }
 

@@ -8,15 +8,14 @@ import "halognn/src/compute"
 type dense struct {
 	first, second product // second without columns: none
 	bias          []float32
-	add           compute.Matrix
-	then          activation
+	then          following
 }
 
 // Dense implements compute.Device.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
-	call := dense{first: d.forward(0, y, a.X, a.W, false), bias: a.Bias, add: a.Then.Add,
-		then: activationOf(y, a.Then)}
+	call := dense{first: d.forward(0, y, a.X, a.W, false), bias: a.Bias,
+		then: followingOf(y, a.Then)}
 	if a.X2.Cols > 0 {
 		call.second = d.forward(1, y, a.X2, a.W2, true)
 	}
@@ -32,11 +31,25 @@ func (a *dense) tile(d *Device, lo, hi int) {
 	if a.second.in.Cols > 0 {
 		a.second.tile(d, lo, hi)
 	}
+	a.then.tile(d, lo, hi)
+}
+
+// following is what follows a sum, while the tile's rows are in the cache.
+type following struct {
+	y, add     compute.Matrix
+	activation activation
+}
+
+func followingOf(y compute.Matrix, e compute.Epilogue) following {
+	return following{y, e.Add, activationOf(y, e)}
+}
+
+func (a *following) tile(d *Device, lo, hi int) {
 	if a.add.Cols > 0 {
-		(&copyColumns{y, a.add, 0, 0, y.Cols, true}).tile(d, lo, hi)
+		(&copyColumns{a.y, a.add, 0, 0, a.y.Cols, true}).tile(d, lo, hi)
 	}
-	if a.then.kind != compute.NoActivation {
-		a.then.tile(d, lo, hi)
+	if a.activation.kind != compute.NoActivation {
+		a.activation.tile(d, lo, hi)
 	}
 }
 
@@ -52,6 +65,28 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 		call.product(g.W2, dy, a.X2)
 	}
 	call.run(d)
+}
+
+// Finish implements compute.Device.
+func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
+	run(d, y.Rows, streamRows(y.Cols), finish{addBias{y, b}, followingOf(y, then)})
+}
+
+type finish struct {
+	bias addBias
+	then following
+}
+
+func (a *finish) tile(d *Device, lo, hi int) {
+	a.bias.tile(d, lo, hi)
+	a.then.tile(d, lo, hi)
+}
+
+// FinishBackward implements compute.Device.
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
+	compute.FinishBackwardInParts(d, db, dy, y, then)
 }
 
 // activationOf returns the activation of an epilogue, on y.

@@ -7,53 +7,80 @@ import "C"
 
 import "halognn/src/compute"
 
+// Go and the kernels number activations alike.
+var (
+	_ [compute.ActivateReLU]struct{} = [C.HALOGNN_RELU]struct{}{}
+	_ [compute.ActivateELU]struct{}  = [C.HALOGNN_ELU]struct{}{}
+)
+
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
-	if p == 0 {
-		must("ReLU", C.gpu_relu(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols)))
-		return
-	}
-	threshold, scale := compute.DropoutThreshold(p), compute.DropoutScale(p)
-	d.arrays(len(vertices) * 4)
-	rows, cols := size(y)
-	must("ReLU", C.gpu_relu_dropout(d.c, float(y.Data), rows, cols, C.uint32_t(threshold),
-		C.float(scale), C.uint64_t(key.K1)<<32|C.uint64_t(key.K0), (*C.int32_t)(onDevice(d, vertices))))
+	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p, Key: key,
+		Vertices: vertices})
 }
 
 // ReLUBackward implements compute.Device.
 func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 	defer d.probe.Start(compute.CheckReLUBackward(dy, y)).Done()
-	must("ReLUBackward", C.gpu_relu_backward(d.c, float(dy.Data), C.int64_t(y.Rows*y.Cols),
-		float(y.Data), C.float(compute.DropoutScale(p))))
+	d.epilogueBackward("ReLUBackward", nil, dy, y,
+		compute.Epilogue{Activation: compute.ActivateReLU, P: p})
 }
 
 // ELU implements compute.Device.
 func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
-	rows, cols := size(y)
-	threshold, scale, bits, of := d.dropout(p, key, vertices)
-	must("ELU", C.gpu_elu(d.c, float(y.Data), rows, cols, threshold, scale, bits, of))
+	d.epilogue("ELU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
+		Vertices: vertices})
 }
 
 // ELUBackward implements compute.Device.
 func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
 	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
-	rows, cols := size(y)
-	threshold, scale, bits, of := d.dropout(p, key, vertices)
-	must("ELUBackward", C.gpu_elu_backward(d.c, float(dy.Data), rows, cols, float(y.Data), threshold,
-		scale, bits, of))
+	d.epilogueBackward("ELUBackward", nil, dy, y, compute.Epilogue{Activation: compute.ActivateELU,
+		P: p, Key: key, Vertices: vertices})
 }
 
-// dropout returns what kernels know of dropout; vertices are on the device unless nothing is
-// dropped.
-func (d *Device) dropout(p float32, key compute.DropoutKey, vertices []int32) (threshold C.uint32_t,
-	scale C.float, bits C.uint64_t, of *C.int32_t) {
-	if p > 0 {
-		d.arrays(len(vertices) * 4)
-		of = (*C.int32_t)(onDevice(d, vertices))
+// epilogue sets y = e(y + bias + second), each nil for none.
+func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float32,
+	e compute.Epilogue) {
+	rows, cols := size(y)
+	must(kernel, C.gpu_epilogue(d.c, float(y.Data), rows, cols, float(bias), float(second),
+		d.then(e)))
+}
+
+// epilogueBackward is the gradient: of dy in place and, unless it is nil, of the bias.
+func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
+	e compute.Epilogue) {
+	var partial *C.float
+	if db != nil {
+		partial = d.partial(dy.Rows, dy.Cols)
 	}
-	return C.uint32_t(compute.DropoutThreshold(p)), C.float(compute.DropoutScale(p)),
-		C.uint64_t(key.K1)<<32 | C.uint64_t(key.K0), of
+	if e.Activation == compute.ActivateReLU {
+		e.Vertices = nil // which its gradient does not read
+	}
+	rows, cols := size(dy)
+	must(kernel, C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
+		d.then(e), partial))
+}
+
+// then returns an epilogue as kernels take it.
+func (d *Device) then(e compute.Epilogue) C.halognn_cuda_then {
+	to := C.halognn_cuda_then{scale: 1}
+	if e.Add.Cols > 0 {
+		to.add = float(e.Add.Data)
+	}
+	if e.Activation == compute.NoActivation {
+		return to
+	}
+	to.activation = C.int(e.Activation)
+	to.threshold, to.scale = C.uint32_t(compute.DropoutThreshold(e.P)),
+		C.float(compute.DropoutScale(e.P))
+	to.key = C.uint64_t(e.Key.K1)<<32 | C.uint64_t(e.Key.K0)
+	if e.P > 0 && len(e.Vertices) > 0 {
+		d.arrays(len(e.Vertices) * 4)
+		to.vertices = (*C.int32_t)(onDevice(d, e.Vertices))
+	}
+	return to
 }

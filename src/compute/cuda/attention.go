@@ -13,21 +13,23 @@ func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
 
-// HeadDot implements compute.Device.
-func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
-	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
-	n, width := heads(s, z)
-	must("HeadDot", C.gpu_head_dot(d.c, float(s.Data), C.int64_t(z.Rows), n, width, float(z.Data),
-		float(a)))
+// HeadDots implements compute.Device.
+func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
+	n, width := heads(src, z)
+	must("HeadDots", C.gpu_head_dots(d.c, float(src.Data), float(dst.Data), C.int64_t(z.Rows),
+		C.int64_t(dst.Rows), n, width, float(z.Data), float(asrc), float(adst)))
 }
 
-// HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
-	a []float32) {
-	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
-	n, width := heads(ds, z)
-	must("HeadDotBackward", C.gpu_head_dot_backward(d.c, float(dz.Data), float(da), C.int64_t(z.Rows),
-		n, width, float(ds.Data), float(z.Data), float(a), d.partial(z.Rows, z.Cols)))
+// HeadDotsBackward implements compute.Device.
+func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
+	dsrc, ddst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
+		adst)).Done()
+	n, width := heads(dsrc, z)
+	must("HeadDotsBackward", C.gpu_head_dots_backward(d.c, float(dz.Data), float(dasrc), float(dadst),
+		C.int64_t(z.Rows), C.int64_t(ddst.Rows), n, width, float(dsrc.Data), float(ddst.Data),
+		float(z.Data), float(asrc), float(adst), d.partial(z.Rows, 2*z.Cols)))
 }
 
 // EdgeSoftmax implements compute.Device.

@@ -2,16 +2,78 @@
 
 package cuda
 
-import "halognn/src/compute"
+import (
+	"unsafe"
 
-// Dense implements compute.Device.
+	"halognn/src/compute"
+)
+
+// Dense implements compute.Device. Two products of one shape are one launch, and what follows
+// another; their sum is made there, in the order of the parts.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
-	compute.DenseInParts(d, y, a)
+	bias, second := a.Bias, []float32(nil)
+	switch {
+	case a.X2.Cols == 0:
+		d.MatMul(y, a.X, a.W, false)
+	case a.X2.Cols == a.X.Cols:
+		second = d.second(y)
+		d.matMulTwo("Dense", y, second, a.X, a.X2, a.W, a.W2)
+	default:
+		d.MatMul(y, a.X, a.W, false)
+		if bias != nil {
+			d.AddBias(y, bias)
+			bias = nil
+		}
+		d.MatMul(y, a.X2, a.W2, true)
+	}
+	if bias != nil || second != nil || a.Then.Add.Cols > 0 ||
+		a.Then.Activation != compute.NoActivation {
+		d.epilogue("Dense", y, bias, second, a.Then)
+	}
 }
 
-// DenseBackward implements compute.Device.
+// second returns room for another result of the shape of y, until the next kernel that needs
+// scratch.
+func (d *Device) second(y compute.Matrix) []float32 {
+	n := max(1, y.Rows*y.Cols)
+	if err := d.reserve(&d.scratch, 4*n, useScratch); err != nil {
+		panic(err)
+	}
+	return unsafe.Slice((*float32)(d.scratch.p), n)
+}
+
+// DenseBackward implements compute.Device. The bias's gradient is made where dy is changed or, if
+// nothing is, with those of the weights.
 func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
-	compute.DenseBackwardInParts(d, g, dy, y, a)
+	if a.Bias == nil {
+		g.Bias = nil
+	}
+	if a.Then.Activation != compute.NoActivation {
+		d.epilogueBackward("DenseBackward", g.Bias, dy, y, a.Then)
+		g.Bias = nil
+	}
+	first := compute.DenseGradients{W: g.W, Bias: g.Bias}
+	switch {
+	case a.X2.Cols == 0:
+		d.weights("DenseBackward", first, dy, a.X, compute.Matrix{})
+	case a.X2.Cols == a.X.Cols:
+		d.weights("DenseBackward", g, dy, a.X, a.X2)
+	default:
+		d.weights("DenseBackward", first, dy, a.X, compute.Matrix{})
+		d.weights("DenseBackward", compute.DenseGradients{W: g.W2}, dy, a.X2, compute.Matrix{})
+	}
+}
+
+// Finish implements compute.Device.
+func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
+	d.epilogue("Finish", y, b, nil, then)
+}
+
+// FinishBackward implements compute.Device.
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
+	d.epilogueBackward("FinishBackward", db, dy, y, then)
 }

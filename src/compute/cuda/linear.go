@@ -19,6 +19,14 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 		C.int64_t(w.Rows), cBool(add), d.factors(x, w), d.dropped()))
 }
 
+// matMulTwo sets y = x wᵀ and y2 = x2 w2ᵀ, products of one shape, in one launch.
+func (d *Device) matMulTwo(kernel string, y compute.Matrix, y2 []float32, x, x2,
+	w, w2 compute.Matrix) {
+	r, f := size(x)
+	must(kernel, C.gpu_matmul_two(d.c, float(y.Data), float(y2), float(x.Data), float(x2.Data),
+		float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), d.factors(x, x2, w, w2), d.dropped()))
+}
+
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
@@ -30,20 +38,34 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 // MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
-	r, f := size(x)
-	must("MatMulWeights", C.gpu_matmul_weights(d.c, float(dw.Data), float(dy.Data), float(x.Data), r,
-		f, C.int64_t(dw.Rows), d.partial(x.Rows, dw.Rows*dw.Cols), d.factors(dy, x),
-		d.dropped()))
+	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
 }
 
-// factors returns room for the rounded factors of a product, nil if factors are not rounded.
-func (d *Device) factors(first, second compute.Matrix) unsafe.Pointer {
+// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
+// g.Bias, the sum of the rows of dy.
+func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
+	r, f := size(x)
+	n := (g.W.Rows*g.W.Cols + 3) / 4 * 4
+	if x2.Cols > 0 {
+		n *= 2
+	}
+	n += len(g.Bias)
+	must(kernel, C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
+		float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows),
+		d.partial(x.Rows, n), d.factors(dy, x, x2), d.dropped()))
+}
+
+// factors returns room for the rounded factors of products, nil if factors are not rounded.
+func (d *Device) factors(all ...compute.Matrix) unsafe.Pointer {
 	bytes := d.precision.FactorBytes()
 	if bytes == 0 {
 		return nil
 	}
 	const align = C.HALOGNN_FACTOR_ALIGN
-	n := (first.Rows*first.Cols+align-1)/align*align + second.Rows*second.Cols
+	n := 0
+	for _, m := range all {
+		n += (m.Rows*m.Cols + align - 1) / align * align
+	}
 	if err := d.reserve(&d.rounded, bytes*max(1, n), useScratch); err != nil {
 		panic(err)
 	}
@@ -56,8 +78,7 @@ func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
 // AddBias implements compute.Device.
 func (d *Device) AddBias(y compute.Matrix, b []float32) {
 	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
-	rows, cols := size(y)
-	must("AddBias", C.gpu_add_bias(d.c, float(y.Data), rows, cols, float(b)))
+	d.epilogue("AddBias", y, b, nil, compute.Epilogue{})
 }
 
 // ColumnSum implements compute.Device.

@@ -6,9 +6,16 @@ import (
 	"halognn/src/compute"
 )
 
-// HeadDot implements compute.Device.
-func (d *Device) HeadDot(s, z compute.Matrix, a []float32) {
-	defer d.probe.Start(compute.CheckHeadDot(s, z, a)).Done()
+// HeadDots implements compute.Device.
+func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
+	headDot(src, z, asrc)
+	headDot(dst, z, adst)
+}
+
+// headDot sets s[r,h], of the first rows of z, to the sum of z[r,j]*a[j] over the columns j of head
+// h.
+func headDot(s, z compute.Matrix, a []float32) {
 	width := z.Cols / s.Cols
 	for r := range s.Rows {
 		for h := range s.Cols {
@@ -24,13 +31,20 @@ func dot(x, y []float32) (sum float32) {
 	return sum
 }
 
-// HeadDotBackward implements compute.Device.
-func (d *Device) HeadDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
+// HeadDotsBackward implements compute.Device.
+func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
+	dsrc, ddst, z compute.Matrix, asrc, adst []float32) {
+	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
+		adst)).Done()
+	d.headDotBackward(dz, dasrc, dsrc, z, asrc)
+	d.headDotBackward(dz, dadst, ddst, z, adst)
+}
+
+func (d *Device) headDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
 	a []float32) {
-	defer d.probe.Start(compute.CheckHeadDotBackward(dz, da, ds, z, a)).Done()
 	width := z.Cols / ds.Cols
 	clear(da)
-	chunks(z.Rows, func(lo, hi int) {
+	chunks(ds.Rows, func(lo, hi int) {
 		sum := d.scratch(z.Cols)
 		for r := lo; r < hi; r++ {
 			for j := range z.Cols {

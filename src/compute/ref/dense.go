@@ -13,3 +13,15 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
 	compute.DenseBackwardInParts(d, g, dy, y, a)
 }
+
+// Finish implements compute.Device.
+func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
+	compute.FinishInParts(d, y, b, then)
+}
+
+// FinishBackward implements compute.Device.
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
+	compute.FinishBackwardInParts(d, db, dy, y, then)
+}

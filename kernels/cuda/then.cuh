@@ -1,0 +1,76 @@
+// What follows a sum, element by element: something added, an activation, dropout; and its
+// gradient. Kernels apply it where they have an element in a register.
+#pragma once
+
+#include "exp.cuh"
+#include "reduce.cuh"
+
+namespace halognn {
+
+__device__ inline uint64_t mix64(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+// row_bits and bits: compute.DropoutKey.Row(vertex).Bits(column).
+__device__ inline uint64_t row_bits(uint64_t key, int32_t vertex) {
+    return mix64(key + 0x9e3779b97f4a7c15ull *
+                           (static_cast<uint64_t>(static_cast<uint32_t>(vertex)) + 1));
+}
+__device__ inline uint32_t bits(uint64_t row, uint32_t column) {
+    uint32_t x = static_cast<uint32_t>(row) + column * 0x9e3779b9u;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15 ^ static_cast<uint32_t>(row >> 32);
+    x *= 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+// drawn is what the dropout of row r is drawn from; nothing if nothing is dropped.
+__device__ inline uint64_t drawn(const halognn_cuda_then &then, int64_t r) {
+    return then.threshold > 0 ? row_bits(then.key, then.vertices[r]) : 0;
+}
+
+__device__ inline bool drops(const halognn_cuda_then &then, uint64_t row, int64_t column) {
+    return then.threshold > 0 && bits(row, static_cast<uint32_t>(column)) < then.threshold;
+}
+
+// follow returns what x becomes, to which all that is to be added has been added. row is drawn(r).
+__device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t row,
+                                int64_t column) {
+    if (then.activation == HALOGNN_RELU) x = x < 0 ? 0 : x * then.scale;
+    if (then.activation == HALOGNN_ELU) x = (x > 0 ? x : exact_exp(x) - 1.0f) * then.scale;
+    return drops(then, row, column) ? 0 : x;
+}
+
+// follow_back returns the gradient with respect to x, given dy, that with respect to y, what follow
+// made of x. What ReLU dropped is 0 in y, so that only ELU needs row.
+__device__ inline float follow_back(const halognn_cuda_then &then, float dy, float y, uint64_t row,
+                                 int64_t column) {
+    if (then.activation == HALOGNN_RELU) return y > 0 ? dy * then.scale : 0;
+    if (then.activation != HALOGNN_ELU) return dy;
+    return drops(then, row, column) ? 0 : dy * (y > 0 ? then.scale : y + then.scale);
+}
+
+// drawn_back is drawn for follow_back.
+__device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) {
+    return then.activation == HALOGNN_ELU ? drawn(then, r) : 0;
+}
+
+// sum_back replaces column j of a chunk of dy by its gradient and returns the sum of that.
+__device__ inline float sum_back(float *dy, const float *y, const halognn_cuda_then &then,
+                                 int64_t chunk, int64_t rows, int64_t cols, int64_t j) {
+    if (then.activation == 0)
+        return sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
+    return sum_in_order(
+        chunk, rows,
+        [=](int64_t r) {
+            return follow_back(then, dy[r * cols + j], y[r * cols + j], drawn_back(then, r), j);
+        },
+        [=](int64_t r, float d) { dy[r * cols + j] = d; });
+}
+
+}  // namespace halognn
