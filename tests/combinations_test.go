@@ -60,7 +60,7 @@ var ofPlumbing = []choice{
 	{"compute.threads", []string{"1", "2"}},
 	{"topology.kind", []string{"replicated", "replicated", "partitioned"}},
 	{"sample.kernel", []string{"fused", "fused", "fused", "fused", "coo"}},
-	{"exchange.sums", []string{"off", "off", "off", "on"}},
+	{"exchange.sums", []string{"off", "off", "on", "auto"}},
 }
 
 // Likewise, but most modes take no cache or few.
