@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -40,6 +41,8 @@ type GenerateOptions struct {
 	Seed        uint64
 
 	Stage func(line string) // called with the name of each stage; may be nil
+
+	ranges int // of vertices, whose edges are made one after the other; 0: room chooses
 }
 
 // presets are the sizes of published graphs, as symmetric graphs: a generated graph has their
@@ -132,8 +135,9 @@ func first[T comparable](values ...T) T {
 }
 
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
-// number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 24 a vertex while
-// the graph is built; features are streamed. The products preset, 2.4 million vertices and 120
+// number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 32 a vertex while
+// the graph is built; features are streamed. A graph that has no room is made range by range of its
+// vertices, for each of which all edges are drawn again: see memory. The products preset, 2.4 million vertices and 120
 // million stored edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.resolve()
@@ -186,34 +190,45 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 			o.Stage(fmt.Sprintf(format, args...))
 		}
 	}
-	stage("drawing %.0f edges", float64(o.Vertices)*o.Degree/2)
-	var edges graph.Builder
-	if o.Kind == RMAT {
-		o.drawRMAT(&edges)
-		o.drawClasses(classes)
-	} else {
-		m := newBlockModel(o)
-		m.drawEdges(&edges)
-		m.fillClasses(classes)
-		m.free()
-	}
-	stage("sorting them, and dropping repeats")
-	g, report, err := edges.Build(o.Vertices, graph.CleanOptions{Undirected: true})
+	draw, free := o.drawer(classes)
+	defer free()
+	t, err := w.BeginTopology(o.Vertices, o.EdgeWeights)
 	if err != nil {
 		return err
 	}
-	w.Meta.Provenance.Cleaning = &report
-	stage("writing %d edges", g.NumEdges())
-	err = w.Topology(g)
-	if err == nil && o.EdgeWeights {
-		weights := o.edgeWeights(g)
-		err = w.EdgeWeights(weights)
+	defer t.abort()
+	for _, of := range o.spans() {
+		part := ""
+		if !of.all {
+			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)
+		}
+		stage("drawing %.0f edges%s", float64(o.Vertices)*o.Degree/2, part)
+		var edges graph.Builder
+		draw(&edges, of)
+		stage("sorting them, and dropping repeats")
+		rows, report, err := edges.BuildRows(o.Vertices, of.first, of.end,
+			graph.CleanOptions{Undirected: true})
+		if err != nil {
+			return err
+		}
+		t.report.Add(report)
+		stage("writing %d edges", rows.NumEdges())
+		var weights []float32
+		if o.EdgeWeights {
+			weights = o.edgeWeights(rows, of.first)
+		}
+		err = t.Append(rows, weights)
 		mem.Free(weights)
+		rows.Free()
+		if err != nil {
+			return err
+		}
 	}
-	g.Free()
-	if err != nil {
+	free()
+	if err := t.Close(); err != nil {
 		return err
 	}
+	w.Meta.Provenance.Cleaning = &t.report
 	stage("writing the features, %s", size(float64(w.Meta.RowBytes())*float64(o.Vertices)))
 	if err := o.writeFeatures(w, classes); err != nil {
 		return err
@@ -229,12 +244,45 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
 }
 
-// edgeWeights draws the weight of each pair of vertices from a stream of its own.
-func (o GenerateOptions) edgeWeights(g *graph.CSC) []float32 {
-	weights := mem.Make[float32](len(g.Indices))
-	for v := range graph.VertexID(g.NumVertices()) {
-		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
-			u := g.Indices[e]
+// drawer fills classes, and returns what draws the edges and what frees its memory, which may be
+// called twice.
+func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span), free func()) {
+	if o.Kind == RMAT {
+		o.drawClasses(classes)
+		return o.drawRMAT, func() {}
+	}
+	m := newBlockModel(o)
+	m.fillClasses(classes)
+	return m.drawEdges, sync.OnceFunc(m.free)
+}
+
+// span is the vertices [first, end), whose edges are made at a time.
+type span struct {
+	first, end int
+	all        bool // they are all vertices
+}
+
+func (s span) has(v graph.VertexID) bool { return s.all || int(v) >= s.first && int(v) < s.end }
+
+// spans cuts the vertices into as many ranges as it takes to make their edges in memory. All edges
+// are drawn again for each.
+func (o GenerateOptions) spans() []span {
+	ranges := max(1, o.ranges)
+	spans := make([]span, ranges)
+	for i := range spans {
+		spans[i] = span{i * o.Vertices / ranges, (i + 1) * o.Vertices / ranges, ranges == 1}
+	}
+	return spans
+}
+
+// edgeWeights draws the weight of each pair of vertices from a stream of its own; rows are those of
+// the vertices from first on.
+func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
+	weights := mem.Make[float32](len(rows.Indices))
+	for row := range rows.NumVertices() {
+		v := graph.VertexID(first + row)
+		for e := rows.Indptr[row]; e < rows.Indptr[row+1]; e++ {
+			u := rows.Indices[e]
 			s := newStream(o.Seed, keyWeight, uint64(min(u, v)), uint64(max(u, v)))
 			weights[e] = float32(s.next()>>40) * 0x1p-24
 		}

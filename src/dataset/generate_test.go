@@ -56,6 +56,29 @@ func TestGenerateDependsOnOptionsAlone(t *testing.T) {
 	}
 }
 
+// TestRangesMakeTheSameGraph: a graph whose edges are made range by range is the one made at once, in
+// every byte.
+func TestRangesMakeTheSameGraph(t *testing.T) {
+	for _, o := range []GenerateOptions{
+		{Vertices: 3000, Degree: 8, Features: 3, Classes: 5, Seed: 3, EdgeWeights: true},
+		{Kind: RMAT, Vertices: 3000, Degree: 8, Features: 3, Classes: 5, Seed: 3},
+	} {
+		live := mem.Allocated()
+		want := generate(t, o)
+		for _, o.ranges = range []int{2, 7} {
+			got := generate(t, o)
+			if got.Identity() != want.Identity() ||
+				*got.Meta.Provenance.Cleaning != *want.Meta.Provenance.Cleaning {
+				t.Errorf("%s in %d ranges: %s, %v; at once %s, %v", o.Kind, o.ranges, got.Identity(),
+					got.Meta.Provenance.Cleaning, want.Identity(), want.Meta.Provenance.Cleaning)
+			}
+		}
+		if leak := mem.Allocated() - live; leak != 0 {
+			t.Errorf("%s: %d bytes not given back", o.Kind, leak)
+		}
+	}
+}
+
 func TestGeneratedGraphsAreValid(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -146,7 +169,7 @@ func TestBlockModelHasSmallCuts(t *testing.T) {
 		arc[v] = 4 * place / o.Vertices
 	}
 	var b graph.Builder
-	m.drawEdges(&b)
+	m.drawEdges(&b, span{all: true})
 	g, _, err := b.Build(o.Vertices, graph.CleanOptions{Undirected: true})
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ const (
 // drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
 // 2004): one draw among the quadrants decides a bit of both ends. Ends beyond the last
 // vertex are drawn again. Vertices are renumbered at random, so that numbers do not depend on
-// degrees.
-func (o GenerateOptions) drawRMAT(b *graph.Builder) {
+// degrees. Only edges of the vertices are kept.
+func (o GenerateOptions) drawRMAT(b *graph.Builder, of span) {
 	levels := bits.Len(uint(o.Vertices - 1))
 	id := shuffledIDs(o.Vertices, o.Seed)
 	defer mem.Free(id)
@@ -32,7 +32,9 @@ func (o GenerateOptions) drawRMAT(b *graph.Builder) {
 			for u >= o.Vertices || v >= o.Vertices {
 				u, v = rmatEdge(&s, levels)
 			}
-			own[worker].Add(id[u], id[v])
+			if of.has(id[u]) || of.has(id[v]) {
+				own[worker].Add(id[u], id[v])
+			}
 		}
 	})
 	for w := range own {

@@ -163,8 +163,8 @@ func (m *blockModel) fillClasses(classes []int32) {
 	})
 }
 
-// drawEdges draws the edges of every vertex, keyed by its place.
-func (m *blockModel) drawEdges(b *graph.Builder) {
+// drawEdges draws the edges of every vertex, keyed by its place, and keeps those of the vertices.
+func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 	own := make([]graph.Builder, workers())
 	parallel(m.o.Vertices, 2048, func(worker, lo, hi int) {
 		k, _ := slices.BinarySearch(m.begin, lo+1)
@@ -179,7 +179,9 @@ func (m *blockModel) drawEdges(b *graph.Builder) {
 			for range int(degree/2 + s.float()) {
 				j := m.pickCommunity(&s, k, spread)
 				other := m.begin[j] + draw(&s, m.upTo[m.begin[j]:m.begin[j+1]])
-				own[worker].Add(m.id[other], m.id[place])
+				if of.has(m.id[other]) || of.has(m.id[place]) {
+					own[worker].Add(m.id[other], m.id[place])
+				}
 			}
 		}
 	})

@@ -98,7 +98,19 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	if err != nil {
 		return nil, CleanReport{}, err
 	}
-	g, report := clean(n, b.each, b.Free, o)
+	g, report := clean(0, n, b.each, b.Free, o)
+	return g, report, nil
+}
+
+// BuildRows is Build for the neighbour lists of vertices [first, end) of n: row v of the result is
+// that of vertex first+v. The builder needs the edges from and to these vertices alone. Of the edges
+// of a whole graph, built so range by range, the reports add up to that of Build.
+func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanReport, error) {
+	defer b.Free()
+	if _, err := b.count(n); err != nil {
+		return nil, CleanReport{}, err
+	}
+	g, report := clean(first, end, b.each, b.Free, o)
 	return g, report, nil
 }
 
@@ -137,7 +149,7 @@ func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
 			}
 		}
 	}
-	indptr, indices := countingSort(n, func(yield func([]Edge)) {
+	indptr, indices := countingSort(0, n, func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)
 		for i := range src {
 			if batch = append(batch, MakeEdge(src[i], dst[i])); len(batch) == cap(batch) {

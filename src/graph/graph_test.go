@@ -222,6 +222,54 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 }
 
 // The weight of an edge is the sum of those that it was given with, or that of its reverse.
+// TestBuildRows: the rows of ranges of vertices, built from the edges at them, are those of the graph,
+// and their reports add up to its report.
+func TestBuildRows(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		n, o := 1+rng.IntN(30), CleanOptions{Undirected: seed%2 == 0, KeepLoops: seed%3 == 0}
+		var edges []Edge
+		for range rng.IntN(200) {
+			edges = append(edges, MakeEdge(VertexID(rng.IntN(n)), VertexID(rng.IntN(n))))
+		}
+		build := func(first, end int) *Builder {
+			var b Builder
+			at := func(v VertexID) bool { return int(v) >= first && int(v) < end }
+			for _, e := range edges {
+				if at(e.Src()) || at(e.Dst()) {
+					b.Add(e.Src(), e.Dst())
+				}
+			}
+			return &b
+		}
+		want, all, err := build(0, n).Build(n, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var total CleanReport
+		for first := 0; first < n; {
+			end := min(n, first+1+rng.IntN(n))
+			got, report, err := build(first, end).BuildRows(n, first, end, o)
+			if err != nil || got.NumVertices() != end-first {
+				t.Fatalf("seed %d: rows %d to %d: %v, %v", seed, first, end, got, err)
+			}
+			for v := first; v < end; v++ {
+				if !slices.Equal(got.InNeighbours(VertexID(v-first)), want.InNeighbours(VertexID(v))) {
+					t.Fatalf("seed %d: vertex %d has %v, want %v", seed, v,
+						got.InNeighbours(VertexID(v-first)), want.InNeighbours(VertexID(v)))
+				}
+			}
+			total.Add(report)
+			got.Free()
+			first = end
+		}
+		if total != all {
+			t.Errorf("seed %d: reports add up to %v, want %v", seed, total, all)
+		}
+		want.Free()
+	}
+}
+
 func TestBuildWeighted(t *testing.T) {
 	for seed, s := range sizes {
 		rng := rand.New(rand.NewPCG(uint64(seed), 7))
@@ -273,7 +321,7 @@ func TestBuildMemory(t *testing.T) {
 			b.Add(VertexID(rng.IntN(n)), VertexID(rng.IntN(n)))
 		}
 		var peak int64
-		g, _ := clean(n, b.each, func() { peak = mem.Allocated() - before; b.Free() }, o)
+		g, _ := clean(0, n, b.each, func() { peak = mem.Allocated() - before; b.Free() }, o)
 		if beyond := peak - 8*int64(len(g.Indptr)) - 4*g.NumEdges(); beyond > 3*8*edges {
 			t.Errorf("%+v: %d bytes beyond the result, %.1f an edge", o, beyond,
 				float64(beyond)/edges)

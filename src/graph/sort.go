@@ -14,19 +14,20 @@ type edgeSource func(yield func([]Edge))
 // batchEdges is the batch size of sources that pack their edges on the fly.
 const batchEdges = 4096
 
-// countingSort sorts edges by destination, keeping their order within one: indptr [n+1], indices
-// [edges]. With both, every edge except loops also counts as an in-edge of its source; indices then
-// hold tagged sources (see tag), for which VertexID leaves a bit.
+// countingSort sorts the edges into vertices [first, end) by destination, keeping their order within
+// one: indptr [end-first+1], indices [edges]. With both, every edge except loops also counts as an
+// in-edge of its source; indices then hold tagged sources (see tag), for which VertexID leaves a bit.
 //
 // Every worker walks all edges and handles the destinations of its own range: sequential reading is
 // cheap, needs no atomics, and gives the result of one worker.
-func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
+func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []VertexID) {
+	n, base := end-first, uint32(first)
 	indptr := mem.Make[int64](n + 1)
 	forRanges(n, func(v int) int64 { return int64(v) }, func(lo, hi int) {
 		width := uint32(hi - lo)
 		edges(func(batch []Edge) {
 			for _, e := range batch {
-				src, dst := uint32(e>>32), uint32(e)
+				src, dst := uint32(e>>32)-base, uint32(e)-base
 				if dst-uint32(lo) < width {
 					indptr[dst+1]++
 				}
@@ -46,17 +47,17 @@ func countingSort(n int, edges edgeSource, both bool) ([]int64, []VertexID) {
 		width := uint32(hi - lo)
 		edges(func(batch []Edge) {
 			for _, e := range batch {
-				src, dst := uint32(e>>32), uint32(e)
+				src, dst := uint32(e>>32)-base, uint32(e)-base
 				if dst-uint32(lo) < width {
-					entry := src
+					entry := src + base
 					if both {
-						entry = tag(src, false)
+						entry = tag(entry, false)
 					}
 					indices[indptr[dst]] = VertexID(entry)
 					indptr[dst]++
 				}
 				if both && src-uint32(lo) < width && src != dst {
-					indices[indptr[src]] = VertexID(tag(dst, true))
+					indices[indptr[src]] = VertexID(tag(dst+base, true))
 					indptr[src]++
 				}
 			}

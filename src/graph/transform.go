@@ -40,7 +40,7 @@ func (g *CSC) edges(transposed bool) edgeSource {
 // Transpose reverses every edge: the in-neighbours of v become the out-neighbours of v, in
 // ascending order. O(N+M); the result is new memory.
 func (g *CSC) Transpose() *CSC {
-	indptr, indices := countingSort(g.NumVertices(), g.edges(true), false)
+	indptr, indices := countingSort(0, g.NumVertices(), g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
 }
 
@@ -62,6 +62,15 @@ type CleanReport struct {
 	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there
 }
 
+// Add adds the counts of other.
+func (r *CleanReport) Add(other CleanReport) {
+	r.Before += other.Before
+	r.After += other.After
+	r.Loops += other.Loops
+	r.Duplicates += other.Duplicates
+	r.Reversed += other.Reversed
+}
+
 // String prints the report in one line.
 func (r CleanReport) String() string {
 	return fmt.Sprintf("%d edges in, %d out: %d self-loops and %d duplicates dropped, %d reverse "+
@@ -74,12 +83,13 @@ func (r CleanReport) String() string {
 // often, as often as the more frequent of the two was. Cleaning twice changes nothing. O(M log
 // degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
-	return clean(g.NumVertices(), g.edges(false), func() {}, o)
+	return clean(0, g.NumVertices(), g.edges(false), func() {}, o)
 }
 
-// clean calls release when it no longer needs the edges.
-func clean(n int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
-	indptr, entries := countingSort(n, edges, o.Undirected)
+// clean makes the rows of vertices [first, end). It calls release when it no longer needs the edges.
+func clean(first, end int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
+	indptr, entries := countingSort(first, end, edges, o.Undirected)
+	n := end - first
 	release()
 	kept := mem.Make[int64](n + 1) // kept[v+1]: entries of v that stay
 	defer mem.Free(kept)
@@ -90,7 +100,7 @@ func clean(n int, edges edgeSource, release func(), o CleanOptions) (*CSC, Clean
 		for v := lo; v < hi; v++ {
 			row := entries[indptr[v]:indptr[v+1]]
 			slices.Sort(unsigned(row))
-			kept[v+1] = int64(cleanRow(VertexID(v), row, o, &r))
+			kept[v+1] = int64(cleanRow(VertexID(first+v), row, o, &r))
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -29,7 +29,7 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	if err != nil {
 		return nil, nil, CleanReport{}, err
 	}
-	g, report := clean(n, b.each, func() {}, o)
+	g, report := clean(0, n, b.each, func() {}, o)
 	all := mem.Make[float32](len(g.Indices))
 	given := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(given)
