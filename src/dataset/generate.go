@@ -137,8 +137,8 @@ func first[T comparable](values ...T) T {
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
 // number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 32 a vertex while
 // the graph is built; features are streamed. A graph that has no room is made range by range of its
-// vertices, for each of which all edges are drawn again: see memory. The products preset, 2.4 million vertices and 120
-// million stored edges, takes 1 GiB and about 40 CPU seconds.
+// vertices, for each of which all edges are drawn again: see memory. The products preset, 2.4
+// million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.resolve()
 	if err != nil {

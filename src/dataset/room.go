@@ -15,8 +15,8 @@ import (
 var ErrRoom = errors.New("there is no room for it")
 
 // room returns an error for a graph that will not fit, before hours are spent on it. The bytes on
-// disk are those of the files, with the repeated edges that are dropped later. It sets the number of
-// ranges in which the graph is made.
+// disk are those of the files, with the repeated edges that are dropped later. It sets the number
+// of ranges in which the graph is made.
 func (o *GenerateOptions) room(dir string) error {
 	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
 	m := o.meta()
@@ -48,8 +48,8 @@ func (o *GenerateOptions) room(dir string) error {
 	return nil
 }
 
-// A graph is made in at most mostRanges ranges, and in more than one if it would take more than this
-// share of the memory.
+// A graph is made in at most mostRanges ranges, and in more than one if it would take more than
+// this share of the memory.
 const (
 	mostRanges = 16
 	roomy      = 0.9

@@ -103,8 +103,8 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 }
 
 // BuildRows is Build for the neighbour lists of vertices [first, end) of n: row v of the result is
-// that of vertex first+v. The builder needs the edges from and to these vertices alone. Of the edges
-// of a whole graph, built so range by range, the reports add up to that of Build.
+// that of vertex first+v. The builder needs the edges from and to these vertices alone. If a whole
+// graph is built so, range by range, the reports add up to that of Build.
 func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	if _, err := b.count(n); err != nil {

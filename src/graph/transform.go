@@ -86,7 +86,7 @@ func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(0, g.NumVertices(), g.edges(false), func() {}, o)
 }
 
-// clean makes the rows of vertices [first, end). It calls release when it no longer needs the edges.
+// clean makes the rows of vertices [first, end). It calls release when it needs the edges no more.
 func clean(first, end int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
 	indptr, entries := countingSort(first, end, edges, o.Undirected)
 	n := end - first
