@@ -39,7 +39,7 @@ type meeting struct {
 	posts   []post
 	joined  []int // ranks in the order in which they joined
 	copying int   // ranks copying at the moment
-	copied  int   // ranks that have exchanged rows with all that joined before them
+	copied  int   // ranks that have exchanged rows with all that joined before them, without error
 	waited  int
 }
 
@@ -83,30 +83,38 @@ func (g *group) start(rank int, c call) (*post, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := p.meeting
-	err = s.meet(p, earlier)
+	p.exchange(earlier)
+	return p, nil
+}
+
+// exchange is what a rank that has joined does for the operation.
+func (p *post) exchange(earlier []int) {
+	s, g := p.meeting, p.meeting.group
+	complete := false
+	defer func() { // a panic, too, ends the copying that the others wait for
+		g.mu.Lock()
+		if s.copying--; s.copying == 0 {
+			g.idle.Broadcast()
+		}
+		g.mu.Unlock()
+		if complete {
+			for r := range s.posts {
+				s.posts[r].done <- struct{}{}
+			}
+		}
+	}()
+	if err := s.meet(p, earlier); err != nil {
+		g.world.Abort(err) // it has not copied: the operation is never complete
+		return
+	}
 	g.mu.Lock()
 	s.copied++
-	complete := s.copied == len(g.ranks) && err == nil
+	last := s.copied == len(g.ranks)
 	g.mu.Unlock()
-	if complete {
+	if last {
 		s.finish()
+		complete = true
 	}
-	if err != nil {
-		g.world.Abort(err)
-	}
-
-	g.mu.Lock()
-	if s.copying--; s.copying == 0 {
-		g.idle.Broadcast()
-	}
-	g.mu.Unlock()
-	if complete {
-		for r := range s.posts {
-			s.posts[r].done <- struct{}{}
-		}
-	}
-	return p, nil
 }
 
 // join enters rank into the meeting of its next operation and returns the ranks that joined before

@@ -157,6 +157,17 @@ func (g *group) transfer(mine, other *message) {
 		from, to = other, mine
 	}
 	var err error
+	arrived := false
+	defer func() { // a panic, too, ends the copying that Wait waits for
+		g.mu.Lock()
+		mine.copying, other.copying = false, false
+		g.idle.Broadcast()
+		g.mu.Unlock()
+		if arrived {
+			mine.done <- struct{}{}
+			other.done <- struct{}{}
+		}
+	}()
 	switch {
 	case len(from.buf) != len(to.buf):
 		err = fmt.Errorf("%w: rank %d sends rank %d a message of %d bytes, but rank %d expects "+
@@ -170,14 +181,7 @@ func (g *group) transfer(mine, other *message) {
 	if err != nil {
 		g.world.Abort(err)
 	}
-	g.mu.Lock()
-	mine.copying, other.copying = false, false
-	g.idle.Broadcast()
-	g.mu.Unlock()
-	if err == nil {
-		mine.done <- struct{}{}
-		other.done <- struct{}{}
-	}
+	arrived = err == nil
 }
 
 // Wait implements Request.
