@@ -40,6 +40,30 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// What a diff in docs shows as added, or left, is in the file that it names.
+func TestDiffsInDocsAreTheCode(t *testing.T) {
+	diff := regexp.MustCompile("(?s)```diff\n.*?\n\\+\\+\\+ b/(\\S+)\n(.*?)```")
+	shown := 0
+	for _, page := range documents(t) {
+		for _, m := range diff.FindAllStringSubmatch(string(read(t, page)), -1) {
+			var lines []string
+			for line := range strings.Lines(m[2]) {
+				if line[0] == '+' || line[0] == ' ' {
+					lines = append(lines, line[1:])
+				}
+			}
+			shown += len(lines)
+			if code := strings.Join(lines, ""); !strings.Contains(string(read(t,
+				filepath.Join("..", m[1]))), code) {
+				t.Errorf("%s: %s has not got\n%s", page, m[1], code)
+			}
+		}
+	}
+	if shown == 0 {
+		t.Error("no diffs were found; the test does not see them any more")
+	}
+}
+
 // documents lists the pages: those of docs, and those in the root.
 func documents(t *testing.T) []string {
 	t.Helper()

@@ -62,6 +62,15 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 			"compute.threads=3"}},
 		{4, []string{"run.ranks_per_node=2", "topology.load=copy", "pipeline.depth=0"}},
 		{3, []string{"sample.streams=part", "sample.seeds=global", "train.eval_mode=full"}},
+		{2, []string{"model.kind=gat", "model.norm=batch", "model.activation=elu",
+			"model.residual=true"}},
+		{2, []string{"model.kind=gatv2", "model.jumping=cat", "model.head_merge=mean",
+			"run.ranks_per_node=1", "train.eval_mode=full"}},
+		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.kind=poisson", "sample.locality=4",
+			"run.ranks_per_node=2", "cache.policy=vip", "cache.placement=group", "cache.peer_cost=0.2"}},
+		{2, []string{"model.kind=gin", "model.norm=layer", "sample.kind=ladies",
+			"sample.layer_vertices=300", "sample.locality=8", "sample.locality_adapt=true",
+			"run.ranks_per_node=1", "cache.policy=sim"}},
 	} {
 		parts, sets := smallParts.dir(t), c.sets
 		if c.ranks == 3 {

@@ -176,7 +176,7 @@ func (m *Meta) layout() map[string]npy.Info {
 func CheckWeights(weights []float32) error {
 	for e, w := range weights {
 		if !(w >= 0 && w <= math.MaxFloat32) {
-			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 on",
+			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 to 3.4e+38",
 				e, w, ErrValue)
 		}
 	}

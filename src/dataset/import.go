@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -303,7 +304,31 @@ func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.Clean
 			"edge that "+
 			"comes several times, or the weights, with --ignore", s.options.In, err)
 	}
+	if err == nil {
+		if err = checkSums(g, weights); err != nil {
+			g.Free()
+			mem.Free(weights)
+			err = fmt.Errorf("%s: %w", s.options.In, err)
+		}
+	}
 	return g, weights, report, err
+}
+
+// checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
+// divide by that sum.
+func checkSums(g *graph.CSC, weights []float32) error {
+	for v := range g.NumVertices() {
+		sum := 0.0
+		for _, w := range weights[g.Indptr[v]:g.Indptr[v+1]] {
+			sum += float64(w)
+		}
+		if sum > math.MaxFloat32 {
+			return fmt.Errorf("the weights of the edges into vertex %d add up to %.4g: %w: a float32 "+
+				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", v, sum,
+				ErrValue)
+		}
+	}
+	return nil
 }
 
 func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split graph.Split) error {

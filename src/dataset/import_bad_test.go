@@ -152,8 +152,13 @@ func TestImportBadInput(t *testing.T) {
 		{"a negative weight", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,1\nb,c,-2\n"))
-		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 on", "--ignore"},
+		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 to 3.4e+38", "--ignore"},
 			dataset.ErrValue},
+		{"weights whose sum no float32 holds", "saint", func(t *testing.T, dir string,
+			o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
+			write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
+		}, []string{"edges.csv", "edges into vertex 1 add up to 6e+38", "--ignore"}, dataset.ErrValue},
 		{"a weight that is no number", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))

@@ -136,8 +136,8 @@ func (s *source) addEdge(u, v int64) error {
 func (s *source) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
-		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 on; --ignore leaves the "+
-			"weights out", w, ErrValue)
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; --ignore "+
+			"leaves the weights out", w, ErrValue)
 	}
 	if len(s.weights) == cap(s.weights) {
 		more := mem.Make[float32](max(1<<12, 2*cap(s.weights)))[:len(s.weights)]

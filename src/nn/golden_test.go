@@ -154,6 +154,38 @@ func (g golden) compareEdges(dev compute.Device, in *Input, name string, got []f
 	}
 }
 
+// A sum by the weights of edges, which layers take in two ways: weights of the data have no
+// gradient, those of attention have one for each head.
+func TestGoldenWeightedSum(t *testing.T) {
+	for _, name := range []string{"weighted_sum", "weighted_sum_wide"} {
+		t.Run(name, func(t *testing.T) {
+			onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+				g := openGolden(t, name)
+				h, x, dy := g.hop(""), g.rows(dev, "X"), g.rows(dev, "dY")
+				w, _, err := g.Float32("w_f32")
+				if err != nil {
+					t.Fatal(err)
+				}
+				transposed := make([]float32, len(w))
+				for i, e := range h.Transposed.Edges {
+					transposed[i] = w[e]
+				}
+				alpha, dw := upload(t, dev, len(w), 1, w), upload(t, dev, len(w), 1, nil)
+				y, dx := upload(t, dev, dy.Rows, dy.Cols, nil), upload(t, dev, x.Rows, x.Cols, nil)
+				dev.SegmentSum(y, h.Forward, w, x, false)
+				g.compare(dev, "Y", y.Data, layerForward)
+				dev.SegmentSum(dx, h.Transposed, transposed, dy, false)
+				g.compare(dev, "dX", dx.Data, layerBackward)
+				dev.EdgeSum(y, h.Forward, alpha, x)
+				g.compare(dev, "Y", y.Data, layerForward)
+				dev.EdgeSumBackward(dx, dw, h.Transposed, alpha, x, dy)
+				g.compare(dev, "dX", dx.Data, layerBackward)
+				g.compare(dev, "dw", dw.Data, layerBackward)
+			})
+		})
+	}
+}
+
 func TestGoldenLosses(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, name := range []string{"softmax_ce", "softmax_ce_extreme", "sigmoid_bce",

@@ -199,7 +199,7 @@ func TestResumeChangesNoBit(t *testing.T) {
 }
 
 // So does a run of each kind of state that a model has: running statistics, a linear map of all
-// layers, weights of edges.
+// layers, weights of edges, heads.
 func TestResumeOfModelsChangesNoBit(t *testing.T) {
 	shards := shardtest.Open(t,
 		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
@@ -209,6 +209,8 @@ func TestResumeOfModelsChangesNoBit(t *testing.T) {
 		{Kind: "sage", Norm: nn.NormBatch, EdgeWeights: true},
 		{Kind: "gcn", Norm: nn.NormBatch, Jumping: nn.JumpCat},
 		{Kind: "sage", Norm: nn.NormLayer, Aggregation: nn.AggregateMax, Jumping: nn.JumpMax},
+		{Kind: "gat", Norm: nn.NormBatch, Heads: 2, HeadMerge: nn.HeadsMean, Slope: 0.2},
+		{Kind: "gatv2", Norm: nn.NormLayer, Heads: 5, HeadMerge: nn.HeadsConcat, Slope: 0.2},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s %s", model.Kind, model.Norm, model.Aggregation, model.Jumping),
 			func(t *testing.T) {

@@ -124,12 +124,13 @@ type injection struct {
 	ranks             int
 	rank, epoch, step int
 	mode              string // parallel.mode
+	model             string // of models
 	partitioned       bool   // topology.kind
 	sums              bool   // exchange.sums: the messages of point exchange then carry sums too
 }
 
 func (i injection) String() string {
-	where := ", mode " + i.mode
+	where := ", mode " + i.mode + ", " + i.model
 	if i.partitioned {
 		where += ", topology partitioned"
 	}
@@ -163,10 +164,27 @@ func (i injection) spec() string {
 var modes = []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid,
 	parallel.ModePushPull}
 
+// models are models with their samplers, and the modes that can train them.
+var models = map[string]struct{ sets, modes []string }{
+	plain: {nil, modes},
+	"gat": {[]string{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
+		[]string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid}},
+	"gatv2 with batch norm": {[]string{"model.kind=gatv2", "model.norm=batch", "model.jumping=cat"},
+		[]string{parallel.ModeData}},
+	"gcn by poisson, near": {[]string{"model.kind=gcn", "model.gcn_norm=both", "sample.kind=poisson",
+		"sample.locality=4", "cache.policy=vip"}, []string{parallel.ModeData}},
+	"gin by ladies, adapting": {[]string{"model.kind=gin", "sample.kind=ladies",
+		"sample.layer_vertices=200", "sample.locality=8", "sample.locality_adapt=true",
+		"cache.policy=sim"}, []string{parallel.ModeData}},
+}
+
+// plain is the model of the config.
+const plain = "sage"
+
 // setting is what the numbers of a run depend on.
 type setting struct {
-	ranks int
-	mode  string
+	ranks       int
+	mode, model string
 }
 
 // args are the arguments of the job from its beginning; one that resumes takes them from its run.
@@ -187,10 +205,13 @@ func (s setting) args() []string {
 	if s.mode == parallel.ModeHybrid {
 		args = append(args, "--set", "run.ranks_per_node=2")
 	}
+	for _, set := range models[s.model].sets {
+		args = append(args, "--set", set)
+	}
 	return args
 }
 
-func (i injection) setting() setting { return setting{i.ranks, i.mode} }
+func (i injection) setting() setting { return setting{i.ranks, i.mode, i.model} }
 
 // place draws where a fault of a kind happens.
 func (l *lab) place(random *rand.Rand, k kind, point string) injection {
@@ -209,10 +230,18 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 	case point == fault.Reply:
 		i.mode = parallel.ModeData
 	}
-	i.step = random.IntN(l.clean[i.setting()].steps)
-	i.partitioned = i.mode != parallel.ModeHybrid && (random.IntN(2) == 0 ||
-		i.mode == parallel.ModeData && slices.Contains(asking, point))
-	i.sums = i.mode == parallel.ModeData && random.IntN(2) == 0
+	asks := i.mode == parallel.ModeData && slices.Contains(asking, point)
+	i.model = plain
+	if random.IntN(2) == 0 && !asks {
+		fit := slices.DeleteFunc(slices.Sorted(maps.Keys(models)), func(name string) bool {
+			return !slices.Contains(models[name].modes, i.mode)
+		})
+		i.model = fit[random.IntN(len(fit))]
+	}
+	i.step = random.IntN(l.clean[setting{i.ranks, i.mode, plain}].steps) // as many in each model
+	i.partitioned = i.model == plain && i.mode != parallel.ModeHybrid &&
+		(random.IntN(2) == 0 || asks)
+	i.sums = i.model == plain && i.mode == parallel.ModeData && random.IntN(2) == 0
 	return i
 }
 
@@ -245,7 +274,7 @@ func TestFaults(t *testing.T) {
 	l := newLab(t)
 	for _, mode := range modes {
 		fmt.Printf("seed %d; mode %s: %d and %d steps an epoch on 2 and 4 ranks\n", *seed, mode,
-			l.clean[setting{2, mode}].steps, l.clean[setting{4, mode}].steps)
+			l.clean[setting{2, mode, plain}].steps, l.clean[setting{4, mode, plain}].steps)
 	}
 	good, mostLost := 0, 0
 	all := l.injections()

@@ -48,6 +48,7 @@ var outside = map[string]struct {
 
 // inject makes one fault happen.
 func (l *lab) inject(i injection, run string) (o outcome) {
+	l.spared(i.setting())
 	parts, spec := l.parts(), i.spec()
 	var during func()
 	if i.point == "" {
@@ -121,8 +122,8 @@ func (o *outcome) judge(l *lab, i injection) {
 
 // compare holds a run that has come to its end to one without faults.
 func (o *outcome) compare(l *lab, i injection, run, when string) {
-	if digest, _ := l.summary(run); digest != l.clean[i.setting()].digest {
-		o.bad("%sthe loss digest is %s, want %s", when, digest, l.clean[i.setting()].digest)
+	if digest, _ := l.summary(run); digest != l.spared(i.setting()).digest {
+		o.bad("%sthe loss digest is %s, want %s", when, digest, l.spared(i.setting()).digest)
 	}
 	for _, name := range l.halfFiles(run) {
 		o.bad("%s%s is left", when, name)
@@ -162,10 +163,10 @@ func (l *lab) lost(i injection, run string) int {
 			newest = max(newest, n)
 		}
 	}
-	done := l.trained(run, l.clean[i.setting()].steps)
+	done := l.trained(run, l.spared(i.setting()).steps)
 	// the end of the log may not have been written
 	if slices.Contains(training, i.point) || i.point == fault.Loss {
-		done = max(done, (i.epoch-1)*l.clean[i.setting()].steps+i.step)
+		done = max(done, (i.epoch-1)*l.spared(i.setting()).steps+i.step)
 	}
 	return max(0, done-newest)
 }

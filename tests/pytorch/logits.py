@@ -2,13 +2,19 @@
 """logits.py RUN DATASET LOGITS.npy: loads RUN/model.safetensors into plain PyTorch modules, computes the logits of all vertices of
 DATASET, and holds those of `halognn infer --logits` against them: |difference| <= 1e-5 * max(1, |logit|).
 
-The modules have the names of PyTorch Geometric's, whose models take the same tensors; this file needs torch and numpy alone.
+The modules have the names of PyTorch Geometric's, whose models take the same tensors; this file needs torch and numpy alone. Where PyTorch
+Geometric is installed, its own layers load the file too, and their logits are held to the same.
 """
 import json
 import sys
 
 import numpy as np
 import torch
+
+try:
+    import torch_geometric
+except ImportError:
+    torch_geometric = None
 
 
 def load(path):
@@ -129,6 +135,47 @@ def attend(z, score, source, target, concat):
     return y.flatten(1) if concat else y.mean(1)
 
 
+class Geometric:
+    """The layers of PyTorch Geometric, called like those above; None where it has no such layer."""
+
+    def __init__(self, meta):
+        self.kind, self.norm = meta["kind"], meta["gcn_norm"]
+        weighs = self.kind == "gcn" or meta["edge_weights"] != "true"
+        self.has = torch_geometric is not None and weighs
+
+    def SAGEConv(self, cols, out, aggr):
+        return torch_geometric.nn.SAGEConv(cols, out, aggr=aggr)
+
+    def GCNConv(self, cols, out, norm):
+        return torch_geometric.nn.GCNConv(cols, out, normalize=norm == "both")
+
+    def GINConv(self, cols, hidden, out):
+        net = torch.nn.Sequential(torch.nn.Linear(cols, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, out))
+        return torch_geometric.nn.GINConv(net, train_eps=True)
+
+    def GATConv(self, cols, out, heads, concat, slope):
+        return torch_geometric.nn.GATConv(cols, out, heads, concat, slope)
+
+    def GATv2Conv(self, cols, out, heads, concat, slope):
+        return torch_geometric.nn.GATv2Conv(cols, out, heads, concat, slope)
+
+    def call(self, conv, x, source, target, weight):
+        if self.kind == "gcn" and self.norm == "right":
+            source, target, weight = with_self(x, source, target, weight)
+            weight = weight / total(weight, target, len(x))[target]
+        edges = torch.stack([source, target])
+        return conv(x, edges, weight) if self.kind == "gcn" else conv(x, edges)
+
+
+class Plain:
+    """The layers of this file."""
+
+    SAGEConv, GCNConv, GINConv, GATConv, GATv2Conv = SAGEConv, GCNConv, GINConv, GATConv, GATv2Conv
+
+    def call(self, conv, x, source, target, weight):
+        return conv(x, source, target, weight)
+
+
 class BatchNorm(torch.nn.Module):
     """PyTorch Geometric's, which holds PyTorch's as module."""
 
@@ -141,8 +188,9 @@ class BatchNorm(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, meta):
+    def __init__(self, meta, of):
         super().__init__()
+        self.of = of
         hidden, layers = int(meta["hidden"]), int(meta["layers"])
         self.jumping = meta["jumping"]
         width = [int(meta["in"])] + [hidden] * (layers - 1) + [int(meta["out"]) if self.jumping == "none" else hidden]
@@ -151,14 +199,14 @@ class Model(torch.nn.Module):
 
         def conv(cols, out, last):
             if meta["kind"] == "sage":
-                return SAGEConv(cols, out, meta["aggregation"])
+                return of.SAGEConv(cols, out, meta["aggregation"])
             if meta["kind"] == "gcn":
-                return GCNConv(cols, out, meta["gcn_norm"])
+                return of.GCNConv(cols, out, meta["gcn_norm"])
             if meta["kind"] == "gin":
-                return GINConv(cols, hidden if layers > 1 or self.jumping != "none" else out, out)
+                return of.GINConv(cols, hidden if layers > 1 or self.jumping != "none" else out, out)
             concat = meta["head_merge"] == "concat" and not (last and self.jumping == "none")
             heads = int(meta["heads"])
-            attention = GATv2Conv if meta["kind"] == "gatv2" else GATConv
+            attention = of.GATv2Conv if meta["kind"] == "gatv2" else of.GATConv
             return attention(cols, out // heads if concat else out, heads, concat, float(meta["slope"]))
 
         self.convs = torch.nn.ModuleList(conv(a, b, i + 2 == len(width)) for i, (a, b) in enumerate(zip(width, width[1:])))
@@ -174,7 +222,7 @@ class Model(torch.nn.Module):
     def forward(self, x, source, target, weight):
         rows = []
         for i, conv in enumerate(self.convs):
-            own, x = x, conv(x, source, target, weight)
+            own, x = x, self.of.call(conv, x, source, target, weight)
             if i + 1 < len(self.convs) or self.jumping != "none":
                 x = self.norms[i](x) if self.norm != "none" else x
                 x = self.activation(x + own if self.residual and i > 0 else x)
@@ -189,9 +237,6 @@ class Model(torch.nn.Module):
 def main():
     run, data, path = sys.argv[1:]
     tensors, meta = load(f"{run}/model.safetensors")
-    model = Model(meta)
-    model.load_state_dict(tensors)  # strict: every name must be there, and none beside
-    model.eval()
     indptr, indices = np.load(f"{data}/indptr.npy"), np.load(f"{data}/indices.npy")
     target = torch.from_numpy(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)))
     source = torch.from_numpy(indices.astype(np.int64))
@@ -199,13 +244,25 @@ def main():
     weight = torch.ones(len(source), dtype=torch.float64)
     if meta["edge_weights"] == "true":
         weight = torch.from_numpy(np.load(f"{data}/edge_weights.npy").astype(np.float64))
-    with torch.no_grad():
-        single = model(x, source, target, weight.float()).numpy()
-        ours, theirs = np.load(path), model.double()(x.double(), source, target, weight).numpy()
-    assert ours.shape == theirs.shape and ours.dtype == np.float32, (ours.shape, theirs.shape, ours.dtype)
-    worst, own = (np.max(np.abs(z - theirs) / np.maximum(1, np.abs(theirs))) for z in (ours, single))
-    print(f"torch {torch.__version__}: {ours.shape[0]} x {ours.shape[1]} logits, largest difference {worst:.2e}, torch's own in float32 {own:.2e}")
-    return 0 if worst <= 1e-5 else 1
+    ours = np.load(path)
+
+    def compare(name, of):
+        """Prints the largest relative difference from these layers, and returns whether it is small."""
+        model = Model(meta, of)
+        model.load_state_dict(tensors)  # strict: every name must be there, and none beside
+        model.eval()
+        with torch.no_grad():
+            single = model(x, source, target, weight.float()).numpy()
+            theirs = model.double()(x.double(), source, target, weight).numpy()
+        assert ours.shape == theirs.shape and ours.dtype == np.float32, (ours.shape, theirs.shape, ours.dtype)
+        worst, own = (np.max(np.abs(z - theirs) / np.maximum(1, np.abs(theirs))) for z in (ours, single))
+        print(f"{name}: {ours.shape[0]} x {ours.shape[1]} logits, largest difference {worst:.2e}, its own in float32 {own:.2e}")
+        return worst <= 1e-5
+
+    same = compare(f"torch {torch.__version__}", Plain())
+    if Geometric(meta).has:
+        same &= compare(f"torch_geometric {torch_geometric.__version__}", Geometric(meta))
+    return 0 if same else 1
 
 
 if __name__ == "__main__":
