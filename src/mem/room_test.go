@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The tightest limit of a group or of one above it counts, of either version, and pages of files are
-// no use of it.
+// The tightest limit of a group or of one above it counts, of either version. Pages of files take
+// nothing of it.
 func TestGroupRoom(t *testing.T) {
 	root := t.TempDir()
 	for name, content := range map[string]string{

@@ -93,7 +93,8 @@ const aheadBytes = 128 << 10
 // Ahead begins to read bytes [lo,hi) of a file on a disk, in order.
 func (s *Shared) Ahead(lo, hi int) {
 	for lo -= lo % unix.Getpagesize(); lo < hi; lo += aheadBytes {
-		_ = unix.Madvise(s.data[lo:min(lo+aheadBytes, hi)], unix.MADV_WILLNEED) // a hint, as all here
+		// a hint, as all here
+		_ = unix.Madvise(s.data[lo:min(lo+aheadBytes, hi)], unix.MADV_WILLNEED)
 	}
 }
 

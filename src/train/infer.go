@@ -121,8 +121,8 @@ func (s *session) ownTables(rows []float32, cols int) [][]byte {
 	return tables
 }
 
-// inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in blocks
-// of so many columns.
+// inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
+// blocks of so many columns.
 func (s *session) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
 	err error) {
 	if out, err = s.makeRows(l, block); err != nil {
@@ -140,8 +140,8 @@ func (s *session) inferLayer(ctx context.Context, l int, in layerInput, block in
 	return out, err
 }
 
-// makeRows makes the rows of layer l. Logits, which are handed on, are never a file. Collective: all
-// ranks learn whether one has no room, before any waits for its rows.
+// makeRows makes the rows of layer l. Logits, which are handed on, are never a file. Collective:
+// all ranks learn whether one has no room, before any waits for its rows.
 func (s *session) makeRows(l, block int) (layerRows, error) {
 	_, cols := s.o.Model.Widths(l)
 	dir := s.ScratchDir
@@ -161,8 +161,8 @@ func (s *session) givesLogits(l int) bool {
 	return l == s.o.Model.Layers-1 && !s.o.Model.Jumps()
 }
 
-// inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own, and
-// hands on what it makes of them: y for the own vertices from number at on. Collective.
+// inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
+// and hands on what it makes of them: y for the own vertices from number at on. Collective.
 func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	newStrategy func(parallel.Options) (parallel.Strategy, error),
 	take func(at int, y compute.Matrix) error) (err error) {
@@ -231,7 +231,7 @@ type chunks struct {
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// at returns the vertices of chunk i, counted from the first own one; none if there is no such chunk.
+// at returns the vertices of chunk i, counted from the first own one; none if i is len.
 func (c *chunks) at(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)

@@ -17,11 +17,11 @@ import (
 // means or maxima of neighbours make them column by column. So a layer's file lies by blocks of
 // columns, of which one at a time is in memory, and all else is read and written in order:
 //
-//	for each block    its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
-//	then              own rows, aggregates, in order ── the layer's products ──> rows of the next layer
+//	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
+//	then            own rows, aggregates, in order ── the layer's products ──> the next layer's rows
 //
-// Each column has the sum, and each row the products, that inference in memory gives: the same bits.
-// The rows of a hidden layer take the place of the aggregates, so two layers are on the disk.
+// Each column has the sum, and each row the products, that inference in memory gives: the same
+// bits. The rows of a hidden layer take the place of the aggregates, so two layers are on the disk.
 
 // cacheRoom is what tests make small.
 var cacheRoom = mem.CacheRoom
@@ -58,9 +58,9 @@ func (s *session) columnsAtOnce() (int, error) {
 	switch {
 	case block == hidden:
 	case s.model.Needs().Sources:
-		s.tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is free "+
-			"for files holds less than a layer of them: if this is slow, give it more memory or nodes",
-			s.o.Model.Kind))
+		s.tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
+			"free for files holds less than a layer of them: if this is slow, give it more memory "+
+			"or nodes", s.o.Model.Kind))
 		return hidden, nil
 	default:
 		s.tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
@@ -69,8 +69,8 @@ func (s *session) columnsAtOnce() (int, error) {
 	return block, nil
 }
 
-// blockColumns returns how wide blocks are that cut cols columns into as few as fit allows: all alike
-// but the last, and of whole cache lines.
+// blockColumns returns how wide blocks are that cut cols columns into as few as fit allows: all
+// alike but the last, and of whole cache lines.
 func blockColumns(cols, fit int) int {
 	if fit >= cols {
 		return cols
@@ -126,8 +126,8 @@ func (s *session) inferBlock(ctx context.Context, rows, sums *layerRows, first i
 	return err
 }
 
-// transform sets out to the rows that layer l makes of its own vertices' rows and aggregates, chunk by
-// chunk.
+// transform sets out to the rows that layer l makes of its own vertices' rows and aggregates, chunk
+// by chunk.
 func (s *session) transform(ctx context.Context, l int, rows, sums, out *layerRows,
 	chunks chunks) error {
 	var buffer []float32

@@ -147,7 +147,8 @@ func TestBlockColumns(t *testing.T) {
 		{5, 0, 5}, {100, 99, 64},
 	} {
 		if got := blockColumns(c.cols, c.fit); got != c.want {
-			t.Errorf("%d columns of which %d fit are read by %d, want %d", c.cols, c.fit, got, c.want)
+			t.Errorf("%d columns of which %d fit are read by %d, want %d", c.cols, c.fit, got,
+				c.want)
 		}
 	}
 }

@@ -79,8 +79,8 @@ func (r *layerRows) part(first, lo, hi int) []float32 {
 	return r.data[at+lo*width : at+hi*width]
 }
 
-// view returns rows [lo,hi), of all columns: where they lie or, if they are in several blocks, copied
-// to buffer, which grows as needed.
+// view returns rows [lo,hi), of all columns: where they lie or, if they are in several blocks,
+// copied to buffer, which grows as needed.
 func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	if r.block >= r.cols {
 		return r.part(0, lo, hi)

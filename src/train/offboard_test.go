@@ -252,7 +252,7 @@ func TestOffboardInfersByColumns(t *testing.T) {
 	wantHidden, want, _ := inferRows(t, shards, 1, o, "", gpu)
 	hidden, got, blocks := inferRows(t, shards, 1, o, t.TempDir(), gpu)
 	if blocks != 3 || !slices.Equal(hidden, wantHidden) || !slices.Equal(got, want) {
-		t.Errorf("in %d blocks, %d hidden values or %d logits differ from those of all at once", blocks,
-			len(hidden), len(got))
+		t.Errorf("in %d blocks, %d hidden values or %d logits differ from those of all at once",
+			blocks, len(hidden), len(got))
 	}
 }
