@@ -1,6 +1,8 @@
 // Attention: sums along heads, softmax over segments of edges, and sums weighted by head. Sums over
 // edges run in edge order, so nothing depends on the mapping. Where a sum runs along a head, its
 // columns are shared by a group of lanes, as many as fit the head, and added as a tree.
+#include <initializer_list>
+
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "rows.cuh"
@@ -70,37 +72,145 @@ __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, in
     da2[j] = add_in_order(partial2 + j, cols, (first + CHUNK - 1) / CHUNK);
 }
 
-// weigh turns the scores of head h of the edges [begin,end) into weights.
-__device__ inline void weigh(float *alpha, int64_t heads, int64_t h, int64_t begin, int64_t end) {
-    float most = 0, sum = 0;
-    for (int64_t e = begin; e < end; e++) {
-        const float v = alpha[e * heads + h];
-        most = e == begin || v > most ? v : most;
+// Rows in flight before the first is used, as in segment.cu.
+constexpr int FLIGHT = 4;
+
+// weighted_row returns columns [col, col+N) of the sum of the rows of the edges [begin,end), each
+// column weighted by its head. edges has the index of each edge in alpha; NULL if that is its
+// position. The columns lie within one head.
+template <int N>
+__device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_t heads,
+                                              int64_t width, const int32_t *indices,
+                                              const int32_t *edges, const float *alpha,
+                                              const float *rows, int64_t col) {
+    const int64_t h = col / width;
+    pack<float, N> sum{};
+    for (int64_t e = begin; e < end; e += FLIGHT) {
+        pack<float, N> v[FLIGHT];
+        float w[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
+            const int64_t at = e + k < end ? e + k : end - 1;
+            v[k] = load<float, N>(rows + indices[at] * (heads * width) + col);
+            w[k] = alpha[(edges ? edges[at] : at) * heads + h];
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (e + k >= end) break;
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += v[k].at[i] * w[k];
+        }
     }
-    for (int64_t e = begin; e < end; e++) {
-        const float v = exact_exp(alpha[e * heads + h] - most);
-        alpha[e * heads + h] = v;
-        sum += v;
-    }
-    for (int64_t e = begin; e < end; e++) alpha[e * heads + h] /= sum;
+    return sum;
 }
 
-// One thread for each head of a segment.
-__global__ void softmax(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
-                        const int32_t *indices, const float *src, const float *dst, float slope) {
-    const int64_t i = item(), d = i / heads, h = i % heads;
+// What one warp does with the numbers of a segment's edges, [end-begin,heads): sums along edges,
+// which have an order, are made by a lane for each head, and all else by all lanes.
+
+// weigh turns the scores of the edges [begin,end) into weights. Lanes may have written each other's
+// scores, and may read each other's weights.
+__device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t end) {
+    __syncwarp();
+    for (int64_t h = my_lane(); h < heads; h += WARP) {
+        float most = 0;
+        for (int64_t e = begin; e < end; e++) {
+            const float v = alpha[e * heads + h];
+            most = e == begin || v > most ? v : most;
+        }
+        for (int64_t e = begin; e < end; e++) alpha[e * heads + h] -= most;
+    }
+    __syncwarp();
+    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP)
+        alpha[i] = exact_exp(alpha[i]);
+    __syncwarp();
+    for (int64_t h = my_lane(); h < heads; h += WARP) {
+        float sum = 0;
+        for (int64_t e = begin; e < end; e++) sum += alpha[e * heads + h];
+        for (int64_t e = begin; e < end; e++) alpha[e * heads + h] /= sum;
+    }
+    __syncwarp();
+}
+
+// attend makes the weights of a destination's edges and, unless y is null, the sum of their rows.
+// One warp for each destination.
+template <int N>
+__global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
+                       const int64_t *indptr, const int32_t *indices, const float *src,
+                       const float *dst, const float *z, float slope) {
+    const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
-    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-        const float v = src[indices[e] * heads + h] + dst[i];
-        alpha[e * heads + h] = v > 0 ? v : v * slope;
+    const int64_t begin = indptr[d], end = indptr[d + 1];
+    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP) {
+        const float v = src[indices[i / heads] * heads + i % heads] + dst[d * heads + i % heads];
+        alpha[i] = v > 0 ? v : v * slope;
     }
-    weigh(alpha, heads, h, indptr[d], indptr[d + 1]);
+    weigh(alpha, heads, begin, end);
+    for (int64_t j = my_lane() * N; y != nullptr && j < cols; j += WARP * N)
+        store<float, N>(y + d * cols + j, weighted_row<N>(begin, end, heads, width, indices,
+                                                          nullptr, alpha, z, j));
 }
 
-__global__ void softmax_of_scores(float *alpha, int64_t segments, int64_t heads,
-                                  const int64_t *indptr) {
-    const int64_t i = item(), d = i / heads;
-    if (d < segments) weigh(alpha, heads, i % heads, indptr[d], indptr[d + 1]);
+// dots sets out [heads] to the sums along each head of x[j]*y[j], by one warp: one head for each
+// group of lanes.
+__device__ inline void dots(float *out, int64_t heads, int64_t width, int lanes, const float *x,
+                            const float *y) {
+    for (int64_t first = 0; first < heads; first += WARP / lanes) {
+        const int64_t h = first + my_lane() / lanes;
+        const bool mine = h < heads;
+        const float sum = head_sum(x + h * width, y + h * width, width, lanes, mine);
+        if (mine && threadIdx.x % lanes == 0) out[h] = sum;
+    }
+}
+
+// attend_backward turns de, the gradients of the weights of a destination's edges, into those of
+// the scores before LeakyReLU, and sums them. Unless dy is null, it makes de first, by the rows z
+// and that of dy. One warp for each destination.
+__global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_t heads,
+                                int64_t width, int lanes, const int64_t *indptr,
+                                const int32_t *indices, const float *alpha, const float *src,
+                                const float *dst, const float *z, const float *dy, float slope) {
+    const int64_t d = my_row(), cols = heads * width;
+    if (d >= segments) return;
+    const int64_t begin = indptr[d], end = indptr[d + 1];
+    for (int64_t e = begin; dy != nullptr && e < end; e++)
+        dots(de + e * heads, heads, width, lanes, dy + d * cols, z + indices[e] * cols);
+    __syncwarp();
+    for (int64_t h = my_lane(); h < heads; h += WARP) {
+        float mean = 0;
+        for (int64_t e = begin; e < end; e++) mean += alpha[e * heads + h] * de[e * heads + h];
+        for (int64_t e = begin; e < end; e++) de[e * heads + h] -= mean;
+    }
+    __syncwarp();
+    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP) {
+        const float g = alpha[i] * de[i];
+        const float v = src[indices[i / heads] * heads + i % heads] + dst[d * heads + i % heads];
+        de[i] = v > 0 ? g : g * slope;
+    }
+    __syncwarp();
+    for (int64_t h = my_lane(); h < heads; h += WARP) {
+        float sum = 0;
+        for (int64_t e = begin; e < end; e++) sum += de[e * heads + h];
+        ddst[d * heads + h] = sum;
+    }
+}
+
+// collect sums by source, whose edges the transposed segments are: the gradients of scores and,
+// unless dz is null, rows of dy by the weights. One warp for each source.
+template <int N>
+__global__ void collect(float *dz, float *dsrc, int64_t segments, int64_t heads, int64_t width,
+                        const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
+                        const float *alpha, const float *de, const float *dy) {
+    const int64_t s = my_row(), cols = heads * width;
+    if (s >= segments) return;
+    const int64_t begin = t_indptr[s], end = t_indptr[s + 1];
+    for (int64_t h = my_lane(); h < heads; h += WARP) {
+        float sum = 0;
+        for (int64_t e = begin; e < end; e++) sum += de[t_edges[e] * heads + h];
+        dsrc[s * heads + h] = sum;
+    }
+    for (int64_t j = my_lane() * N; dz != nullptr && j < cols; j += WARP * N)
+        store<float, N>(dz + s * cols + j, weighted_row<N>(begin, end, heads, width, t_indices,
+                                                           t_edges, alpha, dy, j));
 }
 
 // de becomes the gradient of the scores.
@@ -115,10 +225,11 @@ __global__ void scores_backward(float *de, int64_t segments, int64_t heads, cons
         de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
 }
 
-// One warp for each destination: it computes an edge's heads together, one for each group of lanes.
-__global__ void scores(float *score, int64_t segments, int64_t heads, int64_t width, int lanes,
-                       const int64_t *indptr, const int32_t *indices, const float *src,
-                       const float *dst, const float *a, float slope) {
+// GATv2's weights. One warp for each destination: it computes an edge's heads together, one for each
+// group of lanes.
+__global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
+                             int lanes, const int64_t *indptr, const int32_t *indices,
+                             const float *src, const float *dst, const float *a, float slope) {
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
@@ -130,8 +241,9 @@ __global__ void scores(float *score, int64_t segments, int64_t heads, int64_t wi
                 const float u = x[j] + y[j];
                 return (u > 0 ? u : u * slope) * a[h * width + j];
             });
-            if (mine && threadIdx.x % lanes == 0) score[e * heads + h] = sum;
+            if (mine && threadIdx.x % lanes == 0) alpha[e * heads + h] = sum;
         }
+    weigh(alpha, heads, indptr[d], indptr[d + 1]);
 }
 
 // What the sums over a row's edges give: the row's gradient, set or added, or the row's
@@ -173,37 +285,7 @@ __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t 
     store<float, N>(out + at, sum);
 }
 
-__global__ void softmax_backward(float *de, float *ddst, int64_t segments, int64_t heads,
-                                 const int64_t *indptr, const int32_t *indices, const float *alpha,
-                                 const float *src, const float *dst, float slope) {
-    const int64_t i = item(), d = i / heads, h = i % heads;
-    if (d >= segments) return;
-    const int64_t begin = indptr[d], end = indptr[d + 1];
-    float mean = 0, sum = 0;
-    for (int64_t e = begin; e < end; e++) mean += alpha[e * heads + h] * de[e * heads + h];
-    for (int64_t e = begin; e < end; e++) {
-        float g = alpha[e * heads + h] * (de[e * heads + h] - mean);
-        g = src[indices[e] * heads + h] + dst[i] > 0 ? g : g * slope;
-        de[e * heads + h] = g;
-        sum += g;
-    }
-    ddst[i] = sum;
-}
-
-__global__ void collect(float *dsrc, int64_t segments, int64_t heads, const int64_t *t_indptr,
-                        const int32_t *t_edges, const float *de) {
-    const int64_t i = item(), s = i / heads, h = i % heads;
-    if (s >= segments) return;
-    float sum = 0;
-    for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) sum += de[t_edges[e] * heads + h];
-    dsrc[i] = sum;
-}
-
-// Rows in flight before the first is used, as in segment.cu.
-constexpr int FLIGHT = 4;
-
-// weighted_sum sums rows by segments, each column weighted by its head. edges has the index of each
-// edge in alpha; NULL if that is its position. A pack lies within one head.
+// weighted_sum is a weighted_row for each segment.
 template <int N>
 __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
                              const int64_t *indptr, const int32_t *indices, const int32_t *edges,
@@ -211,41 +293,20 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
-    const int64_t h = p.col / width, begin = indptr[p.row], end = indptr[p.row + 1];
-    pack<float, N> sum{};
-    for (int64_t e = begin; e < end; e += FLIGHT) {
-        pack<float, N> v[FLIGHT];
-        float w[FLIGHT];
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
-            const int64_t at = e + k < end ? e + k : end - 1;
-            v[k] = load<float, N>(rows + indices[at] * cols + p.col);
-            w[k] = alpha[(edges ? edges[at] : at) * heads + h];
-        }
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            if (e + k >= end) break;
-#pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += v[k].at[i] * w[k];
-        }
-    }
-    store<float, N>(out + p.row * cols + p.col, sum);
+    store<float, N>(out + p.row * cols + p.col,
+                    weighted_row<N>(indptr[p.row], indptr[p.row + 1], heads, width, indices, edges,
+                                    alpha, rows, p.col));
 }
 
-// One warp for each source: it computes an edge's heads together, one for each group of lanes.
+// One warp for each source.
 __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes,
                           const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
                           const float *z, const float *dy) {
     const int64_t s = my_row(), cols = heads * width;
     if (s >= segments) return;
     for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
-        for (int64_t first = 0; first < heads; first += WARP / lanes) {
-            const int64_t h = first + my_lane() / lanes;
-            const bool mine = h < heads;
-            const float sum = head_sum(dy + t_indices[e] * cols + h * width,
-                                       z + s * cols + h * width, width, lanes, mine);
-            if (mine && threadIdx.x % lanes == 0) dalpha[t_edges[e] * heads + h] = sum;
-        }
+        dots(dalpha + t_edges[e] * heads, heads, width, lanes, dy + t_indices[e] * cols,
+             z + s * cols);
 }
 
 __global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width,
@@ -284,6 +345,24 @@ int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64
     if (both(2))
         return weighted_n<2>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
     return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
+}
+
+// in_packs reports whether packs of n of heads of the given width fit all these rows.
+bool in_packs(int n, int64_t width, std::initializer_list<const float *> all) {
+    for (const float *p : all)
+        if (!fits(p, width, sizeof(float), n)) return false;
+    return true;
+}
+
+int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t heads,
+              int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
+              const int32_t *t_edges, const float *alpha, const float *de, const float *dy) {
+    if (sources == 0) return 0;
+    if (in_packs(4, width, {dz, dy}))
+        return LAUNCH(c, collect<4>, rows_by_warp(sources), dz, dsrc, sources, heads, width,
+                      t_indptr, t_indices, t_edges, alpha, de, dy);
+    return LAUNCH(c, collect<1>, rows_by_warp(sources), dz, dsrc, sources, heads, width, t_indptr,
+                  t_indices, t_edges, alpha, de, dy);
 }
 
 template <score_sum WHICH>
@@ -354,12 +433,37 @@ int halognn_cuda_head_dots_backward(halognn_cuda *c, float *dz, float *da, float
                   width, ds, ds2, z, a, a2, scratch, c->arrived);
 }
 
+int halognn_cuda_attend(halognn_cuda *c, float *y, float *alpha, int64_t segments, int64_t heads,
+                        int64_t width, const int64_t *indptr, const int32_t *indices,
+                        const float *src, const float *dst, const float *z, float slope) {
+    if (segments == 0) return 0;
+    if (in_packs(4, width, {y, z}))
+        return LAUNCH_TOGETHER(c, attend<4>, rows_by_warp(segments), y, alpha, segments, heads,
+                               width, indptr, indices, src, dst, z, slope);
+    return LAUNCH_TOGETHER(c, attend<1>, rows_by_warp(segments), y, alpha, segments, heads, width,
+                           indptr, indices, src, dst, z, slope);
+}
+
 int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
                               const int64_t *indptr, const int32_t *indices, const float *src,
                               const float *dst, float slope) {
-    if (segments == 0) return 0;
-    return LAUNCH(c, softmax, blocks(segments * heads), alpha, segments, heads, indptr, indices,
-                  src, dst, slope);
+    return halognn_cuda_attend(c, nullptr, alpha, segments, heads, 0, indptr, indices, src, dst,
+                               nullptr, slope);
+}
+
+int halognn_cuda_attend_backward(halognn_cuda *c, float *dz, float *dsrc, float *ddst, float *de,
+                                 int64_t segments, int64_t sources, int64_t heads, int64_t width,
+                                 const int64_t *indptr, const int32_t *indices,
+                                 const int64_t *t_indptr, const int32_t *t_indices,
+                                 const int32_t *t_edges, const float *alpha, const float *src,
+                                 const float *dst, const float *z, const float *dy, float slope) {
+    if (segments > 0)
+        if (int e = LAUNCH_TOGETHER(c, attend_backward, rows_by_warp(segments), de, ddst, segments,
+                                    heads, width, group(width), indptr, indices, alpha, src, dst, z,
+                                    dy, slope))
+            return e;
+    return collected(c, dz, dsrc, sources, heads, width, t_indptr, t_indices, t_edges, alpha, de,
+                     dy);
 }
 
 int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, int64_t segments,
@@ -367,25 +471,22 @@ int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, 
                                        const float *alpha, const float *src, const float *dst,
                                        float slope) {
     if (segments == 0) return 0;
-    return LAUNCH(c, softmax_backward, blocks(segments * heads), de, ddst, segments, heads, indptr,
-                  indices, alpha, src, dst, slope);
+    return LAUNCH_TOGETHER(c, attend_backward, rows_by_warp(segments), de, ddst, segments, heads,
+                           0, 1, indptr, indices, alpha, src, dst, nullptr, nullptr, slope);
 }
 
 int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads,
                               const int64_t *t_indptr, const int32_t *t_edges, const float *de) {
-    return segments ? LAUNCH(c, collect, blocks(segments * heads), dsrc, segments, heads, t_indptr,
-                             t_edges, de)
-                    : 0;
+    return collected(c, nullptr, dsrc, segments, heads, 0, t_indptr, nullptr, t_edges, nullptr, de,
+                     nullptr);
 }
 
 int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
                                   int64_t width, const int64_t *indptr, const int32_t *indices,
                                   const float *src, const float *dst, const float *a, float slope) {
     if (segments == 0) return 0;
-    if (int e = LAUNCH_TOGETHER(c, scores, rows_by_warp(segments), alpha, segments, heads, width,
-                                group(width), indptr, indices, src, dst, a, slope))
-        return e;
-    return LAUNCH(c, softmax_of_scores, blocks(segments * heads), alpha, segments, heads, indptr);
+    return LAUNCH_TOGETHER(c, attend_pairs, rows_by_warp(segments), alpha, segments, heads, width,
+                           group(width), indptr, indices, src, dst, a, slope);
 }
 
 // The products that da is the sum of are made in ddst, before its own sums.

@@ -21,6 +21,32 @@ struct pairs {
 constexpr int TABLES = 32;
 constexpr int64_t TABLE = 2048; // products in a table
 
+// sums are what is left of a gradient after its products, for halognn_cuda_settle: weights w[i]
+// [o,f] are the sums of those of whole chunks of rows, partial [whole,two,step], and of the products
+// of the rows left, whose factors are rounded by so many bits; and b [o] are the sums of the columns
+// of dy [rows,o], each times that of times unless it is null; or, if total, [1] the sum of those.
+struct sums {
+    float *w[2]; // null: none
+    const float *partial, *y, *x[2];
+    int64_t step, whole, left, o, f;
+    int dropped;
+    bool total;
+    float *b; // null: none
+    const float *dy, *times;
+    int64_t rows;
+    float *chunks; // [chunks,o], and one row more for a total
+};
+
+// pending are the sums that one launch makes.
+constexpr int PENDING = 4;
+struct pending {
+    sums of[PENDING];
+    int64_t items[PENDING];
+    uint32_t counters[PENDING]; // the first of each
+    uint32_t counted;           // of all
+    int count;
+};
+
 }  // namespace halognn
 
 struct halognn_cuda {
@@ -32,6 +58,7 @@ struct halognn_cuda {
     const char **tables;            // [TABLES][3][TABLE] pointers to factors and products
     halognn::pairs told[halognn::TABLES]; // what they hold
     int64_t tellings;               // tables written so far; the next is number tellings % TABLES
+    halognn::pending pending;       // what halognn_cuda_settle will do
 };
 
 namespace halognn {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "reduce.cuh"
+#include "settle.cuh"
 
 namespace halognn {
 namespace {
@@ -138,71 +138,25 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
                 1);
 }
 
-__device__ inline float factor(const float *p) { return *p; }
-__device__ inline float factor(const tf32 *p) { return p->value; }
-__device__ inline float factor(const bf16 *p) {
-    const uint32_t bits = static_cast<uint32_t>(*p) << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-// rest are the rows after the whole chunks: y [rows,o], x [rows,f].
-template <typename T>
-struct rest {
-    const T *y, *x[2];
-    int64_t rows;
-};
-
-// finish_weights adds the products of whole chunks, in order, and that of the rest of the rows: one
-// thread an element of w and, unless it is null, w2 [o,f]; partial [chunks,two,step]. Behind them
-// one thread a column and chunk sums the rows of dy [r,o] to b, unless it is null.
-template <typename T>
-__global__ void finish_weights(float *w, float *w2, float *b, int64_t o, int64_t f,
-                               const float *partial, int64_t step, int64_t whole, rest<T> left,
-                               const float *dy, int64_t r, float *chunk_sums, uint32_t *arrived) {
-    const int64_t n = o * f, two = w2 ? 2 : 1;
-    int64_t at = item();
-    if (at >= two * n) {
-        at -= two * n;
-        const int64_t chunks = (r + CHUNK - 1) / CHUNK, chunk = at / o, j = at % o;
-        if (b == nullptr || chunk >= chunks) return;
-        chunk_sums[chunk * o + j] =
-            sum_in_order(chunk, r, [=](int64_t row) { return dy[row * o + j]; });
-        if (arrive(arrived + j, chunks)) b[j] = add_in_order(chunk_sums + j, o, chunks);
-        return;
-    }
-    if (at >= n) {
-        at -= n;
-        w = w2;
-        left.x[0] = left.x[1];
-        partial += step;
-    }
-    float sum = 0, last = 0;
-    for (int64_t k = 0; k < whole; k++) sum += partial[k * two * step + at];
-    const T *y = left.y + at / f, *x = left.x[0] + at % f;
-#pragma unroll 8
-    for (int64_t row = 0; row < left.rows; row++) last += factor(y + row * o) * factor(x + row * f);
-    w[at] = left.rows > 0 ? sum + last : sum;
-}
-
-// SMALL is the number of weights up to which the rest is left to finish_weights: a product of at
-// most CHUNK rows is then bound by its launch.
+// SMALL is the number of weights up to which the rows after the whole chunks are left to settle: a
+// product of at most CHUNK rows is then bound by its launch.
 constexpr int64_t SMALL = int64_t{1} << 17;
 
 // gradients are those of weights w[i] [o,f], which multiply rows [r,f]: of one matrix, or, if w[1]
-// is not null, two; and, unless it is null, b, the sum of the rows of dy [r,o].
+// is not null, two; and, unless it is null, b, the sum of the rows of dy [r,o]. Factors are rounded
+// by so many bits.
 struct gradients {
     float *w[2], *b;
-    const float *dy;
+    const float *dy, *x[2];
     int64_t r;
     int f, o;
     float *scratch;
+    int dropped;
 };
 
 // Every chunk of rows is a separate product: one batch, which fills the device better than a single
 // product of small [o,f] and large r. The remaining rows are another product, or part of the sum of
-// the chunks. y and x are factors, rounded or not.
+// the chunks, which is made later. y and x are factors, rounded or not.
 template <typename T>
 int matmul_weights(halognn_cuda *c, const gradients &g, const T *y, const T *x, const T *x2) {
     const int64_t whole = g.r / CHUNK, left = g.r - whole * CHUNK, two = x2 ? 2 : 1;
@@ -229,28 +183,39 @@ int matmul_weights(halognn_cuda *c, const gradients &g, const T *y, const T *x, 
         return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, g.f, g.o, k, x + from * CHUNK * f, g.f, CHUNK * f,
                     y + from * CHUNK * o, g.o, CHUNK * o, &zero, to, count > 1 ? step : 0, count);
     };
+    sums rest{};
+    rest.o = o;
+    rest.f = f;
+    rest.b = g.b;
+    rest.dy = g.dy;
+    rest.rows = g.r;
+    rest.chunks = g.scratch + two * step * chunks(g.r);
     if (alone) {
         if (int e = product(0, g.r, 1)) return e;
-        return g.b ? halognn_cuda_column_sum(c, g.b, g.r, o, g.dy, g.scratch) : 0;
+        return g.b ? later(c, rest) : 0;
     }
     if (int e = product(0, CHUNK, whole)) return e;
     const bool apart = left > 0 && n > SMALL;
     if (apart)
         if (int e = product(whole, left, 1)) return e;
     const int64_t first = whole * CHUNK;
-    rest<T> rows{y, {x, x2}, 0}; // of none nothing is read
-    if (left > 0 && !apart) rows = {y + first * o, {x + first * f, x2 ? x2 + first * f : x2}, left};
-    float *sums = g.b ? g.scratch + two * step * chunks(g.r) : nullptr;
-    return LAUNCH(c, finish_weights<T>, blocks(two * n + (g.b ? o * chunks(g.r) : 0)), g.w[0],
-                  g.w[1], g.b, o, f, g.scratch, step, whole + apart, rows, g.dy, g.r, sums,
-                  c->arrived);
+    for (int i = 0; i < two; i++) {
+        rest.w[i] = g.w[i];
+        rest.x[i] = g.x[i] + first * f; // not the rounded copies: the next product overwrites them
+    }
+    rest.y = g.dy + first * o;
+    rest.partial = g.scratch;
+    rest.step = step;
+    rest.whole = whole + apart;
+    rest.left = apart ? 0 : left;
+    rest.dropped = g.dropped;
+    return later(c, rest);
 }
 
 __device__ void put(bf16 *dst, uint32_t bits) {
     *dst = static_cast<bf16>(bits >> cores<bf16>::dropped);
 }
 __device__ void put(tf32 *dst, uint32_t bits) {
-    bits = bits >> cores<tf32>::dropped << cores<tf32>::dropped;
     memcpy(dst, &bits, sizeof bits);
 }
 
@@ -260,21 +225,13 @@ struct factors {
     int64_t n[4];
 };
 
-// Rounds arrays to nearest, ties to even; NaN stays NaN. Each begins at a multiple of
-// HALOGNN_FACTOR_ALIGN elements.
+// Rounds arrays. Each begins at a multiple of HALOGNN_FACTOR_ALIGN elements.
 template <typename T>
 __global__ void round_kernel(T *to, factors all) {
-    constexpr uint32_t half = 1u << (cores<T>::dropped - 1);
     int64_t i = item();
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        if (i >= 0 && i < all.n[k]) {
-            const float x = all.of[k][i];
-            uint32_t bits;
-            memcpy(&bits, &x, sizeof bits);
-            put(to + i, x != x ? bits | 0x400000
-                               : bits + (half - 1) + (bits >> cores<T>::dropped & 1));
-        }
+        if (i >= 0 && i < all.n[k]) put(to + i, rounded(all.of[k][i], cores<T>::dropped));
         i -= all.n[k];
         to += (all.n[k] + HALOGNN_FACTOR_ALIGN - 1) / HALOGNN_FACTOR_ALIGN * HALOGNN_FACTOR_ALIGN;
     }
@@ -372,7 +329,8 @@ int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b, 
         return halognn_cuda_matmul_weights(c, w2, nullptr, nullptr, y, x2, nullptr, r, f, o,
                                            scratch, rounded, dropped);
     }
-    const gradients g{{w, w2}, b, y, r, static_cast<int>(f), static_cast<int>(o), scratch};
+    const gradients g{{w, w2},  b,       y, {x, x2}, r, static_cast<int>(f), static_cast<int>(o),
+                      scratch, rounded ? dropped : 0};
     return product(c, rounded, dropped, {{y, x, x2}, {r * o, r * f, x2 ? r * f : 0}},
                    [&](auto *y, auto *x, auto *x2, auto *) {
                        return matmul_weights(c, g, y, x, x2);

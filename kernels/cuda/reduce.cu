@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "settle.cuh"
 
 namespace halognn {
 namespace {
@@ -31,19 +31,6 @@ __global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_
     float *to = y + i / cols * y_cols + i % cols;
     const float v = x[i / cols * x_cols + i % cols];
     *to = add ? *to + v : v;
-}
-
-// The last thread of a column adds its chunks, and the last of those adds the columns.
-__global__ void dot_kernel(float *sum, int64_t rows, int64_t cols, const float *x, const float *y,
-                           float *partial, uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
-    if (j >= cols) return;
-    partial[chunk * cols + j] =
-        sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j] * y[r * cols + j]; });
-    if (!arrive(arrived + j, chunks)) return;
-    float *columns = partial + chunks * cols;
-    columns[j] = add_in_order(partial + j, cols, chunks);
-    if (arrive(arrived + cols, cols)) *sum = add_in_order(columns, 1, cols);
 }
 
 // sum is itself slice number rank of those that are added.
@@ -94,8 +81,15 @@ int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t c
 int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,
                      const float *y, float *scratch) {
     if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, sum, 4);
-    return LAUNCH(c, dot_kernel, columns_by_chunk(rows, cols), sum, rows, cols, x, y, scratch,
-                  c->arrived);
+    sums dot{};
+    dot.o = cols;
+    dot.b = sum;
+    dot.total = true;
+    dot.dy = x;
+    dot.times = y;
+    dot.rows = rows;
+    dot.chunks = scratch;
+    return later(c, dot);
 }
 
 }  // extern "C"

@@ -197,6 +197,8 @@ class Bench:
         rows, fastest = {}, {}
         for k in range(self.a.rounds):
             for c in self.case(name):
+                if self.a.only and not c.name.startswith(tuple(self.a.only)):
+                    continue
                 if k and c.peer in fastest and fastest[c.peer][1] != c.name:
                     continue
                 plain = c.name.replace(" ", "-").replace(",", "")
@@ -237,6 +239,8 @@ def main():
     p.add_argument("--peers", default="build/peers", help="the venv that setup.sh made")
     p.add_argument("--samplers", type=int, nargs="+", default=[0],
                    help="DistDGL's sampling processes a trainer; one or more need a core of theirs")
+    p.add_argument("--only", nargs="+", metavar="NAME",
+                   help="contestants whose names begin so, as halognn PyG")
     p.add_argument("--half", help="a DATASET like the other, of float16 rows")
     p.add_argument("--pyg", action="store_true", help="PyG too: needs torch-sparse or pyg-lib")
     bench = Bench(p.parse_args())

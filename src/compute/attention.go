@@ -10,7 +10,7 @@ import "fmt"
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src takes the place of z.
+// Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src takes the place of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
@@ -47,6 +47,12 @@ type AttentionKernels interface {
 	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If dz has more
 	// rows than transposed has segments, the rest become zero; z has as many rows as dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
+	// Attend is EdgeSoftmax and then EdgeSum, of the weights that it leaves in alpha (AttendInParts).
+	Attend(y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32)
+	// AttendBackward is its gradient: dz [S,H*C], dsrc [S,H] and ddst [D,H] from dy [D,H*C]. It
+	// overwrites dalpha [E,H]; the others are the arguments and the results of Attend.
+	AttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst, z,
+		dy Matrix, slope float32)
 	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
 	HeadMean(y, x Matrix)
 	// HeadMeanBackward sets dx [R,H*C] from dy [R,C].
@@ -154,6 +160,41 @@ func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy M
 	checkTransposed(kernel, transposed, dalpha, dz)
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dz) + 4*len(transposed.Edges) +
 		2*alpha.bytes() + 2*dz.bytes()}
+}
+
+// AttendInParts is the definition of Attend: a kernel for each step.
+func AttendInParts(k Kernels, y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32) {
+	k.EdgeSoftmax(alpha, s, src, dst, slope)
+	k.EdgeSum(y, s, alpha, z)
+}
+
+// AttendBackwardInParts is the definition of AttendBackward.
+func AttendBackwardInParts(k Kernels, dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
+	alpha, src, dst, z, dy Matrix, slope float32) {
+	k.EdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
+	k.EdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src, dst, slope)
+}
+
+// CheckAttend checks the arguments of Attend.
+func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
+	const kernel = "Attend"
+	checkScores(kernel, alpha, s, src, dst)
+	checkRows(kernel, z, src.Rows)
+	// A score is read for each edge, besides what EdgeSum moves.
+	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() + dst.bytes()}
+}
+
+// CheckAttendBackward checks the arguments of AttendBackward.
+func CheckAttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
+	alpha, src, dst, z, dy Matrix) Call {
+	const kernel = "AttendBackward"
+	scores := CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src, dst)
+	rows := CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
+	checkRows(kernel, dy, s.Len())
+	checkRows(kernel, z, src.Rows)
+	// Of both, the transpose is read once, and dalpha is neither written nor read in between.
+	return Call{Kernel: kernel, Bytes: rows.Bytes + scores.Bytes - 2*alpha.bytes() -
+		8*len(transposed.Indptr) - 4*len(transposed.Edges)}
 }
 
 // CheckHeadMean checks the arguments of HeadMean.

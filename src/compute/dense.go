@@ -8,7 +8,8 @@ type DenseKernels interface {
 	// Dense sets y = then(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
 	Dense(y Matrix, d Dense)
 	// DenseBackward turns dy [R,O], the gradient with respect to y, the output of Dense, into that
-	// with respect to the sum in place, and sets the gradients of weights and bias.
+	// with respect to the sum in place, and sets the gradients of weights and bias (see
+	// Device.Settle).
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
 	// Finish sets y = then(y + b):  y [R,O], b [O].
 	Finish(y Matrix, b []float32, then Epilogue)

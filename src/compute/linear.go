@@ -22,7 +22,8 @@ type LinearKernels interface {
 	// y, x of R rows.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
 
-	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns:  x, y [R,O], sum [1].
+	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns (see Device.Settle):
+	// x, y [R,O], sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
 

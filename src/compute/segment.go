@@ -44,6 +44,9 @@ type SegmentKernels interface {
 	// SegmentSum over the transposed segments, with the weights in their order. The sum is complete
 	// before it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
+	// SegmentSumScaled is SegmentSum and then AddScaled of own [O,C] to the first rows of out
+	// (SegmentSumScaledInParts):  out [D,C], O <= D, scale [1].
+	SegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Matrix, scale []float32)
 	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment. A
 	// NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i that it was
 	// found in: of equal ones, that of the segment's first edge; -1 for an empty segment. arg is the
@@ -87,6 +90,27 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 	}
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(out) + floatBytes*len(weights) +
 		out.bytesWritten(add)}
+}
+
+// SegmentSumScaledInParts is the definition of SegmentSumScaled: a kernel for each step.
+func SegmentSumScaledInParts(k Kernels, out Matrix, s Segments, weights []float32, h, own Matrix,
+	scale []float32) {
+	k.SegmentSum(out, s, weights, h, false)
+	first := out.RowsAt(0, own.Rows)
+	k.AddScaled(first, first, own, scale)
+}
+
+// CheckSegmentSumScaled checks the arguments of SegmentSumScaled.
+func CheckSegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Matrix,
+	scale []float32) Call {
+	const kernel = "SegmentSumScaled"
+	c := CheckSegmentSum(out, s, weights, h, false)
+	if own.Rows > out.Rows {
+		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, own, out))
+	}
+	checkSame(kernel, out.RowsAt(0, own.Rows), own)
+	CheckLengths(kernel, 1, len(scale))
+	return Call{Kernel: kernel, Bytes: c.Bytes + own.bytes()}
 }
 
 // CheckSegmentMax checks the arguments of SegmentMax.

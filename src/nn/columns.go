@@ -154,6 +154,7 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 		dmixed := c.mixed.matrix(in.Destinations, cols)
 		dev.MatMulInput(dmixed, dsum, c.slices[0].w.matrix(c.width, cols), false)
 		dev.Dot(f.deps, dmixed, in.Own)
+		dev.Settle()
 	}
 }
 

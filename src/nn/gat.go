@@ -52,33 +52,32 @@ func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a
 // weights returns the weights of a hop's edges.
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// sum sets y to the heads' sums of the rows z of the sources, by the weights of the edges, and
-// applies then to it.
-func (a *attention) sum(y compute.Matrix, in *Input, z compute.Matrix, bias []float32,
-	then compute.Epilogue) {
+// sums returns the matrix of the heads' sums: y itself or, where heads are averaged, one apart.
+func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	if a.mean {
-		heads := a.wide.matrix(in.Destinations, a.cols())
-		a.dev.EdgeSum(heads, in.Hop.Forward, a.weights(in), z)
-		a.dev.HeadMean(y, heads)
-	} else {
-		a.dev.EdgeSum(y, in.Hop.Forward, a.weights(in), z)
+		return a.wide.matrix(in.Destinations, a.cols())
+	}
+	return y
+}
+
+// finish makes y of the heads' sums.
+func (a *attention) finish(y, sums compute.Matrix, bias []float32, then compute.Epilogue) {
+	if a.mean {
+		a.dev.HeadMean(y, sums)
 	}
 	a.dev.Finish(y, bias, then)
 }
 
-// sumBackward turns dy into the gradient before then, in place, sets those of z and bias, and
-// returns that of the weights.
-func (a *attention) sumBackward(dz compute.Matrix, dbias []float32, dy, y compute.Matrix, in *Input,
-	z compute.Matrix, then compute.Epilogue) (dalpha compute.Matrix) {
+// finishBackward turns dy into the gradient before then, in place, sets that of bias, and returns
+// that of the heads' sums.
+func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *Input,
+	then compute.Epilogue) compute.Matrix {
 	a.dev.FinishBackward(dbias, dy, y, then)
+	dsums := a.sums(dy, in)
 	if a.mean {
-		heads := a.wide.matrix(in.Destinations, a.cols())
-		a.dev.HeadMeanBackward(heads, dy)
-		dy = heads
+		a.dev.HeadMeanBackward(dsums, dy)
 	}
-	dalpha = a.rows(a.dalpha, in.edges())
-	a.dev.EdgeSumBackward(dz, dalpha, in.Transposed, a.weights(in), z, dy)
-	return dalpha
+	return dsums
 }
 
 // gat is the layer of GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
@@ -142,17 +141,18 @@ func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.MatMul(z, in.X, g.w, false)
 	g.dev.HeadDots(src, dst, z, g.asrc, g.adst)
-	g.dev.EdgeSoftmax(g.weights(in), in.Hop.Forward, src, dst, g.slope)
-	g.sum(y, in, z, g.bias, then)
+	sums := g.sums(y, in)
+	g.dev.Attend(sums, g.weights(in), in.Hop.Forward, src, dst, z, g.slope)
+	g.finish(y, sums, g.bias, then)
 }
 
 func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
-	dalpha := g.sumBackward(dz, g.dbias, dy, y, in, z, then)
-	g.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, in.Hop.Forward, in.Transposed, g.weights(in), src,
-		dst, g.slope)
+	dsums := g.finishBackward(g.dbias, dy, y, in, then)
+	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed,
+		g.weights(in), src, dst, z, dsums, g.slope)
 	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)
 	if in.Gradient {

@@ -61,7 +61,9 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	g.dev.Dense(z, g.ofSources(in))
 	g.dev.Dense(r, g.ofDestinations(in))
 	g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z, r, g.att, g.slope)
-	g.sum(y, in, z, g.bias, then)
+	sums := g.sums(y, in)
+	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z)
+	g.finish(y, sums, g.bias, then)
 }
 
 // ofSources and ofDestinations are the linear maps that give z and r.
@@ -77,7 +79,9 @@ func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilo
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	dz, dr := g.dleft.matrix(s, g.cols()), g.dright.matrix(d, g.cols())
-	dalpha := g.sumBackward(dz, g.dbias, dy, y, in, z, then)
+	dalpha := g.rows(g.dalpha, in.edges())
+	dsums := g.finishBackward(g.dbias, dy, y, in, then)
+	g.dev.EdgeSumBackward(dz, dalpha, in.Transposed, g.weights(in), z, dsums)
 	g.dev.EdgeDotSoftmaxBackward(dz, dr, g.datt, dalpha, in.Hop.Forward, in.Transposed,
 		g.weights(in), z, r, g.att, g.slope)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dwl, Bias: g.dbl}, dz, compute.Matrix{},

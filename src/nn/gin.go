@@ -91,12 +91,12 @@ func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 		g.dev.Dense(y, g.outer(hidden, then))
 		return
 	}
-	agg, sum := g.aggregate.matrix(in.Destinations, g.in), in.Aggregate
-	if sum.Cols == 0 {
-		g.dev.SegmentSum(agg, in.Hop.Forward, in.Weights, in.X, false)
-		sum = agg
+	agg := g.aggregate.matrix(in.Destinations, g.in)
+	if in.Aggregate.Cols > 0 {
+		g.dev.AddScaled(agg, in.Aggregate, in.own(), g.eps)
+	} else {
+		g.dev.SegmentSumScaled(agg, in.Hop.Forward, in.Weights, in.X, in.own(), g.eps)
 	}
-	g.dev.AddScaled(agg, sum, in.own(), g.eps)
 	g.dev.Dense(hidden, g.inner(agg))
 	g.dev.Dense(y, g.outer(hidden, then))
 }
@@ -128,8 +128,6 @@ func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogu
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSum(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights, dagg,
-		false)
-	own := dx.RowsAt(0, in.Destinations)
-	g.dev.AddScaled(own, own, dagg, g.eps)
+	g.dev.SegmentSumScaled(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights,
+		dagg, dagg, g.eps)
 }

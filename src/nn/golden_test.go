@@ -112,6 +112,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 		g.compareEdges(dev, in, "alpha", l.alpha.data, l.heads)
 	}
 	layer.Backward(dx, g.rows(dev, "dY"), out, in, compute.Epilogue{})
+	dev.Settle()
 	g.compare(dev, "dX", dx.Data, backward)
 	for _, p := range m.Params.List {
 		if strings.HasPrefix(p.Name, "convs.0.") {

@@ -91,6 +91,7 @@ func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j
 func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
 		j.dense())
+	j.dev.Settle() // what it has read makes room for its gradient
 	if !j.max {
 		j.dev.MatMulInput(j.rowsOfAll(), dlogits, j.w, false)
 		return

@@ -111,7 +111,8 @@ type Layer interface {
 	// Forward sets y [Destinations, out], and applies then to it.
 	Forward(y compute.Matrix, in *Input, then compute.Epilogue)
 	// Backward turns dy [Destinations, out], the gradient with respect to y, into that with respect
-	// to what then was applied to, in place. From this it sets the gradients of the parameters and,
-	// if in.Gradient, dx [Sources, in]. Forward ran before, on the same input, and gave y.
+	// to what then was applied to, in place. From this it sets the gradients of the parameters, which
+	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the same
+	// input, and gave y.
 	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
 }

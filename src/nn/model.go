@@ -266,5 +266,6 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if s.residual && in.Gradient {
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}
+	m.dev.Settle()
 	return dx
 }

@@ -30,8 +30,8 @@ var launchesPerStep = []struct {
 	{"sage, layer norm", 29, func(c *nn.Config) { c.Norm = nn.NormLayer }},
 	{"sage, batch norm", 33, func(c *nn.Config) { c.Norm = nn.NormBatch }},
 	{"gcn", 22, func(c *nn.Config) { c.Kind = "gcn" }},
-	{"gin", 50, func(c *nn.Config) { c.Kind = "gin" }},
-	{"gat", 46, func(c *nn.Config) {
+	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }},
+	{"gat", 37, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
 	}},
 }

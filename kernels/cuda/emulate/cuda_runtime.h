@@ -135,6 +135,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 
 void __syncthreads();
+void __syncwarp();
 
 // The threads of an emulated device run one after the other, so nothing else orders their accesses.
 inline void __threadfence() {}

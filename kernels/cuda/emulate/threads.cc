@@ -113,6 +113,7 @@ void run_block(block &b) {
 }  // namespace
 
 void __syncthreads() { wait(BLOCK_WIDE); }
+void __syncwarp() { wait(WARP_WIDE); }
 
 uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
     if (current == nullptr)

@@ -86,6 +86,19 @@ var attentionTests = family{
 				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), far, b.zeros(3, 2),
 					b.zeros(3, 4), b.zeros(2, 4))
 			}},
+			{"attention to an edge from no source", func() {
+				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 4),
+					slope)
+			}},
+			{"attention to more rows than have scores", func() {
+				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(4, 2), b.zeros(2, 2), b.zeros(5, 4),
+					slope)
+			}},
+			{"its gradient with a position beyond the edges", func() {
+				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
+				b.dev.AttendBackward(b.zeros(3, 4), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 2), good, far,
+					b.zeros(3, 2), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 4), b.zeros(2, 4), slope)
+			}},
 			{"the largest of part of a head", func() { b.dev.HeadMax(b.zeros(2, 3), b.zeros(2, 4)) }},
 			{"the largest of another matrix", func() {
 				b.dev.HeadMaxBackward(b.zeros(2, 4), b.zeros(2, 2), b.zeros(3, 4))
@@ -131,6 +144,13 @@ var attentionTests = family{
 				forward + 4*(edges*l.In+numbers+rows), 0},
 			{"EdgeSumBackward", func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
 				transposed + 4*(edges+edges*l.In+2*numbers+2*wide), 0},
+			{"Attend", func() { l.dev.Attend(y, alpha, l.Forward, src, dst, z, slope) },
+				forward + 4*(edges*l.In+2*numbers+l.Destinations*heads+rows), 0},
+			{"AttendBackward", func() {
+				l.dev.AttendBackward(dz, dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, z, y,
+					slope)
+			}, forward + transposed + 4*(edges+edges*l.In+5*numbers+2*l.Destinations*heads+
+				l.Sources*heads+2*wide), 0},
 			{"HeadMean", func() { l.dev.HeadMean(mean, y) }, 4 * (rows + rows/heads), 0},
 			{"HeadMax", func() { l.dev.HeadMax(mean, y) }, 4 * (rows + rows/heads), 0},
 			{"HeadMaxBackward", func() { l.dev.HeadMaxBackward(y, mean, y) }, 4 * (2*rows + rows/heads), 0},
@@ -162,6 +182,12 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	alpha, dalpha := b.get(malpha.Data), b.get(mdalpha.Data)
 	b.dev.EdgeSoftmaxBackward(dsrc, ddst, mdalpha, s, t, malpha, msrc, mdst, slope)
 	de := b.get(mdalpha.Data)
+	whole := struct{ y, alpha, dz, dsrc, ddst, de compute.Matrix }{dirty(segments, cols),
+		dirty(edges, heads), dirty(sources+spare, cols), dirty(sources+spare, heads),
+		dirty(segments, heads), dirty(edges, heads)}
+	b.dev.Attend(whole.y, whole.alpha, s, msrc, mdst, mz, slope)
+	b.dev.AttendBackward(whole.dz, whole.dsrc, whole.ddst, whole.de, s, t, whole.alpha, msrc, mdst,
+		mz, mdy, slope)
 
 	of, longest := segmentOf(s)
 	score := func(e, h int) float64 {
@@ -232,6 +258,12 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 				}
 				return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
 			}),
+		same("Attend and its parts", b.get(whole.y.Data), b.get(y.Data)),
+		same("Attend, edges", b.get(whole.alpha.Data), alpha),
+		same("AttendBackward and its parts, rows", b.get(whole.dz.Data), b.get(dz.Data)),
+		same("AttendBackward, edges", b.get(whole.de.Data), de),
+		same("AttendBackward, destinations", b.get(whole.ddst.Data), b.get(ddst.Data)),
+		same("AttendBackward, sources", b.get(whole.dsrc.Data), b.get(dsrc.Data)),
 	}
 }
 

@@ -213,9 +213,10 @@ func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.array(data)}
 }
 
-// get copies an array of the device to the host.
+// get copies an array of the device, also a gradient, to the host.
 func (b *bench) get(x []float32) []float32 {
 	b.t.Helper()
+	b.dev.Settle()
 	if err := b.dev.Sync(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ var denseTests = family{
 					func(b *bench) []result { return v.run(b, s.r, s.f, s.g, s.o) }})
 			}
 		}
+		all = append(all, testCase{"dense/sums left to Settle", leftSums})
 		for _, s := range rowShapes {
 			all = append(all, testCase{"finish/" + s.name,
 				func(b *bench) []result { return finishes(b, s.rows, s.cols, followers[:2]) }},
@@ -135,6 +136,42 @@ func finishes(b *bench, rows, cols int, followers []follower) (all []result) {
 			same(f.name+": the gradient and that of its parts", b.get(mdy.Data),
 				b.get(dyParts.Data)),
 			same(f.name+": the bias's gradient", b.get(db), b.get(dbParts)))
+	}
+	return all
+}
+
+// leftSums leaves more gradients of different shapes to Settle than a device may make together, and
+// holds them to those that are made one by one.
+func leftSums(b *bench) (all []result) {
+	shapes := []struct{ r, f, o int }{
+		{600, 5, 7}, {512, 3, 4}, {17, 2, 9}, {1300, 4, 3}, {1025, 1, 1}, {514, 6, 2},
+	}
+	maps, dys := make([]compute.Dense, len(shapes)), make([]compute.Matrix, len(shapes))
+	for i, s := range shapes {
+		maps[i] = compute.Dense{X: b.matrix(s.r, s.f, b.normal(s.r*s.f)),
+			W: b.matrix(s.o, s.f, b.normal(s.o*s.f))}
+		if i%2 == 0 {
+			maps[i].Bias = b.array(b.normal(s.o))
+		}
+		dys[i] = b.matrix(s.r, s.o, b.normal(s.r*s.o))
+	}
+	sums := func(settle bool) (sums [][]float32) {
+		for i, s := range shapes {
+			g := compute.DenseGradients{Bias: b.dirty(len(maps[i].Bias)),
+				W: compute.Matrix{Rows: s.o, Cols: s.f, Data: b.dirty(s.o * s.f)}}
+			total := b.dirty(1)
+			b.dev.DenseBackward(g, dys[i], compute.Matrix{}, maps[i])
+			b.dev.Dot(total, dys[i], dys[i])
+			if settle {
+				b.dev.Settle()
+			}
+			sums = append(sums, g.W.Data, g.Bias, total)
+		}
+		return sums
+	}
+	left, apart := sums(false), sums(true)
+	for i := range left {
+		all = append(all, same(fmt.Sprintf("sum %d", i), b.get(left[i]), b.get(apart[i])))
 	}
 	return all
 }

@@ -181,6 +181,7 @@ func dots(b *bench, rows, cols int) []result {
 	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
 	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
 	b.dev.Dot(total, mx, my)
+	b.dev.Settle() // before my changes
 	apart := b.matrix(rows, cols, b.normal(rows*cols))
 	b.dev.AddScaled(apart, my, mx, b.array(scale))
 	b.dev.AddScaled(my, my, mx, b.array(scale))

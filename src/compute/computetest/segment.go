@@ -59,6 +59,15 @@ var segmentTests = family{
 			{"index beyond the gradient of maxima", func() {
 				b.dev.SegmentMaxBackward(b.zeros(2, 4), segments, b.zeros(2, 4), b.zeros(2, 4))
 			}},
+			{"more rows to add than there are sums", func() {
+				good := compute.Segments{Indptr: segments.Indptr, Indices: []int32{0, 2, 1}}
+				b.dev.SegmentSumScaled(b.zeros(2, 4), good, nil, b.zeros(3, 4), b.zeros(3, 4),
+					b.zeros(1, 1).Data)
+			}},
+			{"index beyond the rows that are summed, and others added", func() {
+				b.dev.SegmentSumScaled(b.zeros(2, 4), segments, nil, b.zeros(3, 4), b.zeros(1, 4),
+					b.zeros(1, 1).Data)
+			}},
 			{"falling indptr", func() { b.dev.SegmentMean(b.zeros(2, 4), falling, b.zeros(3, 4)) }},
 			{"segments and rows differ", func() {
 				b.dev.SegmentMean(b.zeros(3, 4), segments, b.zeros(4, 4))
@@ -84,6 +93,9 @@ var segmentTests = family{
 				4*(2*edges*l.In+l.Sources*l.In) + transposed, 0},
 			{"SegmentSum", func() { l.dev.SegmentSum(out, l.Forward, nil, h, false) },
 				4*(edges*l.In+in) + forward, 0},
+			{"SegmentSumScaled", func() {
+				l.dev.SegmentSumScaled(out, l.Forward, l.Weights, h, arg, h.Data[:1])
+			}, 4*(edges*l.In+2*in+edges) + forward, 0},
 			{"SegmentSum weighted, added", func() {
 				l.dev.SegmentSum(out, l.Forward, l.Weights, h, true)
 			}, 4*(edges*l.In+2*in+edges) + forward, 0},
@@ -192,6 +204,10 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	b.dev.SegmentSum(plain, s, nil, b.matrix(sources, cols, h), add)
 	b.dev.SegmentSum(weighted, s, weights, b.matrix(sources, cols, h), add)
 	b.dev.SegmentSum(dh, t, transposed, b.matrix(s.Len(), cols, dout), add)
+	own, scale := b.matrix(s.Len()/2, cols, b.normal(s.Len()/2*cols)), b.array(b.normal(1))
+	scaled, parts := b.matrix(s.Len(), cols, before), b.matrix(s.Len(), cols, before)
+	b.dev.SegmentSumScaled(scaled, s, weights, b.matrix(sources, cols, h), own, scale)
+	compute.SegmentSumScaledInParts(b.dev, parts, s, weights, b.matrix(sources, cols, h), own, scale)
 	longest := 1
 	for d := range s.Len() {
 		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
@@ -212,6 +228,7 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 			of(func(int64) float64 { return 1 })),
 		grid("SegmentSum, weighted", b.get(weighted.Data), s.Len(), cols, longest+1,
 			of(func(e int64) float64 { return float64(weights[e]) })),
+		same("SegmentSumScaled and its parts", b.get(scaled.Data), b.get(parts.Data)),
 		grid("SegmentSum of the transpose", b.get(dh.Data), sources, cols, len(s.Indices)+1,
 			func(i, j int) (g sum) {
 				if add {

@@ -256,6 +256,35 @@ func (a *edgeSumBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
+// attend makes the weights of a tile's edges and uses them while they are in the cache.
+type attend struct {
+	softmax edgeSoftmax
+	sum     edgeSum
+}
+
+// Attend implements compute.Device.
+func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckAttend(y, alpha, s, src, dst, z)).Done()
+	run(d, s.Len(), segmentRows,
+		attend{edgeSoftmax{alpha, s, src, dst, slope}, edgeSum{y, s, alpha, z}})
+	d.panicIfBad("Attend", s, src.Rows)
+}
+
+func (a *attend) tile(d *Device, lo, hi int) {
+	a.softmax.tile(d, lo, hi)
+	a.sum.tile(d, lo, hi)
+}
+
+// AttendBackward implements compute.Device.
+func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst, z, dy)).Done()
+	compute.AttendBackwardInParts(d, dz, dsrc, ddst, dalpha, s, transposed, alpha, src, dst, z, dy,
+		slope)
+}
+
 type headMean struct{ y, x compute.Matrix }
 
 // HeadMean implements compute.Device.

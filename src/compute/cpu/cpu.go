@@ -124,6 +124,9 @@ func (d *Device) Download(dst, src []float32) {
 	copy(dst, src)
 }
 
+// Settle implements compute.Device: gradients are complete when their kernels return.
+func (d *Device) Settle() {}
+
 // Sync implements compute.Device: kernels are complete when they return.
 func (d *Device) Sync() error { return nil }
 

@@ -93,6 +93,28 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 	}
 }
 
+// segmentSumScaled adds to the rows of a tile's sums while they are in the cache.
+type segmentSumScaled struct {
+	sum segmentSum
+	own addScaled // to the first rows
+}
+
+// SegmentSumScaled implements compute.Device.
+func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
+	h, own compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
+	run(d, out.Rows, segmentRows, segmentSumScaled{segmentSum{out, s, weights, h, false},
+		addScaled{out, out, own, scale}})
+	d.panicIfBad("SegmentSumScaled", s, h.Rows)
+}
+
+func (a *segmentSumScaled) tile(d *Device, lo, hi int) {
+	a.sum.tile(d, lo, hi)
+	if hi = min(hi, a.own.x.Rows); lo < hi {
+		a.own.tile(d, lo, hi)
+	}
+}
+
 type segmentMax struct {
 	out, arg compute.Matrix
 	s        compute.Segments

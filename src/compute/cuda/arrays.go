@@ -30,7 +30,7 @@ type sent struct {
 
 // arrays makes room for the host arrays of one kernel call that have not been sent.
 func (d *Device) arrays(bytes int) {
-	const most = 4 // arrays in a call, each aligned
+	const most = 5 // arrays in a call, each aligned
 	if err := d.reserve(&d.loose, bytes+most*alignment, useInputs); err != nil {
 		panic(err)
 	}

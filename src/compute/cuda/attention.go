@@ -119,6 +119,37 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
 }
 
+// Attend implements compute.Device, in one launch.
+func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckAttend(y, alpha, s, src, dst, z)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices("Attend", s, src.Rows)
+	n, width := heads(alpha, z)
+	must("Attend", C.gpu_attend(d.c, float(y.Data), float(alpha.Data), C.int64_t(s.Len()), n, width,
+		indptr, indices, float(src.Data), float(dst.Data), float(z.Data), C.float(slope)))
+}
+
+// AttendBackward implements compute.Device: a launch by destination and one by source.
+func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
+	const kernel = "AttendBackward"
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst, z, dy)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 +
+		len(transposed.Indices)*4 + len(transposed.Edges)*4)
+	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
+	from, to := d.indptr(transposed.Indptr), d.indices(kernel, transposed, dy.Rows)
+	edges := d.edges(kernel, transposed)
+	n, width := heads(alpha, z)
+	must(kernel, C.gpu_attend_backward(d.c, float(dz.Data), float(dsrc.Data), float(ddst.Data),
+		float(dalpha.Data), C.int64_t(s.Len()), C.int64_t(transposed.Len()), n, width, indptr, indices,
+		from, to, edges, float(alpha.Data), float(src.Data), float(dst.Data), float(z.Data),
+		float(dy.Data), C.float(slope)))
+	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
+	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
+}
+
 // HeadMean implements compute.Device.
 func (d *Device) HeadMean(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()

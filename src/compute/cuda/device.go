@@ -31,6 +31,9 @@ type Device struct {
 	// host arrays of one kernel call that no staging buffer has sent
 	loose     room
 	scratch   room                 // partial sums of one kernel call
+	sums      room                 // and of those that Settle completes
+	leftBytes int                  // of sums that are in use
+	leftCalls int                  // that use them
 	rounded   room                 // the factors of one product, unless they are float32
 	precision compute.Precision    // of those
 	answer    room                 // a loss, on the device

@@ -39,10 +39,11 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
+	d.Settle()
 }
 
 // weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
-// g.Bias, the sum of the rows of dy.
+// g.Bias, the sum of the rows of dy: all but what Settle does.
 func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
 	r, f := size(x)
 	n := (g.W.Rows*g.W.Cols + 3) / 4 * 4
@@ -52,7 +53,38 @@ func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 comp
 	n += len(g.Bias)
 	must(kernel, C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
 		float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows),
-		d.partial(x.Rows, n), d.factors(dy, x, x2), d.dropped()))
+		d.left(x.Rows, n), d.factors(dy, x, x2), d.dropped()))
+}
+
+// Settle implements compute.Device: one launch for all that was left to it.
+func (d *Device) Settle() {
+	if d.leftCalls == 0 {
+		return
+	}
+	defer d.probe.Start(compute.Call{Kernel: "Settle"}).Done()
+	d.leftBytes, d.leftCalls = 0, 0
+	must("Settle", C.gpu_settle(d.c))
+}
+
+// left returns room like partial, until Settle.
+func (d *Device) left(rows, n int) *C.float {
+	const most = 4 // calls whose sums are made in one launch
+	if d.leftCalls == most {
+		d.Settle()
+	}
+	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+	d.leftCalls++
+	at := d.leftBytes
+	d.leftBytes += (max(1, chunks*n)*4 + alignment - 1) / alignment * alignment
+	if d.leftBytes > d.sums.bytes { // in the first steps
+		all := d.leftBytes
+		d.Settle()
+		if err := d.reserve(&d.sums, all, useScratch); err != nil {
+			panic(err)
+		}
+		at, d.leftBytes, d.leftCalls = 0, all-at, 1
+	}
+	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
 // factors returns room for the rounded factors of products, nil if factors are not rounded.
@@ -111,5 +143,5 @@ func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
 	rows, cols := size(x)
 	must("Dot", C.gpu_dot(d.c, float(sum), rows, cols, float(x.Data), float(y.Data),
-		d.partial(x.Rows+compute.ChunkRows, x.Cols)))
+		d.left(x.Rows+compute.ChunkRows, x.Cols)))
 }

@@ -66,10 +66,22 @@ func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.Sl
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
+	d.segmentSum("SegmentSum", out, s, weights, h, compute.Matrix{}, nil, add)
+}
+
+// SegmentSumScaled implements compute.Device, in one launch.
+func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
+	h, own compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
+	d.segmentSum("SegmentSumScaled", out, s, weights, h, own, scale, false)
+}
+
+func (d *Device) segmentSum(kernel string, out compute.Matrix, s compute.Segments,
+	weights []float32, h, own compute.Matrix, scale []float32, add bool) {
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(weights)*4)
-	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentSum", s, h.Rows)
+	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, h.Rows)
 	edges := (*C.float)(onDevice(d, weights))
 	rows, cols := size(out)
-	must("SegmentSum", C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges,
-		float(h.Data), cBool(add)))
+	must(kernel, C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges,
+		float(h.Data), float(own.Data), C.int64_t(own.Rows), float(scale), cBool(add)))
 }

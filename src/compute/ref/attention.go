@@ -242,6 +242,22 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 	}
 }
 
+// Attend implements compute.Device.
+func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z compute.Matrix,
+	slope float32) {
+	defer d.probe.Start(compute.CheckAttend(y, alpha, s, src, dst, z)).Done()
+	compute.AttendInParts(d, y, alpha, s, src, dst, z, slope)
+}
+
+// AttendBackward implements compute.Device.
+func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
+	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
+		dst, z, dy)).Done()
+	compute.AttendBackwardInParts(d, dz, dsrc, ddst, dalpha, s, transposed, alpha, src, dst, z, dy,
+		slope)
+}
+
 // HeadMean implements compute.Device.
 func (d *Device) HeadMean(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()

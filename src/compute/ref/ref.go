@@ -66,6 +66,9 @@ func (d *Device) Download(dst, src []float32) {
 	copy(dst, src)
 }
 
+// Settle implements compute.Device: gradients are complete when their kernels return.
+func (d *Device) Settle() {}
+
 // Sync implements compute.Device.
 func (d *Device) Sync() error { return nil }
 

@@ -87,6 +87,13 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 	}
 }
 
+// SegmentSumScaled implements compute.Device.
+func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
+	h, own compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
+	compute.SegmentSumScaledInParts(d, out, s, weights, h, own, scale)
+}
+
 func divide(row []float32, count int) {
 	if count == 0 {
 		return
