@@ -481,7 +481,10 @@ func (c *Config) table() []section {
 				"node-local directory in whose files inference with all neighbours keeps the rows of " +
 					"hidden layers; empty keeps them in memory",
 				"For graphs whose hidden rows, `4 * vertices * model.hidden` bytes a layer, do not " +
-					"fit: two layers exist at a time. The files have no names and go with the job."},
+					"fit: two layers exist at a time. A layer that takes more than half of the " +
+					"memory that is free for files is read by some columns at a time, to the same " +
+					"bits, but by `gat` and `gatv2`, whose attention needs whole rows: those are " +
+					"slow then. The files have no names and go with the job."},
 			{"progress", oneOf(&c.Run.Progress, "auto",
 				word{"auto", "a bar if standard error is a terminal, else " +
 					"lines"}, word{"bar", ""}, word{"lines", ""},

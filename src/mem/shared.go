@@ -80,6 +80,34 @@ func (s *Shared) ReadAtRandom() {
 	}
 }
 
+// WriteAt writes p to the bytes from at on. Of a file larger than memory that is cheaper than to
+// write Bytes, which costs a fault a page.
+func (s *Shared) WriteAt(p []byte, at int) error {
+	_, err := s.file.WriteAt(p, int64(at))
+	return err
+}
+
+// aheadBytes is what Linux reads ahead at most for one hint, unless a device is set to more.
+const aheadBytes = 128 << 10
+
+// Ahead begins to read bytes [lo,hi) of a file on a disk, in order.
+func (s *Shared) Ahead(lo, hi int) {
+	for lo -= lo % unix.Getpagesize(); lo < hi; lo += aheadBytes {
+		// a hint, as all here
+		_ = unix.Madvise(s.data[lo:min(lo+aheadBytes, hi)], unix.MADV_WILLNEED)
+	}
+}
+
+// Drop gives the memory of bytes [lo,hi) of a file on a disk to others. They stay in the file: what
+// was written begins to go to the disk, and keeps its memory until it is there.
+func (s *Shared) Drop(lo, hi int) {
+	if lo < hi {
+		page := lo - lo%unix.Getpagesize()
+		_ = unix.Madvise(s.data[page:hi], unix.MADV_DONTNEED)
+		_ = unix.Fadvise(int(s.file.Fd()), int64(lo), int64(hi-lo), unix.FADV_DONTNEED)
+	}
+}
+
 // Bytes returns the memory, valid until Close.
 func (s *Shared) Bytes() []byte { return s.data }
 

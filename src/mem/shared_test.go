@@ -79,3 +79,39 @@ func TestSharedMemoryThatCannotBe(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is written to the file is read from the memory, however often that is given back.
+func TestSharedMemoryThatIsDropped(t *testing.T) {
+	const bytes = 3*aheadBytes + 100
+	s, err := CreateShared(t.TempDir(), bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]byte, 1000)
+	for lo := 0; lo < bytes; lo += len(rows) {
+		for k := range rows {
+			rows[k] = byte((lo + k) % 251)
+		}
+		part := rows[:min(len(rows), bytes-lo)]
+		if err := s.WriteAt(part, lo); err != nil {
+			t.Fatal(err)
+		}
+		s.Drop(lo, lo+len(part))
+	}
+	s.Bytes()[bytes-1] = 7 // by the mapping
+	s.Drop(0, bytes)
+	s.Ahead(5, bytes)
+	s.Ahead(bytes, bytes)
+	s.Drop(bytes, bytes)
+	for k, x := range s.Bytes()[:bytes-1] {
+		if x != byte(k%251) {
+			t.Fatalf("byte %d is %d, want %d", k, x, k%251)
+		}
+	}
+	if s.Bytes()[bytes-1] != 7 {
+		t.Errorf("the last byte is %d, want 7", s.Bytes()[bytes-1])
+	}
+	if err := errors.Join(s.Unlink(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}

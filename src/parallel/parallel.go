@@ -5,6 +5,7 @@
 //	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
 //	                                                   └──> Forward ──> outputs             evaluation
 //	NewLayer(mode, l) ─> Strategy ─ Stages ─> Pipe ───────> Forward ──> rows of layer l     inference
+//	NewAggregates ────> Strategy ─ Stages ─> Pipe ────────> Forward ──> aggregates          inference
 //
 // Data parallelism, with the whole topology on every rank:
 //

@@ -316,12 +316,13 @@ func (c *counter) Upload(dst, src []float32) {}
 func (c *counter) Sync() error               { return nil }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, and the chunks in flight.
+// the rows of two layers, and the chunks in flight. Rows in files are counted as they are read at
+// once; by columns, chunks take less.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
-		in, _ := j.Model.Widths(l)
+		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
 			rowBytes = p.shards.RowBytes()
@@ -340,7 +341,12 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 				}
 			}
 			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
-			chunks = max(chunks, int64(j.Depth+1)*(c.bytes+rows)+int64(j.Workers)*c.sampler+grown)
+			chunk := int64(j.Depth+1)*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
+			if j.Scratch { // rows on their way to files and, between passes by columns, from them
+				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
+				chunk = max(chunk, from) + to
+			}
+			chunks = max(chunks, chunk)
 		}
 		most = max(most, layers+chunks)
 	}
@@ -348,7 +354,9 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		return most, nil
 	}
 	output := rows * int64(j.Model.Out) * 4
-	if !j.Scratch {
+	if j.Scratch {
+		output += job.ChunkBytes // of rows from the files
+	} else {
 		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
 	}
 	if j.GPU == nil {

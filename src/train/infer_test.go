@@ -388,8 +388,9 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 					s.ScratchDir = scratch
 				}
 				var wrong error
-				got, err := s.inferAll(ctx, func(rows []float32, cols int) {
-					for i, x := range rows {
+				got, err := s.inferAll(ctx, func(rows *layerRows) {
+					cols := rows.cols
+					for i, x := range rows.view(nil, 0, rows.rows) {
 						w := wantHidden[first+i/cols][i%cols]
 						if wrong == nil && math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
 							wrong = fmt.Errorf("hidden value %d of vertex %d is %g, want %g", i%cols, first+i/cols, x, w)
@@ -470,7 +471,8 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 	for _, chunkBytes = range []int{1, 500, 4000, 1 << 20} {
 		err := onRanks(shards, 3, sageOptions(), func(_ context.Context, s *session) error {
 			const rowBytes = 24
-			bounds, most := s.chunks(rowBytes)
+			cut := s.chunks(rowBytes)
+			bounds, most := cut.bounds, cut.most
 			indptr := shards.Topology().Graph.Indptr
 			if int64(bounds[0]) != shards.Offsets[s.first] ||
 				int64(bounds[len(bounds)-1]) != shards.Offsets[s.last] {
@@ -543,7 +545,7 @@ func TestScratchDirThatCannotBeWritten(t *testing.T) {
 // A file has no name left while its rows are in use, and its memory is not that of the process.
 func TestLayerRowsInFiles(t *testing.T) {
 	dir, before := t.TempDir(), mem.Allocated()
-	rows, err := makeLayerRows(dir, 1000)
+	rows, err := makeLayerRows(dir, 100, 10, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

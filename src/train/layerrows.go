@@ -7,24 +7,38 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/nn"
 )
 
 // layerRows are the rows of one layer of all own vertices, while inference goes layer by layer:
-// float32 [own vertices, cols] in host memory outside the heap or, if Env.ScratchDir is given, in a
-// file there that has lost its name. The system writes pages of a file back when memory runs short,
-// so that rows may be many times larger than it.
+// float32, in host memory outside the heap or, if Env.ScratchDir is given, in a file there that has
+// lost its name. The system writes pages of a file back when memory runs short, so that rows may be
+// many times larger than it. Then they lie by blocks of columns (inferColumns):
+//
+//	data    | rows x block | rows x block | ... | rows x the rest |
+//
+// Rows in memory are one block. One goroutine uses them at a time.
 type layerRows struct {
-	data []float32
-	file *mem.Shared // nil: in memory
+	rows, cols int
+	block      int // columns of a block: of the last the rest
+	data       []float32
+	file       *mem.Shared // nil: in memory
+	moving     []float32   // rows on their way from the device to the file
 }
 
-// makeLayerRows makes n zeroed numbers. The space of a file is taken at once, so that no page of it
-// can lack its place on the disk when it is written back.
-func makeLayerRows(dir string, n int) (r layerRows, err error) {
+// makeLayerRows makes zeroed rows. The space of a file is taken at once, so that no page of it can
+// lack its place on the disk when it is written back.
+func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
+	if dir == "" {
+		block = cols
+	}
+	r.rows, r.cols, r.block = rows, cols, block
+	n := rows * cols
 	if dir == "" || n == 0 {
-		return layerRows{data: mem.Make[float32](n)}, nil
+		r.data = mem.Make[float32](n)
+		return r, nil
 	}
 	r.file, err = mem.CreateShared(dir, 4*n)
 	if err == nil {
@@ -52,7 +66,78 @@ func (r *layerRows) free() {
 	} else {
 		_ = r.file.Close() // nothing is kept of it
 	}
+	mem.Free(r.moving)
 	*r = layerRows{}
+}
+
+// width returns the number of columns of the block that begins with column first.
+func (r *layerRows) width(first int) int { return min(r.block, r.cols-first) }
+
+// part returns rows [lo,hi) of the block that begins with column first.
+func (r *layerRows) part(first, lo, hi int) []float32 {
+	at, width := first*r.rows, r.width(first)
+	return r.data[at+lo*width : at+hi*width]
+}
+
+// view returns rows [lo,hi), of all columns: where they lie or, if they are in several blocks,
+// copied to buffer, which grows as needed.
+func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
+	if r.block >= r.cols {
+		return r.part(0, lo, hi)
+	}
+	*buffer = mem.Grow(*buffer, (hi-lo)*r.cols)
+	for first := 0; first < r.cols; first += r.block {
+		part, width := r.part(first, lo, hi), r.width(first)
+		for i := range hi - lo {
+			copy((*buffer)[i*r.cols+first:], part[i*width:(i+1)*width])
+		}
+	}
+	return *buffer
+}
+
+// put sets columns [first, first+y.Cols) of the rows from lo on to y, which lies on a device. They
+// are whole blocks.
+func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
+	if r.file == nil {
+		dev.Download(r.part(0, lo, lo+y.Rows), y.Data)
+		return nil
+	}
+	r.moving = mem.Grow(r.moving, 2*len(y.Data))
+	rows := r.moving[:len(y.Data)]
+	dev.Download(rows, y.Data)
+	for from := 0; from < y.Cols; from += r.block {
+		part, width := rows, r.width(first+from)
+		if width < y.Cols {
+			part = r.moving[len(rows) : len(rows)+y.Rows*width]
+			for i := range y.Rows {
+				copy(part[i*width:(i+1)*width], rows[i*y.Cols+from:])
+			}
+		}
+		at := 4 * ((first+from)*r.rows + lo*width)
+		if err := r.file.WriteAt(mem.Bytes(part), at); err != nil {
+			return fmt.Errorf("hidden rows in run.scratch_dir: %w", err)
+		}
+		if r.block < r.cols { // memory is short
+			r.file.Drop(at, at+4*len(part))
+		}
+	}
+	return nil
+}
+
+// ahead begins to read rows [lo,hi) of the block that begins with column first from the disk.
+func (r *layerRows) ahead(first, lo, hi int) {
+	if r.file != nil {
+		at, width := first*r.rows, r.width(first)
+		r.file.Ahead(4*(at+lo*width), 4*(at+hi*width))
+	}
+}
+
+// drop says that they are not needed in memory for now.
+func (r *layerRows) drop(first, lo, hi int) {
+	if r.file != nil {
+		at, width := first*r.rows, r.width(first)
+		r.file.Drop(4*(at+lo*width), 4*(at+hi*width))
+	}
 }
 
 // checkScratchDir reports whether files of so many bytes can be made in dir, so that a job finds out
@@ -81,10 +166,13 @@ func checkScratchDir(dir string, bytes int64) error {
 }
 
 // hiddenBytes returns how many bytes of hidden rows inference keeps at a time, of so many vertices:
-// two layers, or all with jumping knowledge.
+// two layers, of which one may be aggregates (inferColumns), or all with jumping knowledge.
 func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)
+	if hidden > 0 && m.Needs().OnlySums() {
+		layers = 2
+	}
 	if m.Jumps() {
 		hidden, layers = m.Layers, m.Layers
 	}

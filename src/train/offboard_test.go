@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"halognn/src/comm"
@@ -235,5 +236,23 @@ func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
 		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
+	}
+}
+
+// A device with its own memory infers by columns to the bits that it infers with all at once.
+func TestOffboardInfersByColumns(t *testing.T) {
+	library := cudaLibrary(t)
+	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
+	cacheRoom = func() (int64, error) { return 0, nil }
+	gpu := func() (compute.Device, error) {
+		return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
+	}
+	o, shards := sageOptions(), generated(t)
+	o.Model.Hidden = 40
+	wantHidden, want, _ := inferRows(t, shards, 1, o, "", gpu)
+	hidden, got, blocks := inferRows(t, shards, 1, o, t.TempDir(), gpu)
+	if blocks != 3 || !slices.Equal(hidden, wantHidden) || !slices.Equal(got, want) {
+		t.Errorf("in %d blocks, %d hidden values or %d logits differ from those of all at once",
+			blocks, len(hidden), len(got))
 	}
 }

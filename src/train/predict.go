@@ -223,13 +223,15 @@ func (p *predictions) probabilities(row []byte, z []float32) {
 
 func (s *session) predictFull(ctx context.Context, p *predictions) error {
 	first := graph.VertexID(s.Shards.Meta.Offsets[s.first])
-	var hidden func(rows []float32, cols int)
+	var hidden func(*layerRows)
 	if len(p.hidden) > 0 {
-		hidden = func(rows []float32, cols int) {
+		hidden = func(rows *layerRows) {
+			var buffer []float32
 			for i := range p.chosen.own() {
 				row := int(p.chosen.vertex(i) - first)
-				copy(p.hidden[i*cols:(i+1)*cols], rows[row*cols:])
+				copy(p.hidden[i*rows.cols:(i+1)*rows.cols], rows.view(&buffer, row, row+1))
 			}
+			mem.Free(buffer)
 		}
 	}
 	logits, err := s.inferAll(ctx, hidden)

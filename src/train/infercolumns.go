@@ -1,0 +1,178 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+)
+
+// Inference by columns, for hidden rows in files that are larger than memory. The neighbours of a
+// chunk lie anywhere, so what they are read from has to be in memory; but layers that read sums,
+// means or maxima of neighbours make them column by column. So a layer's file lies by blocks of
+// columns, of which one at a time is in memory, and all else is read and written in order:
+//
+//	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
+//	then            own rows, aggregates, in order ── the layer's products ──> the next layer's rows
+//
+// Each column has the sum, and each row the products, that inference in memory gives: the same
+// bits. The rows of a hidden layer take the place of the aggregates, so two layers are on the disk.
+
+// cacheRoom is what tests make small.
+var cacheRoom = mem.CacheRoom
+
+// lineColumns are the numbers of a cache line, of which blocks have whole ones.
+const lineColumns = 16
+
+// columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks:
+// all of them, unless they lie in files and would take more than half of the memory that files may
+// have. The other half is for the edges, and what is read and written in order. Attention reads
+// whole rows, wherever they are. Collective.
+func (s *session) columnsAtOnce() (int, error) {
+	hidden := s.o.Model.Hidden
+	if s.ScratchDir == "" || !s.o.Model.ReadsNeighbours() {
+		return hidden, nil
+	}
+	room, err := cacheRoom()
+	if err := comm.Agree(s.Comm, err); err != nil {
+		return 0, err
+	}
+	node, err := comm.NodeOf(s.Comm, 0) // pretended nodes share the memory of one
+	if err != nil {
+		return 0, err
+	}
+	rows, err := comm.AgreeSum(node, int64(s.ownRows()))
+	if err := errors.Join(err, node.Free()); err != nil {
+		return 0, err
+	}
+	lacking, err := comm.AgreeMax(s.Comm, -room/2/max(1, 4*rows))
+	if err != nil {
+		return 0, err
+	}
+	block := blockColumns(hidden, int(-lacking))
+	switch {
+	case block == hidden:
+	case s.model.Needs().Sources:
+		s.tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
+			"free for files holds less than a layer of them: if this is slow, give it more memory "+
+			"or nodes", s.o.Model.Kind))
+		return hidden, nil
+	default:
+		s.tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
+			"memory that is free for files holds no more", block, hidden))
+	}
+	return block, nil
+}
+
+// blockColumns returns how wide blocks are that cut cols columns into as few as fit allows: all
+// alike but the last, and of whole cache lines.
+func blockColumns(cols, fit int) int {
+	if fit >= cols {
+		return cols
+	}
+	fit = max(lineColumns, fit/lineColumns*lineColumns)
+	blocks := (cols + fit - 1) / fit
+	each := (cols + blocks - 1) / blocks
+	return min(cols, (each+lineColumns-1)/lineColumns*lineColumns)
+}
+
+// inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
+// Collective.
+func (s *session) inferColumns(ctx context.Context, l int, rows *layerRows) (out layerRows,
+	err error) {
+	chunks := s.chunks(4 * rows.cols) // those of inference in memory
+	sums, err := makeLayerRows(s.ScratchDir, rows.rows, rows.cols, rows.block)
+	if err := comm.Agree(s.Comm, err); err != nil {
+		sums.free()
+		return out, err
+	}
+	for first := 0; first < rows.cols && err == nil; first += rows.block {
+		err = s.inferBlock(ctx, rows, &sums, first, chunks)
+	}
+	if err != nil {
+		sums.free()
+		return out, err
+	}
+	to := &sums // in place: a chunk is read before it is written
+	if s.givesLogits(l) {
+		defer sums.free()
+		if out, err = s.makeRows(l, rows.block); err != nil {
+			return out, err
+		}
+		to = &out
+	}
+	if err = s.transform(ctx, l, rows, &sums, to, chunks); err != nil {
+		to.free()
+	}
+	return *to, err
+}
+
+// inferBlock sets the block of sums that begins with column first to what the model aggregates of
+// that block of rows.
+func (s *session) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
+	chunks chunks) error {
+	rows.ahead(first, 0, rows.rows)
+	in := layerInput{s.ownTables(rows.part(first, 0, rows.rows), rows.width(first)),
+		rows.width(first), compute.Float32}
+	err := s.inferChunks(ctx, in, chunks, parallel.NewAggregates,
+		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
+	rows.drop(first, 0, rows.rows)
+	sums.drop(first, 0, rows.rows)
+	return err
+}
+
+// transform sets out to the rows that layer l makes of its own vertices' rows and aggregates, chunk
+// by chunk.
+func (s *session) transform(ctx context.Context, l int, rows, sums, out *layerRows,
+	chunks chunks) error {
+	var buffer []float32
+	defer func() { mem.Free(buffer) }()
+	var onDevice [2][]float32 // own rows, aggregates
+	for k := range onDevice {
+		var err error
+		if onDevice[k], err = s.Device.Alloc(chunks.most * rows.cols); err != nil {
+			return err
+		}
+		defer s.Device.Free(onDevice[k])
+	}
+	load := func(k int, from *layerRows, i int) compute.Matrix {
+		next, end := chunks.at(i + 1)
+		lo, hi := chunks.at(i)
+		for first := 0; first < from.cols; first += from.block {
+			from.ahead(first, next, end)
+		}
+		x := from.view(&buffer, lo, hi)
+		y := compute.Matrix{Rows: hi - lo, Cols: from.cols, Data: onDevice[k][:len(x)]}
+		s.Device.Upload(y.Data, x)
+		for first := 0; first < from.cols; first += from.block {
+			from.drop(first, lo, hi)
+		}
+		return y
+	}
+	needsOwn := s.model.Needs().Own
+	for i := range chunks.len() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.watch.Alive()
+		lo, hi := chunks.at(i)
+		in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}}
+		if needsOwn {
+			in.Own = load(0, rows, i)
+		}
+		in.Aggregate = load(1, sums, i)
+		y, err := s.model.ForwardLayer(l, &in)
+		if err != nil {
+			return err
+		}
+		if err := out.put(s.Device, lo, 0, y); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/cpu"
+	"halognn/src/dataset"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+)
+
+// inferRows infers on so many ranks with hidden rows in files of dir or, if it is "", in memory. It
+// returns what the last layer reads and the logits, rank after rank, and in how many blocks the
+// former lay.
+func inferRows(t *testing.T, shards *shard.Shards, ranks int, o Options, dir string,
+	open func() (compute.Device, error)) (hidden, logits []float32, blocks int) {
+	t.Helper()
+	each := make([][2][]float32, ranks)
+	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		device, err := open()
+		if err != nil {
+			return err
+		}
+		host, err := cpu.NewHost("")
+		if err != nil {
+			return err
+		}
+		s, err := openForward(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: device,
+			Host: host, Workers: 2, ScratchDir: dir}, o)
+		if err != nil {
+			return err
+		}
+		own := &each[c.Rank()]
+		got, err := s.inferAll(context.Background(), func(rows *layerRows) {
+			var buffer []float32
+			own[0] = slices.Clone(rows.view(&buffer, 0, rows.rows))
+			mem.Free(buffer)
+			if c.Rank() == 0 {
+				blocks = (rows.cols + rows.block - 1) / rows.block
+			}
+		})
+		if err != nil {
+			return err
+		}
+		own[1] = slices.Clone(got)
+		mem.Free(got)
+		return errors.Join(s.close(), device.Close())
+	})
+	if err != nil {
+		t.Fatalf("%d ranks, files in %q: %v", ranks, dir, err)
+	}
+	for _, own := range each {
+		hidden, logits = append(hidden, own[0]...), append(logits, own[1]...)
+	}
+	return hidden, logits, blocks
+}
+
+func onCPU() (compute.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
+
+// Inference by columns gives the bits of inference in memory: with sums, means and maxima, weights,
+// rows of other ranks and their sums, and what follows the sums. Attention, which reads whole rows,
+// reads them at once.
+func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
+	defer func(bytes int, room func() (int64, error)) {
+		chunkBytes, cacheRoom = bytes, room
+	}(chunkBytes, cacheRoom)
+	chunkBytes = 16000
+	shards := shardtest.Open(t,
+		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
+			EdgeWeights: true}, shardtest.Options{Parts: 4})
+	for i, c := range []struct {
+		model  nn.Config
+		spec   func(*Options) // further options
+		fit    int64          // columns that the memory holds
+		blocks int
+	}{
+		{model: nn.Config{Kind: "sage", Norm: "layer", Residual: true}, blocks: 3},
+		{model: nn.Config{Kind: "sage", Norm: "batch"}, fit: 32, blocks: 2},
+		{model: nn.Config{Kind: "sage", Norm: "none"}, fit: 40, blocks: 1},
+		{model: nn.Config{Kind: "sage", Norm: "none", EdgeWeights: true}, blocks: 3,
+			spec: func(o *Options) { o.Sums = true }},
+		{model: nn.Config{Kind: "sage", Norm: "none", Aggregation: nn.AggregateMax}, blocks: 3},
+		{model: nn.Config{Kind: "gcn", Norm: "none", Residual: true}, blocks: 3,
+			spec: func(o *Options) { o.Partitioned = true }},
+		{model: nn.Config{Kind: "gcn", Norm: "layer", EdgeWeights: true, GCNNorm: nn.GCNBoth},
+			blocks: 3, spec: func(o *Options) { o.Sums = true }},
+		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3},
+		{model: nn.Config{Kind: "gin", Norm: "none", Jumping: nn.JumpCat}, blocks: 3},
+		{model: nn.Config{Kind: "gcn", Norm: "none", Jumping: nn.JumpMax, Layers: 2}, blocks: 3},
+		{model: nn.Config{Kind: "sage", Norm: "none", Layers: 2}, blocks: 3},
+		{model: nn.Config{Kind: "gat", Norm: "none", Heads: 2}, blocks: 1},
+		{model: nn.Config{Kind: "mlp", Norm: "none"}, blocks: 1},
+	} {
+		o := sageOptions()
+		o.Model = c.model
+		if o.Model.Hidden = 40; o.Model.Layers == 0 {
+			o.Model.Layers = 3
+		}
+		o.Sample = sample.Neighbours(4, 3, 2)
+		o.Sample.Fanouts = o.Sample.Fanouts[:o.Model.Layers]
+		if c.spec != nil {
+			c.spec(&o)
+		}
+		cacheRoom = func() (int64, error) { return 2 * 4 * 300 * c.fit, nil }
+		t.Run(fmt.Sprintf("%s %d", c.model.Kind, c.blocks), func(t *testing.T) {
+			several := []int{2}
+			if i == 0 {
+				several = []int{1, 2, 4}
+			}
+			for _, ranks := range several {
+				dir := t.TempDir()
+				wantHidden, want, _ := inferRows(t, shards, ranks, o, "", onCPU)
+				hidden, got, blocks := inferRows(t, shards, ranks, o, dir, onCPU)
+				if blocks != c.blocks {
+					t.Errorf("%d ranks: rows lie in %d blocks, want %d", ranks, blocks, c.blocks)
+				}
+				if !slices.Equal(hidden, wantHidden) || len(hidden) != 300*40 {
+					t.Errorf("%d ranks: %d hidden values differ from those in memory", ranks,
+						len(hidden))
+				}
+				if !slices.Equal(got, want) || len(got) != 300*shards.Classes {
+					t.Errorf("%d ranks: %d logits differ from those in memory", ranks, len(got))
+				}
+				if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+					t.Errorf("%v is left in the directory (%v)", left, err)
+				}
+			}
+		})
+	}
+}
+
+// Blocks are as few as the memory allows, all alike but the last, and of whole cache lines.
+func TestBlockColumns(t *testing.T) {
+	for _, c := range []struct{ cols, fit, want int }{
+		{256, 256, 256}, {256, 1000, 256}, {256, 255, 128}, {256, 100, 96}, {256, 85, 64},
+		{256, 16, 16}, {256, 3, 16}, {256, 0, 16}, {256, -5, 16}, {40, 39, 32}, {40, 0, 16},
+		{5, 0, 5}, {100, 99, 64},
+	} {
+		if got := blockColumns(c.cols, c.fit); got != c.want {
+			t.Errorf("%d columns of which %d fit are read by %d, want %d", c.cols, c.fit, got,
+				c.want)
+		}
+	}
+}
