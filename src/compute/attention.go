@@ -10,7 +10,8 @@ import "fmt"
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src takes the place of z.
+// Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src
+// takes the place of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
