@@ -323,11 +323,13 @@ int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b, 
     }
     if (b != nullptr && o >= COUNTERS) return cudaErrorInvalidValue;
     if (x2 != nullptr && (2 * chunks(r) > TABLE || !aligned({w, w2, y, x, x2}))) {
-        if (int e = halognn_cuda_matmul_weights(c, w, nullptr, b, y, x, nullptr, r, f, o, scratch,
-                                                rounded, dropped))
+        // Both keep their chunks in scratch until they settle; behind the latter are those of b.
+        if (int e = halognn_cuda_matmul_weights(c, w2, nullptr, nullptr, y, x2, nullptr, r, f, o,
+                                                scratch, rounded, dropped))
             return e;
-        return halognn_cuda_matmul_weights(c, w2, nullptr, nullptr, y, x2, nullptr, r, f, o,
-                                           scratch, rounded, dropped);
+        return halognn_cuda_matmul_weights(c, w, nullptr, b, y, x, nullptr, r, f, o,
+                                           scratch + ceil_div(o * f, 4) * 4 * chunks(r), rounded,
+                                           dropped);
     }
     const gradients g{{w, w2},  b,       y, {x, x2}, r, static_cast<int>(f), static_cast<int>(o),
                       scratch, rounded ? dropped : 0};
