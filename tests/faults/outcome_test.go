@@ -81,7 +81,10 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 	case !i.starts:
 		l.again(&o, i, run, "")
 	case o.code != 0:
-		if o.lost = l.lost(i, run); o.lost > 2*everySteps { // one checkpoint may have been under way
+		// One checkpoint may have been under way; if a disk takes longer for it than the steps between
+		// two, the job says so.
+		slow := strings.Contains(o.text, "a checkpoint fell due while the one before it")
+		if o.lost = l.lost(i, run); o.lost > 2*everySteps && !slow {
 			o.bad("%d steps are lost", o.lost)
 		}
 		l.again(&o, i, run, run)
