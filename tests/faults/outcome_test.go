@@ -81,10 +81,11 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 	case !i.starts:
 		l.again(&o, i, run, "")
 	case o.code != 0:
-		// One checkpoint may have been under way; if a disk takes longer for it than the steps between
-		// two, the job says so.
-		slow := strings.Contains(o.text, "a checkpoint fell due while the one before it")
-		if o.lost = l.lost(i, run); o.lost > 2*everySteps && !slow {
+		intervals := 2 // one checkpoint may have been under way
+		if strings.Contains(o.text, "a checkpoint fell due while the one before it") {
+			intervals++ // the disk is slow, says the job, and this one was put off
+		}
+		if o.lost = l.lost(i, run); o.lost > intervals*everySteps {
 			o.bad("%d steps are lost", o.lost)
 		}
 		l.again(&o, i, run, run)
