@@ -38,7 +38,7 @@ type Accelerator interface {
 	ReachRows(name []byte) error
 	DropRows() error
 
-	// Room returns the bytes of device memory that are free.
+	// Room returns the bytes of device memory that are free, or kept for the next HoldRows.
 	Room() int
 
 	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. resident says
