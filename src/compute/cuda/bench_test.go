@@ -191,7 +191,7 @@ func BenchmarkRows(b *testing.B) {
 	if err := d.Resident(in.Tables, []int{0}, nil, rowBytes); err != nil {
 		b.Fatal(err)
 	}
-	if _, kept := d.MapRows(len(table)); kept != nil {
+	if _, kept := d.MapRows(len(table), true); kept != nil {
 		b.Fatal(kept)
 	}
 	minibatches := []compute.Rows{in} // the first one grows buffers and is not counted

@@ -158,7 +158,8 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		made += b.frontier * width
 	}
 	mixed := b.half && in.Rows.Wide != 0 // which the device's kernels do not read
-	if b.onHost = mixed || made <= apart && !b.apart; b.onHost {
+	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
+	if b.onHost = mixed || made <= apart && !inPlace; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
 		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
 			b.take(reduced*in.Destinations*width),
