@@ -80,6 +80,8 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_SHARED", "`1`", "gives the devices of all processes the same names"},
 		{"HALOGNN_EMULATED_IPC", "`1`", "other processes can open device memory"},
 		{"HALOGNN_EMULATED_ISLANDS", "`1`", "no device can reach the memory of another"},
+		{"HALOGNN_EMULATED_READ_ONLY", "`1`", "kernels can read mapped pages that the process " +
+			"may not write, such as those of a file open for reading"},
 		{"HALOGNN_EMULATED_TELL", "`1`", "tells when the first device is set"},
 		{"HALOGNN_EMULATED_NCCL_FAILS", "rank", "the rank whose communicators cannot be made"},
 	}},

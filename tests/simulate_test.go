@@ -166,6 +166,8 @@ func TestBadSimulations(t *testing.T) {
 		{"fanouts", args("--fanouts", "5,x"), usage, []string{"fanouts", "--help"}},
 		{"layers of LADIES", args("--sample-kind", "ladies"), usage,
 			[]string{"--layer-vertices is missing", "8192,8192,8192"}},
+		{"no way to sample, told once", args("--sample-kind", "layer"), usage,
+			[]string{`halognn: --sample-kind is "layer"`}},
 		{"keys of a config", args("--set", "sample.kind=ladies"), usage,
 			[]string{"there is no --set", "--sample-kind for sample.kind"}},
 		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage,

@@ -22,12 +22,14 @@ static inline float halognn_exp(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    uint32_t bits, exponent;
-    memcpy(&exponent, &shifted, sizeof exponent);
-    memcpy(&bits, &p, sizeof bits);
-    bits += exponent << 23;
-    memcpy(&p, &bits, sizeof p);
-    return p;
+    /* Times 2^n, by a product. Were n added to the bits of p, a GPU's NaN, 0x7fffffff, would become
+     * a number. */
+    uint32_t bits;
+    float power;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 23) + 0x3f800000u;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
 }
 
 #endif

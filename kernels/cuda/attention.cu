@@ -57,12 +57,14 @@ __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, in
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     const int64_t cols = heads * width, h = j / width;
     if (j >= cols) return;
+    // Two passes: a row's addition to dz in between would hold up the reads of the next rows.
     const auto back = [=](int64_t of, const float *ds, float factor) {
-        return sum_in_order(chunk, of, [=](int64_t r) {
-            const float d = ds[r * heads + h];
-            dz[r * cols + j] += d * factor;
-            return d * z[r * cols + j];
-        });
+        sum_in_order(
+            chunk, of,
+            [=](int64_t r) { return dz[r * cols + j] + ds[r * heads + h] * factor; },
+            [=](int64_t r, float sum) { dz[r * cols + j] = sum; });
+        return sum_in_order(
+            chunk, of, [=](int64_t r) { return ds[r * heads + h] * z[r * cols + j]; });
     };
     float *partial2 = partial + chunks * cols;
     partial[chunk * cols + j] = back(rows, ds, a[j]);

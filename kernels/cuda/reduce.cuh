@@ -45,7 +45,7 @@ inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
 template <typename Value, typename Keep>
 __device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value,
                                      const Keep &keep) {
-    constexpr int UNROLL = 8;
+    constexpr int UNROLL = 16;
     const int64_t end = (chunk + 1) * CHUNK < rows ? (chunk + 1) * CHUNK : rows;
     float sum = 0;
     int64_t r = chunk * CHUNK;

@@ -15,6 +15,7 @@ import (
 type bench struct {
 	program, launch, out string
 	repeat, epochs       int
+	resume               bool // runs that `out` has are not made again
 }
 
 // graph is a dataset and what a rank's minibatch of it is.
@@ -140,18 +141,11 @@ func (b *bench) turns(g *graph, p *page, s setting, lines []line) ([]*result, er
 			}
 		}
 	}
-	p.runs += b.repeat * len(lines)
 	return best, nil
 }
 
 // train runs one training and reads what it came to.
 func (b *bench) train(dir, parts string, g *graph, s setting, l line) (*result, error) {
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
-	}
 	config := dir + ".yaml"
 	text, err := json.Marshal(map[string]any{ // YAML takes JSON
 		"data":   map[string]any{"parts": parts},
@@ -163,13 +157,27 @@ func (b *bench) train(dir, parts string, g *graph, s setting, l line) (*result, 
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(config, text, 0o644); err != nil {
-		return nil, err
-	}
 	launch := strings.NewReplacer("%n", strconv.Itoa(s.ranks), "%r", s.rate).Replace(b.launch)
 	args := append(strings.Fields(launch), b.program, "train", "--config", config)
 	for _, kv := range append(append([]string{}, s.set...), l.set...) {
 		args = append(args, "--set", kv)
+	}
+	text = fmt.Appendf(nil, "# %s\n%s\n", strings.Join(args, " "), text)
+	if b.resume {
+		if before, err := os.ReadFile(config); err == nil && string(before) == string(text) {
+			if r, err := read(dir); err == nil {
+				return r, nil
+			}
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(config, text, 0o644); err != nil {
+		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "%s: %s\n", dir, l.name)
 	if err := b.call(exec.Command(args[0], args[1:]...)); err != nil {

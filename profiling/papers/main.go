@@ -76,6 +76,8 @@ func run(args []string) error {
 	set.StringVar(&b.out, "out", "run/papers", "directory of tables, plots and runs")
 	set.IntVar(&b.repeat, "repeat", 2, "runs of each setting; the fastest counts")
 	set.IntVar(&b.epochs, "epochs", 3, "epochs of a run")
+	set.BoolVar(&b.resume, "resume", false, "read runs that -out has of the same command, made by "+
+		"any version\nof the program, instead of making them again")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -122,20 +124,18 @@ func chosen(names []string) (out []figure, err error) {
 	return out, nil
 }
 
-// figure runs a figure on all graphs and writes its page, also if a run fails on the way: what was
-// measured stays.
+// figure runs a figure on all graphs and writes its page. A run that fails ends its graph alone, and
+// what was measured stays.
 func (b *bench) figure(f figure, on graphs) error {
 	p := &page{name: f.name, dir: b.out}
 	p.printf("## %s\n\nClaim: %s\n", f.where, f.claim)
 	var failed error
 	for _, g := range on {
 		p.graph = g.name
-		failed = f.run(b, g, p)
-		p.end()
-		if failed != nil {
-			failed = fmt.Errorf("on %s: %w", g.name, failed)
-			break
+		if err := f.run(b, g, p); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("on %s: %w", g.name, err))
 		}
+		p.end()
 	}
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err

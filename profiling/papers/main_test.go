@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -49,5 +52,58 @@ func TestVerdictsSayWhatDidNotHold(t *testing.T) {
 	if !strings.Contains(text, "- a is 1: held\n") ||
 		!strings.Contains(text, "- b is 2: **did not hold**\n") {
 		t.Error(text)
+	}
+}
+
+func TestAGraphThatFailsEndsNoOther(t *testing.T) {
+	b := &bench{out: t.TempDir()}
+	f := figure{name: "one", run: func(_ *bench, g *graph, p *page) error {
+		p.table("4 ranks", "", "s")
+		if g.name == "bad" {
+			return errors.New("no such parts")
+		}
+		p.row(g.name, "1.0")
+		return nil
+	}}
+	err := b.figure(f, graphs{{name: "bad"}, {name: "good"}})
+	if err == nil || err.Error() != "on bad: no such parts" {
+		t.Errorf("error %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(b.out, "one.md"))
+	if err != nil || !strings.Contains(string(text), "bad: 4 ranks") ||
+		!strings.Contains(string(text), "| good | 1.0 |\n") {
+		t.Errorf("%s (%v)", text, err)
+	}
+}
+
+// A run of the same command is read again with -resume; one of another is made.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program") // writes the files of a run, and how often it ran
+	script := `#!/bin/sh
+mkdir -p "` + dir + `/run" && echo >>"` + dir + `/made"
+echo '{"loss_digest": "d"}' >"` + dir + `/run/summary.json"
+echo '{"kind": "step"}' >"` + dir + `/run/metrics.jsonl"
+`
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	b := &bench{program: program, launch: "env R=%n", epochs: 1, resume: true}
+	for _, c := range []struct {
+		ranks  int
+		resume bool
+		more   int // runs
+	}{{2, true, 1}, {2, true, 0}, {4, true, 1}, {4, false, 1}} {
+		b.resume = c.resume
+		r, err := b.train(filepath.Join(dir, "run"), "parts", &graph{batch: 1},
+			setting{ranks: c.ranks}, line{"one", []string{"a=b"}})
+		if err != nil || r.LossDigest != "d" || len(r.steps) != 1 {
+			t.Fatalf("%+v (%v)", r, err)
+		}
+		made += c.more
+		if n, err := os.ReadFile(filepath.Join(dir, "made")); err != nil || len(n) != made {
+			t.Errorf("%+v: %d runs, want %d (%v)", c, len(n), made, err)
+		}
 	}
 }

@@ -91,8 +91,10 @@ func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) er
 			best := min(t[2], t[3], t[4])
 			p.verdict(1-best/t[0] >= 0.15, "%d parts: the best buffer saves at least 15 %% (%s)", n,
 				percent(1-best/t[0]))
-			p.verdict(t[5] < t[3], "%d parts: eviction saves more than the same buffer without (%s)", n,
-				percent(1-t[5]/t[3]))
+			p.verdict(t[5] < t[3], "%d parts: eviction takes less time than the same buffer without "+
+				"(%s)", n, change(t[5], t[3]))
+			p.verdict(runs[5].Remote < runs[3].Remote, "%d parts: and fewer rows (%s)", n,
+				change(float64(runs[5].Remote), float64(runs[3].Remote)))
 		}
 		for i, l := range lines {
 			curves.Add(chart.Curve{Names: []string{l.name}, X: x, Y: y[i], Color: i})

@@ -12,7 +12,6 @@ import (
 // page is the text of a figure as it grows.
 type page struct {
 	name, graph, dir string
-	runs             int
 	text             strings.Builder
 	verdicts         []string // of this graph, which stand below its tables
 }
@@ -69,9 +68,12 @@ func (p *page) bars(title, x string, names []string, values []float64) error {
 	return p.plot(title, b)
 }
 
-// num, percent, count and megabytes are cells of a table.
+// num, percent, change, count, megabytes and seconds are cells of a table.
 func num(v float64) string     { return fmt.Sprintf("%.3g", v) }
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+func change(now, before float64) string {
+	return fmt.Sprintf("%+.1f %%", 100*(now/before-1))
+}
 func count(v int64) string     { return fmt.Sprint(v) }
 func megabytes(v int64) string { return fmt.Sprintf("%.1f", float64(v)/1e6) }
 func seconds(v float64) string { return fmt.Sprintf("%.3f", v) }

@@ -34,6 +34,7 @@ const (
 	ResidentRows = "resident_rows"
 	InputRows    = "input_rows"
 	Factors      = "rounded_factors"
+	PartialSums  = "partial_sums"
 	CachedRows   = "cached_rows"
 )
 
@@ -195,6 +196,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
 				{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
 				{Name: Factors, Bytes: p.roundedBytes(r)},
+				{Name: PartialSums, Bytes: model.partial},
 				{Name: trace.MemEvaluation, Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 			}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
@@ -216,6 +218,33 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 		most = max(most, int64(p.job.GPU.Rounded)*int64(max(rows*(in+out), rows*max(in, out)+in*out)))
 	}
 	return most
+}
+
+// partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
+// its sums of the layer's gradients; and the second product of a layer that adds two, or, for each
+// chunk, two moments of a norm. Both grow by a quarter at a time.
+func partialBytes(m *nn.Model, hops []hopShape) int64 {
+	left, scratch := 0, 0
+	for l, h := range hops {
+		rows := h.destinations
+		if m.Needs().Sources { // attention: of the sources
+			rows = h.sources
+		}
+		chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+		all, products := 0, 0
+		for _, p := range m.Params.Layer(l) {
+			all += p.Len()
+			if len(p.Shape) == 2 {
+				products++
+			}
+		}
+		_, out := m.Config.Widths(l)
+		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
+		if products > 1 {
+			scratch = max(scratch, rows*out)
+		}
+	}
+	return 5 * int64(left+scratch)
 }
 
 // deviceEvaluation returns the additional device memory of layer-wise inference over all vertices:

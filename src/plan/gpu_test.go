@@ -53,6 +53,16 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("bytes of rounded factors: %v", factors)
 	}
 
+	// Partial sums: those of a chunk of rows for each parameter of a layer and, where a layer adds
+	// two products, one of these.
+	sage := d.Items.Of(PartialSums)
+	one := planJob()
+	one.GPU, one.Model.Kind = &GPU{Memory: 1e9}, "gcn"
+	gcn := planned(t, s, one, givenGPU).Device.Items.Of(PartialSums)
+	if gcn < int64(4*(in+1)*out) || sage < gcn+int64(4*(in+j.Batch)*out) {
+		t.Errorf("partial sums: %d bytes, of GCN %d", sage, gcn)
+	}
+
 	// Half of the rows serve more than half of the reads, because they are the likeliest; the
 	// others are uploaded.
 	all := p.Times.Up

@@ -214,6 +214,7 @@ func (p *planner) truthBytes() int {
 type modelBytes struct {
 	parameters, activations int64
 	scratch                 int64 // of a CPU, for the sums of weight gradients
+	partial                 int64 // of a GPU, for partial sums
 	onDevice                int64 // bytes of parameters on the device
 	pinned                  int64 // of rows between layers, on the host of a GPU
 	needs                   nn.Needs
@@ -268,6 +269,9 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	moving, pinned := p.shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns, pinned
 	out.scratch = scratchBytes(m, r.most.hops)
+	if j.GPU != nil {
+		out.partial = partialBytes(m, r.most.hops)
+	}
 	return out, nil
 }
 

@@ -2,10 +2,12 @@
 #include "cublas_v2.h"
 
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 struct emulated_blas {
     cudaStream_t stream;
+    bool workspace; // the caller's
 };
 
 const char *cublasGetStatusString(cublasStatus_t) {
@@ -21,10 +23,12 @@ cublasStatus_t cublasDestroy(cublasHandle_t h) {
 }
 cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s) {
     h->stream = s;
+    h->workspace = false; // as cuBLAS does, which then takes its own again
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *p, size_t bytes) {
-    return p != nullptr && bytes > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *p, size_t bytes) {
+    h->workspace = p != nullptr && bytes > 0;
+    return h->workspace ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 
@@ -65,14 +69,23 @@ static void product(bool ta, bool tb, int m, int n, int k, float alpha, const T 
     }
 }
 
+// matrix aborts unless a kernel may use a matrix of rows x cols elements there.
+template <typename T>
+static void matrix(const T *p, int rows, int cols, int64_t ld) {
+    emulated::aligned(p, sizeof(T));
+    emulated::readable(p, sizeof(T) * static_cast<size_t>((cols - 1) * ld + rows));
+}
+
 // multiply queues count products; at(i, &a, &b, &c) gives their arrays when they are multiplied.
+// Empty products are errors, unlike those of cuBLAS, of which some leave c as it is: callers say
+// what becomes of it.
 template <typename T, typename Arrays>
 static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
                                int n, int k, const float *alpha, int lda, int ldb,
                                const float *beta, int ldc, int count, const Arrays &at) {
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
-    if (m < 0 || n < 0 || k < 0 || lda < (t_a ? k : m) || ldb < (t_b ? n : k) || ldc < m ||
-        lda < 1 || ldb < 1 || ldc < 1)
+    if (!h->workspace || m < 1 || n < 1 || k < 1 || count < 1 || lda < (t_a ? k : m) ||
+        ldb < (t_b ? n : k) || ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;
     emulated::count("cublas/product");
     const float alpha_now = *alpha, beta_now = *beta;
@@ -81,13 +94,17 @@ static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOpe
             const T *a, *b;
             float *c;
             at(i, &a, &b, &c);
+            matrix(a, t_a ? k : m, t_a ? m : k, lda);
+            matrix(b, t_b ? n : k, t_b ? k : n, ldb);
+            matrix(c, m, n, ldc);
             product(t_a, t_b, m, n, k, alpha_now, a, lda, b, ldb, beta_now, c, ldc);
         }
     });
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// strided and pointed give the arrays of a batch.
+// strided and pointed give the arrays of a batch. cuBLAS chooses a kernel without knowing the
+// pointers, which lie on the device: any may be read 16 bytes at a time.
 template <typename T>
 static auto strided(const T *a, long long stride_a, const T *b, long long stride_b, float *c,
                     long long stride_c) {
@@ -100,6 +117,12 @@ static auto strided(const T *a, long long stride_a, const T *b, long long stride
 template <typename T>
 static auto pointed(const void *const *a, const void *const *b, void *const *c) {
     return [=](int i, const T **to_a, const T **to_b, float **to_c) {
+        for (const void *table : {static_cast<const void *>(a + i),
+                                  static_cast<const void *>(b + i),
+                                  static_cast<const void *>(c + i)})
+            emulated::readable(table, sizeof(void *));
+        for (const void *p : {a[i], b[i], static_cast<const void *>(c[i])})
+            emulated::aligned(p, 16);
         *to_a = static_cast<const T *>(a[i]);
         *to_b = static_cast<const T *>(b[i]);
         *to_c = static_cast<float *>(c[i]);

@@ -10,6 +10,10 @@
 //     may use it, is an error; objects not freed when the last context closes are counted
 //     (emulated_leaks).
 //   - Kernels may access only memory of the device and mapped host memory: anything else aborts.
+//     Pages that the process may not write cannot be mapped, as with some drivers, unless
+//     HALOGNN_EMULATED_READ_ONLY=1.
+//   - Copies read host memory when they run: the runtime may read what is not pinned at once, or
+//     not.
 //   - A thread must make the device current whose memory, streams and events it uses; on another
 //     one the runtime would make a context. A thread's last error stays until it is read, and a
 //     launch returns it.
@@ -205,6 +209,7 @@ int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kern
     if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu)
         return cudaErrorInvalidConfiguration;
     (handed(args), ...);
+    static_assert(sizeof(std::tuple<Params...>) <= 4096, "what a launch can pass");
     std::tuple<Params...> copy(args...);
     enqueue(s, [=] {
         run_grid(together, grid, block, [&copy, kernel] { std::apply(kernel, copy); });

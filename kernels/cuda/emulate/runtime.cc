@@ -287,6 +287,20 @@ cudaError_t usable(const emulated_event *e) {
     return e->device == current_device ? cudaSuccess : fail(cudaErrorOtherDevice);
 }
 
+// writable reports whether the process may write all its pages of [begin, end).
+bool writable(const char *begin, const char *end) {
+    std::FILE *maps = std::fopen("/proc/self/maps", "r");
+    if (maps == nullptr) return true;
+    const auto from = reinterpret_cast<uintptr_t>(begin), to = reinterpret_cast<uintptr_t>(end);
+    unsigned long first, last;
+    char may[5];
+    bool all = true;
+    while (all && std::fscanf(maps, "%lx-%lx %4s%*[^\n]", &first, &last, may) == 3)
+        all = last <= from || first >= to || may[1] == 'w';
+    std::fclose(maps);
+    return all;
+}
+
 cudaError_t push(emulated_stream *s, op o) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (streams.count(s) == 0 || s->device != current_device)
@@ -464,7 +478,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, byt
 cudaError_t cudaFreeHost(void *p) { return release(p, false); }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
-    return *value = 1, cudaSuccess;
+    return *value = set("HALOGNN_EMULATED_READ_ONLY"), cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
@@ -473,6 +487,9 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
         return fail(cudaErrorInvalidValue);
     if (refusals > 0) return refusals--, fail(cudaErrorMemoryAllocation);
     const char *c = static_cast<const char *>(p);
+    const bool read_only = flags & cudaHostRegisterReadOnly;
+    if (read_only && !set("HALOGNN_EMULATED_READ_ONLY")) return fail(cudaErrorNotSupported);
+    if (!read_only && !writable(c, c + bytes)) return fail(cudaErrorInvalidValue);
     const auto after = memory.lower_bound(c + bytes);
     if (after != memory.begin() && std::prev(after)->first + std::prev(after)->second.bytes > c)
         return fail(cudaErrorHostMemoryAlreadyRegistered);
@@ -581,13 +598,6 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
                 push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr}))
             return e;
         return cudaStreamSynchronize(s);
-    }
-    if (!from_device && !from) { // pageable: read before the call returns
-        const char *c = static_cast<const char *>(src);
-        const auto run = [dst, bytes, copy = std::vector<char>(c, c + bytes)] {
-            std::memcpy(dst, copy.data(), bytes);
-        };
-        return push(s, op{run, nullptr, 0, nullptr, nullptr});
     }
     return push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, src, dst});
 }

@@ -70,7 +70,7 @@ func simulateCommand() *cobra.Command {
 							(p.Foresees || o.Locality.Adapt != nil && !p.Static()))
 				})
 			}
-			err := errors.Join(o.Check(),
+			err := errors.Join(
 				flagWord("model", run.Model.Kind, "model.kind"),
 				flagWord("sums", run.Exchange.Sums, "exchange.sums"),
 				onOrOff(run.Exchange.Sums),
@@ -80,6 +80,9 @@ func simulateCommand() *cobra.Command {
 				flagWord("batch-scope", run.Sample.BatchScope, "sample.batch_scope"),
 				flagWord("seeds", run.Sample.Seeds, "sample.seeds"),
 				flagWord("streams", run.Sample.Streams, "sample.streams"))
+			if err == nil { // which would tell of an unknown word again
+				err = o.Check()
+			}
 			if err != nil {
 				return usageError(err)
 			}

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"halognn/src/compute"
@@ -53,6 +54,7 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 	must("copying an array of a kernel",
 		C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, (*C.char)(p), C.int64_t(bytes)))
 	must("copying an array of a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	runtime.KeepAlive(p) // until it has been read
 	return to
 }
 

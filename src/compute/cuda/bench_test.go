@@ -44,7 +44,7 @@ func closed(b *testing.B, d *Device) {
 // fanouts 15, 10, 5. For products it reports the flops a second, and their ratio to the best
 // product of cuBLAS alone (of-gemm).
 func BenchmarkKernels(b *testing.B) {
-	d, shrink := measured(b, Options{Memory: 3 << 30})
+	d, shrink := measured(b, Options{Memory: 4 << 30})
 	b.Cleanup(func() { closed(b, d) })
 	rates, err := meter.MeasureRates(d, 64<<20/shrink)
 	if err != nil {

@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"halognn/src/compute"
@@ -247,6 +248,7 @@ func (d *Device) Upload(dst, src []float32) {
 	must("Upload", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(dst)), bytesAt(src),
 		C.int64_t(4*len(src))))
 	must("Upload", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	runtime.KeepAlive(unsafe.SliceData(src)) // until it has been read
 }
 
 // Download implements compute.Device. Errors of earlier kernels appear here.
@@ -255,6 +257,7 @@ func (d *Device) Download(dst, src []float32) {
 	must("Download", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst),
 		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
 	must("Download", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	runtime.KeepAlive(unsafe.SliceData(dst))
 }
 
 // Sync implements compute.Device. It does not wait for copies of later minibatches, which have

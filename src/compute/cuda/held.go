@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -95,7 +96,9 @@ func (d *Device) HoldRows(table, first int, rows []byte, rowBytes int) (name []b
 	h.first, h.end = first, first+len(rows)/rowBytes
 	must("rows of a cache", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, h.p,
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(len(rows))))
-	if err := d.Sync(); err != nil {
+	err = d.Sync()
+	runtime.KeepAlive(unsafe.SliceData(rows)) // until they have been read
+	if err != nil {
 		return nil, err
 	}
 	n := rowsName{

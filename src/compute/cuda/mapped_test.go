@@ -5,10 +5,13 @@ package cuda
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/ref"
 	"halognn/src/mem"
 )
 
@@ -38,6 +41,62 @@ func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 	}
 	if err := errors.Join(box.Close(), box.Free(), d.Close()); err != nil {
 		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// The rows of a file open for reading are read where they lie if the device can read such pages,
+// and otherwise from a copy.
+func TestMapRowsOfFiles(t *testing.T) {
+	path := library(t)
+	for _, inPlace := range []bool{false, true} {
+		if inPlace {
+			t.Setenv("HALOGNN_EMULATED_READ_ONLY", "1")
+		}
+		d, err := Open(Options{Memory: arenaBytes, Library: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, tables := randomInputs(rand.New(rand.NewPCG(5, 6)), 8, compute.Float32)
+		for i, table := range tables {
+			name := filepath.Join(t.TempDir(), "rows")
+			if err := os.WriteFile(name, table, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := mem.Map(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			tables[i] = f.Bytes()
+		}
+		in.Rows.Tables, in.Sources = tables, true
+		if err := d.Resident(tables, []int{0, 0}, nil, 32); err != nil {
+			t.Fatal(err)
+		}
+		bytes, kept := d.MapRows(1<<30, false)
+		if bytes != len(tables[0])+len(tables[1]) || kept != nil {
+			t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
+		}
+		for _, copied := range d.resident.copied {
+			if (copied == nil) != inPlace && leaks() >= 0 {
+				t.Errorf("in place: %v, but a copy of %d bytes was made", inPlace, len(copied))
+			}
+		}
+		box := d.NewStagingBuffer(ref.Host{}, true)
+		box.(*stagingBuffer).apart = true
+		if err := box.Send(in); err != nil {
+			t.Fatal(err)
+		}
+		_, _, all, err := box.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, d, "rows of a file", all, true,
+			func(m compute.Matrix) { ref.Host{}.GatherRows(m, in.Rows) }, len(in.Rows.Of), 8)
+		if err := errors.Join(box.Close(), box.Free(), d.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 	leaksNothing(t)
 }
