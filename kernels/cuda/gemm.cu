@@ -74,6 +74,10 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
          const T *a, int lda, int64_t stride_a, const T *b, int ldb, int64_t stride_b,
          const float *beta, float *to, int64_t stride, int64_t count) {
     if (int e = tensor_math(c)) return e;
+    if (stride == 0)
+        return status(cublasGemmEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda, b,
+                                   cores<T>::type, ldb, beta, to, CUDA_R_32F, m,
+                                   cores<T>::compute, CUBLAS_GEMM_DEFAULT));
     return status(cublasGemmStridedBatchedEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda,
                                              stride_a, b, cores<T>::type, ldb, stride_b, beta, to,
                                              CUDA_R_32F, m, stride, static_cast<int>(count),

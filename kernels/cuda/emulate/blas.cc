@@ -104,7 +104,7 @@ static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOpe
 }
 
 // strided and pointed give the arrays of a batch. cuBLAS chooses a kernel without knowing the
-// pointers, which lie on the device: any may be read 16 bytes at a time.
+// pointers, which lie on the device: any may be read 16 bytes at a time. Results must not overlap.
 template <typename T>
 static auto strided(const T *a, long long stride_a, const T *b, long long stride_b, float *c,
                     long long stride_c) {
@@ -147,6 +147,7 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta,
                                          long long stride_a, const float *b, int ldb,
                                          long long stride_b, const float *beta, float *c, int ldc,
                                          long long stride_c, int count) {
+    if (stride_c < static_cast<long long>(ldc) * n) return CUBLAS_STATUS_INVALID_VALUE;
     return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
                            strided(a, stride_a, b, stride_b, c, stride_c));
 }
@@ -159,6 +160,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta
                                           const void *beta, void *c, cudaDataType_t type_c, int ldc,
                                           long long stride_c, int count,
                                           cublasComputeType_t compute, cublasGemmAlgo_t) {
+    if (stride_c < static_cast<long long>(ldc) * n) return CUBLAS_STATUS_INVALID_VALUE;
     return typed(type_a, type_b, type_c, compute, [=](auto *type) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
         return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,

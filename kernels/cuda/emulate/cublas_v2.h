@@ -43,7 +43,17 @@ inline cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublas
                                   int m, int n, int k, const float *alpha, const float *a, int lda,
                                   const float *b, int ldb, const float *beta, float *c, int ldc) {
     return cublasSgemmStridedBatched(h, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc,
-                                     0, 1);
+                                     static_cast<long long>(ldc) * n, 1);
+}
+inline cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                   int m, int n, int k, const void *alpha, const void *a,
+                                   cudaDataType_t type_a, int lda, const void *b,
+                                   cudaDataType_t type_b, int ldb, const void *beta, void *c,
+                                   cudaDataType_t type_c, int ldc, cublasComputeType_t compute,
+                                   cublasGemmAlgo_t algorithm) {
+    return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, type_a, lda, 0, b, type_b, ldb,
+                                      0, beta, c, type_c, ldc, static_cast<long long>(ldc) * n, 1,
+                                      compute, algorithm);
 }
 cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
                                   int m, int n, int k, const float *alpha, const float *const a[],
