@@ -34,7 +34,7 @@ rm -rf "$work" && mkdir -p "$work"
   --classes 32 --seed 1 --out "$work/data"
 "$program" partition --data "$work/data" --parts 1 --method contiguous --seed 1 --out "$work/parts"
 common=(--config inputs/reference.yaml --set "data.parts=$work/parts" --set model.layers=3
-  --set model.hidden=256 --set "sample.fanouts=15,10,5"
+  --set model.hidden=256 --set "sample.fanouts=15,10,5" --set "pipeline.depth=$(nproc)"
   --set sample.batch=1024 --set "train.epochs=$epochs" --set train.eval_every=0
   --set train.eval_mode=sampled --set compute.device=cuda)
 for rows in 0 0.25 1; do

@@ -1,34 +1,42 @@
 #!/usr/bin/env bash
-# gpu_day.sh: everything that a GPU has to show, in 25 minutes on one, by commands of 9 minutes at
-# most, the most valuable first, so that a machine that is there for half an hour, and can fetch
-# nothing, is enough.
+# gpu_day.sh: what a GPU has to show, the most valuable first, by commands of 9 minutes at most, so
+# that a machine that is there for half an hour, and can fetch nothing, is enough for all or nearly
+# all of it.
 #
 #   gpu_day.sh pack            where Go, the libraries and (better) nvcc are: builds the program,
 #                              the tests and the CUDA library for sm_80, sm_90 and later, and packs
 #                              them with MPI, OpenBLAS, oneDNN, METIS, hwloc and what these need
-#                              into build/gpu-day.tar.xz, below 64 MiB. Carry that and the
-#                              repository.
+#                              into build/gpu-day.tar.xz. Carry that and the repository, together
+#                              below 64 MiB. NVCC, NVLDFLAGS and CUDA_ARCH name an nvcc of the
+#                              machine's CUDA, where its cuBLAS is and what to compile for: a
+#                              library of another CUDA is built anew on the machine.
 #   gpu_day.sh run RESULTS [SECONDS]
 #                              on the machine: runs the parts that have not begun and still fit into
-#                              SECONDS (530); call it again until it says that none is left
+#                              SECONDS (530); call it again until it says that none is left, also
+#                              on another machine that RESULTS was copied to. Remove RESULTS/PART to
+#                              have a part run once more.
 #   gpu_day.sh table RESULTS   part, verdict, seconds, log; then all figures
-#   gpu_day.sh parts           the parts and the seconds that each may take
+#   gpu_day.sh parts           the parts, the seconds that each may take, and what each waits for
 #
 # A part keeps RESULTS/PART/log as it goes and is ended when its seconds are over; one that fails
 # does not end the others. RESULTS.tar.gz holds all of it after every part. WORK (run/gpu-day) has
-# the data set. REHEARSE=1 runs the same on an emulated device and a tiny graph, on which times mean
-# nothing; SLACK=4 gives each part 4 times its seconds.
+# the data set, PACK (build/gpu-day) what was carried. REHEARSE=1 runs the same on one emulated
+# device and a tiny graph, on which times mean nothing; SLACK=4 gives each part 4 times its seconds.
 # shellcheck disable=SC2153 # RESULTS and LIMIT are given to each part by run
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD pack=$PWD/build/gpu-day work=${WORK:-$PWD/run/gpu-day} python=${PYTHON:-python3}
+root=$PWD pack=${PACK:-$PWD/build/gpu-day} work=${WORK:-$PWD/run/gpu-day}
+python=${PYTHON:-python3} failed=
 
-# By value: what must work comes before what is measured, and the data set before its users. All
-# others need the library, whose sources a slow host compiles in minutes.
+# By value: what must work comes before what is measured. A part waits for the one that it names,
+# which makes what it needs: a short part would otherwise find room in a call before a long one on
+# which it depends, such as the library, whose sources a slow host compiles in minutes.
 parts=(
-  'machine 20' 'library 240' 'suite 140' 'training 90' 'layers 30' 'kernels 100'
-  'data 160' 'resident 90' 'pyg 160' 'memcheck 130' 'sweep 130' 'ranks 90'
-  'bf16 40' 'synccheck 40' 'initcheck 40' 'racecheck 20' 'pyg-host 90'
+  'machine 60' 'library 150' 'suite 140 library' 'training 120 library' 'layers 40 library'
+  'kernels 80 library' 'products 60 kernels' 'data 120 library' 'resident 90 data' 'pyg 160 data'
+  'memcheck 130 library' 'sweep 130 resident' 'ranks 90 data' 'rounded 60 data'
+  'synccheck 40 library' 'initcheck 40 library' 'racecheck 40 library' 'pyg-host 90 data'
+  'loader 280 resident'
 )
 
 main() {
@@ -43,21 +51,27 @@ main() {
 }
 
 run() {
-  local results=$1 end=$((SECONDS + $2)) left=() entry name seconds begun code verdict
+  local results=$1 end=$((SECONDS + $2)) left=() entry name seconds after begun code verdict
+  unpack
   mkdir -p "$results"
   results=$(realpath "$results")
+  table "$results" >"$results/table.txt"
   for entry in "${parts[@]}"; do
-    read -r name seconds <<<"$entry"
+    read -r name seconds after <<<"$entry"
     seconds=$((seconds * ${SLACK:-1}))
+    case $name in # another machine lacks what these make
+      library | data) [ -e "$work/begun/$name" ] || rm -rf "${results:?}/$name" ;;
+    esac
     [ ! -e "$results/$name" ] || continue
-    if [ $((SECONDS + seconds + 5)) -gt "$end" ]; then
+    if [ $((SECONDS + seconds + 5)) -gt "$end" ] || [ ! -e "$results/$after" ]; then
       left+=("$name")
       continue
     fi
-    mkdir "$results/$name"
+    mkdir -p "$results/$name" "$work/begun/$name"
     begun=$SECONDS code=0
-    RESULTS=$results LIMIT=$((seconds - 5))s timeout --kill-after=5 "$seconds" "$0" part "$name" \
-      >"$results/$name/log" 2>&1 </dev/null || code=$?
+    RESULTS=$results LIMIT=$((seconds - 5))s timeout --kill-after=5 "$seconds" \
+      bash "$root/profiling/gpu_day.sh" part "$name" >"$results/$name/log" 2>&1 </dev/null ||
+      code=$?
     case $code in
       0) verdict=passed ;;
       69) verdict='not run' ;;
@@ -80,18 +94,18 @@ run() {
 }
 
 table() {
-  local entry name seconds verdict took
-  printf '%-10s %-18s %8s %7s %7s  %s\n' part verdict seconds passes fails log
+  local entry name verdict took
+  printf '%-10s %-18s %8s %7s %7s %7s  %s\n' part verdict seconds passes fails skips log
   for entry in "${parts[@]}"; do
-    read -r name seconds <<<"$entry"
+    name=${entry%% *}
     [ -d "$1/$name" ] || continue
     IFS='|' read -r verdict took 2>/dev/null <"$1/$name/verdict" || verdict=interrupted took=
-    printf '%-10s %-18s %8s %7s %7s  %s\n' "$name" "$verdict" "$took" \
+    printf '%-10s %-18s %8s %7s %7s %7s  %s\n' "$name" "$verdict" "$took" \
       "$(grep -c -- '--- PASS' "$1/$name/log")" "$(grep -c -- '--- FAIL' "$1/$name/log")" \
-      "$1/$name/log"
+      "$(grep -c -- '--- SKIP' "$1/$name/log")" "$1/$name/log"
   done
   for entry in "${parts[@]}"; do
-    name=${entry% *}
+    name=${entry%% *}
     sed -n "s/^figure: /$name: /p" "$1/$name/log" 2>/dev/null || true
   done
 }
@@ -100,11 +114,14 @@ table() {
 # which every machine has; oneDNN, which is loaded by name; and the layers computed by PyTorch.
 pack() {
   HALOGNN_QUIET=1 source ./env.sh
-  local golden=${HALOGNN_GOLDEN:-../shared/golden} onednn package
+  local golden=${HALOGNN_GOLDEN:-../shared/golden} onednn package bytes
   rm -rf "$pack" && mkdir -p "$pack/lib"
   make --silent --no-print-directory build
   if command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
-    make --silent --no-print-directory cuda && cp build/libhalognn_cuda.so "$pack/"
+    # apart: of another CUDA, it would not be rebuilt, and cannot be loaded here
+    rm -rf "$pack.cuda"
+    make --silent --no-print-directory -C kernels BUILD="$pack.cuda" cuda
+    cp "$pack.cuda/libhalognn_cuda.so" "$pack/"
   else
     echo "no nvcc here: the CUDA library is built on the machine"
   fi
@@ -116,29 +133,52 @@ pack() {
     sed -n 's|.*libdnnl\.so\.[23] .*=> ||p' | sed -n 1p)
   for file in "$pack"/halognn.bin "$pack"/*.test ${onednn:+"$onednn"}; do
     ldd "$file" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'
-  done | sort -u | grep -vE '/(ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))[-.]' |
+  done | sort -u | grep -vE '/(ld-linux|lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+))[-.]' |
     xargs -I{} cp -L {} "$pack/lib/"
   [ -z "$onednn" ] || cp -L "$onednn" "$pack/lib/"
   [ ! -d "$golden" ] || cp -RL "$golden" "$pack/golden"
+  # where PYTHON has torch, without which these do not even say what they are
+  "$python" -m pip download --quiet --no-deps --no-build-isolation --no-binary :all: \
+    -d "$pack/sources" torch-scatter==2.1.2 torch-sparse==0.6.18 ||
+    echo "not carried: torch-sparse, by which PyG samples"
   chmod -R u+w "$pack"
-  tar -C build -cf - gpu-day | xz -T0 -6 >build/gpu-day.tar.xz
-  du -m build/gpu-day.tar.xz
-  if [ "$(stat -c %s build/gpu-day.tar.xz)" -ge $((64 << 20)) ]; then
-    echo "gpu_day.sh: the pack is not below 64 MiB" >&2
+  tar -C "$pack" -cf - . | xz -T0 -6 >"$pack.tar.xz"
+  bytes=$({ stat -c %s "$pack.tar.xz" && git ls-files -z | xargs -0 stat -c %s; } |
+    awk '{ n += $1 } END { print n }')
+  du -m "$pack.tar.xz"
+  if [ "$bytes" -ge $((64 << 20)) ]; then
+    echo "gpu_day.sh: the pack and the repository have $bytes bytes, not below 64 MiB" >&2
     exit 1
   fi
 }
 
-# prepare unpacks, and sets where programs and libraries are found. The carried libraries are for
-# the program and the tests alone: Python has its own.
+# unpack makes the pack's folder from the archive, unless it is this archive's already. It is there
+# whole or not at all.
+unpack() {
+  local sum
+  [ -e "$pack.tar.xz" ] || { echo "no $pack.tar.xz: gpu_day.sh pack" >&2; exit 69; }
+  sum=$(cksum <"$pack.tar.xz")
+  [ "$(cat "$pack/unpacked" 2>/dev/null)" != "$sum" ] || return 0
+  rm -rf "$pack" "$pack.new" && mkdir "$pack.new"
+  if command -v xz >/dev/null; then
+    tar -C "$pack.new" -xJf "$pack.tar.xz"
+  else
+    "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+      "$pack.tar.xz" "$pack.new"
+  fi
+  echo "$sum" >"$pack.new/unpacked"
+  mv "$pack.new" "$pack"
+}
+
+# prepare sets where programs and libraries are found. The carried libraries are for the program and
+# the tests alone: Python has its own.
 prepare() {
   HALOGNN_QUIET=1 source ./env.sh
   mkdir -p "$work"
-  if [ ! -d "$pack" ]; then
-    [ -e build/gpu-day.tar.xz ] || { echo "no build/gpu-day.tar.xz: gpu_day.sh pack" >&2; exit 69; }
-    tar -C build -xJf build/gpu-day.tar.xz
-  fi
   cublas=$(find_library cublas)
+  compiler=$(find_nvcc)
+  # beside which are the other tools
+  [ -z "$compiler" ] || PATH=$PATH:$(dirname "$compiler")
   cat >"$pack/with" <<EOF
 #!/bin/sh
 exec env LD_LIBRARY_PATH="$pack/lib:$cublas:\${LD_LIBRARY_PATH:-}" "\$@"
@@ -158,8 +198,10 @@ EOF
   export HALOGNN_NCCL_LIB=${HALOGNN_NCCL_LIB:-$(find_library nccl)/libnccl.so.2}
   # of a graph as large as ogbn-products, as published: 2.4 million vertices, 120 million edges
   scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=100 torch_device=cuda bench=100x count=1
+  depth=$(nproc) # all cores prepare minibatches: by default three do
   if [ -n "${REHEARSE:-}" ]; then
     export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so HALOGNN_SHORT=1
+    export HALOGNN_EMULATED_DEVICES=1 HALOGNN_EMULATED_BYTES=$((256 << 20))
     scale=0.0003 hidden=8 fanouts=3,2,2 batch=32 steps=2 torch_device=cpu bench=1x
   fi
 }
@@ -203,7 +245,7 @@ part_machine() {
   "$python" -c 'import torch; print("torch", torch.__version__, torch.version.cuda)' || true
   "$python" -c 'import torch_geometric as g; print("PyG", g.__version__)' || true
   command -v compute-sanitizer || true
-  "$(find_nvcc)" --version || true
+  "$compiler" --version || true
   [ -n "${REHEARSE:-}" ] || { nvidia-smi && nvidia-smi -q -d CLOCK,POWER; }
 }
 
@@ -212,8 +254,6 @@ part_library() {
   if [ -n "${REHEARSE:-}" ]; then
     make --silent --no-print-directory build/libhalognn_cuda_emulated.so
   elif [ ! -e "$HALOGNN_CUDA_LIB" ] || "$pack/with" ldd "$HALOGNN_CUDA_LIB" | grep 'not found'; then
-    local compiler
-    compiler=$(find_nvcc)
     [ -n "$compiler" ] || { echo "no nvcc here (NVCC names one)"; exit 1; }
     compiler="$compiler $(in_python include | sed -n 's/^./-I&/p' | tr '\n' ' ')"
     mkdir -p "$work/link" # where there is only libcublas.so.N
@@ -229,86 +269,134 @@ part_library() {
 }
 
 part_suite() { tests compute/cuda -test.v; }
-part_training() { tests train -test.v -test.run 'Offboard|TenSteps|Transport'; }
+part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
 part_layers() { tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$'; }
 
 part_kernels() {
+  local code=0
   CUDA_TEST=$pack/cuda.test WITH=$pack/with BENCHTIME=$bench COUNT=$count \
-    profiling/bench_gpu.sh kernels | tee "$work/kernels.txt"
-  # a product beside the best one, anything else beside a copy
-  awk '/of-copy/ {
-    goal = /of-gemm/ ? 0.9 : 0.7
-    for (i = 1; i <= NF; i++) if ($i == (/of-gemm/ ? "of-gemm" : "of-copy"))
-      printf "figure: %s %s %s (goal %s)\n", $1, $(i - 1), $i, goal
-  }' "$work/kernels.txt"
+    bash profiling/bench_gpu.sh kernels | tee "$RESULTS/kernels/benchmarks" || code=$?
+  # a product beside the best one, rows read over the bus beside a copy over it, anything else
+  # beside a copy on the device
+  awk '/of-(copy|link)/ {
+    beside = /of-gemm/ ? "of-gemm" : /of-link/ ? "of-link" : "of-copy"
+    for (i = 1; i <= NF; i++) if ($i == beside)
+      printf "figure: %s %s %s (goal %s)\n", $1, $(i - 1), $i, beside == "of-gemm" ? 0.9 : 0.7
+  }
+  /GB\/s-copied|BenchmarkLink/ {
+    for (i = 1; i <= NF; i++) if ($i ~ /^GB/) printf "figure: %s %s %s\n", $1, $(i - 1), $i
+  }' "$RESULTS/kernels/benchmarks"
+  return "$code"
 }
 
+# Products in every precision beside PyTorch's.
+part_products() {
+  "$python" -c 'import torch' || { echo "not run: $python has no torch"; exit 69; }
+  "$python" profiling/gpu_products.py --torch-device "$torch_device" \
+    "$RESULTS/kernels/benchmarks" | sed 's/^/figure: /'
+}
+
+# Losses and times are what is judged, so no vertices are for validation and test: a run would end
+# with the inference of all vertices.
 part_data() {
-  "$HALOGNN" generate --kind sbm --preset products --scale "$scale" --seed 1 --force \
-    --out "$work/data"
+  "$HALOGNN" generate --kind sbm --preset products --split 8/0/0 --scale "$scale" --seed 1 \
+    --force --out "$work/data"
   "$HALOGNN" partition --data "$work/data" --parts 1 --method contiguous --seed 1 --force \
     --out "$work/parts"
   "$HALOGNN" partition --data "$work/data" --parts 4 --method contiguous --seed 1 --force \
     --allow-imbalance --out "$work/parts4"
 }
 
-# train NAME SETTINGS...: trains the model and prints what the run's summary says.
+# train NAME SETTINGS...: trains the model and prints what the run's summary says. ALIKE names a run
+# whose losses it must have in every bit. A run that fails does not end the part: see ended.
 train() {
   local name=$1 settings=() setting
   for setting in "${@:2}"; do settings+=(--set "$setting"); done
   [ -d "$work/parts" ] || { echo "not run: there is no data set"; exit 69; }
+  rm -rf "${work:?}/$name"
   "$HALOGNN" train --config inputs/reference.yaml --set "data.parts=$work/parts" \
     --set model.layers=3 --set "model.hidden=$hidden" --set "sample.fanouts=$fanouts" \
-    --set "sample.batch=$batch" --set train.epochs=3 --set train.eval_every=0 \
-    --set train.eval_mode=sampled --set compute.device=cuda --set "run.dir=$work/$name" \
-    "${settings[@]}" ${KERNELS:+--kernels} ${RANKS:+--ranks-in-process "$RANKS"}
+    --set "sample.batch=$batch" --set "pipeline.depth=$depth" --set train.epochs=3 \
+    --set train.eval_every=0 --set train.eval_mode=sampled --set compute.device=cuda \
+    --set "run.dir=$work/$name" "${settings[@]}" ${KERNELS:+--kernels} \
+    ${RANKS:+--ranks-in-process "$RANKS"} || {
+    failed="$failed $name"
+    return 0
+  }
   mkdir -p "$RESULTS/$name" && cp "$work/$name"/*.json "$RESULTS/$name/"
-  "$python" - "$work/$name" "$name" <<'EOF'
+  "$python" - "$RESULTS" "$name" "${ALIKE:-}" <<'EOF' || failed="$failed $name"
 import json, pathlib, sys
-run = pathlib.Path(sys.argv[1])
-s = json.loads((run / "summary.json").read_text())
-print(f"figure: {sys.argv[2]}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch']} steps, "
-      f"loss {s['train_loss']:.6f}, digest {s['loss_digest']}")
-if (run / "kernels.json").exists():
-    k = json.loads((run / "kernels.json").read_text())
-    print(f"figure: {sys.argv[2]}: idle {k['idle_share']:.4f} of a step (goal below 0.05); "
+results, name, alike = pathlib.Path(sys.argv[1]), *sys.argv[2:]
+summary = lambda run: json.loads((results / run / "summary.json").read_text())
+s = summary(name)
+print(f"figure: {name}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch']} steps of "
+      f"{1e3 * s['epoch_seconds'] / s['steps_per_epoch']:.2f} ms, {s['wait_fraction']:.3f} of it "
+      f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}")
+for d in s["device_rows"][:1]:
+    print(f"figure: {name}: {d['resident_rows']} of {d['own_rows']} rows on the device, "
+          f"the others: {d['reads']} ({d['why']})")
+if (results / name / "kernels.json").exists():
+    k = json.loads((results / name / "kernels.json").read_text())
+    print(f"figure: {name}: idle {k['idle_share']:.4f} of a step (goal below 0.05); "
           f"roofline {k['floor_seconds'] / k['seconds']:.3f} of the steps' time")
+if alike and summary(alike)["loss_digest"] != s["loss_digest"]:
+    print(f"figure: {name}: its losses are NOT those of {alike}")
+    sys.exit(1)
+if alike:
+    print(f"figure: {name}: its losses are those of {alike}, in every bit")
 EOF
 }
 
+# ended ends a part of several runs.
+ended() { [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }; }
+
 part_resident() {
   train rows-1 compute.gpu_rows=1
-  KERNELS=1 train kernels-1 compute.gpu_rows=1
+  KERNELS=1 ALIKE=rows-1 train kernels-1 compute.gpu_rows=1
+  ended
 }
 
 # A sweep of the share of rows on the device (SALIENT++, Figure 6), the others copied by the host or
-# read in place.
+# read in place; the middle and the end first.
 part_sweep() {
   local rows reads
-  for rows in 0 0.05 0.1 0.2 0.5; do
+  for rows in 0.5 0 0.2 0.1 0.05; do
     for reads in copy mapped; do
-      train "rows-$rows-$reads" "compute.gpu_rows=$rows" "compute.gpu_reads=$reads"
+      ALIKE=rows-1 train "rows-$rows-$reads" "compute.gpu_rows=$rows" "compute.gpu_reads=$reads"
     done
   done
+  ended
 }
 
-# Ranks of one process share the device, so NCCL, which refuses two ranks on one, runs with one.
+# Ranks of one process share the device, so NCCL, which refuses two ranks on one, has one, in the
+# tests of links: a rank that trains alone adds no gradients.
 part_ranks() {
-  RANKS=1 train ranks-1 "data.parts=$work/parts4" compute.gradients=auto
+  tests compute/cuda -test.v -test.run TestLinks | tee "$RESULTS/ranks/links" ||
+    failed="$failed links"
+  echo "figure: links of one rank, by NCCL:" \
+    "$(grep -c -- '--- PASS: TestLinks/ranks=1/' "$RESULTS/ranks/links") of 4 cases passed"
   RANKS=2 train ranks-2 "data.parts=$work/parts4" compute.gradients=staged
+  RANKS=2 ALIKE=ranks-2 train ranks-2-mpi "data.parts=$work/parts4" compute.gradients=mpi
   RANKS=4 train ranks-4 "data.parts=$work/parts4" compute.gradients=staged
-  tests compute/cuda -test.v -test.run 'TestLinks|NCCL'
+  RANKS=1 train ranks-1 "data.parts=$work/parts4" compute.gradients=auto
+  ended
 }
 
-part_bf16() { KERNELS=1 train bf16 compute.gpu_rows=1 compute.precision=bf16; }
+part_rounded() {
+  KERNELS=1 train bf16 compute.gpu_rows=1 compute.precision=bf16
+  KERNELS=1 train tf32 compute.gpu_rows=1 compute.precision=tf32
+  ended
+}
 
 compared() { # NAME FEATURES
+  local code=0
   "$python" -c 'import numpy' || exit 69
   [ -d "$work/parts" ] || { echo "not run: there is no data set"; exit 69; }
   rm -rf "${work:?}/$1"
   "$python" profiling/gpu_vs_pyg.py --halognn "$HALOGNN" --work "$work/$1" --data "$work/data" \
     --parts "$work/parts" --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --epochs 3 \
-    --steps "$steps" --features "$2" --torch-device "$torch_device" | tee "$work/$1.txt"
+    --steps "$steps" --features "$2" --torch-device "$torch_device" || code=$?
+  [ -e "$work/$1/comparison.json" ] || exit "$code"
   cp "$work/$1/comparison.json" "$RESULTS/$1.json"
   "$python" - "$work/$1/comparison.json" <<'EOF'
 import json, sys
@@ -316,15 +404,47 @@ ours, *others = json.load(open(sys.argv[1]))
 for o in others:
     times = o["epoch_seconds"] / ours["epoch_seconds"]
     print(f"figure: {o['program']}: an epoch takes {times:.2f} times halognn's (goal 3), "
-          f"{o['step_ms']:.2f} ms a step, halognn {ours['step_ms']:.2f}")
+          f"{o['step_ms']:.2f} ms a step, halognn {ours['step_ms']:.2f}; losses apart by "
+          f"{o['first_loss']} at first, {o['all_losses']} at most")
+if not others:
+    sys.exit(69)
 EOF
+  return "$code"
 }
 part_pyg() { compared pyg device; }
 part_pyg_host() { compared pyg-host host; }
 
+# PyG that samples too, by torch-sparse, whose sources are carried. All but two cores sample, as
+# halognn's do.
+part_loader() {
+  local site=$work/site package cores
+  cores=$(nproc)
+  export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
+  "$python" -c 'import torch_geometric' || exit 69
+  if ! "$python" -c 'import torch_sparse'; then
+    for package in "$pack"/sources/torch_scatter-* "$pack"/sources/torch_sparse-*; do
+      [ -e "$package" ] || { echo "not run: torch-sparse was not carried"; exit 69; }
+      FORCE_ONLY_CPU=1 MAX_JOBS=$cores "$python" -m pip install --no-index --no-deps \
+        --no-build-isolation --target "$site" "$package"
+    done
+  fi
+  "$python" profiling/peers/pyg_train.py "$work/data" --device "$torch_device" --epochs 3 \
+    --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --threads "$cores" \
+    --workers $((cores > 2 ? cores - 2 : 1)) | tee "$RESULTS/loader/epochs"
+  "$python" - "$RESULTS" <<'EOF'
+import json, pathlib, statistics, sys
+results = pathlib.Path(sys.argv[1])
+lines = map(str.split, (results / "loader/epochs").read_text().splitlines())
+theirs = statistics.median(float(w[2]) for w in lines if w[0] == "epoch")
+ours = json.loads((results / "rows-1/summary.json").read_text())["epoch_seconds"]
+print(f"figure: PyG with NeighborLoader: an epoch {theirs:.3f} s, {theirs / ours:.2f} times "
+      f"halognn's {ours:.3f} (goal 3)")
+EOF
+}
+
 sanitize() {
   on_gpu
-  CUDA_TEST=$pack/cuda.test WITH=$pack/with profiling/sanitize_gpu.sh "$@"
+  CUDA_TEST=$pack/cuda.test WITH=$pack/with bash profiling/sanitize_gpu.sh "$@"
 }
 part_memcheck() { sanitize 'memcheck --leak-check full'; }
 part_synccheck() { sanitize synccheck; }

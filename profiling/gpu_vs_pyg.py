@@ -81,6 +81,7 @@ def train_halognn(o):
         "data.parts": o.parts, "run.dir": o.work / "run",
         "model.layers": len(o.fanouts.split(",")), "model.hidden": o.hidden, "model.dropout": 0,
         "sample.fanouts": o.fanouts, "sample.batch": o.batch,
+        "pipeline.depth": len(os.sched_getaffinity(0)),  # all cores prepare minibatches
         "train.epochs": o.epochs, "train.eval_every": 0, "train.eval_mode": "sampled",
         "compute.device": o.device, "compute.gpu_rows": int(o.features == "device"),
     }

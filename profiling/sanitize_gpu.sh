@@ -25,5 +25,6 @@ for tool in "$@"; do
   echo "== $tool"
   # shellcheck disable=SC2086 # a command or nothing, a tool and its options
   ${WITH:-} compute-sanitizer --tool $tool --error-exitcode 1 "$CUDA_TEST" -test.v \
-    -test.run 'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestMeter'
+    -test.run \
+    'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestHeldRows|TestMeter'
 done

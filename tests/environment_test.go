@@ -72,7 +72,8 @@ var environment = []struct {
 	{"The emulated GPU of the tests", []variable{
 		{"HALOGNN_EMULATED_SEED", "number",
 			"runs queued work at random times; as late as it may otherwise"},
-		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are"},
+		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise. Of one, " +
+			"memory may be freed while work is queued, because ranks share it"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
 		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +
 			"takes it for memory it knows"},

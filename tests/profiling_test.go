@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -117,7 +118,8 @@ func TestPeersWithoutTheirPackages(t *testing.T) {
 		t.Fatalf("%v: %v", scripts, err)
 	}
 	bare := []string{"PYTHONPATH="} // and with -S no packages of this machine
-	for _, script := range append(scripts, "../profiling/gpu_vs_pyg.py") {
+	for _, script := range append(scripts, "../profiling/gpu_vs_pyg.py",
+		"../profiling/gpu_products.py") {
 		r := start(t, bare, "python3", "-B", "-S", script, "--help").wait(t)
 		if r.code != 0 || !strings.Contains(r.out, "usage: "+filepath.Base(script)) {
 			t.Errorf("%s: %v", script, r)
@@ -126,5 +128,52 @@ func TestPeersWithoutTheirPackages(t *testing.T) {
 	r := start(t, bare, "python3", "-B", "-S", "../profiling/peers/pyg_accuracy.py", "DATA").wait(t)
 	if r.code != 1 || !strings.Contains(r.err, "not installed: dgl, torch, torch_geometric") {
 		t.Error(r)
+	}
+}
+
+// gpu_day.sh runs nothing without what was carried, and no part before the one that makes what it
+// needs, also if there is time for it alone.
+func TestGPUDayKeepsTheOrder(t *testing.T) {
+	if _, err := exec.LookPath("xz"); err != nil {
+		t.Skip("no xz here")
+	}
+	dir := t.TempDir()
+	pack, results := filepath.Join(dir, "pack"), filepath.Join(dir, "results")
+	env := []string{"PACK=" + pack, "WORK=" + filepath.Join(dir, "work"), "PYTHON=false", "REHEARSE=1"}
+	day := func(args ...string) result {
+		return start(t, env, "../profiling/gpu_day.sh", args...).wait(t)
+	}
+	if r := day("run", results); r.code != 69 || !strings.Contains(r.err, "no "+pack+".tar.xz") {
+		t.Error(r)
+	}
+	if _, err := os.Stat(results); err == nil {
+		t.Error("parts are said to have begun")
+	}
+	var names []string
+	for line := range strings.Lines(day("parts").out) {
+		words := strings.Fields(line)
+		if len(words) == 3 && !slices.Contains(names, words[2]) {
+			t.Errorf("%s waits for %s, which is no earlier part", words[0], words[2])
+		}
+		names = append(names, words[0])
+	}
+	if err := os.Mkdir(pack, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(pack, "carried"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", pack, "-cJf", pack+".tar.xz",
+		".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.RemoveAll(pack); err != nil {
+		t.Fatal(err)
+	}
+	r := day("run", results, "150")
+	left := "left, for another call: " + strings.Join(names[1:], " ") + "\n"
+	if _, err := os.Stat(filepath.Join(pack, "carried")); err != nil || r.code != 0 ||
+		!strings.Contains(r.out, left) || !strings.Contains(r.err, "machine: passed") {
+		t.Errorf("want %q: %v, %v", left, r, err)
 	}
 }

@@ -6,7 +6,9 @@ need where the loader counts the vertices of each hop (pyg-lib does, torch-spars
 
 import commandline
 
-ARGUMENTS = commandline.parse("PyTorch Geometric, one process", ["torch", "torch_geometric"])
+ARGUMENTS = commandline.parse("PyTorch Geometric, one process", ["torch", "torch_geometric"],
+                              device={"default": "cpu", "choices": ["cpu", "cuda"],
+                                      "help": "what computes; samples come from the host"})
 
 import torch
 from torch_geometric.data import Data
@@ -41,7 +43,8 @@ def main():
     to = torch.repeat_interleave(torch.arange(data.vertices), degree)
     g = Data(x=data.features, y=data.labels, edge_index=torch.stack([data.indices.long(), to]))
     loader = NeighborLoader(g, num_neighbors=a.fanouts, input_nodes=data.train, shuffle=True,
-                            batch_size=a.batch, num_workers=a.workers)
+                            batch_size=a.batch, num_workers=a.workers, is_sorted=True,
+                            pin_memory=a.device == "cuda", persistent_workers=a.workers > 0)
 
     def counts():
         order = data.train[torch.randperm(len(data.train))]
@@ -55,13 +58,14 @@ def main():
 
     def batches():
         for b in loader:
+            b = b.to(a.device, non_blocking=True)
             vertices = getattr(b, "num_sampled_nodes", None)
             per_hop = getattr(b, "num_sampled_edges", None)
             shared = [0, b.edge_index, vertices, per_hop]
             yield Layers(shared, len(a.fanouts)), b.x, b.y[: b.batch_size]
 
     model = graph.Model(Convolution, data.features.shape[1], a.hidden, data.classes,
-                        len(a.fanouts))
+                        len(a.fanouts)).to(a.device)
     graph.train(f"pyg workers={a.workers}", model, batches, a.epochs)
 
 

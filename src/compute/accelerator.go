@@ -17,11 +17,11 @@ type Accelerator interface {
 	// listed there. A row has rowBytes bytes. hot may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
 	// MapRows lets the device read the other rows of those tables in place, in host memory, so that
-	// a StagingBuffer sends only their addresses. It pins pages of at most limit bytes. A table
-	// whose pages cannot be pinned is copied to memory that can be. It returns the bytes of the
-	// mapped tables, and the reason if some are not mapped. UnmapRows unmaps them; call it before
-	// the tables are freed.
-	MapRows(limit int) (bytes int, prevented error)
+	// a StagingBuffer sends only their addresses: always, or unless results that the host computes
+	// from them have fewer bytes. It pins pages of at most limit bytes. A table whose pages cannot
+	// be pinned is copied to memory that can be. It returns the bytes of the mapped tables, and the
+	// reason if some are not mapped. UnmapRows unmaps them; call it before the tables are freed.
+	MapRows(limit int, always bool) (bytes int, prevented error)
 	UnmapRows() error
 	// RowRates uploads the rows of minibatches twice, once copied by the host and once read by the
 	// device, and returns the bytes per second of both.
@@ -38,7 +38,7 @@ type Accelerator interface {
 	ReachRows(name []byte) error
 	DropRows() error
 
-	// Room returns the bytes of device memory that are free.
+	// Room returns the bytes of device memory that are free, or kept for the next HoldRows.
 	Room() int
 
 	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. resident says

@@ -410,7 +410,8 @@ func (c *Config) table() []section {
 			{"gpu_reads", oneOf(&c.Compute.GPUReads, ReadsAuto,
 				word{ReadsAuto, "the faster one, measured at the start"},
 				word{ReadsCopy, "the host gathers them, and one copy takes them up"},
-				word{ReadsMapped, "the device reads them where they lie, in pinned pages"},
+				word{ReadsMapped, "the device reads them where they lie, in pinned pages, also where " +
+					"means that the host makes have fewer bytes"},
 			), free,
 				"`cuda`: how the other rows of this rank's memory reach the device " +
 					"([gpu.md](gpu.md#feature-rows))",

@@ -18,29 +18,37 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// cudaLibrary returns the CUDA library of the tests.
-func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
+// fourGPUs returns the CUDA library of tests with a GPU for each of up to four ranks. Those of the
+// emulation are always there; leaveOut skips a test where real ones are not.
+func fourGPUs(t *testing.T) (path string, leaveOut func(...any)) {
+	t.Helper()
+	path, leaveOut = computetest.CUDALibrary(t, "../.."), t.Skip
+	if strings.Contains(path, "emulated") {
+		leaveOut = t.Fatal
+	}
+	if n, err := cuda.Devices(); err != nil {
+		t.Fatal(err)
+	} else if n < 4 {
+		leaveOut(fmt.Sprintf("4 GPUs are needed, this machine has %d", n))
+	}
+	return path, leaveOut
+}
 
 // withNCCL makes the emulated library serve as NCCL, so that no test is skipped; on GPUs, tests
 // need an installed NCCL, and a GPU for each rank.
 func withNCCL(t *testing.T) string {
 	t.Helper()
-	path, leaveOut := cudaLibrary(t), t.Skip
+	path, leaveOut := fourGPUs(t)
 	if strings.Contains(path, "emulated") {
 		t.Setenv("HALOGNN_NCCL_LIB", path)
-		leaveOut = t.Fatal
 	}
 	d, err := cuda.Open(cuda.Options{Memory: 1 << 20, Library: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.FindLinks()
-	devices, counted := cuda.Devices()
-	if err := errors.Join(err, counted, d.Close()); err != nil {
+	if err := errors.Join(err, d.Close()); err != nil {
 		leaveOut(err)
-	}
-	if devices < 4 {
-		leaveOut(fmt.Sprintf("4 GPUs are needed, this machine has %d", devices))
 	}
 	return path
 }

@@ -13,7 +13,7 @@ import (
 
 // Ranks with a GPU each come to the loss and the gradients of a rank alone, up to round-off.
 func TestModesAgreeOnGPUs(t *testing.T) {
-	path := cudaLibrary(t)
+	path, _ := fourGPUs(t)
 	const n = 3
 	w := newWorld(t, 4)
 	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",

@@ -17,7 +17,7 @@ type GPU struct {
 	Memory   int64                     // bytes of one, less the driver's reserve; 0: assumed
 	Resident func(total, room int) int // resident bytes; nil: half of the room
 	Rounded  int                       // bytes of a rounded copy of a factor; 0: there is none
-	Mapped   bool                      // the device reads other rows in host memory
+	Mapped   bool                      // the device always reads other rows in host memory
 }
 
 // The assumed rates of a GPU, if none are given and this machine has no GPU: those of an A100 of 40
@@ -126,7 +126,8 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		made += destinations * width
 		x.read += edges*rowBytes + destinations*width
 	}
-	if x.onHost = made <= apart; x.onHost {
+	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
+	if x.onHost = made <= apart && !inPlace; x.onHost {
 		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(s))
 		return x
 	}

@@ -79,6 +79,15 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all,
 			half.Times.Up, none.Times.Up)
 	}
+
+	// Rows that are always read in place cross the bus all, where the host would send fewer bytes
+	// of means, and no host thread reads them.
+	j.GPU.Mapped = true
+	mapped := planned(t, s, j, givenGPU)
+	if !(mapped.Times.Up > none.Times.Up && mapped.Times.Copy < none.Times.Copy) {
+		t.Errorf("bus %g s, host %g; if read in place, bus %g, host %g", none.Times.Up, none.Times.Copy,
+			mapped.Times.Up, mapped.Times.Copy)
+	}
 }
 
 // Rows of a static cache lie in device memory if they have room, and so do not cross the bus; those

@@ -203,7 +203,7 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 		r.Why = err.Error()
 		return nil
 	}
-	bytes, kept := device.MapRows(limit)
+	bytes, kept := device.MapRows(limit, s.GPUReads == ReadsMapped)
 	switch {
 	case bytes == 0 && kept == nil:
 		r.Why = "all rows of this memory are resident"

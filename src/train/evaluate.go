@@ -146,11 +146,15 @@ func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) 
 	}
 }
 
-// evaluateFull judges the model on validation and test vertices with all neighbours. Collective.
+// evaluateFull judges the model on validation and test vertices with all neighbours; without any,
+// nothing is inferred. Collective.
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
-	logits, err := r.inferAll(ctx, nil)
-	if err != nil {
-		return nil, err
+	var logits []float32
+	var err error
+	if r.validates() || r.tests() {
+		if logits, err = r.inferAll(ctx, nil); err != nil {
+			return nil, err
+		}
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,6 +17,7 @@ import (
 	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/sample"
+	"halognn/src/shard"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -435,10 +437,10 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 // validates reports whether there are validation vertices; without them the last model counts as
 // the best.
 func (r *run) validates() bool {
-	for _, s := range r.Shards.Splits {
-		if s.Valid > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Shards.Splits, func(s shard.SplitSizes) bool { return s.Valid > 0 })
+}
+
+// tests reports whether there are test vertices.
+func (r *run) tests() bool {
+	return slices.ContainsFunc(r.Shards.Splits, func(s shard.SplitSizes) bool { return s.Test > 0 })
 }

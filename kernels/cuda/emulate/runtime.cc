@@ -246,6 +246,14 @@ cudaError_t make(void **out, size_t bytes, bool device) {
     return cudaSuccess;
 }
 
+// busy reports whether work is queued whose kernels may use any memory of a device. Of the only
+// device nothing can be said: ranks that share it free their own memory while others work.
+bool busy(int device) {
+    return devices > 1 && std::any_of(streams.begin(), streams.end(), [&](emulated_stream *s) {
+               return s->device == device && !s->queue.empty();
+           });
+}
+
 cudaError_t release(void *p, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (p == nullptr) return cudaSuccess;
@@ -255,14 +263,12 @@ cudaError_t release(void *p, bool device) {
         return fail(cudaErrorInvalidValue);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
     // Kernels may use any memory of their device, but no host memory.
-    for (const emulated_stream *s : streams) {
-        if (device && s->device == it->second.number && !s->queue.empty())
-            return fail(cudaErrorStillInUse);
+    if (device && busy(it->second.number)) return fail(cudaErrorStillInUse);
+    for (const emulated_stream *s : streams)
         for (const op &o : s->queue)
             if (inside(o.from, it->first, it->second.bytes) ||
                 inside(o.to, it->first, it->second.bytes))
                 return fail(cudaErrorStillInUse);
-    }
     const allocation &a = it->second;
     poison(a.page, a.page, a.page + a.mapped, a.page + a.mapped); // the addresses may be reused
     munmap(a.page, a.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
@@ -496,8 +502,7 @@ cudaError_t cudaHostUnregister(void *p) {
     const auto it = memory.find(static_cast<char *>(p));
     if (it == memory.end() || !it->second.registered) return fail(cudaErrorHostMemoryNotRegistered);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
-    for (const emulated_stream *s : streams) // kernels of the device may read it
-        if (s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
+    if (busy(it->second.number)) return fail(cudaErrorStillInUse); // its kernels may read it
     changes++;
     memory.erase(it);
     return cudaSuccess;
@@ -557,8 +562,7 @@ cudaError_t cudaIpcCloseMemHandle(void *p) {
     const auto it = memory.find(static_cast<char *>(p));
     if (it == memory.end() || !it->second.imported) return fail(cudaErrorInvalidValue);
     if (it->second.number != current_device) return fail(cudaErrorOtherDevice);
-    for (const emulated_stream *s : streams) // kernels of the device may read it
-        if (s->device == it->second.number && !s->queue.empty()) return fail(cudaErrorStillInUse);
+    if (busy(it->second.number)) return fail(cudaErrorStillInUse); // its kernels may read it
     munmap(it->second.page, it->second.mapped + static_cast<size_t>(sysconf(_SC_PAGESIZE)));
     changes++;
     memory.erase(it);

@@ -4,8 +4,10 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"halognn/src/compute"
 	"halognn/src/compute/computetest"
@@ -15,15 +17,16 @@ import (
 
 // measured opens a device for benchmarks. On an emulated device they only run, on arrays smaller by
 // the factor shrink, and their figures mean nothing.
-func measured(b *testing.B, memory int) (d *Device, shrink int) {
+func measured(b *testing.B, o Options) (d *Device, shrink int) {
 	path := library(b)
 	if err := load(path); err != nil {
 		b.Fatal(err)
 	}
 	if shrink = 1; leaks() >= 0 { // only the emulated library counts leaks
-		shrink, memory = 1000, 16<<20
+		shrink, o.Memory = 1000, 16<<20
 	}
-	d, err := Open(Options{Memory: memory, Library: path})
+	o.Library = path
+	d, err := Open(o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,7 +44,7 @@ func closed(b *testing.B, d *Device) {
 // fanouts 15, 10, 5. For products it reports the flops a second, and their ratio to the best
 // product of cuBLAS alone (of-gemm).
 func BenchmarkKernels(b *testing.B) {
-	d, shrink := measured(b, 4<<30)
+	d, shrink := measured(b, Options{Memory: 4 << 30})
 	b.Cleanup(func() { closed(b, d) })
 	rates, err := meter.MeasureRates(d, 64<<20/shrink)
 	if err != nil {
@@ -62,18 +65,7 @@ func BenchmarkKernels(b *testing.B) {
 		computetest.Call{Name: "Add", Run: func() { d.Add(x[:n], x[n:]) }, Bytes: 3 * 4 * n},
 	) {
 		b.Run(c.Name, func(b *testing.B) {
-			c.Run() // scratch grows
-			if err := d.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			b.ResetTimer()
-			for range b.N {
-				c.Run()
-			}
-			if err := d.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			each := b.Elapsed().Seconds() / float64(b.N)
+			each := timed(b, d, c.Run)
 			b.ReportMetric(float64(c.Bytes)/each/1e9, "GB/s")
 			b.ReportMetric(float64(c.Bytes)/each/rates.Copy, "of-copy")
 			if c.Flops > 0 {
@@ -84,11 +76,71 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
+// BenchmarkProducts reports the flops a second of products in every precision, rounding of the
+// factors included, on the shapes of an input layer and a hidden one. The name has the rows, the
+// columns in and the columns out: profiling/gpu_products.py makes the same products with PyTorch.
+// The factors are random, because products of zeros take less power and run faster.
+func BenchmarkProducts(b *testing.B) {
+	for _, p := range []compute.Precision{compute.PrecisionFloat32, compute.PrecisionTF32,
+		compute.PrecisionBF16} {
+		for _, s := range []struct{ rows, in, out int }{{150_000, 100, 256}, {150_000, 256, 256}} {
+			d, shrink := measured(b, Options{Memory: 3 << 30, Precision: p})
+			s.rows /= shrink
+			random := rand.New(rand.NewPCG(1, 2))
+			drawn := func(rows, cols int) compute.Matrix {
+				host := make([]float32, rows*cols)
+				for i := range host {
+					host[i] = random.Float32() - 0.5
+				}
+				data, err := d.Alloc(len(host))
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Upload(data, host)
+				return compute.Matrix{Rows: rows, Cols: cols, Data: data}
+			}
+			x, y, w := drawn(s.rows, s.in), drawn(s.rows, s.out), drawn(s.out, s.in)
+			to, back, dw := drawn(s.rows, s.out), drawn(s.rows, s.in), drawn(s.out, s.in)
+			for _, c := range []struct {
+				name string
+				run  func()
+			}{
+				{"MatMul", func() { d.MatMul(to, x, w, false) }},
+				{"MatMulInput", func() { d.MatMulInput(back, y, w, false) }},
+				{"MatMulWeights", func() { d.MatMulWeights(dw, y, x) }},
+			} {
+				name := fmt.Sprintf("%s/%s/%dx%dx%d", p, c.name, s.rows, s.in, s.out)
+				b.Run(name, func(b *testing.B) {
+					each := timed(b, d, c.run)
+					b.ReportMetric(2*float64(s.rows*s.in*s.out)/each/1e12, "TFLOP/s")
+				})
+			}
+			closed(b, d)
+		}
+	}
+}
+
+// timed returns the seconds of a call, once scratch has grown.
+func timed(b *testing.B, d *Device, call func()) float64 {
+	call()
+	if err := d.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for range b.N {
+		call()
+	}
+	if err := d.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	return b.Elapsed().Seconds() / float64(b.N)
+}
+
 // BenchmarkGather reports the rate at which resident rows are gathered, in float32 and float16, and
 // the rate of a copy.
 func BenchmarkGather(b *testing.B) {
 	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
-		d, shrink := measured(b, 2<<30)
+		d, shrink := measured(b, Options{Memory: 2 << 30})
 		const cols = 128
 		stored, rows, rowBytes := 1_000_000/shrink, 400_000/shrink, cols*dtype.Size()
 		rates, err := meter.MeasureRates(d, 64<<20/shrink)
@@ -134,7 +186,7 @@ func BenchmarkGather(b *testing.B) {
 // BenchmarkLink reports the rate of copies between pinned memory and the device, the path of
 // gradients and of rows that are not resident.
 func BenchmarkLink(b *testing.B) {
-	d, shrink := measured(b, 1<<30)
+	d, shrink := measured(b, Options{Memory: 1 << 30})
 	defer closed(b, d)
 	n := 64 << 20 / shrink
 	host, err := d.AllocHost(n)
@@ -175,14 +227,18 @@ func BenchmarkLink(b *testing.B) {
 }
 
 // BenchmarkRows reports the rates at which rows that are not resident reach the device: copied by
-// the host, and read in place by a kernel.
+// the host and read in place by a kernel, each with all that the host does for it; and, of the
+// kernel alone, the rate and its ratio to that of a copy from pinned memory (of-link).
 func BenchmarkRows(b *testing.B) {
-	d, shrink := measured(b, 2<<30)
+	d, shrink := measured(b, Options{Memory: 2 << 30})
 	defer closed(b, d)
 	const rowBytes = 512
 	stored, rows := 1_000_000/shrink, 400_000/shrink
 	table := mem.Make[byte](stored * rowBytes)
 	defer mem.Free(table)
+	for i := range table { // pages that nobody has written are all the same one
+		table[i] = byte(i)
+	}
 	in := compute.Rows{Cols: rowBytes / 4, Tables: [][]byte{table}}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range rows {
@@ -191,19 +247,78 @@ func BenchmarkRows(b *testing.B) {
 	if err := d.Resident(in.Tables, []int{0}, nil, rowBytes); err != nil {
 		b.Fatal(err)
 	}
-	if _, kept := d.MapRows(len(table)); kept != nil {
+	if _, kept := d.MapRows(len(table), true); kept != nil {
 		b.Fatal(kept)
 	}
-	minibatches := []compute.Rows{in} // the first one grows buffers and is not counted
-	for range min(b.N, 20) {
-		minibatches = append(minibatches, in)
-	}
-	copied, mapped, err := d.RowRates(minibatches)
-	if err := errors.Join(err, d.UnmapRows()); err != nil {
+	defer func() {
+		if err := d.UnmapRows(); err != nil {
+			b.Error(err)
+		}
+	}()
+	b.Run("Rates", func(b *testing.B) {
+		minibatches := []compute.Rows{in} // the first one grows buffers and is not counted
+		for range min(b.N, 20) {
+			minibatches = append(minibatches, in)
+		}
+		copied, mapped, err := d.RowRates(minibatches)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(copied/1e9, "GB/s-copied")
+		b.ReportMetric(mapped/1e9, "GB/s-mapped")
+	})
+	box := d.NewStagingBuffer(hostOf(b), true).(*stagingBuffer)
+	box.apart = true
+	if err := box.Send(&compute.Inputs{Rows: in, Sources: true}); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(copied/1e9, "GB/s-copied")
-	b.ReportMetric(mapped/1e9, "GB/s-mapped")
+	defer func() {
+		if err := box.Free(); err != nil {
+			b.Error(err)
+		}
+	}()
+	link := upRate(b, d, rows*rowBytes/4)
+	b.Run("Fetch", func(b *testing.B) {
+		if err := d.idle(); err != nil {
+			b.Fatal(err)
+		}
+		b.ResetTimer()
+		for range b.N {
+			box.fetch()
+		}
+		if err := d.idle(); err != nil {
+			b.Fatal(err)
+		}
+		rate := float64(rows*rowBytes) * float64(b.N) / b.Elapsed().Seconds()
+		b.ReportMetric(rate/1e9, "GB/s")
+		b.ReportMetric(rate/link, "of-link")
+	})
+}
+
+// upRate returns the bytes a second of copies of n elements from pinned memory to the device.
+func upRate(b *testing.B, d *Device, n int) float64 {
+	const copies = 20
+	host, err := d.AllocHost(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.FreeHost(host)
+	x, err := d.Alloc(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Free(x)
+	begin := time.Time{}
+	for i := range 1 + copies {
+		if i == 1 { // the first is not counted
+			begin = time.Now()
+		}
+		d.StartUpload(x, host)
+		if err := d.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return float64(4*n*copies) / time.Since(begin).Seconds()
 }
 
 // stage copies host arrays to the device, as a minibatch's staging buffer does.

@@ -197,6 +197,9 @@ func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 func (d *Device) Room() int {
 	d.arena.mu.Lock()
 	defer d.arena.mu.Unlock()
+	if d.held.p == nil {
+		return d.arena.room() + d.held.size
+	}
 	return d.arena.room()
 }
 

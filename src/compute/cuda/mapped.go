@@ -30,8 +30,9 @@ func (r *residence) address(ref compute.RowRef) uint64 {
 // MapRows implements compute.Accelerator. Tables with only resident rows are not mapped. Pages are
 // pinned in place, in the cache of the file system, unless driver or file system refuse: some
 // drivers refuse pages that are not writable.
-func (d *Device) MapRows(limit int) (bytes int, kept error) {
+func (d *Device) MapRows(limit int, always bool) (bytes int, kept error) {
 	r := &d.resident
+	r.always = always
 	r.mapped, r.pinned, r.copied, r.align = make([]uint64, len(r.tables)),
 		make([][]byte, len(r.tables)), make([][]byte, len(r.tables)), widest
 	for t, table := range r.tables {

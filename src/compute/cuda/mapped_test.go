@@ -28,7 +28,7 @@ func TestMapRowsSaysWhatKeptIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusePinning(4)
-	if bytes, kept := d.MapRows(1 << 30); bytes != 0 || kept == nil ||
+	if bytes, kept := d.MapRows(1<<30, false); bytes != 0 || kept == nil ||
 		!strings.Contains(kept.Error(), "ulimit -l") {
 		t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
 	}
@@ -74,7 +74,7 @@ func TestMapRowsOfFiles(t *testing.T) {
 		if err := d.Resident(tables, []int{0, 0}, nil, 32); err != nil {
 			t.Fatal(err)
 		}
-		bytes, kept := d.MapRows(1 << 30)
+		bytes, kept := d.MapRows(1<<30, false)
 		if bytes != len(tables[0])+len(tables[1]) || kept != nil {
 			t.Errorf("%d bytes are mapped; kept from more by: %v", bytes, kept)
 		}
@@ -101,6 +101,46 @@ func TestMapRowsOfFiles(t *testing.T) {
 	leaksNothing(t)
 }
 
+// Where rows are mapped, the host makes their means if these have fewer bytes than the rows, unless
+// rows are always to be read in place. Without mapped rows that changes nothing.
+func TestMeansOfMappedRows(t *testing.T) {
+	for _, c := range []struct{ mapped, always, onHost bool }{
+		{false, false, true}, {true, false, true}, {true, true, false},
+	} {
+		d := open(t)
+		_, drawn := randomInputs(rand.New(rand.NewPCG(3, 4)), 8, compute.Float32)
+		table := mem.Make[byte](len(drawn[0]))
+		defer mem.Free(table)
+		if err := d.Resident([][]byte{table}, []int{0}, nil, 32); err != nil {
+			t.Fatal(err)
+		}
+		if c.mapped {
+			if _, kept := d.MapRows(1<<30, c.always); kept != nil {
+				t.Fatal(kept)
+			}
+		}
+		in := &compute.Inputs{Rows: compute.Rows{Cols: 8, Tables: [][]byte{table}}, Destinations: 1,
+			Own: true, Reduce: compute.ReduceMean, Input: compute.Segments{Indptr: []int64{0, 19}}}
+		for i := range 20 {
+			in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(0, i))
+			if i > 0 {
+				in.Input.Indices = append(in.Input.Indices, int32(i))
+			}
+		}
+		box := d.NewStagingBuffer(hostOf(t), true)
+		if err := box.Send(in); err != nil {
+			t.Fatal(err)
+		}
+		if got := box.(*stagingBuffer).onHost; got != c.onHost {
+			t.Errorf("%+v: made on the host: %t", c, got)
+		}
+		if err := errors.Join(box.Free(), d.UnmapRows(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	leaksNothing(t)
+}
+
 // RowRates counts the rows that are not resident, in both ways, and leaves no memory behind.
 func TestRowRates(t *testing.T) {
 	d := open(t)
@@ -113,7 +153,7 @@ func TestRowRates(t *testing.T) {
 	if err := d.Resident(tables, []int{30}, nil, 32); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := d.MapRows(1 << 30); kept != nil {
+	if _, kept := d.MapRows(1<<30, false); kept != nil {
 		t.Fatal(kept)
 	}
 	room := d.Room()

@@ -25,6 +25,7 @@ type residence struct {
 	pinned [][]byte // [tables] the memory pinned: the table, or
 	copied [][]byte // its copy
 	align  int      // common alignment of the addresses of mapped rows
+	always bool     // the host makes no means of mapped rows
 }
 
 // holds returns the index of a row among the resident rows; ok is false if it is not resident.

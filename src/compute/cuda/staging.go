@@ -76,15 +76,21 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	}
 	must("sending a minibatch",
 		C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
-	if n := len(b.mapped); n > 0 {
-		must("fetching rows",
-			C.gpu_fetch_rows(c, C.HALOGNN_UP, unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes),
-				C.int64_t(n), C.int64_t(b.rowBytes),
-				(*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)), C.int(b.align())))
-	}
+	b.fetch()
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
 	return nil
+}
+
+// fetch lets the device read the rows whose addresses have been sent.
+func (b *stagingBuffer) fetch() {
+	if n := len(b.mapped); n > 0 {
+		must("fetching rows",
+			C.gpu_fetch_rows(b.d.c, C.HALOGNN_UP,
+				unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n),
+				C.int64_t(b.rowBytes), (*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)),
+				C.int(b.align())))
+	}
 }
 
 // ready makes the events at first, and later waits until pinned memory may be written again.
@@ -121,7 +127,7 @@ func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 }
 
 // layout assigns offsets. Means and rows are computed on the host or on the device, whichever needs
-// fewer bytes copied: both give the same bits.
+// fewer bytes over the bus, unless rows are always to be read in place: both give the same bits.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
@@ -158,7 +164,8 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		made += b.frontier * width
 	}
 	mixed := b.half && in.Rows.Wide != 0 // which the device's kernels do not read
-	if b.onHost = mixed || made <= apart && !b.apart; b.onHost {
+	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
+	if b.onHost = mixed || made <= apart && !inPlace; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
 		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
 			b.take(reduced*in.Destinations*width),

@@ -194,7 +194,7 @@ func testMapping(t *testing.T, d *Device, tables [][]byte, share float64, reads 
 	case "mapped copies":
 		refusePinning(1)
 	}
-	bytes, kept := d.MapRows(limit)
+	bytes, kept := d.MapRows(limit, reads == "mapped")
 	if bytes != want || (kept == nil) != (share == 1 || reads != "one of them mapped") {
 		t.Errorf("%d bytes are mapped, want %d; kept from more by: %v", bytes, want, kept)
 	}

@@ -50,6 +50,11 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	if accelerator != nil {
 		pass = func() { accelerator.Copy(y, x) }
 	}
+	if accelerator != nil {
+		if err := wake(d, pass); err != nil {
+			return Rates{}, err
+		}
+	}
 	each, err := fastest(d, pass)
 	if err != nil {
 		return Rates{}, err
@@ -71,6 +76,18 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 			return r, nil
 		}
 	}
+}
+
+// wake keeps a device busy until its clock has risen: one that was idle begins with a low one.
+func wake(d compute.Device, call func()) error {
+	const enough = 200 * time.Millisecond
+	for begin := time.Now(); time.Since(begin) < enough; {
+		call()
+		if err := d.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fastest returns the seconds of one call in the fastest of several series. A series takes some
