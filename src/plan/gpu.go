@@ -226,11 +226,7 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch := 0, 0
 	for l, h := range hops {
-		rows := h.destinations
-		if m.Needs().Sources { // attention: of the sources
-			rows = h.sources
-		}
-		chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+		rows, chunks := multiplied(m, h)
 		all, products := 0, 0
 		for _, p := range m.Params.Layer(l) {
 			all += p.Len()

@@ -280,11 +280,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 func scratchBytes(m *nn.Model, hops []hopShape) int64 {
 	partial, weights := 0, 0
 	for l, h := range hops {
-		rows := h.destinations
-		if m.Needs().Sources { // attention: of the sources
-			rows = h.sources
-		}
-		chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+		_, chunks := multiplied(m, h)
 		all, largest := 0, 0
 		for _, p := range m.Params.Layer(l) {
 			if len(p.Shape) == 2 {
@@ -297,6 +293,16 @@ func scratchBytes(m *nn.Model, hops []hopShape) int64 {
 	}
 	floats := partial + 2*weights
 	return int64(floats+floats/8) * 4 // as mem.Grow reserves
+}
+
+// multiplied returns the rows of a layer's products, and the chunks that their gradients are summed
+// by.
+func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
+	rows = h.destinations
+	if m.Needs().Sources { // attention: of the sources
+		rows = h.sources
+	}
+	return rows, (rows + compute.ChunkRows - 1) / compute.ChunkRows
 }
 
 // counter is a device that allocates memory but computes nothing. The memory is never touched, so

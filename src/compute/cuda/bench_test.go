@@ -189,16 +189,8 @@ func BenchmarkLink(b *testing.B) {
 	d, shrink := measured(b, Options{Memory: 1 << 30})
 	defer closed(b, d)
 	n := 64 << 20 / shrink
-	host, err := d.AllocHost(n)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer d.FreeHost(host)
-	x, err := d.Alloc(n)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer d.Free(x)
+	host, x, free := ends(b, d, n)
+	defer free()
 	event, err := d.NewEvent()
 	if err != nil {
 		b.Fatal(err)
@@ -295,19 +287,27 @@ func BenchmarkRows(b *testing.B) {
 	})
 }
 
-// upRate returns the bytes a second of copies of n elements from pinned memory to the device.
-func upRate(b *testing.B, d *Device, n int) float64 {
-	const copies = 20
+// ends returns n elements of pinned memory and n of the device's, between which to copy.
+func ends(b *testing.B, d *Device, n int) (host, device []float32, free func()) {
 	host, err := d.AllocHost(n)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer d.FreeHost(host)
-	x, err := d.Alloc(n)
+	device, err = d.Alloc(n)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer d.Free(x)
+	return host, device, func() {
+		d.Free(device)
+		d.FreeHost(host)
+	}
+}
+
+// upRate returns the bytes a second of copies of n elements from pinned memory to the device.
+func upRate(b *testing.B, d *Device, n int) float64 {
+	const copies = 20
+	host, x, free := ends(b, d, n)
+	defer free()
 	begin := time.Time{}
 	for i := range 1 + copies {
 		if i == 1 { // the first is not counted
