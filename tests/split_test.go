@@ -107,7 +107,9 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 		{2, 2, []string{"model.kind=gat", "model.norm=layer"}},
 		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
 		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
-		{2, 1, []string{"model.kind=gin", "sample.kind=poisson"}},
+		// Poisson's estimates of all neighbours' rows make gin's sums large: at a rate of 0.05 it
+		// diverges, as it does on the exact sums.
+		{2, 1, []string{"model.kind=gin", "sample.kind=poisson", "train.lr=0.001"}},
 		{1, 4, []string{"model.kind=gatv2", "train.eval_mode=full"}},
 	} {
 		ranks := c.nodes * c.perNode
