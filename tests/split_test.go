@@ -38,8 +38,8 @@ func sameTraining(t *testing.T, got, want *outcome) {
 		t.Errorf("%d edges, %d rows read; want %d, %d", got.Edges, got.Loaded, want.Edges,
 			want.Loaded)
 	}
-	if math.Abs(got.TestMetric-want.TestMetric) > 0.02 {
-		t.Errorf("test metric %v, want %v", got.TestMetric, want.TestMetric)
+	if math.Abs(got.TestMetric.Value-want.TestMetric.Value) > 0.02 {
+		t.Errorf("test metric %v, want %v", got.TestMetric.Value, want.TestMetric.Value)
 	}
 }
 

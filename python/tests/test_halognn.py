@@ -133,6 +133,19 @@ class TestRuns(Case):
         with self.assertRaisesRegex(KeyError, "kinds are"):
             run.column("nothing")
 
+    def test_metrics_without_a_value(self):
+        edge_index, x, y = random_graph()
+        masks = {"train_mask": np.ones(300, bool)}
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y, masks))
+        halognn.partition(self.at("p"), self.at("d"), 1, method="ldg")
+        settings = {"train__epochs": 2, "sample__fanouts": [5, 5, 5]}
+        run = halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
+        self.assertIsNone(run.summary["test_metric"])
+        self.assertEqual(run.summary["no_value"]["test_metric"], "no vertices")
+        np.testing.assert_array_equal(run.column("valid_metric", "eval"), [np.nan, np.nan])
+        with self.assertRaisesRegex(halognn.HalognnError, "train.patience=0"):
+            halognn.train(self.at("p"), self.at("s"), progress=False, train__patience=1, **settings)
+
     def test_infer_another_graph(self):
         run = self.trained()
         edge_index, x, _ = random_graph()

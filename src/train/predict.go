@@ -60,7 +60,7 @@ type Inferred struct {
 type Judged struct {
 	Split    string
 	Vertices int
-	Metric   float64
+	Metric   Metric
 }
 
 // Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
