@@ -28,8 +28,8 @@ func degreeTables(t *testing.T, dir string, vertices int) {
 	write(t, filepath.Join(dir, "nodes.csv"), []byte(nodes))
 }
 
-// A graph without features is refused with the way forward, trains on features made of the graph, and
-// its model predicts another such graph. Sums of ones count neighbours.
+// A graph without features is refused with the way forward, trains on features made of the graph,
+// and its model predicts another such graph. Sums of ones count neighbours.
 func TestGraphWithoutFeatures(t *testing.T) {
 	t.Parallel()
 	p, dir := halognn(t), t.TempDir()

@@ -74,8 +74,8 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// sameAfterResume fails the test unless the run, continued from its first checkpoint, comes to the same
-// files.
+// sameAfterResume fails the test unless the run, continued from its first checkpoint, comes to the
+// same results.
 func sameAfterResume(t *testing.T, o *outcome) {
 	t.Helper()
 	want := *o
@@ -83,8 +83,8 @@ func sameAfterResume(t *testing.T, o *outcome) {
 	if err != nil || len(checkpoints) < 2 {
 		t.Fatalf("checkpoints %v, %v", checkpoints, err)
 	}
-	if state := read(t, filepath.Join(checkpoints[len(checkpoints)-1], "state.json")); !strings.Contains(
-		string(state), `"best_metric": null`) {
+	state := string(read(t, filepath.Join(checkpoints[len(checkpoints)-1], "state.json")))
+	if !strings.Contains(state, `"best_metric": null`) {
 		t.Errorf("a checkpoint has %s", state)
 	}
 	for _, later := range checkpoints[1:] {
@@ -107,17 +107,18 @@ func tellsNoValue(t *testing.T, o *outcome, why string) {
 	t.Helper()
 	out := t.TempDir()
 	r := halognn(t).must(t, "infer", "--run", o.dir, "--out", filepath.Join(out, "p.npy"))
+	dash := "– (" + why + ")"
 	for line := range strings.Lines(r.out) {
-		if strings.HasPrefix(strings.TrimSpace(line), "test ") && !strings.Contains(line, "– ("+why+")") {
+		if strings.HasPrefix(strings.TrimSpace(line), "test ") && !strings.Contains(line, dash) {
 			t.Errorf("infer says %q", line)
 		}
 	}
-	if why != "no vertices" && !strings.Contains(r.out, "– ("+why+")") {
+	if why != "no vertices" && !strings.Contains(r.out, dash) {
 		t.Errorf("infer does not say %q: %v", why, r)
 	}
 	r = halognn(t).must(t, "report", o.dir, "--out", filepath.Join(out, "report"))
 	page := string(read(t, filepath.Join(out, "report", "report.html")))
-	if dash := "– (" + why + ")"; !strings.Contains(r.out, dash) || !strings.Contains(page, dash) ||
+	if !strings.Contains(r.out, dash) || !strings.Contains(page, dash) ||
 		!strings.Contains(page, "The test split gives no "+o.MetricName+": "+why) {
 		t.Errorf("report does not say %q: %s", why, r.out)
 	}
