@@ -120,8 +120,8 @@ func TestMetricWithoutValue(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(text, &back)); err != nil {
 			t.Fatal(err)
 		}
-		if string(text) != c.json || c.metric.String() != c.line {
-			t.Errorf("%+v is %s in a file and %q in a line", c.metric, text, c.metric)
+		if line := metricText(Accuracy, c.metric); string(text) != c.json || line != c.line {
+			t.Errorf("%+v is %s in a file and %q in a line", c.metric, text, line)
 		}
 		if c.metric.Why = ""; back != c.metric {
 			t.Errorf("%s is read as %+v", text, back)

@@ -63,6 +63,9 @@ type Judged struct {
 	Metric   Metric
 }
 
+// Text writes the metric of a split.
+func (i *Inferred) Text(of Judged) string { return metricText(i.Metric, of.Metric) }
+
 // Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
 // vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may
 // be those of another graph, without labels or training seeds. Collective. Rank 0 holds the

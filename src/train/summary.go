@@ -322,11 +322,12 @@ func (s *Summary) Print(w io.Writer) error {
 	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'f', 2, 64) + " %" }
 	rows := [][]string{
 		{"result", ""},
-		{"test " + s.MetricName, s.TestMetric.String()},
-		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch), s.ValidMetric.String()},
+		{"test " + s.MetricName, metricText(s.MetricName, s.TestMetric)},
+		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch),
+			metricText(s.MetricName, s.ValidMetric)},
 	}
 	if s.MajorityAccuracy != nil {
-		rows = append(rows, []string{"majority class", s.MajorityAccuracy.String()})
+		rows = append(rows, []string{"majority class", metricText(Accuracy, *s.MajorityAccuracy)})
 	}
 	rows = append(rows, [][]string{
 		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},

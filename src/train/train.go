@@ -437,7 +437,7 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	if r.Progress != nil {
 		r.Progress.Evaluated(epoch,
 			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", r.loss/float64(max(1, r.seeds)),
-				r.metric, e.valid.metric, r.seconds[epoch-1]))
+				r.metric, metricText(r.metric, e.valid.metric), r.seconds[epoch-1]))
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func (m *Metric) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// String writes the value in per cent, or a dash and why there is none.
-func (m Metric) String() string {
+// metricText writes a value of a metric in per cent, or a dash and why there is none.
+func metricText(metric string, m Metric) string {
 	if !m.Known {
 		return "– (" + m.Why + ")"
 	}

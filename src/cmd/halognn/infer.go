@@ -202,7 +202,7 @@ func (o *inferFlags) tell(
 		"%.2f s with opening and writing\n", done.Vertices, parts.Vertices, parts.Dir,
 		m.About["kind"], o.run, how, ranks, done.Seconds, took.Seconds())
 	for _, one := range done.Judged {
-		fmt.Fprintf(&text, "%5s %s %8s  (%d vertices)\n", one.Split, done.Metric, one.Metric,
+		fmt.Fprintf(&text, "%5s %s %8s  (%d vertices)\n", one.Split, done.Metric, done.Text(one),
 			one.Vertices)
 	}
 	switch {
