@@ -155,7 +155,7 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 		}, want: []string{"parts/labels.npy: altered", "is 50"}}},
 		{"validated vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, -1))
-		}, want: []string{"parts/valid.npy: altered", "seed -1: vertex out of range"}}},
+		}, want: []string{"parts/valid.npy: altered", "valid split, entry 0: vertex -1"}}},
 		{"validated vertices of a mlp", []string{"model.kind=mlp"}, handmade{},
 			alteration{alter: func(
 				t *testing.T, parts string,

@@ -26,12 +26,12 @@ func TestDemoNeedsItsGraph(t *testing.T) {
 		return outcomeOf(t, run, r)
 	}
 	sage, mlp := train("sage"), train("mlp")
-	if mlp.TestAccuracy < 1.5*(*mlp.MajorityAccuracy) {
+	if mlp.TestAccuracy.Value < 1.5*mlp.MajorityAccuracy.Value {
 		t.Errorf("the MLP reaches %.4f, below 1.5 times the majority class's %.4f",
-			mlp.TestAccuracy, *mlp.MajorityAccuracy)
+			mlp.TestAccuracy.Value, mlp.MajorityAccuracy.Value)
 	}
-	if sage.TestAccuracy < mlp.TestAccuracy+0.15 {
+	if sage.TestAccuracy.Value < mlp.TestAccuracy.Value+0.15 {
 		t.Errorf("GraphSAGE reaches %.4f, the MLP %.4f: less than 15 points between them",
-			sage.TestAccuracy, mlp.TestAccuracy)
+			sage.TestAccuracy.Value, mlp.TestAccuracy.Value)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,17 +25,25 @@ func below(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// A dry run says what would run and what memory it takes, on any number of ranks and of a run that
-// goes on, and leaves every file as it was.
+// A dry run says what would run and what memory it takes, on any number of ranks, of a run that goes
+// on, and where each rank holds a part of the topology; it leaves every file as it was.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	done := trained(t, smallParts.dir(t), 2)
 	dir := t.TempDir()
-	new := trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), "run.stage_dir="+dir)
+	new := slices.Clip(trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"),
+		"run.stage_dir="+dir))
 	before := below(t, done.dir)
 	for _, args := range [][]string{
 		append(new, "--ranks-in-process", "1"),
 		append(new, "--ranks-in-process", "4"),
+		append(new, "--ranks-in-process", "4", "--set", "topology.kind=partitioned"),
+		append(new, "--ranks-in-process", "4", "--set", "topology.kind=partitioned",
+			"--set", "run.ranks_per_node=1", "--set", "cache.policy=sieve"),
+		append(new, "--ranks-in-process", "2", "--set", "topology.kind=partitioned", "--set",
+			"parallel.mode=split", "--set", "sample.batch_scope=global"),
+		append(new, "--ranks-in-process", "4", "--set", "topology.kind=partitioned", "--set",
+			"parallel.mode=push-pull"),
 		{"train", "--resume", done.dir, "--set", "train.epochs=4", "--ranks-in-process", "2"},
 	} {
 		r := halognn(t).must(t, append(args, "--dry-run")...)

@@ -18,6 +18,7 @@ type handmade struct {
 	classes  int // default 4
 	// default multiclass; for multilabel, odd vertices have the next class too
 	task     string
+	unmarked func(v int) bool    // vertices of multilabel that have no label; default none
 	split    func(v int) [3]bool // train, valid, test; default 3 of 5, 1 of 5, 1 of 5
 	isolated bool                // no edges
 }
@@ -102,6 +103,9 @@ func (h handmade) labels(w *dataset.Writer) error {
 	if h.task == dataset.Multilabel {
 		marks := make([]uint8, h.vertices*h.classes)
 		for v := range h.vertices {
+			if h.unmarked != nil && h.unmarked(v) {
+				continue
+			}
 			c := h.community(v)
 			marks[v*h.classes+c] = 1
 			marks[v*h.classes+(c+v%2)%h.classes] = 1

@@ -59,9 +59,9 @@ func TestInferFull(t *testing.T) {
 	data := smallData.dir(t)
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02")
 	want := predicted(t, o.dir, 4)
-	if got := accuracy(t, data, want); got != o.TestAccuracy {
+	if got := accuracy(t, data, want); got != o.TestAccuracy.Value {
 		t.Errorf("the predictions get %g of the test vertices right, summary.json says %g", got,
-			o.TestAccuracy)
+			o.TestAccuracy.Value)
 	}
 	others := partitioned(t, data, 3, "random")
 	for _, c := range []struct {
@@ -97,9 +97,9 @@ func TestInferSampled(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02", "sample.streams=part")
 	want := predicted(t, o.dir, 4, "--mode", "sampled")
-	if got := accuracy(t, smallData.dir(t), want); got < o.TestAccuracy-0.1 {
+	if got := accuracy(t, smallData.dir(t), want); got < o.TestAccuracy.Value-0.1 {
 		t.Errorf("sampled predictions get %g of the test vertices right, full ones %g", got,
-			o.TestAccuracy)
+			o.TestAccuracy.Value)
 	}
 	for _, ranks := range []int{1, 8} {
 		got, differ := predicted(t, o.dir, ranks, "--mode", "sampled"), 0
@@ -173,9 +173,9 @@ func TestInferMLP(t *testing.T) {
 	// the same for a model that reads no neighbours
 	for _, mode := range []string{"full", "sampled"} {
 		if got := accuracy(t, smallData.dir(t),
-			predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy {
+			predicted(t, o.dir, 2, "--mode", mode)); got != o.TestAccuracy.Value {
 			t.Errorf("%s: %g of the test vertices right, summary.json says %g", mode, got,
-				o.TestAccuracy)
+				o.TestAccuracy.Value)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestInferMultilabel(t *testing.T) {
 			marks += p + y
 		}
 	}
-	if f1 := 2 * float64(both) / float64(marks); f1 != o.TestMetric {
-		t.Errorf("the predictions have micro-F1 %g, summary.json says %g", f1, o.TestMetric)
+	if f1 := 2 * float64(both) / float64(marks); f1 != o.TestMetric.Value {
+		t.Errorf("the predictions have micro-F1 %g, summary.json says %g", f1, o.TestMetric.Value)
 	}
 }

@@ -38,8 +38,8 @@ func sameTraining(t *testing.T, got, want *outcome) {
 		t.Errorf("%d edges, %d rows read; want %d, %d", got.Edges, got.Loaded, want.Edges,
 			want.Loaded)
 	}
-	if math.Abs(got.TestMetric-want.TestMetric) > 0.02 {
-		t.Errorf("test metric %v, want %v", got.TestMetric, want.TestMetric)
+	if math.Abs(got.TestMetric.Value-want.TestMetric.Value) > 0.02 {
+		t.Errorf("test metric %v, want %v", got.TestMetric.Value, want.TestMetric.Value)
 	}
 }
 
@@ -107,7 +107,9 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 		{2, 2, []string{"model.kind=gat", "model.norm=layer"}},
 		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
 		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
-		{2, 1, []string{"model.kind=gin", "sample.kind=poisson"}},
+		// Poisson's estimates of all neighbours' rows make gin's sums large: at a rate of 0.05 it
+		// diverges, as it does on the exact sums.
+		{2, 1, []string{"model.kind=gin", "sample.kind=poisson", "train.lr=0.001"}},
 		{1, 4, []string{"model.kind=gatv2", "train.eval_mode=full"}},
 	} {
 		ranks := c.nodes * c.perNode

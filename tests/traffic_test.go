@@ -197,9 +197,9 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 			}
 			// of 600 vertices, one whose two best classes tie may go either way
 			for i, e := range got.evals {
-				if d := math.Abs(e.ValidMetric - want.evals[i].ValidMetric); d > 1.0/600 {
+				if d := math.Abs(e.ValidMetric.Value - want.evals[i].ValidMetric.Value); d > 1.0/600 {
 					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch,
-						e.ValidMetric, want.evals[i].ValidMetric)
+						e.ValidMetric.Value, want.evals[i].ValidMetric.Value)
 				}
 			}
 		})

@@ -135,10 +135,10 @@ type (
 		ShuffleBytes int64 `json:"shuffle_bytes"`
 	}
 	evalLine struct {
-		Epoch        int      `json:"epoch"`
-		Mode         string   `json:"mode"`
-		ValidMetric  float64  `json:"valid_metric"`
-		TestAccuracy *float64 `json:"test_accuracy"`
+		Epoch        int           `json:"epoch"`
+		Mode         string        `json:"mode"`
+		ValidMetric  train.Metric  `json:"valid_metric"`
+		TestAccuracy *train.Metric `json:"test_accuracy"`
 	}
 )
 

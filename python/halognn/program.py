@@ -100,7 +100,8 @@ def write_dataset(directory, graph, undirected=False, **options):
 def partition(directory, dataset, parts, method="metis", **options):
     """Cut a DATASET into a PARTS directory and return the report.
 
-    options: flags of `halognn partition`: order, fanouts, batch, seed, force
+    options: flags of `halognn partition`: order, fanouts, batch, seed, force; for a graph without x,
+        features="degree" or "ones" makes features of the graph
     """
     return call(["partition", "--data", dataset, "--parts", parts, "--method", method,
                  "--out", directory, *flags(options)])

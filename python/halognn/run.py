@@ -11,7 +11,7 @@ import numpy as np
 class Run:
     """A run directory.
 
-    summary: summary.json, a dict
+    summary: summary.json, a dict; a metric without a value is None, and "no_value" says why
     metrics: the objects of metrics.jsonl in order: steps, epochs, evaluations (docs/metrics.md)
     weights: {name: float32 array}, named as PyTorch Geometric names them
     model: the metadata of the weights, all text: kind, layers, in, hidden, out, ...
@@ -24,12 +24,15 @@ class Run:
     model: dict
 
     def column(self, name, kind="epoch"):
-        """The values of one key of the lines of a kind ("step", "epoch", ...), as an array."""
+        """The values of one key of the lines of a kind ("step", "epoch", ...), as an array.
+
+        A metric without a value is NaN.
+        """
         lines = [line for line in self.metrics if line.get("kind") == kind and name in line]
         if not lines:
             kinds = sorted({line.get("kind", "") for line in self.metrics})
             raise KeyError(f"no {name!r} in lines of kind {kind!r}; kinds are {kinds}")
-        return np.array([line[name] for line in lines])
+        return np.array([np.nan if line[name] is None else line[name] for line in lines])
 
 
 def read_run(directory):

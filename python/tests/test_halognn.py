@@ -133,6 +133,35 @@ class TestRuns(Case):
         with self.assertRaisesRegex(KeyError, "kinds are"):
             run.column("nothing")
 
+    def test_metrics_without_a_value(self):
+        edge_index, x, y = random_graph()
+        masks = {"train_mask": np.ones(300, bool)}
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y, masks))
+        halognn.partition(self.at("p"), self.at("d"), 1, method="ldg")
+        settings = {"train__epochs": 2, "sample__fanouts": [5, 5, 5]}
+        run = halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
+        self.assertIsNone(run.summary["test_metric"])
+        self.assertEqual(run.summary["no_value"]["test_metric"], "no vertices")
+        np.testing.assert_array_equal(run.column("valid_metric", "eval"), [np.nan, np.nan])
+        with self.assertRaisesRegex(halognn.HalognnError, "train.patience=0"):
+            halognn.train(self.at("p"), self.at("s"), progress=False, train__patience=1, **settings)
+
+    def test_graph_without_features(self):
+        edge_index, _, y = random_graph()
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, None, y))
+        settings = {"train__epochs": 2, "sample__fanouts": [5, 5, 5], "progress": False}
+        halognn.partition(self.at("p"), self.at("d"), 1, method="ldg")
+        with self.assertRaisesRegex(halognn.HalognnError, "--features degree"):
+            halognn.train(self.at("p"), self.at("r"), **settings)
+        halognn.partition(self.at("q"), self.at("d"), 1, method="ldg", features="degree")
+        run = halognn.train(self.at("q"), self.at("r"), **settings)
+        self.assertEqual(run.model["in"], "16")
+        degree = np.diff(self.array("d", "indptr"))
+        rows = self.array("q", "part-0000/features")
+        np.testing.assert_allclose(rows[:, 0], np.log1p(degree[self.array("q", "original_id")]),
+                                   rtol=1e-6)
+        self.assertEqual(halognn.infer(run).shape, (300,))
+
     def test_infer_another_graph(self):
         run = self.trained()
         edge_index, x, _ = random_graph()

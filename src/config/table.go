@@ -244,7 +244,7 @@ func (c *Config) table() []section {
 				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
 			{"patience", whole(&c.Train.Patience, 0, 0), SameEpoch,
 				"validations without a better one after which training stops; 0 never stops " +
-					"early", ""},
+					"early", "Refused where the validation vertices give the metric no value."},
 			{"allreduce", oneOf(&c.Train.Allreduce, "auto",
 				word{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
 				word{"reproducible", "slices are added in rank order: the same bits on every MPI"},

@@ -103,7 +103,7 @@ func (r ImportReport) String() string {
 	}
 	switch {
 	case r.Features == 0:
-		b.WriteString("  features  none\n")
+		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes some\n")
 	case r.SparseEntries >= 0:
 		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
 			r.FeatureType, r.SparseEntries)

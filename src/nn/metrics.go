@@ -18,22 +18,18 @@ func (c *Counts) Add(d Counts) {
 	c.FalseNegative += d.FalseNegative
 }
 
-// Accuracy returns the share of vertices of a multiclass task whose class is right; 0 if there are
-// none.
-func (c Counts) Accuracy() float64 {
-	return ratio(c.TruePositive, c.TruePositive+c.FalsePositive)
+// Accuracy returns the share of vertices of a multiclass task whose class is right. Without
+// vertices it is undefined, and ok is false.
+func (c Counts) Accuracy() (share float64, ok bool) {
+	vertices := c.TruePositive + c.FalsePositive
+	return float64(c.TruePositive) / float64(max(1, vertices)), vertices > 0
 }
 
-// MicroF1 returns 2 TP / (2 TP + FP + FN) over all classes together; 0 if nothing is positive.
-func (c Counts) MicroF1() float64 {
-	return ratio(2*c.TruePositive, 2*c.TruePositive+c.FalsePositive+c.FalseNegative)
-}
-
-func ratio(a, b int64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return float64(a) / float64(b)
+// MicroF1 returns 2 TP / (2 TP + FP + FN) over all classes together. Without a label to be found
+// the recall in it is undefined, and ok is false.
+func (c Counts) MicroF1() (f1 float64, ok bool) {
+	all := 2*c.TruePositive + c.FalsePositive + c.FalseNegative
+	return float64(2*c.TruePositive) / float64(max(1, all)), c.TruePositive+c.FalseNegative > 0
 }
 
 // ROCAUC returns the area under the ROC curve of a two-class task: the probability that a random

@@ -8,16 +8,27 @@ import (
 
 func TestCounts(t *testing.T) {
 	multiclass := Counts{TruePositive: 3, FalsePositive: 1, FalseNegative: 1}
-	if a, f := multiclass.Accuracy(), multiclass.MicroF1(); a != 0.75 || f != a {
-		t.Errorf("3 of 4 right: accuracy %g, micro-F1 %g, want 0.75 for both", a, f)
+	if a, ok := multiclass.Accuracy(); a != 0.75 || !ok {
+		t.Errorf("3 of 4 right: accuracy %g, %t, want 0.75", a, ok)
+	}
+	if f, ok := multiclass.MicroF1(); f != 0.75 || !ok {
+		t.Errorf("3 of 4 right: micro-F1 %g, %t, want 0.75", f, ok)
 	}
 	sum := Counts{TruePositive: 1, FalsePositive: 2}
 	sum.Add(Counts{TruePositive: 2, FalseNegative: 1})
-	if f := sum.MicroF1(); f != 6.0/9 {
-		t.Errorf("micro-F1 of %+v is %g, want 2/3", sum, f)
+	if f, ok := sum.MicroF1(); f != 6.0/9 || !ok {
+		t.Errorf("micro-F1 of %+v is %g, %t, want 2/3", sum, f, ok)
 	}
-	if a, f := (Counts{}).Accuracy(), (Counts{}).MicroF1(); a != 0 || f != 0 {
-		t.Errorf("no vertices: accuracy %g, micro-F1 %g, want 0", a, f)
+	if f, ok := (Counts{FalseNegative: 1}).MicroF1(); f != 0 || !ok {
+		t.Errorf("one label, not found: micro-F1 %g, %t, want 0", f, ok)
+	}
+	if a, ok := (Counts{}).Accuracy(); ok {
+		t.Errorf("no vertices: accuracy %g, want none", a)
+	}
+	for _, c := range []Counts{{}, {FalsePositive: 3}} {
+		if f, ok := c.MicroF1(); ok {
+			t.Errorf("no labels, %+v: micro-F1 %g, want none", c, f)
+		}
 	}
 }
 

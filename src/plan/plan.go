@@ -198,9 +198,13 @@ func (p *planner) rows(rank int) int64 {
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
-	if s.Task == "none" || s.Features == 0 {
-		return nil, fmt.Errorf("%w: %s: the graph has no labels or no features, so there is no "+
-			"training to plan", ErrParts, s.Dir)
+	if s.Task == "none" {
+		return nil, fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
+			ErrParts, s.Dir)
+	}
+	if s.Features == 0 {
+		return nil, fmt.Errorf("%w: %s: the graph has no features, which models read; partition it "+
+			"again with --features degree, or ones", ErrParts, s.Dir)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, err

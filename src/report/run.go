@@ -144,6 +144,9 @@ func (r *Run) policyName() string {
 // metric returns the validation metric from the summary; empty without one.
 func (r *Run) metric() string { return r.Summary.text("metric_name") }
 
+// noValue says why a metric of the summary is null; empty if it is not, or nothing says so.
+func (r *Run) noValue(key string) string { return r.Summary.object("no_value").text(key) }
+
 // ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
 func (r *Run) ranks() (int, bool) {
 	if n, ok := r.Summary.num("ranks"); ok {

@@ -61,7 +61,7 @@ func outcomes(runs []*Run) table {
 }
 
 // scores returns a function that formats a metric of a run, with its name if the runs have
-// different metrics.
+// different metrics, or why there is none.
 func scores(runs []*Run) func(r *Run, key string) string {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -72,6 +72,9 @@ func scores(runs []*Run) func(r *Run, key string) string {
 	return func(r *Run, key string) string {
 		x, ok := r.Summary.num(key)
 		text := percent(x, ok)
+		if why := r.noValue(key); !ok && why != "" {
+			text += " (" + why + ")"
+		}
 		if ok && len(names) > 1 {
 			text += " " + r.metric()
 		}

@@ -31,10 +31,14 @@ func verdict(runs []*Run) (sentences []string) {
 // judged returns a sentence about the quality of a run's model.
 func judged(r *Run) string {
 	test, ok := r.Summary.num("test_metric")
+	metric := cmp.Or(visible(r.metric()), "metric")
+	if why := r.noValue("test_metric"); !ok && why != "" {
+		return fmt.Sprintf("The test split gives no %s: %s.", metric, why)
+	}
 	if !ok {
 		return ""
 	}
-	s := fmt.Sprintf("Test %s %s", cmp.Or(visible(r.metric()), "metric"), percent(test, true))
+	s := fmt.Sprintf("Test %s %s", metric, percent(test, true))
 	if epoch, known := r.Summary.num("best_epoch"); known {
 		s += fmt.Sprintf(" with the weights of epoch %g of %d", epoch, len(r.Epochs))
 	}
@@ -65,34 +69,37 @@ func paced(r *Run) string {
 	return s + "."
 }
 
-// best names the run with the highest metric, if all runs have the same one.
+// best names the run with the highest metric, if all runs have the same one, and says how many have
+// no value of it.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {
 			return ""
 		}
 	}
-	test := func(r *Run) float64 {
-		if x, ok := r.Summary.num("test_metric"); ok {
-			return x
-		}
-		return math.Inf(-1)
+	test := func(r *Run) float64 { x, _ := r.Summary.num("test_metric"); return x }
+	order := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
+		_, known := r.Summary.num("test_metric")
+		return !known
+	})
+	if len(order) == 0 {
+		return ""
 	}
-	order := slices.Clone(runs)
 	slices.SortStableFunc(order, func(a, b *Run) int { return cmp.Compare(test(b), test(a)) })
 	first, last := order[0], order[len(order)-1]
-	high, known := first.Summary.num("test_metric")
-	low, all := last.Summary.num("test_metric")
-	switch {
-	case !known:
-		return ""
-	case all && high == low:
-		return fmt.Sprintf("All runs have the same test %s, %s.", visible(first.metric()),
-			percent(high, true))
+	metric, high, low := visible(first.metric()), test(first), test(last)
+	rest := ""
+	if n := len(runs) - len(order); n > 0 {
+		rest = fmt.Sprintf(" %d of %d runs have none.", n, len(runs))
 	}
-	return fmt.Sprintf("Best test %s: %s, %s; the worst, %s, has %s.", visible(first.metric()),
-		first.Name,
-		percent(high, true), last.Name, percent(low, all))
+	if rest == "" && high == low {
+		return fmt.Sprintf("All runs have the same test %s, %s.", metric, percent(high, true))
+	}
+	s := fmt.Sprintf("Best test %s: %s, %s", metric, first.Name, percent(high, true))
+	if len(order) > 1 {
+		s += fmt.Sprintf("; the worst, %s, has %s", last.Name, percent(low, true))
+	}
+	return s + "." + rest
 }
 
 // fastest names the run with the shortest epochs.

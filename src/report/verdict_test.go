@@ -17,6 +17,13 @@ func TestVerdict(t *testing.T) {
 	}
 	worse := fixture(t, "base", "vip")
 	worse[1].Summary["test_metric"] = 0.5
+	untested := func(names ...string) []*Run {
+		runs := fixture(t, names...)
+		last := runs[len(runs)-1].Summary
+		last["test_metric"] = nil
+		last["no_value"] = map[string]any{"test_metric": "no vertices"}
+		return runs
+	}
 	for _, c := range []struct {
 		name string
 		runs []*Run
@@ -42,12 +49,57 @@ func TestVerdict(t *testing.T) {
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 			"1 of 3 runs have not finished.",
 		}},
+		{"one run without a test", untested("base"), []string{
+			"The test split gives no accuracy: no vertices.",
+			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
+		}},
+		{"two runs, one without a test", untested("base", "vip"), []string{
+			"Best test accuracy: base, 71.00 %. 1 of 2 runs have none.",
+			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+		}},
 		{"nothing finished", fixture(t, "killed"), []string{"No run has finished."}},
 	} {
 		got := plainText([][]string{verdict(c.runs)})[0]
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: expected -, got +\n%s", c.name, d)
 		}
+	}
+}
+
+// A metric without a value is a dash with its reason in tables, an empty cell in runs.csv, and no
+// point of a curve.
+func TestNoValue(t *testing.T) {
+	runs := fixture(t, "base", "vip")
+	r := runs[1]
+	r.Summary["test_metric"], r.Summary["valid_metric"] = nil, nil
+	r.Summary["no_value"] = map[string]any{"test_metric": "only class 1", "valid_metric": "no labels"}
+	for _, e := range r.Evals {
+		e["valid_metric"] = nil
+	}
+	rows := plainText(outcomes(runs).rows)
+	if got := rows[1][2:4]; got[0] != "– (only class 1)" || got[1] != "– (no labels)" {
+		t.Errorf("test and valid are %q", got)
+	}
+	if got := plainText(differences(runs).rows)[1]; got[len(got)-1] != "– (only class 1)" {
+		t.Errorf("what differs is %q", got)
+	}
+	var csv strings.Builder
+	if err := writeRuns(&csv, runs); err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(csv.String(), "\n")
+	_, vip, _ := strings.Cut(rest, "\n")
+	at := map[string]string{}
+	for i, key := range strings.Split(head, ",") {
+		at[key] = strings.Split(vip, ",")[i]
+	}
+	if at["test_metric"] != "" || at["valid_metric"] != "" ||
+		at["no_value.test_metric"] != "only class 1" {
+		t.Errorf("runs.csv has %v", at)
+	}
+	if !validation(runs[1:], "roc_auc").Empty() {
+		t.Error("a curve of validations that have no value")
 	}
 }
 

@@ -89,6 +89,9 @@ type Origin struct {
 	// data parallelism
 	Weights string `json:"weights,omitempty"`
 
+	// made of the graph: FeaturesDegree or FeaturesOnes; absent for those of the dataset
+	Features string `json:"features,omitempty"`
+
 	Fanouts []int `json:"fanouts,omitempty"` // of OrderVIP
 	Batch   int   `json:"batch,omitempty"`   // of OrderVIP
 }

@@ -61,11 +61,17 @@ type writer struct {
 
 func (w *writer) write() error {
 	m := &w.ds.Meta
+	if err := CheckFeatures(w.l.Origin.Features, m); err != nil {
+		return err
+	}
 	w.meta = Meta{
 		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
 		Edges: m.Edges, Weighted: m.Weighted, Task: m.Task, Classes: m.Classes,
 		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
+	}
+	if cols := structuralCols(w.l.Origin.Features); cols > 0 {
+		w.meta.Features, w.meta.FeatureType = cols, dataset.Float32
 	}
 	if len(m.Provenance.Classes) == m.Classes {
 		w.meta.ClassNames = m.Provenance.Classes
@@ -326,8 +332,15 @@ func (w *writer) features(part int) error {
 	}
 	defer out.Abort()
 	rows, size := w.ds.FeatureBytes(), w.ds.Meta.RowBytes()
+	made := make([]float32, structuralCols(w.l.Origin.Features))
 	for _, v := range w.original[first:last] {
-		if _, err := out.Write(rows[int(v)*size : (int(v)+1)*size]); err != nil {
+		if len(made) > 0 {
+			structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])
+			err = npy.Write(out, made)
+		} else {
+			_, err = out.Write(rows[int(v)*size : (int(v)+1)*size])
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -78,10 +78,10 @@ type checkpointPlace struct {
 
 // checkpointBest is the best validation so far.
 type checkpointBest struct {
-	BestEpoch    int     `json:"best_epoch"`
-	BestMetric   float64 `json:"best_metric"`
-	BestAccuracy float64 `json:"best_accuracy"`
-	Since        int     `json:"validations_since"`
+	BestEpoch    int    `json:"best_epoch"`
+	BestMetric   Metric `json:"best_metric"`
+	BestAccuracy Metric `json:"best_accuracy"`
+	Since        int    `json:"validations_since"`
 }
 
 // checkpointUnderWay is the epoch under way.

@@ -174,6 +174,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 		},
 		workers: r.Workers, pretended: r.RanksPerNode > 0,
 	}
+	s.explain()
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
 	if s.inMemory = r.job.AllInMemory(); s.inMemory {
 		s.CachePolicy = policy.None
@@ -301,7 +302,7 @@ func (r *run) balance(weights []float64) error {
 
 // majority returns the share, in the test set, of the class most frequent in training: what an
 // accuracy is held against, and no other metric. Collective.
-func (r *run) majority() (*float64, error) {
+func (r *run) majority() (*Metric, error) {
 	if r.Shards.Labels() == nil || r.metric != Accuracy {
 		return nil, nil
 	}
@@ -313,13 +314,14 @@ func (r *run) majority() (*float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	most, n := 0, 0
+	most, n := 0, int64(0)
 	for c := range train {
 		if train[c] > train[most] {
 			most = c
 		}
-		n += test[c]
+		n += int64(test[c])
 	}
-	share := float64(test[most]) / float64(max(1, n))
-	return &share, nil
+	of := truths{vertices: n, labelled: n} // every vertex of a split has a label
+	m := of.metric(Accuracy, float64(test[most])/float64(max(1, n)))
+	return &m, nil
 }

@@ -31,7 +31,7 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 		policy  string
 		depth   int
 		fanouts []int
-		valid   float64 // of the best epoch
+		valid   Metric // of the best epoch
 	}{
 		{policy.None, 0, all, judged.ValidMetric},
 		{policy.VIP, 2, all, judged.ValidMetric},
@@ -53,7 +53,7 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 				got.BlocksDigest, want.LossDigest, want.WeightsDigest, want.BlocksDigest)
 		}
 		if got.ValidMetric != c.valid {
-			t.Errorf("%s, fanouts %v: validation gives %g, want %g", c.policy, c.fanouts,
+			t.Errorf("%s, fanouts %v: validation gives %v, want %v", c.policy, c.fanouts,
 				got.ValidMetric, c.valid)
 		}
 	}

@@ -151,7 +151,7 @@ func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) 
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	var logits []float32
 	var err error
-	if r.validates() || r.tests() {
+	if r.valid.vertices > 0 || r.tests() {
 		if logits, err = r.inferAll(ctx, nil); err != nil {
 			return nil, err
 		}
@@ -170,7 +170,9 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
 		return nil, err
 	}
-	e.confusion, err = r.confused(test.confusion)
+	if e.test.accuracy.Known {
+		e.confusion, err = r.confused(test.confusion)
+	}
 	return e, err
 }
 
@@ -209,11 +211,8 @@ func (r *run) judge(
 		for _, v := range vertices(p) {
 			row := int(v) - first
 			one := compute.Matrix{Rows: 1, Cols: classes, Data: logits[row*classes : (row+1)*classes]}
-			if targets := r.Shards.Targets(); targets != nil {
-				sum.add(r.metric, one, nil, targets[int(v)*classes:(int(v)+1)*classes])
-			} else {
-				sum.add(r.metric, one, r.Shards.Labels()[v:v+1], nil)
-			}
+			label, marks := r.truth(v)
+			sum.add(r.metric, one, []int32{label}, marks)
 		}
 	}
 	return r.quality(sum)

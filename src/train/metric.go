@@ -51,9 +51,9 @@ func metricName(task string, classes int) string {
 // score counts how well a set of vertices was predicted.
 type score struct {
 	counts    nn.Counts
+	truths              // of the vertices that were judged
 	undefined int64     // vertices with a logit that is not finite
-	scored    int64     // vertices that were judged
-	shortfall float64   // sum over scored vertices of how far the logits fall short of the truth
+	shortfall float64   // sum over labelled vertices of how far the logits fall short of the truth
 	confusion []int64   // [classes, classes] by truth and prediction; nil: not counted
 	logit     []float32 // ROC-AUC only: how much likelier class 1 is than class 0
 	label     []int32
@@ -70,16 +70,15 @@ func (s *score) add(metric string, logits compute.Matrix, labels []int32, target
 		}
 		if metric == MicroF1 {
 			target := targets[i*len(z) : (i+1)*len(z)]
+			s.see(-1, target)
 			s.counts.Add(multilabelCounts(z, target))
-			s.scored++
 			s.shortfall += multilabelShortfall(z, target)
 			continue
 		}
-		if labels[i] < 0 {
+		if !s.see(labels[i], nil) {
 			continue
 		}
 		best := argmax(z)
-		s.scored++
 		s.shortfall += float64(z[best]) - float64(z[labels[i]])
 		if s.confusion != nil {
 			s.confusion[int(labels[i])*len(z)+int(best)]++
@@ -136,48 +135,60 @@ func multilabelShortfall(z []float32, target []uint8) (sum float64) {
 // quality is a score over all ranks: the metric that chooses epochs, the share of right
 // predictions, and the mean shortfall, a lower bound of the mean loss that is at most log(classes)
 // below it.
-type quality struct{ metric, accuracy, shortfall float64 }
+type quality struct {
+	metric, accuracy Metric
+	shortfall        float64
+	judged           truths
+}
 
 // quality sums the score over all ranks. Collective; every rank gets the same. The ROC-AUC needs
 // all scores on one rank: 8 bytes a scored vertex. Predictions that are not finite are ErrDiverged:
 // the last update's loss was still finite, so no step has reported it.
 func (s *score) quality(c comm.Comm, metric string) (quality, error) {
 	all, err := comm.Allgather(c, s.counts.TruePositive, s.counts.FalsePositive,
-		s.counts.FalseNegative, s.undefined)
+		s.counts.FalseNegative, s.vertices, s.labelled, s.positive, s.undefined)
 	if err != nil {
 		return quality{}, err
 	}
 	var sum nn.Counts
+	var judged truths
 	undefined := int64(0)
-	for i := 0; i < len(all); i += 4 {
-		sum.Add(nn.Counts{TruePositive: all[i], FalsePositive: all[i+1], FalseNegative: all[i+2]})
-		undefined += all[i+3]
+	for ; len(all) > 0; all = all[7:] {
+		sum.Add(nn.Counts{TruePositive: all[0], FalsePositive: all[1], FalseNegative: all[2]})
+		judged.add(truths{vertices: all[3], labelled: all[4], positive: all[5]})
+		undefined += all[6]
 	}
 	if undefined > 0 {
 		return quality{}, comm.AgreedOn(c,
 			fmt.Errorf("the predictions for %d vertices are not finite: %w; %s", undefined,
 				ErrDiverged, divergedCure))
 	}
-	short, err := comm.Allgather(c, s.shortfall, float64(s.scored))
+	short, err := comm.Allgather(c, s.shortfall)
 	if err != nil {
 		return quality{}, err
 	}
-	total, scored := 0.0, 0.0
-	for i := 0; i < len(short); i += 2 {
-		total, scored = total+short[i], scored+short[i+1]
+	q := quality{judged: judged}
+	for _, x := range short {
+		q.shortfall += x
 	}
-	q := quality{sum.Accuracy(), sum.Accuracy(), total / max(1, scored)}
-	switch metric {
-	case MicroF1:
-		q.metric, q.accuracy = sum.MicroF1(), sum.MicroF1()
-	case ROCAUC:
-		if q.metric, err = s.rocAUC(c); err != nil {
+	q.shortfall /= float64(max(1, judged.labelled))
+	right, _ := sum.Accuracy()
+	if metric == MicroF1 {
+		right, _ = sum.MicroF1()
+	}
+	q.accuracy = judged.metric(shareBeside(metric), right)
+	q.metric = q.accuracy
+	if metric == ROCAUC {
+		area, err := s.rocAUC(c)
+		if err != nil {
 			return quality{}, err
 		}
+		q.metric = judged.metric(ROCAUC, area)
 	}
 	return q, nil
 }
 
+// rocAUC returns the area over all ranks; 0 where one class alone leaves it undefined. Collective.
 func (s *score) rocAUC(c comm.Comm) (float64, error) {
 	mine := make([]byte, 0, 8*len(s.logit))
 	for i, z := range s.logit {
@@ -196,9 +207,6 @@ func (s *score) rocAUC(c comm.Comm) (float64, error) {
 			labels = append(labels, int32(binary.LittleEndian.Uint32(p[4:])))
 		}
 	}
-	area, ok := nn.ROCAUC(scores, labels)
-	if !ok {
-		return 0, nil // one class only: no ranking to judge
-	}
+	area, _ := nn.ROCAUC(scores, labels)
 	return area, nil
 }

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -25,37 +27,59 @@ func TestMetricOfTask(t *testing.T) {
 	}
 }
 
-// Scores are worked out by hand, and the same however the vertices are spread over ranks.
+// Scores are worked out by hand, and the same however the vertices are spread over ranks. Vertices
+// that give a metric no value say why.
 func TestQuality(t *testing.T) {
 	type vertex struct {
 		z     []float32
 		label int32
 		marks []uint8
 	}
+	known := func(x float64) Metric { return Metric{Value: x, Known: true} }
+	none := func(why string) Metric { return Metric{Why: why} }
+	wrong := []vertex{{z: []float32{2, 1}, label: 1}, {z: []float32{0, 1}, label: 1}}
 	for _, c := range []struct {
 		name, metric     string
 		vertices         []vertex
-		quality, correct float64
+		quality, correct Metric
 		shortfall        float64
 	}{
-		{"nothing", Accuracy, nil, 0, 0, 0},
+		{"accuracy of nothing", Accuracy, nil, none("no vertices"), none("no vertices"), 0},
+		{"ROC-AUC of nothing", ROCAUC, nil, none("no vertices"), none("no vertices"), 0},
+		{"micro-F1 of nothing", MicroF1, nil, none("no vertices"), none("no vertices"), 0},
+		{"accuracy without labels", Accuracy,
+			[]vertex{{z: []float32{1, 2, 3}, label: -1}, {z: []float32{3, 2, 1}, label: -1}},
+			none("no labels"), none("no labels"), 0},
 		{"accuracy: the first of equal logits counts, vertices without a label do not", Accuracy,
 			[]vertex{
 				{z: []float32{1, 3, 2}, label: 1}, {z: []float32{2, 2, 1}, label: 0},
 				{z: []float32{2, 2, 1}, label: 1},
 				{z: []float32{-1, -2, -3}, label: 2}, {z: []float32{9, 0, 0}, label: -1},
-			}, 0.5, 0.5, 2.0 / 4},
+			}, known(0.5), known(0.5), 2.0 / 4},
+		{"nothing right is a value", Accuracy, []vertex{{z: []float32{1, 0, 0}, label: 1}}, known(0),
+			known(0), 1},
 		// class 1 scores 2, 1, -1; class 0 scores 0, 1: of 6 pairs 3 are in order and 1 is a tie
 		{"ROC-AUC", ROCAUC, []vertex{
 			{z: []float32{0, 2}, label: 1}, {z: []float32{1, 2}, label: 1}, {z: []float32{1, 0}, label: 1},
 			{z: []float32{3, 3}, label: 0}, {z: []float32{0, 1}, label: 0}, {z: []float32{0, 50}, label: -1},
-		}, 3.5 / 6, 3.0 / 5, 2.0 / 5},
-		{"ROC-AUC of one class", ROCAUC, []vertex{{z: []float32{0, 2}, label: 1}}, 0, 1, 0},
+		}, known(3.5 / 6), known(3.0 / 5), 2.0 / 5},
+		{"ROC-AUC of class 1 alone", ROCAUC, wrong, none("only class 1"), known(0.5),
+			1.0 / 2},
+		{"ROC-AUC of class 0 alone", ROCAUC,
+			[]vertex{{z: []float32{2, 0}, label: 0}, {z: []float32{0, 1}, label: -1}},
+			none("only class 0"), known(1), 0},
+		{"ROC-AUC without labels", ROCAUC, []vertex{{z: []float32{0, 2}, label: -1}},
+			none("no labels"), none("no labels"), 0},
 		// 2 true positives, 1 false negative, 1 false positive; 0 is not above 0
 		{"micro-F1", MicroF1, []vertex{
 			{z: []float32{1, -1, 0}, marks: []uint8{1, 0, 1}},
 			{z: []float32{1, 1, -1}, marks: []uint8{0, 1, 0}},
-		}, 2 * 2.0 / (2*2 + 1 + 1), 2 * 2.0 / (2*2 + 1 + 1), 1.0 / 3 / 2},
+		}, known(2 * 2.0 / (2*2 + 1 + 1)), known(2 * 2.0 / (2*2 + 1 + 1)), 1.0 / 3 / 2},
+		{"micro-F1 without a label to find", MicroF1, []vertex{
+			{z: []float32{1, -1}, marks: []uint8{0, 0}}, {z: []float32{-1, -1}, marks: []uint8{0, 0}},
+		}, none("no labels"), none("no labels"), 1.0 / 2 / 2},
+		{"micro-F1 of a label that is not found", MicroF1,
+			[]vertex{{z: []float32{-1, -1}, marks: []uint8{0, 1}}}, known(0), known(0), 1.0 / 2},
 	} {
 		for ranks := 1; ranks <= 3; ranks++ {
 			err := comm.RunWorld(ranks, func(w comm.Comm) error {
@@ -68,7 +92,7 @@ func TestQuality(t *testing.T) {
 				q, err := s.quality(w, c.metric)
 				if err == nil && (q.metric != c.quality || q.accuracy != c.correct ||
 					math.Abs(q.shortfall-c.shortfall) > 1e-12) {
-					err = fmt.Errorf("%s is %g, accuracy %g, shortfall %g, want %g, %g and %g",
+					err = fmt.Errorf("%s is %+v, accuracy %+v, shortfall %g, want %+v, %+v and %g",
 						c.metric, q.metric, q.accuracy, q.shortfall, c.quality, c.correct,
 						c.shortfall)
 				}
@@ -78,5 +102,32 @@ func TestQuality(t *testing.T) {
 				t.Errorf("%s, %d ranks: %v", c.name, ranks, err)
 			}
 		}
+	}
+}
+
+// A metric without a value is null in a file and a dash with its reason in a line, never a number.
+func TestMetricWithoutValue(t *testing.T) {
+	for _, c := range []struct {
+		metric     Metric
+		json, line string
+	}{
+		{Metric{Value: 0.25, Known: true}, "0.25", "25.00 %"},
+		{Metric{Known: true}, "0", "0.00 %"},
+		{Metric{Why: "no vertices"}, "null", "– (no vertices)"},
+	} {
+		text, err := json.Marshal(c.metric)
+		back := Metric{Value: 7, Known: true, Why: "of before"}
+		if err = errors.Join(err, json.Unmarshal(text, &back)); err != nil {
+			t.Fatal(err)
+		}
+		if line := metricText(Accuracy, c.metric); string(text) != c.json || line != c.line {
+			t.Errorf("%+v is %s in a file and %q in a line", c.metric, text, line)
+		}
+		if c.metric.Why = ""; back != c.metric {
+			t.Errorf("%s is read as %+v", text, back)
+		}
+	}
+	if err := json.Unmarshal([]byte(`"0.5"`), new(Metric)); err == nil {
+		t.Error("a word is read as a metric")
 	}
 }

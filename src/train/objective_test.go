@@ -70,9 +70,9 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 	for p := range shards.Meta.Parts {
 		want += len(shards.Test(p))
 	}
-	if int(tested) != want || float64(right)/float64(tested) != plain.TestAccuracy {
+	if int(tested) != want || float64(right)/float64(tested) != plain.TestAccuracy.Value {
 		t.Errorf("%d of %d right in the matrix; %d tested, accuracy %g", right, tested, want,
-			plain.TestAccuracy)
+			plain.TestAccuracy.Value)
 	}
 }
 

@@ -60,8 +60,11 @@ type Inferred struct {
 type Judged struct {
 	Split    string
 	Vertices int
-	Metric   float64
+	Metric   Metric
 }
+
+// Text writes the metric of a split.
+func (i *Inferred) Text(of Judged) string { return metricText(i.Metric, of.Metric) }
 
 // Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
 // vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may

@@ -149,8 +149,9 @@ func (r *run) restore(c *Checkpoint) error {
 		r.blocks, r.edges = blocks, edges
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
-	r.best.epoch, r.best.valid, r.best.since = s.BestEpoch,
-		quality{metric: s.BestMetric, accuracy: s.BestAccuracy}, s.Since
+	r.best.epoch, r.best.since = s.BestEpoch, s.Since
+	r.best.valid.metric = r.valid.metric(r.metric, s.BestMetric.Value)
+	r.best.valid.accuracy = r.valid.metric(shareBeside(r.metric), s.BestAccuracy.Value)
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
 	r.restoreNearness(s.Near)

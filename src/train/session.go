@@ -165,7 +165,8 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 
 func hasFeatures(s *shard.Shards) error {
 	if s.Features == 0 {
-		return fmt.Errorf("%s: the graph has no features; a model needs at least one per vertex", s.Dir)
+		return fmt.Errorf("%s: the graph has no features, which models read; partition it again "+
+			"with --features degree, or ones, which makes some of the graph", s.Dir)
 	}
 	return nil
 }

@@ -164,9 +164,11 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 }
 
 // share is the accuracy of a step's predictions; for several labels a vertex, micro-F1.
-func (r *run) share(c nn.Counts) float64 {
+func (r *run) share(c nn.Counts) (m Metric) {
 	if r.metric == MicroF1 {
-		return c.MicroF1()
+		m.Value, m.Known = c.MicroF1()
+	} else {
+		m.Value, m.Known = c.Accuracy()
 	}
-	return c.Accuracy()
+	return m
 }

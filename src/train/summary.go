@@ -54,22 +54,26 @@ type Quality struct {
 	// (two classes), `micro_f1` (multi-label)
 	MetricName string `json:"metric_name"`
 	// that metric, in [0, 1], of the test vertices, with the weights of the best epoch and all
-	// neighbours
-	TestMetric float64 `json:"test_metric"`
+	// neighbours; null, as those below, where the vertices give it no value
+	TestMetric Metric `json:"test_metric"`
 	// that metric of the validation vertices at the best epoch
-	ValidMetric float64 `json:"valid_metric"`
+	ValidMetric Metric `json:"valid_metric"`
 	// share of the test vertices whose largest logit is the label, with those weights; multi-label:
 	// micro-F1
-	TestAccuracy float64 `json:"test_accuracy"`
+	TestAccuracy Metric `json:"test_accuracy"`
 	// the same of the validation vertices, at the best epoch
-	ValidAccuracy float64 `json:"valid_accuracy"`
+	ValidAccuracy Metric `json:"valid_accuracy"`
 	// share, in the test set, of the class most frequent in training: what a model must beat;
 	// absent with other metrics than `accuracy`
-	MajorityAccuracy *float64 `json:"majority_accuracy,omitempty"`
+	MajorityAccuracy *Metric `json:"majority_accuracy,omitempty"`
+	// why each of these that is null has no value: an empty split, one without labels or, for
+	// `roc_auc`, of one class; absent if all have one
+	NoValue map[string]string `json:"no_value,omitempty"`
 	// test vertices of class i (row) that were taken for class j (column); one class a vertex, up
-	// to 40 classes
+	// to 40 classes; absent without test vertices
 	Confusion [][]int64 `json:"confusion,omitempty"`
-	// epoch, from 1, whose validation was best; the first one on a tie
+	// epoch, from 1, whose validation was best; the first one on a tie; without a validation metric
+	// the last one
 	BestEpoch int `json:"best_epoch"`
 }
 
@@ -210,8 +214,8 @@ type stepRecord struct {
 	LR float64 `json:"lr"`
 	// of the global minibatch
 	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1
-	Accuracy float64 `json:"accuracy"`
+	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label
+	Accuracy Metric `json:"accuracy"`
 	// rank 0: waiting for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
 	// rank 0: collectives started for the step's minibatches
@@ -275,14 +279,34 @@ type evalRecord struct {
 	Seconds float64 `json:"seconds"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
-	// as in `summary.json`, of this epoch
-	ValidAccuracy float64 `json:"valid_accuracy"`
+	// as in `summary.json`, of this epoch; null where the vertices give it no value
+	ValidAccuracy Metric `json:"valid_accuracy"`
 	// likewise
-	ValidMetric float64 `json:"valid_metric"`
+	ValidMetric Metric `json:"valid_metric"`
 	// likewise, with all neighbours; only with mode `full`
-	TestAccuracy *float64 `json:"test_accuracy,omitempty"`
+	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// likewise
-	TestMetric *float64 `json:"test_metric,omitempty"`
+	TestMetric *Metric `json:"test_metric,omitempty"`
+}
+
+// explain notes why metrics have no value.
+func (q *Quality) explain() {
+	note := func(key string, m Metric) {
+		if m.Known {
+			return
+		}
+		if q.NoValue == nil {
+			q.NoValue = map[string]string{}
+		}
+		q.NoValue[key] = m.Why
+	}
+	note("test_metric", q.TestMetric)
+	note("valid_metric", q.ValidMetric)
+	note("test_accuracy", q.TestAccuracy)
+	note("valid_accuracy", q.ValidAccuracy)
+	if q.MajorityAccuracy != nil {
+		note("majority_accuracy", *q.MajorityAccuracy)
+	}
 }
 
 func (s *Summary) write(dir string) error {
@@ -298,11 +322,12 @@ func (s *Summary) Print(w io.Writer) error {
 	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'f', 2, 64) + " %" }
 	rows := [][]string{
 		{"result", ""},
-		{"test " + s.MetricName, percent(s.TestMetric)},
-		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch), percent(s.ValidMetric)},
+		{"test " + s.MetricName, metricText(s.MetricName, s.TestMetric)},
+		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch),
+			metricText(s.MetricName, s.ValidMetric)},
 	}
 	if s.MajorityAccuracy != nil {
-		rows = append(rows, []string{"majority class", percent(*s.MajorityAccuracy)})
+		rows = append(rows, []string{"majority class", metricText(Accuracy, *s.MajorityAccuracy)})
 	}
 	rows = append(rows, [][]string{
 		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},

@@ -35,6 +35,7 @@ type run struct {
 
 	digests
 	nearness
+	valid   truths // of all validation vertices
 	best    best
 	seconds []float64    // of every epoch
 	sums    sums         // over the complete epochs
@@ -93,7 +94,7 @@ type divergence struct {
 	bound    lossBound
 }
 
-// best is the model of the best validation so far.
+// best is the model of the best validation so far; where validations have no metric, the last one.
 type best struct {
 	epoch   int // from 1; 0 before the first validation
 	valid   quality
@@ -131,6 +132,9 @@ func (r *run) open() error {
 		return err
 	}
 	if err = r.setObjective(); err != nil {
+		return err
+	}
+	if err = r.lookAtValidation(); err != nil {
 		return err
 	}
 	if err = r.openStore(); err != nil {
@@ -297,6 +301,10 @@ func (r *run) start(ctx context.Context) error {
 		return nil
 	}
 	r.Progress.Begin(r.banner())
+	if why := r.valid.why(r.metric); why != "" {
+		r.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of the "+
+			"last epoch is kept as the best", r.metric, why))
+	}
 	if w := r.streams.Warning(); w != "" {
 		r.Progress.Note(ctx, w)
 	}
@@ -416,7 +424,7 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	if err != nil {
 		return err
 	}
-	if r.best.epoch == 0 || e.valid.metric > r.best.valid.metric || !r.validates() {
+	if m := e.valid.metric; r.best.epoch == 0 || !m.Known || m.Value > r.best.valid.metric.Value {
 		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
 		r.Device.Download(r.best.weights, r.model.Params.Values)
 	} else {
@@ -428,16 +436,10 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	}
 	if r.Progress != nil {
 		r.Progress.Evaluated(epoch,
-			fmt.Sprintf("loss %.4f  valid %s %.2f %%  %.2f s", r.loss/float64(max(1, r.seeds)),
-				r.metric, 100*e.valid.metric, r.seconds[epoch-1]))
+			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", r.loss/float64(max(1, r.seeds)),
+				r.metric, metricText(r.metric, e.valid.metric), r.seconds[epoch-1]))
 	}
 	return nil
-}
-
-// validates reports whether there are validation vertices; without them the last model counts as
-// the best.
-func (r *run) validates() bool {
-	return slices.ContainsFunc(r.Shards.Splits, func(s shard.SplitSizes) bool { return s.Valid > 0 })
 }
 
 // tests reports whether there are test vertices.

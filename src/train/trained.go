@@ -177,22 +177,17 @@ func (t *truth) judge(scores *[splits]score, metric string, v graph.VertexID, z 
 	to.add(metric, one, []int32{label}, nil)
 }
 
-// judged returns the metric of each split that has labelled vertices. Collective.
+// judged returns the metric of each split that has predicted vertices, and of those of no split if
+// some have labels. Collective.
 func (p *predictions) judged(c comm.Comm, metric string) (all []Judged, err error) {
 	for k := splits - 1; k >= 0; k-- {
-		one := &p.scores[k]
-		n, err := comm.AgreeSum(c, one.scored)
+		q, err := p.scores[k].quality(c, metric)
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 {
-			continue
+		if n := q.judged; n.labelled > 0 || k != splitNone && n.vertices > 0 {
+			all = append(all, Judged{splitNames[k], int(n.labelled), q.metric})
 		}
-		q, err := one.quality(c, metric)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Judged{splitNames[k], int(n), q.metric})
 	}
 	return all, nil
 }

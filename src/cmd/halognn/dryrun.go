@@ -12,6 +12,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/rundir"
+	"halognn/src/shard"
 	"halognn/src/trace"
 	"halognn/src/train"
 )
@@ -80,8 +81,16 @@ func (j *rankJob) tellDry(t *train.Training, ranks int, available int64) error {
 		}
 		job.GPU = gpus
 	}
+	parts := j.env.Shards
+	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all
+		var err error
+		if parts, err = shard.Open(parts.Dir, shard.Options{}); err != nil {
+			return err
+		}
+		defer parts.Close()
+	}
 	// Times are not asked for, so rates need not be measured.
-	p, err := plan.New(j.env.Shards, job, plan.Options{
+	p, err := plan.New(parts, job, plan.Options{
 		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
 		Host:  j.env.Host, Device: j.env.Device,
 	})

@@ -202,8 +202,8 @@ func (o *inferFlags) tell(
 		"%.2f s with opening and writing\n", done.Vertices, parts.Vertices, parts.Dir,
 		m.About["kind"], o.run, how, ranks, done.Seconds, took.Seconds())
 	for _, one := range done.Judged {
-		fmt.Fprintf(&text, "%5s %s %6.2f %%  (%d vertices)\n", one.Split, done.Metric,
-			100*one.Metric, one.Vertices)
+		fmt.Fprintf(&text, "%5s %s %8s  (%d vertices)\n", one.Split, done.Metric, done.Text(one),
+			one.Vertices)
 	}
 	switch {
 	case done.Undefined > 0:

@@ -23,6 +23,7 @@ func partitionCommand(p *process) *cobra.Command {
 	var to replaceable
 	var order hotOrder
 	var weights weighing
+	var features string
 	var unbalanced bool
 	c := &cobra.Command{
 		Use: "partition --data DATASET --parts P --method metis|ldg|random|contiguous " +
@@ -47,7 +48,7 @@ func partitionCommand(p *process) *cobra.Command {
 			}
 			return dataError(mem.Guard(func() error {
 				return to.make(func(dir string) error {
-					return p.partition(c, data, dir, o, order, &weights, unbalanced)
+					return p.partition(c, data, dir, o, order, &weights, features, unbalanced)
 				})
 			}))
 		},
@@ -66,6 +67,10 @@ func partitionCommand(p *process) *cobra.Command {
 		"other than data: seeds of a minibatch of all ranks together")
 	weights.flags(c)
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
+	f.StringVar(&features, "features", "", "make features of the graph, for a dataset without any: "+
+		"degree (logarithm and size of the in-degree), or ones")
+	must(c.RegisterFlagCompletionFunc("features", cobra.FixedCompletions(
+		[]string{shard.FeaturesDegree, shard.FeaturesOnes}, cobra.ShellCompDirectiveNoFileComp)))
 	f.BoolVar(&unbalanced, "allow-imbalance", false,
 		"write parts even if training seeds or edges are badly balanced")
 	return c
@@ -73,7 +78,7 @@ func partitionCommand(p *process) *cobra.Command {
 
 // partition makes parts of a dataset.
 func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder,
-	weights *weighing, unbalanced bool) error {
+	weights *weighing, features string, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
 			"that they were cut from", data))
@@ -88,6 +93,9 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if _, ok := methods[o.Method]; !ok {
 		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous",
 			o.Method))
+	}
+	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
+		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
 	}
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)
@@ -113,6 +121,7 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 		return dataError(err)
 	}
 	layout.Report, layout.Origin.Method, layout.Origin.Seed = report, o.Method, o.Seed
+	layout.Origin.Features = features
 	if weights.by != weighData {
 		layout.Origin.Weights = weights.by
 	}
@@ -121,6 +130,10 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
 		divisors(o.Parts))
+	if d.Meta.Features == 0 && features == "" {
+		out(c, "note: the graph has no features, which models read; --features degree, or ones, "+
+			"makes some of the graph\n")
+	}
 	return nil
 }
 

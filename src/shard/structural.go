@@ -1,0 +1,58 @@
+package shard
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"halognn/src/dataset"
+)
+
+// The features that Write makes of the graph for a dataset that has none.
+const (
+	FeaturesDegree = "degree" // of the in-degree: its logarithm, and a 1 in the column of its size
+	FeaturesOnes   = "ones"   // a 1
+)
+
+// degreeBuckets is the number of columns of which a row of FeaturesDegree has a 1 in one: bucket b
+// has the in-degrees from 2^b - 1 to 2^(b+1) - 2, the last one all above. It is fixed, so that rows
+// mean the same in every graph, which a model of one can then predict.
+const degreeBuckets = 15
+
+// CheckFeatures returns an error if features of a kind cannot be made for a dataset; "" makes none.
+func CheckFeatures(kind string, m *dataset.Meta) error {
+	switch {
+	case kind == "":
+		return nil
+	case structuralCols(kind) == 0:
+		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
+			FeaturesDegree, FeaturesOnes)
+	case m.Features > 0:
+		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one without "+
+			"any; leave --features out, which keeps them", m.Features, kind)
+	}
+	return nil
+}
+
+// structuralCols returns the columns of the features of a kind; 0 for an unknown kind.
+func structuralCols(kind string) int {
+	switch kind {
+	case FeaturesDegree:
+		return 1 + degreeBuckets
+	case FeaturesOnes:
+		return 1
+	}
+	return 0
+}
+
+// structuralRow sets the row of a vertex from its in-degree d: a single 1, or for FeaturesDegree
+// ln(1+d) and the one-hot bucket of d.
+func structuralRow(row []float32, d int64) {
+	clear(row)
+	if len(row) == 1 {
+		row[0] = 1
+		return
+	}
+	row[0] = float32(math.Log1p(float64(d)))
+	row[1+min(bits.Len64(uint64(d+1))-1, degreeBuckets-1)] = 1
+}
