@@ -12,13 +12,14 @@ ENV   := source ./env.sh
 QUIET := HALOGNN_QUIET=1 source ./env.sh
 RUN   ?= run/demo
 GOFILES := go.mod go.sum src/cmd/halognn/VERSION \
-           $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null)
-KERNELS := $(shell find kernels/cpu kernels/include kernels/Makefile -type f 2>/dev/null)
+           $(shell find src -name '*.go' -not -name '*_test.go' 2>/dev/null) \
+           $(shell find src kernels -name '*.[ch]' 2>/dev/null) kernels/kernels.go \
+           kernels/include/halognn_kernels.def
 RELEASE := $(shell cat src/cmd/halognn/VERSION)
 COMMIT  := $(shell git describe --always --exclude '*' --dirty 2>/dev/null)
 VERSION := $(RELEASE)$(addprefix +,$(COMMIT))
 LDFLAGS := -X main.commit=$(COMMIT)
-MAKE_KERNELS = $(MAKE) --silent --no-print-directory -C kernels BUILD=$(CURDIR)/build
+MAKE_KERNELS = $(MAKE) --silent --no-print-directory -j$(shell nproc) -C kernels BUILD=$(CURDIR)/build
 
 .PHONY: help
 help: ## list the targets
@@ -39,11 +40,8 @@ test-fast: build ## while you work, in 3 minutes: formatting, vet, unit and smok
 .PHONY: build
 build: bin/halognn ## the program, bin/halognn
 
-bin/halognn: $(GOFILES) build/libhalognn_cpu.a build/flags
+bin/halognn: $(GOFILES) build/flags
 	@echo "building $@"; $(ENV); go build -ldflags '$(LDFLAGS)' -o $@ ./src/cmd/halognn
-
-build/libhalognn_cpu.a: $(KERNELS)
-	@echo "building the C kernels"; $(QUIET); $(MAKE_KERNELS)
 
 .PHONY: cuda
 cuda: ## the CUDA kernels, by nvcc (NVCC=...), which compute.device=cuda loads
@@ -61,7 +59,7 @@ bench-gpu: build cuda ## on a GPU: kernels beside its bandwidth and cuBLAS, a st
 
 # The flags of the last build: another MPI (HALOGNN_MPICC, a module) links the program again.
 build/flags: FORCE
-	@$(QUIET); mkdir -p build; flags="$$CGO_CFLAGS $$CGO_LDFLAGS"; \
+	@$(QUIET); mkdir -p build; flags="$$GOFLAGS $$CGO_CFLAGS $$CGO_LDFLAGS"; \
 	  [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" >$@
 
 .PHONY: FORCE
@@ -106,7 +104,7 @@ papers-%: build
 
 .PHONY: faults-nightly
 faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others
-	@$(QUIET); go test -v -tags faults -count=1 -timeout 10h ./tests/faults \
+	@$(QUIET); go test -v -tags $$HALOGNN_TAGS,faults -count=1 -timeout 10h ./tests/faults \
 	  -args -faults 1000 -seed $${SEED:-$$(date +%Y%m%d)}
 
 .PHONY: grid
@@ -116,6 +114,10 @@ grid: deps ## after a change of structure: digests and row counts beside those o
 .PHONY: shrink-nightly
 shrink-nightly: deps deps-test build ## 2000 files that shrink under jobs (1 hour); SEED=n: others
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
+
+.PHONY: matrix
+matrix: build ## train every cell of docs/combinations.md that works: one digest for each of its groups
+	@$(QUIET); go test -v -count=1 -run 'TestMatrix$$' ./tests -args -cells 0
 
 .PHONY: docs
 docs: build ## write docs/config.md and what else is made from tables in the code

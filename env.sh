@@ -42,7 +42,7 @@ halognn_pick() {
 
 # MPI: the wrapper compiler knows its own flags ("-show" is understood by Open MPI, MPICH and Intel
 # MPI).
-halognn_mpicc=${HALOGNN_MPICC:-mpicc}
+halognn_mpi=mpi halognn_mpicc=${HALOGNN_MPICC:-mpicc}
 if command -v "$halognn_mpicc" >/dev/null 2>&1 &&
   halognn_show=$("$halognn_mpicc" -show 2>/dev/null); then
   HALOGNN_MPI_CFLAGS="$(halognn_pick '-[ID]*' $halognn_show)"
@@ -63,13 +63,14 @@ elif pkg-config --exists mpi 2>/dev/null; then
   HALOGNN_MPIRUN=mpirun
   halognn_say MPI "pkg-config mpi: $HALOGNN_MPI_LIBS"
 else
-  HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN=''
+  HALOGNN_MPI_CFLAGS='' HALOGNN_MPI_LIBS='' HALOGNN_MPIRUN='' halognn_mpi=''
   HALOGNN_MISSING="$HALOGNN_MISSING libopenmpi-dev openmpi-bin"
   halognn_say MPI "not found (no $halognn_mpicc, no pkg-config mpi)"
 fi
 
 # BLAS: any library with the CBLAS interface; OpenBLAS is what is tested. Its include path must not
 # come first: gonum's binding has a cblas.h of its own, and OpenBLAS's does not fit it.
+halognn_blas=blas
 if pkg-config --exists openblas 2>/dev/null; then
   HALOGNN_BLAS_LIBS=$(pkg-config --libs openblas)
   halognn_say BLAS "OpenBLAS $(pkg-config --modversion openblas): $HALOGNN_BLAS_LIBS"
@@ -77,7 +78,7 @@ elif halognn_compiles cblas.h "${CPPFLAGS:-}"; then
   HALOGNN_BLAS_LIBS=-lopenblas
   halognn_say BLAS "cblas.h, -lopenblas"
 else
-  HALOGNN_BLAS_LIBS=-lopenblas
+  HALOGNN_BLAS_LIBS='' halognn_blas=''
   HALOGNN_MISSING="$HALOGNN_MISSING libopenblas-dev"
   halognn_say BLAS "not found (no pkg-config openblas, no cblas.h)"
 fi
@@ -93,6 +94,7 @@ else
 fi
 
 # METIS
+halognn_metis=metis
 if halognn_compiles metis.h "${METIS_ROOT:+-I$METIS_ROOT/include}"; then
   HALOGNN_METIS_CFLAGS=${METIS_ROOT:+-I$METIS_ROOT/include}
   HALOGNN_METIS_LIBS="${METIS_ROOT:+-L$METIS_ROOT/lib }-lmetis"
@@ -100,7 +102,7 @@ if halognn_compiles metis.h "${METIS_ROOT:+-I$METIS_ROOT/include}"; then
     ${CC:-cc} $HALOGNN_METIS_CFLAGS -E -P - 2>/dev/null | sed -n 's/^width //p')
   halognn_say METIS "$HALOGNN_METIS_LIBS, $halognn_width-bit indices"
 else
-  HALOGNN_METIS_CFLAGS='' HALOGNN_METIS_LIBS=-lmetis
+  HALOGNN_METIS_CFLAGS='' HALOGNN_METIS_LIBS='' halognn_metis=''
   HALOGNN_MISSING="$HALOGNN_MISSING libmetis-dev"
   halognn_say METIS "not found (no metis.h; METIS_ROOT may name where it is)"
 fi
@@ -116,17 +118,22 @@ if command -v nvcc >/dev/null 2>&1; then
   halognn_say CUDA "$(nvcc --version | sed -n 's/.*release //p')"
 else halognn_say CUDA "not found (ranks train on the CPU)"; fi
 
-# go test caches and cannot see a rebuilt C library: a hash of the kernels among the flags makes it
-# look again.
+# The libraries found, as build tags; e2e are the tests that start programs.
+HALOGNN_TAGS=$(echo e2e $halognn_mpi $halognn_blas $halognn_metis | tr ' ' ,)
+GOFLAGS=$(for halognn_w in ${GOFLAGS:-}; do
+  case $halognn_w in -tags=*) ;; *) printf '%s ' "$halognn_w" ;; esac
+done)-tags=$HALOGNN_TAGS
+export HALOGNN_TAGS GOFLAGS
+# Go does not see that C of another folder has changed, nor that a C library was rebuilt: a hash of
+# the kernels among the flags makes it look again. The flags of floating point only cost speed where
+# they are missing, in a build without this file: cgo lets no source ask for them.
 halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/cpu/* "$HALOGNN_ROOT"/kernels/include/* \
   "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* \
   "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
-HALOGNN_BUILD=$HALOGNN_ROOT/build
-export HALOGNN_MPIRUN HALOGNN_BUILD HALOGNN_MPI_CFLAGS HALOGNN_MPI_LIBS
-export CGO_CFLAGS="-O2 -I$HALOGNN_ROOT/kernels/include -DHALOGNN_KERNELS_HASH=$halognn_hash \
+export HALOGNN_MPIRUN
+export CGO_CFLAGS="-O2 -fno-math-errno -fno-trapping-math -DHALOGNN_KERNELS_HASH=$halognn_hash \
 $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
-export CGO_LDFLAGS="-L$HALOGNN_BUILD -lhalognn_cpu $HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS \
-$HALOGNN_METIS_LIBS -lm"
+export CGO_LDFLAGS="$HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS"
 
 # OpenBLAS is called from threads that are pinned already; a pool of its own would fight them.
 export OPENBLAS_NUM_THREADS=1
@@ -137,6 +144,10 @@ if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
     PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
+# mpirun kills a job that it ends (Ctrl-C, the death of a rank) after twice this time: a step and a
+# save have to fit (Open MPI 4, then 5).
+export OMPI_MCA_odls_base_sigkill_timeout="${OMPI_MCA_odls_base_sigkill_timeout:-6}" \
+  PRTE_MCA_odls_base_sigkill_timeout="${PRTE_MCA_odls_base_sigkill_timeout:-6}"
 if [ -z "${SLURM_JOB_ID:-}" ]; then
   export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
     OMPI_MCA_mpi_yield_when_idle=1

@@ -14,7 +14,6 @@ import json
 import os
 import struct
 import sys
-import time
 
 STEP = ("loss", "lr", "accuracy", "wait_seconds", "remote_rows")
 EPOCH = ("loss", "seconds", "wait_fraction", "remote_rows")
@@ -87,8 +86,10 @@ def read_metrics(run):
 
 
 def scalars(run):
-    """(tag, step, value) of a run, in order."""
+    """(time, tag, step, value) of a run, in order. Runs of older versions have but the time of the
+    file."""
     step = 0
+    when = os.path.getmtime(os.path.join(run, "metrics.jsonl"))
     for line in read_metrics(run):
         kind = line.get("kind")
         kinds = {"step": (STEP, "step/"), "epoch": (EPOCH, "epoch/"), "eval": (EVAL, "eval/")}
@@ -97,7 +98,7 @@ def scalars(run):
             step += 1
         for name in names:
             if isinstance(line.get(name), (int, float)):
-                yield prefix + name, step, float(line[name])
+                yield line.get("time", when), prefix + name, step, float(line[name])
 
 
 def name_of(run):
@@ -112,8 +113,8 @@ def write_events(run, out):
     count = 0
     with open(path, "wb") as f:
         f.write(record(field(1, 1, when) + field(3, 2, b"brain.Event:2")))
-        for tag, step, value in scalars(run):
-            f.write(record(event(when, step, scalar(tag, value))))
+        for time, tag, step, value in scalars(run):
+            f.write(record(event(time, step, scalar(tag, value))))
             count += 1
     return path, count
 
@@ -126,9 +127,9 @@ def log_mlflow(run):
         for name in ("summary.json", "model.safetensors"):
             if os.path.exists(os.path.join(run, name)):
                 mlflow.log_artifact(os.path.join(run, name))
-        stamp, batch = int(time.time() * 1000), []
-        for tag, step, value in scalars(run):
-            batch.append(mlflow.entities.Metric(tag, value, stamp, step))
+        batch = []
+        for time, tag, step, value in scalars(run):
+            batch.append(mlflow.entities.Metric(tag, value, int(time * 1000), step))
         client, id = mlflow.MlflowClient(), mlflow.active_run().info.run_id
         for begin in range(0, len(batch), 1000):
             client.log_batch(id, metrics=batch[begin:begin + 1000])

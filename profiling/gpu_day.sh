@@ -200,7 +200,7 @@ EOF
   scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=100 torch_device=cuda bench=100x count=1
   depth=$(nproc) # all cores prepare minibatches: by default three do
   if [ -n "${REHEARSE:-}" ]; then
-    export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so HALOGNN_SHORT=1
+    export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so
     export HALOGNN_EMULATED_DEVICES=1 HALOGNN_EMULATED_BYTES=$((256 << 20))
     scale=0.0003 hidden=8 fanouts=3,2,2 batch=32 steps=2 torch_device=cpu bench=1x
   fi
@@ -237,7 +237,8 @@ on_gpu() { # unless this is a rehearsal
 }
 
 tests() { # PACKAGE ARGUMENTS...: in the folder of the package, as go test does
-  (cd "src/$1" && "$pack/with" "$pack/${1##*/}.test" -test.timeout "$LIMIT" "${@:2}")
+  (cd "src/$1" && "$pack/with" "$pack/${1##*/}.test" ${REHEARSE:+-test.short} \
+    -test.timeout "$LIMIT" "${@:2}")
 }
 
 part_machine() {

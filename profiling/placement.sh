@@ -102,8 +102,10 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
       continue
     fi
     "$program" simulate --quiet --parts "$out/$dir" --ranks "$ranks" --ranks-per-node "$node" \
-      --source files --sample-kind "$kind" --placement "$placement" --seeds "$seeds" \
-      --peer-cost "$cost" --fanouts "$fanouts" --batch "$batch" --epochs "$epochs" \
+      --set cache.source=files --set "sample.kind=$kind" --set "cache.placement=$placement" \
+      --set "sample.seeds=$seeds" --set "cache.peer_cost=$cost" --set "sample.fanouts=$fanouts" \
+      --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --set "sample.batch=$batch" \
+      --epochs "$epochs" \
       --policies none,vip --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
       { echo "placement.sh: simulate failed; see $to.log" >&2; exit 1; }
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {

@@ -42,7 +42,8 @@ simulate() {
   local parts=$1 batch=$2 fanouts=$3 dir=$4
   shift 4
   rm -rf "$dir"
-  "$program" simulate --parts "$parts" --batch "$batch" --fanouts "$fanouts" --epochs "$epochs" \
+  "$program" simulate --parts "$parts" --set "sample.batch=$batch" --set "sample.fanouts=$fanouts" \
+    --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --epochs "$epochs" \
     --alphas "$alphas" --out "$dir" "$@" >"$dir.log" || fail 1 "see $dir.log"
 }
 
@@ -102,7 +103,7 @@ compare() {
   mkdir -p "$dir"
   simulate "$2" "$3" "$4" "$dir/policies" \
     --policies none,sieve,prefetch,vip,inclusion,oracle,lookahead,optimum
-  simulate "$2" "$3" "$4" "$dir/never" --policies prefetch --evict=false
+  simulate "$2" "$3" "$4" "$dir/never" --policies prefetch --set cache.evict=false
   sed -n 's/^prefetch,/prefetch never evicting,/p' "$dir/never/simulate.csv" |
     cat "$dir/policies/simulate.csv" - >"$dir/all.csv"
   {

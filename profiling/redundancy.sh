@@ -26,8 +26,9 @@ for arg in "$@"; do
     --fanouts "$fanouts" --seed 1 --force --out "$out/$name-$ranks" >"$out/$name.log"
   for seeds in global local; do
     rm -rf "${out:?}/$name-$seeds"
-    "$program" simulate modes --parts "$out/$name-$ranks" --ranks "$ranks" --batch "$batch" \
-      --batch-scope global --fanouts "$fanouts" --seeds $seeds --out "$out/$name-$seeds" \
+    "$program" simulate modes --parts "$out/$name-$ranks" --ranks "$ranks" \
+      --set "sample.batch=$batch" --set sample.batch_scope=global --set "sample.fanouts=$fanouts" \
+      --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --set sample.seeds=$seeds --out "$out/$name-$seeds" \
       >"$out/$name-$seeds.log"
     awk -F, -v name="$name" -v seeds=$seeds '
       NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }

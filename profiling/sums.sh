@@ -32,9 +32,10 @@ count() {
   shift 2
   rm -rf "$dir"
   mkdir -p "$(dirname "$dir")"
-  "$program" simulate --parts "$parts" --fanouts "$fanouts" --batch "$batch" \
-    --epochs "${EPOCHS:-3}" --alphas "$alphas" --policies "$policies" --model "${MODEL:-sage}" \
-    --sums on --out "$dir" "$@" >"$dir.log"
+  "$program" simulate --parts "$parts" --set "sample.fanouts=$fanouts" \
+    --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --set "sample.batch=$batch" \
+    --epochs "${EPOCHS:-3}" --alphas "$alphas" --policies "$policies" \
+    --set "model.kind=${MODEL:-sage}" --set exchange.sums=on --out "$dir" "$@" >"$dir.log"
 }
 
 # column DIR POLICY NAME: the values of a column of a policy, by alpha.
@@ -96,7 +97,7 @@ for of in "$@"; do
   echo "$parts, batch $batch, fanouts $fanouts"
   echo
   count "$dir/planned" "none,${others:+${others// /,},}lookahead"
-  [ "${KNOWN:-yes}" != yes ] || count "$dir/known" lookahead --window 1000000
+  [ "${KNOWN:-yes}" != yes ] || count "$dir/known" lookahead --set cache.window=1000000
   {
     echo "Rows and sums / rows without a cache (of them sums; bytes of ids / of vectors):"
     echo

@@ -45,20 +45,23 @@ join() {
 summary() { printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped; [ $failed = 0 ]; }
 leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
 
-formatted() { local bad; bad=$(gofmt -l src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
-plain_build() ( # the program itself only by its smoke tests: the step "unit tests" has them all
+formatted() { local bad; bad=$(gofmt -l kernels src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
+packages() { grep -rlE "$1" src --include='*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'; }
+plain_build() ( # tests of the packages that have other code without cgo, and of those that test with it; the program by its smoke tests
+  local of
+  mapfile -t of < <(packages '^//go:build .*!cgo|"halognn/src/(compute/(cpu|cuda)|comm/mpi|partition/metis)"')
   export CGO_ENABLED=0
-  go build ./... && go vet ./... && HALOGNN_SHORT=1 go test -timeout 40m ./src/... ./tests
+  go build ./... && go vet ./... && go test -short -timeout 40m "${of[@]}" ./tests
 )
-sanitized() { make --silent --no-print-directory -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
-faults() { go test -tags faults -count=1 ./src/fault && go test -v -tags faults -run TestFaults -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
+sanitized() { make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
+faults() { go test -tags "$HALOGNN_TAGS,faults" -count=1 ./src/fault && go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
 # What goroutines share is what the race detector is for; these compute on one, or in a browser, and are the slowest.
 alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
 alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing)$'
-races() {
-  local packages
-  mapfile -t packages < <(go list ./src/... | grep -v compute/ref)
-  HALOGNN_SHORT=1 go test -race -timeout 40m -skip "$alone" "${packages[@]}"
+races() { # of the packages that start goroutines, or whose tests compute on those of a device
+  local of
+  mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep|"halognn/src/compute/cpu"')
+  go test -short -race -timeout 40m -skip "$alone" "${of[@]}"
 }
 waiting() {
   if [ -n "$HALOGNN_MPIRUN" ]; then
@@ -73,13 +76,17 @@ waiting() {
     leave_out "Slurm" "$reason"
   fi
 }
+late() {
+  step "a trained model in PyTorch" tests/pytorch.sh
+  step "make install" tests/installed.sh
+  step "container recipes" tests/container.sh
+}
 shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
 step "gofmt" formatted
 step "go vet" go vet ./...
 if [ "${1:-}" = fast ]; then
-  export HALOGNN_SHORT=1
-  step "unit tests, and smoke tests of the program" go test -skip '^TestEndings$' ./src/... ./tests
+  step "unit tests, and smoke tests of the program" go test -short -skip '^TestEndings$' ./src/... ./tests
   summary
   exit
 fi
@@ -97,6 +104,7 @@ data=${HALOGNN_DATA:-../shared/data}
 step "plain Go: build and tests with CGO_ENABLED=0" plain_build
 step "race detector, in-process ranks" races
 join
+beside late
 for mpi in openmpi mpich; do
   if [[ " ${here[*]} " = *" $mpi "* ]]; then
     step "under mpirun: $mpi" tests/mpi.sh $mpi
@@ -104,7 +112,5 @@ for mpi in openmpi mpich; do
     leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
   fi
 done
-step "a trained model in PyTorch" tests/pytorch.sh
-step "make install" tests/installed.sh
-step "container recipes" tests/container.sh
+join
 summary

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -92,9 +94,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 			return append(append(args, "--out", filepath.Join(dir, "out")), sized(parts)...)
 		},
 		"simulate": func(parts, dir string) []string {
-			return []string{"simulate", "--parts", parts, "--ranks", "2", "--fanouts", "5,3",
-				"--batch", "96",
-				"--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
+			return []string{"simulate", "--parts", parts, "--ranks", "2", "--set",
+				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
 		},
 		"plan": func(parts, dir string) []string {
 			return append([]string{"plan", "--config", base, "--ranks", "2"}, sized(parts)...)
@@ -161,7 +162,7 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 				t *testing.T, parts string,
 			) {
 				alter(t, filepath.Join(parts, "valid.npy"), every[int32](1, 4000))
-			}, want: []string{"parts/valid.npy: altered", "[4000]"}}},
+			}, want: []string{"parts/valid.npy: altered", "vertex 4000"}}},
 		{"tested vertices", nil, handmade{}, alteration{alter: func(t *testing.T, parts string) {
 			alter(t, filepath.Join(parts, "test.npy"), every[int32](1, 1<<31-1))
 		}, want: []string{"parts/test.npy: altered", "vertex 2147483647"}}},

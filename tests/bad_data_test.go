@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -135,7 +137,7 @@ func TestBadImports(t *testing.T) {
 		{"a target that holds something", func(t *testing.T, dir string) []string {
 			taken := arrays(t, dir)
 			return []string{"import", "--format", "npz", "--in", arrays(t, dir), "--out", taken}
-		}, badData, []string{"in", "not empty", "choose another"}},
+		}, badData, []string{"in", "the input", "choose another"}},
 		{"a target below a file", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)
 			return []string{"import", "--format", "npz", "--in", in, "--out",
@@ -269,7 +271,7 @@ func TestBadDatasets(t *testing.T) {
 			data := small(t, dir)
 			return []string{"partition", "--data", data, "--parts", "2", "--method", "random",
 				"--out", data}
-		}, badData, []string{"data", "not empty", "choose another"}},
+		}, badData, []string{"data", "the input", "choose another"}},
 		{"check of nothing", func(t *testing.T,
 			dir string) []string {
 			return []string{"check", filepath.Join(dir, "none")}

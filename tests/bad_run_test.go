@@ -1,11 +1,14 @@
+//go:build e2e
+
 package tests
 
 import (
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
-	"halognn/src/dataset"
+	"halognn/src/task"
 )
 
 // training returns the command line of a run on parts that would write to dir/out.
@@ -13,6 +16,15 @@ func training(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
 	return append(trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process",
 		"2")
+}
+
+// fifo replaces a file by a FIFO, which keeps its reader waiting.
+func fifo(t *testing.T, path string) {
+	t.Helper()
+	remove(t, path)
+	if err := syscall.Mkfifo(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // configured returns the command line of a run whose config file is the base config followed by
@@ -46,6 +58,11 @@ func TestBadConfigs(t *testing.T) {
 			return []string{"train", "--ranks-in-process", "2"}
 		},
 			usage, []string{"--config is missing", "inputs/"}},
+		{"a FIFO", func(t *testing.T, dir string) []string {
+			args := configured(t, dir, "")
+			fifo(t, filepath.Join(dir, "run.yaml"))
+			return args
+		}, usage, []string{"run.yaml", "a FIFO"}},
 		{"not YAML", file("data: [\n"), usage, []string{"run.yaml", "not valid YAML"}},
 		{"an unknown key", file("data:\n  part: p\n"), usage,
 			[]string{"run.yaml", "line 9", "data.part", "did you mean data.parts?"}},
@@ -147,6 +164,9 @@ func TestBadParts(t *testing.T) {
 			return training(t, filepath.Join(dir, "none"), dir)
 		},
 			badData, []string{"none", "halognn partition"}},
+		{"none, by a path of another directory", func(t *testing.T, dir string) []string {
+			return training(t, "parts/none", dir)
+		}, badData, []string{"parts/none holds no parts", "a path that begins in"}},
 		{"a dataset", func(t *testing.T,
 			dir string) []string {
 			return training(t, smallData.dir(t), dir)
@@ -158,6 +178,12 @@ func TestBadParts(t *testing.T) {
 				remove(t, filepath.Join(parts, "indices.npy"))
 			}),
 			badData, []string{"indices.npy", "no such file", "partition again"}},
+		{"a FIFO in the stead of a file", broken(func(t *testing.T, parts string) {
+			fifo(t, filepath.Join(parts, "train.npy"))
+		}), badData, []string{"train.npy", "a FIFO", "regular file"}},
+		{"a FIFO in the stead of meta.json", broken(func(t *testing.T, parts string) {
+			fifo(t, filepath.Join(parts, "meta.json"))
+		}), badData, []string{"meta.json", "a FIFO", "regular file"}},
 		{"a part is missing",
 			broken(func(t *testing.T,
 				parts string) {
@@ -285,7 +311,7 @@ func TestDivergence(t *testing.T) {
 				"more than 1e+06 times", "diverged", "train.lr"}},
 		{"a learning rate far too high for Adam, several labels",
 			func(t *testing.T, dir string) []string {
-				data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(dir, "data"))
+				data := handmade{task: task.Multilabel}.write(t, filepath.Join(dir, "data"))
 				return training(t, partitioned(t, data, 2, "random", "--allow-imbalance"), dir,
 					"train.lr=1e9", "train.epochs=1", "sample.batch=10000")
 			}, diverged, []string{"evaluation after epoch 1", "mean loss of the predictions",
@@ -319,7 +345,8 @@ func TestDivergence(t *testing.T) {
 
 func TestBadRunDirs(t *testing.T) {
 	done := trained(t, smallParts.dir(t), 2)
-	was := string(read(t, filepath.Join(done.dir, "config.yaml")))
+	held := copyOf(t, done.dir, t.TempDir(), "run") // in which a job takes the lock for a moment
+	was := string(read(t, filepath.Join(held, "config.yaml")))
 	inferring := func(t *testing.T, run, dir string, flags ...string) []string {
 		return append([]string{"infer", "--run", run, "--out", filepath.Join(dir, "out.npy"),
 			"--ranks-in-process", "2"}, flags...)
@@ -327,8 +354,8 @@ func TestBadRunDirs(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		for _, c := range []badInput{
 			{"it holds a run", func(t *testing.T, dir string) []string {
-				return training(t, smallParts.dir(t), dir, "run.dir="+done.dir, "train.lr=0.5")
-			}, usage, []string{done.dir, "already holds a run", "choose another run.dir"}},
+				return training(t, smallParts.dir(t), dir, "run.dir="+held, "train.lr=0.5")
+			}, usage, []string{held, "already holds a run", "choose another run.dir"}},
 			{"it cannot be written", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "file"), nil)
 				return training(t, smallParts.dir(t), dir,
@@ -354,7 +381,7 @@ func TestBadRunDirs(t *testing.T) {
 				return inferring(t, done.dir, dir, "--set", "model.hidden=8")
 			}, badData, []string{"convs.", "16", "8"}},
 			{"infer: the parts are of another graph", func(t *testing.T, dir string) []string {
-				data := handmade{task: dataset.Multilabel, classes: 3}.write(t,
+				data := handmade{task: task.Multilabel, classes: 3}.write(t,
 					filepath.Join(dir, "data"))
 				return inferring(t, done.dir, dir, "--set",
 					"data.parts="+partitioned(t, data, 2, "random", "--allow-imbalance"))
@@ -365,7 +392,7 @@ func TestBadRunDirs(t *testing.T) {
 					partitioned(t, data, 2, "random", "--allow-imbalance"))
 			}, badData, []string{"15 classes", "was trained on 5", "without labels"}},
 			{"infer: labels of another kind", func(t *testing.T, dir string) []string {
-				data := handmade{classes: 15, task: dataset.Multilabel}.write(t,
+				data := handmade{classes: 15, task: task.Multilabel}.write(t,
 					filepath.Join(dir, "data"))
 				return inferring(t, done.dir, dir, "--parts",
 					partitioned(t, data, 2, "random", "--allow-imbalance"))
@@ -410,8 +437,9 @@ func TestBadRunDirs(t *testing.T) {
 					filepath.Join(dir, "out.npy"), "--probabilities"}
 			}, usage, []string{"--probabilities", "--out"}},
 			{"infer: hidden rows in no directory", func(t *testing.T, dir string) []string {
-				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "none", "e.npy"))
-			}, badData, []string{"embeddings", "none"}},
+				write(t, filepath.Join(dir, "file"), nil)
+				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "file", "e.npy"))
+			}, badData, []string{"embeddings", "file: not a directory"}},
 			{"infer: hidden rows of one layer", func(t *testing.T, dir string) []string {
 				run := trained(t, smallParts.dir(t), 2, "model.layers=1", "sample.fanouts=5")
 				return inferring(t, run.dir, dir, "--embeddings", filepath.Join(dir, "out-e.npy"))
@@ -428,8 +456,9 @@ func TestBadRunDirs(t *testing.T) {
 				},
 				usage, []string{"half", "sampled"}},
 			{"infer: predictions cannot be written", func(t *testing.T, dir string) []string {
-				return inferring(t, done.dir, dir, "--out", filepath.Join(dir, "none", "out.npy"))
-			}, badData, []string{"predictions", "none"}},
+				write(t, filepath.Join(dir, "file"), nil)
+				return inferring(t, done.dir, dir, "--out", filepath.Join(dir, "file", "out.npy"))
+			}, badData, []string{"predictions", "file: not a directory"}},
 			{"infer: predictions in the stead of a directory",
 				func(t *testing.T, dir string) []string {
 					return inferring(t, done.dir, dir, "--out", t.TempDir())
@@ -443,7 +472,7 @@ func TestBadRunDirs(t *testing.T) {
 			t.Run(c.name, c.run)
 		}
 	})
-	if now := string(read(t, filepath.Join(done.dir, "config.yaml"))); now != was {
+	if now := string(read(t, filepath.Join(held, "config.yaml"))); now != was {
 		t.Errorf("a refused run changed the config of the run before:\n%s", now)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -7,8 +9,8 @@ import (
 	"testing"
 
 	"halognn/src/compute/meter"
-	"halognn/src/dataset"
 	"halognn/src/npy"
+	"halognn/src/task"
 	"halognn/src/train"
 )
 
@@ -84,7 +86,7 @@ func TestKernelsOfARun(t *testing.T) {
 
 // With several labels a vertex, the targets of the seeds equal those in the dataset.
 func TestBlocksOfManyLabels(t *testing.T) {
-	data := handmade{task: dataset.Multilabel, classes: 3}.write(t,
+	data := handmade{task: task.Multilabel, classes: 3}.write(t,
 		filepath.Join(t.TempDir(), "data"))
 	dir := filepath.Join(t.TempDir(), "blocks")
 	halognn(t).must(t, "blocks", "--config", baseFile.dir(t), "--set",

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -11,9 +13,9 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 	dir := smallParts.dir(t)
 	for _, ranks := range []int{2, 4} {
 		want := trained(t, dir, ranks, "run.ranks_per_node=1")
-		if want.Remote == 0 || want.CacheHits != 0 {
+		if want.Remote == 0 || want.Cached != 0 {
 			t.Fatalf("%d ranks without a cache: %d remote rows, %d hits", ranks, want.Remote,
-				want.CacheHits)
+				want.Cached)
 		}
 		fetched := map[string]int64{}
 		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip",
@@ -22,10 +24,10 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 				"cache.alpha=0.2")
 			sameNumbers(t, got, want)
 			// Both are means over epochs, rounded down.
-			if sum := got.CacheHits + got.Remote; got.CacheHits == 0 || sum > want.Remote ||
+			if sum := got.Cached + got.Remote; got.Cached == 0 || sum > want.Remote ||
 				sum < want.Remote-1 {
 				t.Errorf("%d ranks, %s: %d hits and %d rows fetched, want %d together", ranks,
-					policy, got.CacheHits, got.Remote, want.Remote)
+					policy, got.Cached, got.Remote, want.Remote)
 			}
 			fetched[policy] = got.Remote
 		}

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do # the step of unit tests runs all their cases, at one seed
-  HALOGNN_SHORT=1 HALOGNN_EMULATED_SEED=$seed go test -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
+  HALOGNN_EMULATED_SEED=$seed go test -short -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
     ./src/compute/cuda ./src/train
 done
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
@@ -16,7 +16,7 @@ done
 # sigmoid).
 asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
-  make --silent --no-print-directory -C kernels BUILD="$PWD/build" emulated SANITIZE=1
+  make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" emulated SANITIZE=1
   go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
   (
     cd src/compute/cuda

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -10,8 +12,8 @@ import (
 func TestDemoNeedsItsGraph(t *testing.T) {
 	unlessShort(t)
 	p, dir := halognn(t), t.TempDir()
-	if !p.cgo {
-		t.Skip("built without cgo: the plain kernels would take minutes")
+	if !p.linked("metis") {
+		t.Skip("built without METIS: it partitions the graph of make run")
 	}
 	data, parts := filepath.Join(dir, "data"), filepath.Join(dir, "parts")
 	p.must(t, "generate", "--kind", "sbm", "--preset", "arxiv", "--scale", "0.3", "--seed", "1",

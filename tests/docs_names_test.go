@@ -103,3 +103,12 @@ func testNames(t *testing.T) map[string]bool {
 	}
 	return names
 }
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -44,7 +44,8 @@ var environment = []struct {
 		{"HALOGNN_MPIRUN", "command", "the launcher; empty where no MPI was found"},
 		{"HALOGNN_MISSING", "names", "Debian packages of what was not found"},
 		{"HALOGNN_OPTIONAL", "names", "the same, of what the program runs without"},
-		{"HALOGNN_BUILD", "directory", "where the kernels are built"},
+		{"HALOGNN_TAGS", "words", "the build tags in `GOFLAGS`: the libraries found, and `e2e`, " +
+			"the tests that start programs; for a command with `-tags` of its own"},
 		{"HALOGNN_MPI_CFLAGS", "flags", "of the C compiler"},
 		{"HALOGNN_MPI_LIBS", "flags", "of the linker"},
 		{"HALOGNN_BLAS_LIBS", "flags", "of the linker"},
@@ -52,8 +53,6 @@ var environment = []struct {
 		{"HALOGNN_METIS_LIBS", "flags", "of the linker"},
 	}},
 	{"The tests", []variable{
-		{"HALOGNN_SHORT", "any", "leaves the smoke tests of the program, and shorter runs of " +
-			"others (`make test-fast`, the race detector)"},
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
 		{"HALOGNN_GOLDEN", "directory",

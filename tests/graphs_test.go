@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -8,6 +10,8 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // handmade is a small graph that generate cannot make. Vertices form one community for each class,
@@ -33,7 +37,7 @@ func (h handmade) write(t *testing.T, dir string) string {
 		h.classes = 4
 	}
 	if h.task == "" {
-		h.task = dataset.Multiclass
+		h.task = task.Multiclass
 	}
 	if h.split == nil {
 		h.split = func(v int) [3]bool { return [3]bool{v%5 < 3, v%5 == 3, v%5 == 4} }
@@ -100,7 +104,7 @@ func (h handmade) features(w *dataset.Writer) error {
 }
 
 func (h handmade) labels(w *dataset.Writer) error {
-	if h.task == dataset.Multilabel {
+	if h.task == task.Multilabel {
 		marks := make([]uint8, h.vertices*h.classes)
 		for v := range h.vertices {
 			if h.unmarked != nil && h.unmarked(v) {
@@ -110,13 +114,13 @@ func (h handmade) labels(w *dataset.Writer) error {
 			marks[v*h.classes+c] = 1
 			marks[v*h.classes+(c+v%2)%h.classes] = 1
 		}
-		return w.Multilabels(marks)
+		return w.Labels(marks)
 	}
 	labels := make([]int32, h.vertices)
 	for v := range labels {
 		labels[v] = int32(h.community(v))
 	}
-	return w.Labels(labels)
+	return w.Labels(npy.Bytes(labels))
 }
 
 func (h handmade) splits(w *dataset.Writer) error {

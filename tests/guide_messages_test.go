@@ -14,6 +14,9 @@ import (
 	"testing"
 )
 
+// guide is where the pages of the user guide are.
+const guide = "../docs/guide"
+
 // The page on troubleshooting explains messages that the program has: the pieces of every heading
 // in backticks, split at `...`, occur in order in the strings of one function.
 func TestGuideMessages(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -13,9 +15,6 @@ import (
 	"testing"
 	"time"
 )
-
-// guide is where the pages of the user guide are.
-const guide = "../docs/guide"
 
 // block is a fenced block of a page: the word after the three backticks, and the text.
 type block struct {

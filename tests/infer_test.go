@@ -1,17 +1,21 @@
+//go:build e2e
+
 package tests
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"halognn/src/dataset"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // predicted runs infer on the run and returns predictions.npy: classes, in original ids.
@@ -182,7 +186,7 @@ func TestInferMLP(t *testing.T) {
 
 func TestInferMultilabel(t *testing.T) {
 	t.Parallel()
-	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
+	data := handmade{task: task.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
 	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4,
 		"train.epochs=10", "sample.batch=20")
 	path := filepath.Join(t.TempDir(), "predictions.npy")
@@ -208,4 +212,69 @@ func TestInferMultilabel(t *testing.T) {
 	if f1 := 2 * float64(both) / float64(marks); f1 != o.TestMetric.Value {
 		t.Errorf("the predictions have micro-F1 %g, summary.json says %g", f1, o.TestMetric.Value)
 	}
+}
+
+// A run that has not finished predicts with its newest checkpoint: with the weights of the last
+// step, or, once one was validated, with the best ones.
+func TestInferUnfinished(t *testing.T) {
+	t.Parallel()
+	o := trained(t, smallParts.dir(t), 2, "train.epochs=3", "train.lr=0.1")
+	run := copyOf(t, o.dir, t.TempDir(), "run")
+	ends, err := filepath.Glob(filepath.Join(run, "checkpoints", "*-end"))
+	if err != nil || len(ends) != 1 {
+		t.Fatalf("checkpoints of the end: %v (%v)", ends, err)
+	}
+	remove(t, filepath.Join(run, "summary.json"))
+	remove(t, filepath.Join(run, "model.safetensors"))
+	if best := predicted(t, run, 2, "--checkpoint", "best"); !slices.Equal(best,
+		predicted(t, o.dir, 1)) {
+		t.Error("the best model predicts other classes than that of the finished run")
+	}
+	at := filepath.Join(t.TempDir(), "last.npy")
+	r := halognn(t).must(t, "infer", "--run", run, "--out", at, "--checkpoint", "last")
+	if from := filepath.Join(ends[0], "model.safetensors"); !strings.Contains(r.out, from) {
+		t.Errorf("want predictions with %s: %v", from, r)
+	}
+
+	run = stopped(t)
+	predicted(t, run, 2, "--checkpoint", "last")
+	for want, flags := range map[string][]string{
+		"--checkpoint best": nil, "use best or last": {"--checkpoint", "newest"},
+	} {
+		r := halognn(t).run(t, append([]string{"infer", "--run", run, "--out", at + ".npy"}, flags...)...)
+		if r.code == 0 || !strings.Contains(r.message(t), want) {
+			t.Errorf("want %q: %v", want, r)
+		}
+	}
+	remove(t, filepath.Join(run, "checkpoints"))
+	if r := halognn(t).run(t, "infer", "--run", run, "--out", at+".npy", "--checkpoint",
+		"last"); r.code != badData || !strings.Contains(r.message(t), "no checkpoint yet") {
+		t.Errorf("without checkpoints: %v", r)
+	}
+}
+
+// A run whose config has relative paths can be used from any directory, and its predictions make
+// theirs.
+func TestInferFromAnotherDirectory(t *testing.T) {
+	t.Parallel()
+	dir, away := t.TempDir(), t.TempDir()
+	copyOf(t, smallParts.dir(t), dir, filepath.Join("data", "parts"))
+	in := func(at string, args ...string) result {
+		t.Helper()
+		j := exec.Command(halognn(t).path, args...)
+		j.Dir = at
+		text, err := j.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+		return result{out: string(text)}
+	}
+	in(dir, trainArgs(t, "data/parts", "runs/one")...)
+	run := filepath.Join(dir, "runs", "one")
+	out := filepath.Join(away, "new", "deep", "classes.npy")
+	in(away, "infer", "--run", run, "--out", out)
+	if got := ids(t, out); len(got) != len(predicted(t, run, 1)) {
+		t.Errorf("%d predictions", len(got))
+	}
+	in(away, "train", "--resume", run, "--set", "train.epochs=20")
 }

@@ -23,5 +23,5 @@ fi
 $sudo apt-get update -qq || say "apt-get update failed"
 timeout "${HALOGNN_CUDA_SECONDS:-1200}" $sudo env DEBIAN_FRONTEND=noninteractive apt-get install \
   -y -qq --no-install-recommends \
-  nvidia-cuda-toolkit >/dev/null ||
+  nvidia-cuda-toolkit g++-11 >/dev/null || # the newest compiler that it takes
   say "apt-get install failed, or took longer than ${HALOGNN_CUDA_SECONDS:-1200} s (HALOGNN_CUDA_SECONDS)"

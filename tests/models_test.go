@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -9,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/dataset"
 	"halognn/src/nn"
+	"halognn/src/task"
 )
 
 // Every setting of model, optimiser and schedule trains: the loss falls and the model beats the
@@ -278,7 +280,7 @@ func TestFloat16Features(t *testing.T) {
 
 func TestMultilabel(t *testing.T) {
 	t.Parallel()
-	data := handmade{task: dataset.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
+	data := handmade{task: task.Multilabel}.write(t, filepath.Join(t.TempDir(), "data"))
 	parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
 	sets := []string{"train.epochs=30", "sample.batch=20", "train.eval_every=5", "train.lr=0.03",
 		"model.dropout=0.1"}

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -12,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/dataset"
+	"halognn/src/task"
 )
 
 // launcher returns the mpirun of the MPI that the program was built with, or skips the test.
@@ -22,8 +24,8 @@ func launcher(t *testing.T) string {
 	if path == "" {
 		t.Skip("HALOGNN_MPIRUN is not set: no MPI was found when env.sh was sourced, or it was not")
 	}
-	if !halognn(t).cgo {
-		t.Skip("the program is built without cgo, so without MPI")
+	if !halognn(t).linked("mpi") {
+		t.Skip("the program is built without MPI")
 	}
 	return path
 }
@@ -80,9 +82,9 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 			got, want := trainedMPI(t, parts, c.ranks, sets...), trained(t, parts, c.ranks, sets...)
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
-				if got.epochs[i].rows != e.rows {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, got.epochs[i].rows,
-						e.rows)
+				if moved(got.epochs[i].Rows) != moved(e.Rows) {
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, moved(got.epochs[i].Rows),
+						moved(e.Rows))
 				}
 			}
 			if got.Transport == want.Transport || got.Ranks != c.ranks {
@@ -324,7 +326,7 @@ func TestKilledRankUnderMPI(t *testing.T) {
 		t.Skip("finding the ranks needs Linux's /proc")
 	}
 	dir := t.TempDir()
-	data := handmade{task: dataset.Multiclass}.write(t, filepath.Join(dir, "data"))
+	data := handmade{task: task.Multiclass}.write(t, filepath.Join(dir, "data"))
 	parts := partitioned(t, data, 4, "random", "--allow-imbalance")
 	p := halognn(t)
 	j := startMPI(t, 4, p.path, trainArgs(t, parts, filepath.Join(dir, "out"), long...)...)

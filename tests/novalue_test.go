@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -7,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/dataset"
+	"halognn/src/task"
 )
 
 // unjudged are graphs whose validation and test vertices give a metric no value, and why.
@@ -21,7 +23,7 @@ var unjudged = []struct {
 	{"one class", "roc_auc", handmade{classes: 2, split: func(v int) [3]bool {
 		return [3]bool{v%2 == 0, v%2 == 1 && v < 200, v%2 == 1 && v >= 200}
 	}}, "only class 0", "only class 1"},
-	{"no labels", "micro_f1", handmade{task: dataset.Multilabel,
+	{"no labels", "micro_f1", handmade{task: task.Multilabel,
 		unmarked: func(v int) bool { return v%5 >= 3 }}, "no labels", "no labels"},
 }
 

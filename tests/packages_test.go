@@ -22,17 +22,18 @@ var packages = []struct {
 	level         int
 	name, purpose string
 }{
-	{-2, "fault", "points at which tests make things go wrong; empty in the product"},
+	{-3, "fault", "points at which tests make things go wrong; empty in the product"},
 	{-2, "interrupt", "signals that stop the process: the first asks, the second ends it"},
-	{-1, "mem", "arrays outside the Go heap, mapped files"},
+	{-2, "mem", "arrays outside the Go heap, mapped files"},
 	{-1, "random", "random words that are pure functions of a key"},
 	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads, for benchmarks"},
-	{0, "npy", "NumPy files: map, stream, write"},
+	{-1, "npy", "NumPy files: map, stream, write"},
 	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose, relabel"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
 		"`comm/mpi` is the MPI binding"},
-	{1, "compute", "what a device can do; `compute/ref` in plain Go, `compute/cpu` with BLAS and " +
+	{0, "compute", "what a device can do; `compute/ref` in plain Go, `compute/cpu` with BLAS and " +
 		"C kernels, `compute/cuda` on a GPU; `compute/meter` watches any of them"},
+	{1, "task", "the table of what models are trained for: labels, losses, metrics, predictions"},
 	{1, "pipeline", "items prepared wide and finished in order; knows no graphs"},
 	{1, "trace", "time per phase, the time model of a step, the items of memory, spans, tables"},
 	{1, "chart", "curves and bars as SVG"},
@@ -41,7 +42,7 @@ var packages = []struct {
 	{2, "dataset", "foreign formats in, generators, the DATASET directory"},
 	{2, "partition", "vertex to part; `partition/metis` is the METIS binding"},
 	{2, "sample", "seeds to blocks, the seed order of an epoch"},
-	{2, "nn", "layers, losses, parameters, optimisers, schedules"},
+	{2, "nn", "layers, parameters, optimisers, schedules"},
 	{2, "cache", "which remote rows are at hand: static sets, prefetch buffer, SIEVE, " +
 		"look-ahead, placement"},
 	{2, "watch", "ends a run in which no rank is at work"},
@@ -54,21 +55,21 @@ var packages = []struct {
 	{4, "exchange", "where the rows of a frontier lie, and fetching the rest"},
 	{5, "job", "what is trained on what: streams, keys, workloads, capacities; train, plan, " +
 		"simulate and blocks hold one"},
-	{5, "config", "the table of settings: YAML in, checked settings and their documentation out"},
-	{5, "parallel", "how ranks share one step: strategies, and the pipe that prepares " +
-		"minibatches for them"},
+	{6, "parallel", "how ranks share one step: the table of modes, the strategies that they make, " +
+		"what cannot be combined, and the pipe that prepares minibatches"},
+	{8, "config", "the table of settings: YAML in, a checked job and the documentation out"},
 	{6, "ranking", "what static caches hold, ranked once and written: for runs of which no rank " +
 		"sees the whole graph"},
 	{7, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
 		"device rows, the choice of `cache.policy: auto`"},
-	{6, "report", "run directories to tables, plots and one page"},
-	{6, "simulate", "what every cache policy would fetch, counted without training"},
-	{6, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
-	{8, "train",
+	{9, "report", "run directories to tables, plots and one page"},
+	{7, "simulate", "what every cache policy would fetch, counted without training"},
+	{7, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
+	{9, "train",
 		"epochs, evaluation, inference; what goes into a checkpoint and how it comes back"},
-	{7, "doctor", "what a job can expect of its ranks, nodes and filesystem, and what is wrong " +
+	{9, "doctor", "what a job can expect of its ranks, nodes and filesystem, and what is wrong " +
 		"with them"},
-	{9, "cmd", "command line, wiring, exit codes"},
+	{10, "cmd", "command line, wiring, exit codes"},
 }
 
 // levels returns the level of each package.

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -25,7 +27,7 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 				sameNumbers(t, got, none)
 				for i, e := range got.epochs {
 					owned := e.Peer - e.PeerCached // by peers
-					if found := e.CacheHits +
+					if found := e.Cached +
 						e.PeerCached; found+e.Remote != none.epochs[i].Remote ||
 						owned != none.epochs[i].Peer {
 						t.Errorf("%d nodes, %s, %s, epoch %d: %d rows found, %d fetched, %d "+

@@ -1,8 +1,11 @@
+//go:build e2e
+
 package tests
 
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -154,9 +157,9 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			counted int64
 		}{
 			{"edges", p.Edges, run.Edges}, {"rows loaded", p.Loaded, run.Loaded},
-			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffled},
-			{"bytes shuffled", p.Bytes, run.ShuffleBytes},
-			{"bytes of sampling", p.Sampling, run.SamplingBytes},
+			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffles.Rows},
+			{"bytes shuffled", p.Bytes, run.Shuffles.Bytes},
+			{"bytes of sampling", p.Sampling, run.Sampling.Bytes},
 			{"collectives", float64(plan.Collective), int64(run.RoundsPerStep) * int64(steps)},
 			{"rows fetched", plan.Traffic.Rows, run.Remote},
 		} {
@@ -205,15 +208,57 @@ func TestBadPlansAreRefused(t *testing.T) {
 			[]string{"--parts", parts, "--config", config, "--memory", "1e12"}},
 		{"more ranks than vertices", "ranks: 4611686018427387904; it must be 1 to", 2,
 			[]string{"--parts", parts, "--config", config, "--ranks", "4611686018427387904"}},
+		{"a model to measure which no machine holds", "give --flops", 2,
+			[]string{"--parts", parts, "--config", config, "--set", "model.hidden=65536", "--set",
+				"model.layers=64", "--set", "sample.fanouts=" + strings.Repeat("1,", 63) + "1"}},
 		{"an unknown key", "cache.alfa", 2,
 			[]string{"--parts", parts, "--config", config, "--set", "cache.alfa=1"}},
 		{"a directory in use", "not empty", 3,
-			[]string{"--parts", parts, "--config", config, "--out", parts}},
+			[]string{"--parts", parts, "--config", config, "--out", smallData.dir(t)}},
 	} {
 		r := halognn(t).run(t, append([]string{"plan"}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.message(t), c.message) {
 			t.Errorf("%s: it should end with code %d and speak of %q: %v", c.name, c.code,
 				c.message, r)
+		}
+	}
+}
+
+// A graph of which there are sizes alone is planned, at once, by a preset or by numbers.
+func TestPlanSizes(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	r := halognn(t).must(t, "plan", "--preset", "papers100M", "--ranks", "16", "--out", dir)
+	for _, want := range []string{"papers100M: 16 ranks", "features (one copy a node)", "remote MB",
+		"t_remote", "of sizes alone", "the cut is assumed"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not say %q: %v", want, r)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "plan.json")); err != nil ||
+		!strings.Contains(string(text), `"sizes_alone": true`) {
+		t.Errorf("plan.json: %v\n%s", err, text)
+	}
+	numbers := []string{"plan", "--vertices", "100000", "--edges", "1000000", "--features", "20",
+		"--classes", "5", "--cut", "0.1", "--ranks", "4"}
+	if r := halognn(t).must(t, numbers...); strings.Contains(r.out, "assumed: 0.2") {
+		t.Errorf("the cut was given: %v", r)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"plan", "--preset", "papers100M"}, "--ranks is missing"},
+		{[]string{"plan", "--preset", "papers100M", "--ranks", "100000000"}, "1 to 16384"},
+		{[]string{"plan", "--preset", "papers", "--ranks", "4"}, `preset "papers" is unknown`},
+		{[]string{"plan", "--vertices", "1000", "--ranks", "4"}, "--edges"},
+		{append(slices.Clone(numbers), "--cut", "2"), "--cut is 2"},
+		{append(slices.Clone(numbers), "--parts", smallParts.dir(t)), "exclude each other"},
+		{append(slices.Clone(numbers), "--set", "parallel.mode=split"), "sizes alone"},
+		{append(slices.Clone(numbers), "--set", "model.hiden=1"), "unknown key"},
+	} {
+		if r := halognn(t).run(t, c.args...); r.code != usage || !strings.Contains(r.err, c.want) {
+			t.Errorf("want %q: %v", c.want, r)
 		}
 	}
 }

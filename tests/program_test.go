@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -35,6 +37,12 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		scratch = dir
+		// Open MPI's mpirun waits twice so long before it ends for any failure. A test that needs more
+		// sets more.
+		if err := os.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "1"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}())
 }
@@ -44,7 +52,13 @@ func TestMain(m *testing.M) {
 // tests are.
 type program struct {
 	path string
-	cgo  bool // has MPI, METIS and kernels in C
+	cgo  bool   // has kernels in C
+	tags string // of the build, as -tags takes them
+}
+
+// linked reports whether the program has the library that a build tag stands for.
+func (p *program) linked(tag string) bool {
+	return p.cgo && slices.Contains(strings.Split(p.tags, ","), tag)
 }
 
 var built = sync.OnceValues(func() (*program, error) {
@@ -69,6 +83,9 @@ var built = sync.OnceValues(func() (*program, error) {
 	}
 	for _, s := range info.Settings {
 		p.cgo = p.cgo || s.Key == "CGO_ENABLED" && s.Value == "1"
+		if s.Key == "-tags" {
+			p.tags = s.Value
+		}
 	}
 	return p, nil
 })
@@ -77,7 +94,7 @@ var built = sync.OnceValues(func() (*program, error) {
 // results of a test by the files and variables that it looked at, and cannot know what a command
 // that it starts reads.
 func noteSources() error {
-	for _, name := range []string{"CGO_ENABLED", "CGO_CFLAGS", "CGO_LDFLAGS"} {
+	for _, name := range []string{"CGO_ENABLED", "CGO_CFLAGS", "CGO_LDFLAGS", "GOFLAGS"} {
 		_ = os.Getenv(name)
 	}
 	return filepath.WalkDir("../src", func(path string, d fs.DirEntry, err error) error {
@@ -88,12 +105,12 @@ func noteSources() error {
 	})
 }
 
-// unlessShort skips a test that is not part of the smoke tests: with HALOGNN_SHORT those are left
+// unlessShort skips a test that is not part of the smoke tests: with -short those are left
 // that a change is most likely to break, for `make test-fast` and for the build without cgo.
 func unlessShort(t *testing.T) {
 	t.Helper()
-	if os.Getenv("HALOGNN_SHORT") != "" {
-		t.Skip("HALOGNN_SHORT is set")
+	if testing.Short() {
+		t.Skip("-short")
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -32,7 +34,7 @@ func TestConfigOfARunRepeatsIt(t *testing.T) {
 func TestFilesRepeat(t *testing.T) {
 	t.Parallel()
 	dir, methods := t.TempDir(), []string{"ldg", "random"}
-	if halognn(t).cgo {
+	if halognn(t).linked("metis") {
 		methods = append(methods, "metis")
 	}
 	meta := func(name string, args ...string) string {

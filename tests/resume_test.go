@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -6,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // requeue is the exit code of a run that was stopped by a signal after saving its state.
@@ -74,11 +79,21 @@ func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) res
 	}
 }
 
+// hangUps lets commands begin with hang-ups that end them, also if this suite runs under nohup.
+func hangUps(t *testing.T) {
+	t.Helper()
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(c) })
+}
+
 // Each signal that asks a run to stop ends it with its state saved, and the run goes on from there
 // to the same bits.
 func TestSignalsStopARunThatGoesOn(t *testing.T) {
 	unlessShort(t)
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+	hangUps(t)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1,
+		syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			dir, p := newRunDir(t), halognn(t)
@@ -98,6 +113,51 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 					append(args, ranks...)...)
 			}, "pipeline.depth=5")
 		})
+	}
+}
+
+// A run whose reader is gone is saved too; it says so where somebody still reads. One whose results
+// nobody reads is complete.
+func TestClosedPipeStopsARunThatGoesOn(t *testing.T) {
+	unlessShort(t)
+	dir, p := newRunDir(t), halognn(t)
+	script := `"$@" 2>"$0" & pid=$!; head -1 <"$0" >/dev/null; wait $pid`
+	fifo := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-c", script, fifo, p.path},
+		trainArgs(t, smallParts.dir(t), dir, endless, "train.eval_every=1")...)
+	r := start(t, nil, "sh", append(args, "--ranks-in-process", "2")...).waitEnd(t, 20*time.Second)
+	if r.code != requeue || !strings.Contains(r.out, "halognn: ") ||
+		!strings.Contains(r.out, "--resume "+dir) {
+		t.Fatalf("want code %d and how to go on: %v", requeue, r)
+	}
+	_, epoch := newest(t, dir)
+	script = `"$@" | true; exit ${PIPESTATUS[0]}`
+	r = start(t, nil, "bash", "-c", script, "bash", p.path, "train", "--resume", dir, "--set",
+		fmt.Sprint("train.epochs=", epoch+1), "--ranks-in-process", "2").wait(t)
+	if r.code != 0 {
+		t.Errorf("the results were written to a closed pipe: %v", r)
+	}
+	p.must(t, "check", dir)
+}
+
+// A run started by nohup outlives its terminal.
+func TestNohupKeepsARun(t *testing.T) {
+	unlessShort(t)
+	dir := newRunDir(t)
+	j := start(t, nil, "sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", halognn(t).path},
+		append(trainArgs(t, smallParts.dir(t), dir, endless), "--ranks-in-process", "2")...)...)
+	underWay(t, dir)
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		if err := j.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // a second signal would end it, unsaved
+	}
+	if r := j.waitEnd(t, 20*time.Second); r.code != requeue {
+		t.Errorf("want code %d: %v", requeue, r)
 	}
 }
 
@@ -270,6 +330,10 @@ func TestOneJobWorksOnARun(t *testing.T) {
 	j.wait(t)
 	again := append(args[:len(args):len(args)], "--resume", dir, "--set", "train.epochs=2")
 	p.must(t, again...) // it had no checkpoint, so it begins again
+	if history := read(t, filepath.Join(dir, "metrics.history.jsonl")); !strings.HasPrefix(
+		string(history), `{"kind":"step","epoch":1,"step":0,`) {
+		t.Errorf("what was measured before is lost; its history is %q", history)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "lock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lock is left: %v", err)
 	}
@@ -412,5 +476,43 @@ func TestStateIsReadable(t *testing.T) {
 	if s := file.State; s.Format != 1 || s.Parts == "" || s.Config["train.lr"] != "0.01" ||
 		len(s.Files) < 3 {
 		t.Errorf("state.json says %+v", s)
+	}
+}
+
+// A start that waits for what never comes is ended by the first signal, with the code to be queued
+// again: another process holds the lock of a file to stage.
+func TestSignalEndsAStartThatHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"), "run.stage_dir="+dir)
+	halognn(t).must(t, args...)
+	locks, err := filepath.Glob(filepath.Join(dir, "*", "*.lock"))
+	if err != nil || len(locks) == 0 {
+		t.Fatalf("no locks of staged files in %s (%v)", dir, err)
+	}
+	for _, lock := range locks {
+		f, err := os.Open(lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := start(t, nil, halognn(t).path, append(args, "--set", "run.dir="+filepath.Join(dir, "new"))...)
+	eventually(t, limit, "the start waits", func() bool {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", j.Process.Pid))
+		return slices.ContainsFunc(fds, func(fd string) bool {
+			at, _ := os.Readlink(fd)
+			return slices.Contains(locks, at)
+		})
+	})
+	if err := j.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r := j.wait(t)
+	if r.code != requeue || !strings.Contains(r.message(t), "before the start was complete") {
+		t.Errorf("want exit code %d: %v", requeue, r)
 	}
 }

@@ -1,7 +1,12 @@
+//go:build e2e
+
 package tests
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +129,30 @@ func TestDigestsTellRunsApart(t *testing.T) {
 				t.Errorf("%s: %s differs: %t, want %t", other.set, d.name, d.got != d.base,
 					d.differ)
 			}
+		}
+	}
+}
+
+// What `go build` makes without env.sh, with the C kernels and no library, trains to the bits of the
+// program under test.
+func TestBareBuildGivesTheSameNumbers(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	if !halognn(t).cgo {
+		t.Skip("the program is built without cgo, so without flags of a compiler")
+	}
+	bare := filepath.Join(t.TempDir(), "halognn")
+	build := exec.Command("go", "build", "-o", bare, "halognn/src/cmd/halognn")
+	build.Env = append(os.Environ(), "GOFLAGS=", "CGO_CFLAGS=", "CGO_LDFLAGS=")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, model := range []string{"kind=sage", "kind=gat"} {
+		for _, norm := range []string{"norm=layer", "norm=batch"} {
+			sets := []string{"compute.gemm=go", "model." + model, "model." + norm}
+			want, dir := trained(t, smallParts.dir(t), 2, sets...), newRunDir(t)
+			args := append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "2")
+			sameNumbers(t, outcomeOf(t, dir, start(t, nil, bare, args...).wait(t)), want)
 		}
 	}
 }

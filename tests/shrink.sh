@@ -7,5 +7,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export HALOGNN_MPICC=mpicc.${1:?usage: shrink.sh openmpi|mpich [COUNT] [SEED]} HALOGNN_QUIET=1
 source ./env.sh
-go test -v -tags faults -count=1 -timeout 10h -run 'TestShrinks|TestTwoRanksFailAtOnce' \
+go test -v -tags "$HALOGNN_TAGS,faults" -count=1 -timeout 10h -run 'TestShrinks|TestTwoRanksFailAtOnce' \
   ./tests/faults -args -shrinks "${2:-20}" -seed "${3:-1}"

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -46,9 +48,9 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
-			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--fanouts",
-				"5,3", "--batch", "96", "--epochs", "2",
-				"--seed", "7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
+			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--set",
+				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs",
+				"2", "--set", "train.seed=7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {
 				for _, alpha := range []string{"0.05", "0.3"} {
 					// one number of ranks is tried in full
@@ -75,8 +77,9 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 // What ranks do in each mode is written, and that they share work shows.
 func TestModesAreSimulated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--fanouts", "5,3",
-		"--batch", "96", "--batch-scope", "global", "--ranks", "1,4", "--out", dir)
+	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--set",
+		"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--set",
+		"sample.batch_scope=global", "--ranks", "1,4", "--out", dir)
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
 	if err != nil || len(lines) != 7 {
 		t.Fatalf("modes.csv has %d lines (%v): %v", len(lines), err, r)
@@ -107,9 +110,9 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "out")
-	halognn(t).must(t, "simulate", "modes", "--parts", parts, "--fanouts", "5,3", "--batch", "24",
-		"--ranks", "4,8", "--ranks-per-node", "2", "--epochs", "2", "--seed", "7", "--hidden", "16",
-		"--out", dir)
+	halognn(t).must(t, "simulate", "modes", "--parts", parts, "--set", "sample.fanouts=5,3",
+		"--set", "model.layers=2", "--set", "sample.batch=24", "--ranks", "4,8", "--ranks-per-node",
+		"2", "--epochs", "2", "--set", "train.seed=7", "--set", "model.hidden=16", "--out", dir)
 	lines, err := csv.NewReader(bytes.NewReader(read(t, filepath.Join(dir, "modes.csv")))).ReadAll()
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +135,7 @@ func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 		var edges, loaded, rows, sent, far int64
 		for _, e := range run.epochs {
 			edges, loaded = edges+e.Edges, loaded+e.Loaded
-			rows, sent = rows+e.Remote+e.Shuffled, sent+e.RemoteBytes+e.ShuffleBytes
+			rows, sent = rows+e.Remote+e.Shuffles.Rows, sent+e.RemoteBytes+e.Shuffles.Bytes
 			far += e.RemoteBytes
 		}
 		if want := column("received_feature_rows") + 2*column("received_hidden_rows"); edges !=
@@ -160,32 +163,29 @@ func TestBadSimulations(t *testing.T) {
 	}
 	for _, b := range []badInput{
 		{"nothing", func(*testing.T, string) []string { return []string{"simulate"} }, usage,
-			[]string{"--parts", "--out"}},
+			[]string{"--out"}},
+		{"no parts named", func(_ *testing.T, dir string) []string {
+			return []string{"simulate", "--out", filepath.Join(dir, "out")}
+		}, usage, []string{"data.parts is missing"}},
 		{"policy", args("--policies", "none,lru"), usage, []string{`"lru"`, "vip"}},
 		{"alphas", args("--alphas", "0.2,-1"), usage, []string{"-1", "0 or more"}},
-		{"fanouts", args("--fanouts", "5,x"), usage, []string{"fanouts", "--help"}},
-		{"layers of LADIES", args("--sample-kind", "ladies"), usage,
-			[]string{"--layer-vertices is missing", "8192,8192,8192"}},
-		{"no way to sample, told once", args("--sample-kind", "layer"), usage,
-			[]string{`halognn: --sample-kind is "layer"`}},
-		{"keys of a config", args("--set", "sample.kind=ladies"), usage,
-			[]string{"there is no --set", "--sample-kind for sample.kind"}},
-		{"batch and epochs", args("--batch", "0", "--epochs", "0"), usage,
-			[]string{"batch is 0", "epochs is 0"}},
+		{"fanouts", args("--set", "sample.fanouts=5,x"), usage, []string{"sample.fanouts"}},
+		{"no way to sample", args("--set", "sample.kind=layer"), usage,
+			[]string{`sample.kind is "layer"`}},
+		{"a key as a flag", args("--batch", "96"), usage, []string{"unknown flag: --batch"}},
+		{"epochs", args("--epochs", "0"), usage, []string{"epochs is 0"}},
 		{"no ranks", args("--ranks", "0"), usage, []string{"--ranks is 0"}},
 		{"more than can be", args("--epochs", "9223372036854775807", "--workers",
-			"9223372036854775807", "--batch", "9223372036854775807"), usage,
-			[]string{"epochs is 9223372036854775807", "workers is", "batch is"}},
-		{"locality", args("--locality", "4"), usage, []string{"sample.kind neighbour draws all"}},
-		{"locality and what is known in advance", args("--sample-kind", "poisson", "--locality", "4",
-			"--policies", "vip,oracle"), usage, []string{"policy oracle cannot be had with locality"}},
+			"9223372036854775807"), usage, []string{"epochs is 9223372036854775807", "workers is"}},
+		{"locality and what is known in advance", args("--set", "sample.kind=poisson", "--set",
+			"sample.locality=4", "--policies", "vip,oracle"), usage,
+			[]string{"sample.locality is 4, with which cache.policy oracle cannot be had"}},
+		{"a mode", args("--set", "parallel.mode=split"), usage, []string{"simulate modes"}},
 		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"modes on ranks", modes("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
-		{"modes of nothing", modes("--hidden", "0", "--batch", "0"), usage,
-			[]string{"hidden is 0", "batch is 0"}},
-		{"a flag that modes have not", modes("--set", "sample.kind=ladies"), usage,
-			[]string{"unknown flag: --set", "halognn simulate modes --help"}},
-		{"modes by a word", modes("--seeds", "mine"), usage, []string{`"mine"`, "local"}},
+		{"a flag that modes have not", modes("--alphas", "0.1"), usage,
+			[]string{"unknown flag: --alphas", "halognn simulate modes --help"}},
+		{"modes by a word", modes("--set", "sample.seeds=mine"), usage, []string{`"mine"`, "local"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
 			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out",
 				filepath.Join(dir, "out")}

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -15,9 +17,9 @@ import (
 func alike(t *testing.T, got, want *outcome) {
 	t.Helper()
 	sameTraining(t, got, want)
-	if got.Peer != 0 || got.Remote+got.CacheHits != want.Remote {
+	if got.Peer != 0 || got.Remote+got.Cached != want.Remote {
 		t.Errorf("%d rows of other nodes and %d cached, %d of peers; want %d", got.Remote,
-			got.CacheHits, got.Peer, want.Remote)
+			got.Cached, got.Peer, want.Remote)
 	}
 }
 
@@ -132,8 +134,8 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 				"pipeline.depth=6", "pipeline.workers=3", "compute.threads=2")...)
 			sameNumbers(t, cached, got)
 			alike(t, cached, want)
-			if c.nodes > 1 && (cached.CacheHits == 0 || cached.Remote >= got.Remote) {
-				t.Errorf("%d rows cached, %d fetched, %d without a cache", cached.CacheHits,
+			if c.nodes > 1 && (cached.Cached == 0 || cached.Remote >= got.Remote) {
+				t.Errorf("%d rows cached, %d fetched, %d without a cache", cached.Cached,
 					cached.Remote, got.Remote)
 			}
 		})
@@ -150,8 +152,8 @@ func TestPushPullIsDataParallelism(t *testing.T) {
 			"model.norm=layer"}},
 	), func(ranks int) int { return ranks }, func(t *testing.T, got, want *outcome) {
 		sameTraining(t, got, want)
-		if got.Remote+got.Peer != 0 || want.Ranks > 1 && got.Shuffled == 0 {
-			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffled)
+		if got.Remote+got.Peer != 0 || want.Ranks > 1 && got.Shuffles.Rows == 0 {
+			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffles.Rows)
 		}
 	})
 }
@@ -179,9 +181,9 @@ func TestModesUnderMPI(t *testing.T) {
 			got := trainedMPI(t, parts, c.ranks, sets...)
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
-				if got.epochs[i].rows != e.rows {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, got.epochs[i].rows,
-						e.rows)
+				if moved(got.epochs[i].Rows) != moved(e.Rows) {
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, moved(got.epochs[i].Rows),
+						moved(e.Rows))
 				}
 			}
 		})
@@ -227,7 +229,7 @@ func TestModesGoOn(t *testing.T) {
 				"--ranks-in-process", "4")
 			got := outcomeOf(t, run, r)
 			sameNumbers(t, got, want)
-			if got.Shuffled != want.Shuffled || got.ShuffleBytes != want.ShuffleBytes ||
+			if got.Shuffles.Rows != want.Shuffles.Rows || got.Shuffles.Bytes != want.Shuffles.Bytes ||
 				got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote != want.Remote {
 				t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
 			}

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -79,8 +81,8 @@ func fewer(t *testing.T, sums, rows *outcome, travel bool) {
 		t.Errorf("%d bytes and %d of ids, not fewer than %d and %d without sums", sums.RemoteBytes,
 			sums.IDBytes, rows.RemoteBytes, rows.IDBytes)
 	}
-	got := sums.Local + sums.CacheHits + sums.Peer + sums.Fetched + sums.Summed
-	want := rows.Local + rows.CacheHits + rows.Peer + rows.Fetched
+	got := sums.Local + sums.Cached + sums.Peer + sums.Fetched + sums.Summed
+	want := rows.Local + rows.Cached + rows.Peer + rows.Fetched
 	if got < want-1 || got > want+1 { // means over epochs, each rounded down
 		t.Errorf("the frontier has %d rows, and %d without sums", got, want)
 	}
@@ -206,9 +208,10 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
 		policies := []string{"none", "vip", "oracle", "lookahead", "sieve"}
-		halognn(t).must(t, "simulate", "--parts", c.parts, "--ranks", "4", "--fanouts", "5,3", "--batch",
-			"96", "--epochs", "2", "--seed", "7", "--policies", strings.Join(policies, ","), "--alphas",
-			"0.2", "--sums", "on", "--model", c.model, "--out", dir)
+		halognn(t).must(t, "simulate", "--parts", c.parts, "--ranks", "4", "--set",
+			"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs", "2",
+			"--set", "train.seed=7", "--policies", strings.Join(policies, ","), "--alphas", "0.2", "--set",
+			"exchange.sums=on", "--set", "model.kind="+c.model, "--out", dir)
 		lines, err := csv.NewReader(bytes.NewReader(read(t,
 			filepath.Join(dir, "simulate.csv")))).ReadAll()
 		if err != nil {
@@ -228,7 +231,7 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 			bytes := int64(0)
 			for _, e := range run.epochs {
 				all.Add(trace.Counters{Remote: e.Remote, Sums: e.Sums, Summed: e.Summed,
-					Cached: e.CacheHits, IDBytes: e.IDBytes})
+					Cached: e.Cached, IDBytes: e.IDBytes})
 				bytes += e.RemoteBytes
 			}
 			hit, buffer := all.HitRates()

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -7,6 +9,7 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +36,7 @@ func TestTensorBoardExport(t *testing.T) {
 		return (crc>>15 | crc<<17) + 0xa282ead8
 	}
 	var losses []float32
+	var times []float64
 	records := 0
 	for len(data) > 0 {
 		n := binary.LittleEndian.Uint64(data)
@@ -44,6 +48,8 @@ func TestTensorBoardExport(t *testing.T) {
 			t.Fatalf("record %d: a wrong checksum", records)
 		}
 		if bytes.Contains(body, []byte("step/loss")) {
+			at := math.Float64frombits(binary.LittleEndian.Uint64(body[1:]))
+			times = append(times, at)
 			losses = append(losses, math.Float32frombits(binary.LittleEndian.Uint32(body[n-4:])))
 		}
 		data = data[16+n:]
@@ -61,6 +67,9 @@ func TestTensorBoardExport(t *testing.T) {
 	}
 	if len(want) == 0 || len(losses) != len(want) {
 		t.Fatalf("%d losses, the run has %d", len(losses), len(want))
+	}
+	if !slices.IsSorted(times) || !(times[0] < times[len(times)-1]) {
+		t.Errorf("the steps were made at %v", times)
 	}
 	for i := range want {
 		if losses[i] != want[i] {

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -61,7 +63,7 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 			got := trained(t, c.parts, c.ranks, append(c.sets, "topology.kind=partitioned")...)
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
-				one, other := got.epochs[i].rows, e.rows
+				one, other := moved(got.epochs[i].Rows), moved(e.Rows)
 				if one != other {
 					t.Errorf("epoch %d: moved %+v, replicated %+v", e.Epoch, one, other)
 				}
@@ -142,9 +144,9 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 				"neighbours",
 				c.ranks, c.seeds, got.RoundsPerStep, c.want, got.Asked, got.Drawn)
 		}
-		if least := 4*got.Asked + 4*got.Drawn; got.SamplingBytes < least {
+		if least := 4*got.Asked + 4*got.Drawn; got.Sampling.Bytes < least {
 			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks,
-				got.SamplingBytes, least)
+				got.Sampling.Bytes, least)
 		}
 	}
 }
@@ -157,12 +159,12 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none",
 			"sample.seeds="+seeds)
 		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4",
-			"--fanouts", "5,3", "--batch", "96", "--epochs", "2",
-			"--seeds", seeds, "--policies", "none", "--alphas", "0.1", "--out",
+			"--set", "sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96",
+			"--epochs", "2", "--set", "sample.seeds="+seeds, "--policies", "none", "--alphas", "0.1", "--out",
 			filepath.Join(t.TempDir(), "simulated")).out
 		for what, n := range map[string]int64{
 			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
-			"sampling bytes":             run.SamplingBytes,
+			"sampling bytes":             run.Sampling.Bytes,
 			"more collectives of a rank": int64(run.RoundsPerStep-3) * int64(run.StepsPerEpoch),
 		} {
 			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
@@ -210,7 +212,7 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 			}{
 				{"vertices asked for", plan.Rounds.Asked, run.Asked},
 				{"neighbours", plan.Rounds.Drawn, run.Drawn},
-				{"bytes", plan.Rounds.Bytes, run.SamplingBytes},
+				{"bytes", plan.Rounds.Bytes, run.Sampling.Bytes},
 			} {
 				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
 					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds,

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package tests
 
 import (
@@ -52,7 +54,7 @@ var (
 	// smallParts is smallData in 8 parts.
 	smallParts = &fixture{name: "small-8", make: func(t *testing.T, dir string) {
 		method := "ldg"
-		if halognn(t).cgo {
+		if halognn(t).linked("metis") {
 			method = "metis"
 		}
 		halognn(t).must(t, "partition", "--data", smallData.dir(t), "--parts", "8", "--method",
@@ -78,15 +80,6 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // trainArgs returns the command line of a run of the base config on the parts, without a cache,
 // changed by sets.
 func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
@@ -99,14 +92,13 @@ func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	return args
 }
 
+// rows are those that moved, or had not to.
+type rows struct{ Local, Peer, Remote, RemoteBytes int64 }
+
+func moved(r train.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes} }
+
 // The lines of metrics.jsonl, as docs/metrics.md has them.
 type (
-	rows struct {
-		Local       int64 `json:"local_rows"`
-		Peer        int64 `json:"peer_rows"`
-		Remote      int64 `json:"remote_rows"`
-		RemoteBytes int64 `json:"remote_bytes"`
-	}
 	stepLine struct {
 		Epoch    int     `json:"epoch"`
 		Step     int     `json:"step"`
@@ -114,25 +106,12 @@ type (
 		LossBits string  `json:"loss_bits"`
 		LR       float64 `json:"lr"`
 		Seeds    int     `json:"seeds"`
-		rows
+		train.Rows
 	}
 	epochLine struct {
 		Epoch int     `json:"epoch"`
 		Loss  float64 `json:"loss"`
-		rows
-		CacheHits   int64 `json:"cache_hits"`
-		PeerCached  int64 `json:"peer_cache_rows"`
-		Fetched     int64 `json:"fetched_rows"`
-		Replacement int64 `json:"replacement_rows"`
-		Early       int64 `json:"early_rows"`
-		Summed      int64 `json:"summed_rows"`
-		Sums        int64 `json:"sum_vectors"`
-		IDBytes     int64 `json:"id_bytes"`
-
-		Edges        int64 `json:"computed_edges"`
-		Loaded       int64 `json:"loaded_rows"`
-		Shuffled     int64 `json:"shuffled_rows"`
-		ShuffleBytes int64 `json:"shuffle_bytes"`
+		train.Rows
 	}
 	evalLine struct {
 		Epoch        int           `json:"epoch"`

@@ -17,7 +17,7 @@
 
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
-#ifndef __AVX512F__
+#if LANES == 8
 /* first_lanes returns all bits in the first n lanes. */
 ALWAYS_INLINE __m256i first_lanes(int64_t n) {
     static const int32_t lanes[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -27,7 +27,7 @@ ALWAYS_INLINE __m256i first_lanes(int64_t n) {
 
 /* load_first reads n lanes, n <= LANES; the others are zero, and are not read. */
 ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #else
     return (vec)_mm256_maskload_ps(p, first_lanes(n));
@@ -36,7 +36,7 @@ ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
 
 /* store_first writes n lanes, n <= LANES. */
 ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
-#ifdef __AVX512F__
+#if LANES == 16
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
 #else
     _mm256_maskstore_ps(p, first_lanes(n), (__m256)v);
@@ -45,7 +45,7 @@ ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
 
 /* spread returns the vector whose lane i is lane from[i] of v. */
 ALWAYS_INLINE vec spread(vec v, ivec from) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (vec)_mm512_permutexvar_ps((__m512i)from, (__m512)v);
 #else
     return (vec)_mm256_permutevar8x32_ps((__m256)v, (__m256i)from);
@@ -54,7 +54,7 @@ ALWAYS_INLINE vec spread(vec v, ivec from) {
 
 /* tree adds the WAYS partial sums of a row as a fixed tree, so that levels agree. */
 ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
-#ifdef __AVX512F__
+#if LANES == 16
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]),
                                 _mm512_extractf32x8_ps((__m512)sum[0], 1));
 #else
@@ -67,7 +67,7 @@ ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
 
 /* choose returns the lanes of a where u is above 0, and else those of b. */
 ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ),
                                      (__m512)b, (__m512)a);
 #else
@@ -167,7 +167,7 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
 
 /* larger returns the lanes of a that are larger than those of b, and else those of b. */
 ALWAYS_INLINE vec larger(vec a, vec b) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
 #else
     return (vec)_mm256_max_ps((__m256)a, (__m256)b);

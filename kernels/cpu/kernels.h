@@ -1,7 +1,10 @@
-/* The functions of all levels. The vector sources are compiled once per level, with that level's
- * -m flags and HALOGNN_LEVEL set to its name: LEVEL(name) is name_level. */
+/* The functions of all levels. */
 #ifndef HALOGNN_KERNELS_H
 #define HALOGNN_KERNELS_H
+
+#ifdef __clang__ /* no fused multiply-adds; GCC makes none under -std=c11 */
+#pragma STDC FP_CONTRACT OFF
+#endif
 
 #include <stddef.h>
 
@@ -12,10 +15,6 @@
     void name##_avx2 params;                \
     void name##_avx512 params;
 #include "halognn_kernels.def"
-
-#define HALOGNN_PASTE2(name, level) name##_##level
-#define HALOGNN_PASTE(name, level) HALOGNN_PASTE2(name, level)
-#define LEVEL(name) HALOGNN_PASTE(name, HALOGNN_LEVEL)
 
 /* The row that an index of segment_rows refers to: an index that begins a group is inverted. */
 static inline int32_t source_of(int32_t index) { return index < 0 ? ~index : index; }

@@ -1,7 +1,7 @@
 /*
- * Shared by the vector sources. Each is compiled once per level with that level's -m flags, which
- * determine LANES. GCC's vector types do the arithmetic; there are no fused multiply-adds
- * (-ffp-contract=off), so that every level rounds alike.
+ * Shared by the vector sources, which are compiled once per level: with LANES 8, avx2, and with
+ * LANES 16, avx512. A function is compiled for the instructions of its level, whatever the flags
+ * are. GCC's vector types do the arithmetic; there are no fused multiply-adds, so that every level rounds alike.
  */
 #ifndef HALOGNN_SIMD_H
 #define HALOGNN_SIMD_H
@@ -12,15 +12,22 @@
 #include "half.h"
 #include "kernels.h"
 
-#ifdef __AVX512F__
-#define LANES 16
+#ifdef __clang__
+#define WIDE
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+#if LANES == 16
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c" WIDE)))
+#define LEVEL(name) TARGET name##_avx512
 #define MAX_ACCUMULATORS 16 /* of 32 registers */
 #else
-#define LANES 8
+#define TARGET __attribute__((target("avx2,f16c")))
+#define LEVEL(name) TARGET name##_avx2
 #define MAX_ACCUMULATORS 8 /* of 16 registers */
 #endif
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE TARGET static inline __attribute__((always_inline))
 /* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index
  * j of the arrays, so that an output may be an input. */
 #ifdef __clang__
@@ -39,7 +46,7 @@ ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }
 ALWAYS_INLINE void store(float *p, vec v) { *(unaligned_vec *)p = v; }
 
 ALWAYS_INLINE vec load_half(const uint16_t *p) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 #else
     return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));

@@ -1,5 +1,6 @@
 """Runs the program."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -31,18 +32,37 @@ def program():
     return path
 
 
+# As env.sh sets it: Open MPI's mpirun kills a job that it ends after twice so many seconds.
+PATIENCE = {"OMPI_MCA_odls_base_sigkill_timeout": "6", "PRTE_MCA_odls_base_sigkill_timeout": "6"}
+
+
 def call(arguments, launcher=(), progress=False):
-    """Run the program and return its standard output; with progress, pass its other words on."""
+    """Run the program and return its standard output; with progress, pass its other words on.
+
+    Interrupted, it waits until the program has saved its state; again, it ends it at once.
+    """
     command = [*launcher, program(), *map(str, arguments)]
     errors = []
+
+    def listen():
+        for line in process.stderr:
+            errors.append(line.removeprefix("halognn: "))
+            if progress:
+                sys.stderr.write(line)
+        process.wait()
+
     # A file takes standard output, so that the program never waits for it to be read.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True,
+                              env={**PATIENCE, **os.environ}) as process:
             try:
-                for line in process.stderr:
-                    errors.append(line.removeprefix("halognn: "))
-                    if progress:
-                        sys.stderr.write(line)
+                try:
+                    listen()
+                except KeyboardInterrupt:
+                    # Ctrl-C and a notebook's interrupt go to the process group: the program, or its
+                    # launcher, has it already, and would take another signal for a second one.
+                    listen()
+                    raise KeyboardInterrupt("".join(errors).strip()) from None
             except BaseException:
                 process.terminate()
                 raise
@@ -52,6 +72,17 @@ def call(arguments, launcher=(), progress=False):
                 "".join(errors).strip() or f"{command[0]} ended with code {code}", code)
         output.seek(0)
         return output.read()
+
+
+@contextlib.contextmanager
+def temporary():
+    """A directory for a call of the program, whose errors name the files there without it."""
+    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+        try:
+            yield tmp
+        except HalognnError as error:
+            text = str(error).replace(os.path.join(tmp, ""), "")
+            raise HalognnError(text, error.code) from None
 
 
 def flags(options):
@@ -88,12 +119,14 @@ def write_dataset(directory, graph, undirected=False, **options):
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
         feature_type="float16", ignore=["edge_type"], name="mine", force=True
     """
-    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+    with temporary() as tmp:
+        arrays = os.path.join(tmp, "graph")  # a dataset keeps the name of its source
+        os.mkdir(arrays)
         for name, array in graph_of(graph).arrays().items():
-            np.save(os.path.join(tmp, name + ".npy"), array, allow_pickle=False)
+            np.save(os.path.join(arrays, name + ".npy"), array, allow_pickle=False)
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
         direction = "--undirected" if undirected else "--directed"
-        return call(["import", "--format", "npz", "--in", tmp, "--out", directory, direction,
+        return call(["import", "--format", "npz", "--in", arrays, "--out", directory, direction,
                      *flags(options)])
 
 
@@ -136,7 +169,7 @@ def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **sett
                          "it into parts")
     words = {"data.parts": parts, "run.dir": run}
     words.update({name.replace("__", "."): value for name, value in settings.items()})
-    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+    with temporary() as tmp:
         if config is None:
             config = os.path.join(tmp, "config.yaml")
             with open(config, "w", encoding="utf-8") as f:
@@ -161,11 +194,12 @@ def infer(run, out=None, ranks=1, launcher=None, parts=None, vertices=None, embe
     parts: PARTS of another graph with the same features; labels and a split are not needed
     vertices: ids in the source of those to predict, whose order the rows then have; or their file
     embeddings: True, or the .npy file to keep: hidden rows too, what the last layer reads
-    options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled"
+    options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled",
+        checkpoint="best" or "last" of a run that has not finished
     Returns the array that out holds, or the path of a table; with embeddings, that and their array.
     """
     directory = run.directory if isinstance(run, Run) else run
-    with tempfile.TemporaryDirectory(prefix="halognn-") as tmp:
+    with temporary() as tmp:
         path = str(out or os.path.join(tmp, "predictions.npy"))
         arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
         if parts is not None:

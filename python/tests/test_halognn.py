@@ -3,7 +3,11 @@ not installed is the reason of a skip."""
 
 import importlib
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -92,6 +96,21 @@ class TestDatasets(Case):
         halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3), force=True)
         with self.assertRaisesRegex(TypeError, "a dict of builtins"):
             halognn.write_dataset(self.at("e"), {})
+
+    def test_equal_data_have_equal_identities(self):
+        edge_index, x, y = random_graph()
+        text = []
+        for _ in range(2):
+            halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y), force=True)
+            with open(os.path.join(self.at("d"), "meta.json"), encoding="utf-8") as f:
+                text.append(f.read())
+        self.assertEqual(*text)
+
+    def test_errors_name_what_the_caller_gave(self):
+        graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, np.zeros(3, np.float32)[None, None])
+        with self.assertRaisesRegex(halognn.HalognnError, "^graph: x: ") as caught:
+            halognn.write_dataset(self.at("d"), graph)
+        self.assertNotIn(tempfile.gettempdir(), str(caught.exception))
 
     def test_the_program_is_missing(self):
         before = os.environ.get("HALOGNN")
@@ -190,6 +209,37 @@ class TestRuns(Case):
             x = torch.from_numpy(self.array("d", "features"))
             want = model(x, torch.from_numpy(edge_index))
         np.testing.assert_allclose(halognn.infer(run, logits=True), want.numpy(), atol=1e-5)
+
+
+class TestInterrupt(Case):
+    def interrupt(self, launcher):
+        """Trains in a process of its own, which is interrupted as a notebook's kernel is."""
+        edge_index, x, y = random_graph()
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y))
+        halognn.partition(self.at("p"), self.at("d"), 2, method="ldg")
+        run = self.at("r")
+        script = (f"import halognn; halognn.train({self.at('p')!r}, {run!r}, train__epochs=1000000, "
+                  f"launcher={launcher!r})")
+        with open(self.at("log"), "w+", encoding="utf-8") as log:
+            with subprocess.Popen([sys.executable, "-c", script], stderr=log,
+                                  start_new_session=True) as kernel:
+                while not os.path.exists(os.path.join(run, "metrics.jsonl")):
+                    self.assertIsNone(kernel.poll())
+                    time.sleep(0.1)
+                os.killpg(kernel.pid, signal.SIGINT)
+                kernel.wait(60)
+            log.seek(0)
+            self.assertRegex(log.read(), f"KeyboardInterrupt: (.|\n)*--resume {run}")
+        self.assertTrue(os.listdir(os.path.join(run, "checkpoints")))
+
+    def test_one_process_saves(self):
+        self.interrupt([])
+
+    def test_ranks_save(self):
+        mpirun = os.environ.get("HALOGNN_MPIRUN")
+        if not mpirun:
+            self.skipTest("HALOGNN_MPIRUN is not set: env.sh found no MPI, or was not sourced")
+        self.interrupt([mpirun, "-np", "2"])
 
 
 class TestPyG(Case):

@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/sample"
 )
 
 // newRandom returns a generator and prints its seed.
@@ -241,6 +242,12 @@ func TestMemory(t *testing.T) {
 		{"inclusion", func() ([]float32, error) { return m.Inclusion(train, 1, []int{2, 2}) }, 8*n +
 			n/8},
 		{"vip", func() ([]float32, error) { return m.VIP(train, 1, []int{2, 2}) }, 12*n + n/8},
+		{"labor", func() ([]float32, error) { return m.Labor(train, 1, sample.Neighbours(2, 2)) },
+			12*n + n/8},
+		{"labor, one number", func() ([]float32, error) {
+			return m.Labor(train, 1, sample.Spec{Fanouts: []int{2, 2},
+				Numbers: sample.Numbers{Layers: true}})
+		}, 24*n + n/8},
 	} {
 		// so that any further allocation is a new peak
 		ballast := mem.Make[byte](int(mem.PeakAllocated() - mem.Allocated()))

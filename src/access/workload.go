@@ -99,7 +99,18 @@ func (m *Graph) Reads(r *Workload) ([]float32, error) {
 		minibatches += s.Minibatches
 	}
 	return m.sum(r, "the probability that a minibatch reads a vertex",
-		1/float64(max(minibatches, 1)), m.Inclusion)
+		1/float64(max(minibatches, 1)), m.inclusion(r))
+}
+
+// inclusion returns the analysis of how a reader's minibatches are drawn.
+func (m *Graph) inclusion(r *Workload,
+) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+	if !r.Sample.Numbered() {
+		return m.Inclusion
+	}
+	return func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
+		return m.Labor(train, batch, r.Sample)
+	}
 }
 
 // sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
@@ -143,19 +154,20 @@ func (m *Graph) sum(
 	return sum, nil
 }
 
-// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. VIP does not count
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]; for draws by numbers
+// of vertices by Labor. VIP does not count
 // the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
 // from the whole graph, Inclusion, which counts them, takes its place.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
-	if !r.seedsAreLocal() {
-		return m.sum(r, "ranking by vip", 1, m.Inclusion)
+	if r.Sample.Numbered() || !r.seedsAreLocal() {
+		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
 	}
 	return m.sum(r, "ranking by vip", 1, m.VIP)
 }
 
 // RankInclusion ranks every vertex by Inclusion, summed over the minibatches of a step: [N].
 func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
-	return m.sum(r, "ranking by inclusion", 1, m.Inclusion)
+	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
 }
 
 // Nearby ranks by an analysis of the vertices that minibatches can reach, as many hops from the

@@ -7,7 +7,7 @@ package compute
 //	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
-// A kernel that is given host arrays (segments, vertices, labels, targets) finds them on the device
+// A kernel that is given host arrays (segments, vertices, labels) finds them on the device
 // if the open StagingBuffer sent them. Otherwise it copies them at once, and waits for the copy.
 type Accelerator interface {
 	Device
@@ -83,8 +83,7 @@ type Inputs struct {
 	Segments []Segments
 	Weights  [][]float32 // of edges
 	Vertices [][]int32
-	Labels   []int32
-	Targets  []uint8
+	Labels   []byte
 }
 
 // RowsCall returns the cost of computing the requested rows from stored ones: each stored row, its

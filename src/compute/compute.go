@@ -90,6 +90,13 @@ type Device interface {
 	Watch(p *Probe)
 }
 
+// Counter is a Device whose arrays are only counted: they have addresses and no memory, and nothing
+// is written to them.
+type Counter interface {
+	Device
+	Counts()
+}
+
 // Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {

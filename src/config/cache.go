@@ -5,49 +5,39 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/job"
+	"halognn/src/parallel"
 	"halognn/src/policy"
-	"halognn/src/sample"
 )
 
 // settle sets keys that were not given to values that fit the given ones.
 func (c *Config) settle(given func(key string) bool) {
 	if !given("cache.policy") {
-		c.Cache.Policy = c.fittingPolicy()
+		c.Job.Cache.Policy = c.fittingPolicy()
 	}
-	if c.shares() && !given("pipeline.depth") {
-		c.Pipeline.Depth = sharedDepth
+	m, err := parallel.ModeOf(c.Job.Mode.Name)
+	if err == nil && m.Depth > 0 && !given("pipeline.depth") {
+		c.Job.Depth = m.Depth
 	}
 }
 
-// fittingPolicy returns the default policy, or another one where only a static cache is possible or
-// of use to sampling by what it holds, or one that needs less: no fanouts, no whole topology.
+// fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
-	drawn := sample.Spec{Kind: sample.Kind(c.Sample.Kind)}
-	fixed := c.Cache.Placement != PlacementOwn || c.Cache.Source == SourceFiles ||
-		c.Parallel.Mode == ModeHybrid || c.Sample.Locality > 1
-	switch {
-	case c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModePushPull:
-		return policy.None
-	case c.Topology.Kind == TopologyPartitioned:
-		return policy.Sieve
-	case fixed && drawn.HasFanouts():
-		return policy.VIP
-	case fixed:
-		return policy.Sim
-	case !drawn.HasFanouts():
-		return policy.Sieve
+	spec := c.Spec()
+	fallbacks := []string{c.Job.Cache.Policy, policy.Sieve, policy.VIP, policy.Sim}
+	if spec.Locality.Favours() { // draws follow what a cache keeps, best if it keeps the same
+		fallbacks = fallbacks[2:]
 	}
-	return c.Cache.Policy
+	for _, name := range fallbacks {
+		spec.Cache.Policy = name
+		if !slices.ContainsFunc(parallel.Refusals(&spec), func(r job.Refusal) bool {
+			return r.What == "cache.policy "+name
+		}) {
+			return name
+		}
+	}
+	return policy.None
 }
-
-// shares reports whether ranks train minibatches together.
-func (c *Config) shares() bool {
-	return c.Parallel.Mode == ModeSplit || c.Parallel.Mode == ModeHybrid
-}
-
-// sharedDepth is the default of pipeline.depth where ranks draw minibatches together, in two
-// collectives for each hop: a shallower pipeline starts them several ticks apart.
-const sharedDepth = 4
 
 // autoReads are the keys that only some policies read and that policy auto passes to the policies
 // it tries; it chooses the other such keys itself.
@@ -61,7 +51,7 @@ func Readers(key string) []string {
 	}
 	by := policy.Names(func(p *policy.Policy) bool { return slices.Contains(p.Reads, name) })
 	if by != nil && slices.Contains(autoReads, name) {
-		by = append(by, policyAuto)
+		by = append(by, policy.Auto)
 	}
 	return by
 }
@@ -72,12 +62,12 @@ func (c *Config) Unread() (notes []string) {
 	defaults := Default().Flat()
 	for _, k := range c.keys() {
 		by := Readers(k.Name)
-		if by == nil || k.flat() == defaults[k.Name] || slices.Contains(by, c.Cache.Policy) {
+		if by == nil || k.flat() == defaults[k.Name] || slices.Contains(by, c.Job.Cache.Policy) {
 			continue
 		}
 		notes = append(notes, fmt.Sprintf(
 			"%s is %s, but cache.policy is %s, which does not read it; %s does",
-			k.Name, k.flat(), c.Cache.Policy, OrList(by)))
+			k.Name, k.flat(), c.Job.Cache.Policy, OrList(by)))
 	}
 	return notes
 }

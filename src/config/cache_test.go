@@ -24,7 +24,7 @@ func TestDefaultPolicy(t *testing.T) {
 		{"cache: {placement: group}\n", []string{"cache.policy=oracle"}, "oracle"},
 		{
 			"cache: {placement: group, policy: lookahead}\n", nil,
-			"that of cache.policy lookahead does",
+			"with which cache.policy lookahead cannot be had",
 		},
 		{"sample: {kind: poisson}\n", nil, "lookahead"},
 		{"sample: {kind: poisson, locality: 2}\n", nil, "vip"},
@@ -38,8 +38,8 @@ func TestDefaultPolicy(t *testing.T) {
 		switch {
 		case err != nil && !strings.Contains(err.Error(), tc.want):
 			t.Errorf("%q %q: %v, want %s", tc.text, tc.sets, err, tc.want)
-		case err == nil && c.Cache.Policy != tc.want:
-			t.Errorf("%q %q: policy %s, want %s", tc.text, tc.sets, c.Cache.Policy, tc.want)
+		case err == nil && c.Job.Cache.Policy != tc.want:
+			t.Errorf("%q %q: policy %s, want %s", tc.text, tc.sets, c.Job.Cache.Policy, tc.want)
 		}
 	}
 }
@@ -99,8 +99,8 @@ func TestDefaultsOfWhatIsPrinted(t *testing.T) {
 		"cache.policy=sieve": "sieve",
 	} {
 		c, err := WithDefaults([]string{set})
-		if err != nil || c.Cache.Policy != want {
-			t.Errorf("%s: policy %s (%v), want %s", set, c.Cache.Policy, err, want)
+		if err != nil || c.Job.Cache.Policy != want {
+			t.Errorf("%s: policy %s (%v), want %s", set, c.Job.Cache.Policy, err, want)
 		}
 	}
 }
@@ -114,10 +114,10 @@ func TestDefaultsOfSharers(t *testing.T) {
 		depth  int
 		fault  string
 	}{
-		{[]string{"parallel.mode=split"}, policy.None, sharedDepth, ""},
-		{[]string{"parallel.mode=split", "cache.policy=none"}, policy.None, sharedDepth, ""},
+		{[]string{"parallel.mode=split"}, policy.None, 4, ""},
+		{[]string{"parallel.mode=split", "cache.policy=none"}, policy.None, 4, ""},
 		{[]string{"parallel.mode=split", "pipeline.depth=2"}, policy.None, 2, ""},
-		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, sharedDepth, ""},
+		{[]string{"parallel.mode=split", "topology.kind=partitioned"}, policy.None, 4, ""},
 		{[]string{"parallel.mode=data"}, policy.Lookahead, 2, ""},
 		{[]string{"parallel.mode=push-pull"}, policy.None, 2, ""},
 		{[]string{"parallel.mode=push-pull", "topology.kind=partitioned"}, policy.None, 2, ""},
@@ -128,22 +128,22 @@ func TestDefaultsOfSharers(t *testing.T) {
 		{[]string{"parallel.mode=push-pull", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is push-pull, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=push-pull", "cache.source=files"}, "", 0,
-			"set cache.source=owners"},
+			"choose cache.source=owners"},
 		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is split, with which cache.policy sieve cannot be had"},
-		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "set cache.source=owners"},
-		{[]string{"parallel.mode=hybrid"}, policy.VIP, sharedDepth, ""},
-		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.VIP, sharedDepth, ""},
-		{[]string{"parallel.mode=hybrid", "cache.policy=none"}, policy.None, sharedDepth, ""},
+		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "choose cache.source=owners"},
+		{[]string{"parallel.mode=hybrid"}, policy.VIP, 4, ""},
+		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.VIP, 4, ""},
+		{[]string{"parallel.mode=hybrid", "cache.policy=none"}, policy.None, 4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.policy=sieve"}, "", 0, "rows that a rank passes on"},
 		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, "", 0, "rows that a rank passes on"},
 		{[]string{"parallel.mode=hybrid", "cache.policy=halo1"}, "", 0, "the halo of a node"},
-		{[]string{"parallel.mode=hybrid", "cache.halo_fraction=0.5"}, "", 0, "set cache.alpha"},
+		{[]string{"parallel.mode=hybrid", "cache.halo_fraction=0.5"}, "", 0, "choose cache.alpha"},
 		{[]string{"parallel.mode=hybrid", "cache.placement=group"}, "", 0,
-			"set cache.placement=own"},
-		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "set cache.source=owners"},
+			"choose cache.placement=own"},
+		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "choose cache.source=owners"},
 		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, "", 0,
-			"set topology.kind=replicated"},
+			"choose topology.kind=replicated"},
 	} {
 		got, err := Load(writeConfig(t, minimal), c.sets)
 		switch {
@@ -153,9 +153,9 @@ func TestDefaultsOfSharers(t *testing.T) {
 			}
 		case err != nil:
 			t.Errorf("%v: %v", c.sets, err)
-		case got.Cache.Policy != c.policy || got.Pipeline.Depth != c.depth:
-			t.Errorf("%v: policy %s, depth %d; want %s, %d", c.sets, got.Cache.Policy,
-				got.Pipeline.Depth, c.policy, c.depth)
+		case got.Job.Cache.Policy != c.policy || got.Job.Depth != c.depth:
+			t.Errorf("%v: policy %s, depth %d; want %s, %d", c.sets, got.Job.Cache.Policy,
+				got.Job.Depth, c.policy, c.depth)
 		}
 	}
 }

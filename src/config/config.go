@@ -8,114 +8,82 @@
 //	   ├─ Changes   keys that differ from a run's first config and must not
 //	   └─ Has       the traits by which reports compare runs
 //
-// A key is a field of Config and a row of the table; nothing else lists keys. The package checks
-// words and numbers but does not interpret them: package cmd converts a Config to options of other
-// packages.
+// A key is a field of Config and a row of the table; nothing else lists keys. The fields are those
+// that other packages read: a key is set where it is used. The package checks words and numbers one
+// by one; what cannot be combined package parallel says.
 package config
+
+import (
+	"halognn/src/compute"
+	"halognn/src/job"
+	"halognn/src/parallel"
+	"halognn/src/residence"
+	"halognn/src/task"
+)
 
 // Config is the settings of one run. Each field is a key; table.go names it and gives its meaning.
 type Config struct {
 	Data struct {
 		Parts, Verify string
 	}
-	Model struct {
-		Kind           string
-		Layers, Hidden int
-		Dropout        float64
-		Norm           string
-		Activation     string
-		Residual       bool
-		EdgeWeights    bool
-		Jumping        string
-		Aggregation    string
-		GCNNorm        string
-		Heads          int
-		HeadMerge      string
-		Slope          float64
-	}
-	Sample struct {
-		Kind                       string
-		LayerVertices              int
-		Locality                   float64
-		LocalityVertices           int
-		LocalityAdapt              bool
-		LocalityLower              float64
-		LocalityUpper              float64
-		LocalityLink               float64
-		LocalityEdges              float64
-		Fanouts, EvalFanouts       []int
-		Batch                      int
-		BatchScope, Seeds, Streams string
-		Kernel                     string
-	}
-	Train struct {
-		Epochs                int
-		LR                    float64
-		Optimizer             string
-		Momentum, WeightDecay float64
-		Schedule              string
-		WarmupSteps           int
-		StepEpochs            int
-		StepFactor            float64
-		Seed                  int
-		EvalEvery             int
-		EvalMode              string
-		Metric                string
-		ClassWeights          string // ParseWeights reads it
-		LabelSmoothing        float64
-		Patience              int
-		Allreduce             string
-	}
-	Cache struct {
-		Policy              string
-		Alpha, HaloFraction float64
-		HaloHops            int
-		Gamma               float64
-		Delta               int
-		Evict               bool
-		Initial, Scores     string
-		Window              int
-		Level               bool
-		Placement           string
-		PeerCost            string // ParseCost reads it
-		Source              string
-	}
-	Pipeline struct {
-		Depth, Workers int
-	}
-	Exchange struct {
-		Sums   string
-		Window int
-	}
-	Topology struct {
-		Kind, Load string
-	}
-	Parallel struct {
-		Mode string
-	}
-	Compute struct {
-		Device    string
-		Threads   int
-		GPURows   string // ParseRows reads it
-		GPUReads  string
-		Gradients string
-		GEMM      string
-		Precision string
-		SIMD      string
-	}
-	Checkpoint struct {
-		EverySteps   int
-		EveryMinutes float64
-		Keep         int
-	}
-	Run struct {
+	// Job is what is trained, but for what Spec adds.
+	Job      job.Spec
+	Drawn    Drawn
+	Sums     string // SumsOff, SumsOn or SumsAuto
+	Training Training
+	Compute  Compute
+	Saves    Saves
+	Run      struct {
 		Dir          string
+		Load         string // of the topology
 		RanksPerNode int
 		StageDir     string
 		ScratchDir   string
 		Progress     string
 		StallSeconds float64
 	}
+}
+
+// Drawn is how minibatches are drawn, of which the sampling of a job follows.
+type Drawn struct {
+	Fanouts, EvalFanouts []int
+	LayerVertices        int
+}
+
+// Training is how a model is trained and judged.
+type Training struct {
+	EvalEvery int    // epochs; 0: after the last one only
+	EvalFull  bool   // evaluate with all neighbours
+	Metric    string // "" or "auto": the default of the task
+	Loss      Loss
+	Patience  int
+	Sum       parallel.SumMode
+}
+
+// Loss says how the loss differs from the plain cross-entropy.
+type Loss struct {
+	task.Objective
+	Balanced bool // weight of a class: training seeds / (classes * seeds of the class)
+}
+
+// Compute is what a rank computes with.
+type Compute struct {
+	Device    string
+	Threads   int
+	Workers   int // goroutines that prepare minibatches
+	GPU       residence.GPU
+	Gradients parallel.Transport
+	GEMM      string
+	Precision compute.Precision
+	SIMD      string
+}
+
+// Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of training,
+// and how many checkpoints it keeps.
+type Saves struct {
+	EverySteps   int     // 0: never by steps
+	EveryMinutes float64 // 0: never by time
+	Keep         int
 }
 
 // Default returns the config with every key at its default.

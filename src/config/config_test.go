@@ -2,10 +2,12 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,8 +41,8 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Train.LR != 0.01 || !reflect.DeepEqual(c.Sample.Fanouts, []int{7, 8}) ||
-		c.Model.Layers != 2 || c.Model.Hidden != 256 {
+	if c.Job.Schedule.Base != 0.01 || !reflect.DeepEqual(c.Drawn.Fanouts, []int{7, 8}) ||
+		c.Job.Model.Layers != 2 || c.Job.Model.Hidden != 256 {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -49,7 +51,7 @@ func TestConfigFillsDefaultsAndOverrides(t *testing.T) {
 func TestConfigReadsPastBlanksAndMarks(t *testing.T) {
 	path := writeConfig(t, "\xef\xbb\xbf"+strings.ReplaceAll(minimal, "\n", "\r\n"))
 	c, err := Load(path, []string{"train.lr = 0.25 "})
-	if err != nil || c.Train.LR != 0.25 || c.Data.Parts != "p" {
+	if err != nil || c.Job.Schedule.Base != 0.25 || c.Data.Parts != "p" {
 		t.Errorf("%v: %+v", err, c)
 	}
 }
@@ -108,14 +110,14 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"choose sample.kind=neighbour, or topology.kind=replicated"}},
 		{"a sampler that attention cannot use", minimal +
 			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
-			[]string{"sample.kind poisson weighs edges", "which model.kind gat cannot use",
-				"choose sample.kind=neighbour"}},
+			[]string{"sample.kind is poisson, with which model.kind gat cannot be had", "by the probability that they were drawn",
+				"or sample.kind=neighbour"}},
 		{"a sampler that maxima cannot use", minimal +
 			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
-			[]string{"which model.kind sage with model.aggregation max cannot use"}},
+			[]string{"with which model.kind sage with model.aggregation max cannot be had"}},
 		{"a formula of fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
-			[]string{"sample.kind is ladies, which has no fanouts: cache.policy vip cannot be had",
+			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
 				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve or prefetch, or " +
 					"sample.kind=neighbour"}},
 		{"a window of fanouts that there are not", minimal +
@@ -149,7 +151,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"cache.policy auto cannot be had"}},
 		{"locality and the other kernel", minimal +
 			"sample: {locality: 2, kind: poisson, kernel: coo}\n", nil,
-			[]string{"sample.kernel coo cannot be had; choose sample.kernel=fused"}},
+			[]string{"sample.kernel coo cannot be had, because it draws all neighbours alike; choose sample.kernel=fused"}},
 		{"what ranks that share minibatches cannot draw", minimal +
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
 			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had",
@@ -168,14 +170,14 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"sums for a model that reads rows themselves", minimal +
 			"model: {kind: gat}\nexchange: {sums: on}\n", nil,
 			[]string{"exchange.sums is on, with which model.kind gat cannot be had",
-				"set model.kind=sage, gcn or gin, or exchange.sums=off"}},
+				"choose model.kind=sage, gcn or gin, or exchange.sums=off"}},
 		{"sums where ranks share minibatches", minimal +
 			"parallel: {mode: split}\nexchange: {sums: on}\n", nil,
 			[]string{"exchange.sums is on, with which parallel.mode split cannot be had"}},
 		{"sums with even misses", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: lookahead, level: true}\n", nil,
 			[]string{"exchange.sums is on, with which cache.level cannot be had",
-				"set cache.level=false, or exchange.sums=off"}},
+				"choose cache.level=false, or exchange.sums=off"}},
 		{"sums of rows from files", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: vip, source: files}\n", nil,
 			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
@@ -211,15 +213,15 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
 			[]string{"cache.placement is group", "cache.policy sieve",
-				"choose a static cache.policy (degree, ", "cache.placement=own"}},
+				"choose cache.policy=degree, ", "cache.placement=own"}},
 		{"parts of owners", minimal, []string{"cache.placement=parts", "cache.peer_cost=2"},
-			[]string{"cache.placement is parts", "set cache.source=files",
-				`cache.peer_cost: "2" is not auto or a number from 0 to 1`}},
+			[]string{"cache.placement is parts", "choose cache.source=files",
+				`cache.peer_cost is 2; it must be auto, or 0 to 1`}},
 		{"files and a dynamic policy", minimal,
 			[]string{"cache.source=files", "cache.policy=auto", "cache.halo_fraction=0.1"},
-			[]string{"cache.source is files, which is for caches that do not change",
-				"choose a static cache.policy (degree, ", "cache.source=owners",
-				"cache.halo_fraction is 0.1"}},
+			[]string{"cache.source is files, with which cache.policy auto cannot be had",
+				"choose cache.policy=degree, ", "cache.source=owners",
+				"with which cache.halo_fraction cannot be had"}},
 		{"files and a partitioned topology", minimal,
 			[]string{"cache.source=files", "cache.placement=group", "topology.kind=partitioned"},
 			[]string{"cache.source files cannot be had", "cache.placement group cannot be had"}},
@@ -228,7 +230,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"},
 			[]string{`--set cache.evict=maybe: cache.evict is "maybe"; it must be true or false`}},
 		{"device rows", minimal, []string{"compute.gpu_rows=many"},
-			[]string{`compute.gpu_rows: "many" is not auto`}},
+			[]string{`compute.gpu_rows is "many"; it must be auto`}},
 		{"NaN learning rate", minimal + "train:\n  lr: .nan\n", nil, []string{"train.lr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -268,10 +270,13 @@ func TestTableIsWhole(t *testing.T) {
 	}
 	sections := reflect.ValueOf(c).Elem()
 	for i := range sections.NumField() {
+		of := sections.Type().Field(i)
+		if of.Name == "Job" || of.Type.Kind() != reflect.Struct { // a job has more than keys set
+			continue
+		}
 		for k := range sections.Field(i).NumField() {
 			if _, ok := bound[sections.Field(i).Field(k).Addr().Pointer()]; !ok {
-				t.Errorf("%s.%s has no row in the table", sections.Type().Field(i).Name,
-					sections.Type().Field(i).Type.Field(k).Name)
+				t.Errorf("%s.%s has no row in the table", of.Name, of.Type.Field(k).Name)
 			}
 		}
 	}
@@ -298,8 +303,8 @@ func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 	for i, path := range hostile {
 		want := Default()
 		want.Data.Parts, want.Run.Dir = path, "d"
-		want.Cache.Evict, want.Train.LR, want.Train.Seed = i%2 == 0, rand.Float64()+1e-9, rand.Int()
-		want.Model.Layers, want.Sample.Fanouts = 2, []int{-1, 1 + i}
+		want.Job.Cache.Evict, want.Job.Schedule.Base, want.Job.Seed = i%2 == 0, rand.Float64()+1e-9, rand.Uint64N(math.MaxInt)
+		want.Job.Model.Layers, want.Drawn.Fanouts = 2, []int{-1, 1 + i}
 		for _, text := range []string{want.YAML(), want.CommentedYAML()} {
 			got, err := Load(writeConfig(t, text), nil)
 			if err != nil {
@@ -320,13 +325,19 @@ func TestPrintedDefaultsAreABeginning(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if c, err := WithDefaults([]string{"train.lr=1"}); err != nil || c.Train.LR != 1 {
+	if c, err := WithDefaults([]string{"train.lr=1"}); err != nil || c.Job.Schedule.Base != 1 {
 		t.Errorf("settings without a file: %v", err)
 	}
 	if _, err := WithDefaults([]string{"train.lr=0", "model.layers=0"}); err == nil ||
 		strings.Contains(err.Error(), "is missing") ||
 		!strings.Contains(err.Error(), "model.layers is 0") {
 		t.Errorf("bad settings without a file: %v", err)
+	}
+	for _, page := range regexp.MustCompile(`docs/[^ #),]*[a-z]`).FindAllString(
+		Default().CommentedYAML(), -1) {
+		if _, err := os.Stat(filepath.Join("../..", page)); err != nil {
+			t.Errorf("a comment refers to %s: %v", page, err)
+		}
 	}
 	for i, line := range strings.Split(Default().CommentedYAML()+Markdown(), "\n") {
 		if utf8.RuneCountInString(line) > lineWidth {
@@ -384,11 +395,11 @@ func TestChanges(t *testing.T) {
 	began := Default().Flat()
 	delete(began, "model.heads")
 	now := Default()
-	now.Pipeline.Depth, now.Train.Epochs, now.Cache.Policy, now.Run.Dir = 9, 99, "vip", "elsewhere"
+	now.Job.Depth, now.Job.Epochs, now.Job.Cache.Policy, now.Run.Dir = 9, 99, "vip", "elsewhere"
 	if err := now.Changes(began); err != nil {
 		t.Errorf("refused: %v", err)
 	}
-	now.Train.LR, now.Model.Heads = 0.5, 3
+	now.Job.Schedule.Base, now.Job.Model.Heads = 0.5, 3
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
@@ -454,8 +465,8 @@ func TestEvalFanouts(t *testing.T) {
 			t.Errorf("%s %q: the resolved config is read as %+v (%v), not as %+v",
 				tc.text, tc.sets, again, err, got)
 		}
-		if !slices.Equal(got.Sample.EvalFanouts, tc.want) || !strings.Contains(text, "eval_fanouts:") {
-			t.Errorf("%s %q: they are %v, want %v", tc.text, tc.sets, got.Sample.EvalFanouts, tc.want)
+		if !slices.Equal(got.Drawn.EvalFanouts, tc.want) || !strings.Contains(text, "eval_fanouts:") {
+			t.Errorf("%s %q: they are %v, want %v", tc.text, tc.sets, got.Drawn.EvalFanouts, tc.want)
 		}
 	}
 }
@@ -464,14 +475,14 @@ func TestEvalFanouts(t *testing.T) {
 func TestEvalFanoutsStay(t *testing.T) {
 	c := Default()
 	began := c.Flat()
-	c.Sample.EvalFanouts = []int{20, 20, 20}
+	c.Drawn.EvalFanouts = []int{20, 20, 20}
 	err := c.Changes(began)
 	if err == nil || !strings.Contains(err.Error(),
 		"sample.eval_fanouts is [20 20 20], the run began with []") {
 		t.Errorf("changed from none: %v", err)
 	}
 	delete(began, "sample.eval_fanouts") // a run that did not know the key
-	c.Sample.EvalFanouts = nil
+	c.Drawn.EvalFanouts = nil
 	if err := c.Changes(began); err != nil {
 		t.Error(err)
 	}

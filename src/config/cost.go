@@ -7,31 +7,38 @@ import (
 	"halognn/src/policy"
 )
 
-// ParseCost reads "auto", which is policy.MeasuredPeerCost, or a number from 0 to 1.
-func ParseCost(text string) (float64, error) {
-	if text == "auto" {
-		return policy.MeasuredPeerCost, nil
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= 0 && x <= 1) {
-		return 0, fmt.Errorf("%q is not auto or a number from 0 to 1", text)
-	}
-	return x, nil
+// cost is a number from 0 to 1, or auto, which is policy.MeasuredPeerCost.
+type cost struct{ bound[float64] }
+
+func costOrAuto(field *float64) *cost {
+	return &cost{bound[float64]{field, policy.MeasuredPeerCost}}
 }
 
-// cost is a number from 0 to 1, or auto.
-type cost struct{ bound[string] }
+func (c *cost) parse(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	if text == "auto" {
+		x, err = policy.MeasuredPeerCost, nil
+	} else if x == policy.MeasuredPeerCost {
+		return false
+	}
+	*c.field = x
+	return err == nil
+}
 
-func costOrAuto(field *string) *cost { return &cost{bound[string]{field, "auto"}} }
+func (c *cost) flat() string {
+	if *c.field == policy.MeasuredPeerCost {
+		return "auto"
+	}
+	return fmt.Sprint(*c.field)
+}
 
-func (c *cost) parse(text string) bool { *c.field = text; return true }
-func (c *cost) kind() string           { return "a number or auto" }
-func (c *cost) limits() string         { return "auto, or 0 to 1" }
-func (c *cost) yaml() string           { return yamlText(*c.field) }
+func (c *cost) kind() string   { return "a number or auto" }
+func (c *cost) limits() string { return "auto, or 0 to 1" }
+func (c *cost) yaml() string   { return c.flat() }
 
 func (c *cost) fault(name, brief string) string {
-	if _, err := ParseCost(*c.field); err != nil {
-		return fmt.Sprintf("%s: %v: %s", name, err, brief)
+	if x := *c.field; x == policy.MeasuredPeerCost || x >= 0 && x <= 1 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s is %g; it must be %s: %s", name, *c.field, c.limits(), brief)
 }

@@ -54,8 +54,8 @@ func Names() (names []string) {
 // Words returns the words that a key accepts; nil for keys of other kinds.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {
-		if w, ok := k.value.(*choice); ok {
-			return w.names()
+		if w, ok := k.value.(worded); ok {
+			return wordNames(w.choices())
 		}
 	}
 	return nil
@@ -94,72 +94,73 @@ type bound[T any] struct {
 func (b bound[T]) reset()       { *b.field = b.fallback }
 func (b bound[T]) flat() string { return fmt.Sprint(*b.field) }
 
-// wholeNumber is an int from least to most.
-type wholeNumber struct {
-	bound[int]
-	least, most int
+// wholeNumber is an integer from least to most.
+type wholeNumber[T int | uint64] struct {
+	bound[T]
+	least, most T
 }
 
 // whole binds a whole number of at least least; upTo bounds it above.
-func whole(field *int, fallback, least int) *wholeNumber {
-	return &wholeNumber{bound[int]{field, fallback}, least, math.MaxInt}
+func whole[T int | uint64](field *T, fallback, least T) *wholeNumber[T] {
+	return &wholeNumber[T]{bound[T]{field, fallback}, least, math.MaxInt}
 }
 
-func (w *wholeNumber) upTo(most int) *wholeNumber { w.most = most; return w }
+func (w *wholeNumber[T]) upTo(most T) *wholeNumber[T] { w.most = most; return w }
 
-func (w *wholeNumber) parse(text string) bool {
+func (w *wholeNumber[T]) parse(text string) bool {
 	n, err := strconv.Atoi(text)
-	if err == nil {
-		*w.field = n
+	if err != nil || n < 0 && w.least == 0 && T(n) > w.most { // no unsigned number
+		return false
 	}
-	return err == nil
+	*w.field = T(n)
+	return true
 }
 
-func (w *wholeNumber) kind() string { return "a whole number" }
-func (w *wholeNumber) yaml() string { return strconv.Itoa(*w.field) }
+func (w *wholeNumber[T]) kind() string { return "a whole number" }
+func (w *wholeNumber[T]) yaml() string { return fmt.Sprint(*w.field) }
 
-func (w *wholeNumber) fault(name, brief string) string {
+func (w *wholeNumber[T]) fault(name, brief string) string {
 	if *w.field >= w.least && *w.field <= w.most {
 		return ""
 	}
 	return fmt.Sprintf("%s is %d; it must be %s: %s", name, *w.field, w.limits(), brief)
 }
 
-func (w *wholeNumber) limits() string {
+func (w *wholeNumber[T]) limits() string {
 	if w.most == math.MaxInt {
 		return fmt.Sprintf("at least %d", w.least)
 	}
 	return fmt.Sprintf("%d to %d", w.least, w.most)
 }
 
-// realNumber is a float64 within an interval.
-type realNumber struct {
-	bound[float64]
+// realNumber is a number within an interval.
+type realNumber[T float32 | float64] struct {
+	bound[T]
 	in interval
 }
 
 // number binds a number of an interval; infinity is in none.
-func number(field *float64, fallback float64, in interval) *realNumber {
-	return &realNumber{bound[float64]{field, fallback}, in}
+func number[T float32 | float64](field *T, fallback T, in interval) *realNumber[T] {
+	return &realNumber[T]{bound[T]{field, fallback}, in}
 }
 
-func (n *realNumber) parse(text string) bool {
+func (n *realNumber[T]) parse(text string) bool {
 	x, err := strconv.ParseFloat(text, 64)
 	if err == nil {
-		*n.field = x
+		*n.field = T(x)
 	}
 	return err == nil
 }
 
-func (n *realNumber) kind() string   { return "a number" }
-func (n *realNumber) yaml() string   { return strconv.FormatFloat(*n.field, 'g', -1, 64) }
-func (n *realNumber) limits() string { return n.in.String() }
+func (n *realNumber[T]) kind() string   { return "a number" }
+func (n *realNumber[T]) yaml() string   { return fmt.Sprint(*n.field) }
+func (n *realNumber[T]) limits() string { return n.in.String() }
 
-func (n *realNumber) fault(name, brief string) string {
-	if n.in.has(*n.field) {
+func (n *realNumber[T]) fault(name, brief string) string {
+	if n.in.has(float64(*n.field)) {
 		return ""
 	}
-	return fmt.Sprintf("%s is %g; it must be %s: %s", name, *n.field, n.in, brief)
+	return fmt.Sprintf("%s is %v; it must be %s: %s", name, *n.field, n.in, brief)
 }
 
 // interval is the numbers from lo to hi, without an open bound itself.
@@ -219,33 +220,76 @@ func (f *flag) fault(_, _ string) string { return "" }
 // word is one of the words of a choice, with its meaning.
 type word struct{ name, doc string }
 
-// choice is one of a few words.
-type choice struct {
-	bound[string]
+func wordNames(words []word) (all []string) {
+	for _, w := range words {
+		all = append(all, w.name)
+	}
+	return all
+}
+
+// worded is a value that is one of a few words.
+type worded interface{ choices() []word }
+
+// choice is one of a few words, which the field holds as they are.
+type choice[T ~string] struct {
+	bound[T]
 	words []word
 }
 
-func oneOf(field *string, fallback string, words ...word) *choice {
-	return &choice{bound: bound[string]{field, fallback}, words: words}
+func oneOf[T ~string](field *T, fallback T, words ...word) *choice[T] {
+	return &choice[T]{bound: bound[T]{field, fallback}, words: words}
 }
 
-func (c *choice) names() (names []string) {
-	for _, w := range c.words {
-		names = append(names, w.name)
-	}
-	return names
-}
+func (c *choice[T]) choices() []word        { return c.words }
+func (c *choice[T]) parse(text string) bool { *c.field = T(text); return true }
+func (c *choice[T]) kind() string           { return "a word" }
+func (c *choice[T]) limits() string         { return OrList(wordNames(c.words)) }
+func (c *choice[T]) yaml() string           { return yamlText(string(*c.field)) }
 
-func (c *choice) parse(text string) bool { *c.field = text; return true }
-func (c *choice) kind() string           { return "a word" }
-func (c *choice) limits() string         { return OrList(c.names()) }
-func (c *choice) yaml() string           { return yamlText(*c.field) }
-
-func (c *choice) fault(name, brief string) string {
-	if slices.Contains(c.names(), *c.field) {
+func (c *choice[T]) fault(name, brief string) string {
+	if slices.Contains(wordNames(c.words), string(*c.field)) {
 		return ""
 	}
 	return fmt.Sprintf("%s is %q; it must be %s: %s", name, *c.field, c.limits(), brief)
+}
+
+// named is one of a few values, each of which has a word.
+type named[T comparable] struct {
+	bound[T]
+	words  []word
+	values []T // by word
+}
+
+// either binds a choice of two words: the field says whether it is the second.
+func either(field *bool, no, yes word) *named[bool] {
+	return &named[bool]{bound[bool]{field, false}, []word{no, yes}, []bool{false, true}}
+}
+
+func (n *named[T]) choices() []word { return n.words }
+func (n *named[T]) kind() string    { return n.limits() }
+func (n *named[T]) limits() string  { return OrList(wordNames(n.words)) }
+func (n *named[T]) yaml() string    { return yamlText(n.flat()) }
+
+func (n *named[T]) parse(text string) bool {
+	i := slices.Index(wordNames(n.words), text)
+	if i >= 0 {
+		*n.field = n.values[i]
+	}
+	return i >= 0
+}
+
+func (n *named[T]) flat() string {
+	if i := slices.Index(n.values, *n.field); i >= 0 {
+		return n.words[i].name
+	}
+	return fmt.Sprint(*n.field)
+}
+
+func (n *named[T]) fault(name, brief string) string {
+	if slices.Contains(n.values, *n.field) {
+		return ""
+	}
+	return fmt.Sprintf("%s is %q; it must be %s: %s", name, n.flat(), n.limits(), brief)
 }
 
 // OrList joins words as in "a, b or c".
@@ -336,40 +380,39 @@ func (f *fanoutList) fault(name, _ string) string {
 }
 
 // weightList is the weights of classes: a word, or a number for each.
-type weightList struct{ bound[string] }
+type weightList struct{ bound[Loss] }
 
-func weights(field *string) *weightList { return &weightList{bound[string]{field, "none"}} }
+func weights(field *Loss) *weightList { return &weightList{bound[Loss]{field, Loss{}}} }
+
+func (w *weightList) reset() { w.field.Weights, w.field.Balanced = nil, false }
 
 func (w *weightList) parse(text string) bool {
+	var list []float64
 	text = strings.TrimSpace(strings.Trim(strings.TrimSpace(text), "[]"))
-	if _, _, err := ParseWeights(text); err != nil {
-		return false
+	if text != "" && text != "none" && text != "balanced" {
+		for word := range strings.SplitSeq(text, ",") {
+			x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+			if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+				return false
+			}
+			list = append(list, x)
+		}
 	}
-	*w.field = strings.ReplaceAll(text, " ", "")
+	w.field.Weights, w.field.Balanced = list, text == "balanced"
 	return true
 }
 
-func (w *weightList) kind() string {
-	return "none, balanced or numbers from 0, as 1,2.5"
+func (w *weightList) flat() string {
+	switch {
+	case w.field.Balanced:
+		return "balanced"
+	case w.field.Weights == nil:
+		return "none"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(w.field.Weights), " ", ","), "[]")
 }
-func (w *weightList) limits() string           { return "a number for each class" }
-func (w *weightList) yaml() string             { return *w.field }
-func (w *weightList) fault(_, _ string) string { return "" }
 
-// ParseWeights reads train.class_weights: none, balanced, or a number for each class.
-func ParseWeights(text string) (list []float64, balanced bool, err error) {
-	switch text {
-	case "", "none":
-		return nil, false, nil
-	case "balanced":
-		return nil, true, nil
-	}
-	for word := range strings.SplitSeq(text, ",") {
-		x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
-			return nil, false, fmt.Errorf("%q is no weight; want a number from 0", word)
-		}
-		list = append(list, x)
-	}
-	return list, false, nil
-}
+func (w *weightList) kind() string             { return "none, balanced or numbers from 0, as 1,2.5" }
+func (w *weightList) limits() string           { return "a number for each class" }
+func (w *weightList) yaml() string             { return w.flat() }
+func (w *weightList) fault(_, _ string) string { return "" }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +11,12 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"halognn/src/mem"
 )
 
-// Load applies the YAML file and then the settings key=value to the defaults, and checks the
-// result. It returns all errors at once, each with its line in the file, or as --set.
+// Load applies the YAML file, if path is not empty, and then the settings key=value to the defaults,
+// and checks the result. It returns all errors at once, each with its line in the file, or as --set.
 func Load(path string, sets []string) (*Config, error) {
 	c, b, inFile, err := read(path, sets)
 	if err != nil {
@@ -36,14 +37,16 @@ func Load(path string, sets []string) (*Config, error) {
 // read returns the settings before their values are checked, the binder with the errors met so far,
 // and how many of these are about the file.
 func read(path string, sets []string) (c *Config, b *binder, inFile int, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("reading the config: %w; --config takes the YAML file of a "+
-			"run, such as inputs/demo.yaml", err)
-	}
 	c = Default()
 	b = &binder{keys: c.keys()}
-	b.file(text)
+	if path != "" {
+		text, err := mem.ReadFile(path)
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("reading the config: %w; --config takes the YAML file of a "+
+				"run, such as inputs/demo.yaml", err)
+		}
+		b.file(text)
+	}
 	inFile = len(b.faults)
 	b.sets(sets)
 	c.settle(b.isGiven)

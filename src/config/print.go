@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -121,11 +122,9 @@ func (k *Key) facts() string {
 
 // explained returns the words of a choice if one of them is explained.
 func (k *Key) explained() []word {
-	if c, ok := k.value.(*choice); ok {
-		for _, w := range c.words {
-			if w.doc != "" {
-				return c.words
-			}
+	if c, ok := k.value.(worded); ok {
+		if words := c.choices(); slices.ContainsFunc(words, func(w word) bool { return w.doc != "" }) {
+			return words
 		}
 	}
 	return nil
@@ -146,7 +145,7 @@ func sentence(phrase string) string {
 	return strings.ToUpper(phrase[:1]) + phrase[1:] + "."
 }
 
-var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+var link = regexp.MustCompile(`\[[^\]]*\]\(([^)]*)\)`)
 
 // plain turns Markdown into text: links become paths in the repository.
 func plain(markdown string) string {

@@ -4,54 +4,56 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"halognn/src/residence"
 )
 
-// Share says how many feature rows are kept in device memory. The zero value lets the run choose.
-type Share struct {
-	Set      bool
-	Fraction float64 // of the rows, or
-	Bytes    int     // of rows; used if Fraction is 0
-}
-
-// ParseShare reads "auto", a fraction such as 0.25, or bytes such as 8GB or 500MB.
-func ParseShare(text string) (Share, error) {
+// parseShare reads "auto", a fraction such as 0.25, or bytes such as 8GB or 500MB.
+func parseShare(text string) (residence.GPURows, error) {
 	if text == "auto" {
-		return Share{}, nil
+		return residence.GPURows{}, nil
 	}
 	for suffix, unit := range map[string]float64{"KB": 1e3, "MB": 1e6, "GB": 1e9} {
 		if number, ok := strings.CutSuffix(text, suffix); ok {
 			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 			if err == nil && x >= 0 && x < 1e6 {
-				return Share{Set: true, Bytes: int(x * unit)}, nil
+				return residence.GPURows{Set: true, Bytes: int(x * unit)}, nil
 			}
 		}
 	}
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= 1) {
-		return Share{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes such as "+
+		return residence.GPURows{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes such as "+
 			"8GB", text)
 	}
-	return Share{Set: true, Fraction: x}, nil
+	return residence.GPURows{Set: true, Fraction: x}, nil
 }
 
-// rowShare is the text of a Share.
-type rowShare struct{ bound[string] }
+// rowShare is how many rows lie on a device.
+type rowShare struct{ bound[residence.GPURows] }
 
-func share(field *string, fallback string) *rowShare {
-	return &rowShare{bound[string]{field, fallback}}
+func share(field *residence.GPURows) *rowShare {
+	return &rowShare{bound[residence.GPURows]{field, residence.GPURows{}}}
 }
 
-func (s *rowShare) parse(text string) bool { *s.field = text; return true }
-func (s *rowShare) kind() string           { return "a word" }
-func (s *rowShare) limits() string {
-	return "auto, a fraction such as 0.25, or bytes " +
-		"such as 8GB"
+func (s *rowShare) parse(text string) bool {
+	x, err := parseShare(text)
+	*s.field = x
+	return err == nil
 }
-func (s *rowShare) yaml() string { return yamlText(*s.field) }
 
-func (s *rowShare) fault(name, _ string) string {
-	if _, err := ParseShare(*s.field); err != nil {
-		return fmt.Sprintf("%s: %v", name, err)
+func (s *rowShare) flat() string {
+	switch x := *s.field; {
+	case !x.Set:
+		return "auto"
+	case x.Bytes > 0:
+		return fmt.Sprintf("%gMB", float64(x.Bytes)/1e6)
+	default:
+		return fmt.Sprint(x.Fraction)
 	}
-	return ""
 }
+
+func (s *rowShare) kind() string             { return s.limits() }
+func (s *rowShare) limits() string           { return "auto, a fraction such as 0.25, or bytes such as 8GB" }
+func (s *rowShare) yaml() string             { return s.flat() }
+func (s *rowShare) fault(_, _ string) string { return "" }

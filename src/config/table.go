@@ -1,10 +1,15 @@
 package config
 
 import (
+	"halognn/src/cache"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // Larger values are mistakes that would exhaust the memory.
@@ -16,6 +21,9 @@ const (
 	mostDepth  = 1 << 16
 	MaxThreads = 1 << 12
 )
+
+// layerVertices is the default of sample.layer_vertices.
+const layerVertices = 8192
 
 // free marks keys that a run may change at any time without affecting its numbers.
 const free = MayChange | SameEpoch
@@ -47,70 +55,73 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "model", keys: []*Key{
-			{"kind", oneOf(&c.Model.Kind, "sage", modelKinds()...), 0,
+			{"kind", oneOf(&c.Job.Model.Kind, "sage", modelKinds()...), 0,
 				"the layers of the model", "[The models](models.md) says how each is defined."},
-			{"layers", whole(&c.Model.Layers, 3, 1).upTo(mostLayers), 0,
+			{"layers", whole(&c.Job.Model.Layers, 3, 1).upTo(mostLayers), 0,
 				"number of layers", ""},
-			{"hidden", whole(&c.Model.Hidden, 256, 1).upTo(mostHidden), 0,
+			{"hidden", whole(&c.Job.Model.Hidden, 256, 1).upTo(mostHidden), 0,
 				"width of the hidden layers", ""},
-			{"dropout", number(&c.Model.Dropout, 0.5, from(0).below(1)), 0,
+			{"dropout", number(&c.Job.Model.Dropout, 0.5, from(0).below(1)), 0,
 				"probability that a hidden activation is dropped",
 				"The random bits are keyed, so masks do not depend on ranks or threads."},
-			{"norm", oneOf(&c.Model.Norm, "none",
+			{"norm", oneOf(&c.Job.Model.Norm, "none",
 				word{"none", ""},
 				word{"layer", "LayerNorm before each hidden activation"},
 				word{"batch", "BatchNorm: in training by the statistics of each stream's own " +
 					"minibatch, in evaluation and inference by running ones"},
 			), 0,
 				"normalisation of the hidden layers", ""},
-			{"activation", oneOf(&c.Model.Activation, "relu",
+			{"activation", oneOf(&c.Job.Model.Activation, "relu",
 				word{"relu", ""},
 				word{"elu", "`exp(x) - 1` below 0"},
 			), 0,
 				"activation of the hidden layers", ""},
-			{"residual", boolean(&c.Model.Residual, false), 0,
+			{"residual", boolean(&c.Job.Model.Residual, false), 0,
 				"add a vertex's own hidden row before the activation",
 				"Not in the first layer, nor in one that makes logits: their rows are of other widths."},
-			{"edge_weights", boolean(&c.Model.EdgeWeights, true), 0,
+			{"edge_weights", boolean(&c.Job.Model.EdgeWeights, true), 0,
 				"weigh edges, where the graph's edges have weights",
 				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
 					"`gat`, `gatv2` and `model.aggregation: max` cannot, and refuse such a graph unless " +
 					"this is false."},
-			{"jumping", oneOf(&c.Model.Jumping, "none",
+			{"jumping", oneOf(&c.Job.Model.Jumping, "none",
 				word{"none", "those of the last layer, which makes them"},
 				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
 				word{"max", "the largest of all layers, by columns, through a linear map"},
 			), 0,
 				"which rows the logits follow from", "With jumping knowledge the last layer is a hidden " +
 					"one too, and inference with all neighbours keeps the rows of all layers."},
-			{"aggregation", oneOf(&c.Model.Aggregation, "mean",
+			{"aggregation", oneOf(&c.Job.Model.Aggregation, "mean",
 				word{"mean", ""},
 				word{"max", "the largest of each column"},
 			), 0,
 				"how `sage` aggregates the rows of neighbours", "Other models ignore it."},
-			{"gcn_norm", oneOf(&c.Model.GCNNorm, "right",
+			{"gcn_norm", oneOf(&c.Job.Model.GCNNorm, "right",
 				word{"right", "the mean over a vertex and its sampled neighbours"},
 				word{"both", "the symmetric normalisation by the degrees of the whole graph; " +
 					"what is sampled is scaled to estimate the sum over all neighbours"},
 			), 0,
 				"how `gcn` weighs an edge", "Other models ignore it."},
-			{"heads", whole(&c.Model.Heads, 2, 1).upTo(mostHeads), 0,
+			{"heads", whole(&c.Job.Model.Heads, 2, 1).upTo(mostHeads), 0,
 				"number of attention heads", "Only `gat` and `gatv2` read it."},
-			{"head_merge", oneOf(&c.Model.HeadMerge, "concat",
+			{"head_merge", oneOf(&c.Job.Model.HeadMerge, "concat",
 				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
 				word{"mean", "their mean: each head is `model.hidden` wide"},
 			), 0,
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
 					"`gat` and `gatv2` read it."},
-			{"slope", number(&c.Model.Slope, 0.2, from(0).upTo(1)), 0,
+			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"what LeakyReLU multiplies attention scores below 0 by",
 				"Only `gat` and `gatv2` read it."},
 		}},
 
 		{name: "sample", keys: []*Key{
-			{"kind", oneOf(&c.Sample.Kind, string(sample.Neighbour),
+			{"kind", oneOf(&c.Job.Sample.Kind, sample.Neighbour,
 				word{string(sample.Neighbour), "of each vertex's neighbours as many as the fanout says, " +
 					"all equally likely"},
+				word{string(sample.Labor), "as many, all equally likely, but vertices have random numbers and " +
+					"each draws the neighbours with the smallest: those that several can draw are drawn " +
+					"by all of them, and a minibatch has fewer vertices"},
 				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
 					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
 				word{string(sample.LADIES), "layer by layer: `sample.layer_vertices` of all neighbours of a " +
@@ -120,56 +131,75 @@ func (c *Config) table() []section {
 				"how neighbours are drawn in training",
 				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
 					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
-			{"fanouts", fanouts(&c.Sample.Fanouts, 15, 10, 5), 0,
+			{"fanouts", fanouts(&c.Drawn.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it, and kind `ladies` in training."},
-			{"layer_vertices", whole(&c.Sample.LayerVertices, 8192, 1).upTo(graph.MaxVertices), 0,
-				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it."},
-			{"locality", number(&c.Sample.Locality, 1, from(1).upTo(1e6)), 0,
+			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
+				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it, and " +
+					"`labor` refuses it."},
+			{"shared", boolean(&c.Job.Sample.Numbers.Shared, false), 0,
+				"whether `poisson` draws by numbers of vertices, as `labor` does: those whose number is " +
+					"below the probability", ""},
+			{"share", &named[sample.Sharing]{bound[sample.Sharing]{&c.Job.Sample.Numbers.Share, sample.Alone},
+				[]word{
+					{"rank", "none, each stream has its own"},
+					{"node", "those of a node, so that they want the same rows of others"},
+					{"all", "all, so that the minibatches of a step have the edges of one that large, on " +
+						"any number of ranks"},
+				}, []sample.Sharing{sample.Alone, sample.InNodes, sample.Together}}, 0,
+				"which ranks have the numbers of `labor` and `sample.shared` in common",
+				"Noise that is shared does not average over ranks ([when](guide/samplers.md))."},
+			{"dependency", whole(&c.Job.Sample.Numbers.Dependency, 1, 1).upTo(sample.MaxDependency), 0,
+				"steps that a number of `labor` and `sample.shared` lasts",
+				"At each step one vertex in so many has a new one, so that minibatches that follow each " +
+					"other read mostly the same rows, which caches and look-ahead then save."},
+			{"layer_dependency", boolean(&c.Job.Sample.Numbers.Layers, false), 0,
+				"whether a vertex has one number for all hops", "Of `labor` and `sample.shared`."},
+			{"locality", number(&c.Job.Locality.Favour, 1, from(1).upTo(1e6)), 0,
 				"how many times likelier `poisson` and `ladies` draw vertices whose rows a rank has at hand; " +
 					"1: no more than others",
 				"What is drawn then depends on the cache, the parts and the nodes " +
 					"([locality](guide/samplers.md#locality))."},
-			{"locality_adapt", boolean(&c.Sample.LocalityAdapt, false), 0,
+			{"locality_adapt", boolean(&c.Job.Locality.Adapts, false), 0,
 				"whether `sample.locality` is the most, and epochs begin with 1 and adapt to the share of " +
 					"loading in their time",
 				"The share follows from counted bytes and edges and the rates below, not from a clock: " +
 					"equal runs adapt alike. The cache must not change."},
-			{"locality_lower", number(&c.Sample.LocalityLower, 0.15, from(0).upTo(1)), 0,
+			{"locality_lower", number(&c.Job.Locality.Lower, 0.15, from(0).upTo(1)), 0,
 				"`sample.locality_adapt`: share of loading below which the next epoch goes half of the way " +
 					"back", ""},
-			{"locality_upper", number(&c.Sample.LocalityUpper, 0.2, from(0).upTo(1)), 0,
+			{"locality_upper", number(&c.Job.Locality.Upper, 0.2, from(0).upTo(1)), 0,
 				"`sample.locality_adapt`: share above which the next epoch doubles the factor; between " +
 					"the two it stays for good", ""},
-			{"locality_link", number(&c.Sample.LocalityLink, 125e6, above(0)), 0,
+			{"locality_link", number(&c.Job.Locality.Link, 125e6, above(0)), 0,
 				"`sample.locality_adapt`: bytes/s at which a rank gets rows that are not at hand", ""},
-			{"locality_edges", number(&c.Sample.LocalityEdges, 1e7, above(0)), 0,
+			{"locality_edges", number(&c.Job.Locality.Edges, 1e7, above(0)), 0,
 				"`sample.locality_adapt`: sampled edges/s that a rank draws and trains",
 				"A run's `summary.json` tells: `computed_edges`, divided by the ranks and by the seconds of " +
 					"`sample`, `forward`, `backward` and `update`."},
-			{"locality_vertices", whole(&c.Sample.LocalityVertices, 8192, 1).upTo(graph.MaxVertices), 0,
+			{"locality_vertices", whole(&c.Job.Locality.Vertices, 8192, 1).upTo(graph.MaxVertices), 0,
 				"`sample.locality`: vertices of each layer but the input layer that are likelier, those with " +
 					"the most paths to what is at hand", "The input layer's are all that are at hand."},
-			{"eval_fanouts", fanouts(&c.Sample.EvalFanouts), SameEpoch,
+			{"eval_fanouts", fanouts(&c.Drawn.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
 				"Empty: those of `sample.fanouts`. SALIENT++ has 20,20,20. They change no number " +
 					"of the training but the epoch that validates best; a minibatch of larger " +
 					"fanouts takes more memory."},
-			{"batch", whole(&c.Sample.Batch, 1024, 1).upTo(sample.MaxBatch), 0,
+			{"batch", whole(&c.Job.Batch, 1024, 1).upTo(sample.MaxBatch), 0,
 				"seeds of a minibatch", ""},
-			{"batch_scope", oneOf(&c.Sample.BatchScope, "rank",
+			{"batch_scope", either(&c.Job.GlobalBatch,
 				word{"rank", "the seeds of each stream"},
 				word{"global", "the seeds of all streams together, so that a scaling study " +
 					"trains alike on any number of ranks"},
 			), 0,
 				"what `sample.batch` counts", ""},
-			{"seeds", oneOf(&c.Sample.Seeds, "local",
+			{"seeds", either(&c.Job.GlobalSeeds,
 				word{"local", "from its own parts"},
 				word{"global", "from the whole graph"},
 			), 0,
 				"where a stream draws its seeds from", ""},
-			{"streams", oneOf(&c.Sample.Streams, "rank",
+			{"streams", either(&c.Job.StreamPerPart,
 				word{"rank", "each rank has a stream"},
 				word{"part", "each part has a stream. A rank that owns several parts trains " +
 					"their minibatches one after the other and adds up the gradients, so P parts " +
@@ -177,84 +207,77 @@ func (c *Config) table() []section {
 			), 0,
 				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
 					"random draws of its own", ""},
-			{"kernel", oneOf(&c.Sample.Kernel, "fused",
-				word{"fused",
-					"draws go straight into the columns of a block and are renumbered there"},
-				word{KernelCOO, "draws are written as pairs, whose ids are compacted, and " +
+			{"kernel", &named[sample.Kernel]{bound[sample.Kernel]{&c.Job.Kernel, sample.KernelFused}, []word{
+				{"fused", "draws go straight into the columns of a block and are renumbered there"},
+				{"coo", "draws are written as pairs, whose ids are compacted, and " +
 					"converted to CSC: what the other is compared with (FastSample)"},
-			), free,
+			}, []sample.Kernel{sample.KernelFused, sample.KernelCOO}}, free,
 				"how the sampler makes blocks", "The blocks are the same."},
 		}},
 
 		{name: "train", keys: []*Key{
-			{"epochs", whole(&c.Train.Epochs, 10, 1).upTo(mostEpochs), free,
+			{"epochs", whole(&c.Job.Epochs, 10, 1).upTo(mostEpochs), free,
 				"passes over all training seeds", "A run that goes on cannot have fewer than it " +
 					"has begun."},
-			{"lr", number(&c.Train.LR, 0.003, above(0)), 0,
+			{"lr", number(&c.Job.Schedule.Base, 0.003, above(0)), 0,
 				"learning rate", ""},
-			{"optimizer", oneOf(&c.Train.Optimizer, "adam",
+			{"optimizer", oneOf(&c.Job.Optimizer.Kind, "adam",
 				word{"adam", ""},
 				word{"adamw", "Adam with decoupled weight decay"},
 				word{"sgd", ""},
 			), 0,
 				"optimizer", ""},
-			{"momentum", number(&c.Train.Momentum, 0.9, from(0).below(1)), 0,
+			{"momentum", number(&c.Job.Optimizer.Momentum, 0.9, from(0).below(1)), 0,
 				"momentum", "Only `sgd` reads it."},
-			{"weight_decay", number(&c.Train.WeightDecay, 0, from(0)), 0,
+			{"weight_decay", number(&c.Job.Optimizer.WeightDecay, 0, from(0)), 0,
 				"weight decay", "`adam` and `sgd` add it to the gradient, `adamw` applies it to " +
 					"the weights."},
-			{"schedule", oneOf(&c.Train.Schedule, "constant",
+			{"schedule", oneOf(&c.Job.Schedule.Kind, "constant",
 				word{"constant", ""},
 				word{"cosine", "falls to 0 at the end of the run"},
 				word{"step", "drops every `train.step_epochs`"},
 			), 0,
 				"how the learning rate changes", ""},
-			{"warmup_steps", whole(&c.Train.WarmupSteps, 0, 0), 0,
+			{"warmup_steps", whole(&c.Job.Schedule.Warmup, 0, 0), 0,
 				"steps over which the learning rate rises linearly from 0", ""},
-			{"step_epochs", whole(&c.Train.StepEpochs, 10, 1).upTo(mostEpochs), 0,
+			{"step_epochs", whole(&c.Job.StepEpochs, 10, 1).upTo(mostEpochs), 0,
 				"epochs between two drops of the learning rate", "Only schedule `step` reads it."},
-			{"step_factor", number(&c.Train.StepFactor, 0.5, above(0).upTo(1)), 0,
+			{"step_factor", number(&c.Job.Schedule.Gamma, 0.5, above(0).upTo(1)), 0,
 				"factor of a drop of the learning rate", "Only schedule `step` reads it."},
-			{"seed", whole(&c.Train.Seed, 1, 0), 0,
+			{"seed", whole(&c.Job.Seed, 1, 0), 0,
 				"seed of all random streams of the run", "Equal seeds give equal runs."},
-			{"eval_every", whole(&c.Train.EvalEvery, 1, 0), SameEpoch,
+			{"eval_every", whole(&c.Training.EvalEvery, 1, 0), SameEpoch,
 				"epochs between two validations; 0 validates after the last epoch only", ""},
-			{"eval_mode", oneOf(&c.Train.EvalMode, "sampled",
+			{"eval_mode", either(&c.Training.EvalFull,
 				word{"sampled", "minibatches go through the training pipeline " +
 					"(`sample.eval_fanouts`)"},
 				word{"full", "layer by layer with all neighbours"},
 			), SameEpoch,
 				"how the validation metric is computed", "The test metric is always computed " +
 					"with all neighbours."},
-			{"metric", oneOf(&c.Train.Metric, "auto",
-				word{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
-					"else `accuracy`"},
-				word{"accuracy", "the share of vertices whose class is right"},
-				word{"roc_auc", "the area under the ROC curve, of two classes"},
-				word{"micro_f1", "over all labels of all vertices, with several labels a vertex"},
-			), SameEpoch,
+			{"metric", oneOf(&c.Training.Metric, "auto", metricWords()...), SameEpoch,
 				"what validation and test are judged by, and the best epoch chosen by",
 				"`summary.json` has the accuracy beside it."},
-			{"class_weights", weights(&c.Train.ClassWeights), 0,
+			{"class_weights", weights(&c.Training.Loss), 0,
 				"factor of the loss of each class: `none`, `balanced` (training seeds over classes " +
 					"times seeds of the class), or a number for each class",
 				"Of tasks of one class a vertex. The loss is divided by the seeds, not by their " +
 					"weights. It is computed on the host, as that of `train.label_smoothing`."},
-			{"label_smoothing", number(&c.Train.LabelSmoothing, 0, from(0).below(1)), 0,
+			{"label_smoothing", number(&c.Training.Loss.Smoothing, 0, from(0).below(1)), 0,
 				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
-			{"patience", whole(&c.Train.Patience, 0, 0), SameEpoch,
+			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
 				"validations without a better one after which training stops; 0 never stops " +
 					"early", "Refused where the validation vertices give the metric no value."},
-			{"allreduce", oneOf(&c.Train.Allreduce, "auto",
-				word{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
-				word{"reproducible", "slices are added in rank order: the same bits on every MPI"},
-				word{"mpi", "MPI_Iallreduce"},
-			), 0,
+			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Training.Sum, parallel.SumAuto}, []word{
+				{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
+				{"reproducible", "slices are added in rank order: the same bits on every MPI"},
+				{"mpi", "MPI_Iallreduce"},
+			}, []parallel.SumMode{parallel.SumAuto, parallel.SumReproducible, parallel.SumFast}}, 0,
 				"how gradients are added over ranks", ""},
 		}},
 
 		{name: "exchange", keys: []*Key{
-			{"sums", oneOf(&c.Exchange.Sums, SumsOff,
+			{"sums", oneOf(&c.Sums, SumsOff,
 				word{SumsOff, "rows alone travel"},
 				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, added " +
 					"by the owner, where fewer bytes do ([how](design/26-sums.md))"},
@@ -265,7 +288,7 @@ func (c *Config) table() []section {
 				"what travels of rows that the input layer reads for their sum alone",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
 					"maximum over neighbours: `sage`, `gcn` or `gin`."},
-			{"window", whole(&c.Exchange.Window, 0, 0), MayChange,
+			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0 is no limit",
 				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +
 					"750000 at 200 Mbit/s, with a `pipeline.depth` of 4. Rows then go by pieces, and the " +
@@ -273,69 +296,68 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{
-			{"policy", oneOf(&c.Cache.Policy, policy.Lookahead, policies()...), free,
+			{"policy", oneOf(&c.Job.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts`, with `cache.source: files` and with " +
 					"`sample.locality` the default is `vip`, with `topology.kind: partitioned` `sieve`, " +
 					"and with `sample.kind: ladies` `sieve`, or `sim` where the cache must not change."},
-			{"alpha", number(&c.Cache.Alpha, 0.1, from(0)), free,
+			{"alpha", number(&c.Job.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
-			{"halo_fraction", number(&c.Cache.HaloFraction, 0, from(0).upTo(1)), free,
+			{"halo_fraction", number(&c.Job.Cache.HaloFraction, 0, from(0).upTo(1)), free,
 				"capacity as a fraction of the rank's 1-hop halo; 0 leaves it to " +
 					"`cache.alpha`", ""},
-			{"halo_hops", whole(&c.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
+			{"halo_hops", whole(&c.Job.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
 				"`degree`, `paths` and `prefetch`: hops from the own vertices within which " +
 					"remote vertices are kept; 0 is the number of layers",
 				"MassiveGNN has 1."},
-			{"gamma", number(&c.Cache.Gamma, 0.995, above(0).upTo(1)), free,
+			{"gamma", number(&c.Job.Cache.Gamma, 0.995, above(0).upTo(1)), free,
 				"`prefetch`: decay of a row's score in a step that does not use the row",
 				"With 1 no row decays, so none is evicted: rounds only fill slots that are empty."},
-			{"delta", whole(&c.Cache.Delta, 64, 1), free,
+			{"delta", whole(&c.Job.Cache.Delta, 64, 1), free,
 				"`prefetch`: minibatches of a rank between two eviction rounds",
 				"That is as many steps, but with `sample.streams: part` a step may train several " +
 					"minibatches."},
-			{"evict", boolean(&c.Cache.Evict, true), free,
+			{"evict", boolean(&c.Job.Cache.Evict, true), free,
 				"`prefetch`: whether rows are exchanged; false keeps the rows that the buffer " +
 					"begins with", ""},
-			{"initial", oneOf(&c.Cache.Initial, "degree",
+			{"initial", oneOf(&c.Job.Cache.Initial, "degree",
 				bare(policy.Initial())...,
 			), free,
 				"`prefetch`: the ranking whose best rows the buffer begins with", ""},
-			{"scores", oneOf(&c.Cache.Scores, "auto",
-				word{"auto", "the smaller one"},
-				word{"dense", "4 bytes a vertex"},
-				word{"compact", "8 bytes a candidate"},
-			), free,
+			{"scores", &named[cache.Layout]{bound[cache.Layout]{&c.Job.Cache.Layout, cache.LayoutAuto}, []word{
+				{"auto", "the smaller one"}, {"dense", "4 bytes a vertex"},
+				{"compact", "8 bytes a candidate"},
+			}, []cache.Layout{cache.LayoutAuto, cache.LayoutDense, cache.LayoutCompact}}, free,
 				"`prefetch`: layout of the scoreboard", "Decisions are the same."},
-			{"window", whole(&c.Cache.Window, 0, 0), free,
+			{"window", whole(&c.Job.Cache.Window, 0, 0), free,
 				"`lookahead`: minibatches that are known in advance",
 				"0 plans as many as reuse asks for and memory allows (1 GiB for minibatches that " +
 					"wait). They may belong to the next epochs."},
-			{"level", boolean(&c.Cache.Level, false), free,
+			{"level", boolean(&c.Job.Cache.Level, false), free,
 				"`lookahead`: whether rows are fetched a step early where the next step has more " +
 					"to fetch",
 				"It evens out the exchange, and fetches a few rows more."},
-			{"placement", oneOf(&c.Cache.Placement, PlacementOwn,
-				word{PlacementOwn, "every rank keeps the rows that are best for itself"},
-				word{PlacementGroup, "the ranks of a node divide the rows among themselves and " +
+			{"placement", oneOf(&c.Job.Cache.Placement, policy.PlacementOwn,
+				word{policy.PlacementOwn, "every rank keeps the rows that are best for itself"},
+				word{policy.PlacementGroup, "the ranks of a node divide the rows among themselves and " +
 					"read each other's caches in shared memory, so that together they hold more; " +
 					"`/dev/shm` must have room for the caches of the node"},
-				word{PlacementParts, "every rank keeps the rows of its own parts that the ranks of " +
+				word{policy.PlacementParts, "every rank keeps the rows of its own parts that the ranks of " +
 					"its node read most, and they read each other's caches: what a partition " +
 					"gives, with which `group` is compared; only with `cache.source: files`"},
 			), free,
 				"where the rows of a static cache lie", ""},
-			{"peer_cost", costOrAuto(&c.Cache.PeerCost), free,
+			{"peer_cost", costOrAuto(&c.Job.Cache.PeerCost), free,
 				"placement `group`: the cost of a row in a peer's cache over the cost of a row " +
 					"that no cache of the node holds, if an own row costs nothing",
 				"0 spreads the rows as widely as possible, 1 gives every rank of the node the " +
 					"same rows. In between, every rank keeps the hottest rows, and the others " +
 					"are kept by one rank each. `auto` measures it when the cache is opened " +
 					"(`cache.peer_cost` of `summary.json`); with a number, runs place rows alike."},
-			{"source", oneOf(&c.Cache.Source, SourceOwners,
-				word{SourceOwners, "the ranks that own them; the rows of the ranks of a node are " +
+			{"source", oneOf(&c.Job.Cache.Source, policy.SourceOwners,
+				word{policy.SourceOwners, "the ranks that own them; the rows of the ranks of a node are " +
 					"read in its memory and need no cache"},
-				word{SourceFiles, "the feature files of all parts, which every rank maps: nothing " +
+				word{policy.SourceFiles, "the feature files of all parts, which every rank maps: nothing " +
 					"is sent, and caches may hold any row. For features that the memory of a node " +
 					"cannot hold, on storage that every rank reads " +
 					"([more](guide/tuning-the-cache.md#caches-of-a-node))"},
@@ -344,10 +366,10 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "pipeline", keys: []*Key{
-			{"depth", whole(&c.Pipeline.Depth, 2, 0).upTo(mostDepth), free,
+			{"depth", whole(&c.Job.Depth, 2, 0).upTo(mostDepth), free,
 				"minibatches that are prepared ahead of the one that trains; 0 prepares each " +
 					"when it is needed", ""},
-			{"workers", whole(&c.Pipeline.Workers, 0, 0).upTo(MaxThreads), free,
+			{"workers", whole(&c.Compute.Workers, 0, 0).upTo(MaxThreads), free,
 				"goroutines that sample and gather",
 				"0 is one for each minibatch that is prepared at the same time, up to the rank's CPUs, " +
 					"with `cuda` all but two of them, and at least 1. They share the CPUs with the " +
@@ -355,16 +377,16 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "topology", keys: []*Key{
-			{"kind", oneOf(&c.Topology.Kind, TopologyReplicated,
-				word{TopologyReplicated, "every rank sees the whole topology, of which the ranks " +
+			{"kind", either(&c.Job.Partitioned,
+				word{"replicated", "every rank sees the whole topology, of which the ranks " +
 					"of a node share one copy; features are partitioned"},
-				word{TopologyPartitioned,
+				word{"partitioned",
 					"every rank holds the in-edges of its own vertices, and " +
 						"asks the owners of others for their draws: two rounds for each hop after " +
 						"the first ([when](guide/topology.md))"},
 			), free,
 				"where the topology lies", "No number of the training changes."},
-			{"load", oneOf(&c.Topology.Load, "map",
+			{"load", oneOf(&c.Run.Load, "map",
 				word{"map", "through the page cache"},
 				word{"copy", "once into shared memory per node, for filesystems on which page " +
 					"faults are slow"},
@@ -373,17 +395,7 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "parallel", keys: []*Key{
-			{"mode", oneOf(&c.Parallel.Mode, ModeData,
-				word{ModeData, "every rank trains its own minibatches, and gradients are added"},
-				word{ModeSplit, "all ranks train each minibatch together: each draws, reads and computes " +
-					"what concerns its own vertices, and hidden rows travel between layers " +
-					"([when](guide/modes.md))"},
-				word{ModeHybrid, "the ranks of a node train each minibatch together, as with `split`; " +
-					"every node has minibatches of its own, and gradients are added"},
-				word{ModePushPull, "every rank trains its own minibatches and holds some columns of all " +
-					"features; all ranks compute the first linear map of each minibatch together, and " +
-					"its partial sums travel"},
-			), 0,
+			{"mode", modeNames(&c.Job.Mode), 0,
 				"how ranks share a step",
 				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
 					"many times more seeds. `pipeline.depth` then is 4 by default. `cache.policy` is " +
@@ -402,15 +414,15 @@ func (c *Config) table() []section {
 				"compute threads of a rank",
 				"0 is all CPUs that the launcher bound the rank to (or its share, where several " +
 					"ranks are bound to the same CPUs). `cuda` does not use it."},
-			{"gpu_rows", share(&c.Compute.GPURows, "auto"), free,
+			{"gpu_rows", share(&c.Compute.GPU.Rows), free,
 				"`cuda`: how many feature rows of the own parts, from the hottest on, lie in " +
 					"device memory",
 				"`auto` is as many as fit into half of what the model leaves. No number of the " +
 					"training changes."},
-			{"gpu_reads", oneOf(&c.Compute.GPUReads, ReadsAuto,
-				word{ReadsAuto, "the faster one, measured at the start"},
-				word{ReadsCopy, "the host gathers them, and one copy takes them up"},
-				word{ReadsMapped, "the device reads them where they lie, in pinned pages, also where " +
+			{"gpu_reads", oneOf(&c.Compute.GPU.Reads, residence.ReadsAuto,
+				word{residence.ReadsAuto, "the faster one, measured at the start"},
+				word{residence.ReadsCopy, "the host gathers them, and one copy takes them up"},
+				word{residence.ReadsMapped, "the device reads them where they lie, in pinned pages, also where " +
 					"means that the host makes have fewer bytes"},
 			), free,
 				"`cuda`: how the other rows of this rank's memory reach the device " +
@@ -459,11 +471,13 @@ func (c *Config) table() []section {
 		}},
 
 		{name: "checkpoint", doc: checkpointDoc, keys: []*Key{
-			{"every_steps", whole(&c.Checkpoint.EverySteps, 0, 0), free,
+			{"every_steps", whole(&c.Saves.EverySteps, 0, 0), free,
 				"steps between two saves; 0 does not save by steps", ""},
-			{"every_minutes", number(&c.Checkpoint.EveryMinutes, 0, from(0)), free,
-				"minutes between two saves, by rank 0's clock; 0 does not save by time", ""},
-			{"keep", whole(&c.Checkpoint.Keep, 3, 1), free | NoResult,
+			{"every_minutes", number(&c.Saves.EveryMinutes, 5, from(0)), free,
+				"minutes between two saves, by rank 0's clock; 0 does not save by time",
+				"At least 200 times what the last save took, so that saves cost 0.5 % of the time at " +
+					"most; a run whose saves take that long says so once."},
+			{"keep", whole(&c.Saves.Keep, 3, 1), free | NoResult,
 				"checkpoints that are kept: the newest", ""},
 		}},
 
@@ -509,30 +523,9 @@ func (c *Config) table() []section {
 
 // Words with the same meaning in other packages; package cmd passes them on.
 const (
-	PlacementOwn   = policy.PlacementOwn
-	PlacementGroup = policy.PlacementGroup
-	PlacementParts = policy.PlacementParts
-
-	SourceOwners = policy.SourceOwners
-	SourceFiles  = policy.SourceFiles
-
-	KernelCOO = "coo"
-
-	ModeData     = "data"
-	ModeSplit    = "split"
-	ModeHybrid   = "hybrid"
-	ModePushPull = "push-pull"
-
 	SumsOff  = "off"
 	SumsOn   = "on"
 	SumsAuto = "auto"
-
-	TopologyReplicated  = "replicated"
-	TopologyPartitioned = "partitioned"
-
-	ReadsAuto   = "auto"
-	ReadsCopy   = "copy"
-	ReadsMapped = "mapped"
 )
 
 // bare returns words that need no explanation.
@@ -543,15 +536,12 @@ func bare(names []string) (words []word) {
 	return words
 }
 
-// policyAuto is not a policy: the run chooses one.
-const policyAuto = "auto"
-
 // policies are the words of cache.policy: the table of package policy, and auto.
 func policies() (words []word) {
 	for _, name := range policy.Names(policy.Trainable) {
 		words = append(words, word{name, policy.Find(name).Doc})
 	}
-	return append(words, word{policyAuto,
+	return append(words, word{policy.Auto,
 		"the run chooses among `none`, `vip`, `prefetch` (with its " +
 			"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
 			"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
@@ -570,6 +560,26 @@ cache unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`
+
+// metricWords are the words of train.metric.
+func metricWords() []word {
+	words := []word{{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
+		"else `accuracy`"}}
+	for _, m := range task.Metrics() {
+		words = append(words, word{m.Name, m.Doc})
+	}
+	return words
+}
+
+// modeNames binds the mode of a job to the table of package parallel.
+func modeNames(field *job.Mode) *named[job.Mode] {
+	all := parallel.Modes()
+	n := &named[job.Mode]{bound: bound[job.Mode]{field, all[0].Mode}}
+	for _, m := range all {
+		n.words, n.values = append(n.words, word{m.Name, m.Doc}), append(n.values, m.Mode)
+	}
+	return n
+}
 
 // modelKinds are the words of model.kind.
 func modelKinds() (words []word) {

@@ -29,18 +29,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // Format is the version of the directory layout that this package writes and reads.
 const Format = 1
-
-// The tasks.
-const (
-	Multiclass = "multiclass" // one class a vertex
-	Multilabel = "multilabel" // any subset of the classes
-	NoTask     = "none"       // no labels
-)
 
 // The element types of feature rows.
 const (
@@ -65,7 +60,7 @@ var (
 type Meta struct {
 	Format      int                 `json:"format"`
 	Name        string              `json:"name"`
-	Task        string              `json:"task"` // Multiclass, Multilabel or NoTask
+	Task        string              `json:"task"` // of the table of package task, or task.None
 	Vertices    int64               `json:"vertices"`
 	Edges       int64               `json:"edges"`              // stored directed edges
 	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
@@ -111,15 +106,12 @@ func (m *Meta) check() error {
 		faults = append(faults,
 			fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
 	}
-	switch m.Task {
-	case Multiclass, Multilabel:
-		if m.Classes < 1 {
-			faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
-		}
-	case NoTask:
-	default:
+	switch known := task.Find(m.Task) != nil; {
+	case known && m.Classes < 1:
+		faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
+	case !known && m.Task != task.None:
 		faults = append(faults,
-			fmt.Errorf("task %q is not one of %s, %s, %s", m.Task, Multiclass, Multilabel, NoTask))
+			fmt.Errorf("task %q is not one of %s, %s", m.Task, task.Names(), task.None))
 	}
 	if m.FeatureType != Float32 && m.FeatureType != Float16 {
 		faults = append(faults,
@@ -131,39 +123,21 @@ func (m *Meta) check() error {
 			fmt.Errorf("%d vertices, %d edges, %d features are impossible counts", m.Vertices,
 				m.Edges, m.Features))
 	}
-	if err := CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
+	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
 }
 
-// mostClasses is the number of classes that a graph of any size may have. The output of a model is
-// as wide.
-const mostClasses = 1 << 16
-
-// CheckClasses rejects implausible numbers of classes. With several labels a vertex, labels.npy has
-// a column for each class; with one label, no array bounds the number, which determines the size of
-// a model.
-func CheckClasses(task string, classes int, vertices int64) error {
-	if classes < 0 || task != Multilabel && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are an impossible count", classes, vertices)
-	}
-	return nil
-}
-
 // layout returns the element type and shape that each file must have; -1 is an extent of its own.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
-	labels := npy.Info{DType: "<i4", Shape: []int{n}}
-	if m.Task == Multilabel {
-		labels = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
-	}
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}
 	files := map[string]npy.Info{
 		"indptr.npy":   {DType: "<i8", Shape: []int{n + 1}},
 		"indices.npy":  {DType: "<i4", Shape: []int{int(m.Edges)}},
 		"features.npy": {DType: m.rowType(), Shape: []int{n, m.Features}},
-		"labels.npy":   labels,
+		"labels.npy":   task.Stored(m.Task).Layout(n, m.Classes),
 		"train.npy":    ids, "valid.npy": ids, "test.npy": ids,
 	}
 	if m.Weighted {
@@ -185,7 +159,7 @@ func CheckWeights(weights []float32) error {
 
 func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
-	text, err := os.ReadFile(path)
+	text, err := mem.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, "", fmt.Errorf("%s is not a dataset: %w; make one with `halognn generate` or "+
 			"`halognn import`", dir, err)

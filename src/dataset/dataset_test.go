@@ -12,6 +12,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // tiny is a graph of five vertices, two features, three classes.
@@ -21,7 +22,7 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(dir, Meta{Name: "tiny", Task: Multiclass, Features: 2, Classes: 3,
+	w, err := Create(dir, Meta{Name: "tiny", Task: task.Multiclass, Features: 2, Classes: 3,
 		FeatureType: featureType})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(rows.Close(), w.Labels([]int32{0, 2, 1, -1, 0}),
+	err = errors.Join(rows.Close(), w.Labels(npy.Bytes([]int32{0, 2, 1, -1, 0})),
 		w.Splits(graph.Split{Train: []graph.VertexID{4, 0}, Valid: []graph.VertexID{1},
 			Test: []graph.VertexID{2}}))
 	if err != nil {
@@ -71,7 +72,7 @@ func TestWriteOpenVerify(t *testing.T) {
 			t.Errorf("%s: features of vertex 3 are %v", featureType, row)
 		}
 		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) ||
-			!slices.Equal(d.Labels, []int32{0, 2, 1, -1, 0}) ||
+			!slices.Equal(npy.View[int32](d.Labels.Data), []int32{0, 2, 1, -1, 0}) ||
 			!slices.Equal(d.Graph.InNeighbours(2), []graph.VertexID{4}) {
 			t.Errorf("%s: read back train %v, labels %v, in-neighbours %v", featureType,
 				d.Split.Train, d.Labels, d.Graph.InNeighbours(2))
@@ -84,7 +85,7 @@ func TestWriteOpenVerify(t *testing.T) {
 
 func TestWhatIsLeftOutIsEmpty(t *testing.T) {
 	dir := t.TempDir() // an empty directory may be the target
-	w, err := Create(dir, Meta{Name: "bare", Task: NoTask})
+	w, err := Create(dir, Meta{Name: "bare", Task: task.None})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestWhatIsLeftOutIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Verify(); err != nil || !slices.Equal(d.Labels, []int32{-1, -1, -1}) ||
+	if err := d.Verify(); err != nil || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1}) ||
 		d.Meta.RowBytes() != 0 {
 		t.Errorf("labels %v, %v", d.Labels, err)
 	}
@@ -105,12 +106,12 @@ func TestWhatIsLeftOutIsEmpty(t *testing.T) {
 
 func TestMultilabel(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
-	w, err := Create(dir, Meta{Task: Multilabel, Classes: 2})
+	w, err := Create(dir, Meta{Task: task.Multilabel, Classes: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, _ := graph.FromEdges(2, nil, nil)
-	if err := errors.Join(w.Topology(g), w.Multilabels([]uint8{1, 0, 1, 1}),
+	if err := errors.Join(w.Topology(g), w.Labels([]uint8{1, 0, 1, 1}),
 		w.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +120,8 @@ func TestMultilabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Verify(); err != nil || !slices.Equal(d.Multilabels, []uint8{1, 0, 1, 1}) ||
-		d.Labels != nil {
-		t.Errorf("%v, %v", d.Multilabels, err)
+	if err := d.Verify(); err != nil || !slices.Equal(d.Labels.Data, []uint8{1, 0, 1, 1}) {
+		t.Errorf("%v, %v", d.Labels.Data, err)
 	}
 }
 
@@ -132,13 +132,16 @@ func TestWriterRefuses(t *testing.T) {
 		do   func(w *Writer) error
 		want string
 	}{
-		{"label too large", func(w *Writer) error { return w.Labels([]int32{0, 0, 3, 0, 0}) },
+		{"label too large", func(w *Writer) error { return w.Labels(npy.Bytes([]int32{0, 0, 3, 0, 0})) },
 			"label of vertex 2 is 3"},
-		{"label below -1", func(w *Writer) error { return w.Labels([]int32{-2, 0, 0, 0, 0}) },
+		{"label below -1", func(w *Writer) error { return w.Labels(npy.Bytes([]int32{-2, 0, 0, 0, 0})) },
 			"label of vertex 0 is -2"},
 		{"too few labels", func(w *Writer) error { return w.Labels(nil) },
-			"0 labels for 5 vertices"},
-		{"bad mark", func(w *Writer) error { return w.Multilabels(slices.Repeat([]uint8{2}, 15)) },
+			"0 bytes of labels"},
+		{"bad mark", func(w *Writer) error {
+			w.Meta.Task = task.Multilabel
+			return w.Labels(slices.Repeat([]uint8{2}, 15))
+		},
 			"class 0 is 2"},
 		{"split out of range",
 			func(w *Writer) error { return w.Splits(graph.Split{Test: []graph.VertexID{5}}) },
@@ -186,7 +189,7 @@ func TestWriterRefuses(t *testing.T) {
 			"float8"},
 	} {
 		parent := t.TempDir()
-		w, err := Create(filepath.Join(parent, "d"), Meta{Task: Multiclass, Classes: 3})
+		w, err := Create(filepath.Join(parent, "d"), Meta{Task: task.Multiclass, Classes: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

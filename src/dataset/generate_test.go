@@ -11,6 +11,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/npy"
 )
 
 func generate(t *testing.T, o GenerateOptions) *Dataset {
@@ -110,7 +111,7 @@ func TestGeneratedGraphsAreValid(t *testing.T) {
 				}
 			}
 		}
-		labelled := len(Labelled(d.Labels))
+		labelled := len(Labelled(labelsOf(d)))
 		if got := len(d.Split.Train) + len(d.Split.Valid) + len(d.Split.Test); got != labelled {
 			t.Errorf("%s: %d vertices in splits, %d have labels", c.name, got, labelled)
 		}
@@ -127,13 +128,14 @@ func TestBlockModelHasWhatWasAskedFor(t *testing.T) {
 	o := GenerateOptions{Vertices: 30000, Degree: 24, Features: 2, Classes: 10, Homophily: 0.7,
 		Skew: 0.8, Seed: 5}
 	d := generate(t, o)
+	labels := labelsOf(d)
 	size := make([]float64, o.Classes)
 	inside, largest := 0, 0
 	for v := range graph.VertexID(o.Vertices) {
-		size[d.Labels[v]]++
+		size[labels[v]]++
 		largest = max(largest, d.Graph.InDegree(v))
 		for _, u := range d.Graph.InNeighbours(v) {
-			if d.Labels[u] == d.Labels[v] {
+			if labels[u] == labels[v] {
 				inside++
 			}
 		}
@@ -158,7 +160,7 @@ func TestBlockModelHasWhatWasAskedFor(t *testing.T) {
 // TestBlockModelHasSmallCuts cuts the ring of communities into four equal arcs, as a good
 // partitioner would.
 func TestBlockModelHasSmallCuts(t *testing.T) {
-	o, err := GenerateOptions{Vertices: 60000, Degree: 15, Features: 1, Seed: 2}.resolve()
+	o, err := GenerateOptions{Vertices: 60000, Degree: 15, Features: 1, Seed: 2}.Resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +214,7 @@ func TestAccuracyMeansSomething(t *testing.T) {
 			}
 		}
 		size := make([]float64, d.Meta.Classes)
-		for _, y := range d.Labels {
+		for _, y := range labelsOf(d) {
 			size[y]++
 		}
 		guess, alone, with := size[0]/float64(n), nearestMean(d, raw), nearestMean(d, mean)
@@ -228,12 +230,12 @@ func TestAccuracyMeansSomething(t *testing.T) {
 // nearestMean trains and tests a nearest-class-mean classifier on the rows x and returns its
 // accuracy.
 func nearestMean(d *Dataset, x []float32) float64 {
-	f := d.Meta.Features
+	f, labels := d.Meta.Features, labelsOf(d)
 	centre, count := make([]float64, d.Meta.Classes*f), make([]float64, d.Meta.Classes)
 	for _, v := range d.Split.Train {
-		count[d.Labels[v]]++
+		count[labels[v]]++
 		for j := range f {
-			centre[int(d.Labels[v])*f+j] += float64(x[int(v)*f+j])
+			centre[int(labels[v])*f+j] += float64(x[int(v)*f+j])
 		}
 	}
 	right := 0
@@ -249,7 +251,7 @@ func nearestMean(d *Dataset, x []float32) float64 {
 				best, nearest = int32(c), distance
 			}
 		}
-		if best == d.Labels[v] {
+		if best == labels[v] {
 			right++
 		}
 	}
@@ -282,7 +284,7 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		want []string
 	}{
 		{"preset", GenerateOptions{Preset: "cora"},
-			[]string{`"cora" is unknown; there are arxiv, papers100M, products, reddit`}},
+			[]string{`"cora" is unknown; there are arxiv, mag240c, papers100M, products, reddit`}},
 		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1,
 			Homophily: 2, Split: "1/2", Labelled: 3},
 			[]string{`kind "er"`, "11 classes for 10 vertices", "degree -1", "-1 features",
@@ -308,17 +310,17 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 }
 
 func TestPresets(t *testing.T) {
-	o, err := GenerateOptions{Preset: "products"}.resolve()
+	o, err := GenerateOptions{Preset: "products"}.Resolve()
 	if err != nil || o.Vertices != 2400000 || float64(o.Vertices)*o.Degree != 120e6 ||
 		o.Features != 100 || o.Classes != 47 {
 		t.Errorf("products: %+v, %v", o, err)
 	}
-	o, err = GenerateOptions{Preset: "products", Scale: 0.1, Features: 16}.resolve()
+	o, err = GenerateOptions{Preset: "products", Scale: 0.1, Features: 16}.Resolve()
 	if err != nil || o.Vertices != 240000 || o.Features != 16 || o.Split != "8/2/90" {
 		t.Errorf("scaled, with other features: %+v, %v", o, err)
 	}
 	for _, name := range Presets() {
-		if _, err := (GenerateOptions{Preset: name}).resolve(); err != nil {
+		if _, err := (GenerateOptions{Preset: name}).Resolve(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -340,3 +342,5 @@ func TestApportion(t *testing.T) {
 		}
 	}
 }
+
+func labelsOf(d *Dataset) []int32 { return npy.View[int32](d.Labels.Data) }

@@ -11,6 +11,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/task"
 )
 
 // Choice is an option whose default depends on the format.
@@ -110,7 +111,7 @@ func (r ImportReport) String() string {
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
-	if r.Task == NoTask {
+	if r.Task == task.None {
 		b.WriteString("  labels    none\n")
 	} else {
 		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes,
@@ -174,7 +175,7 @@ func (o *ImportOptions) check() error {
 	}
 	if o.Out == "" {
 		faults = append(faults, errors.New("no output directory is named"))
-	} else if err := Vacant(o.Out); err != nil {
+	} else if err := Target(o.Out); err != nil {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {
@@ -358,13 +359,8 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split gr
 			return err
 		}
 	}
-	switch w.Meta.Task {
-	case Multiclass:
-		if err := w.Labels(s.labels); err != nil {
-			return err
-		}
-	case Multilabel:
-		if err := w.Multilabels(s.marks); err != nil {
+	if w.Meta.Task != task.None {
+		if err := w.Labels(s.truths().Data); err != nil {
 			return err
 		}
 	}

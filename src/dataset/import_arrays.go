@@ -98,8 +98,11 @@ func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
 		}
 	}
 	_ = r.Close()
-	return nil, fmt.Errorf("%s: shape %s, want %v dimensions", a.name(key),
-		npy.ShapeString(r.Shape), dims)
+	want := strings.Trim(strings.ReplaceAll(fmt.Sprint(dims), " ", " or "), "[]")
+	if want += " dimensions"; want == "1 dimensions" {
+		want = "1 dimension"
+	}
+	return nil, fmt.Errorf("%s: shape %s, want %s", a.name(key), npy.ShapeString(r.Shape), want)
 }
 
 // all reads a whole array of one dimension (or two, one of them 1).
@@ -117,12 +120,16 @@ func all[T npy.Element](a arraySource, key string) ([]T, error) {
 }
 
 // addPairs adds the edges of an array [2, E] (all sources, then all destinations) or [E, 2].
-func (s *source) addPairs(a arraySource, key string) error {
+func addPairs(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 2)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	if r.IsText() {
+		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save them as "+
+			"a table and import that by --format csv, which numbers words", a.name(key), ErrValue)
+	}
 	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
 	if !wide && r.Shape[1] != 2 {
 		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
@@ -130,7 +137,7 @@ func (s *source) addPairs(a arraySource, key string) error {
 	}
 	n := r.Elems() / 2
 	if wide != r.Fortran { // all sources come before all destinations: hold the sources in memory
-		return s.addSides(a, key, r, n)
+		return addSides(s, a, key, r, n)
 	}
 	var e int64
 	return eachChunk(r, 2*n, func(part []int64) error { // chunks have an even number of elements
@@ -144,7 +151,7 @@ func (s *source) addPairs(a arraySource, key string) error {
 	})
 }
 
-func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error {
+func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error {
 	if err := room(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
 		return err
 	}
@@ -177,13 +184,13 @@ func (s *source) addSides(a arraySource, key string, r *npy.Reader, n int) error
 }
 
 // addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value.
-func (s *source) addCSR(a arraySource, indptrKey, indicesKey string) error {
-	return s.addCompressed(a, indptrKey, indicesKey, false)
+func addCSR(s *source, a arraySource, indptrKey, indicesKey string) error {
+	return addCompressed(s, a, indptrKey, indicesKey, false)
 }
 
 // addCompressed is addCSR or, by columns, the same of a CSC matrix.
-func (s *source) addCompressed(a arraySource, indptrKey, indicesKey string, byColumn bool) error {
-	ends, err := s.rowEnds(a, indptrKey, indicesKey)
+func addCompressed(s *source, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
+	ends, err := rowEnds(s, a, indptrKey, indicesKey)
 	if err != nil {
 		return err
 	}
@@ -212,7 +219,7 @@ func (s *source) addCompressed(a arraySource, indptrKey, indicesKey string, byCo
 }
 
 // rowEnds reads and checks the row offsets of a CSR matrix with a row for each vertex.
-func (s *source) rowEnds(a arraySource, indptrKey, indicesKey string) ([]int64, error) {
+func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, error) {
 	ends, err := all[int64](a, indptrKey)
 	if err != nil {
 		return nil, err
@@ -240,7 +247,7 @@ func (s *source) rowEnds(a arraySource, indptrKey, indicesKey string) ([]int64, 
 }
 
 // setCSRFeatures registers the features of a scipy CSR matrix.
-func (s *source) setCSRFeatures(a arraySource, prefix string) error {
+func setCSRFeatures(s *source, a arraySource, prefix string) error {
 	shape, err := all[int64](a, prefix+"_shape")
 	if err != nil {
 		return err
@@ -250,7 +257,7 @@ func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"),
 			shape, s.vertices)
 	}
-	ends, err := s.rowEnds(a, prefix+"_indptr", prefix+"_indices")
+	ends, err := rowEnds(s, a, prefix+"_indptr", prefix+"_indices")
 	if err != nil {
 		return err
 	}
@@ -278,7 +285,7 @@ func (s *source) setCSRFeatures(a arraySource, prefix string) error {
 }
 
 // setDenseFeatures registers an array [vertices, columns] of features, to be streamed.
-func (s *source) setDenseFeatures(a arraySource, key string) error {
+func setDenseFeatures(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 2)
 	if err != nil {
 		return err
@@ -319,7 +326,7 @@ func (s *source) setDenseFeatures(a arraySource, key string) error {
 }
 
 // readLabels takes the labels of an array: [N] or [N, 1] of classes, or [N, C] of 0 and 1.
-func (s *source) readLabels(a arraySource, key string) error {
+func readLabels(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
 		return err
@@ -351,20 +358,28 @@ func (s *source) readLabels(a arraySource, key string) error {
 			return err
 		}
 	}
+	set := func(i int, y float64) error { return s.setMark(i/cols, i%cols, y) }
+	var classes numberedClasses
+	if cols == 1 {
+		set = classes.set
+		classes.labels = mem.Make[int32](s.vertices)
+		s.labels = classes.labels
+	}
 	i := 0
-	return eachChunk(r, r.Elems(), func(part []float64) error {
+	err = eachChunk(r, r.Elems(), func(part []float64) error {
 		for _, y := range part {
-			var err error
-			if cols == 1 {
-				err = s.setLabel(i, y)
-			} else {
-				err = s.setMark(i/cols, i%cols, y)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", a.name(key), err)
+			if err := set(i, y); err != nil {
+				return err
 			}
 			i++
 		}
 		return nil
 	})
+	if err == nil && cols == 1 {
+		err = s.takeClasses(&classes)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name(key), err)
+	}
+	return nil
 }

@@ -251,6 +251,15 @@ func TestImportBadInput(t *testing.T) {
 				rezip(t, filepath.Join(dir, "graph.npz"), "labels",
 					array(t, []int64{0, 0, 0, -2, 0, 0}, 6))
 			}, []string{"graph.npz: labels: vertex 3 has label -2"}, dataset.ErrValue},
+		{"rows of one dimension", "npz plain",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "plain.npz"), "x", array(t, []float32{1, 2, 3}, 3))
+			}, []string{"plain.npz: x: shape [3], want 2 dimensions"}, nil},
+		{"edges of words in an array", "npz plain",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",
+					texts("<U2", wideText("z", "b", "a", "b"), "2, 2"))
+			}, []string{"edge_index", "words", "--format csv"}, dataset.ErrValue},
 		{"an edge to nowhere in an array", "npz plain",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"halognn/src/dataset/table"
+	"halognn/src/mem"
 )
 
 // csvTable is a text table with named columns, plain or gzip: fields separated by commas, tabs or
@@ -32,7 +33,7 @@ type csvTable struct {
 
 // openTable opens a table and reads the names of its columns.
 func openTable(path string, noHeader bool) (*csvTable, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // realData returns the directory of a real data set, or skips the test with the reason.
@@ -132,11 +133,11 @@ func compareNeutral(t *testing.T, d *dataset.Dataset, dir string) {
 		t.Fatal(err)
 	}
 	compareGraphs(t, d.Graph, raw)
-	if m.Task == dataset.Multilabel {
-		if !slices.Equal(d.Multilabels, load[uint8](t, dir, "labels.npy")) {
+	if m.Task == task.Multilabel {
+		if !slices.Equal(d.Labels.Data, load[uint8](t, dir, "labels.npy")) {
 			t.Error("labels differ")
 		}
-	} else if !slices.Equal(d.Labels, load[int32](t, dir, "labels.npy")) {
+	} else if !slices.Equal(npy.View[int32](d.Labels.Data), load[int32](t, dir, "labels.npy")) {
 		t.Error("labels differ")
 	}
 	compareSplit(t, d.Split, load[int8](t, dir, "split.npy"))
@@ -231,7 +232,7 @@ func TestImportCornell5(t *testing.T) {
 		t.Error("features differ")
 	}
 	var classes [6]int
-	for _, y := range d.Labels {
+	for _, y := range npy.View[int32](d.Labels.Data) {
 		classes[y]++
 	}
 	if classes != [6]int{1695, 2518, 2690, 2942, 2882, 2647} {
@@ -243,7 +244,7 @@ func TestImportCondMat(t *testing.T) {
 	dir := realData(t, "snap-ca-condmat")
 	d, r := imported(t, dataset.ImportOptions{Format: "edgelist",
 		In: filepath.Join(dir, "CA-CondMat.txt")})
-	if d.Meta.Vertices != 23133 || d.Meta.Edges != 2*93439 || d.Meta.Task != dataset.NoTask ||
+	if d.Meta.Vertices != 23133 || d.Meta.Edges != 2*93439 || d.Meta.Task != task.None ||
 		r.Cleaning.Before != 186936 || r.Cleaning.Loops != 58 {
 		t.Errorf("%+v", r)
 	}

@@ -75,7 +75,7 @@ func (f facebook) features(school int, info [facebookColumns]int, yield func(col
 }
 
 // readFacebook joins schools, the largest first, ties by name.
-func (s *source) readFacebook(paths []string, files []*mat.File) error {
+func readFacebook(s *source, paths []string, files []*mat.File) error {
 	type school struct {
 		path        string
 		graph, info *mat.Variable
@@ -123,19 +123,19 @@ func (s *source) readFacebook(paths []string, files []*mat.File) error {
 	for y := range facebookYears {
 		s.classNames = append(s.classNames, fmt.Sprint(firstYear+y))
 	}
-	if err := s.setFacebookFeatures(infos); err != nil {
+	if err := setFacebookFeatures(s, infos); err != nil {
 		return err
 	}
 	for i, sc := range schools {
-		if err := s.addNetwork(sc.path, sc.graph, int64(s.parts[i].first)); err != nil {
+		if err := addNetwork(s, sc.path, sc.graph, int64(s.parts[i].first)); err != nil {
 			return err
 		}
 	}
-	s.noteParts()
+	noteParts(s)
 	return nil
 }
 
-func (s *source) setFacebookFeatures(infos [][]float64) error {
+func setFacebookFeatures(s *source, infos [][]float64) error {
 	f := facebook{schools: len(infos)}
 	m, err := fillSparse(s.vertices, f.cols(),
 		func(yield func(row, col int, value float64) error) error {
@@ -171,7 +171,7 @@ func (s *source) setFacebookFeatures(infos [][]float64) error {
 }
 
 // noteParts adds a note with the vertex range of each joined graph.
-func (s *source) noteParts() {
+func noteParts(s *source) {
 	if len(s.parts) < 2 {
 		return
 	}

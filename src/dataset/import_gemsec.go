@@ -60,7 +60,7 @@ func readGemsec(s *source) error {
 	}); err != nil {
 		return err
 	}
-	return s.readPairs(prefix+"_edges.csv", 0)
+	return readPairs(s, prefix+"_edges.csv", 0)
 }
 
 func gemsecPrefix(in string) (string, error) {

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
+
+	"halognn/src/mem"
 )
 
 // eachMember calls visit with every key of the object in a JSON file; visit must decode exactly the
 // value. It holds one value at a time. Errors name the file, the byte and the key.
 func eachMember(path string, visit func(key string, d *json.Decoder) error) error {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return err
 	}

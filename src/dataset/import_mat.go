@@ -39,9 +39,9 @@ func readMat(s *source) error {
 	}
 	switch {
 	case len(files) > 0 && facebook == len(files):
-		return s.readFacebook(paths, files)
+		return readFacebook(s, paths, files)
 	case len(files) == 1:
-		return s.readAttributedMat(paths[0], files[0])
+		return readAttributedMat(s, paths[0], files[0])
 	}
 	return fmt.Errorf("%s: %d .mat files, %d of them from Facebook100 (with local_info); want "+
 		"one file, or a directory of Facebook100 only", s.options.In, len(files), facebook)
@@ -57,7 +57,7 @@ func lookup(f *mat.File, names ...string) *mat.Variable {
 	return nil
 }
 
-func (s *source) readAttributedMat(path string, f *mat.File) error {
+func readAttributedMat(s *source, path string, f *mat.File) error {
 	network := lookup(f, "Network", "A")
 	if network == nil {
 		have := make([]string, len(f.Variables))
@@ -74,21 +74,21 @@ func (s *source) readAttributedMat(path string, f *mat.File) error {
 		return err
 	}
 	if v := lookup(f, "Attributes", "X"); v != nil {
-		if err := s.setMatFeatures(path, v); err != nil {
+		if err := setMatFeatures(s, path, v); err != nil {
 			return err
 		}
 	}
-	if err := s.addNetwork(path, network, 0); err != nil {
+	if err := addNetwork(s, path, network, 0); err != nil {
 		return err
 	}
 	if v := lookup(f, "Label", "Class", "gnd", "group"); v != nil {
-		return s.readMatLabels(path, v)
+		return readMatLabels(s, path, v)
 	}
 	return nil
 }
 
 // addNetwork adds an edge row -> column for every nonzero entry, numbering vertices from first.
-func (s *source) addNetwork(path string, v *mat.Variable, first int64) error {
+func addNetwork(s *source, path string, v *mat.Variable, first int64) error {
 	return eachEntry(v, func(row, col int, x float64) error {
 		if x == 0 {
 			return nil
@@ -117,7 +117,7 @@ func eachEntry(v *mat.Variable, yield func(row, col int, value float64) error) e
 	return nil
 }
 
-func (s *source) setMatFeatures(path string, v *mat.Variable) error {
+func setMatFeatures(s *source, path string, v *mat.Variable) error {
 	if v.Rows != s.vertices {
 		return fmt.Errorf("%s: %s, want a row for each of the %d vertices", path, v, s.vertices)
 	}
@@ -153,7 +153,7 @@ func (s *source) setMatFeatures(path string, v *mat.Variable) error {
 
 // readMatLabels reads one label a vertex, counted from 1 as in MATLAB or from 0, or a matrix of
 // marks.
-func (s *source) readMatLabels(path string, v *mat.Variable) error {
+func readMatLabels(s *source, path string, v *mat.Variable) error {
 	fail := func(err error) error {
 		if err != nil {
 			err = fmt.Errorf("%s: %s: %w", path, v.Name, err)

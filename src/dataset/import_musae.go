@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"halognn/src/mem"
 )
 
 // musaeGraph is one graph of a MUSAE collection, by its files.
@@ -40,7 +41,7 @@ func readMusae(s *source) error {
 	if err != nil {
 		return err
 	}
-	s.orderMusae(graphs)
+	orderMusae(s, graphs)
 	targets := make([][]string, len(graphs))
 	total := 0
 	for i, g := range graphs {
@@ -53,20 +54,20 @@ func readMusae(s *source) error {
 	if err := s.setVertices(int64(total), s.options.In); err != nil {
 		return err
 	}
-	if err := s.setTargets(graphs, targets); err != nil {
+	if err := setTargets(s, graphs, targets); err != nil {
 		return err
 	}
-	if err := s.setMusaeFeatures(graphs); err != nil {
+	if err := setMusaeFeatures(s, graphs); err != nil {
 		return err
 	}
 	for i, g := range graphs {
 		p := s.parts[i]
 		s.vertices = p.first + p.count // an id beyond this graph must not count as one of the next
-		if err := s.readPairs(g.edges, int64(p.first)); err != nil {
+		if err := readPairs(s, g.edges, int64(p.first)); err != nil {
 			return err
 		}
 	}
-	s.noteParts()
+	noteParts(s)
 	if s.given != nil {
 		s.given, err = s.splitByGraph(twitchSplit)
 	}
@@ -120,7 +121,7 @@ func firstFile(name string, dirs ...string) (string, error) {
 
 // orderMusae sorts the graphs by their position in the split, then by name, and gives the Twitch
 // countries their split.
-func (s *source) orderMusae(graphs []musaeGraph) {
+func orderMusae(s *source, graphs []musaeGraph) {
 	names := func(split string) []string {
 		return strings.FieldsFunc(split, func(r rune) bool { return r == ',' || r == '/' })
 	}
@@ -152,7 +153,7 @@ func (s *source) orderMusae(graphs []musaeGraph) {
 
 // readTargets returns the label of every vertex as text.
 func readTargets(path string) ([]string, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func readTargets(path string) ([]string, error) {
 
 // setTargets numbers the classes: False and True are 0 and 1, integers stay, other names are
 // numbered in byte order.
-func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
+func setTargets(s *source, graphs []musaeGraph, targets [][]string) error {
 	class := map[string]float64{"False": 0, "True": 1}
 	var names []string
 	numbers := true
@@ -242,7 +243,7 @@ func (s *source) setTargets(graphs []musaeGraph, targets [][]string) error {
 	return nil
 }
 
-func (s *source) setMusaeFeatures(graphs []musaeGraph) error {
+func setMusaeFeatures(s *source, graphs []musaeGraph) error {
 	cols := 0
 	var list []int
 	var raw json.RawMessage

@@ -26,7 +26,7 @@ import (
 // archives must have one with the graph and at most one with the split: arrays train, valid, test.
 // Beside .npy files an archive may hold the scipy matrix.
 func readNPZ(s *source) error {
-	path, err := s.graphArchive()
+	path, err := graphArchive(s)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func readNPZ(s *source) error {
 		return err
 	}
 	if a.Has("adj_indptr") {
-		err = s.readAttributed(a)
+		err = readAttributed(s, a)
 	} else {
-		err = s.readPlain(a)
+		err = readPlain(s, a)
 	}
 	ids := s.find(a, "ids")
 	if err == nil {
-		err = s.readWeights(a)
+		err = readWeights(s, a)
 	}
 	if err == nil {
 		err = s.noteUnread(a)
@@ -63,13 +63,13 @@ func readNPZ(s *source) error {
 		}
 	}
 	if err == nil && ids != "" {
-		err = s.readIDs(a, ids)
+		err = readIDs(s, a, ids)
 	}
 	return err
 }
 
 // readCount reads the number of vertices, which features and labels must match.
-func (s *source) readCount(a arraySource, key string) error {
+func readCount(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 0, 1)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *source) readCount(a arraySource, key string) error {
 }
 
 // graphArchive finds the archive of the graph, and registers an archive of the split beside it.
-func (s *source) graphArchive() (string, error) {
+func graphArchive(s *source) (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
 	if err != nil || !info.IsDir() {
@@ -128,7 +128,7 @@ func (s *source) graphArchive() (string, error) {
 	return graphs[0], nil
 }
 
-func (s *source) readAttributed(a arraySource) error {
+func readAttributed(s *source, a arraySource) error {
 	s.undirected = true
 	shape, err := all[int64](a, "adj_shape")
 	if err != nil {
@@ -142,29 +142,29 @@ func (s *source) readAttributed(a arraySource) error {
 	}
 	switch {
 	case a.Has("attr_indptr"):
-		err = s.setCSRFeatures(a, "attr")
+		err = setCSRFeatures(s, a, "attr")
 	case a.Has("attr_matrix"):
-		err = s.setDenseFeatures(a, "attr_matrix")
+		err = setDenseFeatures(s, a, "attr_matrix")
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.addCSR(a, "adj_indptr", "adj_indices"); err != nil {
+	if err := addCSR(s, a, "adj_indptr", "adj_indices"); err != nil {
 		return err
 	}
 	if a.Has("labels") {
-		return s.readLabels(a, "labels")
+		return readLabels(s, a, "labels")
 	}
 	return nil
 }
 
-func (s *source) readPlain(a arraySource) error {
+func readPlain(s *source, a arraySource) error {
 	edges := s.find(a, "edge_index")
 	if edges == "" && !isScipy(a) {
 		return noEdges(a)
 	}
 	if n := s.find(a, "num_nodes"); n != "" {
-		if err := s.readCount(a, n); err != nil {
+		if err := readCount(s, a, n); err != nil {
 			return err
 		}
 	}
@@ -183,25 +183,25 @@ func (s *source) readPlain(a arraySource) error {
 		}
 	}
 	if x != "" {
-		if err := s.setDenseFeatures(a, x); err != nil {
+		if err := setDenseFeatures(s, a, x); err != nil {
 			return err
 		}
 	}
 	var err error
 	if edges != "" {
-		err = s.addPairs(a, edges)
+		err = addPairs(s, a, edges)
 	} else {
-		err = s.addScipy(a)
+		err = addScipy(s, a)
 	}
 	if err == nil && y != "" {
-		err = s.readLabels(a, y)
+		err = readLabels(s, a, y)
 	}
 	return err
 }
 
 // readWeights reads a number for each edge, in the order of the edges. Arrays of features of edges,
 // which have columns, are no weights.
-func (s *source) readWeights(a arraySource) error {
+func readWeights(s *source, a arraySource) error {
 	key := s.find(a, "edge_weight")
 	if key == "" {
 		return nil
@@ -230,7 +230,7 @@ func (s *source) readWeights(a arraySource) error {
 
 // readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
 // split of the archive name vertices by their rows all the same, --split by their ids.
-func (s *source) readIDs(a arraySource, key string) error {
+func readIDs(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (s *source) readIDs(a arraySource, key string) error {
 		}
 		s.places[id] = graph.VertexID(v)
 	}
-	s.keepIDs(ids)
+	keepIDs(s, ids)
 	return nil
 }
 

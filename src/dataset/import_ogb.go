@@ -29,9 +29,9 @@ func readOGB(s *source) error {
 	var err error
 	switch {
 	case exists(binary):
-		err = s.readOGBBinary(raw, binary)
+		err = readOGBBinary(s, raw, binary)
 	case either(raw, "edge.csv") != "":
-		err = s.readOGBText(raw)
+		err = readOGBText(s, raw)
 	default:
 		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of "+
 			"an OGB node property data set, or the folder around it", raw)
@@ -39,10 +39,10 @@ func readOGB(s *source) error {
 	if err != nil {
 		return err
 	}
-	return s.findOGBSplit()
+	return findOGBSplit(s)
 }
 
-func (s *source) readOGBBinary(raw, path string) error {
+func readOGBBinary(s *source, raw, path string) error {
 	z, err := npy.OpenZip(path)
 	if err != nil {
 		return err
@@ -61,11 +61,11 @@ func (s *source) readOGBBinary(raw, path string) error {
 		return err
 	}
 	if a.Has("node_feat") {
-		if err := s.setDenseFeatures(a, "node_feat"); err != nil {
+		if err := setDenseFeatures(s, a, "node_feat"); err != nil {
 			return err
 		}
 	}
-	if err := s.addPairs(a, "edge_index"); err != nil {
+	if err := addPairs(s, a, "edge_index"); err != nil {
 		return err
 	}
 	if a.Has("num_edges_list") {
@@ -87,10 +87,10 @@ func (s *source) readOGBBinary(raw, path string) error {
 		return err
 	}
 	defer l.Close()
-	return s.readLabels(arraySource{l, labels}, "node_label")
+	return readLabels(s, arraySource{l, labels}, "node_label")
 }
 
-func (s *source) readOGBText(raw string) error {
+func readOGBText(s *source, raw string) error {
 	n, err := onlyNumber(raw, "num-node-list.csv")
 	if err != nil {
 		return err
@@ -104,12 +104,12 @@ func (s *source) readOGBText(raw string) error {
 		return err
 	}
 	if path := either(raw, "node-feat.csv"); path != "" {
-		if err := s.setTableFeatures(path); err != nil {
+		if err := setTableFeatures(s, path); err != nil {
 			return err
 		}
 	}
 	path := either(raw, "edge.csv")
-	if err := s.readPairs(path, 0); err != nil {
+	if err := readPairs(s, path, 0); err != nil {
 		return err
 	}
 	edges, err := onlyNumber(raw, "num-edge-list.csv")
@@ -122,7 +122,7 @@ func (s *source) readOGBText(raw string) error {
 			s.edges.NumEdges(), edges)
 	}
 	if path := either(raw, "node-label.csv"); path != "" {
-		return s.readTableLabels(path)
+		return readTableLabels(s, path)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func onlyNumber(dir, name string) (int64, error) {
 }
 
 // setTableFeatures registers the features of a table with a row for each vertex.
-func (s *source) setTableFeatures(path string) error {
+func setTableFeatures(s *source, path string) error {
 	r, err := table.Open(path, table.Comma)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *source) setTableFeatures(path string) error {
 
 // readTableLabels reads labels from a table with a row for each vertex: one class or nan, or
 // several columns of 0 and 1.
-func (s *source) readTableLabels(path string) error {
+func readTableLabels(s *source, path string) error {
 	var row []float64
 	n := 0
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -245,7 +245,7 @@ func (s *source) readTableLabels(path string) error {
 }
 
 // findOGBSplit registers the split folder if there is exactly one.
-func (s *source) findOGBSplit() error {
+func findOGBSplit(s *source) error {
 	if s.options.Split != "" {
 		return nil
 	}

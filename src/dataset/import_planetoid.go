@@ -2,13 +2,13 @@ package dataset
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"halognn/src/dataset/pickle"
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
+	"halognn/src/mem"
 )
 
 // planetoid is the content of the files ind.NAME.*. Vertices 0 to len(allx)-1 have their row in
@@ -50,10 +50,10 @@ func readPlanetoid(s *source) error {
 			fmt.Sprintf("%d vertices are not in test.index: they have no features and no label",
 				p.unlisted))
 	}
-	if err := s.addLists(prefix + ".graph"); err != nil {
+	if err := addLists(s, prefix+".graph"); err != nil {
 		return err
 	}
-	if err := s.setOneHot(p); err != nil {
+	if err := setOneHot(s, p); err != nil {
 		return err
 	}
 	m, err := fillSparse(p.vertices, p.allx.Cols, p.entries)
@@ -86,7 +86,7 @@ func planetoidPrefix(in string) (string, error) {
 // unpickle reads one of the files and names it in errors.
 func unpickle[T any](p *planetoid, part string, read func([]byte) (T, error)) (T, error) {
 	path := p.prefix + "." + part
-	data, err := os.ReadFile(path)
+	data, err := mem.ReadFile(path)
 	if err != nil {
 		var none T
 		return none, err
@@ -168,7 +168,7 @@ func (p *planetoid) check(index string) error {
 }
 
 // addLists adds the neighbour lists of the graph file.
-func (s *source) addLists(path string) error {
+func addLists(s *source, path string) error {
 	p := &planetoid{prefix: strings.TrimSuffix(path, ".graph")}
 	lists, err := unpickle(p, "graph", pickle.ReadLists)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *source) addLists(path string) error {
 }
 
 // setOneHot takes the labels from ally and ty; a row of zeros means no label.
-func (s *source) setOneHot(p *planetoid) error {
+func setOneHot(s *source, p *planetoid) error {
 	for _, m := range []struct {
 		name  string
 		array *pickle.Array

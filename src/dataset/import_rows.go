@@ -30,7 +30,7 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 
 // readPairs adds the edges of a table of two columns, source and destination. One header line is
 // skipped.
-func (s *source) readPairs(path string, first int64) error {
+func readPairs(s *source, path string, first int64) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
 		if err := r.Ints(edge[:]); err != nil {

@@ -26,26 +26,26 @@ func readSaint(s *source) error {
 		return err
 	}
 	defer z.Close()
-	if err := s.readSaintGraph(z, arraySource{z, path}); err != nil {
+	if err := readSaintGraph(s, z, arraySource{z, path}); err != nil {
 		return err
 	}
 	if exists(filepath.Join(dir, "feats.npy")) {
-		if err := s.setDenseFeatures(arraySource{npyDir(dir), dir}, "feats"); err != nil {
+		if err := setDenseFeatures(s, arraySource{npyDir(dir), dir}, "feats"); err != nil {
 			return err
 		}
 	}
 	if p := filepath.Join(dir, "class_map.json"); exists(p) {
-		if err := s.readClassMap(p); err != nil {
+		if err := readClassMap(s, p); err != nil {
 			return err
 		}
 	}
 	if p := filepath.Join(dir, "role.json"); exists(p) && s.options.Split == "" {
-		return s.readRoles(p)
+		return readRoles(s, p)
 	}
 	return nil
 }
 
-func (s *source) readSaintGraph(z *npy.Zip, a arraySource) error {
+func readSaintGraph(s *source, z *npy.Zip, a arraySource) error {
 	if z.Has("format") {
 		format, err := z.Text("format")
 		if err != nil {
@@ -66,12 +66,12 @@ func (s *source) readSaintGraph(z *npy.Zip, a arraySource) error {
 	if err := s.setVertices(shape[0], a.name("shape")); err != nil {
 		return err
 	}
-	return s.addCSR(a, "indptr", "indices")
+	return addCSR(s, a, "indptr", "indices")
 }
 
 // readClassMap reads class_map.json. The first value decides between one class and a list of marks.
 // A vertex that is not in the map has no label; with lists, every vertex must be in it.
-func (s *source) readClassMap(path string) error {
+func readClassMap(s *source, path string) error {
 	seen := make([]bool, s.vertices)
 	var raw json.RawMessage
 	var list []float64
@@ -121,7 +121,7 @@ func (s *source) readClassMap(path string) error {
 	return err
 }
 
-func (s *source) readRoles(path string) error {
+func readRoles(s *source, path string) error {
 	split := &splitSource{from: "role.json", path: path}
 	lists := map[string]*[]graph.VertexID{"tr": &split.Train, "va": &split.Valid, "te": &split.Test}
 	var raw json.RawMessage

@@ -14,7 +14,7 @@ func isScipy(a arraySource) bool {
 
 // addScipy adds an edge r -> c for every stored entry (r, c) of a square scipy matrix: CSR, CSC or
 // COO.
-func (s *source) addScipy(a arraySource) error {
+func addScipy(s *source, a arraySource) error {
 	format := "csr"
 	if a.Has("format") {
 		r, err := a.open("format", 0, 1)
@@ -49,9 +49,9 @@ func (s *source) addScipy(a arraySource) error {
 	}
 	switch format {
 	case "csr", "csc":
-		return s.addCompressed(a, "indptr", "indices", format == "csc")
+		return addCompressed(s, a, "indptr", "indices", format == "csc")
 	case "coo":
-		return s.addCOO(a, "row", "col")
+		return addCOO(s, a, "row", "col")
 	}
 	return fmt.Errorf(
 		"%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, a.tocsr())",
@@ -61,7 +61,7 @@ func (s *source) addScipy(a arraySource) error {
 }
 
 // addCOO adds the edges of two arrays of equal length.
-func (s *source) addCOO(a arraySource, from, to string) error {
+func addCOO(s *source, a arraySource, from, to string) error {
 	rows, err := all[int64](a, from)
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // unknown is the vertex count of a source whose files do not give it: the largest id determines it.
@@ -65,11 +67,19 @@ func (s *source) free() {
 func (s *source) task() string {
 	switch {
 	case s.marks != nil:
-		return Multilabel
+		return task.Multilabel
 	case s.classes > 0:
-		return Multiclass
+		return task.Multiclass
 	}
-	return NoTask
+	return task.None
+}
+
+// truths returns the labels of all vertices.
+func (s *source) truths() task.Labels {
+	if s.marks != nil {
+		return task.Labels{Data: s.marks, Width: s.classes}
+	}
+	return task.Labels{Data: npy.Bytes(s.labels), Width: 4}
 }
 
 func (s *source) labelled() (n int64) {

@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
+	"halognn/src/task"
 )
 
 // splitSource is a split and its origin.
@@ -36,7 +37,7 @@ func (s *source) chooseSplit() (*splitSource, error) {
 	switch {
 	case want == "" && s.given != nil:
 		p = s.given
-	case want == "" && s.task() == NoTask:
+	case want == "" && s.task() == task.None:
 		p.from, p.read = "none, for there are no labels", true
 	case want == "":
 		p = s.shuffled(defaultShares)
@@ -64,12 +65,11 @@ func (s *source) chooseSplit() (*splitSource, error) {
 
 // dropUnlabelled removes vertices without a label from the split.
 func (s *source) dropUnlabelled(p *splitSource) {
-	if s.task() != Multiclass {
-		return
-	}
+	known, labels := s.task(), s.truths()
 	for _, list := range p.lists() {
 		before := len(*list)
-		*list = slices.DeleteFunc(*list, func(v graph.VertexID) bool { return s.labels[v] < 0 })
+		*list = slices.DeleteFunc(*list,
+			func(v graph.VertexID) bool { return !task.Labelled(known, labels, int(v)) })
 		p.unlabelled += before - len(*list)
 	}
 }
@@ -103,8 +103,9 @@ func parseShares(text string) (shares [3]float64, ok bool) {
 // if the shares add up to 100.
 func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
+	known, labels := s.task(), s.truths()
 	for v := range s.vertices {
-		if s.task() != Multiclass || s.labels[v] >= 0 {
+		if task.Labelled(known, labels, v) {
 			ids = append(ids, graph.VertexID(v))
 		}
 	}

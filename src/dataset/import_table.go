@@ -67,7 +67,7 @@ var (
 //
 // Memory: the ids, and about 80 bytes for each of them.
 func readTables(s *source) error {
-	edges, err := s.tableFiles()
+	edges, err := tableFiles(s)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func readTables(s *source) error {
 	x := arrayFile(t.Features)
 	switch {
 	case t.Nodes != "":
-		err = s.readNodes(t.Nodes)
+		err = readNodes(s, t.Nodes)
 	case x != "":
-		err = s.countRows(x)
+		err = countRows(s, x)
 	case len(t.Labels) > 0 || len(t.Features) > 0 || t.Split != "" || t.ID != "":
 		err = fmt.Errorf(
 			"%s: %w: --id, --label, --features and --split-column are columns of a node table; "+
@@ -86,23 +86,25 @@ func readTables(s *source) error {
 			ErrValue,
 		)
 	default:
-		err = s.collectIDs(edges)
+		err = collectIDs(s, edges)
 	}
 	if err != nil {
 		return err
 	}
 	if x != "" {
-		if err := s.setDenseFeatures(beside(x)); err != nil {
+		a, key := beside(x)
+		if err := setDenseFeatures(s, a, key); err != nil {
 			return err
 		}
 	}
 	if y := arrayFile(t.Labels); y != "" {
-		if err := s.readLabels(beside(y)); err != nil {
+		a, key := beside(y)
+		if err := readLabels(s, a, key); err != nil {
 			return err
 		}
 	}
 	s.undirected = false
-	return s.readEdgeTable(edges)
+	return readEdgeTable(s, edges)
 }
 
 // arrayFile returns the path if words is a single path of a .npy file, else "".
@@ -120,7 +122,7 @@ func beside(path string) (a arraySource, key string) {
 }
 
 // tableFiles finds the edge table and, in a directory, the node table.
-func (s *source) tableFiles() (edges string, err error) {
+func tableFiles(s *source) (edges string, err error) {
 	in := s.options.In
 	if !isDir(in) {
 		return in, nil
@@ -149,7 +151,7 @@ func tableIn(dir, stem string) string {
 
 // countRows sets the number of vertices to the rows of an array of features: ids are its row
 // numbers.
-func (s *source) countRows(path string) error {
+func countRows(s *source, path string) error {
 	a, key := beside(path)
 	r, err := a.open(key, 2)
 	if err != nil {

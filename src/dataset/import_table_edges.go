@@ -13,7 +13,7 @@ import (
 )
 
 // edgeColumns finds the ends of an edge and its weight, -1 for none.
-func (s *source) edgeColumns(t *csvTable) (from, to, weight int, err error) {
+func edgeColumns(s *source, t *csvTable) (from, to, weight int, err error) {
 	o := &s.options.Table
 	if weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
 		return 0, 0, 0, err
@@ -72,7 +72,7 @@ func (s *source) edgeColumns(t *csvTable) (from, to, weight int, err error) {
 }
 
 // noteColumns says which columns of the edges are not read.
-func (s *source) noteColumns(t *csvTable, read ...int) {
+func noteColumns(s *source, t *csvTable, read ...int) {
 	for k, name := range t.header {
 		if slices.Contains(read, k) {
 			continue
@@ -87,7 +87,7 @@ func (s *source) noteColumns(t *csvTable, read ...int) {
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column.
 // They are valid until it returns.
-func (s *source) eachNamedEdge(
+func eachNamedEdge(s *source,
 	path string,
 	visit func(t *csvTable, u, v, weight string) error,
 ) (*csvTable, error) {
@@ -96,7 +96,7 @@ func (s *source) eachNamedEdge(
 		return nil, err
 	}
 	defer t.close()
-	from, to, weighs, err := s.edgeColumns(t)
+	from, to, weighs, err := edgeColumns(s, t)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (s *source) eachNamedEdge(
 }
 
 // collectIDs numbers the ids that the edges name.
-func (s *source) collectIDs(path string) error {
+func collectIDs(s *source, path string) error {
 	seen := make(map[string]graph.VertexID)
-	if _, err := s.eachNamedEdge(path, func(t *csvTable, u, v, _ string) error {
+	if _, err := eachNamedEdge(s, path, func(t *csvTable, u, v, _ string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
@@ -155,7 +155,7 @@ func (s *source) collectIDs(path string) error {
 	if err := s.setVertices(int64(len(ids)), path); err != nil {
 		return err
 	}
-	s.keepIDs(ids)
+	keepIDs(s, ids)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func integersOf(ids []string) []int64 {
 
 // keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
 // numbers.
-func (s *source) keepIDs(ids []string) {
+func keepIDs(s *source, ids []string) {
 	numbers := integersOf(ids)
 	if numbers == nil {
 		s.names = ids
@@ -197,7 +197,7 @@ func (s *source) keepIDs(ids []string) {
 }
 
 // readEdgeTable adds the edges.
-func (s *source) readEdgeTable(path string) error {
+func readEdgeTable(s *source, path string) error {
 	vertex := func(t *csvTable, id string) (int64, error) {
 		if s.places == nil {
 			x, ok := table.ParseInt([]byte(id))
@@ -225,7 +225,7 @@ func (s *source) readEdgeTable(path string) error {
 		return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
 			id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
 	}
-	t, err := s.eachNamedEdge(path, func(t *csvTable, from, to, weight string) error {
+	t, err := eachNamedEdge(s, path, func(t *csvTable, from, to, weight string) error {
 		u, err := vertex(t, from)
 		if err != nil {
 			return err
@@ -252,9 +252,9 @@ func (s *source) readEdgeTable(path string) error {
 	if err != nil {
 		return err
 	}
-	from, to, weight, err := s.edgeColumns(t)
+	from, to, weight, err := edgeColumns(s, t)
 	if err == nil {
-		s.noteColumns(t, from, to, weight)
+		noteColumns(s, t, from, to, weight)
 	}
 	return err
 }

@@ -18,13 +18,13 @@ type nodeColumns struct {
 
 // readNodes reads ids, labels and split, and registers the features, which are read when they are
 // written.
-func (s *source) readNodes(path string) error {
+func readNodes(s *source, path string) error {
 	t, err := openTable(path, s.options.Table.NoHeader)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	c, err := s.nodeColumns(t)
+	c, err := findNodeColumns(s, t)
 	if err != nil {
 		return err
 	}
@@ -79,18 +79,18 @@ func (s *source) readNodes(path string) error {
 	if err := s.setVertices(int64(len(ids)), path); err != nil {
 		return err
 	}
-	s.keepIDs(ids)
+	keepIDs(s, ids)
 	if c.split >= 0 {
 		s.given = p
 	}
-	if err := s.setTableLabels(t, c, labels); err != nil {
+	if err := setTableLabels(s, t, c, labels); err != nil {
 		return err
 	}
-	return s.setColumnFeatures(t, c.features)
+	return setColumnFeatures(s, t, c.features)
 }
 
 // nodeColumns finds the columns of a node table, and notes those that are not read.
-func (s *source) nodeColumns(t *csvTable) (c nodeColumns, err error) {
+func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 	o := &s.options.Table
 	for _, name := range t.header {
 		if err := s.refusal(t.path+": column "+name, name); err != nil {
@@ -152,7 +152,7 @@ func (s *source) nodeColumns(t *csvTable) (c nodeColumns, err error) {
 	return c, nil
 }
 
-func (s *source) setTableLabels(t *csvTable, c nodeColumns, labels [][]string) error {
+func setTableLabels(s *source, t *csvTable, c nodeColumns, labels [][]string) error {
 	name := func(i int) string { return t.path + ": column " + t.header[c.labels[i]] }
 	switch len(labels) {
 	case 0:
@@ -200,7 +200,7 @@ func number(text string) (x float32, ok bool) {
 }
 
 // setColumnFeatures registers columns of a node table as features.
-func (s *source) setColumnFeatures(t *csvTable, columns []int) error {
+func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 	if len(columns) == 0 {
 		return nil
 	}

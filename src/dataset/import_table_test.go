@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/npy"
 )
 
 // Users' own data: names of columns and arrays, words as ids and classes.
@@ -35,7 +37,7 @@ func TestImportOwnData(t *testing.T) {
 					!slices.Equal(d.Graph.Indices, []graph.VertexID{2, 0}) {
 					t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 				}
-				if !slices.Equal(d.Labels, []int32{1, -1, 0}) ||
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, -1, 0}) ||
 					!slices.Equal(d.Meta.Provenance.Classes, []string{"blue", "red"}) {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
@@ -91,7 +93,7 @@ func TestImportOwnData(t *testing.T) {
 			write(t, o.Table.Features[0], array(t, []float32{1, 2, 3, 4, 5, 6}, 3, 2))
 			write(t, o.Table.Labels[0], texts("<U2", wideText("b", "aé", "b"), "3,"))
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if d.Meta.Features != 2 || !slices.Equal(d.Labels, []int32{1, 0, 1}) ||
+			if d.Meta.Features != 2 || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) ||
 				d.Meta.Provenance.Classes[0] != "aé" {
 				t.Errorf("labels %v of %q", d.Labels, d.Meta.Provenance.Classes)
 			}
@@ -100,20 +102,20 @@ func TestImportOwnData(t *testing.T) {
 			nodes("id,p,q,f\na,1,true,7\nb,0,0,8\nc,False,1,9\n")(t, dir, o)
 			o.Table.Labels, o.Ignore = []string{"p", "q"}, []string{"f"}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Multilabels, []uint8{1, 1, 0, 0, 0, 1}) || d.Meta.Features != 0 {
-				t.Errorf("labels %v, %d features", d.Multilabels, d.Meta.Features)
+			if !slices.Equal(d.Labels.Data, []uint8{1, 1, 0, 0, 0, 1}) || d.Meta.Features != 0 {
+				t.Errorf("labels %v, %d features", d.Labels.Data, d.Meta.Features)
 			}
 		}},
 		{"classes that are years, and one that is missing", nodes("id,y\na,2004\nb,-1\nc,1999\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{1, -1, 0}) ||
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, -1, 0}) ||
 					!slices.Equal(d.Meta.Provenance.Classes, []string{"1999", "2004"}) {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
 			}},
 		{"classes with a point behind them", nodes("id,y\na,0.0\nb,nan\nc,1.0\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{0, -1, 1}) || d.Meta.Provenance.Classes != nil {
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{0, -1, 1}) || d.Meta.Provenance.Classes != nil {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
 			}},
@@ -196,7 +198,7 @@ func TestImportOwnData(t *testing.T) {
 				!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 2}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if d.Meta.Features != 2 || !slices.Equal(d.Labels, []int32{1, 0, 1}) {
+			if d.Meta.Features != 2 || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) {
 				t.Errorf("%d features, labels %v", d.Meta.Features, d.Labels)
 			}
 			noted(t, r, "the values of data are ignored: no layer")
@@ -256,7 +258,7 @@ func TestImportOwnData(t *testing.T) {
 					[]byte("id,target\n0,1\n1,0\n"))
 				o.Format, o.In, o.Split = "musae", filepath.Join(dir, "edges", "lastfm"), "50/0/50"
 			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{1, 0}) || d.Meta.Features != 2 ||
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0}) || d.Meta.Features != 2 ||
 					d.Meta.Edges != 2 {
 					t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features,
 						d.Meta.Edges)
@@ -369,7 +371,7 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	if o.Out, err = dataset.Beside(to); err != nil {
+	if o.Out, err = dataset.Beside(to, false); err != nil {
 		t.Fatal(err)
 	}
 	o.Undirected = dataset.Yes
@@ -386,7 +388,51 @@ func TestReplace(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 	write(t, filepath.Join(dir, "other", "notes.txt"), []byte("mine"))
-	if _, err := dataset.Beside(filepath.Join(dir, "other")); err == nil {
+	if _, err := dataset.Beside(filepath.Join(dir, "other"), false); err == nil {
 		t.Error("a directory of notes would be replaced")
+	}
+}
+
+// Labels have the same classes, with the same names, from a table and from an array; -1 and -100,
+// which PyTorch ignores, are none.
+func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
+	for _, c := range []struct {
+		labels, want []int32
+		classes      []string
+	}{
+		{[]int32{0, 2, 1, 2}, []int32{0, 2, 1, 2}, nil},
+		{[]int32{2000, 0, 1000, 2000}, []int32{2, 0, 1, 2}, []string{"0", "1000", "2000"}},
+		{[]int32{7, -100, 5, -1}, []int32{1, -1, 0, -1}, []string{"5", "7"}},
+		{[]int32{-100, 1, 0, 0}, []int32{-1, 1, 0, 0}, nil},
+	} {
+		table, dir := "id,label\n", t.TempDir()
+		for v, y := range c.labels {
+			table += fmt.Sprintf("%d,%d\n", v, y)
+		}
+		write(t, filepath.Join(dir, "nodes.csv"), []byte(table))
+		write(t, filepath.Join(dir, "edges.csv"), []byte("source,target\n0,1\n2,3\n"))
+		write(t, filepath.Join(dir, "arrays", "edge_index.npy"), array(t, []int64{0, 2, 1, 3}, 2, 2))
+		write(t, filepath.Join(dir, "arrays", "y.npy"), array(t, c.labels, len(c.labels)))
+		csv := dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv")}
+		csv.Table.Nodes = filepath.Join(dir, "nodes.csv")
+		for _, o := range []dataset.ImportOptions{
+			csv, {Format: "npz", In: filepath.Join(dir, "arrays")},
+		} {
+			o.Out = filepath.Join(dir, "from-"+o.Format)
+			if _, err := dataset.Import(o); err != nil {
+				t.Fatalf("%v as %s: %v", c.labels, o.Format, err)
+			}
+			d, err := dataset.Open(o.Out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := d.Meta.Provenance.Classes; !slices.Equal(npy.View[int32](d.Labels.Data), c.want) ||
+				!slices.Equal(got, c.classes) {
+				t.Errorf("%v as %s: %v of %q", c.labels, o.Format, d.Labels, got)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"halognn/src/dataset/pickle/pickletest"
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // The same small graph is written in every format: a square 0-1-2-3, an edge 4-5, a self-loop and
@@ -301,7 +302,7 @@ func TestOneGraphInEveryFormat(t *testing.T) {
 				!slices.Equal(d.Graph.Indices, tinyIndices) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if want := []int32{0, 1, 2, 0, -1, 1}; !slices.Equal(d.Labels, want) ||
+			if want := []int32{0, 1, 2, 0, -1, 1}; !slices.Equal(npy.View[int32](d.Labels.Data), want) ||
 				d.Meta.Classes != 3 || r.Labelled != 5 {
 				t.Errorf("labels %v of %d classes, want %v", d.Labels, d.Meta.Classes, want)
 			}
@@ -362,9 +363,9 @@ func TestImportVariants(t *testing.T) {
 				zipped("1,0\n0,1\n1,1\n0,0\n1,0\n0,1\n"))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if r.Task != dataset.Multilabel ||
-				!slices.Equal(d.Multilabels, []uint8{1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 1}) {
-				t.Errorf("%s %v", r.Task, d.Multilabels)
+			if r.Task != task.Multilabel ||
+				!slices.Equal(d.Labels.Data, []uint8{1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 1}) {
+				t.Errorf("%s %v", r.Task, d.Labels.Data)
 			}
 		}},
 		{"saint with label lists", func(t testing.TB, dir string) dataset.ImportOptions {
@@ -373,8 +374,8 @@ func TestImportVariants(t *testing.T) {
 				[]byte(`{"0": [1,0], "5": [0,1], "1": [1,1], "2": [0,0], "3": [0,1], "4": [1,0]}`))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Multilabels, []uint8{1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1}) {
-				t.Errorf("%s %v", r.Task, d.Multilabels)
+			if !slices.Equal(d.Labels.Data, []uint8{1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1}) {
+				t.Errorf("%s %v", r.Task, d.Labels.Data)
 			}
 		}},
 		{"float16 stays", func(t testing.TB, dir string) dataset.ImportOptions {
@@ -420,7 +421,7 @@ func TestImportVariants(t *testing.T) {
 		{"musae, two graphs", makeMusae,
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 				if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 4, 2, 3}) ||
-					!slices.Equal(d.Labels, []int32{1, 0, 0, 0, 1}) {
+					!slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 0, 0, 1}) {
 					t.Errorf("edges %v, labels %v", d.Graph.Indices, d.Labels)
 				}
 				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
@@ -438,9 +439,9 @@ func TestImportVariants(t *testing.T) {
 				[]byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}`))
 			return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Multilabels, []uint8{1, 1, 0, 0, 0, 1, 0, 1, 0}) ||
+			if !slices.Equal(d.Labels.Data, []uint8{1, 1, 0, 0, 0, 1, 0, 1, 0}) ||
 				!slices.Equal(d.Meta.Provenance.Classes, []string{"Blues", "Rock", "Éire"}) {
-				t.Errorf("labels %v of %q", d.Multilabels, d.Meta.Provenance.Classes)
+				t.Errorf("labels %v of %q", d.Labels.Data, d.Meta.Provenance.Classes)
 			}
 			if r.Train != 1 || r.Valid != 0 || r.Test != 2 {
 				t.Errorf("split %d %d %d", r.Train, r.Valid, r.Test)
@@ -461,7 +462,7 @@ func TestImportVariants(t *testing.T) {
 					0, 0)
 				return dataset.ImportOptions{Format: "mat", In: dir}
 			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Labels, []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 ||
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 ||
 					!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 3}) {
 					t.Errorf("labels %v, %d features, edges %v", d.Labels, d.Meta.Features,
 						d.Graph.Indices)

@@ -7,21 +7,21 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close,
 // not to be written.
 type Dataset struct {
-	Dir         string
-	Meta        Meta
-	Graph       *graph.CSC
-	Weights     []float32 // [M] of Graph.Indices; nil: edges have none
-	Labels      []int32   // [N], -1 = none; nil for Multilabel
-	Multilabels []uint8   // [N, Classes] of 0 and 1; nil otherwise
-	Split       graph.Split
-	features    *npy.File
-	identity    string
-	closers     []func() error
+	Dir      string
+	Meta     Meta
+	Graph    *graph.CSC
+	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
+	Labels   task.Labels // as Meta.Task has them
+	Split    graph.Split
+	features *npy.File
+	identity string
+	closers  []func() error
 }
 
 // Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,
@@ -49,11 +49,11 @@ func (d *Dataset) mapFiles() error {
 		mapInto(d, "valid.npy", &d.Split.Valid),
 		mapInto(d, "test.npy", &d.Split.Test),
 	}
-	if d.Meta.Task == Multilabel {
-		faults = append(faults, mapInto(d, "labels.npy", &d.Multilabels))
-	} else {
-		faults = append(faults, mapInto(d, "labels.npy", &d.Labels))
+	labels, err := d.open("labels.npy")
+	if err == nil {
+		d.Labels, err = task.Stored(d.Meta.Task).Of(labels, d.Meta.Classes)
 	}
+	faults = append(faults, err)
 	if d.Meta.Weighted {
 		faults = append(faults, mapInto(d, WeightsFile, &d.Weights))
 	}

@@ -1,13 +1,25 @@
 package dataset
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"halognn/src/mem"
+	"halognn/src/npy"
 )
+
+// RankingsDir is the directory of PARTS that `halognn analyze` writes.
+const RankingsDir = "analysis"
 
 // begun lists the temporary directories of this process that have not been renamed yet.
 var begun struct {
@@ -15,10 +27,9 @@ var begun struct {
 	dirs []string
 }
 
-// Begin makes a temporary directory beside dir, which must not exist or be empty. Finish or Discard
-// ends it.
+// Begin makes a temporary directory beside dir, which must be a Target. Finish or Discard ends it.
 func Begin(dir string) (tmp string, err error) {
-	if err := Vacant(dir); err != nil {
+	if err := Target(dir); err != nil {
 		return "", err
 	}
 	dir = filepath.Clean(dir)
@@ -37,7 +48,7 @@ func Begin(dir string) (tmp string, err error) {
 
 // Finish renames the temporary directory into place.
 func Finish(tmp, dir string) error {
-	if err := Vacant(dir); err != nil {
+	if err := Target(dir); err != nil {
 		return err
 	}
 	begun.Lock()
@@ -61,8 +72,18 @@ func Discard(tmp string) {
 }
 
 // Replace replaces dir by the directory made, whose path Beside returned, and then removes the old
-// dir.
+// dir, which must still be one that Beside accepts.
 func Replace(made, dir string) error {
+	if err := replaceable(dir); err != nil {
+		return fmt.Errorf("%w; the new one is at %s", err, made)
+	}
+	// At once, so that whoever is killed leaves the old one or the new one at dir.
+	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if err == nil {
+		return os.RemoveAll(made)
+	}
+	// Some filesystems cannot exchange names: then neither is there for a moment, and the old one
+	// beside it.
 	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
 	if err != nil {
 		return err
@@ -76,14 +97,127 @@ func Replace(made, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// Beside returns an unused path for a directory that will replace the dataset or parts at dir. It
-// is an error if dir is anything else, which the user may have made by hand.
-func Beside(dir string) (string, error) {
-	if !exists(filepath.Join(dir, metaFile)) {
-		return "", fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
-			"remove it or choose another one", dir, ErrExists)
+// Beside returns an unused path for a directory that will replace the dataset or, if parts is set,
+// the parts at dir. It is an error if dir is anything else, or holds what the user has put there.
+func Beside(dir string, parts bool) (string, error) {
+	if err := replaceable(dir); err != nil {
+		return "", err
+	}
+	if _, has := filesOf(dir); has != parts {
+		what := map[bool]string{false: "a dataset", true: "parts"}
+		return "", fmt.Errorf("%s: %w and holds %s, not %s; remove it or choose another one", dir,
+			ErrExists, what[has], what[parts])
 	}
 	return fmt.Sprintf("%s.new-%d", filepath.Clean(dir), os.Getpid()), nil
+}
+
+// replaceable returns an error that wraps ErrExists unless dir is a dataset or parts, itself and
+// not by a link, and holds nothing else.
+func replaceable(dir string) error {
+	if err := noLink(dir); err != nil {
+		return err
+	}
+	files, _ := filesOf(dir)
+	if files == nil {
+		return fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
+			"remove it or choose another one", dir, ErrExists)
+	}
+	var foreign []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == RankingsDir && e.IsDir(): // made from these parts
+			return fs.SkipDir
+		case !e.IsDir() && name != metaFile && files[name] == nil:
+			foreign = append(foreign, name)
+		}
+		return nil
+	})
+	if err == nil && len(foreign) > 0 {
+		list := strings.Join(foreign[:min(len(foreign), 5)], ", ")
+		if more := len(foreign) - 5; more > 0 {
+			list += fmt.Sprintf(" and %d more", more)
+		}
+		err = fmt.Errorf("%s: %w and holds files that are not of the dataset or parts (%s); move "+
+			"them elsewhere or choose another directory", dir, ErrExists, list)
+	}
+	return err
+}
+
+// filesOf returns the files that a DATASET or PARTS directory lists, and which it is; nil: neither.
+func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
+	text, err := mem.ReadFile(filepath.Join(dir, metaFile))
+	if err != nil {
+		return nil, false
+	}
+	var m struct {
+		Format, Parts int
+		Task          string
+		Files         map[string]*npy.Info
+	}
+	if json.Unmarshal(text, &m) != nil || m.Format == 0 || m.Task == "" {
+		return nil, false
+	}
+	return m.Files, m.Parts > 0
+}
+
+// Target returns an error unless a directory can be renamed to dir and replace nothing there: dir
+// must be Vacant, no symbolic link, have a name, and lie in no dataset and no parts.
+func Target(dir string) error {
+	return cmp.Or(Vacant(dir), noLink(dir), named(dir), Apart(dir))
+}
+
+func named(dir string) error {
+	if name := filepath.Base(filepath.Clean(dir)); name != "." && name != ".." {
+		return nil
+	}
+	return fmt.Errorf("%q names no new directory, to which a finished one could be renamed; give its "+
+		"name", dir)
+}
+
+func noLink(dir string) error {
+	to, err := os.Readlink(filepath.Clean(dir))
+	if err != nil { // of anything but a link
+		return nil
+	}
+	return fmt.Errorf("%s: %w and is a symbolic link, which would be lost; give the directory that it "+
+		"points to (%s) or choose another one", dir, ErrExists, to)
+}
+
+// Apart returns an error if out, a file or directory to write, is one of the inputs or a directory
+// above one, or if it lies inside a dataset or parts; links are followed. Inputs that do not exist
+// do not count.
+func Apart(out string, inputs ...string) error {
+	if made, err := os.Stat(out); err == nil {
+		for _, in := range inputs {
+			at, err := filepath.EvalSymlinks(in)
+			if in == "" || err != nil {
+				continue
+			}
+			for at, err = filepath.Abs(at); err == nil; at = filepath.Dir(at) {
+				if info, err := os.Stat(at); err == nil && os.SameFile(info, made) {
+					return fmt.Errorf("%s is the input %s or holds it; choose another place to "+
+						"write to", out, in)
+				}
+				if at == filepath.Dir(at) {
+					break
+				}
+			}
+		}
+	}
+	at, err := filepath.Abs(out)
+	for err == nil && at != filepath.Dir(at) {
+		at = filepath.Dir(at)
+		if whole, err := filepath.EvalSymlinks(at); err == nil {
+			at = whole
+		}
+		if files, _ := filesOf(at); files != nil {
+			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; choose "+
+				"another place to write to", out, at)
+		}
+	}
+	return err
 }
 
 func forget(tmp string) {
@@ -96,10 +230,11 @@ func forget(tmp string) {
 func DiscardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {
-		for range 10 { // other goroutines may still create files in it
-			if os.RemoveAll(tmp) == nil {
-				break
-			}
+		// under another name other goroutines create no more files in it
+		gone := tmp + "-discarded"
+		if os.Rename(tmp, gone) != nil {
+			gone = tmp
 		}
+		_ = os.RemoveAll(gone)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the
@@ -45,14 +46,10 @@ func (d *Dataset) verifyContent() error {
 		file = bad.Array + ".npy"
 	}
 	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights))}
-	if d.Meta.Task == Multilabel {
-		faults = append(faults, name("labels.npy", checkMarks(d.Multilabels, d.Meta.Classes)))
-	} else {
-		faults = append(faults, name("labels.npy", checkLabels(d.Labels, d.Meta.Classes)))
-	}
+	faults = append(faults, name("labels.npy", checkLabels(&d.Meta, d.Labels)))
 	splits := d.Split.Validate(int(d.Meta.Vertices))
-	if splits == nil && d.Meta.Task == Multiclass {
-		splits = checkSplitLabels(d.Split, d.Labels)
+	if splits == nil {
+		splits = checkSplitLabels(d.Meta.Task, d.Split, d.Labels)
 	}
 	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits),
 		name("features.npy", d.checkFeatures()))...)
@@ -82,33 +79,19 @@ func (d *Dataset) checkFeatures() error {
 	return nil
 }
 
-// checkLabels reports the first label outside [-1, classes).
-func checkLabels(labels []int32, classes int) error {
-	for v, y := range labels {
-		if y < -1 || int(y) >= classes {
-			return fmt.Errorf("label of vertex %d is %d: %w: it must be in [0, %d), or -1 for none",
-				v, y, ErrValue, classes)
-		}
-	}
-	return nil
-}
-
-// checkMarks reports the first mark that is neither 0 nor 1.
-func checkMarks(marks []uint8, classes int) error {
-	for i, y := range marks {
-		if y > 1 {
-			return fmt.Errorf("label of vertex %d, class %d is %d: %w: it must be 0 or 1",
-				i/classes, i%classes, y, ErrValue)
-		}
+// checkLabels reports the first label that the task does not have.
+func checkLabels(m *Meta, labels task.Labels) error {
+	if err := task.Stored(m.Task).Check(labels, m.Classes); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrValue)
 	}
 	return nil
 }
 
 // checkSplitLabels reports the first vertex of a split that has no label.
-func checkSplitLabels(s graph.Split, labels []int32) error {
+func checkSplitLabels(of string, s graph.Split, labels task.Labels) error {
 	for _, list := range [][]graph.VertexID{s.Train, s.Valid, s.Test} {
 		for _, v := range list {
-			if labels[v] < 0 {
+			if !task.Labelled(of, labels, int(v)) {
 				return fmt.Errorf("vertex %d is in a split but has no label: %w", v, ErrValue)
 			}
 		}

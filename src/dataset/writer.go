@@ -7,13 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // Writer writes a DATASET directory under a temporary name beside its target. Call Topology first,
-// then Features, Labels or Multilabels and Splits in any order, each at most once, and Close;
+// then Features, Labels and Splits in any order, each at most once, and Close;
 // omitted arrays become empty. Not for concurrent use.
 type Writer struct {
 	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
@@ -21,7 +23,7 @@ type Writer struct {
 	Meta   Meta
 	dir    string
 	tmp    string
-	labels []int32 // kept until Close to check the splits against
+	labels task.Labels // kept until Close to check the splits against
 	split  graph.Split
 	rows   *RowWriter
 }
@@ -40,14 +42,17 @@ func Create(dir string, m Meta) (*Writer, error) {
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
-// Vacant returns an error that wraps ErrExists if dir exists and is not an empty directory.
+// Vacant returns an error if dir cannot be read, and one that wraps ErrExists if it is not an empty
+// directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
-	case err != nil:
+	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s: %w and is not a directory; choose another one", dir, ErrExists)
+	case err != nil:
+		return fmt.Errorf("%w; choose another directory", err)
 	case len(entries) > 0:
 		return fmt.Errorf("%s: %w and is not empty; remove it or choose another one", dir,
 			ErrExists)
@@ -57,10 +62,14 @@ func Vacant(dir string) error {
 
 // put writes one whole array and records it in Meta.
 func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
+	return w.put(name, npy.Bytes(data), npy.DType[T](), shape...)
+}
+
+func (w *Writer) put(name string, rows []byte, dtype string, shape ...int) error {
 	if _, done := w.Meta.Files[name]; done {
 		return fmt.Errorf("dataset: %s is written twice", name)
 	}
-	info, err := npy.WriteFile(filepath.Join(w.tmp, name), data, shape...)
+	info, err := npy.WriteRows(filepath.Join(w.tmp, name), rows, dtype, shape...)
 	if err != nil {
 		return err
 	}
@@ -89,30 +98,19 @@ func (w *Writer) EdgeWeights(weights []float32) error {
 	return put(w, WeightsFile, weights, len(weights))
 }
 
-// Labels writes one class a vertex, -1 for none, for the tasks Multiclass and NoTask. Close reads
-// labels once more.
-func (w *Writer) Labels(labels []int32) error {
-	if int64(len(labels)) != w.Meta.Vertices {
-		return fmt.Errorf("%w: %d labels for %d vertices", ErrMismatch, len(labels),
-			w.Meta.Vertices)
+// Labels writes the label of each vertex, as the task has them. Close reads them once more.
+func (w *Writer) Labels(labels []byte) error {
+	t, n := task.Stored(w.Meta.Task), int(w.Meta.Vertices)
+	w.labels = task.Labels{Data: labels, Width: t.LabelBytes(w.Meta.Classes)}
+	if want := n * w.labels.Width; len(labels) != want {
+		return fmt.Errorf("%w: %d bytes of labels, but those of %d vertices have %d", ErrMismatch,
+			len(labels), n, want)
 	}
-	if err := checkLabels(labels, w.Meta.Classes); err != nil {
+	if err := checkLabels(&w.Meta, w.labels); err != nil {
 		return err
 	}
-	w.labels = labels
-	return put(w, "labels.npy", labels, len(labels))
-}
-
-// Multilabels writes the label matrix [N, Classes], row-major, of 0 and 1, for the task Multilabel.
-func (w *Writer) Multilabels(labels []uint8) error {
-	if want := w.Meta.Vertices * int64(w.Meta.Classes); int64(len(labels)) != want {
-		return fmt.Errorf("%w: %d label marks, but %d vertices of %d classes have %d", ErrMismatch,
-			len(labels), w.Meta.Vertices, w.Meta.Classes, want)
-	}
-	if err := checkMarks(labels, w.Meta.Classes); err != nil {
-		return err
-	}
-	return put(w, "labels.npy", labels, int(w.Meta.Vertices), w.Meta.Classes)
+	layout := t.Layout(n, w.Meta.Classes)
+	return w.put("labels.npy", labels, layout.DType, layout.Shape...)
 }
 
 // Splits writes the training, validation and test vertices, each in ascending order.
@@ -154,10 +152,8 @@ func (w *Writer) finish() error {
 	if err := errors.Join(w.Meta.check(), w.Meta.checkFiles()); err != nil {
 		return err
 	}
-	if w.Meta.Task == Multiclass {
-		if err := checkSplitLabels(w.split, w.labels); err != nil {
-			return err
-		}
+	if err := checkSplitLabels(w.Meta.Task, w.split, w.labels); err != nil {
+		return err
 	}
 	text, err := json.MarshalIndent(&w.Meta, "", "  ")
 	if err != nil {
@@ -185,8 +181,8 @@ func (w *Writer) fillIn() error {
 			return err
 		}
 	}
-	if !has("labels.npy") && w.Meta.Task != Multilabel {
-		if err := w.Labels(slices.Repeat([]int32{-1}, n)); err != nil {
+	if !has("labels.npy") && task.Stored(w.Meta.Task).Class != nil {
+		if err := w.Labels(npy.Bytes(slices.Repeat([]int32{-1}, n))); err != nil {
 			return err
 		}
 	}

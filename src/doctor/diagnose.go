@@ -18,7 +18,7 @@ const (
 // diagnose derives findings from the facts.
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
-	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, overlapping,
+	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, unbound, overlapping,
 		sharedCores, spanning, slowRanks, limited} {
 		found = append(found, check(ranks)...)
 	}
@@ -124,6 +124,36 @@ func crowded(ranks []Rank) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// unbound finds nodes on which the launcher leaves CPUs without a rank.
+func unbound(ranks []Rank) (found []Finding) {
+	for _, node := range nodes(ranks) {
+		var used, has []int
+		for _, r := range node {
+			used, has = append(used, cpus(ranks[r].Allowed)...), append(has, ranks[r].Has...)
+		}
+		if text, cure := Unbound(len(node), used, has); text != "" {
+			found = append(found, warning(cure, "%s of %s", text, ranks[node[0]].Host))
+		}
+	}
+	return found
+}
+
+// Unbound says how many of the CPUs that a launcher has on a node none of its ranks is bound to, and
+// what to do; nothing if there are none.
+func Unbound(ranks int, used, has []int) (text, cure string) {
+	slices.Sort(has)
+	has = slices.Compact(has)
+	idle := slices.DeleteFunc(slices.Clone(has), func(c int) bool { return slices.Contains(used, c) })
+	if len(idle) == 0 {
+		return "", ""
+	}
+	cure = "start with --bind-to none"
+	if each := len(has) / ranks; each > 1 {
+		cure += fmt.Sprintf(", or --map-by slot:PE=%d", each)
+	}
+	return fmt.Sprintf("unused: no rank is bound to CPUs %s", ranges(idle)), cure
 }
 
 // overlapping finds ranks bound to sets of CPUs that overlap but differ; the program divides equal

@@ -27,6 +27,7 @@ type Options struct {
 	Device  compute.Device // the rank computes on it
 	Threads int            // with so many threads
 	Allowed []int          // CPUs that the launcher gave the rank
+	Has     []int          // CPUs that the launcher has; none: unknown
 	CPUs    []int          // the ones it uses, if ranks share them; empty: fewer CPUs than ranks
 	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
 	Slow    []string       // what makes this build slow
@@ -38,6 +39,7 @@ type Rank struct {
 	Host    string      `json:"host"`
 	Node    int         `json:"node"` // the lowest rank on the same node
 	Allowed []cpu.Place `json:"allowed_cpus"`
+	Has     []int       `json:"launcher_cpus,omitempty"`
 	CPUs    []cpu.Place `json:"cpus"`
 	Threads int         `json:"threads"`
 	Same    [][2]string `json:"same"`
@@ -98,7 +100,7 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	}
 	defer node.Free()
 	me := Rank{
-		Allowed: cpu.Places(o.Allowed), CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
+		Allowed: cpu.Places(o.Allowed), Has: o.Has, CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
 		Slow: o.Slow, Limits: limits(),
 	}
 	// a name for the table; the communicator says which ranks share a node

@@ -14,6 +14,7 @@ package interrupt
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -25,8 +26,12 @@ const SamePress = 500 * time.Millisecond
 
 // First returns a channel that carries the first of the signals. From SamePress after it on, any of
 // them ends the process with the exit code 128 + n, which is what shells make of death by signal n.
-// It is called once a process.
+// A SIGHUP that is ignored, as under nohup, stays so. It is called once a process.
 func First(signals ...os.Signal) <-chan os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		signals = slices.DeleteFunc(slices.Clone(signals),
+			func(s os.Signal) bool { return s == syscall.SIGHUP })
+	}
 	first, come := make(chan os.Signal, 1), make(chan os.Signal, 8)
 	signal.Notify(come, signals...)
 	for _, s := range signals {
@@ -44,3 +49,37 @@ func First(signals ...os.Signal) <-chan os.Signal {
 	}()
 	return first
 }
+
+// Woken returns a channel that is closed by a SIGCONT that comes while the process runs: Open MPI's
+// mpirun sends its ranks one as soon as it is to end the job, long before SIGTERM. One that follows
+// a stop (SIGSTOP, Ctrl-Z) only ends that.
+func Woken() <-chan struct{} {
+	woken, come := make(chan struct{}), make(chan os.Signal, 1)
+	signal.Notify(come, syscall.SIGCONT)
+	go func() {
+		tick := time.NewTicker(standstill / 5)
+		defer tick.Stop()
+		var stopped time.Time // when a standstill was last seen
+		for last := time.Now(); ; {
+			asked := false
+			select {
+			case <-come:
+				asked = true
+			case <-tick.C:
+			}
+			now := time.Now()
+			if now.Sub(last) > standstill {
+				stopped = now
+			}
+			if last = now; asked && now.Sub(stopped) > standstill {
+				close(woken)
+				return
+			}
+		}
+	}()
+	return woken
+}
+
+// standstill is how long a running process goes without a tick at most. A busier machine only
+// delays the news until SIGTERM.
+const standstill = 500 * time.Millisecond

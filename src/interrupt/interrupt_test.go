@@ -32,8 +32,14 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		runtime.GC() // waits for that goroutine, and everything for the collector
 	}
+	woken := Woken()
 	fmt.Println("ready")
-	fmt.Println(<-first)
+	select {
+	case s := <-first:
+		fmt.Println(s)
+	case <-woken:
+		fmt.Println("woken")
+	}
 	select {}
 }
 
@@ -110,5 +116,31 @@ func TestSecondSignalEnds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A process that runs is told by SIGCONT that SIGTERM will come, which is no second signal. One
+// that was stopped only goes on.
+func TestWoken(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		signals []syscall.Signal
+		after   []time.Duration
+		code    int
+		said    string
+	}{
+		{"while it runs", []syscall.Signal{syscall.SIGCONT, syscall.SIGTERM, syscall.SIGTERM},
+			[]time.Duration{standstill, 2 * SamePress, 2 * SamePress}, 143, "woken\n"},
+		{"after a stop", []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM,
+			syscall.SIGTERM}, []time.Duration{standstill, 3 * standstill, standstill, 2 * SamePress},
+			143, "terminated\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			code, said := interrupted(t, "idle", c.signals, c.after)
+			if code != c.code || said != c.said {
+				t.Errorf("exit code %d, want %d; it said %q, want %q", code, c.code, said, c.said)
+			}
+		})
 	}
 }

@@ -39,15 +39,12 @@ func (s *Spec) Fit(of *shard.Shards) {
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
-	if err := errors.Join(spec.sendsNoWeights(), spec.settled()); err != nil {
-		return nil, err
-	}
 	j := divided(s, spec)
 	spec = j.Spec
-	if err := spec.hasColumns(); err != nil {
+	if err := spec.fits(); err != nil {
 		return nil, err
 	}
-	size := spec.Sharing.GroupSize(spec.Ranks, spec.RanksPerNode)
+	size := spec.Mode.Sharing.GroupSize(spec.Ranks, spec.RanksPerNode)
 	var streams [][]graph.VertexID // seeds, by stream
 	switch {
 	case j.Exact:
@@ -83,6 +80,7 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	for r := range j.node {
 		j.node[r] = r / max(1, spec.RanksPerNode)
 	}
+	j.Sample = j.Sample.InJob(j.Streams.Steps(), j.Streams.Streams(), spec.Ranks, spec.RanksPerNode)
 	j.Schedule.Every = j.StepEpochs * j.Streams.Steps()
 	return j, nil
 }
@@ -94,10 +92,10 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	classes, task := spec.Model.Out, spec.Model.Task
 	spec.Fit(s)
 	spec.Model.Out, spec.Model.Task = classes, task
-	if err := spec.sendsNoWeights(); err != nil {
+	j := divided(s, spec)
+	if err := j.fits(); err != nil {
 		return nil, err
 	}
-	j := divided(s, spec)
 	if _, _, err := s.RankRange(0, j.Ranks); err != nil {
 		return nil, err
 	}
@@ -109,31 +107,15 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// sendsNoWeights returns an error if ranks would have to send each other weights of edges, or what
-// a sampler needs to make some.
-func (s *Spec) sendsNoWeights() error {
-	if s.Partitioned && s.Reads() && s.Sample.NeedsWhole() {
-		return fmt.Errorf("sample.kind=%s needs the whole topology on every rank; set "+
-			"topology.kind=replicated, or sample.kind=%s", s.Sample.Kind, sample.Neighbour)
-	}
-	if s.Partitioned && s.Model.EdgeWeights {
+// fits returns an error if ranks cannot share the graph as the job says: they would have to send
+// each other weights of edges, or share fewer columns of features than there are ranks.
+func (s *Spec) fits() error {
+	switch {
+	case s.Partitioned && s.Model.EdgeWeights:
 		return errors.New("edges of the graph have weights, which ranks do not send each other " +
 			"with topology.kind=partitioned; set model.edge_weights=false, or " +
 			"topology.kind=replicated")
-	}
-	return nil
-}
-
-// hasColumns returns an error if ranks hold columns and cannot compute with them.
-func (s *Spec) hasColumns() error {
-	switch {
-	case !s.ByColumns:
-		return nil
-	case !s.Model.Linear():
-		return fmt.Errorf("ranks hold columns of the features, of which the input layer of model "+
-			"kind %s makes no sum; choose sage with means, gcn, gin or mlp, or parallel.mode=data",
-			s.Model.Kind)
-	case s.Model.In < s.Ranks:
+	case s.Mode.Columns && s.Model.In < s.Ranks:
 		return fmt.Errorf("%d columns of features cannot be shared by %d ranks; start at most %d "+
 			"ranks, or set parallel.mode=data", s.Model.In, s.Ranks, s.Model.In)
 	}
@@ -246,7 +228,7 @@ func (j *Job) Vertices(rank int) (first, last int64) { return j.first[rank], j.f
 
 // Columns returns the columns [first, end) of the features that a rank holds.
 func (j *Job) Columns(rank int) (first, end int) {
-	if !j.ByColumns {
+	if !j.Mode.Columns {
 		return 0, j.Model.In
 	}
 	return j.Model.In * rank / j.Ranks, j.Model.In * (rank + 1) / j.Ranks
@@ -272,12 +254,12 @@ func (j *Job) Local(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
 		return nil
-	case j.ByColumns:
+	case j.Mode.Columns:
 		return []access.Range{{First: 0, End: graph.VertexID(j.Shards.Vertices)}}
 	}
 	var local []access.Range
 	ranks := j.Neighbours(rank)
-	switch j.Sharing {
+	switch j.Mode.Sharing {
 	case sample.Together:
 		ranks = []int{rank}
 	case sample.InNodes:

@@ -1,20 +1,18 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"math"
-
-	"halognn/src/sample"
 )
 
 // Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
 // neighbours' rows (data placement, Song and Jiang, ICS '22, section 4). It changes the minibatches:
 // they then depend on the cache and on the nodes.
 type Locality struct {
-	Favour   float64   // how many times likelier; 0 and 1: no more than others
-	Vertices int       // of each hop but the last that are likelier
-	Adapt    *Adaption // Favour is the most, and epochs adapt the factor; nil: it is that of all
+	Favour   float64 // how many times likelier; 0 and 1: no more than others
+	Vertices int     // of each hop but the last that are likelier
+	Adapts   bool    // Favour is the most, and epochs adapt the factor; false: it is that of all
+	Adaption         // if Adapts
 }
 
 // Adaption says to what the factor of locality adapts from epoch to epoch: to the share of loading
@@ -34,8 +32,8 @@ func (l *Locality) check() (errs []error) {
 	if l.Favours() && l.Vertices < 1 {
 		reject("locality vertices is %d; it must be at least 1", l.Vertices)
 	}
-	a := l.Adapt
-	if a == nil {
+	a := &l.Adaption
+	if !l.Adapts {
 		return errs
 	}
 	if !l.Favours() {
@@ -57,7 +55,7 @@ func (l *Locality) Favours() bool { return l.Favour > 1 }
 
 // Start returns the factor of the first epoch.
 func (l *Locality) Start() Factor {
-	if l.Adapt != nil {
+	if l.Adapts {
 		return Factor{Value: 1, Before: 1}
 	}
 	return Factor{Value: l.Favour, Before: l.Favour, Fixed: true}
@@ -82,34 +80,18 @@ type Factor struct {
 
 // Next returns the factor of the epoch after one in which loading took a share of the time: twice as
 // much above Upper, and at most Favour; half of the way back below Lower; else it stays for good
-// (algorithm 2). Adapt is not nil unless f is fixed.
+// (algorithm 2).
 func (l *Locality) Next(f Factor, share float64) Factor {
 	switch {
 	case f.Fixed:
 	case f.Value >= l.Favour:
 		f.Fixed = true
-	case share > l.Adapt.Upper:
+	case share > l.Upper:
 		f.Before, f.Value = f.Value, min(2*f.Value, l.Favour)
-	case share < l.Adapt.Lower && f.Value != 1:
+	case share < l.Lower && f.Value != 1:
 		f.Value = (f.Value + f.Before) / 2
 	default:
 		f.Fixed = true
 	}
 	return f
-}
-
-// settled returns an error if training draws by what is at hand, and that follows from its draws.
-func (s *Spec) settled() error {
-	if !s.Locality.Favours() || !s.Reads() {
-		return nil
-	}
-	if s.Sharing != sample.Alone {
-		return errors.New("sample.locality cannot be had where ranks share a minibatch: they draw the " +
-			"same, whatever one of them has at hand")
-	}
-	if key, why := s.Cache.Unsettled(s.Locality.Adapt != nil); key != "" {
-		return fmt.Errorf("sample.locality cannot be had with this %s (cache.policy %s), because %s", key,
-			s.Cache.Policy, why)
-	}
-	return nil
 }

@@ -21,7 +21,7 @@ func TestFactorAdapts(t *testing.T) {
 			[]float64{1, 2, 4, 3, 2.5, 5, 3.75, 3.75, 3.75}},
 		{8, []float64{0.2}, []float64{1, 1}},
 	} {
-		l := Locality{Favour: c.most, Adapt: &Adaption{Lower: 0.15, Upper: 0.2}}
+		l := Locality{Favour: c.most, Adapts: true, Adaption: Adaption{Lower: 0.15, Upper: 0.2}}
 		f := l.Start()
 		got := []float64{f.Value}
 		for _, share := range c.shares {

@@ -39,11 +39,7 @@ type Spec struct {
 	GlobalSeeds   bool        // streams draw from the whole graph
 	StreamPerPart bool        // a stream for every part instead of every rank; with Alone only
 
-	Sharing sample.Sharing // a stream is of the seeds of the ranks that share its minibatches
-
-	// every rank holds some columns of all feature rows, instead of all columns of those of its own
-	// vertices; with Alone only
-	ByColumns bool
+	Mode Mode // how ranks share a step
 
 	Seed   uint64
 	Epochs int
@@ -95,6 +91,9 @@ func (s *Spec) Check() error {
 	}
 	return errors.Join(append(errs, s.Locality.check()...)...)
 }
+
+// ByNode reports whether minibatches depend on which ranks are of a node.
+func (s *Spec) ByNode() bool { return s.Mode.Sharing == sample.InNodes || s.Sample.ByNode() }
 
 // Reads reports whether the model reads neighbours.
 func (s *Spec) Reads() bool { return s.Sample.Hops() > 0 && s.Model.ReadsNeighbours() }

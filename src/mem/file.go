@@ -28,7 +28,7 @@ var mapped struct {
 
 // Map maps the whole file at path. An empty file gives an empty slice.
 func Map(path string) (*File, error) {
-	f, size, err := openRegular(path)
+	f, size, err := openSized(path)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +45,13 @@ func Map(path string) (*File, error) {
 	return m, nil
 }
 
-// openRegular opens a file that can be mapped, and returns its size.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+// openSized opens a regular file and returns its size.
+func openSized(path string) (*os.File, int64, error) {
+	f, err := Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file, so it cannot be memory-mapped", path)
-	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}

@@ -18,6 +18,10 @@ func RSS() (int64, error) { return kilobytes("/proc/self/status", "VmRSS:") }
 // Available returns the unused bytes of this machine's memory: MemAvailable, cached files included.
 func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailable:") }
 
+// ReadBytes returns how many bytes this process has read from files and the like, if the system
+// tells.
+func ReadBytes() (int64, bool) { return number("/proc/self/io", "rchar:") }
+
 // kilobytes returns a line of a file that counts kilobytes, as bytes.
 func kilobytes(path, field string) (int64, error) {
 	f, err := os.Open(path)

@@ -23,7 +23,7 @@ var ErrWindow = errors.New("the byte lies outside the part of the file that this
 // With copied, the bytes are read once into memory of this process, for file systems on which
 // faulting page by page is slow.
 func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
-	f, size, err := openRegular(path)
+	f, size, err := openSized(path)
 	if err != nil {
 		return nil, err
 	}

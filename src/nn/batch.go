@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 // Batch is one minibatch as a model reads it. All matrices are device memory; the caller owns
@@ -19,8 +20,7 @@ type Batch struct {
 	// full-neighbour inference.
 	X, Own, Aggregate compute.Matrix
 
-	Labels  []int32 // [seeds] classes, for Multiclass
-	Targets []uint8 // [seeds*Out] 0 or 1, for Multilabel
+	Labels []byte // of the seeds, as the task has them
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
 	// gradients are divided by it, so that their sum over ranks is the mean over the global
@@ -63,24 +63,18 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 // Loss returns this rank's share of the loss and of the counts. When training it also returns the
 // gradient with respect to the logits and writes the share into the header of Params.Grads. Waits
 // for the device.
-func (m *Model) Loss(b *Batch, logits compute.Matrix) (Stats, compute.Matrix) {
+func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matrix) {
 	var dlogits compute.Matrix
+	loss := m.task.Minibatch
 	if b.Train {
+		loss = m.loss
 		of := m.grad[(len(m.stages)-1)%2]
 		if m.jump != nil {
 			of = m.jump.dlogits
 		}
 		dlogits = of.matrix(logits.Rows, logits.Cols)
 	}
-	var s Stats
-	switch {
-	case m.objective != nil && b.Train:
-		s = m.objective.loss(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
-	case m.Config.Task == Multilabel:
-		s = BinaryCrossEntropy(m.dev, dlogits, logits, b.Targets, b.GlobalSeeds)
-	default:
-		s = CrossEntropy(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
-	}
+	s := loss(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
 	if b.Train {
 		m.setStatistics()
 		m.Params.setStats(s)

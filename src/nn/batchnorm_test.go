@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 // The numbers of PyTorch: training, backward, running values, and inference by them.
@@ -36,7 +37,7 @@ func TestGoldenBatchNorm(t *testing.T) {
 // have trained them; inference reads them, and they are saved with the weights.
 func TestRunningStatistics(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Task: Multiclass}
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Task: task.Multiclass}
 		m := newModel(t, dev, c, 1)
 		o, err := NewOptimizer(dev, m.Params, DefaultOptimizer(SGD))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 // inputRows returns the rows that the input layer of c reads of a batch with rows of all sources:
@@ -114,7 +115,7 @@ func ofMap(kind, name string) bool {
 // passOfShares is pass with the shares of the input layer's columns. It returns the gradient of their
 // sum; the gradients of the map are not set.
 func passOfShares(t *testing.T, dev compute.Device, m *Model, b *Batch, shares []compute.Matrix) (
-	Stats, compute.Matrix) {
+	task.Stats, compute.Matrix) {
 	inputs := make([]Input, len(b.Hops))
 	var x compute.Matrix
 	for l := range b.Hops {

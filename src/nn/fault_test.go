@@ -10,6 +10,8 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // struck returns a model of three layers after the forward pass of a minibatch of three seeds
@@ -17,7 +19,7 @@ import (
 func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	t.Helper()
 	m, err := NewModel(ref.New(),
-		Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: Multiclass},
+		Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: task.Multiclass},
 		1)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +29,7 @@ func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	b := &Batch{
 		Hops:   []Hop{hop, hop, hop},
 		Own:    compute.Matrix{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}},
-		Labels: []int32{0, 1, 2}, GlobalSeeds: 3, Train: true,
+		Labels: npy.Bytes([]int32{0, 1, 2}), GlobalSeeds: 3, Train: true,
 	}
 	before(m, b)
 	if _, err := m.Forward(b); err != nil {
@@ -89,7 +91,7 @@ func TestFirstFault(t *testing.T) {
 func TestWeightsFinite(t *testing.T) {
 	m, err := NewModel(ref.New(),
 		Config{Kind: "mlp", Layers: 2, In: 300, Hidden: 300, Out: 3, Norm: NormNone,
-			Task: Multiclass}, 1)
+			Task: task.Multiclass}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +131,8 @@ func TestExtras(t *testing.T) {
 			t.Fatal(err)
 		}
 		stats, _ := m.Loss(b, logits)
-		if got := m.Params.Stats(); got.Counts != stats.Counts {
-			t.Errorf("counts %v, want %v", got.Counts, stats.Counts)
+		if got := m.Params.Stats(); got.Sums != stats.Sums {
+			t.Errorf("counts %v, want %v", got.Sums, stats.Sums)
 		}
 		if got := [2]float32{m.Params.Extra(0), m.Params.Extra(Extras - 1)}; got != want {
 			t.Errorf("extras are %v, want %v", got, want)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor
@@ -29,11 +31,15 @@ func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, see
 	}
 	rows := randomRows(rng, b.Hops[0].Sources*c.In)
 	b.X = upload(t, dev, b.Hops[0].Sources, c.In, rows)
+	var labels []int32
 	for range seeds {
-		b.Labels = append(b.Labels, rng.Int32N(int32(c.Out)))
+		labels = append(labels, rng.Int32N(int32(c.Out)))
 		for range c.Out {
-			b.Targets = append(b.Targets, uint8(rng.IntN(2)))
+			b.Labels = append(b.Labels, uint8(rng.IntN(2)))
 		}
+	}
+	if c.Task == task.Multiclass {
+		b.Labels = npy.Bytes(labels)
 	}
 	return b, rows
 }
@@ -44,81 +50,81 @@ var architectures = []struct {
 	Config
 }{
 	{"sage, one layer", Config{Kind: "sage", Layers: 1, In: 5, Out: 3, Norm: NormNone,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"sage", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"sage, deep", Config{Kind: "sage", Layers: 4, In: 3, Hidden: 4, Out: 2, Norm: NormNone,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"sage, norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"sage, dropout", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Dropout: 0.4,
-		Norm: NormNone, Task: Multiclass}},
+		Norm: NormNone, Task: task.Multiclass}},
 	{"sage, norm, dropout, multilabel",
 		Config{Kind: "sage", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer,
-			Task: Multilabel}},
+			Task: task.Multilabel}},
 	{"sage, max", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3,
 		Aggregation: AggregateMax, Norm: NormLayer, Dropout: 0.2,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"gcn", Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Dropout: 0.3, Norm: NormLayer,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"gcn, both ends", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 4, Out: 3, GCNNorm: GCNBoth,
-		Norm: NormNone, Task: Multiclass}},
+		Norm: NormNone, Task: task.Multiclass}},
 	{"gin", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.3, Norm: NormNone,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"gin, one layer", Config{Kind: "gin", Layers: 1, In: 5, Out: 3, Norm: NormNone,
-		Task: Multilabel}},
+		Task: task.Multilabel}},
 	{"gat", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
 		Norm: NormLayer, Dropout: 0.3,
-		Activation: ELU, Task: Multiclass}},
+		Activation: ELU, Task: task.Multiclass}},
 	{"gat, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
 		HeadMerge: HeadsMean, Slope: 0.1,
-		Norm: NormNone, Task: Multiclass}},
+		Norm: NormNone, Task: task.Multiclass}},
 	{"gat, one layer of one head",
 		Config{Kind: "gat", Layers: 1, In: 5, Out: 3, Heads: 1, Slope: 0.2, Norm: NormNone,
-			Task: Multiclass}},
+			Task: task.Multiclass}},
 	{"gat, residual", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 3, Slope: 0.2,
 		Norm: NormLayer, Dropout: 0.2,
-		Residual: true, Task: Multiclass}},
+		Residual: true, Task: task.Multiclass}},
 	{"gcn, residual", Config{Kind: "gcn", Layers: 4, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
-		Residual: true, Task: Multiclass}},
+		Residual: true, Task: task.Multiclass}},
 	{"sage, batch norm", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormBatch,
 		Dropout: 0.2, Activation: ELU,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"gcn, batch norm, residual, jumping",
 		Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormBatch, Residual: true,
-			Activation: ELU, Jumping: JumpCat, Task: Multiclass}},
+			Activation: ELU, Jumping: JumpCat, Task: task.Multiclass}},
 	{"sage, weights", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
-		EdgeWeights: true, Task: Multiclass}},
+		EdgeWeights: true, Task: task.Multiclass}},
 	{"gcn, weights", Config{Kind: "gcn", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone,
-		EdgeWeights: true, Task: Multiclass}},
+		EdgeWeights: true, Task: task.Multiclass}},
 	{"gin, weights", Config{Kind: "gin", Layers: 2, In: 5, Hidden: 6, Out: 3, Norm: NormNone,
-		EdgeWeights: true, Task: Multiclass}},
+		EdgeWeights: true, Task: task.Multiclass}},
 	{"sage, jumping", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormLayer,
 		Dropout: 0.2, Jumping: JumpCat,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"gcn, jumping by maxima",
 		Config{Kind: "gcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Norm: NormNone, Activation: ELU,
 			Jumping: JumpMax,
-			Task:    Multilabel}},
+			Task:    task.Multilabel}},
 	{"gat, jumping", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
 		Norm: NormNone, Residual: true,
-		Activation: ELU, Jumping: JumpMax, Task: Multiclass}},
+		Activation: ELU, Jumping: JumpMax, Task: task.Multiclass}},
 	{"gin, one layer, jumping",
 		Config{Kind: "gin", Layers: 1, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Jumping: JumpCat,
-			Task: Multiclass}},
+			Task: task.Multiclass}},
 	{"mlp, residual", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormLayer,
-		Residual: true, Task: Multiclass}},
+		Residual: true, Task: task.Multiclass}},
 	{"sage, elu", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Dropout: 0.4,
-		Activation: ELU, Norm: NormNone, Task: Multiclass}},
+		Activation: ELU, Norm: NormNone, Task: task.Multiclass}},
 	{"mlp", Config{Kind: "mlp", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
-		Task: Multiclass}},
+		Task: task.Multiclass}},
 	{"mlp, norm, dropout",
 		Config{Kind: "mlp", Layers: 2, In: 5, Hidden: 7, Out: 3, Dropout: 0.25, Norm: NormLayer,
-			Task: Multiclass}},
+			Task: task.Multiclass}},
 	{"gatv2", Config{Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
-		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: Multiclass}},
+		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass}},
 	{"gatv2, means", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
-		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Residual: true, Task: Multiclass}},
+		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Residual: true, Task: task.Multiclass}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 // meter is a device that counts its allocated memory and fails at the given allocation.
@@ -118,7 +119,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		meter := &meter{Device: dev, failAt: 4} // values, gradients, m, v
 		m := newModel(t, meter,
-			Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: Multiclass}, 1)
+			Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}, 1)
 		_, err := NewOptimizer(meter, m.Params, DefaultOptimizer(Adam))
 		if !errors.Is(err, errNoMemory) || meter.live != 2*m.Params.Len() {
 			t.Errorf("optimizer without memory: got %v, %d elements live", err, meter.live)
@@ -130,7 +131,7 @@ func TestOutOfMemory(t *testing.T) {
 func TestOptimizerResumes(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, kind := range []string{SGD, Adam, AdamW} {
-			c := Config{Kind: "sage", Layers: 2, In: 4, Hidden: 5, Out: 3, Norm: NormLayer, Task: Multiclass}
+			c := Config{Kind: "sage", Layers: 2, In: 4, Hidden: 5, Out: 3, Norm: NormLayer, Task: task.Multiclass}
 			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), c, 6)
 			train := func(m *Model, o *Optimizer, steps int) {
 				for range steps {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
-	"halognn/src/mem"
+	"halognn/src/task"
 )
 
 // normEps is PyTorch's default.
@@ -22,8 +22,9 @@ type Model struct {
 	stages []stage
 	inputs []Input // input of each layer's last forward pass
 
-	jump      *jumping   // nil: the last layer makes the logits
-	objective *objective // nil: the plain loss
+	jump *jumping // nil: the last layer makes the logits
+	task *task.Task
+	loss task.LossFunc // of training
 
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
@@ -58,7 +59,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers)}
+	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers),
+		task: task.Find(c.Task)}
+	m.loss = m.task.Minibatch
 	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
@@ -92,6 +95,15 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	}
 	m.bind()
 	return m, nil
+}
+
+// SetObjective makes the loss of training use o. Validation and inference compute no loss.
+func (m *Model) SetObjective(o task.Objective) error {
+	loss, err := m.task.LossWith(o, m.Config.Out)
+	if err == nil {
+		m.loss = loss
+	}
+	return err
 }
 
 // bind gives every layer its slices of the flat arrays, in which the last layer comes first.
@@ -137,9 +149,6 @@ func (m *Model) ActivationBytes() int64 { return m.store.bytes() }
 func (m *Model) Close() {
 	m.store.free()
 	m.Params.free()
-	if m.objective != nil {
-		mem.Free(m.objective.host)
-	}
 }
 
 // Needs says which rows the input layer reads, which preparation has to gather or aggregate.

@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 // pass runs one training pass and returns the loss, and the gradients with the header, on the host.
-func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (Stats, []float32) {
+func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (task.Stats, []float32) {
 	t.Helper()
 	stats, dlogits := m.Loss(b, forward(t, m, b))
 	m.Backward(dlogits, nil)
@@ -22,7 +23,7 @@ func pass(t testing.TB, dev compute.Device, m *Model, b *Batch) (Stats, []float3
 func TestPreparedInputEqualsAllSources(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 3, In: 7, Hidden: 6, Out: 4, Dropout: 0.3,
-			Norm: NormLayer, Task: Multiclass}
+			Norm: NormLayer, Task: task.Multiclass}
 		m := newModel(t, dev, c, 1)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(5, 0)), c, 6)
 		wantStats, want := pass(t, dev, m, b)
@@ -44,7 +45,7 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 			t.Errorf("sage needs %+v", n)
 		}
 		mlp := newModel(t, dev,
-			Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: Multiclass}, 1)
+			Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: task.Multiclass}, 1)
 		if n := mlp.Needs(); n != (Needs{Own: true}) {
 			t.Errorf("mlp needs %+v", n)
 		}
@@ -69,7 +70,7 @@ func TestNoSeeds(t *testing.T) {
 				empty.Own, empty.Aggregate = none, none
 			}
 			stats, grads := pass(t, dev, m, empty)
-			if stats != (Stats{}) {
+			if stats != (task.Stats{}) {
 				t.Errorf("%s: no seeds gave %+v", a.name, stats)
 			}
 			for i, g := range grads {
@@ -87,7 +88,7 @@ func TestNoSeeds(t *testing.T) {
 func TestSharesAddUp(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "mlp", Layers: 2, In: 6, Hidden: 5, Out: 3, Dropout: 0.5, Norm: NormLayer,
-			Task: Multiclass}
+			Task: task.Multiclass}
 		const seeds = 11
 		m := newModel(t, dev, c, 4)
 		whole, rows := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, seeds)
@@ -97,7 +98,7 @@ func TestSharesAddUp(t *testing.T) {
 		sum := make([]float32, len(want))
 		for _, piece := range [][2]int{{0, 7}, {7, 7}, {7, 8}, {8, seeds}} {
 			lo, hi := piece[0], piece[1]
-			b := &Batch{Hops: slices.Clone(whole.Hops), Labels: whole.Labels[lo:hi],
+			b := &Batch{Hops: slices.Clone(whole.Hops), Labels: whole.Labels[4*lo : 4*hi],
 				GlobalSeeds: seeds, Train: true}
 			for l := range b.Hops {
 				b.Hops[l].Sources, b.Hops[l].Destinations = hi-lo, hi-lo
@@ -114,7 +115,7 @@ func TestSharesAddUp(t *testing.T) {
 		}
 		dev.Upload(m.Params.Grads, sum)
 		got := m.Params.Stats()
-		if got.Counts != wantStats.Counts ||
+		if got.Sums != wantStats.Sums ||
 			deviation([]float32{float32(got.Loss)}, []float64{wantStats.Loss}) > 1e-6 {
 			t.Errorf("shares sum to %+v, want %+v", got, wantStats)
 		}
@@ -126,7 +127,7 @@ func TestSharesAddUp(t *testing.T) {
 func TestEvaluation(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Dropout: 0.5,
-			Norm: NormNone, Task: Multilabel}
+			Norm: NormNone, Task: task.Multilabel}
 		m := newModel(t, dev, c, 4)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, 4)
 		trained, _ := pass(t, dev, m, b)
@@ -137,7 +138,7 @@ func TestEvaluation(t *testing.T) {
 		}
 		plain := newModel(t, dev,
 			Config{Kind: "sage", Layers: 2, In: 6, Hidden: 50, Out: 3, Norm: NormNone,
-				Task: Multilabel}, 4)
+				Task: task.Multilabel}, 4)
 		b.Train = true
 		if want, _ := pass(t, dev, plain, b); got != want || got == trained {
 			t.Errorf("evaluation gave %+v, a model without dropout %+v, training %+v", got, want, trained)
@@ -149,7 +150,7 @@ func TestEvaluation(t *testing.T) {
 func TestLayerByLayer(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		c := Config{Kind: "sage", Layers: 3, In: 5, Hidden: 6, Out: 4, Dropout: 0.3,
-			Norm: NormLayer, Task: Multiclass}
+			Norm: NormLayer, Task: task.Multiclass}
 		m := newModel(t, dev, c, 2)
 		b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(6, 0)), c, 5)
 		wantLogits := download(dev, forward(t, m, b).Data)
@@ -207,7 +208,7 @@ func TestBucketsFillFrontToBack(t *testing.T) {
 			if next != -1 || end != m.Params.Len() {
 				t.Errorf("%s: buckets end at %d of %d", a.name, end, m.Params.Len())
 			}
-			if got := m.Params.Stats(); got.Counts != stats.Counts ||
+			if got := m.Params.Stats(); got.Sums != stats.Sums ||
 				got.Loss != float64(float32(stats.Loss)) {
 				t.Errorf("%s: header holds %+v, the loss gave %+v", a.name, got, stats)
 			}
@@ -246,7 +247,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: Multiclass}
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}
 		rng := rand.New(rand.NewPCG(1, 0))
 		b, _ := randomBatch(t, dev, rng, c, 3)
 		sampled := *b

@@ -33,13 +33,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-// The tasks a model can be trained for.
-const (
-	Multiclass = "multiclass" // one class a vertex: softmax cross-entropy
-	// any subset of the classes: a sigmoid and a binary cross-entropy per class
-	Multilabel = "multilabel"
+	"halognn/src/task"
 )
 
 // The normalisations between two layers.
@@ -97,7 +92,7 @@ type Config struct {
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
-	Task     string // Multiclass or Multilabel
+	Task     string // of the table of package task
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -221,8 +216,7 @@ func (c Config) Check() error {
 			c.Hidden, c.Heads, HeadsMean)
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
 	}
-	fault(c.Task != Multiclass && c.Task != Multilabel, "task %q is not one of: %s, %s", c.Task,
-		Multiclass, Multilabel)
+	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // oracle is a second implementation of the model, in float64 and plain loops, without devices,
@@ -103,9 +105,9 @@ func (o *oracle) loss(x []float64) float64 {
 		layers = append(layers, y)
 	}
 	if o.config.Jumping != "" {
-		x = o.jump(layers, len(o.batch.Labels))
+		x = o.jump(layers, o.batch.Hops[o.config.Layers-1].Destinations)
 	}
-	if o.config.Task == Multilabel {
+	if o.config.Task == task.Multilabel {
 		return o.sigmoid(x)
 	}
 	return o.softmax(x)
@@ -302,7 +304,7 @@ func (o *oracle) normaliseColumns(y []float64, width int, prefix string) {
 
 func (o *oracle) softmax(z []float64) float64 {
 	loss, classes := 0.0, o.config.Out
-	for r, label := range o.batch.Labels {
+	for r, label := range npy.View[int32](o.batch.Labels) {
 		sum := 0.0
 		for _, v := range z[r*classes : (r+1)*classes] {
 			sum += math.Exp(v)
@@ -314,7 +316,7 @@ func (o *oracle) softmax(z []float64) float64 {
 
 func (o *oracle) sigmoid(z []float64) float64 {
 	loss := 0.0
-	for i, target := range o.batch.Targets {
+	for i, target := range o.batch.Labels {
 		loss += math.Log(1+math.Exp(z[i])) - z[i]*float64(target)
 	}
 	return loss / float64(o.batch.GlobalSeeds*o.config.Out)

@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/random"
+	"halognn/src/task"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 	// Stats and the caller's Extras, so that the gradient allreduce sums these too; in Values they
 	// are unused.
 	HeaderLen = 16
-	statsLen  = 4
+	statsLen  = 1 + len(task.Sums{})
 
 	// Extras is the number of values that a caller may add to the gradient allreduce: ranks
 	// exchange them at the same step without another collective.
@@ -100,7 +102,7 @@ type Params struct {
 }
 
 // newParams lays out the statistics and the parameters of layers, given for layer 0 first, and
-// draws their initial values.
+// draws their initial values, unless the device only counts.
 func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
 	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
@@ -119,10 +121,6 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 		}
 		p.buckets[l] = n
 	}
-	host := make([]float32, n)
-	for _, q := range p.all() {
-		q.initial(q.of(host), seed)
-	}
 	var err error
 	if p.Values, err = dev.Alloc(n); err != nil {
 		return nil, fmt.Errorf("parameters: %w", err)
@@ -130,6 +128,14 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	if p.Grads, err = dev.Alloc(n); err != nil {
 		dev.Free(p.Values)
 		return nil, fmt.Errorf("gradients: %w", err)
+	}
+	if _, counts := dev.(compute.Counter); counts {
+		return p, nil
+	}
+	host := mem.Make[float32](n)
+	defer mem.Free(host)
+	for _, q := range p.all() {
+		q.initial(q.of(host), seed)
 	}
 	dev.Upload(p.Values, host)
 	return p, nil
@@ -184,25 +190,27 @@ func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 // Stats. Sums of float32: exact for counts up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats puts the step's loss and counts, the extras, and what front has of statistics before
+// setStats puts the step's loss and sums, the extras, and what front has of statistics before
 // Grads.
-func (p *Params) setStats(s Stats) {
-	copy(p.front, []float32{
-		float32(s.Loss),
-		float32(s.TruePositive), float32(s.FalsePositive), float32(s.FalseNegative),
-	})
+func (p *Params) setStats(s task.Stats) {
+	p.front[0] = float32(s.Loss)
+	for i, x := range s.Sums {
+		p.front[1+i] = float32(x)
+	}
 	copy(p.front[statsLen:HeaderLen], p.extras[:])
 	p.dev.Upload(p.Grads[:p.first], p.front)
 }
 
 // Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
-// after the allreduce. The loss is float32, and counts are exact up to 2^24 a step. Waits for the
-// device.
-func (p *Params) Stats() Stats {
+// after the allreduce. All are float32: counts are exact up to 2^24 a step. Waits for the device.
+func (p *Params) Stats() (s task.Stats) {
 	h := p.front
 	p.dev.Download(h[:HeaderLen], p.Grads[:HeaderLen])
-	return Stats{Loss: float64(h[0]), Counts: Counts{
-		TruePositive: int64(h[1]), FalsePositive: int64(h[2]), FalseNegative: int64(h[3])}}
+	s.Loss = float64(h[0])
+	for i := range s.Sums {
+		s.Sums[i] = float64(h[1+i])
+	}
+	return s
 }
 
 // Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one

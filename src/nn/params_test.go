@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/task"
 )
 
 func TestParameters(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer, Task: Multiclass}
+		c := Config{Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer, Task: task.Multiclass}
 		m := newModel(t, dev, c, 7)
 		// the names and shapes of PyTorch Geometric's GraphSAGE(9, 8, 3, 5, norm="layer_norm"),
 		// last layer first
@@ -86,7 +87,7 @@ func TestInitialDistribution(t *testing.T) {
 
 func TestSetTensors(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: Multiclass}
+		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}
 		from, to := newModel(t, dev, c, 1), newModel(t, dev, c, 2)
 		tensors := from.Params.Tensors(from.Params.Values)
 		slices.Reverse(tensors)
@@ -115,7 +116,7 @@ func TestSetTensors(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	valid := Config{Kind: "sage", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormNone,
-		Task: Multiclass}
+		Task: task.Multiclass}
 	if err := valid.Check(); err != nil {
 		t.Error(err)
 	}
@@ -137,7 +138,7 @@ func TestConfigFaults(t *testing.T) {
 		}
 	}
 	heads := Config{Kind: "gat", Layers: 2, In: 3, Hidden: 5, Out: 2, Heads: 2, Norm: NormNone,
-		Task:       Multiclass,
+		Task:       task.Multiclass,
 		Activation: "gelu", GCNNorm: "left", HeadMerge: "sum", Slope: 2}
 	err = heads.Check()
 	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads",

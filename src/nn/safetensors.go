@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/google/renameio/v2"
 
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -132,7 +132,7 @@ func elements(shape []int) (n int64, ok bool) {
 // file and what is wrong: cut short, other element types (a model saved in half precision), offsets
 // that overlap or leave gaps.
 func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}

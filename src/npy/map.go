@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"halognn/src/mem"
@@ -43,7 +42,7 @@ func OpenWindow(path string, first, last int, copied bool) (*File, error) {
 }
 
 func openWindow(path string, first, last int64, copied bool) (*File, error) {
-	in, err := os.Open(path)
+	in, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +104,12 @@ func As[T Element](f *File, shape ...int) ([]T, error) {
 	if err := f.Check(DType[T](), shape...); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path(), err)
 	}
+	rows, err := f.Rows(int(unsafe.Sizeof(*new(T))))
+	return View[T](rows), err
+}
+
+// Rows returns the elements of f, each of so many bytes, as they lie: row after row, and aligned.
+func (f *File) Rows(element int) ([]byte, error) {
 	if f.Fortran && len(f.Shape) > 1 {
 		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with "+
 			"numpy.ascontiguousarray", f.Path(), ErrType)
@@ -112,11 +117,11 @@ func As[T Element](f *File, shape ...int) ([]T, error) {
 	if len(f.Data) == 0 {
 		return nil, nil
 	}
-	if uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))%unsafe.Sizeof(*new(T)) != 0 {
+	if uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))%uintptr(element) != 0 {
 		return nil, fmt.Errorf("%s: %w: its elements are not aligned; save it again with "+
 			"numpy.save", f.Path(), ErrFormat)
 	}
-	return view[T](f.Data), nil
+	return f.Data, nil
 }
 
 // Array is a mapped .npy file of elements T.

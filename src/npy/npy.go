@@ -139,8 +139,8 @@ func ShapeString(shape []int) string {
 // Bytes returns the memory of s as bytes, without copying: what files and messages take.
 func Bytes[T Element](s []T) []byte { return mem.Bytes(s) }
 
-// view is the inverse of Bytes; b must be aligned for T.
-func view[T Element](b []byte) []T {
+// View is the inverse of Bytes; b must be aligned for T.
+func View[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))),
 		len(b)/int(unsafe.Sizeof(*new(T))))
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
+
+	"halognn/src/mem"
 )
 
 // Reader streams the elements of one array: a .npy file or a member of an archive.
@@ -41,7 +42,7 @@ func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 
 // OpenReader streams a .npy file; unlike Map it converts and costs no address space.
 func OpenReader(path string) (*Reader, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -109,27 +110,27 @@ func convert[T Element](dst []T, raw []byte, dtype string) error {
 	}
 	switch dtype[1:] {
 	case "i1":
-		return cast(dst, view[int8](raw))
+		return cast(dst, View[int8](raw))
 	case "u1", "b1":
-		return cast(dst, view[uint8](raw))
+		return cast(dst, View[uint8](raw))
 	case "i2":
-		return cast(dst, view[int16](raw))
+		return cast(dst, View[int16](raw))
 	case "u2":
-		return cast(dst, view[uint16](raw))
+		return cast(dst, View[uint16](raw))
 	case "i4":
-		return cast(dst, view[int32](raw))
+		return cast(dst, View[int32](raw))
 	case "u4":
-		return cast(dst, view[uint32](raw))
+		return cast(dst, View[uint32](raw))
 	case "i8":
-		return cast(dst, view[int64](raw))
+		return cast(dst, View[int64](raw))
 	case "u8":
-		return cast(dst, view[uint64](raw))
+		return cast(dst, View[uint64](raw))
 	case "f4":
-		return cast(dst, view[float32](raw))
+		return cast(dst, View[float32](raw))
 	case "f8":
-		return cast(dst, view[float64](raw))
+		return cast(dst, View[float64](raw))
 	case "f2":
-		half := view[Float16](raw)
+		half := View[Float16](raw)
 		wide := make([]float32, len(half))
 		for i, h := range half {
 			wide[i] = h.Float32()
@@ -220,7 +221,7 @@ func decodeText(word []byte, wide bool) string {
 		return strings.TrimRight(string(word), "\x00")
 	}
 	var b strings.Builder
-	for _, r := range view[uint32](word) {
+	for _, r := range View[uint32](word) {
 		if r == 0 {
 			break
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/mem"
 )
 
 // Info describes a written file, for the meta.json beside it.
@@ -154,11 +156,16 @@ func (w *Writer) Abort() {
 
 // WriteFile writes a whole array in one go.
 func WriteFile[T Element](path string, data []T, shape ...int) (Info, error) {
-	w, err := Create(path, DType[T](), shape...)
+	return WriteRows(path, Bytes(data), DType[T](), shape...)
+}
+
+// WriteRows is WriteFile for elements of another type than data.
+func WriteRows(path string, data []byte, dtype string, shape ...int) (Info, error) {
+	w, err := Create(path, dtype, shape...)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := Write(w, data); err != nil {
+	if _, err := w.Write(data); err != nil {
 		w.Abort()
 		return Info{}, err
 	}
@@ -178,7 +185,7 @@ func Hash(path string) (string, error) {
 }
 
 func hashFile(path string) (*xxhash.Digest, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}

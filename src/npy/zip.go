@@ -7,13 +7,16 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zip"
+
+	"halognn/src/mem"
 )
 
 // Zip is an .npz archive: .npy members, stored or deflated.
 type Zip struct {
 	path    string
 	size    uint64 // of the file
-	archive *zip.ReadCloser
+	archive *zip.Reader
+	close   func() error
 	members map[string]*zip.File
 	names   []string
 }
@@ -24,19 +27,22 @@ const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
 func OpenZip(path string) (*Zip, error) {
-	archive, err := zip.OpenReader(path)
+	in, err := mem.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w; is it the right directory, and the right --format?", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		_ = archive.Close()
 		return nil, err
 	}
-	z := &Zip{path: path, size: uint64(info.Size()), archive: archive,
+	info, err := in.Stat()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	archive, err := zip.NewReader(in, info.Size())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err), in.Close())
+	}
+	z := &Zip{path: path, size: uint64(info.Size()), archive: archive, close: in.Close,
 		members: make(map[string]*zip.File)}
 	for _, f := range archive.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
@@ -47,7 +53,7 @@ func OpenZip(path string) (*Zip, error) {
 }
 
 // Close closes the archive.
-func (z *Zip) Close() error { return z.archive.Close() }
+func (z *Zip) Close() error { return z.close() }
 
 // Names lists the arrays in archive order, without ".npy".
 func (z *Zip) Names() []string { return z.names }

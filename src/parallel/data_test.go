@@ -11,6 +11,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/nn"
+	"halognn/src/npy"
 	"halognn/src/sample"
 )
 
@@ -32,7 +33,7 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
 				d, err := w.data(c, dtype,
-					Options{Sample: sample.Neighbours(fanouts...), Labels: w.labels}, everything, 2)
+					Options{Drawing: Drawing{Sample: sample.Neighbours(fanouts...), Labels: w.oneLabel()}}, everything, 2)
 				if err != nil {
 					return err
 				}
@@ -112,8 +113,8 @@ func (w *world) check(m *Minibatch, fanouts []int) error {
 		}
 	}
 	for i, v := range m.Seeds {
-		if b.Labels[i] != w.labels[v] {
-			return fmt.Errorf("label of seed %d: %d, want %d", i, b.Labels[i], w.labels[v])
+		if y := npy.View[int32](b.Labels)[i]; y != w.labels[v] {
+			return fmt.Errorf("label of seed %d: %d, want %d", i, y, w.labels[v])
 		}
 	}
 	return nil
@@ -150,7 +151,8 @@ func (w *world) checkOrder(m *Minibatch, input *graph.Block, frontier []graph.Ve
 func TestSeedsOnly(t *testing.T) {
 	w := newWorld(t, 3)
 	err := comm.RunWorld(3, func(c comm.Comm) error {
-		d, err := w.data(c, compute.Float32, Options{Targets: w.targets, Classes: classes},
+		d, err := w.data(c, compute.Float32,
+			Options{Drawing: Drawing{Labels: w.manyLabels()}},
 			nn.Needs{Own: true}, 3)
 		if err != nil {
 			return err
@@ -164,13 +166,13 @@ func TestSeedsOnly(t *testing.T) {
 		}
 		b := &m.Batch
 		if n := len(m.Seeds); b.X.Rows != 0 || b.Aggregate.Rows != 0 || b.Own.Rows != n ||
-			len(b.Targets) != n*classes || b.Labels != nil {
+			len(b.Labels) != n*classes {
 			return fmt.Errorf("%d rows of sources, %d of means, %d own ones, %d marks for %d seeds",
-				b.X.Rows, b.Aggregate.Rows, b.Own.Rows, len(b.Targets), n)
+				b.X.Rows, b.Aggregate.Rows, b.Own.Rows, len(b.Labels), n)
 		}
 		for i, v := range m.Seeds {
 			if !slices.Equal(b.Own.Row(i), w.row(v)) ||
-				!slices.Equal(b.Targets[i*classes:(i+1)*classes],
+				!slices.Equal(b.Labels[i*classes:(i+1)*classes],
 					w.targets[int(v)*classes:(int(v)+1)*classes]) {
 				return fmt.Errorf("seed %d has another's row or marks", i)
 			}
@@ -194,7 +196,7 @@ func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
 		d, err := w.data(c, compute.Float32,
-			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
+			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}}, everything, 2)
 		if err != nil {
 			return err
 		}
@@ -204,10 +206,10 @@ func TestDigest(t *testing.T) {
 		defer again.Free()
 		m.SetSeeds(seedsOf(0, 20))
 		again.SetSeeds(seedsOf(0, 20))
-		if err := d.drawing.(alone).Draw(&m); err != nil {
+		if err := d.draw.(alone).Draw(&m); err != nil {
 			return err
 		}
-		if err := d.drawing.(alone).Draw(&again); err != nil {
+		if err := d.draw.(alone).Draw(&again); err != nil {
 			return err
 		}
 		if m.Digest != again.Digest || m.Digest == 0 {
@@ -260,7 +262,7 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 	}
 	err := comm.RunWorld(1, func(c comm.Comm) error {
 		d, err := w.data(c, compute.Float32,
-			Options{Sample: sample.Neighbours(4, 3), Labels: w.labels}, everything, 2)
+			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}}, everything, 2)
 		if err != nil {
 			return err
 		}

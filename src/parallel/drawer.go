@@ -1,8 +1,13 @@
 package parallel
 
 import (
+	"errors"
+
+	"halognn/src/fault"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -22,9 +27,7 @@ type DrawerOptions struct {
 	Sampling sample.Options
 	Samplers int // minibatches that are drawn at a time; each takes about 4 bytes a vertex
 
-	Labels  []int32 // as in Options
-	Targets []uint8
-	Classes int
+	Labels task.Labels // as in Options
 }
 
 // NewDrawer makes the samplers.
@@ -44,20 +47,29 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 	return d, nil
 }
 
-// drawing makes the blocks of minibatches: the first stages of a strategy, from the seeds on.
-type drawing interface {
-	stages() []Stage
-	// Bytes returns the memory of the samplers. None may be drawing.
-	Bytes() int64
-	// close gives everything back. None may be drawing.
-	close() error
+// drawn is the beginning and the end of drawing a minibatch.
+type drawn struct {
+	needs    nn.Needs
+	topology *sample.Topology
+	rank     int
 }
 
-// alone is the drawing of a rank that holds the whole topology, between begin and end.
+// begin comes before a minibatch is drawn.
+func (d *drawn) begin(m *Minibatch) error {
+	m.asked, m.moved = trace.Sampling{}, trace.Shuffles{}
+	return m.point(fault.Sample, d.rank)
+}
+
+// end makes what the model needs beside the blocks, which are there.
+func (d *drawn) end(m *Minibatch) { m.edges.Build(&m.Sampled, d.needs, m.Train, d.topology) }
+
+// drawn returns the beginning and the end of this strategy's drawing.
+func (s *Strategy) drawn() drawn { return drawn{s.needs, s.o.Topology, s.o.Comm.Rank()} }
+
+// alone is the Draw of a rank that holds the whole topology.
 type alone struct {
 	*Drawer
-	begin func(*Minibatch) error
-	end   func(*Minibatch)
+	drawn
 }
 
 func (a alone) stages() []Stage {
@@ -75,6 +87,48 @@ func (a alone) stages() []Stage {
 
 func (a alone) close() error {
 	a.Close()
+	return nil
+}
+
+// drawerOptions returns how the minibatches of a strategy are drawn.
+func (s *Strategy) drawerOptions() DrawerOptions {
+	o := &s.o
+	return DrawerOptions{
+		Topology: o.Topology,
+		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Near: o.Near, Workers: 1,
+			MaxSeeds: o.MaxSeeds, Kernel: o.Kernel, ForwardOnly: s.needs.SelfEdges,
+			Weights: s.needs.OfData},
+		Samplers: o.Workers, Labels: o.Labels,
+	}
+}
+
+// drawOwn sets the Draw of a rank with minibatches of its own: it draws them alone where it holds
+// the whole topology, and otherwise asks others. Collective.
+func (s *Strategy) drawOwn() error {
+	o, draw := &s.o, s.drawerOptions()
+	if o.Partitioned && o.Sample.Hops() > 0 {
+		if err := s.degreesKnown(); err != nil {
+			return err
+		}
+		d, err := newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, s.drawn())
+		if err == nil {
+			s.draw = d
+		}
+		return err
+	}
+	whole, err := NewDrawer(draw)
+	if err == nil {
+		s.draw = alone{whole, s.drawn()}
+	}
+	return err
+}
+
+// degreesKnown returns an error if edges are weighed by degrees that this rank cannot know.
+func (s *Strategy) degreesKnown() error {
+	if s.needs.Weights == nn.WeightsSymmetric && s.o.Partitioned && s.o.Topology.Rows == nil {
+		return errors.New("the model weighs edges by the degrees of all vertices, whose row " +
+			"pointers this rank does not hold")
+	}
 	return nil
 }
 
@@ -124,19 +178,10 @@ func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 
 // copyLabels copies the labels of the scored seeds.
 func (o *DrawerOptions) copyLabels(m *Minibatch) {
-	switch {
-	case o.Labels != nil:
-		m.labels = mem.Grow(m.labels, len(m.Scored))
-		for i, v := range m.Scored {
-			m.labels[i] = o.Labels[v]
-		}
-		m.Batch.Labels = m.labels
-	case o.Targets != nil:
-		c := o.Classes
-		m.targets = mem.Grow(m.targets, len(m.Scored)*c)
-		for i, v := range m.Scored {
-			copy(m.targets[i*c:(i+1)*c], o.Targets[int(v)*c:])
-		}
-		m.Batch.Targets = m.targets
+	width := o.Labels.Width
+	m.labels = mem.Grow(m.labels, len(m.Scored)*width)
+	for i, v := range m.Scored {
+		copy(m.labels[i*width:], o.Labels.Row(int(v)))
 	}
+	m.Batch.Labels = m.labels
 }

@@ -14,6 +14,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 const (
@@ -90,7 +91,7 @@ func (w *world) table(p, first, end int, dtype compute.DType) []byte {
 // data makes the strategy for rank c, which reads its own rows and the cached rows in buffer, for a
 // model of the given number of layers. Collective.
 func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs, layers int,
-	buffer ...byte) (*dataParallel, error) {
+	buffer ...byte) (*Strategy, error) {
 	own, err := c.Dup()
 	if err != nil {
 		return nil, err
@@ -104,7 +105,13 @@ func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs
 	}
 	o.Comm, o.Topology, o.Exchange, o.Host, o.Cols, o.Workers, o.MaxSeeds = c, &w.topology, x,
 		ref.Host{}, cols, 1, 64
-	return makeData(o, needs, 0, layers)
+	return reading(o, needs, 0, layers)
+}
+
+// reading makes a strategy of data parallelism for a model with the given needs. Collective.
+func reading(o Options, needs nn.Needs, first, layers int) (*Strategy, error) {
+	s := newStrategy(o, needs, first, layers)
+	return s, composeData(s)
 }
 
 // prepare runs all stages on one minibatch.
@@ -135,3 +142,7 @@ func prepare(stages []Stage, m *Minibatch) error {
 
 // everything is what no model needs at once.
 var everything = nn.Needs{Own: true, Aggregate: compute.ReduceMean, Sources: true}
+
+// oneLabel returns the labels of a task of one class a vertex, manyLabels those of several.
+func (w *world) oneLabel() task.Labels   { return task.Labels{Data: npy.Bytes(w.labels), Width: 4} }
+func (w *world) manyLabels() task.Labels { return task.Labels{Data: w.targets, Width: classes} }

@@ -38,6 +38,16 @@ type reducer interface {
 	close() error
 }
 
+// SumMode says how sums over ranks are added.
+type SumMode = comm.SumMode
+
+// The ways of adding.
+const (
+	SumAuto         = comm.SumAuto
+	SumReproducible = comm.SumReproducible
+	SumFast         = comm.SumFast
+)
+
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions

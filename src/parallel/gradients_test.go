@@ -11,6 +11,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
+	"halognn/src/task"
 )
 
 // exam holds random gradients that ranks sum in a few steps of several minibatches each.
@@ -24,7 +25,7 @@ const examSteps, examLayers = 3, 3
 func examModel(device compute.Device) (*nn.Model, error) {
 	return nn.NewModel(device,
 		nn.Config{Kind: "sage", Layers: examLayers, In: 6, Hidden: 8, Out: 4, Norm: "layer",
-			Task: nn.Multiclass}, 1)
+			Task: task.Multiclass}, 1)
 }
 
 func newExam(t *testing.T, ranks, minibatches int) *exam {

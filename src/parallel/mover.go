@@ -42,25 +42,19 @@ func (s *mover) close() error {
 	return s.comm.Free()
 }
 
-// enter leaves the phase for that of rows on their way, and leave goes back to it. phases may be nil.
+// enter leaves the phase for that of rows on their way, and leave goes back to it.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
-	if m.Train {
-		if err := fault.At(fault.Shuffle, s.rank, m.Key.Epoch, m.Key.Step); err != nil {
-			return fmt.Errorf("step %d: %w", m.Key.Step, err)
-		}
+	if err := m.point(fault.Shuffle, s.rank); err != nil {
+		return fmt.Errorf("step %d: %w", m.Key.Step, err)
 	}
-	if phases != nil {
-		phases.End(of)
-		phases.Begin(trace.Shuffle)
-	}
+	phases.End(of)
+	phases.Begin(trace.Shuffle)
 	return nil
 }
 
 func (s *mover) leave(of trace.Phase, phases Phases) {
-	if phases != nil {
-		phases.End(trace.Shuffle)
-		phases.Begin(of)
-	}
+	phases.End(trace.Shuffle)
+	phases.Begin(of)
 }
 
 // rows makes room for rows on their way.

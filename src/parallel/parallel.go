@@ -1,11 +1,12 @@
-// Package parallel has the strategies by which ranks share one step. A Strategy prepares a
-// minibatch as a list of stages, runs the model's layers on it, and sums the gradients; training
-// itself (package train) is the same for all.
+// Package parallel has the modes in which ranks share one step. A Mode composes a Strategy of answers
+// to a step's questions: Draw, Rows, Between, Gradients. A Strategy prepares a minibatch as a list of
+// stages, runs the model's layers on it, and sums the gradients; training itself (package train) is
+// the same for all.
 //
 //	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
 //	                                                   └──> Forward ──> outputs             evaluation
-//	NewLayer(mode, l) ─> Strategy ─ Stages ─> Pipe ───────> Forward ──> rows of layer l     inference
-//	NewAggregates ────> Strategy ─ Stages ─> Pipe ────────> Forward ──> aggregates          inference
+//	NewLayer(l) ─> Strategy ─ Stages ─> Pipe ─────────────> Forward ──> rows of layer l     inference
+//	NewAggregates ─> Strategy ─ Stages ─> Pipe ───────────> Forward ──> aggregates          inference
 //
 // Data parallelism, with the whole topology on every rank:
 //
@@ -32,8 +33,8 @@
 //	                  policy     from whom
 //
 // Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
-// rows travel between layers: newSplit of all ranks, newHybrid of those of a node. Where each holds
-// columns of all feature rows, input hops and sums travel: newPushPull.
+// rows travel between layers: composeSplit of all ranks, composeHybrid of those of a node. Where each
+// holds columns of all feature rows, input hops and sums travel: composePushPull.
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.
@@ -43,10 +44,12 @@ import (
 	"halognn/src/cache"
 	"halognn/src/compute"
 	"halognn/src/exchange"
+	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/src/trace"
 )
 
 // Minibatch is one item of the pipeline: from its seeds to the inputs of the model. Its arrays lie
@@ -68,6 +71,9 @@ type Minibatch struct {
 	// Decision is that of a dynamic cache; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
+	asked trace.Sampling // of ranks that draw, or get input hops, for each other
+	moved trace.Shuffles // of a step, and of rows passed on
+
 	draws               remoteDraws     // of a partitioned topology
 	shared              sharing         // with other ranks
 	pushed              pushed          // to other ranks, and by them
@@ -77,16 +83,15 @@ type Minibatch struct {
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
 	own, aggregate, all []float32
-	labels              []int32
-	targets             []uint8
+	labels              []byte
 	edges               LayerEdges // of a model that reads others than the sampled ones
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
-	numbers := cap(m.Seeds) + cap(m.kept) + cap(m.own) + cap(m.aggregate) + cap(m.all) + cap(m.labels)
+	numbers := cap(m.Seeds) + cap(m.kept) + cap(m.own) + cap(m.aggregate) + cap(m.all)
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
-		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + int64(numbers)*4 + int64(cap(m.targets))
+		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + int64(numbers)*4 + int64(cap(m.labels))
 }
 
 // Free frees the arrays.
@@ -103,7 +108,6 @@ func (m *Minibatch) Free() {
 	mem.Free(m.aggregate)
 	mem.Free(m.all)
 	mem.Free(m.labels)
-	mem.Free(m.targets)
 	m.edges.Free()
 	*m = Minibatch{}
 }
@@ -112,6 +116,14 @@ func (m *Minibatch) Free() {
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, rows*cols)
 	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}
+}
+
+// point is where tests inject a fault into a training minibatch.
+func (m *Minibatch) point(name string, rank int) error {
+	if !m.Train {
+		return nil
+	}
+	return fault.At(name, rank, m.Key.Epoch, m.Key.Step)
 }
 
 // SetSeeds copies seeds into the minibatch.

@@ -12,7 +12,7 @@ import (
 // Pipe prepares minibatches by the stages of a strategy while earlier ones are consumed. It owns
 // the minibatches, which are reused in its slots.
 type Pipe struct {
-	strategy Strategy
+	strategy *Strategy
 	pipe     *pipeline.Pipeline[Minibatch]
 	slots    []*Minibatch
 	phases   []trace.Phase // by stage
@@ -20,7 +20,7 @@ type Pipe struct {
 }
 
 // NewPipe makes a pipe of o.Depth+1+o.Ahead minibatches. The strategy must outlive it.
-func NewPipe(s Strategy, o pipeline.Options) (*Pipe, error) {
+func NewPipe(s *Strategy, o pipeline.Options) (*Pipe, error) {
 	p := &Pipe{strategy: s, ahead: o.Ahead}
 	for range max(0, o.Depth+1+o.Ahead) {
 		p.slots = append(p.slots, new(Minibatch))

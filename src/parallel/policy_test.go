@@ -46,7 +46,7 @@ const capacity = 40
 // piped is a rank's strategy in a pipeline, as in a training run.
 type piped struct {
 	*Pipe
-	data   *dataParallel
+	data   *Strategy
 	policy cache.Policy
 	rows   []byte
 }
@@ -59,8 +59,8 @@ func (w *world) pipe(c comm.Comm, kind, depth int) (*piped, error) {
 	}
 	p := &piped{policy: policy, rows: mem.Make[byte](policy.Slots() * cols * 4)}
 	p.data, err = w.data(c, compute.Float32, Options{
-		Sample: sample.Neighbours(4, 3), Labels: w.labels, Policy: policy, Ahead: k.ahead,
-		Depth: depth,
+		Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()},
+		Reading: Reading{Policy: policy, Ahead: k.ahead, Depth: depth},
 	}, everything, 2, p.rows...)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func TestTimeOfThePolicyStandsAlone(t *testing.T) {
 			return err
 		}
 		defer p.free()
-		p.data.o.Policy = slow{p.policy}
+		p.data.rows.(*fetched).keeper.(*deciding).policy = slow{p.policy}
 		for _, train := range []bool{true, false} {
 			admit := func(i int, m *Minibatch) {
 				m.Key = sample.Key{Epoch: 1, Step: i, Stream: c.Rank()}

@@ -1,12 +1,12 @@
 package parallel
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -14,7 +14,7 @@ import (
 	"halognn/src/trace"
 )
 
-// newPushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has minibatches
+// composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has minibatches
 // of its own and some columns of the features of all vertices. No feature row travels. The input
 // hop of a minibatch, its edges, is pushed to all ranks; each aggregates its columns for the
 // minibatches of all, and multiplies them by its columns of the first weights. In the step the
@@ -32,96 +32,80 @@ import (
 //	            ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
 //
 // The weights are on all ranks and updated alike, so a checkpoint is that of any other mode.
-func newPushPull(o Options) (Strategy, error) {
-	if o.Policy != nil {
-		return nil, errors.New("with push-pull no feature row travels, so there is nothing to " +
-			"cache; set cache.policy=none, or parallel.mode=data")
-	}
+func composePushPull(s *Strategy) error {
+	o := &s.o
 	columns, err := o.Model.Columns(o.FirstCol, o.FirstCol+o.Cols)
 	if err != nil {
-		return nil, fmt.Errorf("push-pull: %w, or parallel.mode=data", err)
+		return err
 	}
-	d, err := makeData(o, o.Model.Needs(), 0, o.Model.Config.Layers)
-	if err != nil {
-		columns.Close()
-		return nil, err
+	rank, ranks := o.Comm.Rank(), o.Comm.Size()
+	sums := &columnSums{columns: columns, shares: make([]compute.Matrix, ranks)}
+	rows := &columnRows{assembly: assembly{s.needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
+		ranks: ranks}
+	s.between, s.rows = sums, rows
+	if sums.mover, err = newMover(o.Comm, rank, o.Device); err != nil {
+		return err
 	}
-	d.output = true
-	p := &pushPull{dataParallel: d, rank: o.Comm.Rank(), ranks: o.Comm.Size()}
-	d.columns = &columnSums{columns: columns, shares: make([]compute.Matrix, p.ranks)}
-	if d.columns.mover, err = newMover(o.Comm, p.rank, o.Device); err == nil {
-		p.comm, err = o.Comm.Dup()
+	if rows.comm, err = o.Comm.Dup(); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
+	return s.drawOwn()
 }
 
-// pushPull is a rank of push-pull parallelism.
-type pushPull struct {
-	*dataParallel
+// columnRows are the Rows of ranks that hold columns of all: each makes what the input layers of all
+// ranks' minibatches need of its columns.
+type columnRows struct {
+	assembly
+	x           *exchange.Exchange
 	rank, ranks int
 	comm        comm.Comm // of the collectives of preparation
 }
 
-// Close implements Strategy.
-func (p *pushPull) Close() error {
-	err := errors.Join(p.columns.close(), p.dataParallel.Close())
+func (p *columnRows) release(*Minibatch)    {}
+func (p *columnRows) bytes() (int64, int64) { return p.x.Bytes(), 0 }
+
+func (p *columnRows) close() error {
 	if p.comm == nil {
-		return err
+		return nil
 	}
-	return errors.Join(err, p.comm.Free())
+	return p.comm.Free()
 }
 
-// Stages implements Strategy.
-func (p *pushPull) Stages() []Stage {
-	return append(p.drawing.stages(),
+// stages implements Rows.
+func (p *columnRows) stages() []Stage {
+	return []Stage{
 		local(trace.Plan, "pack", p.pack),
 		collective(trace.Ask, "sizes", p.startSizes, p.finishSizes),
 		collective(trace.Ask, "push", p.startPush, nil),
 		local(trace.Plan, "join", p.join),
-		local(trace.Gather, "assemble", p.assemble))
+		local(trace.Gather, "assemble", func(m *Minibatch) error {
+			p.batch(m)
+			return p.landing.land(m, &m.pushed.hop, p.needs)
+		}),
+	}
 }
 
-// Counters implements Strategy. A row of the frontier counts as local: each rank reads its columns
-// of it.
-func (p *pushPull) Counters(m *Minibatch) (trace.Counters, error) {
-	x := &m.pushed
-	err := m.Fetch.Check(len(x.frontier))
+// counters counts a row of the frontier as local: each rank reads its columns of it.
+func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
+	err := m.Fetch.Check(len(m.pushed.frontier))
 	if m.Fetch.Remote > 0 && err == nil {
 		err = fmt.Errorf("%d rows are remote, and none can be; this is a bug in halognn",
 			m.Fetch.Remote)
 	}
 	n := int64(len(m.Sampled.Frontier))
-	c := trace.Counters{Frontier: n, Local: n, Loaded: n, Edges: int64(m.Sampled.NumEdges()),
-		Sampling: m.draws.Sampling, Shuffle: x.sums}
-	c.Sampling.Rounds += x.sampling.Rounds
-	c.Sampling.Bytes += x.sampling.Bytes
-	c.Rounds = c.Sampling.Rounds + c.Shuffle.Rounds
-	return c, err
-}
-
-// Memory implements Strategy.
-func (p *pushPull) Memory() (allocated, pinned trace.Memory) {
-	allocated, pinned = p.dataParallel.Memory()
-	host, moving := p.columns.bytes()
-	return append(allocated, trace.MemoryItem{Name: trace.MemActivations, Bytes: host}),
-		append(pinned, trace.MemoryItem{Name: trace.MemActivations, Bytes: moving})
+	return trace.Counters{Frontier: n, Local: n, Loaded: n}, err
 }
 
 // pushed is what a rank keeps of the input hops of all ranks' minibatches.
 type pushed struct {
-	sampling trace.Sampling // rounds and bytes of pushing
-	sums     trace.Shuffles // of the step
-	size     []int64        // [3] of the own hop: sources, destinations, edges
-	sizes    []int64        // [3K] of all
-	own, all []int32        // the hops as hopWords has them
-	words    []int          // [K] their lengths
-	rows     []int          // [K] destinations: rows of the sums that each rank wants
-	mine     []int          // [K] own destinations, for every rank
-	ones     []int          // [K] one size for every rank
-	first    int            // of the own destinations among those of all
+	size     []int64 // [3] of the own hop: sources, destinations, edges
+	sizes    []int64 // [3K] of all
+	own, all []int32 // the hops as hopWords has them
+	words    []int   // [K] their lengths
+	rows     []int   // [K] destinations: rows of the sums that each rank wants
+	mine     []int   // [K] own destinations, for every rank
+	ones     []int   // [K] one size for every rank
+	first    int     // of the own destinations among those of all
 
 	// The hops as one. Its destinations are those of all hops, in rank order.
 	frontier []graph.VertexID
@@ -160,30 +144,20 @@ type hopWords struct {
 }
 
 // cut cuts the message of a hop of the given size into its arrays.
-func (p *pushPull) cut(words []int32, size []int64) (h hopWords) {
+func (p *columnRows) cut(words []int32, size []int64) (h hopWords) {
 	s, d, e := size[0], size[1], size[2]
 	h.degrees, words = words[:d], words[d:]
 	h.sources, words = words[:e], words[e:]
 	h.ids, words = words[:s], words[s:]
-	h.weights = words[:p.weighed(e)]
+	h.weights = words[:p.length(size)-s-d-e]
 	return h
 }
 
-// weighed returns how many weights so many edges have.
-func (p *pushPull) weighed(edges int64) int64 {
-	if p.needs.Weights == nn.NoWeights {
-		return 0
-	}
-	return edges
-}
-
 // length returns the length of a message.
-func (p *pushPull) length(size []int64) int64 {
-	return size[0] + size[1] + size[2] + p.weighed(size[2])
-}
+func (p *columnRows) length(size []int64) int64 { return HopWords(p.needs, size[0], size[1], size[2]) }
 
 // pack writes the message of the own input hop.
-func (p *pushPull) pack(m *Minibatch) error {
+func (p *columnRows) pack(m *Minibatch) error {
 	x, s := &m.pushed, &m.Sampled
 	if len(x.ones) != p.ranks {
 		x.words, x.rows = make([]int, p.ranks), make([]int, p.ranks)
@@ -192,7 +166,6 @@ func (p *pushPull) pack(m *Minibatch) error {
 			x.ones[r] = 1
 		}
 	}
-	x.sampling, x.sums = trace.Sampling{}, trace.Shuffles{}
 	// A model without neighbours has no edges, and the seeds are what it reads.
 	h := nn.Hop{Sources: len(s.Frontier), Destinations: len(s.Frontier)}
 	if len(s.Blocks) > 0 {
@@ -222,18 +195,18 @@ func (p *pushPull) pack(m *Minibatch) error {
 const hopSize = 3
 
 // startSizes tells all ranks the size of the own hop.
-func (p *pushPull) startSizes(m *Minibatch) (request, error) {
-	if err := p.point(fault.Ask, m); err != nil {
+func (p *columnRows) startSizes(m *Minibatch) (request, error) {
+	if err := m.point(fault.Ask, p.rank); err != nil {
 		return nil, err
 	}
 	x := &m.pushed
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(p.ranks-1) * 8 * hopSize
-	return p.comm.StartAllgatherv(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, 8*hopSize), nil
+	m.asked.Rounds++
+	m.asked.Bytes += int64(p.ranks-1) * HopSizeBytes
+	return p.comm.StartAllgatherv(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, HopSizeBytes), nil
 }
 
 // finishSizes makes room for the hops of all ranks.
-func (p *pushPull) finishSizes(m *Minibatch) error {
+func (p *columnRows) finishSizes(m *Minibatch) error {
 	x := &m.pushed
 	var sum [hopSize]int64
 	all := 0
@@ -256,24 +229,24 @@ func (p *pushPull) finishSizes(m *Minibatch) error {
 	x.block.NumSrc, x.block.NumDst = int(sum[0]), int(sum[1])
 	x.block.Indptr = mem.Grow(x.block.Indptr, x.block.NumDst+1)
 	x.block.Indices = mem.Grow(x.block.Indices, int(sum[2]))
-	x.weights = mem.Grow(x.weights, int(p.weighed(sum[2])))
+	x.weights = mem.Grow(x.weights, int(p.length(sum[:])-sum[0]-sum[1]-sum[2]))
 	return nil
 }
 
 // startPush sends the own hop to all ranks.
-func (p *pushPull) startPush(m *Minibatch) (request, error) {
-	if err := p.point(fault.Exchange, m); err != nil {
+func (p *columnRows) startPush(m *Minibatch) (request, error) {
+	if err := m.point(fault.Exchange, p.rank); err != nil {
 		return nil, err
 	}
 	x := &m.pushed
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(p.ranks-1) * 4 * int64(len(x.own))
+	m.asked.Rounds++
+	m.asked.Bytes += int64(p.ranks-1) * 4 * int64(len(x.own))
 	return p.comm.StartAllgatherv(mem.Bytes(x.own), mem.Bytes(x.all), x.words, 4), nil
 }
 
 // join makes one hop of those of all ranks, and finds its rows: the own columns of all vertices are
 // here. A vertex of two minibatches is there twice.
-func (p *pushPull) join(m *Minibatch) error {
+func (p *columnRows) join(m *Minibatch) error {
 	x := &m.pushed
 	b, from, dst, edge := &x.block, x.all, 0, 0
 	src := b.NumDst // of the next source that is no destination
@@ -308,11 +281,11 @@ func (p *pushPull) join(m *Minibatch) error {
 	}
 	x.hop = nn.Hop{Sources: b.NumSrc, Destinations: b.NumDst, Edges: edge, Weights: x.weights,
 		Forward: compute.Segments{Indptr: b.Indptr, Indices: b.Indices}}
-	if err := p.o.Exchange.Plan(&m.Fetch, x.frontier); err != nil {
+	if err := p.x.Plan(&m.Fetch, x.frontier); err != nil {
 		return err
 	}
 	if p.needs.Aggregate != compute.NoReduction {
-		x.groups.ByPart(b.Indptr, b.Indices, x.weights, m.Fetch.Parts, p.o.Exchange.Parts())
+		x.groups.ByPart(b.Indptr, b.Indices, x.weights, m.Fetch.Parts, p.x.Parts())
 	}
 	return nil
 }
@@ -345,9 +318,11 @@ func (s *columnSums) bytes() (allocated, pinned int64) {
 	return s.columns.Bytes() + int64(len(s.got)+len(s.dsums))*4, 0
 }
 
-// forward puts the shares of all ranks in the place of the rows of the input layer. phases may be
-// nil.
-func (s *columnSums) forward(m *Minibatch, in *nn.Input, phases Phases) error {
+// forward puts the shares of all ranks in the place of the rows of the input layer.
+func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
+	if l > 0 {
+		return nil
+	}
 	x := &m.pushed
 	s.input = nn.Input{Hop: x.hop, Own: in.Own, Aggregate: in.Aggregate, Train: in.Train}
 	y, err := s.columns.Forward(&s.input)
@@ -362,7 +337,7 @@ func (s *columnSums) forward(m *Minibatch, in *nn.Input, phases Phases) error {
 	if err != nil {
 		return err
 	}
-	if err := s.exchange(&x.sums, y.Data, got.Data, x.rows, x.mine, y.Cols); err != nil {
+	if err := s.exchange(&m.moved, y.Data, got.Data, x.rows, x.mine, y.Cols); err != nil {
 		return err
 	}
 	for r := range s.shares {
@@ -374,9 +349,12 @@ func (s *columnSums) forward(m *Minibatch, in *nn.Input, phases Phases) error {
 	return nil
 }
 
-// backward sets the gradients of the weights of the own columns, from the gradient with respect to
-// the sums of the own minibatch.
-func (s *columnSums) backward(m *Minibatch, dsum compute.Matrix, phases Phases) error {
+// weigh sets the gradients of the weights of the own columns, from the gradient with respect to the
+// sums of the own minibatch.
+func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phases) error {
+	if l > 0 {
+		return nil
+	}
 	if err := s.enter(m, trace.Backward, phases); err != nil {
 		return err
 	}
@@ -385,10 +363,16 @@ func (s *columnSums) backward(m *Minibatch, dsum compute.Matrix, phases Phases) 
 	if err != nil {
 		return err
 	}
-	if err := s.exchange(&x.sums, dsum.Data, dsums.Data, nil, x.rows, dsum.Cols); err != nil {
+	if err := s.exchange(&m.moved, dsum.Data, dsums.Data, nil, x.rows, dsum.Cols); err != nil {
 		return err
 	}
 	s.leave(trace.Backward, phases)
 	s.columns.Backward(&s.input, dsums)
 	return nil
+}
+
+// backward has nothing to do: the rows of all other layers are whole.
+func (s *columnSums) backward(_ *Minibatch, _ int, dx compute.Matrix, _ Phases) (compute.Matrix,
+	error) {
+	return dx, nil
 }

@@ -33,20 +33,18 @@ import (
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.
 type remoteDrawer struct {
-	o           DrawerOptions
-	rank, ranks int
-	parts       graph.PartIndex // of ranks
-	first       int             // the first hop that has rounds
-	ask, reply  []comm.Comm     // by hop, from first
-	ones        []int           // [K] one count for every rank
-	samplers    pool[*sample.Remote]
-	begin       func(*Minibatch) error // before a minibatch is drawn
-	end         func(*Minibatch)       // when it is
+	o          DrawerOptions
+	ranks      int
+	parts      graph.PartIndex // of ranks
+	first      int             // the first hop that has rounds
+	ask, reply []comm.Comm     // by hop, from first
+	ones       []int           // [K] one count for every rank
+	samplers   pool[*sample.Remote]
+	drawn
 }
 
 // remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop.
 type remoteDraws struct {
-	trace.Sampling
 	asking sample.Asking
 	answer sample.Answer
 
@@ -63,12 +61,11 @@ type remoteDraws struct {
 // newRemoteDrawer makes the samplers and communicators. rows [K+1] are the first vertices of each
 // rank; elsewhere says that seeds may be vertices of any rank. Collective.
 func newRemoteDrawer(
-	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions,
-	begin func(*Minibatch) error, end func(*Minibatch),
+	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions, around drawn,
 ) (*remoteDrawer, error) {
 	d := &remoteDrawer{
-		o: o, rank: c.Rank(), ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
-		samplers: make(pool[*sample.Remote], o.Samplers), begin: begin, end: end,
+		o: o, ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
+		samplers: make(pool[*sample.Remote], o.Samplers), drawn: around,
 	}
 	if elsewhere {
 		d.first = 1
@@ -119,7 +116,7 @@ func (d *remoteDrawer) close() error {
 	return errors.Join(errs...)
 }
 
-// Bytes implements drawing.
+// Bytes implements Draw.
 func (d *remoteDrawer) Bytes() int64 { return d.samplers.bytes() }
 
 // stages are those from the seeds to the blocks.
@@ -146,7 +143,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
 		return err
 	}
-	m.Scored, m.draws.Sampling = m.Seeds, trace.Sampling{}
+	m.Scored = m.Seeds
 	alone := d.hops() - d.rounds()
 	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
@@ -180,17 +177,16 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
 }
 
 func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
-	m.draws.asking.Ask(&d.parts, d.ranks, d.rank, m.Sampled.Frontier,
-		m.Key.Word(h), s.Fanout(h, m.Train))
+	s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
 }
 
 // startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
 // the ids follow.
 func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
-	if err := d.point(fault.Ask, m); err != nil {
+	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
 	}
-	r := &m.draws
+	r, count := &m.draws, &m.asked
 	r.comm, r.d = c, d
 	r.asks, r.asked = mem.Grow(r.asks, 2*d.ranks), mem.Grow(r.asked, 2*d.ranks)
 	if len(r.wanted) != d.ranks {
@@ -200,28 +196,21 @@ func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
 	for k, n := range r.asking.Count {
 		r.asks[2*k], r.asks[2*k+1] = int64(n), int64(r.asking.Word)
 	}
-	r.Asked += int64(len(r.asking.IDs))
-	r.Rounds++
-	r.Bytes += int64(d.ranks) * sample.AskBytes
+	count.Asked += int64(len(r.asking.IDs))
+	count.Rounds++
+	count.Bytes += int64(d.ranks) * sample.AskBytes
 	r.half = c.StartAlltoallv(
 		mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
-	return (*askRound)(r), nil
-}
-
-// point is where tests let a training minibatch go wrong.
-func (d *remoteDrawer) point(name string, m *Minibatch) error {
-	if !m.Train {
-		return nil
-	}
-	return fault.At(name, d.rank, m.Key.Epoch, m.Key.Step)
+	return askRound{m}, nil
 }
 
 // askRound and replyRound are a minibatch's round of which the first half is under way.
-type askRound remoteDraws
-type replyRound remoteDraws
+type askRound struct{ m *Minibatch }
+type replyRound struct{ m *Minibatch }
 
 // Wait completes the first half, and starts and completes the second.
-func (r *askRound) Wait() error {
+func (a askRound) Wait() error {
+	r, count := &a.m.draws, &a.m.asked
 	if err := r.half.Wait(); err != nil {
 		return err
 	}
@@ -236,9 +225,9 @@ func (r *askRound) Wait() error {
 		total += int(n)
 	}
 	r.wantIDs = mem.Grow(r.wantIDs[:0], total)
-	r.Answered += int64(total)
-	r.Rounds++
-	r.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
+	count.Answered += int64(total)
+	count.Rounds++
+	count.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(
 		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted,
 		sample.VertexBytes).Wait()
@@ -249,27 +238,28 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 	r := &m.draws
 	return d.samplers.with(func(s *sample.Remote) error {
 		r.asking.Room(nil)
-		err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, r.asking.Fanout)
+		err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, &r.asking)
 		return errors.Join(err, s.Draw(&r.asking))
 	})
 }
 
 // startReply sends everyone the sizes of what its vertices have drawn; the neighbours follow.
 func (d *remoteDrawer) startReply(m *Minibatch, c comm.Comm) (request, error) {
-	if err := d.point(fault.Reply, m); err != nil {
+	if err := m.point(fault.Reply, d.rank); err != nil {
 		return nil, err
 	}
-	r := &m.draws
+	r, count := &m.draws, &m.asked
 	r.comm = c
-	r.Rounds++
-	r.Bytes += int64(len(r.answer.Sizes))
+	count.Rounds++
+	count.Bytes += int64(len(r.answer.Sizes))
 	width := sample.SizeBytes(r.asking.Fanout)
 	r.half = c.StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count, width)
-	return (*replyRound)(r), nil
+	return replyRound{m}, nil
 }
 
 // Wait is as that of askRound.
-func (r *replyRound) Wait() error {
+func (a replyRound) Wait() error {
+	r, count := &a.m.draws, &a.m.asked
 	if err := r.half.Wait(); err != nil {
 		return err
 	}
@@ -277,9 +267,9 @@ func (r *replyRound) Wait() error {
 		return err
 	}
 	r.asking.Room(r.edges)
-	r.Drawn += int64(len(r.asking.Neighbours))
-	r.Rounds++
-	r.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
+	count.Drawn += int64(len(r.asking.Neighbours))
+	count.Rounds++
+	count.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(mem.Bytes(r.answer.Neighbours), mem.Bytes(r.asking.Neighbours),
 		r.answer.Edges, r.edges, sample.VertexBytes).Wait()
 }

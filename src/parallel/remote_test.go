@@ -37,14 +37,14 @@ func (w *world) partitioned(c comm.Comm) (*sample.Topology, []int64) {
 }
 
 // remotely makes data parallelism on the part of the topology that the rank holds. Collective.
-func (w *world) remotely(elsewhere bool) func(*dataParallel, comm.Comm) (Strategy, error) {
-	return func(d *dataParallel, c comm.Comm) (Strategy, error) {
+func (w *world) remotely(elsewhere bool) func(*Strategy, comm.Comm) (*Strategy, error) {
+	return func(d *Strategy, c comm.Comm) (*Strategy, error) {
 		o := d.o
 		o.Topology, o.Rows = w.partitioned(c)
 		o.Partitioned = true
 		o.SeedsElsewhere = elsewhere
-		d.drawing.close()
-		made, err := makeData(o, d.needs, d.first, d.layers)
+		d.draw.close()
+		made, err := reading(o, d.needs, d.first, d.layers)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ type traces struct {
 
 // traced trains n steps of two minibatches.
 func (w *world) traced(
-	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error), admit func(int, *Minibatch),
+	c comm.Comm, make func(*Strategy, comm.Comm) (*Strategy, error), admit func(int, *Minibatch),
 	n, depth int,
 ) (*traces, error) {
 	l, err := w.learn(c, make)
@@ -194,18 +194,12 @@ func TestPartitionedRefuses(t *testing.T) {
 	w := newWorld(t, 2)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		topology, rows := w.partitioned(c)
-		o := Options{Comm: c, Topology: topology, Rows: rows, Partitioned: true, Sample: sample.Neighbours(2),
-			Workers: 1, Ahead: 3}
-		if _, err := makeData(o, everything, 0, 1); err == nil ||
-			!strings.Contains(err.Error(), "looks ahead") {
-			return fmt.Errorf("a policy that looks ahead: %v", err)
-		}
-		o.Ahead, o.Sample.Kind = 0, "guess"
-		_, err := newRemoteDrawer(c, rows, false,
-			DrawerOptions{Topology: topology, Samplers: 1,
-				Sampling: sample.Options{Spec: o.Sample}}, nil, nil)
+		spec := sample.Neighbours(2)
+		spec.Kind = sample.Poisson
+		_, err := newRemoteDrawer(c, rows, false, DrawerOptions{Topology: topology, Samplers: 1,
+			Sampling: sample.Options{Spec: spec}}, drawn{})
 		if err == nil || !strings.Contains(err.Error(),
-			"sample.kind guess needs the whole topology") {
+			"sample.kind poisson needs the whole topology") {
 			return fmt.Errorf("another kind of sampling: %v", err)
 		}
 		return nil

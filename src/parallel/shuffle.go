@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"halognn/src/compute"
+	"halognn/src/nn"
 	"halognn/src/trace"
 )
 
@@ -28,11 +29,8 @@ func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) 
 	return &shuffler{mover: made, drawer: drawer}, err
 }
 
-// close frees memory and communicator. A nil shuffler has none.
+// close frees memory and communicator.
 func (s *shuffler) close() error {
-	if s == nil {
-		return nil
-	}
 	s.device.Free(s.send)
 	s.device.Free(s.got)
 	return s.mover.close()
@@ -40,45 +38,43 @@ func (s *shuffler) close() error {
 
 // bytes returns the host memory of the rows on their way: allocated by package mem, or pinned.
 func (s *shuffler) bytes() (allocated, pinned int64) {
-	if s == nil {
-		return 0, 0
-	}
 	if s.accelerator != nil {
 		return 0, int64(len(s.host)) * 4
 	}
 	return int64(len(s.send)+len(s.got)) * 4, 0
 }
 
-// forward turns the rows of the own frontier, which layer l-1 has computed, into those that layer l
-// reads. phases may be nil.
-func (s *shuffler) forward(
-	m *Minibatch, l int, y compute.Matrix, phases Phases,
-) (compute.Matrix, error) {
-	if s.comm.Size() == 1 {
-		return y, nil
+// forward puts behind the rows of the own frontier, which the layer below has computed, those that
+// layer l > 0 reads of other ranks.
+func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
+	if l == 0 || s.comm.Size() == 1 {
+		return nil
 	}
 	if err := s.enter(m, trace.Forward, phases); err != nil {
-		return y, err
+		return err
 	}
+	y := in.X
 	c, pack, own := m.shared.crossing(l), &m.shared.moves[l].pack, y.Rows*y.Cols
-	x := compute.Matrix{Rows: y.Rows + len(c.IDs), Cols: y.Cols,
+	in.X = compute.Matrix{Rows: y.Rows + len(c.IDs), Cols: y.Cols,
 		Data: y.Data[:own+len(c.IDs)*y.Cols]}
 	wanted, err := s.rows(&s.send, len(c.At), y.Cols)
 	if err != nil {
-		return x, err
+		return err
 	}
 	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil, y,
 		false)
-	if err := s.exchange(&m.shared.shuffle, wanted.Data, x.Data[own:], c.Wanted, c.Count,
+	if err := s.exchange(&m.moved, wanted.Data, in.X.Data[own:], c.Wanted, c.Count,
 		y.Cols); err != nil {
-		return x, err
+		return err
 	}
 	s.leave(trace.Forward, phases)
-	return x, nil
+	return nil
 }
 
-// backward turns the gradient with respect to the rows that layer l has read into that with respect
-// to the own rows of layer l-1, in the same memory.
+// weigh has nothing to do: each rank has computed whole rows.
+func (s *shuffler) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
+
+// backward sends gradients back along the way of the rows.
 func (s *shuffler) backward(
 	m *Minibatch, l int, dx compute.Matrix, phases Phases,
 ) (compute.Matrix, error) {
@@ -94,7 +90,7 @@ func (s *shuffler) backward(
 	if err != nil {
 		return dy, err
 	}
-	if err := s.exchange(&m.shared.shuffle, dx.Data[len(dy.Data):], got.Data, c.Count, c.Wanted,
+	if err := s.exchange(&m.moved, dx.Data[len(dy.Data):], got.Data, c.Count, c.Wanted,
 		dx.Cols); err != nil {
 		return dy, err
 	}

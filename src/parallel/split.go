@@ -1,17 +1,14 @@
 package parallel
 
 import (
-	"errors"
-
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
-// newSplit makes split parallelism (GSplit, Polisetty et al.): all ranks train each minibatch
+// composeSplit makes split parallelism (GSplit, Polisetty et al.): all ranks train each minibatch
 // together, and each does what concerns the vertices that it owns. They draw it together
 // (splitDrawer), so that no edge is drawn and no vertex computed twice. Rows that a layer reads and
 // another rank has computed are sent before the layer, and their gradients back after it
@@ -24,70 +21,68 @@ import (
 //
 //	layer 0 ── shuffle ──> layer 1 ── shuffle ──> layer 2 ──> loss of own seeds
 //	        <── shuffle ──        <── shuffle ──
-func newSplit(o Options) (Strategy, error) {
-	if o.Policy != nil {
-		return nil, errors.New("ranks that share minibatches read the rows of their own vertices " +
-			"alone, so there is nothing to cache; set cache.policy=none, or parallel.mode=data")
-	}
-	d, err := newShared(o, o.Comm.Size(), false)
+func composeSplit(s *Strategy) error {
+	drawer, err := s.share(s.o.Comm.Size(), false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &split{d}, nil
+	s.rows = newFetched(s, mates{frontier{s.o.Exchange}, drawer})
+	return nil
 }
 
-// newShared makes a strategy in which groups of size ranks train each minibatch together. With
-// serving, rows that a rank of the group reads are found by their owner in the group. Collective.
-func newShared(o Options, size int, serving bool) (*dataParallel, error) {
-	if o.Model.Config.Norm == nn.NormBatch {
-		return nil, errors.New("the statistics of model.norm batch are over all rows of a " +
-			"minibatch, of which no rank has all; choose model.norm=layer, or parallel.mode=data")
-	}
-	d := newDataParallel(o, o.Model.Needs(), 0, o.Model.Config.Layers)
-	d.output = true
-	if err := d.degreesKnown(); err != nil {
+// share makes groups of size ranks train each minibatch together. With serving, rows that a rank of
+// the group reads are found by their owner in the group. Collective.
+func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
+	if err := s.degreesKnown(); err != nil {
 		return nil, err
 	}
-	drawer, err := newSplitDrawer(&o, size, d.drawerOptions(), d.beginSample, d.endSample)
+	drawer, err := newSplitDrawer(&s.o, size, serving, s.drawerOptions(), s.drawn())
 	if err != nil {
 		return nil, err
 	}
-	d.drawing = drawer
+	s.draw = drawer
 	if drawer.hops() == 0 { // no layer reads rows of another rank
-		return d, nil
+		return drawer, nil
 	}
-	drawer.serving = serving
-	if d.between, err = newShuffler(o.Device, drawer); err != nil {
-		return nil, errors.Join(err, drawer.close())
+	shuffled, err := newShuffler(s.o.Device, drawer)
+	if err == nil {
+		s.between = shuffled
 	}
-	return d, nil
+	return drawer, err
 }
 
-// split is a rank of split parallelism.
-type split struct{ *dataParallel }
+// mates are the readers of ranks that share all minibatches: each finds the rows of its own vertices
+// and gets from the others those that its part of the input layer reads.
+type mates struct {
+	frontier
+	drawer *splitDrawer
+}
 
-// Counters implements Strategy. Feature rows of other ranks count as shuffled, not as remote.
-func (s *split) Counters(m *Minibatch) (trace.Counters, error) {
-	c, err := s.dataParallel.Counters(m)
-	x := &m.shared
-	c.Sampling = x.sampling
-	c.Rounds += c.Sampling.Rounds + x.shuffle.Rounds
-	c.Shuffle = x.shuffle
-	c.Shuffle.Rows += c.Remote
-	c.Shuffle.Bytes += c.RowBytes
-	c.Shuffle.Got += c.Remote * int64(m.Fetch.Rows.RowBytes())
-	c.Frontier, c.Remote, c.Served, c.RowBytes = c.Local, 0, 0, 0
-	if s.between != nil {
-		c.Loaded = x.loaded
+// serve counts the own feature rows that the ranks read of this one for a minibatch.
+func (r mates) serve(m *Minibatch) error {
+	d := r.drawer
+	if d.hops() == 0 {
+		m.shared.loaded = int64(len(m.Sampled.Frontier))
+		return nil
 	}
-	return c, err
+	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
+	return d.samplers.with(func(s *sample.Split) error {
+		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
+		return nil
+	})
+}
+
+// counters counts feature rows of other ranks as shuffled, not as remote.
+func (mates) counters(m *Minibatch, c *trace.Counters) {
+	c.Shuffles.Rows, c.Shuffles.Bytes = c.Remote, c.RowBytes
+	c.Shuffles.Got = c.Remote * int64(m.Fetch.Rows.RowBytes())
+	c.Frontier, c.Remote, c.Served, c.RowBytes = c.Local, 0, 0, 0
+	c.Loaded = m.shared.loaded
 }
 
 // sharing is what a rank keeps of a minibatch that it makes with others.
 type sharing struct {
-	sampling trace.Sampling
-	shuffle  trace.Shuffles
-	loaded   int64 // own feature rows that are read, for itself or for others
+	loaded int64 // own feature rows that are read, for itself or for others
 
 	own         []graph.VertexID  // seeds
 	hops        []sample.Crossing // by hop, from the seeds on
@@ -103,7 +98,6 @@ type move struct {
 
 // begin makes room for a minibatch of so many hops on so many ranks.
 func (s *sharing) begin(hops, ranks int) {
-	s.sampling, s.shuffle, s.loaded = trace.Sampling{}, trace.Shuffles{}, 0
 	s.asks, s.asked = mem.Grow(s.asks, ranks), mem.Grow(s.asked, ranks)
 	for len(s.hops) < hops {
 		s.hops, s.moves = append(s.hops, sample.Crossing{}), append(s.moves, move{})

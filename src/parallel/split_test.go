@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -41,7 +41,7 @@ func sharedModels() map[string]nn.Config {
 	models := map[string]nn.Config{}
 	add := func(name, kind string, set func(*nn.Config)) {
 		c := nn.Config{Kind: kind, Layers: 3, In: cols, Hidden: 4, Out: classes, Dropout: 0.4,
-			Norm: nn.NormNone, Task: nn.Multiclass, Heads: 2, Slope: 0.2}
+			Norm: nn.NormNone, Task: task.Multiclass, Heads: 2, Slope: 0.2}
 		if set != nil {
 			set(&c)
 		}
@@ -51,7 +51,7 @@ func sharedModels() map[string]nn.Config {
 	add("sage max", "sage", func(c *nn.Config) { c.Aggregation = nn.AggregateMax })
 	add("sage weighted", "sage", func(c *nn.Config) { c.EdgeWeights = true })
 	add("sage, one layer", "sage", func(c *nn.Config) { c.Layers = 1 })
-	add("sage, many labels", "sage", func(c *nn.Config) { c.Task = nn.Multilabel })
+	add("sage, many labels", "sage", func(c *nn.Config) { c.Task = task.Multilabel })
 	add("gcn right", "gcn", nil)
 	add("gcn both", "gcn", func(c *nn.Config) { c.GCNNorm = nn.GCNBoth })
 	add("gcn both weighted", "gcn", func(c *nn.Config) {
@@ -110,6 +110,8 @@ type grouping struct {
 
 func (g grouping) ranks() int { return g.nodes * g.perNode }
 
+func (g grouping) columns() bool { return g.mode == ModePushPull }
+
 func (g grouping) String() string {
 	return fmt.Sprintf("%s, %d nodes of %d ranks", g.mode, g.nodes, g.perNode)
 }
@@ -121,7 +123,7 @@ func (g grouping) lone() grouping { return grouping{ModeData, g.nodes, 1} }
 type sharer struct {
 	model     *nn.Model
 	gradients *Gradients
-	strategy  Strategy
+	strategy  *Strategy
 	exchanged comm.Comm
 	moved     *atomic.Int64 // bytes handed to the transport, without those of gradients
 }
@@ -143,7 +145,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 	}
 	per := (len(w.offsets) - 1) / c.Size()
 	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
-	if HoldsColumns(g.mode) { // one of them, but the last rank all others
+	if g.columns() { // one of them, but the last rank all others
 		if first = c.Rank(); first < c.Size()-1 {
 			end = first + 1
 		}
@@ -159,14 +161,13 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		return nil, err
 	}
 	o := Options{
-		Comm: counted, Topology: &w.topology, MaxSeeds: 64, Exchange: x, FirstCol: first,
-		Cols: end - first,
-		Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
-		Labels: w.labels, Workers: 2, Partitioned: apart, GroupSize: g.perNode,
-		SeedsElsewhere: g.mode == ModePushPull,
+		Comm: counted, Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
+		Drawing: Drawing{Topology: &w.topology, MaxSeeds: 64, Labels: w.oneLabel(), Workers: 2,
+			Partitioned: apart, GroupSize: g.perNode, SeedsElsewhere: g.mode == ModePushPull},
+		Reading: Reading{Exchange: x, FirstCol: first, Cols: end - first},
 	}
-	if config.Task == nn.Multilabel {
-		o.Labels, o.Targets, o.Classes = nil, w.targets, classes
+	if config.Task == task.Multilabel {
+		o.Labels = w.manyLabels()
 	}
 	if config.ReadsNeighbours() {
 		o.Sample = sample.Neighbours([]int{4, 3, 3}[:config.Layers]...)
@@ -387,7 +388,7 @@ func compareShares(g grouping, results, want [][]result, moved []int64) error {
 					sum.edges, c.Edges, sum.scored, one.edges, one.Edges, one.scored)
 			}
 			fetched := one.Remote
-			if HoldsColumns(g.mode) {
+			if g.columns() {
 				fetched = 0
 			}
 			if c.Loaded != one.Loaded || c.Remote != fetched {
@@ -401,38 +402,10 @@ func compareShares(g grouping, results, want [][]result, moved []int64) error {
 	for _, b := range moved {
 		handed += b
 	}
-	bytes := all.Shuffle.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes + own
-	if handed != bytes || all.Served != all.Remote || all.Shuffle.Bytes != all.Shuffle.Got ||
+	bytes := all.Shuffles.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes + own
+	if handed != bytes || all.Served != all.Remote || all.Shuffles.Bytes != all.Shuffles.Got ||
 		all.Sampling.Asked != all.Sampling.Answered {
 		return fmt.Errorf("%d bytes counted, %d handed to the transport: %+v", bytes, handed, all)
 	}
 	return nil
-}
-
-// What has no meaning in a mode is refused by name, on all ranks.
-func TestModesRefuseByName(t *testing.T) {
-	w := newWorld(t, 2)
-	refused := func(g grouping, config nn.Config, apart bool, want string) {
-		t.Helper()
-		err := comm.RunWorld(2, func(c comm.Comm) error {
-			if _, err := w.sharer(c, ref.New(), g, config, apart); err == nil ||
-				!strings.Contains(err.Error(), want) {
-				return fmt.Errorf("%v, want %q", err, want)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	models := sharedModels()
-	columns := grouping{ModePushPull, 2, 1}
-	refused(columns, models["gat"], false, "model kind gat is no sum over the columns")
-	refused(columns, models["gatv2"], false, "model kind gatv2")
-	refused(columns, models["sage max"], false, "choose sage with means")
-	config := models["sage"]
-	refused(grouping{ModeHybrid, 2, 1}, config, true, "topology.kind=replicated")
-	config.Norm = nn.NormBatch
-	refused(grouping{ModeSplit, 1, 2}, config, false, "model.norm batch")
-	refused(grouping{ModeHybrid, 1, 2}, config, false, "model.norm batch")
 }

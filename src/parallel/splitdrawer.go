@@ -16,23 +16,22 @@ import (
 // vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
 // after the last one too. As in remoteDrawer no sampler is held from one stage to another.
 type splitDrawer struct {
+	drawn
 	o        DrawerOptions
-	rank     int       // of all
 	group    comm.Comm // of the collectives, which the pipeline's lane starts in one order
 	owners   *sample.Owners
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
 	samplers pool[*sample.Split]
-	begin    func(*Minibatch) error // before a minibatch is drawn
-	drawn    func(*Minibatch)       // when it is
 }
 
 // newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
-func newSplitDrawer(o *Options, size int, draw DrawerOptions, begin func(*Minibatch) error,
-	drawn func(*Minibatch)) (*splitDrawer, error) {
+func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, around drawn,
+) (*splitDrawer, error) {
 	d := &splitDrawer{
-		o: draw, rank: o.Comm.Rank(), owners: sample.NewOwners(o.Rows, size),
-		samplers: make(pool[*sample.Split], draw.Samplers), begin: begin, drawn: drawn,
+		drawn: around, o: draw, owners: sample.NewOwners(o.Rows, size),
+		serving:  serving && draw.Sampling.Hops() > 0,
+		samplers: make(pool[*sample.Split], draw.Samplers),
 	}
 	for range size {
 		d.ones = append(d.ones, 1)
@@ -71,7 +70,7 @@ func (d *splitDrawer) close() error {
 	return d.group.Free()
 }
 
-// Bytes implements drawing.
+// Bytes implements Draw.
 func (d *splitDrawer) Bytes() int64 { return d.samplers.bytes() }
 
 // stages are those from the seeds to the blocks and, with serving, to the rows that others read.
@@ -192,7 +191,7 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	m.Scored = sampled.Seeds
 	d.o.copyLabels(m)
 	m.Digest = sampled.Digest()
-	d.drawn(m)
+	d.end(m)
 }
 
 // serve finds out which rows of own vertices the group reads.
@@ -202,23 +201,18 @@ func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 
 // startCounts tells every rank how many of its vertices hop h has found here.
 func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
-	if m.Train {
-		if err := fault.At(fault.Ask, d.rank, m.Key.Epoch, m.Key.Step); err != nil {
-			return nil, err
-		}
+	if err := m.point(fault.Ask, d.rank); err != nil {
+		return nil, err
 	}
 	x, c := &m.shared, &m.shared.hops[h-1]
 	for k, n := range c.Count {
 		x.asks[k] = int64(n)
 	}
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(len(x.asks)) * countBytes
+	m.asked.Rounds++
+	m.asked.Bytes += int64(len(x.asks)) * CountBytes
 	return d.group.StartAlltoallv(
-		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, countBytes), nil
+		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes), nil
 }
-
-// countBytes is a number of vertices in a message.
-const countBytes = 8
 
 // finishCounts makes room for the vertices that others have found.
 func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
@@ -231,24 +225,11 @@ func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
 
 // startIDs sends every rank its vertices that hop h has found here.
 func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
-	x, c := &m.shared, &m.shared.hops[h-1]
-	x.sampling.Asked += int64(len(c.IDs))
-	x.sampling.Answered += int64(len(c.WantIDs))
-	x.sampling.Rounds++
-	x.sampling.Bytes += int64(len(c.IDs)) * sample.VertexBytes
+	c := &m.shared.hops[h-1]
+	m.asked.Asked += int64(len(c.IDs))
+	m.asked.Answered += int64(len(c.WantIDs))
+	m.asked.Rounds++
+	m.asked.Bytes += int64(len(c.IDs)) * sample.VertexBytes
 	return d.group.StartAlltoallv(
 		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)
-}
-
-// count counts the own feature rows that the ranks read of this one for a minibatch, before the
-// exchange serves them.
-func (d *splitDrawer) count(m *Minibatch) error {
-	if d.serving { // the rows that it finds are those
-		return nil
-	}
-	own := m.Sampled.Frontier[:m.shared.hops[d.hops()-1].Own()]
-	return d.samplers.with(func(s *sample.Split) error {
-		m.shared.loaded = int64(s.Distinct(own, m.Fetch.Asked()))
-		return nil
-	})
 }

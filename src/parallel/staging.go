@@ -8,9 +8,62 @@ import (
 	"halognn/src/nn"
 )
 
+// landing is where the inputs of a minibatch come to lie: in host memory, or that of a device.
+type landing interface {
+	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the hop
+	// whose rows are read.
+	land(m *Minibatch, input *nn.Hop, needs nn.Needs) error
+	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of the
+	// minibatch.
+	receive(*Minibatch) error
+	// release ends what receive began.
+	release(*Minibatch) error
+	// pinned returns the pinned memory of all buffers.
+	pinned() int64
+	close() error
+}
+
+func newLanding(o *Options) landing {
+	device := compute.CapabilitiesOf(o.Device).Accelerator
+	if device == nil {
+		return onHostMemory{o.Host, o.Cols}
+	}
+	return &stagingPool{device: device, host: o.Host, resident: o.Resident}
+}
+
+// onHostMemory is for a device that reads host memory. Rows are aggregated in place
+// (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model
+// whose aggregation depends on its parameters.
+type onHostMemory struct {
+	host compute.Host
+	cols int
+}
+
+func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
+	b, rows := &m.Batch, m.Fetch.Rows
+	if needs.Sources {
+		b.X = matrixOf(&m.all, input.Sources, h.cols)
+		h.host.GatherRows(b.X, rows)
+	}
+	if needs.Own {
+		b.Own = matrixOf(&m.own, input.Destinations, h.cols)
+		h.host.GatherRows(b.Own, rows)
+	}
+	if how := needs.Aggregate; how != compute.NoReduction {
+		b.Aggregate = matrixOf(&m.aggregate, input.Destinations, h.cols)
+		h.host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
+	}
+	return nil
+}
+
+func (onHostMemory) receive(*Minibatch) error { return nil }
+func (onHostMemory) release(*Minibatch) error { return nil }
+func (onHostMemory) pinned() int64            { return 0 }
+func (onHostMemory) close() error             { return nil }
+
 // stagingPool sends minibatches to a device with its own memory during training:
 //
-//	preparing   send ──> pinned memory ──> device
+//	preparing   land ──> pinned memory ──> device
 //	training    receive ──> Batch.Own, Aggregate, X in device memory ── forward, backward ── release
 //
 // A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
@@ -22,15 +75,6 @@ type stagingPool struct {
 
 	mu        sync.Mutex
 	idle, all []compute.StagingBuffer
-}
-
-// newStagingPool returns nil for a device that reads host memory, to which nothing is sent.
-func newStagingPool(o *Options) *stagingPool {
-	device := compute.CapabilitiesOf(o.Device).Accelerator
-	if device == nil {
-		return nil
-	}
-	return &stagingPool{device: device, host: o.Host, resident: o.Resident}
 }
 
 func (p *stagingPool) take() compute.StagingBuffer {
@@ -52,11 +96,7 @@ func (p *stagingPool) give(b compute.StagingBuffer) {
 	p.idle = append(p.idle, b)
 }
 
-// pinnedBytes returns the pinned memory of all staging buffers.
-func (p *stagingPool) pinnedBytes() int64 {
-	if p == nil {
-		return 0
-	}
+func (p *stagingPool) pinned() int64 {
 	bytes := int64(0)
 	for _, b := range p.all {
 		bytes += b.PinnedBytes()
@@ -64,7 +104,7 @@ func (p *stagingPool) pinnedBytes() int64 {
 	return bytes
 }
 
-func (p *stagingPool) free() error {
+func (p *stagingPool) close() error {
 	var errs []error
 	for _, b := range p.all {
 		errs = append(errs, b.Free())
@@ -72,9 +112,8 @@ func (p *stagingPool) free() error {
 	return errors.Join(errs...)
 }
 
-// send sends a minibatch, whose hops and labels are set, by its staging buffer. input is the hop
-// whose rows are read.
-func (p *stagingPool) send(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
+// land sends a minibatch by its staging buffer.
+func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	if m.staging == nil {
 		m.staging = p.take()
 	}
@@ -83,7 +122,6 @@ func (p *stagingPool) send(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: input.Forward, Destinations: input.Destinations,
 		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels,
-		Targets:  b.Targets,
 		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
 	}
 	for l := range b.Hops {
@@ -111,8 +149,6 @@ func (p *stagingPool) send(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	return m.staging.Send(in)
 }
 
-// receive sets the Batch of a minibatch to its input rows on the device. The training goroutine
-// calls it before any kernel of the minibatch.
 func (p *stagingPool) receive(m *Minibatch) error {
 	if m.staging == nil {
 		return nil
@@ -122,7 +158,6 @@ func (p *stagingPool) receive(m *Minibatch) error {
 	return err
 }
 
-// release ends what receive began.
 func (p *stagingPool) release(m *Minibatch) error {
 	if m.staging == nil {
 		return nil

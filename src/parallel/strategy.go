@@ -3,220 +3,267 @@ package parallel
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"math"
 
-	"halognn/src/cache"
-	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/exchange"
+	"halognn/src/fault"
 	"halognn/src/nn"
-	"halognn/src/pipeline"
-	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
-// Strategy is how the ranks share a step: which rank prepares which share of a minibatch, and what
-// ranks exchange while they train on it. Training, evaluation and inference use only this
-// interface. All ranks have the same strategy and call it in the same order; a Pipe calls Stages
-// and Release.
+// Strategy runs steps: it prepares minibatches by stages, runs the layers on them and sums the
+// gradients. It is made of one answer to each question of a step, which a mode chooses:
 //
-//	Pipe      prepare:  Stages ── local, ordered, collective ──> Minibatch
-//	caller    consume:  Step or Forward, then Counters
+//	Draw     which blocks follow from the seeds
+//	Rows     where the rows that the first layer reads come from
+//	Between  what crosses ranks between two layers
+//	sum      how gradients are added: Gradients
+//
+// All ranks have the same strategy and call it in the same order; a Pipe calls Stages and Release.
+//
+//	Pipe      prepare:  Draw, Rows ── local, ordered, collective ──> Minibatch
+//	caller    consume:  Step or Forward, with Between, then Counters
 //	Pipe                Release
 //
 // Step and Forward are called on one goroutine, while stages of later minibatches run. They may
-// start collectives on the strategy's own communicators, which the proof in
+// start collectives on communicators of their own, which the proof in
 // docs/design/03-tick-schedule.md allows.
-type Strategy interface {
-	// Stages returns the stages that prepare a minibatch, from its seeds to the inputs of Step and
-	// Forward, in order. Several pipelines may run the stages of one strategy, one at a time.
-	Stages() []Stage
-
-	// Step runs forward, loss and backward on a minibatch. It contains the loop over the layers,
-	// and may exchange rows between two of them. A step has one or several minibatches on a rank.
-	// If last, Step returns after the gradients of the step have been summed over these and over
-	// the ranks. It reports its phases to phases. An error ends the job.
-	Step(m *Minibatch, last bool, phases Phases) (Trained, error)
-
-	// Forward returns the model's output [len(m.Scored), width] for a minibatch that is not
-	// trained, in device memory: valid until the next Forward or Step.
-	Forward(m *Minibatch) (compute.Matrix, error)
-
-	// Release takes back the strategy's buffers from a consumed minibatch. After it m.Batch must
-	// not be read.
-	Release(m *Minibatch) error
-
-	// Counters returns this rank's rows and collectives for a minibatch, complete after Step. It
-	// returns an error, which means a bug, if rows do not add up.
-	Counters(m *Minibatch) (trace.Counters, error)
-
-	// Memory returns the strategy's memory besides the minibatches: allocated by package mem, and
-	// pinned for a device. No stage may be running.
-	Memory() (allocated, pinned trace.Memory)
-
-	// Close frees everything. No stage may be running. Collective.
-	Close() error
+type Strategy struct {
+	o       Options
+	needs   nn.Needs // of the first layer
+	first   int      // layer of the model that runs first, and
+	layers  int      // how many run
+	output  bool     // of them follow the logits
+	inputs  []nn.Input
+	draw    Draw
+	rows    Rows
+	between Between
+	landing landing
 }
 
-// Stage is a stage of a pipeline and the phase that its time is counted under. Make it with local,
-// ordered or collective, so that every stage has a phase.
-type Stage struct {
-	stage pipeline.Stage[Minibatch]
-	phase trace.Phase
+// Draw makes the blocks of minibatches, from the seeds on.
+type Draw interface {
+	// stages are the first ones of a minibatch.
+	stages() []Stage
+	// Bytes returns the memory of the samplers. None may be drawing.
+	Bytes() int64
+	// close gives everything back. None may be drawing.
+	close() error
 }
 
-// request is a collective under way.
-type request = pipeline.Request
-
-// local is a stage on the pool: see pipeline.Stage.
-func local(p trace.Phase, name string, f func(*Minibatch) error) Stage {
-	return Stage{pipeline.Stage[Minibatch]{Name: name, Local: f}, p}
+// Rows finds the rows that the first layer reads, and makes of them what the layer needs.
+type Rows interface {
+	// stages follow those of Draw, up to the batch of the model.
+	stages() []Stage
+	// counters returns the rows and collectives of a minibatch, and an error, which means a bug,
+	// if rows do not add up.
+	counters(*Minibatch) (trace.Counters, error)
+	// release takes back buffers of a consumed minibatch.
+	release(*Minibatch)
+	// bytes returns the memory of the exchange, and that of idle buffers of minibatches.
+	bytes() (exchange, idle int64)
+	close() error
 }
 
-// ordered is a stage that runs the minibatches in order. arrive is called with each minibatch in
-// advance, in the first stage that is not local; it may be nil.
-func ordered(p trace.Phase, name string, arrive, f func(*Minibatch) error) Stage {
-	return Stage{pipeline.Stage[Minibatch]{Name: name, Arrive: arrive, Ordered: f}, p}
+// Between is what crosses ranks between two layers of a step.
+type Between interface {
+	// forward completes what layer l reads.
+	forward(m *Minibatch, l int, in *nn.Input, phases Phases) error
+	// weigh completes the gradients of the weights of layer l, before they are summed over the
+	// ranks. grad is with respect to what the layer has read, as BackwardLayer returns it.
+	weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
+	// backward turns the gradient with respect to what layer l > 0 has read into that with respect
+	// to what this rank has computed of the layer below, in the same memory.
+	backward(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix, error)
+	// bytes returns the host memory: allocated by package mem, or pinned.
+	bytes() (allocated, pinned int64)
+	close() error
 }
 
-// collective is a stage in which all ranks take part. finish may be nil.
-func collective(
-	p trace.Phase, name string,
-	start func(*Minibatch) (request, error), finish func(*Minibatch) error,
-) Stage {
-	return Stage{pipeline.Stage[Minibatch]{Name: name, Start: start, Finish: finish}, p}
+// nothing crosses ranks where each runs the layers of minibatches of its own.
+type nothing struct{}
+
+func (nothing) forward(*Minibatch, int, *nn.Input, Phases) error    { return nil }
+func (nothing) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
+func (nothing) bytes() (allocated, pinned int64)                    { return 0, 0 }
+func (nothing) close() error                                        { return nil }
+func (nothing) backward(_ *Minibatch, _ int, grad compute.Matrix, _ Phases) (compute.Matrix, error) {
+	return grad, nil
 }
 
-// Phases receives the phases of the training goroutine. The phases of Step are Forward, Backward
-// and, in the last minibatch of a step, Sync; a strategy that exchanges rows between two layers
-// leaves Forward and Backward for Shuffle meanwhile.
-type Phases interface {
-	Begin(trace.Phase)
-	End(trace.Phase)
+// newStrategy makes everything but the answers of a mode. The needs are of the first layer.
+func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
+	return &Strategy{o: o, needs: needs, first: first, layers: layers,
+		inputs: make([]nn.Input, layers), between: nothing{}, landing: newLanding(&o)}
 }
 
-// Trained is the result of Step.
-type Trained struct {
-	// Fault is the place where this rank's numbers stopped being finite; nil if its share of the
-	// loss is finite.
-	Fault *nn.Fault
-	// Stats are of the step, over all ranks. With last only.
-	Stats nn.Stats
-}
-
-// Options are the options of all strategies. A strategy ignores fields that it does not use.
-type Options struct {
-	Comm     comm.Comm // of all ranks; a strategy duplicates it for messages besides the exchange
-	Topology *sample.Topology
-	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
-	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	Near     sample.Near // vertices that keys make likelier in training
-	MaxSeeds int         // of one minibatch
-	Kernel   sample.Kernel
-
-	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
-	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
-	Rows           []int64
-	Partitioned    bool
-	SeedsElsewhere bool
-	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
-
-	Exchange *exchange.Exchange // of the rows that the input layer reads
-	Cols     int                // columns of such a row, from FirstCol on
-	FirstCol int                // 0 unless ranks hold columns of all rows: HoldsColumns
-	Host     compute.Host
-	Device   compute.Device // runs the model
-	Resident bool           // rows come from the tables passed to Accelerator.Resident
-
-	Model     *nn.Model
-	Gradients *Gradients // nil for a strategy that does not train
-
-	Labels  []int32 // [N] class of every vertex, or
-	Targets []uint8 // [N*Classes] 0 or 1; neither if minibatches are not scored
-	Classes int
-
-	Workers int // minibatches that are sampled at the same time
-
-	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
-	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
-	// Ahead is the number of minibatches that it sees in advance, and Depth the number between
-	// decision and training: both as in pipeline.Options.
-	Policy       cache.Policy
-	Ahead, Depth int
-}
-
-// The modes that ranks can share a step in.
-const (
-	ModeData   = "data"   // every rank trains its own minibatches
-	ModeSplit  = "split"  // all ranks train each minibatch together
-	ModeHybrid = "hybrid" // the ranks of a node train each minibatch together
-	// every rank trains its own minibatches, but for the first map, of which it has columns
-	ModePushPull = "push-pull"
-)
-
-// mode makes strategies. A new mode is one file or a few, and a line in modes.
-type mode struct {
-	train func(Options) (Strategy, error)
-	layer func(Options, int) (Strategy, error) // runs one layer, for inference layer by layer
-
-	sharing sample.Sharing // of minibatches in training and its validation
-	columns bool           // likewise ranks hold columns of all feature rows, and not rows
-}
-
-var modes = map[string]mode{
-	ModeData:     {newData, newDataLayer, sample.Alone, false},
-	ModeSplit:    {newSplit, newDataLayer, sample.Together, false},
-	ModeHybrid:   {newHybrid, newDataLayer, sample.InNodes, false},
-	ModePushPull: {newPushPull, newDataLayer, sample.Alone, true},
-}
-
-// Modes returns the names of all modes.
-func Modes() []string { return slices.Sorted(maps.Keys(modes)) }
-
-// SharingOf returns which ranks train each minibatch together in a mode.
-func SharingOf(name string) (sample.Sharing, error) {
-	m, err := modeOf(name)
-	return m.sharing, err
-}
-
-// HoldsColumns reports whether the ranks of a mode hold some columns of all feature rows, instead of
-// all columns of the rows of their own vertices.
-func HoldsColumns(name string) bool {
-	m, err := modeOf(name)
-	return err == nil && m.columns
-}
-
-// New makes the strategy of a mode that trains and evaluates the model. Collective.
-func New(mode string, o Options) (Strategy, error) {
-	m, err := modeOf(mode)
-	if err != nil {
-		return nil, err
+// closeAfter frees what has been made of a strategy whose making has failed with err.
+func (s *Strategy) closeAfter(err error) error {
+	if s.draw != nil {
+		err = errors.Join(err, s.draw.close())
 	}
-	return m.train(o)
+	if s.rows != nil {
+		err = errors.Join(err, s.rows.close())
+	}
+	return errors.Join(err, s.between.close(), s.landing.close())
 }
 
-// NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
-// before has computed for all vertices. It does not train. Collective.
-func NewLayer(mode string, o Options, l int) (Strategy, error) {
-	m, err := modeOf(mode)
-	if err != nil {
-		return nil, err
-	}
-	return m.layer(o, l)
+// Close frees everything. No stage may be running. Collective.
+func (s *Strategy) Close() error {
+	return errors.Join(s.draw.close(), s.between.close(), s.rows.close(), s.landing.close())
 }
 
-// modeOf looks a mode up. The empty name is ModeData.
-func modeOf(name string) (mode, error) {
-	if name == "" {
-		name = ModeData
+// Stages returns the stages that prepare a minibatch, from its seeds to the inputs of Step and
+// Forward, in order. Several pipelines may run the stages of one strategy, one at a time.
+func (s *Strategy) Stages() []Stage { return append(s.draw.stages(), s.rows.stages()...) }
+
+// Release takes back the strategy's buffers from a consumed minibatch. After it m.Batch must not be
+// read.
+func (s *Strategy) Release(m *Minibatch) error {
+	err := s.landing.release(m)
+	s.rows.release(m)
+	return err
+}
+
+// Memory returns the strategy's memory besides the minibatches: allocated by package mem, and
+// pinned for a device. No stage may be running.
+func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
+	exchange, idle := s.rows.bytes()
+	moving, pinnedMoving := s.between.bytes()
+	allocated = trace.Memory{
+		{Name: trace.MemSamplers, Bytes: s.draw.Bytes() + exchange},
+		{Name: trace.MemMinibatches, Bytes: idle},
+		{Name: trace.MemActivations, Bytes: moving},
 	}
-	m, known := modes[name]
-	if !known {
-		return m, fmt.Errorf("parallel.mode %q is unknown; there is %v", name, Modes())
+	return allocated, trace.Memory{
+		{Name: trace.MemMinibatches, Bytes: s.landing.pinned()},
+		{Name: trace.MemActivations, Bytes: pinnedMoving},
 	}
-	return m, nil
+}
+
+// Counters returns this rank's rows and collectives for a minibatch, complete after Step. It
+// returns an error, which means a bug, if rows do not add up.
+func (s *Strategy) Counters(m *Minibatch) (trace.Counters, error) {
+	c, err := s.rows.counters(m)
+	c.Edges = int64(m.Sampled.NumEdges())
+	c.Sampling = m.asked
+	c.Shuffles.Rows += m.moved.Rows
+	c.Shuffles.Bytes += m.moved.Bytes
+	c.Shuffles.Got += m.moved.Got
+	c.Shuffles.Rounds += m.moved.Rounds
+	c.Rounds += c.Sampling.Rounds + c.Shuffles.Rounds
+	return c, err
+}
+
+// Forward returns the model's output [len(m.Scored), width] for a minibatch that is not trained, in
+// device memory: valid until the next Forward or Step.
+func (s *Strategy) Forward(m *Minibatch) (compute.Matrix, error) {
+	if err := s.landing.receive(m); err != nil {
+		return compute.Matrix{}, err
+	}
+	return s.forward(m, unheard{})
+}
+
+// forward runs the layers one by one, from the input rows to the output of the last. A strategy
+// without layers returns the aggregates that these would read.
+func (s *Strategy) forward(m *Minibatch, phases Phases) (compute.Matrix, error) {
+	x := m.Batch.Aggregate
+	for i := range s.layers {
+		in := &s.inputs[i]
+		*in = m.Batch.Input(i, x)
+		err := s.between.forward(m, i, in, phases)
+		if err != nil {
+			return x, err
+		}
+		if x, err = s.o.Model.ForwardLayer(s.first+i, in); err != nil {
+			return x, err
+		}
+	}
+	if s.output {
+		x = s.o.Model.Output(x)
+	}
+	return x, nil
 }
 
 // errUntrained is the error of Step in a strategy without Gradients.
 var errUntrained = errors.New("this strategy was made without gradients, to evaluate alone")
+
+// Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
+// rank. If last, Step returns after the gradients of the step have been summed over these and over
+// the ranks. It reports its phases to phases. An error ends the job.
+func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err error) {
+	model, sums := s.o.Model, s.o.Gradients
+	if sums == nil {
+		return t, errUntrained
+	}
+	if err := s.landing.receive(m); err != nil {
+		return t, err
+	}
+	s.spoil(m)
+	phases.Begin(trace.Forward)
+	logits, err := s.forward(m, phases)
+	if err != nil {
+		return t, err
+	}
+	share, grad := model.Loss(&m.Batch, logits)
+	if !nn.Finite([]float32{float32(share.Loss)}) {
+		f := model.FirstFault()
+		t.Fault = &f
+	}
+	phases.End(trace.Forward)
+	phases.Begin(trace.Backward)
+	grad = model.OutputBackward(grad)
+	for l := s.layers - 1; l >= 0; l-- {
+		grad = model.BackwardLayer(l, &s.inputs[l], grad)
+		if err = s.between.weigh(m, l, grad, phases); err != nil {
+			return t, err
+		}
+		if last {
+			sums.Start(l)
+		}
+		if l > 0 {
+			if grad, err = s.between.backward(m, l, grad, phases); err != nil {
+				return t, err
+			}
+		}
+	}
+	if !last {
+		sums.Hold()
+	}
+	// A GPU may still be computing. Sync does not wait for the sums of gradients.
+	if err := s.o.Device.Sync(); err != nil {
+		return t, err
+	}
+	phases.End(trace.Backward)
+	if last {
+		t.Stats, err = s.sum(m, phases)
+	}
+	return t, err
+}
+
+// sum waits for the sums of a step's gradients, all of which have been started, and returns the
+// step's loss and counts over all ranks.
+func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
+	phases.Begin(trace.Sync)
+	err := fault.At(fault.Allreduce, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+	if err != nil {
+		return task.Stats{}, fmt.Errorf("step %d: %w", m.Key.Step, err)
+	}
+	if err := s.o.Gradients.Wait(); err != nil {
+		return task.Stats{}, err
+	}
+	phases.End(trace.Sync)
+	return s.o.Model.Params.Stats(), nil
+}
+
+// spoil lets tests put a NaN into the input of a training minibatch.
+func (s *Strategy) spoil(m *Minibatch) {
+	own := m.Batch.Own
+	if own.Rows > 0 {
+		own = own.RowsAt(m.pushed.first, own.Rows)
+	}
+	if fault.NaN(fault.Loss, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step) && len(own.Data) > 0 {
+		s.o.Device.Upload(own.Data[:1], []float32{float32(math.NaN())})
+	}
+}

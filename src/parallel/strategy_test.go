@@ -17,6 +17,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -25,8 +26,7 @@ type learner struct {
 	device    *ref.Device
 	model     *nn.Model
 	gradients *Gradients
-	strategy  Strategy
-	data      *dataParallel // the strategy, or the one that it wraps
+	strategy  *Strategy
 }
 
 func (l *learner) close() error {
@@ -38,14 +38,14 @@ func (l *learner) close() error {
 func newModel(device compute.Device) (*nn.Model, error) {
 	return nn.NewModel(device, nn.Config{
 		Kind: "sage", Layers: 2, In: cols, Hidden: 4, Out: classes,
-		Dropout: 0.5, Norm: nn.NormLayer, Task: nn.Multiclass,
+		Dropout: 0.5, Norm: nn.NormLayer, Task: task.Multiclass,
 	}, 5)
 }
 
-// learn makes a rank of data parallelism. If make is not nil, it wraps the strategy in another one.
-// Collective.
+// learn makes a rank of data parallelism. If change is not nil, it changes the
+// strategy. Collective.
 func (w *world) learn(
-	c comm.Comm, make func(*dataParallel, comm.Comm) (Strategy, error),
+	c comm.Comm, change func(*Strategy, comm.Comm) (*Strategy, error),
 ) (*learner, error) {
 	l := &learner{device: ref.New()}
 	var err error
@@ -56,15 +56,12 @@ func (w *world) learn(
 	if err != nil {
 		return nil, err
 	}
-	l.data, err = w.data(c, compute.Float32, Options{
-		Sample: sample.Neighbours(4, 3), Labels: w.labels,
+	l.strategy, err = w.data(c, compute.Float32, Options{
 		Device: l.device, Model: l.model, Gradients: l.gradients,
+		Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()},
 	}, l.model.Needs(), 2)
-	if err != nil {
-		return nil, err
-	}
-	if l.strategy = l.data; make != nil {
-		l.strategy, err = make(l.data, c)
+	if err == nil && change != nil {
+		l.strategy, err = change(l.strategy, c)
 	}
 	return l, err
 }
@@ -142,7 +139,7 @@ func (w *world) expected(t *testing.T, ranks, step, each int) []uint32 {
 				var m Minibatch
 				defer m.Free()
 				admitted(comm.NewWorld(ranks).Rank(rank), each)(step*each+k, &m)
-				if err := prepare(l.data.Stages(), &m); err != nil {
+				if err := prepare(l.strategy.Stages(), &m); err != nil {
 					return err
 				}
 				logits, err := l.model.Forward(&m.Batch)
@@ -214,30 +211,32 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 	}
 }
 
-// talkative is data parallelism with additional exchanges, each on its own communicator: rounds
+// talkative answers Draw and Between with additional exchanges, each on its own communicator: rounds
 // before the counts, with an ordered stage between them, and between the layers of a step, forward
 // and backward.
 type talkative struct {
-	*dataParallel
+	Draw
+	nothing
 	rounds         int
 	asks, shuffles comm.Comm
 	ordered        int // minibatches that have passed the ordered stage
 	said           int // collectives between layers
 }
 
-func newTalkative(rounds int) func(*dataParallel, comm.Comm) (Strategy, error) {
-	return func(d *dataParallel, c comm.Comm) (Strategy, error) {
-		s := &talkative{dataParallel: d, rounds: rounds}
+func newTalkative(rounds int) func(*Strategy, comm.Comm) (*Strategy, error) {
+	return func(s *Strategy, c comm.Comm) (*Strategy, error) {
+		t := &talkative{Draw: s.draw, rounds: rounds}
+		s.draw, s.between = t, talking{t}
 		var err error
-		if s.asks, err = c.Dup(); err == nil {
-			s.shuffles, err = c.Dup()
+		if t.asks, err = c.Dup(); err == nil {
+			t.shuffles, err = c.Dup()
 		}
 		return s, err
 	}
 }
 
-func (s *talkative) Close() error {
-	return errors.Join(s.dataParallel.Close(), s.asks.Free(), s.shuffles.Free())
+func (s *talkative) close() error {
+	return errors.Join(s.Draw.close(), s.asks.Free(), s.shuffles.Free())
 }
 
 // all sends a number to every rank, on c, and checks the numbers received.
@@ -268,18 +267,16 @@ func (t told) Wait() error {
 	return nil
 }
 
-func (s *talkative) Stages() []Stage {
-	stages := s.dataParallel.Stages()
-	at := slices.IndexFunc(stages, func(s Stage) bool { return s.stage.Start != nil })
-	var before []Stage
+func (s *talkative) stages() []Stage {
+	stages := s.Draw.stages()
 	for k := range s.rounds {
-		before = append(before,
+		stages = append(stages,
 			collective(trace.Exchange, fmt.Sprintf("ask %d", k), func(m *Minibatch) (request, error) {
 				return s.all(s.asks, int64(m.Key.Step)<<32|int64(k))
 			}, nil),
 			local(trace.Sample, fmt.Sprintf("draw %d", k), func(*Minibatch) error { return nil }))
 		if k == s.rounds/2 {
-			before = append(before, ordered(trace.Plan, "in order", nil, func(m *Minibatch) error {
+			stages = append(stages, ordered(trace.Plan, "in order", nil, func(m *Minibatch) error {
 				if s.ordered++; s.ordered != m.Key.Step+1 {
 					return fmt.Errorf("step %d is number %d", m.Key.Step, s.ordered)
 				}
@@ -287,42 +284,30 @@ func (s *talkative) Stages() []Stage {
 			}))
 		}
 	}
-	return slices.Insert(stages, at, before...)
+	return stages
 }
 
-// between exchanges between two layers of a step.
-func (s *talkative) between(m *Minibatch, what int) error {
-	s.said++
-	r, err := s.all(s.shuffles, int64(m.Key.Step)<<32|int64(what))
+// talking exchanges between two layers of a step.
+type talking struct{ *talkative }
+
+func (t talking) close() error { return nil }
+
+func (t talking) say(m *Minibatch, what int) error {
+	t.said++
+	r, err := t.all(t.shuffles, int64(m.Key.Step)<<32|int64(what))
 	return errors.Join(err, r.Wait())
 }
 
-func (s *talkative) Step(m *Minibatch, last bool, phases Phases) (t Trained, err error) {
-	model, sums := s.o.Model, s.o.Gradients
-	phases.Begin(trace.Forward)
-	var x compute.Matrix
-	for l := range s.layers {
-		if err := s.between(m, l); err != nil {
-			return t, err
-		}
-		s.inputs[l] = m.Batch.Input(l, x)
-		if x, err = model.ForwardLayer(l, &s.inputs[l]); err != nil {
-			return t, err
-		}
-	}
-	_, grad := model.Loss(&m.Batch, x)
-	phases.End(trace.Forward)
-	phases.Begin(trace.Backward)
-	for l := s.layers - 1; l >= 0; l-- {
-		grad = model.BackwardLayer(l, &s.inputs[l], grad)
-		sums.Start(l) // under way beside the exchange
-		if err := s.between(m, -1-l); err != nil {
-			return t, err
-		}
-	}
-	phases.End(trace.Backward)
-	t.Stats, err = sumUp(m, s.o.Comm.Rank(), model, sums, phases)
-	return t, err
+func (t talking) forward(m *Minibatch, l int, _ *nn.Input, _ Phases) error { return t.say(m, l) }
+
+func (t talking) weigh(m *Minibatch, l int, _ compute.Matrix, _ Phases) error {
+	return t.say(m, -1-l)
+}
+
+// backward exchanges while the gradients of the layer are summed.
+func (t talking) backward(m *Minibatch, l int, grad compute.Matrix, _ Phases) (compute.Matrix,
+	error) {
+	return grad, t.say(m, -9-l)
 }
 
 // A strategy may have its own rounds before the counts (a partitioned topology needs two a layer),
@@ -352,8 +337,8 @@ func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					s := l.strategy.(*talkative)
-					if s.said != n*4 || s.ordered != n {
+					s := l.strategy.draw.(*talkative)
+					if s.said != n*5 || s.ordered != n {
 						return fmt.Errorf("%d exchanges between layers, %d minibatches in order", s.said, s.ordered)
 					}
 					for k := range want {
@@ -397,9 +382,9 @@ func TestForwardOfAStrategy(t *testing.T) {
 		if err != nil || !slices.Equal(got, want.Data) || !slices.Equal(m.Scored, m.Seeds) {
 			return fmt.Errorf("logits %v of %v, want %v of %v, %v", got, m.Scored, want.Data, m.Seeds, err)
 		}
-		o := l.data.o
-		o.Sample, o.Gradients, o.Labels = sample.Neighbours(sample.All), nil, nil
-		layer, err := NewLayer("", o, 0)
+		o := l.strategy.o
+		o.Sample, o.Gradients, o.Labels = sample.Neighbours(sample.All), nil, task.Labels{}
+		layer, err := NewLayer(o, 0)
 		if err != nil {
 			return err
 		}
@@ -459,18 +444,15 @@ func TestStepFindsTheFault(t *testing.T) {
 
 func TestUnknownMode(t *testing.T) {
 	_, err := New("guess", Options{})
-	_, layer := NewLayer("guess", Options{}, 0)
-	for _, err := range []error{err, layer} {
-		want := `parallel.mode "guess" is unknown; there is [data hybrid push-pull split]`
-		if err == nil || err.Error() != want {
-			t.Errorf("an unknown mode: %v", err)
-		}
+	want := `parallel.mode "guess" is unknown; there is [data split hybrid push-pull]`
+	if err == nil || err.Error() != want {
+		t.Errorf("an unknown mode: %v", err)
 	}
 }
 
 // Counters returns the counters of the minibatch's exchange; rows that do not add up are an error.
 func TestCountersOfAMinibatch(t *testing.T) {
-	d := &dataParallel{}
+	d := &Strategy{rows: &fetched{readers: frontier{}}}
 	var m Minibatch
 	m.Fetch.Counters = trace.Counters{Frontier: 2, Local: 1, Remote: 1, Rounds: 3}
 	m.Sampled.Frontier = make([]graph.VertexID, 2)

@@ -38,8 +38,8 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 		{"ordered", "item 7: stage ordered: boom"},
 		{"ordered panic", "item 7: stage ordered: panic: boom"},
 		{"tail", "item 7: stage tail: boom"},
-		{"consume", "item 7: consume: boom"},
-		{"consume panic", "item 7: consume: panic: boom"},
+		{"consume", "boom"},
+		{"consume panic", "panic: boom"},
 		{"prepare panic", "item 7: prepare: panic: boom"},
 	} {
 		for _, depth := range []int{0, 1, 4} {

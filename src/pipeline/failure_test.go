@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -406,7 +405,7 @@ func TestFailureFreesThePeersFirst(t *testing.T) {
 
 func failuresFreeThePeers(t *testing.T, shape string) {
 	places, all, knots := map[string]bool{}, 0, 0
-	short := os.Getenv("HALOGNN_SHORT") != "" // under the race detector
+	short := testing.Short() // under the race detector
 	for depth := range 6 {
 		for _, ahead := range []int{0, 2} {
 			for k, s := range scenes(shape, depth, ahead) {

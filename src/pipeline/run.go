@@ -67,8 +67,9 @@ func (r *run) ended() bool {
 // holds an older item's buffers; it should only say what the item is and leave the work to a local
 // stage. Ranks that share collectives must give the same n.
 //
-// An error of a stage is wrapped with the item's number and the stage's name, a panic becomes an
-// error with its stack, and the cause of a cancelled context is wrapped as it is. Options.OnFail
+// An error of a stage is wrapped with the item's number and the stage's name, one of consume is
+// returned as it is, a panic becomes an error with its stack, and the cause of a cancelled context is
+// wrapped as it is. Options.OnFail
 // has been called with every error that Run returns, except errors of its arguments. See the
 // package comment for how a run ends. In steady state an item costs no allocation.
 func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T),
@@ -385,7 +386,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 			r.limit = end
 			close(r.stop)
 		case err != nil:
-			r.fail(fmt.Errorf("item %d: consume: %w", i, err))
+			r.fail(err)
 			return
 		case i+len(p.slots) < r.all:
 			if !admit(i + len(p.slots)) {

@@ -139,7 +139,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 }
 
 // blockBytes returns the bytes uploaded besides input rows: blocks and transposes of all but the
-// input layer, vertices, labels or targets.
+// input layer, vertices, labels.
 func (p *planner) blockBytes(s *shape) float64 {
 	bytes := s.indexBytes()
 	needs := p.job.Model.Needs()
@@ -163,7 +163,7 @@ func (p *planner) blockBytes(s *shape) float64 {
 			bytes += 8 * edges
 		}
 	}
-	return float64(bytes + s.seeds*p.truthBytes())
+	return float64(bytes + s.seeds*p.labelBytes())
 }
 
 // deviceMemory itemises the device memory of the rank that needs most.
@@ -253,7 +253,8 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 		if l == 0 {
 			rowBytes = p.shards.RowBytes()
 		}
-		for _, bounds := range p.chunks(r.rank, rowBytes) {
+		some, _ := p.chunks(r.rank, rowBytes)
+		for _, bounds := range some {
 			c, err := p.chunk(r, bounds)
 			if err != nil {
 				return 0, 0, err

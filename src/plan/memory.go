@@ -9,6 +9,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -16,6 +17,8 @@ import (
 const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
 	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
+	slotBytes    = 6 << 10  // what a minibatch in preparation takes on the heap, without its arrays
+	hopBytes     = 5 << 10  // and for each of its layers
 )
 
 // memory predicts the largest resident set of the analysed ranks, with the traffic t.
@@ -71,7 +74,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		scratch = slot.sums.scratch
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
-	if j.ByColumns {
+	if j.Mode.Columns {
 		waiting += p.joinedBytes(slot.hops[0])
 	}
 	if j.GPU != nil { // pinned memory holds the uploads
@@ -92,7 +95,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped*rowBytes + p.columnBytes(r.rank),
-			Shared: !p.shares() && !j.ByColumns},
+			Shared: !p.shares() && !j.Mode.Columns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
@@ -116,7 +119,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		evaluation = max(evaluation, int64(j.Depth+1)*p.waitingBytes(&r.judged, t))
 	}
 	return append(m, trace.Memory{
-		{Name: trace.MemEvaluation, Bytes: evaluation}, {Name: trace.MemHeap, Bytes: heapBytes},
+		{Name: trace.MemEvaluation, Bytes: evaluation},
+		{Name: trace.MemHeap, Bytes: heapBytes +
+			int64(j.Depth+1+t.Window)*int64(slotBytes+hopBytes*j.Model.Layers)},
 		{Name: trace.MemRuntime, Bytes: runtimeBytes},
 	}...), nil
 }
@@ -199,15 +204,12 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
 // messages.
 func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	return moved + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.truthBytes())
+	return moved + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.labelBytes())
 }
 
-// truthBytes returns the bytes of a seed's label or targets.
-func (p *planner) truthBytes() int {
-	if p.job.Model.Task == nn.Multilabel {
-		return p.job.Model.Out
-	}
-	return 4
+// labelBytes returns the bytes of a seed's label.
+func (p *planner) labelBytes() int {
+	return task.Stored(p.job.Model.Task).LabelBytes(p.job.Model.Out)
 }
 
 // modelBytes is the memory that package nn reserves, found with a device that only counts.
@@ -228,13 +230,16 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	defer m.Close()
+	p.parameters = m.Params.Len()
+	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
+	if p.forward {
+		return out, nil
+	}
 	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
 	if err != nil {
 		return nil, err
 	}
 	defer optimizer.Close()
-	p.parameters = m.Params.Len()
-	out := &modelBytes{needs: m.Needs()}
 	// Besides: the best weights, a gradient in an allreduce, and rank 0's copies for a checkpoint
 	// (weights, best weights, optimiser state).
 	copies := 2 + 2 + len(optimizer.Slots())
@@ -247,7 +252,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
-		if l == 0 && j.ByColumns {
+		if l == 0 && j.Mode.Columns {
 			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
 				return nil, err
 			}
@@ -305,21 +310,27 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	return rows, (rows + compute.ChunkRows - 1) / compute.ChunkRows
 }
 
-// counter is a device that allocates memory but computes nothing. The memory is never touched, so
-// the system never provides its pages.
+// counter is a device that computes nothing: its arrays are addresses without memory.
 type counter struct {
 	compute.Device
 	live int64
 }
 
+var _ compute.Counter = new(counter)
+
+func (c *counter) Counts() {}
+
 func (c *counter) Alloc(n int) ([]float32, error) {
-	c.live += int64(n) * 4
-	return mem.Make[float32](n), nil
+	x, err := mem.Reserve[float32](n)
+	if err == nil {
+		c.live += int64(n) * 4
+	}
+	return x, err
 }
 
 func (c *counter) Free(x []float32) {
 	c.live -= int64(len(x)) * 4
-	mem.Free(x)
+	mem.Unreserve(x)
 }
 
 func (c *counter) Upload(dst, src []float32) {}
@@ -339,7 +350,8 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
-		for _, bounds := range p.chunks(r.rank, rowBytes) {
+		some, underWay := p.chunks(r.rank, rowBytes)
+		for _, bounds := range some {
 			c, err := p.chunk(r, bounds)
 			if err != nil {
 				return 0, err
@@ -351,7 +363,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 				}
 			}
 			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
-			chunk := int64(j.Depth+1)*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
+			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
 			if j.Scratch { // rows on their way to files and, between passes by columns, from them
 				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
 				chunk = max(chunk, from) + to
@@ -445,7 +457,7 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		return 0, err
 	}
 	var shares []compute.Matrix
-	if l == 0 && p.job.ByColumns {
+	if l == 0 && p.job.Mode.Columns {
 		shares = p.sums(minibatch.destinations)
 	}
 	there, err := bytes(minibatch, shares)
@@ -479,6 +491,10 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
+	if !p.shards.HasTopology() {
+		p.sizedChunk(&c)
+		return c, nil
+	}
 	s, err := sample.New(p.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
 		Map:     p.vertexMap(),
@@ -509,7 +525,7 @@ func (p *planner) rowsHere(r *rankPlan) []access.Range {
 	switch {
 	case p.shares(): // others that a rank does not fetch in training, ranks of its node may find
 		return p.layout.Owned([]int{r.rank})
-	case p.job.ByColumns:
+	case p.job.Mode.Columns:
 		return p.layout.Owned(p.layout.Neighbours(r.rank))
 	}
 	return r.reader.Local
@@ -517,10 +533,13 @@ func (p *planner) rowsHere(r *rankPlan) []access.Range {
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices.
-func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
+// vertices; and how many of all are under way at a time.
+func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
 	first, end := p.layout.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
+	if !p.shards.HasTopology() {
+		return p.sizedChunks(rank, budget)
+	}
 	var all [][2]int64
 	most := 0
 	for lo := first; lo < end; {
@@ -532,7 +551,10 @@ func (p *planner) chunks(rank, rowBytes int) [][2]int64 {
 		lo = hi
 	}
 	if len(all) == 0 {
-		return nil
+		return nil, 0
 	}
-	return [][2]int64{all[0], all[len(all)/2], all[most]}
+	return [][2]int64{all[0], all[len(all)/2], all[most]}, p.underWay(len(all))
 }
+
+// underWay returns how many of so many chunks are under way at a time.
+func (p *planner) underWay(chunks int) int64 { return int64(min(p.job.Depth+1, chunks)) }

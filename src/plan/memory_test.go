@@ -116,7 +116,7 @@ func testMemory(t *testing.T, j Job) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	batch := nn.Batch{GlobalSeeds: 1, Train: true, Labels: make([]int32, size.seeds)}
+	batch := nn.Batch{GlobalSeeds: 1, Train: true, Labels: make([]byte, 4*size.seeds)}
 	d := mb.Blocks[0].NumDst
 	if n := len(mb.Frontier); needs.Sources {
 		batch.X = compute.Matrix{Rows: n, Cols: s.Features, Data: make([]float32, n*s.Features)}

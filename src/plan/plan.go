@@ -23,9 +23,11 @@ import (
 	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/job"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -51,6 +53,10 @@ type Options struct {
 	Host    compute.Host
 	Memory  int64 // bytes of a node; 0: suggestions have no limit
 	Analyse int   // ranks to analyse, evenly spread; 0: up to 8
+
+	// of shards that have sizes alone
+	Bound Bound
+	Cut   float64 // share of the edges whose ends are of different nodes
 }
 
 // check rejects rates that are negative, NaN or infinite.
@@ -121,7 +127,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
-	if j.ByColumns && j.GPU != nil {
+	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
 	}
 	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(),
@@ -167,6 +173,9 @@ type Plan struct {
 	Curve      []Point       `json:"cache_sizes"`
 	Suggestion *Suggestion   `json:"suggestion,omitempty"`
 	Notes      []string      `json:"notes,omitempty"`
+
+	// of sizes alone: only traffic and gradients have times
+	Sizes bool `json:"sizes_alone,omitempty"`
 }
 
 // Minibatch is the mean size of the sampled minibatches.
@@ -195,16 +204,24 @@ func (p *planner) rows(rank int) int64 {
 	return last - first
 }
 
-// New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
-// parts that do not fit it (ErrParts), or another failure.
-func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
-	if s.Task == "none" {
-		return nil, fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
+// trainable returns an error for parts that no model is trained on.
+func trainable(s *shard.Shards) error {
+	if s.Task == task.None {
+		return fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
 			ErrParts, s.Dir)
 	}
 	if s.Features == 0 {
-		return nil, fmt.Errorf("%w: %s: the graph has no features, which models read; partition it "+
+		return fmt.Errorf("%w: %s: the graph has no features, which models read; partition it "+
 			"again with --features degree, or ones", ErrParts, s.Dir)
+	}
+	return nil
+}
+
+// New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
+// parts that do not fit it (ErrParts), or another failure.
+func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
+	if err := trainable(s); err != nil {
+		return nil, err
 	}
 	if err := j.fill(s); err != nil {
 		return nil, err
@@ -217,6 +234,9 @@ func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
 	defer l.Close()
+	if !s.HasTopology() {
+		return (&planner{job: &j, options: &o, shards: s, layout: l}).sizedPlan()
+	}
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		return nil, err
@@ -235,6 +255,7 @@ type planner struct {
 	layout  *job.Job
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
+	forward bool        // nothing is trained
 
 	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 
@@ -271,16 +292,12 @@ func (p *planner) plan() (*Plan, error) {
 		return nil, err
 	}
 	out.Rounds, out.Shuffles = p.rounds(), p.shuffles
-	out.Collective = l.Minibatches() * (fetchRounds + hopRounds*p.askingHops())
-	if p.shares() && p.groupSize() > 1 {
-		out.Collective = l.Minibatches() * (fetchRounds + sharedRounds*max(0, j.Sample.Hops()-1))
-		if p.relays() && j.Reads() {
-			out.Collective += l.Minibatches() * relayRounds
-		}
+	mode, err := parallel.ModeOf(j.Mode.Name)
+	if err != nil {
+		return nil, err
 	}
-	if j.ByColumns {
-		out.Collective = l.Minibatches() * (columnRounds + hopRounds*p.askingHops())
-	}
+	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
+		Asking: p.askingHops(), Group: p.groupSize()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -314,7 +331,7 @@ func (p *planner) lookAtRanks() error {
 	if p.shares() {
 		return p.probeShares()
 	}
-	if p.job.ByColumns {
+	if p.job.Mode.Columns {
 		p.shuffles = p.pushed()
 	}
 	return nil
@@ -348,7 +365,7 @@ func (p *planner) note(out *Plan) {
 		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
 			"over some minibatches of a rank, and caches of other sizes are not compared")
 	}
-	if p.layout.FavoursNear() && p.job.Locality.Adapt != nil {
+	if p.layout.FavoursNear() && p.job.Locality.Adapts {
 		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
 			"with a lower one fetch more rows", p.job.Locality.Favour)
 	}
@@ -405,7 +422,7 @@ func (p *planner) note(out *Plan) {
 // samplerOptions returns the options of a rank's samplers, except their number.
 func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
-		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,
+		Spec: p.layout.Sample, Eval: p.layout.Eval, Near: near,
 		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
 		Weights: p.job.Model.EdgeWeights,
 	}

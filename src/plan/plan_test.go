@@ -321,7 +321,7 @@ func TestRatesAreMeasured(t *testing.T) {
 	}{{"sage", sample.Alone}, {"mlp", sample.Alone}, {"sage", sample.Together}} {
 		j, kind := planJob(), c.kind
 		j.Model.Kind, j.Model.Layers, j.Sample = kind, 2, sample.Neighbours(4, 3)
-		j.Sharing = c.sharing
+		j.Mode.Sharing = c.sharing
 		device, before := ref.New(), mem.Allocated()
 		p, err := New(s, j, Options{Device: device, Host: ref.Host{}})
 		if err != nil {

@@ -101,7 +101,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	var err error
 	switch {
-	case p.job.Sharing == sample.Together: // rows of others come with the shuffles
+	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
 		r.read, r.factor = mem.Make[float32](int(p.shards.Vertices)), 1
 		return r, nil
 	case !p.job.Reads(): // the seeds alone

@@ -5,20 +5,14 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 )
 
-// pushBytes returns the length of an input hop in a message: degrees, sources, frontier, weights.
+// pushBytes returns the length of an input hop in a message.
 func (p *planner) pushBytes(h hopShape) float64 {
-	edges := p.layerEdges(h)
-	words := h.sources + h.destinations + edges
-	if p.job.Model.Needs().Weights != nn.NoWeights {
-		words += edges
-	}
-	return 4 * float64(words)
+	return 4 * float64(parallel.HopWords(p.job.Model.Needs(), int64(h.sources), int64(h.destinations),
+		int64(p.layerEdges(h))))
 }
-
-// hopSizeBytes is the size of a hop in a message.
-const hopSizeBytes = 24
 
 // pushed counts what ranks that hold columns send in a step, by the probes of the analysed ranks.
 func (p *planner) pushed() *Shuffles {
@@ -28,7 +22,7 @@ func (p *planner) pushed() *Shuffles {
 	s := new(Shuffles)
 	for _, r := range p.ranks {
 		of := func(what func(s *shape) float64) float64 { return r.mean(what) }
-		push := others * (hopSizeBytes + of(func(s *shape) float64 { return p.pushBytes(s.hops[0]) }))
+		push := others * (parallel.HopSizeBytes + of(func(s *shape) float64 { return p.pushBytes(s.hops[0]) }))
 		sums := others * of(func(s *shape) float64 { return float64(s.hops[0].destinations) })
 		s.add(&Shuffles{
 			Edges:  of(func(s *shape) float64 { return float64(s.numEdges()) }),
@@ -73,7 +67,7 @@ func (p *planner) joinedBytes(own hopShape) int64 {
 
 // columnBytes is the memory of a rank's columns of all feature rows.
 func (p *planner) columnBytes(rank int) int64 {
-	if !p.job.ByColumns {
+	if !p.job.Mode.Columns {
 		return 0
 	}
 	first, end := p.layout.Columns(rank)

@@ -11,6 +11,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // Rates are the speeds of a rank. Rates that are not given are measured on this machine with
@@ -204,8 +205,32 @@ func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: c.shards.Features, Data: data}
 }
 
+// fits returns an error that wraps ErrJob if this machine, of which the job may not be, has no
+// memory for a step to measure.
+func (c *calibration) fits() error {
+	if c.job.GPU != nil { // device memory is looked at where it is allocated
+		return nil
+	}
+	m, err := c.modelBytes(c.of)
+	if err != nil {
+		return err
+	}
+	has, err := mem.CacheRoom()
+	left, err2 := mem.ProcessRoom()
+	need := m.onDevice + m.activations + m.scratch
+	if has = min(has, left.Addresses, left.Data); err != nil || err2 != nil || need <= has {
+		return errors.Join(err, err2)
+	}
+	return fmt.Errorf("%w: a step of the model takes %d MB, of which this machine has %d MB free, so "+
+		"its speed cannot be measured here; give --flops, or lower model.hidden, model.layers, "+
+		"model.heads or sample.batch", ErrJob, need/1e6, has/1e6)
+}
+
 // flops measures steps of the model, on rows of zeros, and counts the matrix products.
 func (c *calibration) flops() (float64, error) {
+	if err := c.fits(); err != nil {
+		return 0, err
+	}
 	dev, j := c.options.Device, c.job
 	m, err := nn.NewModel(dev, j.Model, j.Seed)
 	if err != nil {
@@ -236,8 +261,7 @@ func (c *calibration) flops() (float64, error) {
 	var edges parallel.LayerEdges
 	defer edges.Free()
 	edges.Build(&c.mb, needs, true, c.shards.Topology())
-	batch.Labels, batch.Targets = make([]int32, c.shape.seeds),
-		make([]uint8, c.shape.seeds*j.Model.Out)
+	batch.Labels = make([]byte, c.shape.seeds*task.Find(j.Model.Task).LabelBytes(j.Model.Out))
 	for l := range j.Model.Layers {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
 		if len(c.mb.Blocks) > 0 {

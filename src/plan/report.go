@@ -128,6 +128,11 @@ func (p *Plan) trafficTable() [][]string {
 		{"remote reads", fmt.Sprintf("%.0f", t.Reads)},
 		{"remote rows", fmt.Sprintf("%.0f", t.Rows)},
 		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
+	}...)
+	if p.Sizes { // the rest depends on the edges
+		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)})
+	}
+	rows = append(rows, [][]string{
 		{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)},
 	}...)
 	if t.Own+t.Peer > 0 {
@@ -164,6 +169,13 @@ func (p *Plan) trafficTable() [][]string {
 func (p *Plan) timeTable() [][]string {
 	t, r := p.Times, p.Rates
 	seconds := func(s float64) string { return fmt.Sprintf("%.3g", s) }
+	if p.Sizes {
+		return [][]string{
+			{"time of a step", "s", "at"},
+			{"t_remote", seconds(t.Remote), fmt.Sprintf("%.3g GB/s a node", r.Network/1e9)},
+			{"t_sync", seconds(t.Sync), ""},
+		}
+	}
 	rows := [][]string{
 		{"time of a step", "s", "at"},
 		{"t_sample", seconds(t.Sample), fmt.Sprintf("%.3g edges/s", r.Sample)},

@@ -16,18 +16,6 @@ type Rounds struct {
 	busiest float64 // bytes of one rank: on average as many are received as sent
 }
 
-// The collectives of a minibatch: counts, ids, rows; and counts, ids, sizes, neighbours of a hop.
-const (
-	fetchRounds = 3
-	hopRounds   = 4
-	// of a hop but the last where ranks share minibatches: counts, ids; hidden rows, their gradients
-	sharedRounds = 4
-	// of the last hop where they pass rows on: counts, ids, rows
-	relayRounds = 3
-	// where ranks hold columns: sizes and input hops; partial sums, their gradients
-	columnRounds = 4
-)
-
 // asks returns what a minibatch of a rank asks others.
 func (p *planner) asks(r *rankPlan, mb *sample.Minibatch) []sample.Asked {
 	if p.askingHops() == 0 {
@@ -92,12 +80,16 @@ func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	}
 	first, last := p.layout.Vertices(rank)
 	g, n := &p.shards.Topology().Graph, last-first
-	pointers, labels := 8*(n+1), n*int64(p.truthBytes())
+	pointers, labels := 8*(n+1), n*int64(p.labelBytes())
 	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
 		pointers, common = 0, common+8*(p.shards.Vertices+1)
 	}
 	if p.job.GlobalSeeds {
-		labels, common = 0, common+p.shards.Vertices*int64(p.truthBytes())
+		labels, common = 0, common+p.shards.Vertices*int64(p.labelBytes())
 	}
-	return pointers + 4*(g.Indptr[last]-g.Indptr[first]) + labels, common
+	edges := p.shards.Edges / p.shards.Vertices * n
+	if p.shards.HasTopology() {
+		edges = g.Indptr[last] - g.Indptr[first]
+	}
+	return pointers + 4*edges + labels, common
 }

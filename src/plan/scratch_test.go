@@ -7,6 +7,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/nn"
+	"halognn/src/task"
 )
 
 // What is predicted of a CPU's scratch memory is what it keeps once it has trained: with fewer rows
@@ -25,7 +26,7 @@ func TestScratchBytes(t *testing.T) {
 		{nn.Config{Kind: "gatv2", Heads: 2, Slope: 0.2}, many, 1.05},
 	} {
 		c.model.Layers, c.model.In, c.model.Hidden, c.model.Out = 2, 32, 64, 32
-		c.model.Norm, c.model.Task = nn.NormNone, nn.Multiclass
+		c.model.Norm, c.model.Task = nn.NormNone, task.Multiclass
 		t.Run(fmt.Sprintf("%s%s %d", c.model.Kind, c.model.Jumping, c.rows), func(t *testing.T) {
 			dev, err := cpu.New(cpu.Options{Threads: 2})
 			if err != nil {
@@ -67,7 +68,7 @@ func edgeless(c nn.Config, rows int) (*nn.Batch, []hopShape) {
 			s.Indices, s.Edges = append(s.Indices, int32(v)), append(s.Edges, int32(v))
 		}
 	}
-	b := &nn.Batch{X: x, GlobalSeeds: rows, Train: true, Labels: make([]int32, rows)}
+	b := &nn.Batch{X: x, GlobalSeeds: rows, Train: true, Labels: make([]byte, 4*rows)}
 	var hops []hopShape
 	for range c.Layers {
 		b.Hops = append(b.Hops, nn.Hop{Sources: rows, Destinations: rows, Forward: s, Transposed: s})

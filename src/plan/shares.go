@@ -10,7 +10,7 @@ import (
 )
 
 // shares reports whether ranks train minibatches together.
-func (p *planner) shares() bool { return p.job.Sharing != sample.Alone }
+func (p *planner) shares() bool { return p.job.Mode.Sharing != sample.Alone }
 
 // room returns the rows of other ranks behind the output of layer l.
 func (s *shape) room(l int) int {
@@ -21,7 +21,7 @@ func (s *shape) room(l int) int {
 }
 
 // relays reports whether ranks that share minibatches find rows for each other and pass them on.
-func (p *planner) relays() bool { return p.job.Sharing == sample.InNodes }
+func (p *planner) relays() bool { return p.job.Mode.Sharing == sample.InNodes }
 
 // groupSize returns how many ranks train a minibatch together.
 func (p *planner) groupSize() int { return p.layout.Share(0).Size }

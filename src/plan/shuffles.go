@@ -2,6 +2,7 @@ package plan
 
 import (
 	"halognn/src/exchange"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 )
 
@@ -22,13 +23,10 @@ type Shuffles struct {
 	found, features, between float64
 }
 
-// countBytes is a number of vertices in a message of a hop.
-const countBytes = 8
-
 // shuffled counts one minibatch, by the loads of all ranks.
 func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
-	counts := float64(countBytes * len(loads))
+	counts := float64(parallel.CountBytes * len(loads))
 	if len(loads) == 1 {
 		counts = 0
 	}

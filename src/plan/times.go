@@ -45,18 +45,24 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		x.Shuffle = p.sendingSeconds(s.between, r)
 		x.Remote += p.sendingSeconds(s.features, r) // what nodes send each other, and what ranks do
 	}
-	if j.ByColumns { // those of all ranks' frontiers
+	if j.Mode.Columns { // those of all ranks' frontiers
 		x.Lookup *= float64(j.Ranks)
 	}
-	if j.Ranks > 1 {
-		k := float64(j.Ranks)
-		x.Sync = 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
-	}
+	x.Sync = p.syncSeconds(r)
 	if j.GPU != nil {
 		x.onGPU(p, r)
 	}
 	x.combine(j)
 	return x
+}
+
+// syncSeconds returns the time in which a node's link carries the sums of gradients.
+func (p *planner) syncSeconds(r *Rates) float64 {
+	if p.job.Ranks == 1 {
+		return 0
+	}
+	k := float64(p.job.Ranks)
+	return 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
 }
 
 // bytesOf returns the bytes of a row or sum with its ids, on average.

@@ -163,6 +163,9 @@ func Names(keep func(p *Policy) bool) []string {
 	return names
 }
 
+// Auto is the word for a policy that the run chooses; it is not in the table.
+const Auto = "auto"
+
 // Trainable selects the policies that a run can use.
 func Trainable(p *Policy) bool { return !p.Hindsight }
 

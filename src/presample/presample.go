@@ -98,6 +98,7 @@ func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*samp
 		return nil, fmt.Errorf("%d epochs of %d minibatches could draw a vertex %d times; counts "+
 			"have 32 bits: sample fewer epochs", o.Epochs, streams.Steps(), n)
 	}
+	o.Sample = o.Sample.InJob(streams.Steps(), 1, 1, 1)
 	s := &sampling{Options: o, streams: streams,
 		topology: sample.Topology{Graph: *g, Original: mem.Make[int32](g.NumVertices())}}
 	for v := range s.topology.Original {

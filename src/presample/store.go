@@ -92,7 +92,7 @@ func Saved(dir string) bool {
 // ErrOther, which names what differs; a file that was altered or is damaged.
 func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	path := filepath.Join(dir, metaFile)
-	text, err := os.ReadFile(path)
+	text, err := mem.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

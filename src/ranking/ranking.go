@@ -24,16 +24,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/access"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 )
 
 // Dir is the directory of rankings in a PARTS directory.
-const Dir = "analysis"
+const Dir = dataset.RankingsDir
 
 const (
 	format   = 1
@@ -58,11 +60,12 @@ type Purpose struct {
 	Local    [][]access.Range `json:"local"` // of each rank: rows that it reads in memory
 	Fanouts  []int            `json:"fanouts"`
 	Batch    int              `json:"batch"`
-	Global   [2]bool          `json:"global"`      // batch, seeds
-	PerPart  bool             `json:"per_part"`    // streams
-	Seed     uint64           `json:"seed"`        // of policies that count accesses
-	Epochs   int              `json:"epochs"`      // of those that count the run's own
-	Kind     string           `json:"sample_kind"` // of sampling
+	Global   [2]bool          `json:"global"`            // batch, seeds
+	PerPart  bool             `json:"per_part"`          // streams
+	Seed     uint64           `json:"seed"`              // of policies that count accesses
+	Epochs   int              `json:"epochs"`            // of those that count the run's own
+	Kind     string           `json:"sample_kind"`       // of sampling
+	Numbers  *sample.Numbers  `json:"numbers,omitempty"` // by which it draws, if it does
 }
 
 // Rank is what meta.json says of one rank.
@@ -81,6 +84,9 @@ func of(j *job.Job, p *policy.Policy) Purpose {
 	}
 	for r := range j.Ranks {
 		purpose.Local = append(purpose.Local, j.Local(r))
+	}
+	if j.Sample.Numbered() {
+		purpose.Numbers = &j.Sample.Numbers
 	}
 	if p.Counts {
 		purpose.Seed, purpose.Epochs = j.Seed, j.Epochs
@@ -185,7 +191,7 @@ type Ranking struct {
 func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	purpose := of(j, p)
 	r := &Ranking{path: purpose.path(j.Shards.Dir), vertices: j.Shards.Vertices}
-	text, err := os.ReadFile(filepath.Join(r.path, metaFile))
+	text, err := mem.ReadFile(filepath.Join(r.path, metaFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not there", ErrMissing, r.path)
 	}

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"halognn/src/chart"
+	"halognn/src/task"
 )
 
 // chartsOf draws the plots for which the runs have data. Runs that cannot be compared do not share
@@ -132,18 +134,22 @@ func meansOf(size int) string {
 
 // validation draws the metric over epochs; the curve's label has the result of the test.
 func validation(runs []*Run, metric string) *chart.Chart {
-	c := &chart.Curves{X: "epoch", Y: "validation " + metric + ", %", Whole: true}
+	scale, unit, digits := 100.0, ", %", 1
+	if !task.IsShare(metric) {
+		scale, unit, digits = 1, "", 3
+	}
+	c := &chart.Curves{X: "epoch", Y: "validation " + metric + unit, Whole: true}
 	for _, r := range runs {
 		x, y := series(r.Evals, func(e record) (float64, bool) {
 			v, ok := e.num("valid_metric")
-			return 100 * v, ok
+			return scale * v, ok
 		})
 		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
 		if v, ok := r.Summary.num("test_metric"); ok {
-			one.End = ", test " + fmt.Sprintf("%.1f", 100*v)
+			one.End = ", test " + strconv.FormatFloat(scale*v, 'f', digits, 64)
 		}
 		c.Add(one)
-		if x, y := r.training(); len(runs) <= mostTrained && metric != "roc_auc" && len(x) > 0 {
+		if x, y := r.training(); len(runs) <= mostTrained && task.IsShare(metric) && len(x) > 0 {
 			c.Add(chart.Curve{
 				Names: []string{r.Name + ", training"}, X: x, Y: y, Color: r.color, Dashed: true,
 			})

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"halognn/src/chart"
+	"halognn/src/task"
 )
 
 // cell formats a number that may be chart.Absent.
@@ -17,6 +18,14 @@ func cell(x float64, ok bool) string {
 
 // count is cell for counts: it rounds means to whole numbers.
 func count(x float64, ok bool) string { return cell(math.Round(x), ok) }
+
+// metricText formats a value of a metric as the run does.
+func metricText(metric string, x float64, ok bool) string {
+	if ok && !task.IsShare(metric) {
+		return fmt.Sprintf("%.4f", x)
+	}
+	return percent(x, ok)
+}
 
 func percent(x float64, ok bool) string {
 	if !ok {

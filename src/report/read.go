@@ -11,6 +11,8 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"halognn/src/mem"
 )
 
 // record is one JSON object.
@@ -96,7 +98,7 @@ const longestLine = 16 << 20
 
 // readMetrics sorts the records by kind.
 func (r *Run) readMetrics(path string) error {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		r.damage("%s: the file is missing", path)
 		return nil

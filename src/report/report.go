@@ -25,6 +25,8 @@ import (
 	"github.com/google/renameio/v2"
 
 	"halognn/src/chart"
+	"halognn/src/dataset"
+	"halognn/src/mem"
 )
 
 // origin marks the plots of reports.
@@ -45,6 +47,16 @@ const (
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
+	}
+	if err := dataset.Apart(filepath.Join(dir, PageFile)); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	for _, name := range []string{MarkdownFile, RunsFile, EpochsFile, StepsFile} {
+		_, none := os.Lstat(filepath.Join(dir, PageFile))
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && none != nil {
+			return fmt.Errorf("report: %s holds no report but a file %s, which would be replaced; choose "+
+				"another directory", dir, name)
+		}
 	}
 	plots := filepath.Join(dir, PlotsDir)
 	if err := os.MkdirAll(plots, 0o777); err != nil {
@@ -102,7 +114,7 @@ func removeOthers(dir string, charts []*chart.Chart) error {
 
 // ours reports whether a report wrote the plot. A file that cannot be read does not count as ours.
 func ours(path string) bool {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return false
 	}

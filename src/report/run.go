@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"halognn/src/mem"
 	"halognn/src/rundir"
 )
 
@@ -51,7 +52,7 @@ func Load(dirs []string) ([]*Run, error) {
 }
 
 func load(dir string) (*Run, error) {
-	text, err := os.ReadFile(filepath.Join(dir, rundir.ConfigFile))
+	text, err := mem.ReadFile(filepath.Join(dir, rundir.ConfigFile))
 	if err != nil {
 		return nil, fmt.Errorf("%s holds no run: %w; give the run.dir of a `halognn train`", dir,
 			err)
@@ -63,7 +64,7 @@ func load(dir string) (*Run, error) {
 	}
 	flatten("", config, r.Config)
 	path := filepath.Join(dir, rundir.SummaryFile)
-	switch text, err := os.ReadFile(path); {
+	switch text, err := mem.ReadFile(path); {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return nil, err

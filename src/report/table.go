@@ -71,7 +71,7 @@ func scores(runs []*Run) func(r *Run, key string) string {
 	}
 	return func(r *Run, key string) string {
 		x, ok := r.Summary.num(key)
-		text := percent(x, ok)
+		text := metricText(r.metric(), x, ok)
 		if why := r.noValue(key); !ok && why != "" {
 			text += " (" + why + ")"
 		}

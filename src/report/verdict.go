@@ -38,7 +38,7 @@ func judged(r *Run) string {
 	if !ok {
 		return ""
 	}
-	s := fmt.Sprintf("Test %s %s", metric, percent(test, true))
+	s := fmt.Sprintf("Test %s %s", metric, metricText(metric, test, true))
 	if epoch, known := r.Summary.num("best_epoch"); known {
 		s += fmt.Sprintf(" with the weights of epoch %g of %d", epoch, len(r.Epochs))
 	}
@@ -93,11 +93,11 @@ func best(runs []*Run) string {
 		rest = fmt.Sprintf(" %d of %d runs have none.", n, len(runs))
 	}
 	if rest == "" && high == low {
-		return fmt.Sprintf("All runs have the same test %s, %s.", metric, percent(high, true))
+		return fmt.Sprintf("All runs have the same test %s, %s.", metric, metricText(metric, high, true))
 	}
-	s := fmt.Sprintf("Best test %s: %s, %s", metric, first.Name, percent(high, true))
+	s := fmt.Sprintf("Best test %s: %s, %s", metric, first.Name, metricText(metric, high, true))
 	if len(order) > 1 {
-		s += fmt.Sprintf("; the worst, %s, has %s", last.Name, percent(low, true))
+		s += fmt.Sprintf("; the worst, %s, has %s", last.Name, metricText(metric, low, true))
 	}
 	return s + "." + rest
 }
@@ -231,8 +231,12 @@ func modelOf(r *Run) string {
 func minibatchOf(r *Run) string {
 	fanouts, known := r.setting("sample.fanouts")
 	s := r.words("sample.batch")
-	if s != "" {
-		s += " seeds a " + cmp.Or(r.words("sample.batch_scope"), "rank")
+	switch {
+	case s == "":
+	case r.words("sample.batch_scope") == "global":
+		s += " seeds of all ranks together"
+	default:
+		s += " seeds a rank"
 	}
 	if known {
 		s += ", fanouts " + strings.ReplaceAll(strings.Trim(fanouts, "[]"), " ", ", ")

@@ -103,6 +103,24 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
+// An area under a curve is a number from 0 to 1, not a share in per cent.
+func TestAnAreaIsANumber(t *testing.T) {
+	runs := fixture(t, "base")
+	s := runs[0].Summary
+	s["metric_name"], s["valid_metric"], s["test_metric"] = "roc_auc", 0.75, 0.912345
+	if got := verdict(runs)[0]; !strings.HasPrefix(got, "Test roc_auc 0.9123 ") {
+		t.Errorf("the verdict begins %q", got)
+	}
+	if got := outcomes(runs).rows[0][2:4]; !slices.Contains(got, "0.7500") ||
+		!slices.Contains(got, "0.9123") {
+		t.Errorf("test and valid are %q", got)
+	}
+	if drawn := validation(runs, "roc_auc").File(origin); strings.Contains(drawn, "roc_auc, %") ||
+		!strings.Contains(drawn, "test 0.912") {
+		t.Error("the curve has per cents")
+	}
+}
+
 func TestConfusionTables(t *testing.T) {
 	runs := fixture(t, "base")
 	if confusions(runs) != nil {
@@ -140,6 +158,11 @@ func TestSettings(t *testing.T) {
 	runs := fixture(t, "base")
 	runs[0].Summary["host"], runs[0].Summary["job"] = "n<1>", "77"
 	runs[0].Summary["finished"] = "2026-01-02T03:04:05Z"
+	runs[0].Config["sample.batch_scope"] = "global"
+	if got := minibatchOf(runs[0]); got != "64 seeds of all ranks together, fanouts 10, 5" {
+		t.Errorf("minibatches of all ranks: %q", got)
+	}
+	delete(runs[0].Config, "sample.batch_scope")
 	s := settings(runs)
 	text := ""
 	for _, row := range s.rows {

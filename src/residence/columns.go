@@ -99,7 +99,7 @@ func (s *Store) rowBytes() int { return s.cols * s.shards().Type().Size() }
 // readParts returns the parts [first, last) whose rows a device may hold: those that minibatches
 // read here and no other rank does, or where ranks hold columns all.
 func (s *Store) readParts() (first, last int) {
-	if s.Job.ByColumns {
+	if s.Job.Mode.Columns {
 		return 0, s.shards().Parts
 	}
 	return s.first, s.last

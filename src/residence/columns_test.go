@@ -19,7 +19,7 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 	before := mem.Allocated()
 	shards := generated(t, 8)
 	spec := sage()
-	spec.ByColumns = true
+	spec.Mode.Columns = true
 	whole := make([][]byte, shards.Parts)
 	for p := range whole {
 		part, err := shards.OpenPart(p)
@@ -72,9 +72,8 @@ func TestColumnsAreRefusedByName(t *testing.T) {
 		want  string
 	}{
 		{8, sage(), "6 columns of features cannot be shared by 8 ranks"},
-		{2, attention, "model kind gat"},
 	} {
-		c.spec.ByColumns, c.spec.Ranks = true, c.ranks
+		c.spec.Mode.Columns, c.spec.Ranks = true, c.ranks
 		if _, err := job.New(shards, c.spec); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}

@@ -43,6 +43,12 @@ type DeviceRows struct {
 	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
 }
 
+// GPU says what of the feature rows a device holds, and how it reads the others.
+type GPU struct {
+	Rows  GPURows
+	Reads string // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+}
+
 // GPURows is how many feature rows of the rank's own parts, hottest first, are resident in device
 // memory. The zero value takes half of the memory that the model leaves; the other half is for
 // activations and minibatches.
@@ -91,7 +97,7 @@ func (s *Store) residentRows(room int) []int {
 	for p := first; p < last; p++ {
 		total += len(s.read[p])
 	}
-	share := min(1, float64(s.GPURows.Of(total, room))/float64(max(1, total)))
+	share := min(1, float64(s.GPU.Rows.Of(total, room))/float64(max(1, total)))
 	for p := first; p < last; p++ {
 		rows[p] = int(share * float64(len(s.read[p])/s.rowBytes()))
 	}
@@ -144,7 +150,7 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
 			"and this batch", nil
 	}
-	if s.Job.ByColumns {
+	if s.Job.Mode.Columns {
 		return nil, "the first rows of the parts: each rank reads those of all minibatches", nil
 	}
 	hot = make([][]int32, len(s.read))
@@ -188,13 +194,13 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	switch {
-	case s.GPUReads == ReadsCopy:
+	case s.GPU.Reads == ReadsCopy:
 		return nil
-	case !s.Job.Trains() && s.GPUReads != ReadsMapped:
+	case !s.Job.Trains() && s.GPU.Reads != ReadsMapped:
 		r.Why = "nothing is trained, so nothing is measured"
 		return nil
 	}
-	if s.Job.Partitioned && s.GPUReads != ReadsMapped {
+	if s.Job.Partitioned && s.GPU.Reads != ReadsMapped {
 		r.Why = "not measured: a partitioned topology draws no minibatch on one rank"
 		return nil
 	}
@@ -203,7 +209,7 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 		r.Why = err.Error()
 		return nil
 	}
-	bytes, kept := device.MapRows(limit, s.GPUReads == ReadsMapped)
+	bytes, kept := device.MapRows(limit, s.GPU.Reads == ReadsMapped)
 	switch {
 	case bytes == 0 && kept == nil:
 		r.Why = "all rows of this memory are resident"
@@ -213,7 +219,7 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 		return nil
 	}
 	r.Reads = ReadsMapped
-	if s.GPUReads != ReadsMapped {
+	if s.GPU.Reads != ReadsMapped {
 		if err := s.measureReads(device, r); err != nil {
 			return err
 		}

@@ -42,8 +42,7 @@ type Options struct {
 	Alive        func()         // called while rows are fetched in bulk; may be nil
 	Note         func(string)   // shows a note to the user; may be nil
 	Device       compute.Device // see OpenDevice
-	GPURows      GPURows        // likewise
-	GPUReads     string         // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
+	GPU          GPU            // likewise
 }
 
 // Store is the rows that a rank reads without fetching them.
@@ -90,7 +89,7 @@ func Open(o Options) (*Store, error) {
 		return s, err
 	}
 	switch {
-	case s.Job.Sharing != sample.Alone: // rows of others come from those who have them
+	case s.Job.Mode.Sharing != sample.Alone: // rows of others come from those who have them
 		here = []int{s.Comm.Rank()}
 	case s.Job.Cache.FromFiles():
 		here = here[:0]
@@ -102,7 +101,7 @@ func Open(o Options) (*Store, error) {
 		return s, err
 	}
 	s.read, s.cols = s.Tables, s.shards().Features
-	if s.Job.ByColumns {
+	if s.Job.Mode.Columns {
 		return s, s.readColumns()
 	}
 	return s, nil

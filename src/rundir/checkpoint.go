@@ -15,6 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/fault"
+	"halognn/src/mem"
 )
 
 // A checkpoint is a directory:
@@ -191,7 +192,7 @@ var errFormat = errors.New("unknown format")
 
 // readCheckpoint reads a checkpoint and compares every sum. sound is that of NewestCheckpoint.
 func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
-	text, err := os.ReadFile(filepath.Join(path, StateFile))
+	text, err := mem.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 			return nil, fmt.Errorf("%s has %d bytes, not the %d that were written",
 				file, info.Size(), want.Bytes)
 		}
-		data, err := os.ReadFile(file)
+		data, err := mem.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"halognn/src/mem"
 )
 
 // Heartbeat is the file in which ranks report their progress during a run: every rank writes its
@@ -68,7 +70,7 @@ func (h Heartbeat) Write(rank int, b Beat) error {
 // Read returns the lines of all ranks; zero for one that cannot be read.
 func (h Heartbeat) Read() []Beat {
 	all := make([]Beat, h.ranks)
-	text, _ := os.ReadFile(h.path)
+	text, _ := mem.ReadFile(h.path)
 	for r := range all {
 		at := r * beatPage
 		if at+beatBytes > len(text) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"halognn/src/mem"
 )
 
 // ErrInUse says that another job works on a run directory.
@@ -71,7 +73,7 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
-		text, err := os.ReadFile(l.path)
+		text, err := mem.ReadFile(l.path)
 		if errors.Is(err, fs.ErrNotExist) { // given back meanwhile
 			continue
 		}
@@ -139,7 +141,7 @@ func (l *Lock) Held() error {
 	if l == nil {
 		return nil
 	}
-	text, err := os.ReadFile(l.path)
+	text, err := mem.ReadFile(l.path)
 	if err == nil && len(text) > countBytes {
 		if bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
 			return nil
@@ -172,7 +174,7 @@ func (l *Lock) alive(text []byte, wait func(why string)) bool {
 	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives",
 		l.path, describeHolder(text), lockWait))
 	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
-		if now, err := os.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
+		if now, err := mem.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
 			return true
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"halognn/src/fault"
+	"halognn/src/mem"
 )
 
 // Log is metrics.jsonl: one JSON object a line. It may be used from many goroutines; the first
@@ -38,22 +39,20 @@ type Position struct {
 	Step  int // the next one, from 0; as many as an epoch has if only its evaluation is left
 }
 
-// Begin deletes half-written files of an earlier start, and makes or empties metrics.jsonl.
+// Begin deletes half-written files of an earlier start, and makes metrics.jsonl. Records of a start
+// that saved nothing move to metrics.history.jsonl.
 func Begin(dir string) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, MetricsFile))
-	if err != nil {
-		return nil, err
-	}
-	return newLog(f), nil
+	return continueLog(dir, func([]byte) bool { return false })
 }
 
 // Continue prepares dir for a run that resumes from the checkpoint at path, made at that position.
 // It deletes half-written files and the summary, which is out of date; it sets aside newer
 // checkpoints, which are damaged; and it opens metrics.jsonl after the records of the steps that
-// the checkpoint holds, so that no step is in it twice.
+// the checkpoint holds, so that no step is in it twice. The later ones move to
+// metrics.history.jsonl.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func Continue(dir, path string, at Position) (*Log, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return continueLog(filepath.Join(dir, MetricsFile), at.follows)
+	return continueLog(dir, at.follows)
 }
 
 // follows reports whether the record was written before the position. Records of whole epochs have
@@ -81,21 +80,29 @@ func (p Position) follows(record []byte) bool {
 	return of.Epoch < p.Epoch || of.Epoch == p.Epoch && of.Step != nil && *of.Step < p.Step
 }
 
-// continueLog opens the log at path for more records, after dropping the lines for which keep is
-// false and a truncated last line. The file is replaced whole or not at all. A missing file counts
-// as empty.
-func continueLog(path string, keep func(line []byte) bool) (*Log, error) {
-	old, err := os.ReadFile(path)
+// continueLog opens the log of a run for more records, after moving the lines for which keep is
+// false to its history, and dropping a truncated last line. The log is replaced whole or not at
+// all, once its history is on disk. A missing file counts as empty.
+func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {
+	path := filepath.Join(dir, MetricsFile)
+	old, err := mem.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var kept []byte
+	var kept, repeated []byte
 	for line := range bytes.Lines(old) {
-		if bytes.HasSuffix(line, []byte("\n")) && keep(line) {
+		switch {
+		case !bytes.HasSuffix(line, []byte("\n")):
+		case keep(line):
 			kept = append(kept, line...)
+		default:
+			repeated = append(repeated, line...)
 		}
 	}
-	err = renameio.WriteFile(path, kept, 0o666, renameio.WithTempDir(filepath.Dir(path)))
+	if err := appendTo(filepath.Join(dir, HistoryFile), repeated); err != nil {
+		return nil, err
+	}
+	err = renameio.WriteFile(path, kept, 0o666, renameio.WithTempDir(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +111,19 @@ func continueLog(path string, keep func(line []byte) bool) (*Log, error) {
 		return nil, err
 	}
 	return newLog(f), nil
+}
+
+// appendTo appends data to the file at path and returns once it is on disk. No data: no file.
+func appendTo(path string, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func newLog(f *os.File) *Log {

@@ -48,7 +48,7 @@ func TestLogKeepsItsFirstError(t *testing.T) {
 	}
 }
 
-// A run that goes on finds the records before its checkpoint, and no trace of what came later.
+// A run that goes on finds the records before its checkpoint; what came later is its history, once.
 func TestContinue(t *testing.T) {
 	records := []string{
 		`{"kind":"step","epoch":1,"step":0}`, `{"kind":"step","epoch":1,"step":1}`,
@@ -91,13 +91,50 @@ func TestContinue(t *testing.T) {
 		if err != nil || string(got) != strings.Join(want, "\n") {
 			t.Errorf("%+v: the log holds\n%s(%v)", c.at, got, err)
 		}
+		for range 2 { // a start that is killed at once repeats nothing
+			if l, err = Continue(dir, CheckpointPath(dir, 2, false), c.at); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		history, err := os.ReadFile(filepath.Join(dir, HistoryFile))
+		want = append(slices.Clone(records[c.want:]), `"next"`, "")
+		if err != nil || string(history) != strings.Join(want, "\n") {
+			t.Errorf("%+v: the history holds\n%s(%v)", c.at, history, err)
+		}
 		left := namesOf(t, dir)
-		if fmt.Sprint(left) != "[checkpoints metrics.jsonl]" {
+		if fmt.Sprint(left) != "[checkpoints metrics.history.jsonl metrics.jsonl]" {
 			t.Errorf("in the run directory are %v", left)
 		}
 		left = namesOf(t, checkpoints)
 		if fmt.Sprint(left) != "[damaged-step-00000003 step-00000001 step-00000002]" {
 			t.Errorf("checkpoints are %v", left)
+		}
+	}
+}
+
+// A run that begins again, as it had saved nothing, keeps what was measured before; a first start
+// has no history.
+func TestBeginKeepsHistory(t *testing.T) {
+	dir := t.TempDir()
+	for n, want := range []string{"[metrics.jsonl]", "[metrics.history.jsonl metrics.jsonl]"} {
+		l, err := Begin(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Write(n)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left := namesOf(t, dir); fmt.Sprint(left) != want {
+			t.Errorf("after start %d: %v, want %s", n+1, left, want)
+		}
+	}
+	for name, want := range map[string]string{HistoryFile: "0\n", MetricsFile: "1\n"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, want %q (%v)", name, got, want, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	RUN/config.yaml, summary.json, model.safetensors   replaced by renaming: Create, WriteFile
 //	    metrics.jsonl                                  grows; cut behind a checkpoint: Log
+//	    metrics.history.jsonl                          what was cut there
 //	    checkpoints/step-00000120/...                  directories, made by renaming:
 //	                                                   WriteCheckpoint
 //	    lock                                           the process that works on the run: Lock
@@ -27,6 +28,7 @@ import (
 const (
 	ConfigFile     = "config.yaml"
 	MetricsFile    = "metrics.jsonl"
+	HistoryFile    = "metrics.history.jsonl"
 	SummaryFile    = "summary.json" // written last: where it is, the run has finished
 	ModelFile      = "model.safetensors"
 	KernelsFile    = "kernels.json"

@@ -127,6 +127,11 @@ func BenchmarkSample(b *testing.B) {
 	b.Run("sampler=fused/map=dense/workers=1/transposes=no", fused(Options{ForwardOnly: true}))
 	b.Run("sampler=poisson/map=dense/workers=1/transposes=no",
 		fused(Options{Spec: Spec{Kind: Poisson}, ForwardOnly: true}))
+	for name, numbers := range map[string]Numbers{"labor": {Steps: 1},
+		"labor64": {Steps: 1, Dependency: 64}} {
+		b.Run("sampler="+name+"/map=dense/workers=1/transposes=no",
+			fused(Options{Spec: Spec{Kind: Labor, Numbers: numbers}, ForwardOnly: true}))
+	}
 	b.Run("sampler=near/map=dense/workers=1/transposes=no", func(b *testing.B) {
 		t, spec := benchTopology(), Spec{Kind: Poisson, Fanouts: benchFanouts}
 		near := NewNear(spec, len(t.Original), len(t.Graph.Indices))

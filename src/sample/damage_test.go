@@ -89,8 +89,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 						var a Answer
 						defer a.Free()
 						err := (&Remote{s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2},
-							[]uint64{3},
-							fanouts[0])
+							[]uint64{3}, &Asking{Fanout: fanouts[0]})
 						if c.array == graph.Indptr {
 							check(err)
 						}

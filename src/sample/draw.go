@@ -10,6 +10,8 @@ import (
 const (
 	drawing uint64 = iota + 1
 	shuffling
+	numbering
+	phasing
 )
 
 // fold turns a purpose and a key into one word.

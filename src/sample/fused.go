@@ -8,7 +8,7 @@ import (
 	"halognn/src/mem"
 )
 
-// Fused is the sampler of kinds Neighbour and Poisson: draws go straight into a block's columns and
+// Fused is the sampler of kinds Neighbour, Labor and Poisson: draws go straight into a block's columns and
 // are renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1).
 type Fused struct {
 	topology Topology
@@ -22,6 +22,8 @@ type Fused struct {
 	hop   hop
 	mb    *Minibatch // the minibatch in progress
 	kind  Kind       // of it
+	when  moment     // of it
+	known tables     // numbers of its vertices
 
 	near   []uint64 // edges that its hop in progress draws favour times likelier; nil: none
 	favour float64
@@ -57,6 +59,7 @@ func newFused(t *Topology, o Options) (Sampler, error) {
 func (s *Fused) Free() {
 	s.vertices.free()
 	s.hop.free()
+	s.known.free()
 	mem.Free(s.values)
 	s.pairs.free()
 	for i := range s.workers {
@@ -67,7 +70,7 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -122,7 +125,7 @@ func (s *Fused) number(frontier []graph.VertexID) {
 func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	mb, layers := s.mb, len(spec.Fanouts)
 	mb.layers(layers)
-	s.kind, mb.Estimates = spec.kind(), spec.Estimates()
+	s.begin(spec, key)
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
@@ -130,7 +133,7 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 		if s.near, s.favour = nil, key.Favour; s.kind == Poisson {
 			s.near = likelier(s.options.Near.Edges, h, key)
 		}
-		if err := s.expand(&mb.Blocks[layers-1-h], fanout, key.hop(h+1)); err != nil {
+		if err := s.expand(&mb.Blocks[layers-1-h], fanout, spec.word(key, h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
 	}
@@ -139,6 +142,11 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])
 	}
 	return nil
+}
+
+// begin sets how the vertices of the minibatch draw.
+func (s *Fused) begin(spec Spec, key Key) {
+	s.kind, s.when, s.mb.Estimates = spec.kind(), spec.moment(key), spec.Estimates()
 }
 
 // start makes the seeds the first frontier.
@@ -186,6 +194,11 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	block.Indptr = mem.Grow(block.Indptr, n+1)
 	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
 	s.hop.poisson = s.kind == Poisson
+	s.hop.number(s.when)
+	if g := &s.topology.Graph; s.when.lasts > 0 {
+		mean := float64(g.NumEdges()-g.Indptr[0]) / float64(max(g.NumVertices(), 1))
+		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks), int64(float64(n)*mean))
+	}
 	s.hop.prefer(s.near, s.favour)
 	if err := s.locate(); err != nil {
 		return err

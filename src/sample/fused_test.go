@@ -15,7 +15,7 @@ import (
 func TestFusedIsReference(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 24 {
+	for round := range 36 {
 		n := 1 + r.IntN(300)
 		topology := randomTopology(r, n)
 		if round%2 == 1 {
@@ -27,6 +27,9 @@ func TestFusedIsReference(t *testing.T) {
 		if round >= 12 {
 			spec.Kind = Poisson
 		}
+		if round >= 24 {
+			spec = numbered([]Kind{Labor, Poisson}[round/2%2], r, spec.Fanouts...)
+		}
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
 			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1},
@@ -35,6 +38,9 @@ func TestFusedIsReference(t *testing.T) {
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
+			if o.Kernel == KernelCOO && spec.Numbered() {
+				continue
+			}
 			o.Spec, o.Weights = spec, topology.Weights != nil
 			s := mustNew(t, topology, o)
 			var mb Minibatch
@@ -260,7 +266,7 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
 		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil,
-			`sample.kind "luck" is unknown; there is [ladies neighbour poisson]`},
+			`sample.kind "luck" is unknown; there is [labor ladies neighbour poisson]`},
 		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
 			nil, "evaluation: fanouts[1] is 0"},
 		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,

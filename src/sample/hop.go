@@ -17,9 +17,11 @@ const chunkEdges = 2048
 // follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
 //	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
-//	count    edges of each destination    arithmetic only; of kind Poisson alone
+//	count    edges of each destination    arithmetic only; of kind Poisson alone, and by numbers
+//	                                      as draw
 //	         near ones before, if any     random reads of the marks of rows (Near.Edges)
-//	draw     positions                    arithmetic only
+//	draw     positions                    arithmetic only; by numbers (Numbers) random reads of the
+//	                                      original ids of all neighbours
 //	gather   Indices[position]            random reads of the neighbours
 //	touch    table[neighbour]             random reads of the vertex map
 //	number   table, rows, frontier        finds all of it in the cache (vertexMap)
@@ -29,7 +31,9 @@ type hop struct {
 	original []int32          // [n] their original ids
 	fanout   int64            // MaxInt64 for All
 	poisson  bool             // each neighbour is drawn by itself
-	key      uint64           // Key.hop
+	key      uint64           // Spec.word
+	numbers  numbers          // of the vertices, if they draw by them
+	table    []uint32         // and all of them; nil: none
 	chunk    int              // destinations a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
@@ -57,6 +61,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
 	h.drawn, h.weights, h.ofData, h.poisson, h.near = nil, nil, nil, false, nil
+	h.numbers = numbers{}
 }
 
 func (h *hop) free() {
@@ -99,9 +104,12 @@ func (h *hop) count(lo, hi int) int64 {
 	for i, degree := range h.degree[lo:hi] {
 		if degree > h.fanout {
 			s := countStream(h.key, h.original[lo+i])
-			if h.near != nil {
+			switch {
+			case h.numbered(lo + i):
+				degree = h.countBelow(lo + i)
+			case h.near != nil:
 				degree = h.drawNear(lo+i, &s)
-			} else {
+			default:
 				degree = s.binomial(degree, float64(h.fanout)/float64(degree))
 			}
 		}
@@ -116,7 +124,9 @@ type drawer struct {
 	picks picks
 	// neighbours of one destination that are near, and that are not
 	nears, others members
-	pos           []int64 // positions in Indices of the edges of one chunk
+	pos           []int64        // positions in Indices of the edges of one chunk
+	found         []uint64       // candidates
+	sink          graph.VertexID // so that the compiler keeps the reads of touch
 }
 
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
@@ -144,18 +154,27 @@ func (d *drawer) draw(h *hop, lo, hi int) {
 		}
 		return
 	}
+	if h.numbers.lasts > 0 {
+		d.sink = h.touch(lo, hi)
+	}
 	first := h.indptr[lo]
 	// a single vertex may draw more than a chunk
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first)))
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
-		if h.near != nil && h.degree[i] > h.fanout {
+		begin, degree := h.begin[i], h.degree[i]
+		switch {
+		case h.numbered(i) && h.poisson:
+			d.chooseBelow(pos, h, i)
+		case h.numbered(i):
+			d.chooseLeast(pos, h, i)
+		case h.near != nil && degree > h.fanout:
 			d.chooseNear(pos, h, i)
-		} else if begin, degree := h.begin[i], h.degree[i]; degree == int64(len(pos)) {
+		case degree == int64(len(pos)):
 			for k := range pos {
 				pos[k] = begin + int64(k)
 			}
-		} else {
+		default:
 			d.picks.choose(pos, begin, degree, vertexStream(h.key, h.original[i]))
 		}
 	}
@@ -176,7 +195,9 @@ func (h *hop) weigh(lo, hi int, pos []int64) {
 		for k := range weights {
 			weights[k] = inverse
 		}
-		if h.near != nil && h.degree[i] > h.fanout {
+		if h.poisson && h.numbered(i) {
+			h.weighBelow(weights, i, pos[h.indptr[i]-first:])
+		} else if h.near != nil && h.degree[i] > h.fanout {
 			h.weighNear(weights, i)
 		}
 		if h.ofData != nil {
@@ -204,12 +225,13 @@ func (d *drawer) drawChunks(h *hop, lo, hi int) {
 
 func (d *drawer) free() {
 	mem.Free(d.pos)
+	mem.Free(d.found)
 	d.nears.free()
 	d.others.free()
 }
 
 func (d *drawer) bytes() int64 {
-	return d.nears.bytes() + d.others.bytes() + int64(cap(d.pos)+len(d.picks.table))*8
+	return d.nears.bytes() + d.others.bytes() + int64(cap(d.pos)+cap(d.found)+len(d.picks.table))*8
 }
 
 // asVertices returns the memory of rows as vertex ids: a block's columns hold the neighbours drawn

@@ -86,7 +86,7 @@ func (s *Ladies) sampleBy(spec Spec, mb *Minibatch, seeds []graph.VertexID, key 
 	if err := s.fused.checkWhole(len(seeds)); err != nil {
 		return err
 	}
-	s.fused.mb, s.fused.kind = &s.wide, LADIES
+	s.fused.mb, s.fused.kind, s.fused.when = &s.wide, LADIES, moment{}
 	return s.fused.contain(func() error { return s.sample(spec, mb, seeds, key) })
 }
 
@@ -203,7 +203,8 @@ func probabilities(mass []float64, n int) {
 				left += m
 			}
 		}
-		if now == capped || now >= n || left == 0 {
+		// c grows from round to round, but for rounding, by which a mass may fall below the cap again.
+		if now <= capped || now >= n || left == 0 {
 			break
 		}
 		capped, rest = now, left

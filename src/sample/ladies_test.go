@@ -162,3 +162,31 @@ func TestLadiesErrors(t *testing.T) {
 		t.Errorf("no seeds: %v, a frontier of %d", err, len(mb.Frontier))
 	}
 }
+
+// Masses that stand at the cap to within rounding end the rounds too: here those that are capped
+// become likelier, which leaves the others where they were.
+func TestProbabilitiesOfMassesAtTheCap(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 28))
+	for range 20000 {
+		mass := make([]float64, 20+random.IntN(60))
+		for u := range mass {
+			mass[u] = 1 / float64(1+random.IntN(9))
+		}
+		n := 1 + random.IntN(len(mass))
+		for range 3 {
+			probabilities(mass, n)
+			sum := 0.0
+			for _, q := range mass {
+				sum += q
+			}
+			if want := float64(n); math.Abs(sum-want) > 1e-6*want {
+				t.Fatalf("probabilities of %d draws add up to %g", n, sum)
+			}
+			for u := range mass {
+				if random.IntN(2) == 0 {
+					mass[u] *= 4
+				}
+			}
+		}
+	}
+}

@@ -30,7 +30,8 @@ func TestLocalityIsReference(t *testing.T) {
 		if round%2 == 1 {
 			weigh(r, topology)
 		}
-		for _, spec := range append(estimators(3), poisson(5, All, 70)) {
+		for _, spec := range append(estimators(3), poisson(5, All, 70),
+			numbered(Poisson, r, 5, 3, 70)) {
 			near := nearAtRandom(r, topology, spec)
 			for _, o := range []Options{
 				{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 8, minParallel: 1, MaxSeeds: 64},

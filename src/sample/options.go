@@ -69,6 +69,14 @@ func (o *Options) check() error {
 				o.Hops(), n)
 		}
 	}
+	if o.Numbered() && o.Kernel == KernelCOO {
+		fault("kernel coo draws for vertices one by one, and not by numbers that they have; choose " +
+			"kernel fused")
+	}
+	if o.Numbered() && o.Numbers.Steps < 1 {
+		fault("numbers of vertices change from step to step, of an epoch with %d steps; make the Spec "+
+			"one of a job (InJob)", o.Numbers.Steps)
+	}
 	if !o.Near.None() {
 		switch {
 		case !o.Estimates():
@@ -147,7 +155,7 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	if s.kind() != Neighbour { // may draw more; one worker numbers a hop that exceeds reach
+	if k := s.kind(); k != Neighbour && k != Labor { // may draw more; one worker numbers a hop that exceeds reach
 		values = max(values, vertices)
 	}
 	return min(max(bits.Len(uint(values)), 1), 31)

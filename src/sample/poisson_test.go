@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -265,8 +264,10 @@ func estimators(hops int) []Spec {
 // Edges of evaluation bear no weights, whatever the minibatch held before, and a sampler in its
 // steady state allocates nothing.
 func TestEstimatorsAllocateNothing(t *testing.T) {
-	for _, spec := range estimators(3) {
-		t.Run(fmt.Sprint(spec.Kind), func(t *testing.T) {
+	numbered := Spec{Kind: Poisson, Fanouts: []int{9, 4, 3}, Numbers: Numbers{Shared: true,
+		Dependency: 6, Steps: 8}}
+	for _, spec := range append(estimators(3), numbered) {
+		t.Run(spec.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(33, 0))
 			topology := randomTopology(r, 300)
 			near := nearAtRandom(r, topology, spec)

@@ -1,10 +1,12 @@
 package sample
 
 import (
+	"cmp"
 	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 )
 
 // Reference samples a minibatch with plain maps and loops: the Sampler of the Spec must give the
@@ -35,9 +37,9 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 		destinations := frontier
 		draw := func(v graph.VertexID) ([]int64, func(e int64) float32) {
 			if set := likelier(near.Vertices, h, key); set != nil && spec.kind() == Poisson {
-				return referencePrefer(t, v, int64(spec.Fanouts[h]), key.hop(h+1), set, key.Favour)
+				return referencePrefer(t, v, spec, h, key, set)
 			}
-			return referenceDraw(t, v, spec, h, key.hop(h+1))
+			return referenceDraw(t, v, spec, h, key)
 		}
 		if spec.kind() == LADIES {
 			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1),
@@ -75,7 +77,7 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 
 // referenceDraw returns the edges that v draws, by their positions in Indices: all in stored order,
 // or Floyd's choice in the order drawn, of as many as the fanout says or a binomial draw; and 1/q.
-func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) (drawn []int64,
+func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (drawn []int64,
 	inverse func(e int64) float32) {
 	begin, end := t.Graph.Indptr[v-t.First], t.Graph.Indptr[v-t.First+1]
 	fanout, degree := int64(spec.Fanouts[h]), end-begin
@@ -83,7 +85,12 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, hop uint64) 
 	if fanout == All {
 		count = degree
 	}
-	scale := float32(1)
+	if spec.Numbered() && count < degree {
+		return referenceNumbers(t, v, spec, h, key, func(int64) float64 {
+			return float64(fanout) / float64(degree)
+		})
+	}
+	hop, scale := key.hop(h+1), float32(1)
 	if spec.kind() == Poisson && count < degree {
 		s := countStream(hop, t.Original[v])
 		count = s.binomial(degree, float64(fanout)/float64(degree))
@@ -172,8 +179,9 @@ func referenceLayer(t *Topology, destinations []graph.VertexID, n int, hop uint6
 
 // referencePrefer is referenceDraw of kind Poisson with near neighbours: it chooses among these and
 // among the others by themselves.
-func referencePrefer(t *Topology, v graph.VertexID, fanout int64, hop uint64, set []uint64,
-	favoured float64) (drawn []int64, inverse func(e int64) float32) {
+func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, set []uint64,
+) (drawn []int64, inverse func(e int64) float32) {
+	fanout, hop := int64(spec.Fanouts[h]), key.hop(h+1)
 	var near, far []int64
 	for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
 		if isNear(set, t.Graph.Indices[e]) {
@@ -187,7 +195,15 @@ func referencePrefer(t *Topology, v graph.VertexID, fanout int64, hop uint64, se
 		slices.Sort(all)
 		return all, func(int64) float32 { return 1 }
 	}
-	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, favoured)
+	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, key.Favour)
+	if spec.Numbered() {
+		return referenceNumbers(t, v, spec, h, key, func(e int64) float64 {
+			if isNear(set, t.Graph.Indices[e]) {
+				return ofNear
+			}
+			return ofOthers
+		})
+	}
 	count := countStream(hop, t.Original[v])
 	choose := func(from []int64, q float64, s stream) {
 		n := count.binomial(int64(len(from)), q)
@@ -209,6 +225,32 @@ func referencePrefer(t *Topology, v graph.VertexID, fanout int64, hop uint64, se
 		}
 		return float32(1 / ofOthers)
 	}
+}
+
+// referenceNumbers is referenceDraw by numbers, for a vertex with more neighbours than the fanout, of
+// which each is drawn by itself with probability q.
+func referenceNumbers(t *Topology, v graph.VertexID, spec Spec, h int, key Key,
+	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
+	numbers := map[int64]uint64{}
+	step, lasts := key.Epoch*spec.Numbers.Steps+key.Step, max(1, spec.Numbers.Dependency)
+	for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
+		id := uint64(uint32(t.Original[t.Graph.Indices[e]]))
+		phase := int(random.Mix(fold(phasing, key.Seed)^id) >> 32 * uint64(lasts) >> 32)
+		word := random.Mix(spec.word(key, h+1) + uint64((step+phase)/lasts)*random.Golden)
+		numbers[e] = random.Mix(word^id) >> 32
+		if spec.kind() == Labor || numbers[e] < below(q(e)) {
+			drawn = append(drawn, e)
+		}
+	}
+	if spec.kind() == Labor {
+		slices.SortStableFunc(drawn, func(a, b int64) int {
+			return cmp.Compare(numbers[a], numbers[b])
+		})
+		drawn = drawn[:spec.Fanouts[h]]
+		slices.Sort(drawn)
+		return drawn, func(int64) float32 { return 1 }
+	}
+	return drawn, func(e int64) float32 { return inverseBelow(below(q(e))) }
 }
 
 // keep moves s off the heap, where a Minibatch has its arrays.

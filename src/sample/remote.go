@@ -62,17 +62,6 @@ func (r *Remote) Free() { r.fused.Free() }
 // Bytes returns the memory held now.
 func (r *Remote) Bytes() int64 { return r.fused.Bytes() }
 
-// Fanout returns the fanout of hop h, from 1, of minibatches that are trained or not.
-func (r *Remote) Fanout(h int, train bool) int {
-	if train {
-		return r.fused.options.Fanouts[h-1]
-	}
-	return r.fused.options.evaluated().Fanouts[h-1]
-}
-
-// Word names the draws of hop h, from 1: what an owner must know of a key.
-func (k Key) Word(h int) uint64 { return k.hop(h) }
-
 // Begin makes the seeds the first frontier of a minibatch of so many hops. Errors: as those of
 // Sampler.Sample about seeds.
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
@@ -96,6 +85,7 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 type Asking struct {
 	Word   uint64 // names the draws
 	Fanout int
+	when   moment // of the minibatch
 
 	// What goes to the owners, and what comes back. The rows of the asker itself are not among
 	// them.
@@ -116,12 +106,21 @@ type Asking struct {
 // cursor is how far the answer of one rank has been read.
 type cursor struct{ vertex, edge int }
 
-// Ask groups a frontier by owner; rank is the asker's own. parts are the vertices of each rank.
-// O(n+K).
-func (a *Asking) Ask(
-	parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID, word uint64, fanout int,
-) {
-	a.Word, a.Fanout, a.rank = word, fanout, rank
+// Ask groups a frontier by owner, for draws of hop h, from 1, of a minibatch that is trained or not;
+// rank is the asker's own. parts are the vertices of each rank. O(n+K).
+func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
+	frontier []graph.VertexID, key Key, h int, train bool) {
+	spec := r.fused.options.Spec
+	if !train {
+		spec = r.fused.options.evaluated()
+	}
+	a.Word, a.Fanout, a.when = spec.word(key, h), spec.Fanouts[h-1], spec.moment(key)
+	a.divide(parts, ranks, rank, frontier)
+}
+
+// divide groups a frontier by owner.
+func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID) {
+	a.rank = rank
 	if len(a.Count) != ranks {
 		a.Count, a.next = make([]int, ranks), make([]cursor, ranks)
 	}
@@ -252,9 +251,10 @@ func (a *Answer) Bytes() int64 {
 }
 
 // Answer draws for vertices whose rows are held here: count[r] of ids are asked by rank r, for
-// draws that word[r] names. A vertex that is not held is graph.ErrVertexRange.
+// draws that word[r] names; all ranks ask for the same hop of the same step as own does. A vertex
+// that is not held is graph.ErrVertexRange.
 func (r *Remote) Answer(
-	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int,
+	a *Answer, ids []graph.VertexID, count []int, word []uint64, own *Asking,
 ) error {
 	s := r.fused
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
@@ -269,11 +269,11 @@ func (r *Remote) Answer(
 		}
 		at += n
 	}
-	return s.contain(func() error { return s.answer(a, ids, count, word, fanout) })
+	return s.contain(func() error { return s.answer(a, ids, count, word, own.Fanout, own.when) })
 }
 
 func (s *Fused) answer(
-	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int,
+	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int, when moment,
 ) error {
 	n := len(ids)
 	a.original = mem.Grow(a.original, n)
@@ -297,6 +297,7 @@ func (s *Fused) answer(
 	at := 0
 	for from, n := range count {
 		s.hop.key = word[from]
+		s.hop.number(when)
 		if s.pairs != nil {
 			s.drawVertices(at, at+n, nil)
 		} else {
@@ -320,7 +321,7 @@ func (s *Fused) answer(
 // Draw makes the draws of the asker's own vertices, which no other rank is asked for.
 func (r *Remote) Draw(a *Asking) error {
 	a.count[0], a.word[0] = len(a.own), a.Word
-	return r.Answer(&a.mine, a.own, a.count[:], a.word[:], a.Fanout)
+	return r.Answer(&a.mine, a.own, a.count[:], a.word[:], a)
 }
 
 // Extend makes the block of hop h, from 1, when a's answers are there and Draw has been called, and

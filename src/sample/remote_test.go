@@ -62,8 +62,8 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 	}
 	for h := 1; h <= hops; h++ {
 		for k, r := range c.remotes {
-			c.words[k] = keys[k].Word(h)
-			c.asking[k].Ask(&c.parts, ranks, k, mbs[k].Frontier, c.words[k], r.Fanout(h, train))
+			r.Ask(&c.asking[k], &c.parts, ranks, k, mbs[k].Frontier, keys[k], h, train)
+			c.words[k] = c.asking[k].Word
 		}
 		for owner, r := range c.remotes { // the way of all messages, by hand
 			var ids []graph.VertexID
@@ -77,7 +77,7 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 				ids = append(ids, a.IDs[at:at+count[k]]...)
 			}
 			if err := r.Answer(&c.answers[owner], ids, count, c.words,
-				c.asking[owner].Fanout); err != nil {
+				&c.asking[owner]); err != nil {
 				return err
 			}
 			if err := r.Draw(&c.asking[owner]); err != nil {
@@ -137,7 +137,7 @@ func (c *cluster) deliver(k int) error {
 // numbers.
 func TestRemoteIsReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 0))
-	for round := range 24 {
+	for round := range 36 {
 		n := 3 + r.IntN(300)
 		whole := randomTopology(r, n)
 		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {300, 1}}[round%6]
@@ -151,6 +151,9 @@ func TestRemoteIsReference(t *testing.T) {
 		eval.Fanouts[0] = 2 + round
 		for _, o := range []Options{{}, {Map: MapDense}, {MaxSeeds: 40}, {Kernel: KernelCOO}} {
 			o.Fanouts, o.Eval = append([]int(nil), fanouts...), eval
+			if round >= 12 && o.Kernel == KernelFused {
+				o.Spec = numbered(Labor, r, fanouts...)
+			}
 			c := newCluster(t, whole, offsets, o)
 			mbs := make([]Minibatch, ranks)
 			for step := range 4 {
@@ -193,7 +196,7 @@ func TestRemoteRefuses(t *testing.T) {
 		t.Errorf("weights of edges: %v", err)
 	}
 	err = c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
-		3)
+		&Asking{Fanout: 3})
 	if !errors.Is(err, graph.ErrVertexRange) ||
 		!strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {
 		t.Errorf("a vertex of another rank: %v", err)
@@ -211,7 +214,7 @@ func TestRemoteRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &c.asking[0]
-	a.Ask(&c.parts, 2, 0, mb.Frontier, 7, 3)
+	c.remotes[0].Ask(a, &c.parts, 2, 0, mb.Frontier, Key{}, 1, true)
 	a.Room(nil)
 	a.Sizes[0] = 4
 	edges := make([]int, 2)
@@ -246,7 +249,7 @@ func TestRemoteAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for h := 1; h <= 3; h++ {
-			a.Ask(&c.parts, 1, 0, mbs[0].Frontier, keys[0].Word(h), one.Fanout(h, true))
+			one.Ask(a, &c.parts, 1, 0, mbs[0].Frontier, keys[0], h, true)
 			if err := errors.Join(one.Draw(a), one.Extend(&mbs[0], h, a)); err != nil {
 				t.Fatal(err)
 			}

@@ -10,12 +10,13 @@
 //	                    hop 1      hop 2                            because destinations come first
 //
 // A minibatch is a pure function of (graph, Spec, Near, seeds, Key): every vertex draws from a
-// random stream of its own, named by the key, the hop and its original id. So threads, pipeline
+// random stream of its own, named by the key, the hop and its original id, or by numbers that its
+// neighbours have, named likewise (Numbers). So threads, pipeline
 // depth, vertex order, part and rank affect no draw, and any rank that holds a vertex's row can
 // draw for it (Remote.Answer).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
-// Neighbour and Poisson; Reference is the same, written to be read, and gives the same bits.
+// Neighbour, Labor and Poisson; Reference is the same, written to be read, and gives the same bits.
 // Streams defines the order of the seeds, and Share the streams of each rank. The package does no
 // I/O and sends nothing: ranks and streams are numbers.
 package sample

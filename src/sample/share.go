@@ -27,6 +27,9 @@ const (
 	InNodes                 // the ranks of a node train each
 )
 
+// String is the word of sample.share.
+func (s Sharing) String() string { return [...]string{"rank", "all", "node"}[s] }
+
 // GroupSize returns how many of the ranks, perNode on a node, train a minibatch together.
 func (s Sharing) GroupSize(ranks, perNode int) int {
 	switch s {

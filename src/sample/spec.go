@@ -45,9 +45,10 @@ const Poisson Kind = "poisson"
 // use it for a model that reads no neighbours.
 type Spec struct {
 	Kind Kind
-	// of Neighbour and Poisson: neighbours per hop, seed hop first; each >= 1, or All
+	// of Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All
 	Fanouts  []int
-	Vertices []int // of LADIES: vertices per hop, seed hop first; each >= 1
+	Vertices []int   // of LADIES: vertices per hop, seed hop first; each >= 1
+	Numbers  Numbers // of Labor and Poisson
 }
 
 // String names the kind and its numbers.
@@ -68,6 +69,7 @@ func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fan
 type method struct {
 	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
 	estimates bool             // Minibatch.Estimates: edges weigh 1/q
+	whole     bool             // a rank that draws needs the whole topology
 	hops      func(Spec) int   // blocks of a minibatch
 	check     func(Spec) error // all errors in a Spec with at least one hop
 	make      func(*Topology, Options) (Sampler, error)
@@ -75,9 +77,10 @@ type method struct {
 
 var methods = map[Kind]method{
 	Neighbour: {fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
-	Poisson: {fanouts: true, estimates: true, hops: countFanouts, check: checkFanouts,
+	Labor:     {fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
+	Poisson: {fanouts: true, estimates: true, whole: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
-	LADIES: {estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
+	LADIES: {estimates: true, whole: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
 }
 
@@ -110,7 +113,7 @@ func (s Spec) HasFanouts() bool { return methods[s.kind()].fanouts }
 
 // NeedsWhole reports whether a rank that draws needs the whole topology: NewRemote refuses the
 // kind.
-func (s Spec) NeedsWhole() bool { return s.kind() != Neighbour }
+func (s Spec) NeedsWhole() bool { return methods[s.kind()].whole }
 
 // Check returns all errors, joined. A Spec without hops is an error.
 func (s Spec) Check() error {

@@ -86,7 +86,7 @@ func (o *Owners) first(rank int) int { return rank - rank%o.Size }
 func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
 	for _, s := range []Spec{o.Spec, o.Eval} {
-		if k := s.kind(); k != Neighbour && k != Poisson {
+		if !s.HasFanouts() {
 			return nil, fmt.Errorf("sample: ranks that share a minibatch draw for single vertices, "+
 				"which sample.kind %s does not; choose sample.kind %s, or parallel.mode data",
 				s.kind(), Neighbour)
@@ -211,10 +211,11 @@ func (s *Split) Draw(
 	if !train {
 		spec = f.options.evaluated()
 	}
-	f.mb, f.kind, mb.Estimates = mb, spec.kind(), spec.Estimates()
+	f.mb = mb
+	f.begin(spec, key)
 	return f.contain(func() error {
 		block := &mb.Blocks[len(mb.Blocks)-h]
-		if err := f.expand(block, spec.Fanouts[h-1], key.hop(h)); err != nil {
+		if err := f.expand(block, spec.Fanouts[h-1], spec.word(key, h)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)
 		}
 		*edges += EdgesDigest(block, mb.Original, h, key)

@@ -146,13 +146,17 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 	before := mem.Allocated()
 	for _, offsets := range [][]int64{{0, n}, {0, 100, n}, {0, 20, 20, 250, n}} {
 		for _, fanouts := range [][]int{{4}, {3, All}, {5, 3, 2}} {
-			for _, windows := range []bool{false, true} {
+			for variant := range 3 {
+				windows := variant > 0
 				o := Options{Spec: Neighbours(fanouts...), MaxSeeds: 40, Weights: true}
 				o.Eval = Neighbours(slices.Repeat([]int{2}, len(fanouts))...)
-				if windows { // either kind, with either topology
+				switch variant { // each kind, with either topology
+				case 1:
 					o.Kind, o.Eval.Kind = Poisson, Poisson
+				case 2:
+					o.Spec = numbered(Labor, r, fanouts...)
 				}
-				name := fmt.Sprintf("%d ranks, %v, windows %v", len(offsets)-1, fanouts, windows)
+				name := fmt.Sprintf("%d ranks, %v, windows %v", len(offsets)-1, o.Spec, windows)
 				c := newSplitters(t, whole, offsets, windows, o)
 				alone, err := New(whole, o)
 				if err != nil {

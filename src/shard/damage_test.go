@@ -76,7 +76,7 @@ func TestDamageNamesTheFile(t *testing.T) {
 		}, func(s *Shards) error {
 			return mem.Contain(func() error {
 				var count [3]int
-				for _, y := range s.Labels() {
+				for _, y := range npy.View[int32](s.Labels().Data) {
 					count[max(y, 0)]++
 				}
 				return nil

@@ -11,12 +11,13 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/mem"
 	"halognn/src/mem/memtest"
+	"halognn/src/task"
 )
 
 // Whatever one file of the parts holds, Open and Verify return, and sampling what Open accepted
 // ends in an error about the files if it does not succeed.
 func FuzzParts(f *testing.F) {
-	meta := dataset.Meta{Name: "tiny", Task: dataset.Multiclass, Features: 2, Classes: 3}
+	meta := dataset.Meta{Name: "tiny", Task: task.Multiclass, Features: 2, Classes: 3}
 	ds := makeDataset(f, rand.New(rand.NewPCG(1, 1)), 12, meta)
 	dir := write(f, ds, 2)
 	type file struct {

@@ -12,6 +12,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/npy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // Options chooses where files are mapped. The zero value maps them in place.
@@ -23,6 +24,8 @@ type Options struct {
 	// Stage is a node-local directory to which the first process of the node copies files before
 	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
 	Stage string
+	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be nil.
+	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
 	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the
@@ -60,8 +63,7 @@ type Shards struct {
 	identity           string
 	options            Options
 	topology           sample.Topology
-	labels             []int32
-	targets            []uint8
+	labels             task.Labels
 	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
 	mapped, mappedRows int64
@@ -126,15 +128,11 @@ func (s *Shards) mapFiles() error {
 		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
 		mapInto(s, "test.npy", &s.test.ids),
+		s.mapLabels(),
 	}
 	if s.Weighted && s.options.Ranks == 0 { // without a window
 		errs = append(errs, mapInto(s, dataset.WeightsFile, &s.topology.Weights),
 			mapInto(s, sumsFile, &s.topology.WeightSums))
-	}
-	if s.Task == dataset.Multilabel {
-		errs = append(errs, mapRows(s, "labels.npy", &s.targets, s.first, s.last))
-	} else {
-		errs = append(errs, mapRows(s, "labels.npy", &s.labels, s.first, s.last))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -174,23 +172,39 @@ func (s *Shards) mapTopology() error {
 	return mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)
 }
 
+func (s *Shards) mapLabels() error {
+	f, err := s.mapFile("labels.npy", s.first, s.last)
+	if err != nil {
+		return err
+	}
+	s.labels, err = task.Stored(s.Task).Of(f, s.Classes)
+	return err
+}
+
 func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
 }
 
 // mapRows maps a file, of which the rows [first, last) will be read.
 func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
+	f, err := s.mapFile(name, first, last)
+	if err == nil {
+		*view, err = npy.As[T](f)
+	}
+	return err
+}
+
+func (s *Shards) mapFile(name string, first, last int64) (*npy.File, error) {
 	f, err := s.open(name, first, last)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.closers = append(s.closers, f.Close)
 	s.mapped += f.Mapped()
 	if s.options.Ranks == 0 && slices.Contains(perVertex, name) || s.windowed(name) {
 		s.mappedRows += f.Mapped()
 	}
-	*view, err = npy.As[T](f)
-	return err
+	return f, nil
 }
 
 // open maps rows of one file, staged if the options say so, and compares it with meta.json.
@@ -222,12 +236,9 @@ func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 // the rows of Options.Rank.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the class of each vertex [N], -1 = none; nil for multi-label tasks. With
-// Options.Ranks only those of the rank's own vertices can be read, as of Targets.
-func (s *Shards) Labels() []int32 { return s.labels }
-
-// Targets returns the label marks [N*Classes] of 0 and 1 of multi-label tasks; nil otherwise.
-func (s *Shards) Targets() []uint8 { return s.targets }
+// Labels returns the label of each vertex, as Meta.Task has them. With Options.Ranks only those of
+// the rank's own vertices can be read.
+func (s *Shards) Labels() task.Labels { return s.labels }
 
 // Train returns the training seeds of a part, by original id.
 func (s *Shards) Train(part int) []graph.VertexID { return s.train.of(part) }

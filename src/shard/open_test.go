@@ -13,6 +13,8 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 func TestOpenNamesTheFaultyFile(t *testing.T) {
@@ -138,7 +140,7 @@ func TestVerifyHoldsContentToItsRules(t *testing.T) {
 		{"original id out of range",
 			func(s *Shards) { s.topology.Original = changed(s.topology.Original, 0, -1) },
 			"original_id.npy"},
-		{"label out of range", func(s *Shards) { s.labels = changed(s.labels, 0, 4) },
+		{"label out of range", func(s *Shards) { spoilLabel(s, 0, 4) },
 			"labels.npy"},
 		{"seed twice", func(s *Shards) { s.train.ids = changed(s.train.ids, 0, s.train.ids[1]) },
 			"train.npy"},
@@ -148,7 +150,7 @@ func TestVerifyHoldsContentToItsRules(t *testing.T) {
 		{"seeds out of order", func(s *Shards) { s.test.ids = swapped(s.test.ids, 0, 1) },
 			"test.npy"},
 		{"seed without label",
-			func(s *Shards) { s.labels = changed(s.labels, int(s.train.ids[0]), -1) }, "train.npy"},
+			func(s *Shards) { spoilLabel(s, int(s.train.ids[0]), -1) }, "train.npy"},
 	} {
 		s := open(t, write(t, ds, 2), Options{})
 		c.spoil(s)
@@ -164,6 +166,10 @@ func changed[T any](s []T, i int, x T) []T {
 	return s
 }
 
+func spoilLabel(s *Shards, v int, class int32) {
+	s.labels.Data = npy.Bytes(changed(npy.View[int32](s.labels.Data), v, class))
+}
+
 func swapped[T any](s []T, i, j int) []T {
 	s = slices.Clone(s)
 	s[i], s[j] = s[j], s[i]
@@ -172,7 +178,7 @@ func swapped[T any](s []T, i, j int) []T {
 
 func TestAShrinkingFileIsAnError(t *testing.T) {
 	ds := makeDataset(t, rand.New(rand.NewPCG(1, 3)), 3000,
-		dataset.Meta{Name: "larger", Task: dataset.Multiclass, Features: 1, Classes: 2})
+		dataset.Meta{Name: "larger", Task: task.Multiclass, Features: 1, Classes: 2})
 	dir := write(t, ds, 2)
 	s := open(t, dir, Options{})
 	if err := os.Truncate(filepath.Join(dir, "indices.npy"), 1000); err != nil {

@@ -40,8 +40,10 @@ import (
 	"halognn/src/compute"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/partition"
+	"halognn/src/task"
 )
 
 // Format is the version of the directory layout that this package writes and reads.
@@ -160,15 +162,12 @@ func (m *Meta) layout() map[string]npy.Info {
 	files := map[string]npy.Info{
 		"indptr.npy": {DType: "<i8", Shape: []int{n + 1}}, "indices.npy": ints(int(m.Edges)),
 		"original_id.npy": ints(n),
-		"labels.npy":      ints(n), "train.npy": ints(sum.Train), "valid.npy": ints(sum.Valid),
-		"test.npy": ints(sum.Test),
+		"labels.npy":      task.Stored(m.Task).Layout(n, m.Classes),
+		"train.npy":       ints(sum.Train), "valid.npy": ints(sum.Valid), "test.npy": ints(sum.Test),
 	}
 	if m.Weighted {
 		files[dataset.WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
 		files[sumsFile] = npy.Info{DType: "<f4", Shape: []int{n}}
-	}
-	if m.Task == dataset.Multilabel {
-		files["labels.npy"] = npy.Info{DType: "|u1", Shape: []int{n, m.Classes}}
 	}
 	for k := range m.Parts {
 		files[featuresFile(k)] = npy.Info{DType: m.rowType(),
@@ -198,7 +197,7 @@ func (m *Meta) check() error {
 		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
 			m.Features, m.Edges)
 	}
-	if err := dataset.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
+	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	if err := checkOffsets(m.Offsets, m.Vertices); err != nil {
@@ -246,13 +245,23 @@ func checkOffsets(offsets []int64, n int64) error {
 	return nil
 }
 
+// ReadMeta returns what a PARTS directory says of itself, without its data.
+func ReadMeta(dir string) (*Meta, error) {
+	m, _, err := readMeta(dir)
+	return m, err
+}
+
 // readMeta returns meta.json and its hash.
 func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
-	text, err := os.ReadFile(path)
+	text, err := mem.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`", dir,
-			err)
+		or := ""
+		if here, err := os.Getwd(); err == nil && !filepath.IsAbs(dir) {
+			or = ", or give a path that begins in " + here
+		}
+		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`%s", dir,
+			err, or)
 	} else if err != nil {
 		return nil, "", err
 	}

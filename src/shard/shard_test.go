@@ -12,7 +12,9 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/npy"
 	"halognn/src/partition"
+	"halognn/src/task"
 )
 
 // makeDataset writes and opens a random dataset of n vertices.
@@ -69,10 +71,10 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 			labels[v] = -1
 		}
 	}
-	if meta.Task == dataset.Multilabel {
-		errs = append(errs, w.Multilabels(marks))
+	if meta.Task == task.Multilabel {
+		errs = append(errs, w.Labels(marks))
 	} else {
-		errs = append(errs, w.Labels(labels))
+		errs = append(errs, w.Labels(npy.Bytes(labels)))
 	}
 	if err := errors.Join(append(errs, w.Splits(split), w.Close())...); err != nil {
 		t.Fatal(err)
@@ -87,7 +89,7 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 
 func small(t *testing.T) *dataset.Dataset {
 	return makeDataset(t, rand.New(rand.NewPCG(1, 1)), 40,
-		dataset.Meta{Name: "small", Task: dataset.Multiclass, Features: 3, Classes: 4})
+		dataset.Meta{Name: "small", Task: task.Multiclass, Features: 3, Classes: 4})
 }
 
 // layout partitions at random into the given number of parts.
@@ -129,15 +131,15 @@ func TestPartsHoldTheDatasetUnderNewIDs(t *testing.T) {
 		n, parts int
 		meta     dataset.Meta
 	}{
-		{200, 4, dataset.Meta{Name: "classes", Task: dataset.Multiclass, Features: 5, Classes: 3}},
-		{150, 7, dataset.Meta{Name: "marks", Task: dataset.Multilabel, Features: 8, Classes: 6,
+		{200, 4, dataset.Meta{Name: "classes", Task: task.Multiclass, Features: 5, Classes: 3}},
+		{150, 7, dataset.Meta{Name: "marks", Task: task.Multilabel, Features: 8, Classes: 6,
 			FeatureType: dataset.Float16}},
-		{30, 1, dataset.Meta{Name: "one part", Task: dataset.Multiclass, Features: 1, Classes: 2}},
-		{20, 20, dataset.Meta{Name: "a part each", Task: dataset.Multiclass, Features: 2,
+		{30, 1, dataset.Meta{Name: "one part", Task: task.Multiclass, Features: 1, Classes: 2}},
+		{20, 20, dataset.Meta{Name: "a part each", Task: task.Multiclass, Features: 2,
 			Classes: 2}},
-		{80, 3, dataset.Meta{Name: "weights", Task: dataset.Multiclass, Features: 2, Classes: 2,
+		{80, 3, dataset.Meta{Name: "weights", Task: task.Multiclass, Features: 2, Classes: 2,
 			Weighted: true}},
-		{50, 3, dataset.Meta{Name: "no features", Task: dataset.Multiclass, Classes: 2}},
+		{50, 3, dataset.Meta{Name: "no features", Task: task.Multiclass, Classes: 2}},
 	} {
 		t.Run(c.meta.Name, func(t *testing.T) {
 			ds := makeDataset(t, rand.New(rand.NewPCG(uint64(i), 2)), c.n, c.meta)
@@ -186,14 +188,8 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		} else if top.Weights != nil || top.WeightSums != nil {
 			t.Fatal("a graph without weights has some")
 		}
-		if s.Task == dataset.Multilabel {
-			c := s.Classes
-			if got := s.Targets()[int(id)*c : (int(id)+1)*c]; !bytes.Equal(got,
-				ds.Multilabels[v*c:(v+1)*c]) {
-				t.Fatalf("vertex %d has marks %v", v, got)
-			}
-		} else if s.Labels()[id] != ds.Labels[v] {
-			t.Fatalf("vertex %d has label %d, want %d", v, s.Labels()[id], ds.Labels[v])
+		if got, want := s.Labels().Row(int(id)), ds.Labels.Row(v); !bytes.Equal(got, want) {
+			t.Fatalf("vertex %d has label %v, want %v", v, got, want)
 		}
 	}
 	size := s.RowBytes()

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -194,7 +194,7 @@ func ReadIDs(path string) ([]string, error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
 	}
-	text, err := os.ReadFile(path)
+	text, err := mem.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
 
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -54,6 +55,10 @@ func exists(path string) bool {
 // so that UnlinkShared cannot remove the copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
+	if s.options.Waiting != nil {
+		s.options.Waiting(true)
+		defer s.options.Waiting(false)
+	}
 	unlock, err := claim(root, path)
 	for range claimTries {
 		// MkdirAll says the latter if it goes in between
@@ -150,7 +155,7 @@ var errCopying = errors.New("copying")
 
 // copyFile copies src to dst under a temporary name and checks the hash on the way.
 func copyFile(src, dst string, want npy.Info) error {
-	in, err := os.Open(src)
+	in, err := mem.Open(src)
 	if err != nil {
 		return err
 	}

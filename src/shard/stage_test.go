@@ -13,6 +13,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/mem"
+	"halognn/src/task"
 )
 
 func TestStagedPartsReadLikeTheSource(t *testing.T) {
@@ -75,7 +76,7 @@ func TestStagingWithoutRoom(t *testing.T) {
 		}
 	})
 	dir := write(t, makeDataset(t, rand.New(rand.NewPCG(3, 2)), 400, // row pointers fit
-		dataset.Meta{Name: "wide", Task: dataset.Multiclass, Features: 2, Classes: 3}), 4)
+		dataset.Meta{Name: "wide", Task: task.Multiclass, Features: 2, Classes: 3}), 4)
 	for _, c := range []struct {
 		options Options
 		want    string
@@ -112,7 +113,7 @@ func TestDiscardLeavesEarlierCopies(t *testing.T) {
 
 func TestCopiedTopologyOutlivesItsName(t *testing.T) {
 	ds := makeDataset(t, rand.New(rand.NewPCG(3, 2)), 60,
-		dataset.Meta{Name: "weights", Task: dataset.Multiclass,
+		dataset.Meta{Name: "weights", Task: task.Multiclass,
 			Features: 2, Classes: 3, Weighted: true})
 	l, part := layout(t, ds, 4)
 	dir, shared := write(t, ds, 4), t.TempDir()

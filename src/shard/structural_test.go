@@ -11,6 +11,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // A row of degree features is the logarithm of 1 + d and a single 1, whose column rises with d by
@@ -38,7 +39,7 @@ func TestDegreeRow(t *testing.T) {
 func TestStructuralFeatures(t *testing.T) {
 	for _, typ := range []string{dataset.Float32, dataset.Float16} { // of no columns
 		ds := makeDataset(t, rand.New(rand.NewPCG(5, 6)), 90,
-			dataset.Meta{Name: "bare", Task: dataset.Multiclass, Classes: 3, FeatureType: typ})
+			dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: 3, FeatureType: typ})
 		for _, parts := range []int{1, 4} {
 			for kind, cols := range map[string]int{FeaturesDegree: 16, FeaturesOnes: 1} {
 				l, _ := layout(t, ds, parts)
@@ -81,7 +82,7 @@ func TestStructuralFeatures(t *testing.T) {
 
 func TestFeaturesThatCannotBeMade(t *testing.T) {
 	bare := makeDataset(t, rand.New(rand.NewPCG(5, 6)), 20,
-		dataset.Meta{Name: "bare", Task: dataset.Multiclass, Classes: 3})
+		dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: 3})
 	for _, c := range []struct {
 		kind, want string
 		ds         *dataset.Dataset

@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges
@@ -115,15 +116,8 @@ func checkPermutation(ids []int32) error {
 }
 
 func (s *Shards) checkLabels() error {
-	for v, y := range s.labels {
-		if y < -1 || int(y) >= s.Classes {
-			return fmt.Errorf("%w: label of vertex %d is %d, with %d classes", dataset.ErrValue, v,
-				y, s.Classes)
-		}
-	}
-	if i := slices.IndexFunc(s.targets, func(y uint8) bool { return y > 1 }); i >= 0 {
-		return fmt.Errorf("%w: label of vertex %d, class %d is %d, neither 0 nor 1",
-			dataset.ErrValue, i/s.Classes, i%s.Classes, s.targets[i])
+	if err := task.Stored(s.Task).Check(s.labels, s.Classes); err != nil {
+		return fmt.Errorf("%w: %w", err, dataset.ErrValue)
 	}
 	return nil
 }
@@ -142,7 +136,7 @@ func (s *Shards) checkSplit(list *splitView) error {
 			case i > 0 && original[ids[i-1]] >= original[v]:
 				return fmt.Errorf("%w: part %d: vertex %d is out of the order of original ids",
 					ErrMismatch, k, v)
-			case s.Task == dataset.Multiclass && s.labels[v] < 0:
+			case !task.Labelled(s.Task, s.labels, int(v)):
 				return fmt.Errorf("%w: vertex %d has no label", dataset.ErrValue, v)
 			}
 		}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -15,15 +16,16 @@ import (
 	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // A rank of a partitioned topology reads its own rows where the whole file would have them, and
 // nothing else: the other ranges of its files may hold anything, and touching their pages is an
 // error.
 func TestRankOpensItsOwnRows(t *testing.T) {
-	for _, task := range []string{dataset.Multiclass, dataset.Multilabel} {
+	for _, of := range []string{task.Multiclass, task.Multilabel} {
 		ds := makeDataset(t, rand.New(rand.NewPCG(1, 4)), 20000, dataset.Meta{
-			Name: "wide", Task: task, Features: 1, Classes: 3,
+			Name: "wide", Task: of, Features: 1, Classes: 3,
 		})
 		dir := write(t, ds, 4)
 		whole := open(t, dir, Options{})
@@ -53,9 +55,7 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 							w.InNeighbours(graph.VertexID(v))) {
 							t.Fatalf("rank %d of %d: other neighbours of vertex %d", rank, ranks, v)
 						}
-						if task == dataset.Multiclass && s.Labels()[v] != whole.Labels()[v] ||
-							task == dataset.Multilabel &&
-								s.Targets()[3*v+2] != whole.Targets()[3*v+2] {
+						if !bytes.Equal(s.Labels().Row(int(v)), whole.Labels().Row(int(v))) {
 							t.Fatalf("rank %d of %d: another label of vertex %d", rank, ranks, v)
 						}
 					}
@@ -76,7 +76,7 @@ func TestRankOpensItsOwnRows(t *testing.T) {
 					rows, common := s.MappedBytes()
 					allRows, allCommon := whole.MappedBytes()
 					own := (last-first+1)*8 + (rowsOf[last]-rowsOf[first]+last-first)*4
-					if task == dataset.Multilabel {
+					if of == task.Multilabel {
 						own += (last - first) * (3 - 4)
 					}
 					if rows < own || rows > own+6*int64(os.Getpagesize()) || rows > allRows ||
@@ -134,7 +134,7 @@ func copyDir(t *testing.T, dir string) string {
 // are not there all the same.
 func TestRankOpensWhatItsModelReads(t *testing.T) {
 	ds := makeDataset(t, rand.New(rand.NewPCG(1, 5)), 20000, dataset.Meta{
-		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
+		Name: "wide", Task: task.Multiclass, Features: 1, Classes: 3,
 	})
 	dir := write(t, ds, 2)
 	whole := open(t, dir, Options{})
@@ -145,7 +145,7 @@ func TestRankOpensWhatItsModelReads(t *testing.T) {
 		first := whole.Offsets[1]
 		topology := s.Topology()
 		err := mem.Guard(func() error {
-			if o.AllLabels && !slices.Equal(s.Labels(), whole.Labels()) {
+			if o.AllLabels && !bytes.Equal(s.Labels().Data, whole.Labels().Data) {
 				return errors.New("other labels")
 			}
 			for v := graph.VertexID(0); o.AllRows && int64(v) < whole.Vertices; v++ {
@@ -194,7 +194,7 @@ func TestWindowsAreVerifiedWhereTheyAreRead(t *testing.T) {
 // A row pointer that leads to the edges of another rank is damage of the file, and called so.
 func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
 	ds := makeDataset(t, rand.New(rand.NewPCG(1, 6)), 20000, dataset.Meta{
-		Name: "wide", Task: dataset.Multiclass, Features: 1, Classes: 3,
+		Name: "wide", Task: task.Multiclass, Features: 1, Classes: 3,
 	})
 	dir := write(t, ds, 4)
 	s := open(t, dir, Options{Rank: 2, Ranks: 4})
@@ -207,7 +207,8 @@ func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
 	defer r.Free()
 	var answer sample.Answer
 	defer answer.Free()
-	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 1)}, []int{1}, []uint64{5}, 3)
+	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 1)}, []int{1}, []uint64{5},
+		&sample.Asking{Fanout: 3})
 	var bad *graph.LayoutError
 	if !errors.As(err, &bad) || bad.Array != graph.Indptr {
 		t.Fatalf("a row that begins among the edges of rank 0: %v", err)
@@ -217,7 +218,8 @@ func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
 		strings.Contains(damage.Error(), "bug in halognn") {
 		t.Errorf("explained as %v", damage)
 	}
-	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 2)}, []int{1}, []uint64{5}, 3)
+	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 2)}, []int{1}, []uint64{5},
+		&sample.Asking{Fanout: 3})
 	if err != nil || answer.Edges[0] > 3 {
 		t.Errorf("a sound row after that: %v, %d edges", err, answer.Edges)
 	}

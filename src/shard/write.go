@@ -3,7 +3,9 @@ package shard
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +20,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/partition"
+	"halognn/src/task"
 )
 
 // Layout holds the new id of every vertex, as partition.Order returns it, and its origin.
@@ -159,7 +162,11 @@ type stream[T npy.Element] struct {
 }
 
 func newStream[T npy.Element](w *writer, name string, shape ...int) (*stream[T], error) {
-	out, err := npy.Create(filepath.Join(w.dir, name), npy.DType[T](), shape...)
+	return streamOf[T](w, name, npy.DType[T](), shape...)
+}
+
+func streamOf[T npy.Element](w *writer, name, dtype string, shape ...int) (*stream[T], error) {
+	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
 	return &stream[T]{w: w, name: name, out: out, buffer: make([]T, 0, 1<<16)}, err
 }
 
@@ -172,7 +179,7 @@ func (s *stream[T]) add(x T) {
 
 func (s *stream[T]) flush() {
 	if s.err == nil {
-		s.err = npy.Write(s.out, s.buffer)
+		_, s.err = s.out.Write(npy.Bytes(s.buffer))
 	}
 	s.buffer = s.buffer[:0]
 }
@@ -260,25 +267,15 @@ func weightSum(weights []float32) float32 {
 }
 
 func (w *writer) labels() error {
-	n, classes := int(w.meta.Vertices), w.meta.Classes
-	if w.meta.Task == dataset.Multilabel {
-		out, err := newStream[uint8](w, "labels.npy", n, classes)
-		if err != nil {
-			return err
-		}
-		for _, v := range w.original {
-			for _, y := range w.ds.Multilabels[int(v)*classes : (int(v)+1)*classes] {
-				out.add(y)
-			}
-		}
-		return out.close()
-	}
-	out, err := newStream[int32](w, "labels.npy", n)
+	layout := task.Stored(w.meta.Task).Layout(int(w.meta.Vertices), w.meta.Classes)
+	out, err := streamOf[byte](w, "labels.npy", layout.DType, layout.Shape...)
 	if err != nil {
 		return err
 	}
 	for _, v := range w.original {
-		out.add(w.ds.Labels[v])
+		for _, b := range w.ds.Labels.Row(int(v)) {
+			out.add(b)
+		}
 	}
 	return out.close()
 }
@@ -321,7 +318,9 @@ func (w *writer) partOf(id graph.VertexID) int {
 
 func (w *writer) features(part int) error {
 	name := featuresFile(part)
-	if err := os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o777); err != nil {
+	// MkdirAll would make w.dir again, which a signal may have removed
+	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	first, last := w.meta.Offsets[part], w.meta.Offsets[part+1]

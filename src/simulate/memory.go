@@ -23,6 +23,18 @@ func (u *used) atLeast(o used) {
 // The memory of a process apart from the simulation: measured on a small graph.
 const programBytes = 32 << 20
 
+// Counts returns the bytes that the counts of all steps take, which Run needs at least.
+func (s *Simulation) Counts() int64 {
+	sizes, _ := s.o.sizes()
+	return s.countBytes(min(s.o.Workers, s.o.Ranks), len(sizes))
+}
+
+// countBytes returns the bytes of the counts of ranks that are counted together, and of their sum.
+func (s *Simulation) countBytes(together, sizes int) int64 {
+	steps := int64(s.o.Epochs) * int64(s.job.Steps())
+	return int64(together+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
+}
+
 // bytes predicts the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
@@ -34,8 +46,7 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	for p := range s.shards.Parts {
 		seeds += int64(len(s.shards.Train(p)))
 	}
-	steps := int64(s.o.Epochs) * int64(s.job.Steps())
-	counts := int64(together+1) * steps * (8 + 32*int64(len(s.policies)*len(capacity)))
+	counts := s.countBytes(together, len(capacity))
 	if s.shared != nil { // placements; what is looked up in them; scores and their order, before
 		for _, node := range s.shared {
 			for _, place := range slices.Concat(node...) {

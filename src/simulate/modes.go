@@ -14,24 +14,17 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/job"
+	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
 )
 
-// The ways of sharing a step that are compared, as in parallel.mode.
-const (
-	ModeData     = "data"
-	ModeSplit    = "split"
-	ModeHybrid   = "hybrid"
-	ModePushPull = "push-pull"
-)
-
 // ModeOptions describe runs that differ in their number of ranks and in how these share a step.
 type ModeOptions struct {
-	job.Spec         // Ranks and Cache are not read
+	job.Spec         // Ranks, Mode and Cache are not read
 	RankCounts []int // numbers of ranks, each a divisor of the parts; nil: all divisors
-	Hidden     int   // width of the hidden rows, and of the sums of push-pull
 	Workers    int   // goroutines; 0: one for each CPU
 }
 
@@ -68,7 +61,7 @@ type Modes struct {
 // minibatches of its own (data), if they train each together (split), if those of a node do (hybrid;
 // only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks), and if each
 // has minibatches of its own and some columns of the features (push-pull; with at most as many ranks
-// as columns). The minibatches are those of training, key for key.
+// as columns). A mode that the runs are refused is left out. The minibatches are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
@@ -91,17 +84,18 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	}
 	m := &Modes{Options: o}
 	for _, ranks := range o.RankCounts {
-		modes := []string{ModeData, ModeSplit}
-		if n := o.RanksPerNode; n > 1 && ranks > n && ranks%n == 0 {
-			modes = append(modes, ModeHybrid)
-		}
-		if ranks <= s.Features {
-			modes = append(modes, ModePushPull)
-		}
-		for _, mode := range modes {
+		for _, mode := range parallel.Modes() {
+			n := o.RanksPerNode
+			grouped := n > 1 && ranks > n && ranks%n == 0 // else the mode is another one
+			spec := o.Spec
+			spec.Mode, spec.Cache = mode.Mode, policy.Settings{Policy: policy.None}
+			if mode.Sharing == sample.InNodes && !grouped || mode.Columns && ranks > s.Features ||
+				len(parallel.Refusals(&spec)) > 0 {
+				continue
+			}
 			c, err := o.count(s, mode, ranks)
 			if err != nil {
-				return nil, fmt.Errorf("%s: mode %s, %d ranks: %w", s.Dir, mode, ranks, err)
+				return nil, fmt.Errorf("%s: mode %s, %d ranks: %w", s.Dir, mode.Name, ranks, err)
 			}
 			m.Counts = append(m.Counts, *c)
 		}
@@ -126,7 +120,7 @@ func (o *ModeOptions) check() error {
 	for _, n := range []struct {
 		name               string
 		value, least, most int
-	}{{"hidden", o.Hidden, 1, math.MaxInt32}, {"workers", o.Workers, 0, mostWorkers}} {
+	}{{"hidden", o.Model.Hidden, 1, math.MaxInt32}, {"workers", o.Workers, 0, mostWorkers}} {
 		if n.value < n.least || n.value > n.most {
 			errs = append(errs,
 				fmt.Errorf("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most))
@@ -155,11 +149,9 @@ type modeCounter struct {
 	edges []int64 // [Epochs*Steps*Ranks] of each rank in each step
 }
 
-func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCounts, error) {
+func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*ModeCounts, error) {
 	spec := o.Spec
-	spec.Ranks = ranks
-	spec.Sharing = map[string]sample.Sharing{
-		ModeSplit: sample.Together, ModeHybrid: sample.InNodes}[mode]
+	spec.Ranks, spec.Mode = ranks, mode.Mode
 	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, err
@@ -171,8 +163,8 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 	}
 	c := &modeCounter{
 		Job:      j,
-		features: int64(s.RowBytes()), hidden: 4 * int64(o.Hidden),
-		sum:   ModeCounts{Mode: mode, Ranks: ranks, Steps: j.Steps()},
+		features: int64(s.RowBytes()), hidden: 4 * int64(o.Model.Hidden),
+		sum:   ModeCounts{Mode: mode.Name, Ranks: ranks, Steps: j.Steps()},
 		edges: make([]int64, o.Epochs*j.Steps()*ranks),
 	}
 	rows, nodes, perNode := j.Offsets(), []int64{0}, max(1, o.RanksPerNode)
@@ -182,7 +174,7 @@ func (o *ModeOptions) count(s *shard.Shards, mode string, ranks int) (*ModeCount
 		}
 	}
 	c.owners, c.nodes = sample.NewOwners(rows, j.Share(0).Size), graph.NewPartIndex(nodes)
-	w := sample.Sweep{Spec: o.Sample, Streams: j.Streams, Count: j.Streams.Streams(), Seed: o.Seed,
+	w := sample.Sweep{Spec: j.Sample, Streams: j.Streams, Count: j.Streams.Streams(), Seed: o.Seed,
 		Epoch: 1, Epochs: o.Epochs, Workers: o.Workers}
 	if err := w.Run(s.Topology(), c.open); err != nil {
 		return nil, err
@@ -209,9 +201,9 @@ func imbalance(x []int64) float64 {
 // open is for sample.Sweep.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
 	switch {
-	case c.sum.Mode == ModePushPull:
+	case c.Job.Mode.Columns:
 		return c.takePushed, func() {}
-	case c.Sharing == sample.Alone:
+	case c.Job.Mode.Sharing == sample.Alone:
 		return c.takeOwn, func() {}
 	}
 	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
@@ -271,7 +263,7 @@ func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 // takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
 	first, remote := key.Stream*c.owners.Size, int64(0) // a stream for each group
-	if c.Sharing == sample.InNodes {
+	if c.Job.Mode.Sharing == sample.InNodes {
 		remote = c.elsewhere(mb, first)
 	}
 	c.mu.Lock()

@@ -8,13 +8,15 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
 func modeOptions() ModeOptions {
 	return ModeOptions{Spec: job.Spec{Sample: sample.Neighbours(3, 2), Batch: 24, Seed: 4,
-		Epochs: 2}, Hidden: 8, Workers: 3}
+		Epochs: 2, Model: nn.Config{Hidden: 8}}, Workers: 3}
 }
 
 // recountMode counts by the definitions, with minibatches of the reference sampler.
@@ -24,10 +26,10 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 	spec.Ranks = ranks
 	size := 1
 	switch mode {
-	case ModeSplit:
-		spec.Sharing, size = sample.Together, ranks
-	case ModeHybrid:
-		spec.Sharing, size = sample.InNodes, o.RanksPerNode
+	case parallel.ModeSplit:
+		spec.Mode.Sharing, size = sample.Together, ranks
+	case parallel.ModeHybrid:
+		spec.Mode.Sharing, size = sample.InNodes, o.RanksPerNode
 	}
 	j, err := job.New(s, spec)
 	if err != nil {
@@ -53,7 +55,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 				mb := sample.Reference(s.Topology(), o.Sample,
 					j.Streams.Piece(epoch, step, stream, nil), key)
 				c.Loaded += int64(len(mb.Frontier))
-				if mode != ModeSplit && mode != ModePushPull {
+				if mode != parallel.ModeSplit && mode != parallel.ModePushPull {
 					for _, v := range mb.Frontier {
 						if node(owner(v)) != node(stream*size) {
 							c.Features++
@@ -66,7 +68,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 					c.Computed += int64(b.NumDst)
 					for d := range b.NumDst {
 						r := stream*size + owner(mb.Frontier[d])%size
-						if mode == ModePushPull && l == 0 { // shares of all other ranks come here
+						if mode == parallel.ModePushPull && l == 0 { // shares of all other ranks come here
 							c.Hidden += int64(ranks - 1)
 							for q := range ranks {
 								if node(q) != node(r) {
@@ -77,7 +79,7 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 						for _, u := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
 							c.Edges++
 							switch { // in shares of an edge, as many as there are ranks
-							case mode != ModePushPull:
+							case mode != parallel.ModePushPull:
 								edges[r]++
 							case l == 0:
 								for q := range edges {
@@ -110,8 +112,8 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 			c.Imbalance += most * float64(ranks) / total / float64(o.Epochs*j.Steps())
 		}
 	}
-	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(o.Hidden)
-	c.Network = far[0]*int64(s.RowBytes()) + 2*far[1]*4*int64(o.Hidden)
+	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(o.Model.Hidden)
+	c.Network = far[0]*int64(s.RowBytes()) + 2*far[1]*4*int64(o.Model.Hidden)
 	return c
 }
 
@@ -187,7 +189,7 @@ func TestPushPullNeedsColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range m.Counts {
-		if c.Mode == ModePushPull && c.Ranks > 2 {
+		if c.Mode == parallel.ModePushPull && c.Ranks > 2 {
 			t.Errorf("%d ranks share 2 columns: %+v", c.Ranks, c)
 		}
 	}
@@ -204,7 +206,7 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 	}{
 		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "named once"},
 		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "0 ranks"},
-		{func(o *ModeOptions) { o.Hidden = 0 }, "hidden is 0"},
+		{func(o *ModeOptions) { o.Model.Hidden = 0 }, "hidden is 0"},
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
 		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},
 		{func(o *ModeOptions) { o.StreamPerPart = true }, "streams of parts"},

@@ -76,7 +76,7 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 		r.Read[policy][size] += all.read
 		r.Peer[policy][size] += all.peer
 		r.Rows[policy][size] += all.far
-		if a := s.job.Locality.Adapt; a != nil {
+		if a := &s.job.Locality; a.Adapts {
 			loading := a.Share(all.far*int64(s.shards.RowBytes()), all.edges)
 			factor = s.job.Locality.Next(factor, loading)
 		}

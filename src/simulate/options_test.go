@@ -65,11 +65,11 @@ func TestBadOptions(t *testing.T) {
 		{"no fanouts for a formula", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies = []string{"degree", "vip"}
-		}, []string{"policy vip follows from fanouts, which sample.kind ladies does not have"}},
+		}, []string{"sample.kind is ladies, with which cache.policy vip cannot be had"}},
 		{"no fanouts for the first fill", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
-		}, []string{"cache.initial inclusion follows from fanouts"}},
+		}, []string{"cache.initial inclusion cannot be had, because it follows from fanouts"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
 			[]string{"vip is named twice"}},
@@ -78,51 +78,48 @@ func TestBadOptions(t *testing.T) {
 		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} },
 			[]string{"0.1 comes after 0.2"}},
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
-		{"gamma", func(o *Options) { o.Cache.Gamma = 0 }, []string{"gamma is 0"}},
 		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
 		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} },
 			[]string{"alphas and halo fractions"}},
 		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} },
 			[]string{"halo fraction 0.1 comes after 0.5"}},
-		{"fill", func(o *Options) { o.Cache.Initial = "wpr" }, []string{`initial is "wpr"`, "degree"}},
-		{"window", func(o *Options) { o.Cache.Window = -1 }, []string{"window is -1"}},
 		{"more than can be", func(o *Options) {
 			o.Batch, o.Epochs, o.Workers = math.MaxInt,
 				math.MaxInt, math.MaxInt
 		},
 			[]string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
-		{"peer cost", func(o *Options) { o.Cache.PeerCost = 1.5 }, []string{"peer cost is 1.5"}},
 		{"a node shares what changes",
 			func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
-			[]string{"policy sieve changes its rows", "policy optimum changes"}},
+			[]string{"cache.placement is group, with which cache.policy sieve", "cache.policy optimum"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
-			[]string{"placement parts is for source files"}},
+			[]string{"cache.placement is parts, with which cache.source owners cannot be had"}},
 		{"halo of files", func(o *Options) {
 			o.Cache.Source, o.Alphas, o.HaloFractions = policy.SourceFiles, nil, []float64{0.5}
 		}, []string{"give alphas"}},
 		{"locality of draws of all alike", func(o *Options) { o.Locality.Favour = 2 },
-			[]string{"sample.kind neighbour draws all neighbours alike; choose poisson or ladies",
+			[]string{"sample.kind neighbour cannot be had, because it draws all neighbours alike",
 				"locality vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
-			[]string{"policy oracle cannot be had with locality, because it samples",
-				"policy lookahead cannot", "policy optimum cannot"}},
+			[]string{"cache.policy oracle cannot be had, because it samples", "cache.policy lookahead cannot",
+				"cache.policy optimum cannot"}},
 		{"locality that adapts to a cache that changes", func(o *Options) {
 			near(o)
 			o.Policies = []string{policy.Sieve}
-			o.Locality.Adapt = &job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
+			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
 		}, []string{"policy sieve cannot", "locality lower is 0.5 and upper 0.1",
 			"locality link is -1 bytes/s and edges 0 edges/s"}},
 		{"locality and sums", func(o *Options) {
 			near(o)
 			o.Policies, o.Sums, o.Model.Kind = []string{policy.VIP}, true, "sage"
-		}, []string{"leave out sums or locality"}},
+		}, []string{"set exchange.sums=off, or sample.locality=1"}},
 		{"adapting up to nothing", func(o *Options) {
-			o.Locality.Adapt = &job.Adaption{Upper: 1, Link: 1, Edges: 1}
+			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Upper: 1, Link: 1, Edges: 1}
 		}, []string{"locality adapts up to 0"}},
 		{"a factor below 1", func(o *Options) { o.Locality.Favour = 0.5 },
 			[]string{"locality is 0.5; it must be at least 1"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
 			[]string{"last-short"}},
+		{"a mode", func(o *Options) { o.Mode.Sharing = sample.Together }, []string{"simulate modes"}},
 	} {
 		o := options()
 		c.bad(&o)

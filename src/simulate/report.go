@@ -107,7 +107,7 @@ func (r *Result) Print(w io.Writer) error {
 // factors returns how many times likelier vertices at hand were drawn, if that adapts: in the first
 // epoch, and from those on in which it changed.
 func (r *Result) factors(header func(name string) []string) [][]string {
-	if r.Factors == nil || r.Options.Locality.Adapt == nil {
+	if r.Factors == nil || !r.Options.Locality.Adapts {
 		return nil
 	}
 	table := [][]string{header("locality, from epoch on")}

@@ -29,9 +29,9 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 
 	"halognn/src/job"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -72,81 +72,70 @@ func (o *Options) Check() error {
 	} else if err := o.Sample.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	for _, n := range []struct {
-		name        string
-		value, most int
-	}{
-		{"delta", o.Cache.Delta, math.MaxInt32}, {"window", o.Cache.Window, math.MaxInt32},
-		{"halo hops", o.Cache.HaloHops, math.MaxInt32}, {"workers", o.Workers, mostWorkers},
-	} {
-		if n.value < 0 || n.value > n.most {
-			reject("%s is %d; it must be 0 to %d", n.name, n.value, n.most)
-		}
+	if o.Workers < 0 || o.Workers > mostWorkers {
+		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)
 	}
-	if g := o.Cache.Gamma; !(g > 0 && g <= 1) {
-		reject("gamma is %g; it must be above 0 and at most 1", g)
-	}
-	if !slices.Contains(policy.Initial(), o.Cache.Initial) {
-		reject("initial is %q; a prefetch buffer is filled by %s", o.Cache.Initial,
-			strings.Join(policy.Initial(), " or "))
-	}
-	if o.Locality.Favours() && !o.Sample.Estimates() {
-		reject("locality is %g, but sample.kind %s draws all neighbours alike; choose %s or %s",
-			o.Locality.Favour, o.Sample.Kind, sample.Poisson, sample.LADIES)
+	if o.Mode.Sharing != sample.Alone || o.Mode.Columns {
+		reject("rows are counted of ranks with minibatches of their own; set parallel.mode=data, or " +
+			"compare modes by `simulate modes`")
 	}
 	if o.Locality.Favours() && o.Sums {
-		reject("sums are counted over minibatches that do not depend on the cache; leave out sums or " +
-			"locality")
+		reject("sums are counted over minibatches that do not depend on the cache; set " +
+			"exchange.sums=off, or sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short counts as published figures do, with a stream for each rank that has " +
 			"seeds and a batch of its own")
 	}
-	if a := o.Cache.PeerCost; !(a >= 0 && a <= 1) {
-		reject("peer cost is %g; it must be 0 to 1", a)
-	}
-	if o.Cache.Placement == policy.PlacementParts && !o.Cache.FromFiles() {
-		reject("placement %s is for source %s: otherwise a rank reads the rows of its own parts in "+
-			"memory", policy.PlacementParts, policy.SourceFiles)
-	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
-		reject("with source %s all rows are remote, and a rank has no halo; give alphas",
+		reject("with cache.source %s all rows are remote, and a rank has no halo; give alphas",
 			policy.SourceFiles)
 	}
-	if o.Sums && !o.Model.Needs().OnlySums() {
-		reject("sums are of the rows that an input layer adds, and that of model %s reads rows "+
-			"themselves; choose sage, gcn or gin", o.Model.Kind)
-	}
-	if o.Sums && (o.Cache.Shared() || o.Cache.FromFiles()) {
-		reject("sums are counted for caches of each rank alone, filled by owners; leave out placement " +
-			"and source")
-	}
-	if o.Sums && o.Cache.Level {
-		reject("level fetches rows early, and look-ahead does not where owners add rows; leave it out")
+	if o.Sums && o.Cache.Shared() {
+		reject("sums are counted for caches of each rank alone; set cache.placement=%s",
+			policy.PlacementOwn)
 	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
 	}
+	told := map[string]bool{}
 	for i, p := range o.Policies {
-		held := o.Cache
-		held.Policy = p
 		if policy.Find(p) == nil {
 			reject("policy %q is unknown; there are %v", p, Policies())
-		} else if key := held.OfFanouts(); key != "" && !o.Sample.HasFanouts() {
-			reject("%s follows from fanouts, which sample.kind %s does not have; choose another, or "+
-				"leave policy %s out", key, o.Sample.Kind, p)
-		} else if key, why := held.Unsettled(o.Locality.Adapt != nil); o.Locality.Favours() && key != "" {
-			reject("policy %s cannot be had with locality, because %s; leave it out", p, why)
-		} else if o.Sums && policy.Find(p).Hindsight {
-			reject("policy %s counts rows alone; leave it out where owners add rows", p)
-		} else if slices.Contains(o.Policies[:i], p) {
+			continue
+		}
+		if slices.Contains(o.Policies[:i], p) {
 			reject("policy %s is named twice", p)
-		} else if (o.Cache.Shared() || o.Cache.FromFiles()) && !policy.Find(p).Static() {
-			reject("policy %s changes its rows; only caches that do not change are shared by a "+
-				"node or filled from files", p)
+		}
+		for _, why := range o.refused(p) {
+			if !told[why] {
+				told[why] = true
+				reject("%s", why)
+			}
 		}
 	}
 	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
+}
+
+// Possible lists the policies that can be counted.
+func (o *Options) Possible() []string {
+	least := len(o.refused(policy.None))
+	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
+}
+
+// refused says why a policy cannot be counted: what a run with it is refused, but the size of its
+// cache.
+func (o *Options) refused(name string) (why []string) {
+	spec := o.Spec
+	spec.Cache.Policy, spec.Cache.HaloFraction = name, 0
+	for _, r := range parallel.Refusals(&spec) {
+		why = append(why, r.Error())
+	}
+	if o.Sums && policy.Find(name).Hindsight {
+		why = append(why, fmt.Sprintf("policy %s counts rows alone; leave it out where owners add "+
+			"rows", name))
+	}
+	return why
 }
 
 func (o *Options) checkSizes() (errs []error) {
@@ -208,6 +197,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	if _, _, err := s.RankRange(0, o.Ranks); err != nil {
 		return nil, err
 	}
+	o.Cache.PeerCost = o.Cache.Cost()
 	spec := o.Spec
 	spec.Cache.Policy = o.Policies[0] // each has been checked
 	j, err := job.New(s, spec)

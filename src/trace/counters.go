@@ -2,7 +2,10 @@ package trace
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
+	"unsafe"
 )
 
 // Counters count the rows, cache decisions and messages of minibatches, on one rank or several. The
@@ -15,44 +18,93 @@ import (
 //	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row + Sums x bytes of a sum
 //
 // Bytes are what a rank handed to the transport to send, counted from the sizes given to it.
+//
+// A counter is declared here alone: a field of 64 bits, its key in reports and checkpoints, and its
+// meaning as docs/metrics.md has it. Those with omitzero are in checkpoints, and not in reports.
 type Counters struct {
-	Frontier int64 // vertices whose rows are needed
-	Local    int64 // in this rank's own parts
-	Cached   int64 // in the cache, among this rank's own rows
-	Peer     int64 // in parts or caches of peers, read from shared memory
-	Remote   int64 // requested from their owners, Early and Replaced ones included
-	Early    int64 // of Remote: not read by the frontier, fetched ahead of their use
-	Served   int64 // rows that this rank sent to others
+	// vertices whose rows are needed
+	Frontier int64 `json:"frontier_rows,omitzero"`
+	// rows of input frontiers owned by the rank; per epoch, summed over ranks
+	Local int64 `json:"local_rows"`
+	// rows found in the rank's own cache
+	Cached int64 `json:"cache_hits"`
+	// rows of another rank of the same node: read from its mapped file, or from its cache
+	// (`cache.placement: group`)
+	Peer int64 `json:"peer_rows"`
+	// those of `peer_rows` that were read from a peer's cache: they are owned outside the node
+	PeerCached int64 `json:"peer_cache_rows"`
+	// rows read from the files of the parts, because no cache holds them (`cache.source: files`)
+	Stored int64 `json:"stored_rows"`
+	// rows that an eviction round of `prefetch` fetched in order to keep them
+	Replaced int64 `json:"replacement_rows"` // by exchange, which knows no policy, as Early
+	// rows fetched ahead of the step that reads them (`cache.level`)
+	Early int64 `json:"early_rows"`
+	// transferred rows: received from another node, the sum of the two above and `fetched_rows`
+	Remote int64 `json:"remote_rows"`
+	// rows owned outside the node that were never received: their owners added them
+	// (`exchange.sums`)
+	Summed int64 `json:"summed_rows"`
+	// vectors that came in their stead
+	Sums int64 `json:"sum_vectors"`
+	// ids of rows and of members of sums that were sent for that, 4 bytes each, and the weights of
+	// members
+	IDBytes int64 `json:"id_bytes"`
 
-	Summed     int64 // never at hand: read by their owners, for Sums
-	Sums       int64 // of rows, requested from the owners of these rows
-	ServedSums int64 // that this rank sent to others
+	// rows that this rank sent to others
+	Served int64 `json:"served_rows,omitzero"`
+	// sums that it sent to others
+	ServedSums int64 `json:"served_sums,omitzero"`
 	// rows that this rank read for others: those that it sent, and those that it added, as often
-	ServedReads int64
+	ServedReads int64 `json:"read_for_others,omitzero"`
+	// collectives started: counts, ids, rows, one each, and those of Sampling and Shuffles
+	Rounds int64 `json:"collectives,omitzero"`
+	// counts sent, one for each rank
+	CountBytes int64 `json:"count_bytes,omitzero"`
+	// rows and sums sent
+	RowBytes int64 `json:"row_bytes,omitzero"`
 
-	PeerCached int64 // of Peer: in caches
-	Stored     int64 // read from the files that all ranks map, because no cache holds them
+	// rows of a dynamic cache that were overwritten
+	Evictions int64 `json:"evictions"`
+	// rows that entered a `prefetch` buffer in eviction rounds: `replacement_rows`, and misses of
+	// the step that were kept
+	Replacements int64 `json:"replacements"`
+	// time that the policy took
+	Scoring time.Duration `json:"score_nanoseconds,omitzero"`
 
-	Rounds     int64 // collectives started: counts, ids, rows, one each, and those of Sampling
-	CountBytes int64 // counts sent, one for each rank
-	IDBytes    int64 // ids sent
-	RowBytes   int64 // rows and sums sent
+	Sampling
 
-	Evictions    int64         // rows of the cache that were overwritten
-	Replacements int64         // rows that entered it in eviction rounds
-	Scoring      time.Duration // time that the policy took
+	// sampled edges of the blocks that the ranks compute
+	Edges int64 `json:"computed_edges"`
+	// feature rows that the ranks read: each once for a minibatch and rank; where ranks share
+	// minibatches each once for a minibatch, by the rank that owns it; with `push-pull` each rank reads
+	// its columns of it
+	Loaded int64 `json:"loaded_rows"`
 
-	// Replaced are rows of Remote that enter the cache in an eviction round and that the frontier
-	// does not read. The exchange does not know the policy and counts them as Early; see Replacing.
-	Replaced int64
+	Shuffles
+}
 
-	Sampling Sampling // of drawing the minibatches; of the others only Rounds includes it
-
-	Edges  int64 // sampled edges of the blocks that this rank computes
-	Loaded int64 // feature rows that it reads, each once for a minibatch
-
-	// of ranks that share minibatches or hold columns; of the others only Rounds includes it
-	Shuffle Shuffles
+// Sampling counts what drawing minibatches from a partitioned topology has cost, and sending input
+// hops to ranks that hold columns.
+//
+//	sum over ranks of Asked = sum over ranks of Answered
+type Sampling struct {
+	// with `topology.kind: partitioned`, or `parallel.mode: split` or `hybrid`: vertices of frontiers,
+	// over all hops, for which ranks asked other ranks to draw; with `hybrid` those of the last hop
+	// too, whose rows they asked for
+	Asked int64 `json:"asked_vertices"`
+	// vertices for which this rank drew for others
+	Answered int64 `json:"answered_vertices,omitzero"`
+	// neighbours that came back; where ranks share minibatches they stay where they are drawn
+	Drawn int64 `json:"drawn_neighbours"`
+	// collectives started: counts, ids, sizes and neighbours are one each
+	Rounds int64 `json:"sampling_collectives,omitzero"`
+	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
+	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all), 4 for
+	// each neighbour. Where ranks share minibatches 8 bytes to each of them (how many vertices) and 4
+	// for each id, after each hop, with `split` but the last. With `push-pull` also 24 bytes to each
+	// other rank (the size of the input hop) and 4 for each source, destination and edge of it, and
+	// each weight
+	Bytes int64 `json:"sampling_bytes"`
 }
 
 // Shuffles counts what ranks that share minibatches send each other besides vertices: rows of
@@ -61,22 +113,57 @@ type Counters struct {
 //
 //	sum over ranks of Bytes = sum over ranks of Got
 type Shuffles struct {
-	Rows   int64 // received
-	Bytes  int64 // handed to the transport, counted from the sizes given to it
-	Got    int64 // of the rows received, by the shuffle index
-	Rounds int64 // collectives started between two layers, and to pass feature rows on
+	// where ranks share minibatches (`parallel.mode`): rows that these sent each other: of features,
+	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
+	// and of their gradients
+	Rows int64 `json:"shuffled_rows"`
+	// bytes of those rows as handed to the transport
+	Bytes int64 `json:"shuffle_bytes"`
+	// bytes of the rows received, by the shuffle index
+	Got int64 `json:"shuffle_got,omitzero"`
+	// collectives started between two layers, and to pass feature rows on
+	Rounds int64 `json:"shuffle_collectives,omitzero"`
 }
 
-// Sampling counts what drawing minibatches from a partitioned topology has cost, and sending input
-// hops to ranks that hold columns.
-//
-//	sum over ranks of Asked = sum over ranks of Answered
-type Sampling struct {
-	Asked    int64 // vertices, over all hops, for which other ranks were asked to draw
-	Answered int64 // vertices for which this rank drew for others
-	Drawn    int64 // neighbours that came back
-	Rounds   int64 // collectives started: counts, ids, sizes and neighbours are one each
-	Bytes    int64 // sent in them
+// numCounters is the number of counters, each of 64 bits: TestCountersAreWords holds them to it.
+const numCounters = unsafe.Sizeof(Counters{}) / 8
+
+// words returns the counters as an array, for what is done to all alike.
+func (c *Counters) words() *[numCounters]int64 {
+	return (*[numCounters]int64)(unsafe.Pointer(c))
+}
+
+// Add adds o to c.
+func (c *Counters) Add(o Counters) {
+	sum := c.words()
+	for i, n := range o.words() {
+		sum[i] += n
+	}
+}
+
+// Per returns an n-th of c, rounded down.
+func (c Counters) Per(n int64) Counters {
+	for i := range c.words() {
+		c.words()[i] /= n
+	}
+	return c
+}
+
+// Reported returns the counters that reports have; the others are 0.
+func (c Counters) Reported() Counters {
+	unreported(reflect.ValueOf(&c).Elem())
+	return c
+}
+
+func unreported(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Type().Field(i); {
+		case f.Anonymous:
+			unreported(v.Field(i))
+		case strings.HasSuffix(f.Tag.Get("json"), ",omitzero"):
+			v.Field(i).SetInt(0)
+		}
+	}
 }
 
 // Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
@@ -89,67 +176,6 @@ func (c *Counters) Check(frontier int) error {
 	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, stored %d, "+
 		"remote %d; this is a bug in halognn", frontier, c.Local, c.Cached, c.Peer, c.Stored,
 		c.Remote)
-}
-
-// Add adds o to c.
-func (c *Counters) Add(o Counters) {
-	c.Frontier += o.Frontier
-	c.Local += o.Local
-	c.Cached += o.Cached
-	c.Peer += o.Peer
-	c.Remote += o.Remote
-	c.Early += o.Early
-	c.Served += o.Served
-	c.PeerCached += o.PeerCached
-	c.Stored += o.Stored
-	c.Summed += o.Summed
-	c.Sums += o.Sums
-	c.ServedSums += o.ServedSums
-	c.ServedReads += o.ServedReads
-	c.Rounds += o.Rounds
-	c.CountBytes += o.CountBytes
-	c.IDBytes += o.IDBytes
-	c.RowBytes += o.RowBytes
-	c.Evictions += o.Evictions
-	c.Replacements += o.Replacements
-	c.Scoring += o.Scoring
-	c.Replaced += o.Replaced
-	c.Sampling.Asked += o.Sampling.Asked
-	c.Sampling.Answered += o.Sampling.Answered
-	c.Sampling.Drawn += o.Sampling.Drawn
-	c.Sampling.Rounds += o.Sampling.Rounds
-	c.Sampling.Bytes += o.Sampling.Bytes
-	c.Edges += o.Edges
-	c.Loaded += o.Loaded
-	c.Shuffle.Rows += o.Shuffle.Rows
-	c.Shuffle.Bytes += o.Shuffle.Bytes
-	c.Shuffle.Got += o.Shuffle.Got
-	c.Shuffle.Rounds += o.Shuffle.Rounds
-}
-
-// Per returns an n-th of c, rounded down.
-func (c Counters) Per(n int64) Counters {
-	return Counters{
-		Frontier: c.Frontier / n, Local: c.Local / n, Cached: c.Cached / n, Peer: c.Peer / n,
-		Remote: c.Remote / n, Early: c.Early / n, Served: c.Served / n, PeerCached: c.PeerCached / n,
-		Stored: c.Stored / n, Summed: c.Summed / n, Sums: c.Sums / n, ServedSums: c.ServedSums / n,
-		ServedReads: c.ServedReads / n,
-		Rounds:      c.Rounds / n, CountBytes: c.CountBytes / n, IDBytes: c.IDBytes / n,
-		RowBytes:  c.RowBytes / n,
-		Evictions: c.Evictions / n, Replacements: c.Replacements / n,
-		Scoring:  c.Scoring / time.Duration(n),
-		Replaced: c.Replaced / n,
-		Sampling: Sampling{
-			Asked: c.Sampling.Asked / n, Answered: c.Sampling.Answered / n,
-			Drawn:  c.Sampling.Drawn / n,
-			Rounds: c.Sampling.Rounds / n, Bytes: c.Sampling.Bytes / n,
-		},
-		Edges: c.Edges / n, Loaded: c.Loaded / n,
-		Shuffle: Shuffles{
-			Rows: c.Shuffle.Rows / n, Bytes: c.Shuffle.Bytes / n, Got: c.Shuffle.Got / n,
-			Rounds: c.Shuffle.Rounds / n,
-		},
-	}
 }
 
 // Replacing returns the counters of a policy with eviction rounds: Early rows become Replaced.

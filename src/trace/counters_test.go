@@ -52,3 +52,30 @@ func TestRowsAddUp(t *testing.T) {
 		t.Errorf("without accesses hit rates %g and %g", hit, buffer)
 	}
 }
+
+// The counters are nothing but words of 64 bits: what is done to all alike relies on it.
+func TestCountersAreWords(t *testing.T) {
+	words := 0
+	var count func(of reflect.Type)
+	count = func(of reflect.Type) {
+		for i := range of.NumField() {
+			switch f := of.Field(i); {
+			case f.Anonymous:
+				count(f.Type)
+			case f.Type.Kind() != reflect.Int64 || f.Tag.Get("json") == "":
+				t.Errorf("%s is a %s with the tag %q; want 64 bits and a key", f.Name, f.Type, f.Tag)
+			default:
+				words++
+			}
+		}
+	}
+	count(reflect.TypeFor[Counters]())
+	if words != int(numCounters) {
+		t.Errorf("%d counters, %d words", words, numCounters)
+	}
+	c := Counters{Local: 3, Served: 4, Scoring: 5}
+	c.Shuffles.Got = 6
+	if got := c.Reported(); got != (Counters{Local: 3}) {
+		t.Errorf("reports have %+v", got)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
 )
@@ -23,8 +22,8 @@ func (r *run) banner() string {
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.Comm.Size(), nodes,
 		counted(m.Parts, "part"), r.CPUs, r.Device.Name(), r.Transport)
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
-		counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), lossName(r.job.Model.Task),
-		r.metric)
+		counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), r.task.Loss,
+		r.metric.Name)
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
 		"and `halognn plan` predicts the peak", r.o.unusual(), r.o.Epochs,
 		counted(r.steps(), "step"), r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
@@ -35,8 +34,8 @@ func (r *run) banner() string {
 // default.
 func (o *Options) unusual() string {
 	var how []string
-	if o.Mode != "" && o.Mode != parallel.ModeData {
-		how = append(how, "mode "+o.Mode)
+	if o.Mode.Name != "" && o.Mode.Name != parallel.ModeData {
+		how = append(how, "mode "+o.Mode.Name)
 	}
 	if kind := o.Sample.Kind; kind != "" && kind != sample.Neighbour {
 		how = append(how, "sampler "+string(kind))
@@ -51,13 +50,6 @@ func (o *Options) unusual() string {
 		return ""
 	}
 	return strings.Join(how, ", ") + "; "
-}
-
-func lossName(task string) string {
-	if task == nn.Multilabel {
-		return "binary cross entropy"
-	}
-	return "cross entropy"
 }
 
 // ending says why a run that has its results is over.

@@ -15,10 +15,11 @@ func TestBannerNamesWhatIsUnusual(t *testing.T) {
 		want string
 	}{
 		{Options{}, ""},
-		{Options{Mode: parallel.ModeData, Spec: job.Spec{Sample: sample.Neighbours(5)}}, ""},
-		{Options{Mode: parallel.ModeSplit}, "mode split; "},
-		{Options{Mode: parallel.ModeHybrid, Spec: job.Spec{Sample: sample.Spec{Kind: sample.Poisson},
-			Locality: job.Locality{Favour: 4}}}, "mode hybrid, sampler poisson, locality 4; "},
+		{Options{Spec: job.Spec{Mode: job.Mode{Name: parallel.ModeData},
+			Sample: sample.Neighbours(5)}}, ""},
+		{Options{Spec: job.Spec{Mode: job.Mode{Name: parallel.ModeSplit}}}, "mode split; "},
+		{Options{Spec: job.Spec{Mode: job.Mode{Name: parallel.ModeHybrid},
+			Sample: sample.Spec{Kind: sample.Poisson}, Locality: job.Locality{Favour: 4}}}, "mode hybrid, sampler poisson, locality 4; "},
 		{Options{Spec: job.Spec{Sums: true}}, "sums from owners; "},
 	} {
 		if got := c.o.unusual(); got != c.want {

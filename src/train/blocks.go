@@ -16,6 +16,7 @@ import (
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 )
 
 // Names in a directory of minibatches; docs/formats.md describes it.
@@ -162,7 +163,7 @@ func (w *blocksWriter) write() error {
 			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(), ForwardOnly: true,
 			Weights: j.Model.EdgeWeights,
 		},
-		Labels: w.Shards.Labels(), Targets: w.Shards.Targets(), Classes: j.Model.Out,
+		Labels: w.Shards.Labels(),
 	}); err != nil {
 		return err
 	}
@@ -244,10 +245,11 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 		return err
 	}
 	w.blocks.Minibatches = append(w.blocks.Minibatches, item)
-	if w.Shards.Labels() != nil {
-		return writeArray(dir, "labels", m.Batch.Labels, len(m.Seeds))
-	}
-	return writeArray(dir, "targets", m.Batch.Targets, len(m.Seeds), w.job.Model.Out)
+	t := task.Find(j.Model.Task)
+	layout := t.Layout(len(m.Seeds), j.Model.Out)
+	_, err := npy.WriteRows(filepath.Join(dir, t.File+".npy"), m.Batch.Labels, layout.DType,
+		layout.Shape...)
+	return err
 }
 
 func writeArray[T npy.Element](dir, name string, data []T, shape ...int) error {

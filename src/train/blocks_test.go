@@ -123,7 +123,7 @@ func readMinibatch(t *testing.T, dir string, item BlocksItem,
 	labels := array[int32](t, []int{item.Seeds}, dir, item.Dir, "labels")
 	for i, v := range m.Original[:item.Seeds] {
 		at := slices.Index(shards.Topology().Original, v)
-		if want := shards.Labels()[at]; labels[i] != want {
+		if want := npy.View[int32](shards.Labels().Data)[at]; labels[i] != want {
 			t.Errorf("%s: vertex %d has label %d, want %d", item.Dir, v, labels[i], want)
 		}
 	}

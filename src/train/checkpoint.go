@@ -20,14 +20,6 @@ import (
 	"halognn/src/watch"
 )
 
-// CheckpointOptions say how often rank 0 saves the state of a run, besides at a stop and at the end
-// of training, and how many checkpoints it keeps.
-type CheckpointOptions struct {
-	EverySteps   int     // 0: never by steps
-	EveryMinutes float64 // 0: never by time
-	Keep         int
-}
-
 // ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
 var ErrStopped = errors.New("stopped by a signal")
 
@@ -63,6 +55,7 @@ type checkpointOrigin struct {
 	Device  string            `json:"device"`
 	Ranks   int               `json:"ranks"`
 	Streams int               `json:"streams"`
+	Common  int               `json:"common_streams,omitempty"` // sample.Spec.Common
 }
 
 // checkpointPlace is the next step to train, and the digests of the steps before it.
@@ -93,10 +86,12 @@ type checkpointUnderWay struct {
 	Waiting float64            `json:"wait_seconds"`       // mean over ranks, like
 	Startup float64            `json:"startup_seconds"`
 	Phases  map[string]float64 `json:"phases"` // likewise, by name
-	Rows    checkpointCounters `json:"rows"`   // sum over ranks
 	Each    []rankShare        `json:"each_rank"`
 
-	OldPhases []float64 `json:"phase_seconds,omitempty"` // see phases
+	Counters trace.Counters `json:"counters"` // sum over ranks
+
+	OldRows   oldCounters `json:"rows,omitempty"`          // Counters
+	OldPhases []float64   `json:"phase_seconds,omitempty"` // see phases
 }
 
 // rankShare is one rank's share of the epoch under way.
@@ -112,7 +107,7 @@ func (s *checkpointState) earlier(rank, ranks int) rankShare {
 	if len(s.Each) == ranks {
 		return s.Each[rank]
 	}
-	before := func(r int) int64 { return s.Rows.Remote * int64(r) / int64(ranks) }
+	before := func(r int) int64 { return s.Counters.Remote * int64(r) / int64(ranks) }
 	return rankShare{before(rank+1) - before(rank), s.Waiting, s.Startup}
 }
 
@@ -221,7 +216,11 @@ func (r *run) save(epoch, step int, end bool) error {
 	s.pending, s.writing = path, make(chan error, 1)
 	files := r.contents(state)
 	log, done := r.log, s.writing
-	go func() { done <- s.write(path, files, state, log) }()
+	go func() {
+		err := s.write(path, files, state, log)
+		s.took = time.Since(s.at)
+		done <- err
+	}()
 	return nil
 }
 
@@ -276,6 +275,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 		checkpointOrigin: checkpointOrigin{
 			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
 			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
+			Common: r.job.Sample.Common(),
 		},
 		checkpointPlace: checkpointPlace{
 			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
@@ -292,7 +292,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 	if epoch == r.epoch {
 		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
-		s.Rows = checkpointCounters(all.Rows)
+		s.Counters = all.Rows
 		s.Phases = map[string]float64{}
 		for p, t := range all.Phases {
 			s.Phases[trace.Phase(p).String()] = t / ranks

@@ -14,6 +14,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/rundir"
 )
 
@@ -41,7 +42,7 @@ func TestFailedWriteEndsTheRun(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
 	o.Epochs = 100
-	o.Checkpoint = CheckpointOptions{EverySteps: 3, Keep: 2}
+	o.Checkpoint = config.Saves{EverySteps: 3, Keep: 2}
 	v := &vandal{left: 7}
 	dir := t.TempDir()
 	v.dir = filepath.Join(dir, rundir.CheckpointsDir)
@@ -74,7 +75,7 @@ func TestDue(t *testing.T) {
 		}
 		return d
 	}
-	s := &saver{o: CheckpointOptions{EverySteps: 10}, saved: 7}
+	s := &saver{o: config.Saves{EverySteps: 10}, saved: 7}
 	for updates, want := range map[int]bool{8: false, 9: false, 10: true, 11: true, 27: true} {
 		if got := due(s, updates); got != want {
 			t.Errorf("every 10 steps, saved after 7: due after %d: %t", updates, got)
@@ -89,12 +90,18 @@ func TestDue(t *testing.T) {
 	if !due(s, 22) || s.last != "x" {
 		t.Errorf("not due after the write; the last is %q", s.last)
 	}
-	c := &saver{o: CheckpointOptions{EveryMinutes: 0.5}, at: time.Now()}
+	c := &saver{o: config.Saves{EveryMinutes: 0.5}, at: time.Now()}
 	if due(c, 1000) {
 		t.Error("due before its time")
 	}
 	if c.at = c.at.Add(-31 * time.Second); !due(c, 1) {
 		t.Error("not due after its time")
+	}
+	if noted, c.took = 0, time.Second; due(c, 1) || due(c, 2) || noted != 1 {
+		t.Errorf("due 31 s after a save that took 1 s, or %d notes", noted)
+	}
+	if c.at = c.at.Add(-170 * time.Second); !due(c, 1) || noted != 1 {
+		t.Errorf("not due 201 s after a save that took 1 s, or %d notes", noted)
 	}
 	if due(&saver{at: time.Now().Add(-time.Hour)}, 1000) {
 		t.Error("due without being asked for")
@@ -119,7 +126,7 @@ func (p *poisoned) Dense(y compute.Matrix, d compute.Dense) {
 func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Checkpoint = CheckpointOptions{EverySteps: 4, Keep: 9}
+	o.Checkpoint = config.Saves{EverySteps: 4, Keep: 9}
 	dir := t.TempDir()
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}
@@ -218,7 +225,7 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
 	o.Optimizer.Kind, o.Schedule.Base, o.Schedule.Warmup, o.Schedule.Kind = "sgd", 1e38, 0, "constant"
-	o.Checkpoint = CheckpointOptions{EverySteps: 1, Keep: 9}
+	o.Checkpoint = config.Saves{EverySteps: 1, Keep: 9}
 	dir := t.TempDir()
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		_, err := Run(t.Context(),

@@ -73,7 +73,7 @@ func TestOldCheckpointGoesOn(t *testing.T) {
 			sum.PhaseSeconds["sync"] != 0.0017084740000000002 {
 			t.Errorf("sums of the first epoch: %+v", s.Sums)
 		}
-		if rows := s.Rows; rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {
+		if rows := s.Counters; rows.Frontier != 1395 || rows.IDBytes != 960 || rows.Evictions != 0 {
 			t.Errorf("rows of the epoch under way: %+v", rows)
 		}
 		if p := s.phases(); len(p) != 10 || p["sample"] != 0.00008463 || p["wait"] != 0.000282073 {
@@ -141,19 +141,8 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	want.Rounds = 3
 	var kept checkpointSums
 	reread(sumsOf(&want), &kept)
-	// Counters that no summary is computed from are not kept.
-	c := &want.Rows
-	c.Frontier, c.Served, c.ServedSums, c.ServedReads = 0, 0, 0, 0
-	c.Rounds, c.CountBytes, c.RowBytes = 0, 0, 0
-	c.Sampling.Answered, c.Sampling.Rounds = 0, 0
-	c.Shuffle.Got, c.Shuffle.Rounds = 0, 0
 	if got := kept.sums(); !reflect.DeepEqual(got, want) {
 		t.Errorf("of the sums\n%+v\na checkpoint keeps\n%+v", want, got)
-	}
-	var back checkpointCounters
-	reread(checkpointCounters(rows), &back)
-	if trace.Counters(back) != rows {
-		t.Errorf("of the rows %+v a checkpoint keeps %+v", rows, back)
 	}
 	for i, name := range oldPhases {
 		known := false

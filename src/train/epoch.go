@@ -11,6 +11,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/rundir"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -33,7 +34,7 @@ func (r *run) endEpoch(took time.Duration) error {
 			"a bug in halognn",
 			s.Asked, s.Answered)
 	}
-	if s := total.Shuffle; s.Bytes != s.Got {
+	if s := total.Shuffles; s.Bytes != s.Got {
 		return fmt.Errorf("shuffles do not add up: %d bytes sent, %d received; this is a bug in "+
 			"halognn", s.Bytes, s.Got)
 	}
@@ -42,8 +43,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	ranks := float64(len(all.each))
 	rec := epochRecord{
-		Kind: "epoch", Epoch: r.epoch, Seconds: took.Seconds(), Loss: r.loss / float64(r.seeds),
-		LR:           r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
+		Kind: "epoch", Time: written(), Epoch: r.epoch, Seconds: took.Seconds(),
+		Loss: r.loss / float64(r.seeds), LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
 		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
 		FirstStep: r.firstStep,
 	}
@@ -143,7 +144,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	}
 	s := &Summary{
 		Quality: Quality{
-			MetricName: r.metric, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
+			MetricName: r.metric.Name, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
 			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
 			MajorityAccuracy: majority, Confusion: final.confusion,
 		},
@@ -250,8 +251,8 @@ func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 	own := make([]int, r.Shards.Meta.Classes)
 	for p := r.first; p < r.last; p++ {
 		for _, v := range split(p) {
-			if labels[v] >= 0 {
-				own[labels[v]]++
+			if y := r.task.Class(labels.Row(int(v))); y >= 0 {
+				own[y]++
 			}
 		}
 	}
@@ -272,7 +273,7 @@ func (r *run) setObjective() error {
 	o := r.o.Loss.Objective
 	if r.o.Loss.Balanced {
 		o.Weights = make([]float64, r.Shards.Meta.Classes)
-		if r.Shards.Labels() != nil { // else several labels a vertex: the model refuses weights
+		if r.task.Class != nil { // else the task refuses weights
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
@@ -303,7 +304,7 @@ func (r *run) balance(weights []float64) error {
 // majority returns the share, in the test set, of the class most frequent in training: what an
 // accuracy is held against, and no other metric. Collective.
 func (r *run) majority() (*Metric, error) {
-	if r.Shards.Labels() == nil || r.metric != Accuracy {
+	if r.metric.Name != task.Accuracy {
 		return nil, nil
 	}
 	train, err := r.classes(r.Shards.Train)
@@ -314,14 +315,14 @@ func (r *run) majority() (*Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	most, n := 0, int64(0)
+	most, n := 0, 0
 	for c := range train {
 		if train[c] > train[most] {
 			most = c
 		}
-		n += int64(test[c])
+		n += test[c]
 	}
-	of := truths{vertices: n, labelled: n} // every vertex of a split has a label
-	m := of.metric(Accuracy, float64(test[most])/float64(max(1, n)))
+	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
+	m := metricOf(r.metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

@@ -11,6 +11,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // evaluation is the quality of the model after some epoch.
@@ -24,7 +25,7 @@ type evaluation struct {
 
 func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
 	rec := evalRecord{
-		Kind: "eval", Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
+		Kind: "eval", Time: written(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
 		ValidAccuracy: e.valid.accuracy, ValidMetric: e.valid.metric,
 	}
 	if e.test != nil {
@@ -38,10 +39,13 @@ func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	if r.o.EvalFull {
 		return r.evaluateFull(ctx)
 	}
-	var valid score
+	valid := r.score()
 	seeds := func(part int) []graph.VertexID { return r.Shards.Valid(part) }
 	err := r.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
-		valid.add(r.metric, logits, m.Batch.Labels, m.Batch.Targets)
+		labels := task.Labels{Data: m.Batch.Labels, Width: r.Shards.Labels().Width}
+		for i := range logits.Rows {
+			valid.add(logits.Row(i), labels.Row(i))
+		}
 		return nil
 	})
 	if err != nil {
@@ -91,7 +95,7 @@ func (s *session) sampled(ctx context.Context, epoch int, seeds func(part int) [
 func (s *session) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {
-	if s.o.Sharing != sample.Alone && s.job.Share(s.Comm.Rank()).Size > 1 {
+	if s.o.Mode.Sharing != sample.Alone && s.job.Share(s.Comm.Rank()).Size > 1 {
 		items, admit = s.sharedItems(epoch, seeds)
 		return items, admit, nil
 	}
@@ -151,15 +155,15 @@ func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) 
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	var logits []float32
 	var err error
-	if r.valid.vertices > 0 || r.tests() {
+	if r.valid.Vertices > 0 || r.tests() {
 		if logits, err = r.inferAll(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}
-	var valid, test score
-	if classes := r.Shards.Meta.Classes; r.Shards.Labels() != nil && classes <= mostConfused {
+	valid, test := r.score(), r.score()
+	if classes := r.Shards.Meta.Classes; r.task.Class != nil && classes <= mostConfused {
 		test.confusion = make([]int64, classes*classes)
 	}
 	seeds := func(p int) []graph.VertexID { return r.Shards.Valid(p) }
@@ -210,9 +214,7 @@ func (r *run) judge(
 	for p := r.first; p < r.last; p++ {
 		for _, v := range vertices(p) {
 			row := int(v) - first
-			one := compute.Matrix{Rows: 1, Cols: classes, Data: logits[row*classes : (row+1)*classes]}
-			label, marks := r.truth(v)
-			sum.add(r.metric, one, []int32{label}, marks)
+			sum.add(logits[row*classes:(row+1)*classes], r.Shards.Labels().Row(int(v)))
 		}
 	}
 	return r.quality(sum)
@@ -221,7 +223,7 @@ func (r *run) judge(
 // quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
 // no training loss follows the last update, so nothing else would notice. Collective.
 func (r *run) quality(sum *score) (quality, error) {
-	q, err := sum.quality(r.Comm, r.metric)
+	q, err := sum.quality(r.Comm)
 	if err != nil {
 		return q, err
 	}

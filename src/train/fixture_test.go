@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/job"
 	"halognn/src/nn"
@@ -40,7 +41,7 @@ func sageOptions() Options {
 			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.01}, StepEpochs: 1, Seed: 1,
 			Depth: 2, Cache: policy.Settings{Policy: policy.None},
 		},
-		EvalEvery: 1,
+		Training: config.Training{EvalEvery: 1},
 	}
 }
 

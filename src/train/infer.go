@@ -129,9 +129,9 @@ func (s *session) inferLayer(ctx context.Context, l int, in layerInput, block in
 		return out, err
 	}
 	err = s.inferChunks(ctx, in, s.chunks(in.cols*in.dtype.Size()),
-		func(o parallel.Options) (parallel.Strategy, error) {
-			o.Resident = l == 0 && !s.job.ByColumns // those are other rows
-			return parallel.NewLayer(s.o.Mode, o, l)
+		func(o parallel.Options) (*parallel.Strategy, error) {
+			o.Resident = l == 0 && !s.job.Mode.Columns // those are other rows
+			return parallel.NewLayer(o, l)
 		},
 		func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) })
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *session) givesLogits(l int) bool {
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
 // and hands on what it makes of them: y for the own vertices from number at on. Collective.
 func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
-	newStrategy func(parallel.Options) (parallel.Strategy, error),
+	newStrategy func(parallel.Options) (*parallel.Strategy, error),
 	take func(at int, y compute.Matrix) error) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 )
 
 // forward is the reference for inference: all layers over the whole graph, as the papers define
@@ -502,22 +503,23 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 // are.
 func TestUndefinedPredictionsAreCounted(t *testing.T) {
 	for _, c := range []struct {
-		name string
+		task string
 		p    predictions
 		want int
 	}{
-		{"classes", predictions{classes: 2, rowBytes: 4, form: FormClasses}, 2},
-		{"labels", predictions{classes: 2, rowBytes: 2, form: FormClasses, multi: true}, 2},
-		{"probabilities", predictions{classes: 2, rowBytes: 8, form: FormProbabilities}, 2},
-		{"logits", predictions{classes: 2, rowBytes: 8, form: FormLogits}, 2},
+		{task.Multiclass, predictions{classes: 2, rowBytes: 4, form: FormClasses}, 2},
+		{task.Multilabel, predictions{classes: 2, rowBytes: 2, form: FormClasses}, 2},
+		{task.Multiclass, predictions{classes: 2, rowBytes: 8, form: FormProbabilities}, 2},
+		{task.Multiclass, predictions{classes: 2, rowBytes: 8, form: FormLogits}, 2},
 	} {
+		c.p.task = task.Find(c.task)
 		c.p.own, c.p.truth = make([]byte, 3*c.p.rowBytes), &truth{}
 		c.p.chosen = &chosen{n: 3, hi: 3}
 		for i, z := range [][]float32{{0, 1}, {float32(math.NaN()), 1}, {0, float32(math.Inf(1))}} {
 			c.p.set(i, z)
 		}
 		if c.p.undefined != c.want {
-			t.Errorf("%s: %d are counted, want %d", c.name, c.p.undefined, c.want)
+			t.Errorf("%s of %s: %d are counted, want %d", c.p.form, c.task, c.p.undefined, c.want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package train
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"testing"
 
@@ -44,8 +43,8 @@ func TestLaunches(t *testing.T) {
 		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
 	for i, c := range launchesPerStep {
 		t.Run(c.name, func(t *testing.T) {
-			if i > 0 && os.Getenv("HALOGNN_SHORT") != "" {
-				t.Skip("HALOGNN_SHORT is set")
+			if i > 0 && testing.Short() {
+				t.Skip("-short")
 			}
 			o := sageOptions()
 			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)

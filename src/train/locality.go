@@ -51,18 +51,18 @@ func (r *run) openNearness() error {
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
 // on all ranks, and records that of this one.
 func (r *run) adapt(e *epochRecord) {
-	if r.held == "" || r.o.Locality.Adapt == nil {
+	if r.held == "" || !r.o.Locality.Adapts {
 		return
 	}
 	far := (e.Remote + e.Stored) * int64(r.Shards.RowBytes())
-	e.Factor, e.LoadingShare = r.factor.Value, r.o.Locality.Adapt.Share(far, e.Edges)
+	e.Factor, e.LoadingShare = r.factor.Value, r.o.Locality.Share(far, e.Edges)
 	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
 	r.factor = r.o.Locality.Next(r.factor, e.LoadingShare)
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
 func (r *run) summariseNearness() *adapted {
-	if r.held == "" || r.o.Locality.Adapt == nil {
+	if r.held == "" || !r.o.Locality.Adapts {
 		return nil
 	}
 	return &r.adapted

@@ -71,7 +71,7 @@ func TestLocalityAdapts(t *testing.T) {
 		o := nearby(kind)
 		o.Epochs = 5
 		// With these rates loading takes more than a third of the time at first.
-		o.Locality.Adapt = &job.Adaption{Lower: 0.25, Upper: 0.3, Link: link, Edges: 6e4}
+		o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.25, Upper: 0.3, Link: link, Edges: 6e4}
 		whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 		want := whole.finished(t, o)
 		if l := want.Locality; l == nil || len(l.Factors) != 5 || l.Factors[0] != 1 ||
@@ -191,7 +191,10 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 		{sample.Poisson, 2, policy.Prefetch, policy.Settings{}, nil},
 	} {
 		o := nearby(c.kind)
-		o.Ranks, o.RanksPerNode, o.Epochs, o.Locality.Adapt = 4, c.node, 4, c.adapt
+		o.Ranks, o.RanksPerNode, o.Epochs = 4, c.node, 4
+		if o.Locality.Adapts = c.adapt != nil; o.Locality.Adapts {
+			o.Locality.Adaption = *c.adapt
+		}
 		o.Cache = c.cache
 		o.Cache.Policy, o.Cache.Alpha = c.policy, 0.3
 		o.Cache.Gamma, o.Cache.Delta, o.Cache.Evict, o.Cache.Initial = 0.9, 3, true, policy.Degree
@@ -214,7 +217,7 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 		for _, d := range r.Traces[0][1] { // a cache that changes fetches some that are not read
 			own += d.Early
 		}
-		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.CacheHits {
+		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.Cached {
 			t.Errorf("%s: %d far, %d peer, %d own rows in %d epochs are simulated; measured %+v", name,
 				far, peer, own, n, got.Rows)
 		}
@@ -235,21 +238,21 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 func TestLocalityIsRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
 	for want, change := range map[string]func(o *Options){
-		"(cache.policy lookahead), because it samples": func(o *Options) {
+		"cache.policy lookahead cannot be had, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Lookahead
 		},
-		"(cache.policy oracle), because it samples": func(o *Options) { o.Cache.Policy = policy.Oracle },
-		"(cache.policy auto), because it samples":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
+		"cache.policy oracle cannot be had, because it samples": func(o *Options) { o.Cache.Policy = policy.Oracle },
+		"cache.policy auto cannot be had, because it samples":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
 		"because a run that goes on would fetch other rows": func(o *Options) {
-			o.Cache.Policy, o.Locality.Adapt = policy.Sieve, new(job.Adaption)
+			o.Cache.Policy, o.Locality.Adapts = policy.Sieve, true
 		},
-		"cannot be had with this cache.peer_cost": func(o *Options) {
+		"with which cache.peer_cost auto cannot be had": func(o *Options) {
 			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
 		},
-		"cannot be had where ranks share a minibatch": func(o *Options) {
-			o.Mode, o.Sharing = parallel.ModeSplit, sample.Together
+		"with which sample.locality cannot be had, because ranks that share": func(o *Options) {
+			o.Mode = job.Mode{Name: parallel.ModeSplit, Sharing: sample.Together}
 		},
-		"sample.kind neighbour draws all neighbours alike": func(o *Options) {
+		"sample.kind neighbour cannot be had, because it draws all": func(o *Options) {
 			o.Sample.Kind = sample.Neighbour
 		},
 	} {

@@ -8,24 +8,9 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/compute"
-	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/task"
 )
-
-func TestMetricOfTask(t *testing.T) {
-	for _, c := range []struct {
-		task    string
-		classes int
-		want    string
-	}{
-		{nn.Multiclass, 5, Accuracy}, {nn.Multiclass, 2, ROCAUC}, {nn.Multilabel, 2, MicroF1},
-		{nn.Multilabel, 9, MicroF1}, {nn.Multiclass, 1, Accuracy},
-	} {
-		if got := metricName(c.task, c.classes); got != c.want {
-			t.Errorf("%s of %d classes is judged by %s, want %s", c.task, c.classes, got, c.want)
-		}
-	}
-}
 
 // Scores are worked out by hand, and the same however the vertices are spread over ranks. Vertices
 // that give a metric no value say why.
@@ -35,6 +20,7 @@ func TestQuality(t *testing.T) {
 		label int32
 		marks []uint8
 	}
+	const accuracy, rocAUC, microF1 = task.Accuracy, task.ROCAUC, task.MicroF1
 	known := func(x float64) Metric { return Metric{Value: x, Known: true} }
 	none := func(why string) Metric { return Metric{Why: why} }
 	wrong := []vertex{{z: []float32{2, 1}, label: 1}, {z: []float32{0, 1}, label: 1}}
@@ -44,52 +30,63 @@ func TestQuality(t *testing.T) {
 		quality, correct Metric
 		shortfall        float64
 	}{
-		{"accuracy of nothing", Accuracy, nil, none("no vertices"), none("no vertices"), 0},
-		{"ROC-AUC of nothing", ROCAUC, nil, none("no vertices"), none("no vertices"), 0},
-		{"micro-F1 of nothing", MicroF1, nil, none("no vertices"), none("no vertices"), 0},
-		{"accuracy without labels", Accuracy,
+		{"accuracy of nothing", accuracy, nil, none("no vertices"), none("no vertices"), 0},
+		{"ROC-AUC of nothing", rocAUC, nil, none("no vertices"), none("no vertices"), 0},
+		{"micro-F1 of nothing", microF1, nil, none("no vertices"), none("no vertices"), 0},
+		{"accuracy without labels", accuracy,
 			[]vertex{{z: []float32{1, 2, 3}, label: -1}, {z: []float32{3, 2, 1}, label: -1}},
 			none("no labels"), none("no labels"), 0},
-		{"accuracy: the first of equal logits counts, vertices without a label do not", Accuracy,
+		{"accuracy: the first of equal logits counts, vertices without a label do not", accuracy,
 			[]vertex{
 				{z: []float32{1, 3, 2}, label: 1}, {z: []float32{2, 2, 1}, label: 0},
 				{z: []float32{2, 2, 1}, label: 1},
 				{z: []float32{-1, -2, -3}, label: 2}, {z: []float32{9, 0, 0}, label: -1},
 			}, known(0.5), known(0.5), 2.0 / 4},
-		{"nothing right is a value", Accuracy, []vertex{{z: []float32{1, 0, 0}, label: 1}}, known(0),
+		{"nothing right is a value", accuracy, []vertex{{z: []float32{1, 0, 0}, label: 1}}, known(0),
 			known(0), 1},
 		// class 1 scores 2, 1, -1; class 0 scores 0, 1: of 6 pairs 3 are in order and 1 is a tie
-		{"ROC-AUC", ROCAUC, []vertex{
+		{"ROC-AUC", rocAUC, []vertex{
 			{z: []float32{0, 2}, label: 1}, {z: []float32{1, 2}, label: 1}, {z: []float32{1, 0}, label: 1},
 			{z: []float32{3, 3}, label: 0}, {z: []float32{0, 1}, label: 0}, {z: []float32{0, 50}, label: -1},
 		}, known(3.5 / 6), known(3.0 / 5), 2.0 / 5},
-		{"ROC-AUC of class 1 alone", ROCAUC, wrong, none("only class 1"), known(0.5),
+		{"ROC-AUC of class 1 alone", rocAUC, wrong, none("only class 1"), known(0.5),
 			1.0 / 2},
-		{"ROC-AUC of class 0 alone", ROCAUC,
+		{"ROC-AUC of class 0 alone", rocAUC,
 			[]vertex{{z: []float32{2, 0}, label: 0}, {z: []float32{0, 1}, label: -1}},
 			none("only class 0"), known(1), 0},
-		{"ROC-AUC without labels", ROCAUC, []vertex{{z: []float32{0, 2}, label: -1}},
+		{"ROC-AUC without labels", rocAUC, []vertex{{z: []float32{0, 2}, label: -1}},
 			none("no labels"), none("no labels"), 0},
 		// 2 true positives, 1 false negative, 1 false positive; 0 is not above 0
-		{"micro-F1", MicroF1, []vertex{
+		{"micro-F1", microF1, []vertex{
 			{z: []float32{1, -1, 0}, marks: []uint8{1, 0, 1}},
 			{z: []float32{1, 1, -1}, marks: []uint8{0, 1, 0}},
 		}, known(2 * 2.0 / (2*2 + 1 + 1)), known(2 * 2.0 / (2*2 + 1 + 1)), 1.0 / 3 / 2},
-		{"micro-F1 without a label to find", MicroF1, []vertex{
+		{"micro-F1 without a label to find", microF1, []vertex{
 			{z: []float32{1, -1}, marks: []uint8{0, 0}}, {z: []float32{-1, -1}, marks: []uint8{0, 0}},
 		}, none("no labels"), none("no labels"), 1.0 / 2 / 2},
-		{"micro-F1 of a label that is not found", MicroF1,
+		{"micro-F1 of a label that is not found", microF1,
 			[]vertex{{z: []float32{-1, -1}, marks: []uint8{0, 1}}}, known(0), known(0), 1.0 / 2},
 	} {
 		for ranks := 1; ranks <= 3; ranks++ {
 			err := comm.RunWorld(ranks, func(w comm.Comm) error {
-				var s score
+				of := task.Find(task.Multiclass)
+				if c.metric == microF1 {
+					of = task.Find(task.Multilabel)
+				}
+				s := score{task: of, metric: of.Metrics[0]}
+				if c.metric == rocAUC {
+					s.metric = of.Metrics[1]
+				}
 				for i, v := range c.vertices {
 					if i%ranks == w.Rank() {
-						s.add(c.metric, compute.Matrix{Rows: 1, Cols: len(v.z), Data: v.z}, []int32{v.label}, v.marks)
+						label := v.marks
+						if label == nil {
+							label = npy.Bytes([]int32{v.label})
+						}
+						s.add(v.z, label)
 					}
 				}
-				q, err := s.quality(w, c.metric)
+				q, err := s.quality(w)
 				if err == nil && (q.metric != c.quality || q.accuracy != c.correct ||
 					math.Abs(q.shortfall-c.shortfall) > 1e-12) {
 					err = fmt.Errorf("%s is %+v, accuracy %+v, shortfall %g, want %+v, %+v and %g",
@@ -108,20 +105,24 @@ func TestQuality(t *testing.T) {
 // A metric without a value is null in a file and a dash with its reason in a line, never a number.
 func TestMetricWithoutValue(t *testing.T) {
 	for _, c := range []struct {
-		metric     Metric
-		json, line string
+		metric           Metric
+		json, line, area string
 	}{
-		{Metric{Value: 0.25, Known: true}, "0.25", "25.00 %"},
-		{Metric{Known: true}, "0", "0.00 %"},
-		{Metric{Why: "no vertices"}, "null", "– (no vertices)"},
+		{Metric{Value: 0.25, Known: true}, "0.25", "25.00 %", "0.2500"},
+		{Metric{Value: 1, Known: true}, "1", "100.00 %", "1.0000"},
+		{Metric{Known: true}, "0", "0.00 %", "0.0000"},
+		{Metric{Why: "no vertices"}, "null", "– (no vertices)", "– (no vertices)"},
 	} {
 		text, err := json.Marshal(c.metric)
 		back := Metric{Value: 7, Known: true, Why: "of before"}
 		if err = errors.Join(err, json.Unmarshal(text, &back)); err != nil {
 			t.Fatal(err)
 		}
-		if line := metricText(Accuracy, c.metric); string(text) != c.json || line != c.line {
+		if line := metricText(task.Accuracy, c.metric); string(text) != c.json || line != c.line {
 			t.Errorf("%+v is %s in a file and %q in a line", c.metric, text, line)
+		}
+		if line := metricText(task.ROCAUC, c.metric); line != c.area {
+			t.Errorf("%+v is %q in a line as an area, want %q", c.metric, line, c.area)
 		}
 		if c.metric.Why = ""; back != c.metric {
 			t.Errorf("%s is read as %+v", text, back)

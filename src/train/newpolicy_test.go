@@ -33,7 +33,7 @@ func TestAPolicyIsOneRow(t *testing.T) {
 	defer remove()
 
 	c, err := config.WithDefaults([]string{"data.parts=p", "run.dir=d", "cache.policy=" + name})
-	if err != nil || c.Cache.Policy != name || !strings.Contains(config.Markdown(), name) {
+	if err != nil || c.Job.Cache.Policy != name || !strings.Contains(config.Markdown(), name) {
 		t.Errorf("the config does not know it: %v", err)
 	}
 
@@ -47,8 +47,8 @@ func TestAPolicyIsOneRow(t *testing.T) {
 	if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
 		t.Error("it changes numbers")
 	}
-	if got.CacheHits == 0 || got.Remote >= want.Remote {
-		t.Errorf("%d hits, %d rows, without it %d", got.CacheHits, got.Remote, want.Remote)
+	if got.Cached == 0 || got.Remote >= want.Remote {
+		t.Errorf("%d hits, %d rows, without it %d", got.Cached, got.Remote, want.Remote)
 	}
 
 	o.Ranks = 2

@@ -4,13 +4,12 @@ import (
 	"fmt"
 
 	"halognn/src/comm"
-	"halognn/src/sample"
 )
 
-// groupByNode sets how many ranks share the minibatches of a node, where they do: as many
-// consecutive ones on every node. Collective.
+// groupByNode sets how many ranks a node has, where minibatches depend on that: as many consecutive
+// ones on every node. Collective.
 func (s *session) groupByNode() error {
-	if s.o.Sharing != sample.InNodes {
+	if !s.o.ByNode() {
 		return nil
 	}
 	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
@@ -31,11 +30,11 @@ func (s *session) groupByNode() error {
 	size := all[1]
 	for r := range s.Comm.Size() {
 		if all[2*r] != r-r%size || all[2*r+1] != size {
-			return comm.AgreedOn(s.Comm, fmt.Errorf("parallel.mode is %s, in which the ranks of a node "+
-				"train together, but rank %d is one of %d on a node that begins with rank %d; start as "+
-				"many consecutive ranks on every node (mpirun --map-by ppr:N:node, srun "+
-				"--distribution=block), or set run.ranks_per_node to a divisor of the ranks", s.o.Mode,
-				r, all[2*r+1], all[2*r]))
+			return comm.AgreedOn(s.Comm, fmt.Errorf("parallel.mode is %s and sample.share %s, by which "+
+				"the ranks of a node train together or draw alike, but rank %d is one of %d on a node that "+
+				"begins with rank %d; start as many consecutive ranks on every node (mpirun --map-by "+
+				"ppr:N:node, srun --distribution=block), or set run.ranks_per_node to a divisor of the "+
+				"ranks", s.o.Mode.Name, s.o.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
 		}
 	}
 	s.o.RanksPerNode = size

@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/sample"
 )
@@ -32,7 +33,7 @@ func TestNodesThatCannotShare(t *testing.T) {
 		{6, 3, 2, "run.ranks_per_node is 3, but ranks 0 and 2 are on different nodes"},
 	} {
 		o := sageOptions()
-		o.Mode, o.Sharing = parallel.ModeHybrid, sample.InNodes
+		o.Mode = job.Mode{Name: parallel.ModeHybrid, Sharing: sample.InNodes}
 		err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
 			env := Env{Comm: spread{world, c.nodes}, RanksPerNode: c.perNode, Shards: shards,
 				Device: ref.New(), Host: ref.Host{}}

@@ -2,12 +2,11 @@ package train
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
-	"halognn/src/nn"
+	"halognn/src/npy"
 )
 
 // Balanced weights follow from the counts of the training seeds and reach the loss: a run with the
@@ -37,7 +36,7 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 	count, total := make([]float64, 4), 0.0
 	for p := range shards.Meta.Parts {
 		for _, v := range shards.Train(p) {
-			count[shards.Labels()[v]]++
+			count[npy.View[int32](shards.Labels().Data)[v]]++
 			total++
 		}
 	}
@@ -73,25 +72,5 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 	if int(tested) != want || float64(right)/float64(tested) != plain.TestAccuracy.Value {
 		t.Errorf("%d of %d right in the matrix; %d tested, accuracy %g", right, tested, want,
 			plain.TestAccuracy.Value)
-	}
-}
-
-func TestChooseMetric(t *testing.T) {
-	for _, c := range []struct {
-		asked, task string
-		classes     int
-		want, fault string
-	}{
-		{"auto", nn.Multiclass, 2, ROCAUC, ""}, {"", nn.Multilabel, 5, MicroF1, ""},
-		{Accuracy, nn.Multiclass, 2, Accuracy, ""}, {ROCAUC, nn.Multiclass, 2, ROCAUC, ""},
-		{ROCAUC, nn.Multiclass, 3, "", "is of two classes, and the graph has 3"},
-		{MicroF1, nn.Multiclass, 3, "", "does not judge one class a vertex; use auto, or accuracy"},
-		{Accuracy, nn.Multilabel, 3, "", "does not judge several labels a vertex; use auto, or micro_f1"},
-	} {
-		got, err := chooseMetric(c.asked, c.task, c.classes)
-		if got != c.want || (err != nil) != (c.fault != "") ||
-			err != nil && !strings.Contains(err.Error(), c.fault) {
-			t.Errorf("%s of %s, %d classes: %s, %v", c.asked, c.task, c.classes, got, err)
-		}
 	}
 }

@@ -5,7 +5,6 @@ package train
 import (
 	"context"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -14,12 +13,14 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/residence"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -39,7 +40,7 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 		s, err := Run(context.Background(),
 			Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards, Device: d, Host: ref.Host{}, Workers: 2,
 				Dir:     dir,
-				GPURows: rows, GPUReads: reads}, o)
+				Compute: config.Compute{GPU: residence.GPU{Rows: rows, Reads: reads}}}, o)
 		if err != nil {
 			return err
 		}
@@ -112,12 +113,12 @@ func TestOffboardTrainsAlike(t *testing.T) {
 			o.Model.Activation = nn.ELU
 		}},
 		{"class weights, smoothed labels", 2, func(o *Options) {
-			o.Loss = LossOptions{Objective: nn.Objective{Smoothing: 0.1}, Balanced: true}
+			o.Loss = config.Loss{Objective: task.Objective{Smoothing: 0.1}, Balanced: true}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if i > 2 && os.Getenv("HALOGNN_SHORT") != "" {
-				t.Skip("HALOGNN_SHORT is set")
+			if i > 2 && testing.Short() {
+				t.Skip("-short")
 			}
 			o := sageOptions()
 			c.set(&o)
@@ -187,8 +188,8 @@ func TestCachesOnDevices(t *testing.T) {
 			true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name != "files" && os.Getenv("HALOGNN_SHORT") != "" {
-				t.Skip("HALOGNN_SHORT is set")
+			if c.name != "files" && testing.Short() {
+				t.Skip("-short")
 			}
 			if c.islands && cuda.Launches() == nil {
 				t.Skip("the devices of this machine reach each other: they are not emulated")
@@ -213,7 +214,7 @@ func TestCachesOnDevices(t *testing.T) {
 			// where the cost is measured, all may keep the same rows
 			shares := c.node > 1 && o.Cache.PeerCost >= 0
 			if shares && got.PeerCached == 0 || c.node == 1 && got.PeerCached > 0 ||
-				got.CacheHits == 0 {
+				got.Cached == 0 {
 				t.Errorf("%+v", got.Rows)
 			}
 			if cost := got.Cache.PeerCost; (cost != nil) != (o.Cache.PeerCost < 0) ||

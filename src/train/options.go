@@ -35,10 +35,8 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/config"
 	"halognn/src/job"
-	"halognn/src/nn"
-	"halognn/src/parallel"
-	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -46,24 +44,11 @@ import (
 
 // Options say what is trained and how. All ranks must have the same.
 type Options struct {
-	job.Spec        // Ranks and RanksPerNode equal those of Env
-	Mode     string // one of parallel.Modes; "" is parallel.ModeData
+	job.Spec // Ranks and RanksPerNode equal those of Env
+	config.Training
+	Checkpoint config.Saves
 
 	WithoutSums string // with TrySums: why owners cannot add rows; "" if they can
-
-	EvalEvery  int    // epochs; 0: after the last one only
-	EvalFull   bool   // evaluate with all neighbours
-	Metric     string // Accuracy, ROCAUC, MicroF1; "" or "auto": the default of the task
-	Loss       LossOptions
-	Patience   int
-	Sum        comm.SumMode
-	Checkpoint CheckpointOptions
-}
-
-// LossOptions say how the loss differs from the plain cross-entropy.
-type LossOptions struct {
-	nn.Objective
-	Balanced bool // weight of a class: training seeds / (classes * seeds of the class)
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
@@ -73,10 +58,7 @@ type Env struct {
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
-	GPURows      residence.GPURows
-	Gradients    parallel.Transport // of gradients in device memory; "" is the best that works
-	// residence.ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
-	GPUReads string
+	Compute      config.Compute // of which a session reads how a GPU is used
 	// of this rank, a fraction where more ranks than CPUs share them; 0: unknown
 	CPUs     float64
 	Workers  int                    // pool goroutines
@@ -102,10 +84,11 @@ type Env struct {
 
 // Progress receives the progress of a run.
 type Progress interface {
-	Begin(line string)                     // what is about to run on what, in a few lines
-	Epoch(epoch, first, steps int)         // an epoch (from 1) begins at step first of steps
-	Step(loss float64)                     // one more step is done
-	Evaluated(epoch int, line string)      // a validation is done
+	Begin(line string)             // what is about to run on what, in a few lines
+	Epoch(epoch, first, steps int) // an epoch (from 1) begins at step first of steps
+	Step(loss float64)             // one more step is done
+	// a validation is done; fields are the names and the values that the line has
+	Evaluated(epoch int, line string, fields ...any)
 	Note(ctx context.Context, line string) // something a user should know
 	End(line string)                       // the run is over in order, and why
 }

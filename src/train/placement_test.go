@@ -64,7 +64,7 @@ func TestSharedCachesAreSimulatedRowForRow(t *testing.T) {
 		if c.with.FromFiles() && (got.Remote != 0 || got.Local != 0 || got.Peer != got.PeerCached) {
 			t.Errorf("%s: %+v, though rows come from files", name, got.Rows)
 		}
-		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.CacheHits ||
+		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.Cached ||
 			far == 0 {
 			t.Errorf("%s: %d far, %d peer, %d own rows in %d epochs are simulated; measured %+v",
 				name, far, peer, own, n, got.Rows)

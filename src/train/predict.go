@@ -2,10 +2,8 @@ package train
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
+	"halognn/src/task"
 )
 
 // Inference says what is predicted, and where it goes. All ranks must have the same.
@@ -36,13 +35,9 @@ type Form string
 
 // The forms of predictions.
 const (
-	// FormClasses is the most likely class, int32 [N]; for several labels a vertex uint8 [N, C] of 0
-	// and 1.
-	FormClasses Form = "classes"
-	// FormProbabilities is the softmax of the logits, float32 [N, C]; for several labels a vertex
-	// their sigmoid.
-	FormProbabilities Form = "probabilities"
-	FormLogits        Form = "logits" // what the model says, float32 [N, C]
+	FormClasses       Form = "classes"       // labels, as the task has them
+	FormProbabilities Form = "probabilities" // what the logits stand for, float32 [N, C]
+	FormLogits        Form = "logits"        // what the model says, float32 [N, C]
 )
 
 // Inferred is what an inference came to, the same on every rank.
@@ -132,8 +127,8 @@ func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Infere
 	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds(),
 		Undefined: undefined}
 	if undefined == 0 {
-		out.Metric = s.metric
-		if out.Judged, err = p.judged(s.Comm, s.metric); err != nil {
+		out.Metric = s.metric.Name
+		if out.Judged, err = p.judged(s.Comm); err != nil {
 			return nil, err
 		}
 	}
@@ -142,9 +137,9 @@ func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Infere
 
 // predictions holds the predictions of the chosen own vertices, as the bytes of the file.
 type predictions struct {
+	task     *task.Task
 	classes  int // of a row
 	rowBytes int
-	multi    bool
 	form     Form
 	chosen   *chosen
 	own      []byte // [chosen own vertices, rowBytes]
@@ -155,19 +150,18 @@ type predictions struct {
 	undefined int // own vertices with a logit that is not finite
 	truth     *truth
 	scores    [splits]score
-	metric    string
 }
 
 func (s *session) newPredictions(what Inference, chosen *chosen, truth *truth) *predictions {
 	p := &predictions{
-		classes: s.job.Model.Out, rowBytes: 4, multi: s.job.Model.Task == nn.Multilabel,
-		form: what.Form, chosen: chosen, truth: truth, metric: s.metric,
+		task: s.task, classes: s.job.Model.Out, form: what.Form, chosen: chosen, truth: truth,
 	}
-	switch {
-	case what.Form != FormClasses:
-		p.rowBytes = 4 * p.classes
-	case p.multi:
-		p.rowBytes = p.classes
+	for k := range p.scores {
+		p.scores[k] = s.score()
+	}
+	p.rowBytes = 4 * p.classes
+	if what.Form == FormClasses {
+		p.rowBytes = p.task.LabelBytes(p.classes)
 	}
 	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
 	if what.Embeddings != "" {
@@ -187,41 +181,19 @@ func (p *predictions) free() {
 // label.
 func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
-	switch {
-	case p.form == FormLogits:
+	switch p.form {
+	case FormLogits:
 		copy(row, npy.Bytes(z))
-	case p.form == FormProbabilities:
-		p.probabilities(row, z)
-	case !p.multi:
-		binary.LittleEndian.PutUint32(row, uint32(argmax(z)))
+	case FormProbabilities:
+		p.task.Probabilities(npy.View[float32](row), z)
 	default:
-		for c, x := range z {
-			row[c] = 0
-			if x > 0 {
-				row[c] = 1
-			}
-		}
+		p.task.Predict(row, z)
 	}
 	if !nn.Finite(z) { // they give no class
 		p.undefined++
 		return
 	}
-	p.truth.judge(&p.scores, p.metric, p.chosen.vertex(i), z)
-}
-
-// probabilities writes the softmax of the logits, or their sigmoid for several labels a vertex.
-func (p *predictions) probabilities(row []byte, z []float32) {
-	most, sum := z[argmax(z)], 0.0
-	for _, x := range z {
-		sum += math.Exp(float64(x - most))
-	}
-	for c, x := range z {
-		y := math.Exp(float64(x-most)) / sum
-		if p.multi {
-			y = 1 / (1 + math.Exp(-float64(x)))
-		}
-		binary.LittleEndian.PutUint32(row[4*c:], math.Float32bits(float32(y)))
-	}
+	p.truth.judge(&p.scores, p.chosen.vertex(i), z)
 }
 
 func (s *session) predictFull(ctx context.Context, p *predictions) error {
@@ -269,14 +241,17 @@ func (s *session) predictSampled(ctx context.Context, p *predictions) error {
 	})
 }
 
-// writable returns an error if a result could not be written to path: better before it is computed
-// than after. The file is renamed into place, which would replace a device file by it.
+// writable makes the directory of path and returns an error if a result could not be written there:
+// better before it is computed than after. The file is renamed into place, which would replace a device file by it.
 func writable(what, path string) error {
 	if path == "" {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: %s exists and is no regular file; choose another name", what, path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return fmt.Errorf("%s: %w; choose a directory that may be made", what, err)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
 	if err != nil {

@@ -21,15 +21,22 @@ import (
 	"halognn/src/partition"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 )
 
 // unlabelled is another graph than generated: without labels and split, with ids of its own.
 func unlabelled(t *testing.T, parts int) *shard.Shards {
+	labels := slices.Repeat([]int32{-1}, 90)
+	return handmade(t, parts, dataset.Meta{Task: task.None}, npy.Bytes(labels), graph.Split{})
+}
+
+// handmade is a graph of 90 vertices with 6 features each, and labels.
+func handmade(t *testing.T, parts int, m dataset.Meta, labels []byte, split graph.Split,
+) *shard.Shards {
 	t.Helper()
 	const n = 90
 	dir := t.TempDir()
-	w, err := dataset.Create(filepath.Join(dir, "data"),
-		dataset.Meta{Name: "new", Task: dataset.NoTask})
+	w, err := dataset.Create(filepath.Join(dir, "data"), m)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -48,18 +55,16 @@ func unlabelled(t *testing.T, parts int) *shard.Shards {
 	must(w.Topology(g))
 	rows, err := w.Features(n, 6, dataset.Float32)
 	must(err)
-	labels := make([]int32, n)
 	for v := range n {
 		row := make([]float32, 6)
 		for j := range row {
 			row[j] = float32(math.Sin(float64(v*6 + j)))
 		}
 		must(rows.Write(row))
-		labels[v] = -1
 	}
 	must(rows.Close())
 	must(w.Labels(labels))
-	must(w.Splits(graph.Split{}))
+	must(w.Splits(split))
 	must(w.Close())
 	d, err := dataset.Open(filepath.Join(dir, "data"))
 	must(err)
@@ -89,14 +94,14 @@ func inferring(
 	t *testing.T, s *shard.Shards, ranks int, o Options, what Inference, change ...func(*Model),
 ) inferred {
 	t.Helper()
-	o.Model.In, o.Model.Out, o.Model.Task = s.Features, 4, nn.Multiclass
+	o.Model.In, o.Model.Out, o.Model.Task = s.Features, 4, task.Multiclass
 	trained, err := nn.NewModel(ref.New(), o.Model, o.Seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer trained.Close()
 	m := &Model{Weights: trained.Params.Tensors(trained.Params.Values), In: s.Features, Out: 4,
-		Task: nn.Multiclass, ClassNames: []string{"a", "b", "c", "d"}}
+		Task: task.Multiclass, ClassNames: []string{"a", "b", "c", "d"}}
 	for _, f := range change {
 		f(m)
 	}
@@ -270,22 +275,22 @@ func TestFit(t *testing.T) {
 		want  string // in the error; "" for none
 		class []int32
 	}{
-		{"no labels", shard.Meta{Task: "none"}, Model{Task: nn.Multiclass, Out: 3}, "", nil},
+		{"no labels", shard.Meta{Task: "none"}, Model{Task: task.Multiclass, Out: 3}, "", nil},
 		{"other features", shard.Meta{Task: "none", Features: 2}, Model{Out: 3},
 			"2 features, but the run", nil},
-		{"fewer classes", shard.Meta{Task: nn.Multiclass, Classes: 2},
-			Model{Task: nn.Multiclass, Out: 3}, "", nil},
-		{"more classes", shard.Meta{Task: nn.Multiclass, Classes: 4},
-			Model{Task: nn.Multiclass, Out: 3}, "4 classes, but the run", nil},
-		{"other labels of several", shard.Meta{Task: nn.Multilabel, Classes: 2},
-			Model{Task: nn.Multilabel, Out: 3}, "2 classes, but the run", nil},
-		{"another task", shard.Meta{Task: nn.Multilabel, Classes: 3},
-			Model{Task: nn.Multiclass, Out: 3}, "the labels are multilabel", nil},
+		{"fewer classes", shard.Meta{Task: task.Multiclass, Classes: 2},
+			Model{Task: task.Multiclass, Out: 3}, "", nil},
+		{"more classes", shard.Meta{Task: task.Multiclass, Classes: 4},
+			Model{Task: task.Multiclass, Out: 3}, "4 classes, but the run", nil},
+		{"other labels of several", shard.Meta{Task: task.Multilabel, Classes: 2},
+			Model{Task: task.Multilabel, Out: 3}, "2 classes, but the run", nil},
+		{"another task", shard.Meta{Task: task.Multilabel, Classes: 3},
+			Model{Task: task.Multiclass, Out: 3}, "the labels are multilabel", nil},
 		{"names in another order",
-			shard.Meta{Task: nn.Multiclass, Classes: 2, ClassNames: []string{"c", "a"}},
-			Model{Task: nn.Multiclass, Out: 3, ClassNames: []string{"a", "b", "c"}}, "", []int32{2, 0}},
-		{"another name", shard.Meta{Task: nn.Multiclass, Classes: 1, ClassNames: []string{"x"}},
-			Model{Task: nn.Multiclass, Out: 1, ClassNames: []string{"a"}}, `class "x" is not`, nil},
+			shard.Meta{Task: task.Multiclass, Classes: 2, ClassNames: []string{"c", "a"}},
+			Model{Task: task.Multiclass, Out: 3, ClassNames: []string{"a", "b", "c"}}, "", []int32{2, 0}},
+		{"another name", shard.Meta{Task: task.Multiclass, Classes: 1, ClassNames: []string{"x"}},
+			Model{Task: task.Multiclass, Out: 1, ClassNames: []string{"a"}}, `class "x" is not`, nil},
 	} {
 		got, err := c.model.fit(&shard.Shards{Meta: c.parts})
 		if fmt.Sprint(err) == "<nil>" != (c.want == "") || !strings.Contains(fmt.Sprint(err), c.want) {
@@ -320,7 +325,7 @@ func TestInferReadsTheWeightsTrainedWith(t *testing.T) {
 		}
 	}
 	s, o := unlabelled(t, 2), sageOptions()
-	m := &Model{In: s.Features, Out: 4, Task: nn.Multiclass,
+	m := &Model{In: s.Features, Out: 4, Task: task.Multiclass,
 		About: map[string]string{"edge_weights": "true"}}
 	o.Model.EdgeWeights = true
 	err := comm.RunWorld(2, func(c comm.Comm) error {

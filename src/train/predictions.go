@@ -3,11 +3,9 @@ package train
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/csv"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -101,14 +99,11 @@ func (s *session) gather(
 
 // writeArray writes the predictions as a NumPy array.
 func (p *predictions) writeArray(ctx context.Context, path string, all []byte) error {
-	dtype, shape := "<i4", []int{p.chosen.n}
-	switch {
-	case p.form != FormClasses:
-		dtype, shape = "<f4", append(shape, p.classes)
-	case p.multi:
-		dtype, shape = "|u1", append(shape, p.classes)
+	layout := npy.Info{DType: "<f4", Shape: []int{p.chosen.n, p.classes}}
+	if p.form == FormClasses {
+		layout = p.task.Layout(p.chosen.n, p.classes)
 	}
-	return writeRows(ctx, "predictions", path, dtype, shape, all)
+	return writeRows(ctx, "predictions", path, layout.DType, layout.Shape, all)
 }
 
 // writeBytes are written between two looks at the context.
@@ -131,9 +126,9 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 	return w.Close()
 }
 
-// writeTable writes the predictions as a table: the id in the source, the class, and a column for
-// each class if probabilities or logits are asked for. With several labels a vertex there is no
-// class, and the column of each label is 0 or 1.
+// writeTable writes the predictions as a table: the id in the source, the label, and a column for
+// each class if probabilities or logits are asked for. They take the place of a label that has a
+// column for each class itself.
 func (s *session) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Inference, all []byte,
 ) error {
@@ -164,10 +159,10 @@ func (s *session) formatTable(
 	defer ids.Close()
 	w := csv.NewWriter(to)
 	line := []string{"id"}
-	if !p.multi {
-		line = append(line, "class")
+	if !p.task.Wide {
+		line = append(line, p.task.Column)
 	}
-	if p.multi || p.form != FormClasses {
+	if p.task.Wide || p.form != FormClasses {
 		for c := range p.classes {
 			line = append(line, m.columnName(c))
 		}
@@ -197,20 +192,13 @@ func (s *session) formatTable(
 // cells appends the cells of a row after its id.
 func (p *predictions) cells(line []string, m *Model, row []byte) []string {
 	if p.form == FormClasses {
-		if !p.multi {
-			return append(line, m.className(int(binary.LittleEndian.Uint32(row))))
-		}
-		for _, mark := range row {
-			line = append(line, strconv.Itoa(int(mark)))
-		}
-		return line
+		return p.task.Cells(line, row, m.className)
 	}
-	z := make([]float32, p.classes)
-	for c := range z {
-		z[c] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*c:]))
-	}
-	if !p.multi {
-		line = append(line, m.className(int(argmax(z))))
+	z := npy.View[float32](row)
+	if !p.task.Wide {
+		label := make([]byte, p.task.LabelBytes(p.classes))
+		p.task.Predict(label, z)
+		line = p.task.Cells(line, label, m.className)
 	}
 	for _, x := range z {
 		line = append(line, strconv.FormatFloat(float64(x), 'g', -1, 32))

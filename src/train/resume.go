@@ -3,7 +3,6 @@ package train
 import (
 	"bytes"
 	"encoding/gob"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -56,8 +55,8 @@ func OpenCheckpoint(c comm.Comm, run string) (*Checkpoint, error) {
 	if found.Path == "" {
 		return nil, nil
 	}
-	state := new(checkpointState)
-	if err := json.Unmarshal(found.State, state); err != nil { // all ranks have the same text
+	state, err := readState(found.State)
+	if err != nil { // all ranks have the same text
 		return nil, comm.AgreedOn(c,
 			fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
@@ -97,7 +96,7 @@ func (r *run) fits(c *Checkpoint) error {
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
 			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
-	case s.Streams != r.streams.Streams() && r.o.Sharing == sample.InNodes:
+	case s.Streams != r.streams.Streams() && r.o.Mode.Sharing == sample.InNodes:
 		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
 			"minibatches depend on their number", c.path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
@@ -105,6 +104,10 @@ func (r *run) fits(c *Checkpoint) error {
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
 			"another)",
 			c.path, s.Ranks, s.Ranks)
+	case s.Common != r.job.Sample.Common():
+		return fmt.Errorf("%s was made by nodes of which each drew by the same numbers for %d streams, "+
+			"these do for %d; give it the ranks a node and run.ranks_per_node that it began with",
+			c.path, s.Common, r.job.Sample.Common())
 	case s.StepsPerEpoch != r.steps() && s.Ranks != r.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
@@ -150,8 +153,8 @@ func (r *run) restore(c *Checkpoint) error {
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.since = s.BestEpoch, s.Since
-	r.best.valid.metric = r.valid.metric(r.metric, s.BestMetric.Value)
-	r.best.valid.accuracy = r.valid.metric(shareBeside(r.metric), s.BestAccuracy.Value)
+	r.best.valid.metric = metricOf(r.metric, &r.valid, s.BestMetric.Value)
+	r.best.valid.accuracy = metricOf(r.task.Metrics[0], &r.valid, s.BestAccuracy.Value)
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
 	r.restoreNearness(s.Near)
@@ -206,7 +209,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	s := r.Resume.state
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.Comm.Rank() == 0 {
-		r.carried = r.named(trace.Counters(s.Rows))
+		r.carried = r.named(s.Counters)
 	}
 	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
 	r.earlier, r.waiting, r.startup = own.Remote, duration(own.Waiting), duration(own.Startup)

@@ -17,6 +17,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
@@ -161,7 +162,7 @@ func resumable() Options {
 func TestResumeChangesNoBit(t *testing.T) {
 	shards := generatedIn(t, 12)
 	points := 20
-	if os.Getenv("HALOGNN_SHORT") != "" {
+	if testing.Short() {
 		points = 4
 	}
 	for _, ranks := range []int{2, 4} {
@@ -245,7 +246,7 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	}
 	rows := trace.Counters{Remote: 100}
 	s := checkpointState{checkpointUnderWay: checkpointUnderWay{
-		Rows: checkpointCounters(rows), Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2,
+		Counters: rows, Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2,
 		Startup: 1,
 	}}
 	for _, c := range []struct {
@@ -350,7 +351,7 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	if got.EdgesDigest != want.EdgesDigest || len(got.EdgesDigest) != 16 {
 		t.Errorf("edges %q, without interruption %q", got.EdgesDigest, want.EdgesDigest)
 	}
-	if got.BlocksDigest != want.BlocksDigest || got.Local+got.CacheHits+got.Peer+got.Remote != want.Local+want.CacheHits+want.Peer+want.Remote {
+	if got.BlocksDigest != want.BlocksDigest || got.Local+got.Cached+got.Peer+got.Remote != want.Local+want.Cached+want.Peer+want.Remote {
 		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest,
 			got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
 	}
@@ -376,7 +377,7 @@ func TestResumeOnOtherRanks(t *testing.T) {
 func TestCheckpointsOnTheWay(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Checkpoint = CheckpointOptions{EverySteps: 5, Keep: 3}
+	o.Checkpoint = config.Saves{EverySteps: 5, Keep: 3}
 	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 	want := j.finished(t, o)
 	names := j.checkpoints(t)
@@ -435,7 +436,7 @@ func patched(path string, f func([]byte) []byte) error {
 func TestDamagedCheckpoints(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Checkpoint = CheckpointOptions{EverySteps: 5, Keep: 2}
+	o.Checkpoint = config.Saves{EverySteps: 5, Keep: 2}
 	want := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
 	for name, strike := range damage {
 		t.Run(name, func(t *testing.T) {

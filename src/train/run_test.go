@@ -24,7 +24,7 @@ func (h *heard) Epoch(epoch, first, steps int) {
 func (h *heard) Begin(string) {}
 func (h *heard) End(string)   {}
 func (h *heard) Step(float64) { h.lines = append(h.lines, "step") }
-func (h *heard) Evaluated(epoch int, line string) {
+func (h *heard) Evaluated(epoch int, line string, _ ...any) {
 	metric, _, _ := strings.Cut(line[strings.Index(line, "valid"):], " %")
 	h.lines = append(h.lines, fmt.Sprint("evaluated ", epoch, " ", strings.Fields(metric)[1]))
 }

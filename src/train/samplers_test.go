@@ -28,22 +28,30 @@ func drawnBy(kind sample.Kind) Options {
 // simulation counts.
 func TestSamplersTrainAlike(t *testing.T) {
 	shards := generatedIn(t, 4)
-	for i, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
-		t.Run(string(kind), func(t *testing.T) {
+	lasting := sample.Numbers{Shared: true, Dependency: 3}
+	for i, c := range []struct {
+		kind    sample.Kind
+		numbers sample.Numbers
+	}{{kind: sample.Poisson}, {kind: sample.LADIES}, {sample.Labor, lasting},
+		{sample.Poisson, lasting}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			for k, model := range []nn.Config{
 				{Kind: "sage", Residual: true}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
 			} {
-				o := drawnBy(kind)
+				o := drawnBy(c.kind)
+				o.Sample.Numbers = c.numbers
 				o.Model.Kind, o.Model.GCNNorm, o.Model.Residual = model.Kind, model.GCNNorm, model.Residual
 				o.StreamPerPart = true
 				run := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 				want := run.finished(t, o)
 				run.dir = t.TempDir()
 				run.stopped(t, o, 3)
-				o.Depth, o.Kernel = (i+k)%3, sample.KernelCOO
+				if o.Depth = (i + k) % 3; !o.Sample.Numbered() {
+					o.Kernel = sample.KernelCOO
+				}
 				o.Cache = policy.Settings{
 					Policy: [][]string{{policy.VIP, policy.Lookahead, policy.Prefetch},
-						{policy.Sim, policy.Sieve, policy.Degree}}[i][k],
+						{policy.Sim, policy.Sieve, policy.Degree}}[i%2][k],
 					Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 				}
 				sameRun(t, run.finished(t, o), want)
@@ -89,7 +97,7 @@ func TestSamplersAreRefused(t *testing.T) {
 		"which model kind sage with maxima cannot use": func(o *Options) {
 			o.Model.Aggregation = nn.AggregateMax
 		},
-		"needs the whole topology on every rank": func(o *Options) { o.Partitioned = true },
+		"ranks do not send each other the degrees": func(o *Options) { o.Partitioned = true },
 	} {
 		for _, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
 			o := drawnBy(kind)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/rundir"
@@ -21,7 +22,7 @@ import (
 // A save that falls due meanwhile waits for the end of the write, and happens at the first step
 // after it.
 type saver struct {
-	o     CheckpointOptions
+	o     config.Saves
 	run   string       // its directory
 	lock  *rundir.Lock // of the directory
 	saved int          // number of updates at the last save, or at the start
@@ -36,7 +37,13 @@ type saver struct {
 	before  string     // the one before it
 	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
+
+	took time.Duration // of the last save: copy and files
+	rare bool          // the user knows that saves by time are rarer than asked for
 }
+
+// saveShare bounds the share of the time that saves by time may take.
+const saveShare = 0.005
 
 // openSaver makes rank 0's saver; on other ranks it is nil.
 func (r *run) openSaver() {
@@ -65,14 +72,31 @@ func (s *saver) due(updates int, note func(format string, args ...any)) (bool, e
 	if err != nil {
 		return false, err
 	}
-	n, minutes := s.o.EverySteps, s.o.EveryMinutes
-	due := n > 0 && updates/n > s.saved/n || minutes > 0 && time.Since(s.at).Minutes() >= minutes
+	n := s.o.EverySteps
+	due := n > 0 && updates/n > s.saved/n || idle && s.dueByTime(note)
 	if due && !idle && !s.slow {
 		s.slow = true
 		note("a checkpoint fell due while the one before it was still being written; it follows " +
 			"at the next step after that, here and from now on")
 	}
 	return due && idle, nil
+}
+
+// dueByTime reports whether enough time has passed since the last save. None may be under way. Not
+// only the pause counts as its cost: writing takes processor time from the next steps too.
+func (s *saver) dueByTime(note func(format string, args ...any)) bool {
+	asked := time.Duration(s.o.EveryMinutes * float64(time.Minute))
+	if asked <= 0 {
+		return false
+	}
+	every := max(asked, time.Duration(float64(s.took)/saveShare))
+	if every > asked && !s.rare {
+		s.rare = true
+		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not %g "+
+			"(checkpoint.every_minutes), so that they cost %g %% of the time at most, here and from "+
+			"now on", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
+	}
+	return time.Since(s.at) >= every
 }
 
 // copy copies the arrays of the run. It is cheap: a few bytes a weight, beside thousands of

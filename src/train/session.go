@@ -20,6 +20,7 @@ import (
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -29,7 +30,8 @@ type session struct {
 	Env
 	o       Options
 	forward bool // nothing is trained: the parts need no training seeds and no labels
-	metric  string
+	task    *task.Task
+	metric  *task.Metric
 
 	first, last int // own parts [first, last)
 	job         *job.Job
@@ -39,7 +41,7 @@ type session struct {
 	store    *residence.Store
 	cache    *residence.Cache
 	features *exchange.Fetcher
-	strategy parallel.Strategy
+	strategy *parallel.Strategy
 	pipe     *parallel.Pipe
 
 	skipped int             // minibatches of the pass under way that were trained before a restart
@@ -63,8 +65,8 @@ func newSession(env Env, o Options) *session {
 // openForward opens a session for forward passes, without a cache because every row is read once.
 // Every rank infers its own vertices, however the model was trained. Collective.
 func openForward(env Env, o Options) (*session, error) {
-	o.Cache.Policy, o.Mode, o.Sharing = policy.None, parallel.ModeData, sample.Alone
-	o.Locality, o.ByColumns, o.Sums = job.Locality{}, false, o.Sums && !o.TrySums
+	o.Cache.Policy, o.Mode = policy.None, job.Mode{}
+	o.Locality, o.Sums = job.Locality{}, o.Sums && !o.TrySums
 	s := newSession(env, o)
 	s.forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
@@ -95,7 +97,7 @@ func (s *session) openModel() error {
 		return err
 	}
 	s.o.Ranks = c.Size()
-	if s.o.Sharing != sample.InNodes { // else groupByNode has set it
+	if !s.o.ByNode() { // else groupByNode has set it
 		s.o.RanksPerNode = s.RanksPerNode
 	}
 	var err error
@@ -108,7 +110,8 @@ func (s *session) openModel() error {
 		return err
 	}
 	s.closers = append(s.closers, func() error { s.job.Close(); return nil })
-	if s.metric, err = chooseMetric(s.o.Metric, s.job.Model.Task, s.job.Model.Out); err != nil {
+	s.task = task.Find(s.job.Model.Task)
+	if s.metric, err = s.task.Choose(s.o.Metric, s.job.Model.Out); err != nil {
 		return err
 	}
 	s.o.Spec, s.topology = s.job.Spec, s.Shards.Topology()
@@ -129,7 +132,7 @@ func (s *session) openModel() error {
 // newJob makes the job of a model on these parts, or returns an error if they lack labels or
 // features.
 func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
-	if s.Task == "none" {
+	if s.Task == task.None {
 		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
 			"import it with labels", s.Dir)
 	}
@@ -137,7 +140,7 @@ func newJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 		return nil, err
 	}
 	spec.Fit(s)
-	if err := spec.Model.Check(); err != nil {
+	if err := errors.Join(spec.Model.Check(), parallel.Check(&spec)); err != nil {
 		return nil, err
 	}
 	j, err := job.New(s, spec)
@@ -177,7 +180,7 @@ func (s *session) openStore() (err error) {
 	s.store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.job, Host: s.Host, Workers: s.Workers,
 		SetUp: s.SetUp, Alive: func() { s.watch.Alive() }, Note: s.tell,
-		Device: s.Device, GPURows: s.GPURows, GPUReads: s.GPUReads,
+		Device: s.Device, GPU: s.Compute.GPU,
 	})
 	s.closers = append(s.closers, s.store.Close)
 	s.SetUp.Done(trace.SetUpTables)
@@ -213,11 +216,11 @@ func (s *session) openRows(settings policy.Settings, at residence.Position,
 	o.SeedsElsewhere = s.o.GlobalSeeds
 	if !s.forward {
 		o.GroupSize = s.job.Share(s.Comm.Rank()).Size
-		o.Labels, o.Targets, o.Classes = s.Shards.Labels(), s.Shards.Targets(), s.Shards.Classes
+		o.Labels = s.Shards.Labels()
 	}
 	o.Near = s.cache.Near
 	o.Policy, o.Ahead = s.cache.Dynamic()
-	if s.strategy, err = parallel.New(s.o.Mode, o); err != nil {
+	if s.strategy, err = parallel.New(s.o.Mode.Name, o); err != nil {
 		return err
 	}
 	opened(s.strategy.Close)
@@ -241,16 +244,15 @@ func (s *session) closeRows() error {
 
 // strategyOptions returns the options that the strategies of training and inference share.
 func (s *session) strategyOptions() parallel.Options {
-	o := parallel.Options{
-		Comm: s.Comm, Topology: s.topology, Host: s.Host, Device: s.Device, Model: s.model,
-		Workers: s.Workers, Kernel: s.o.Kernel,
+	return parallel.Options{
+		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.model,
+		Drawing: parallel.Drawing{Topology: s.topology, Workers: s.Workers, Kernel: s.o.Kernel,
+			Partitioned: s.o.Partitioned, Rows: s.job.Offsets()},
 	}
-	o.Partitioned, o.Rows = s.o.Partitioned, s.job.Offsets()
-	return o
 }
 
 // newPipe returns a pipe that prepares minibatches for a strategy.
-func (s *session) newPipe(strategy parallel.Strategy, ahead int) (*parallel.Pipe, error) {
+func (s *session) newPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pipe, error) {
 	return parallel.NewPipe(strategy, pipeline.Options{
 		Depth: s.o.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
 		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },

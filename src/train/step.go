@@ -8,10 +8,10 @@ import (
 
 	"halognn/src/fault"
 	"halognn/src/mem"
-	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -54,7 +54,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	}
 	trained, err := r.strategy.Step(m, last, stepPhases{r})
 	if err != nil {
-		return err
+		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if r.fault == nil {
 		r.fault = trained.Fault
@@ -116,7 +116,7 @@ func (r *run) named(c trace.Counters) trace.Counters {
 }
 
 // update runs the optimiser with the gradients summed over all ranks, and records their loss.
-func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
+func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step and can agree on the error.
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
@@ -142,7 +142,7 @@ func (r *run) update(step int, stats nn.Stats, m *parallel.Minibatch) error {
 }
 
 // record notes the step's global loss, which is the same on every rank.
-func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch) {
+func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
 	bits := math.Float32bits(float32(stats.Loss))
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], bits)
@@ -153,9 +153,9 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 		return
 	}
 	r.log.Write(stepRecord{
-		Kind: "step", Epoch: r.epoch, Step: step, Loss: stats.Loss,
+		Kind: "step", Time: written(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Counts), WaitSeconds: r.step.waiting.Seconds(),
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums), WaitSeconds: r.step.waiting.Seconds(),
 		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.Meta),
 	})
 	if r.Progress != nil {
@@ -163,12 +163,8 @@ func (r *run) record(step int, lr float64, stats nn.Stats, m *parallel.Minibatch
 	}
 }
 
-// share is the accuracy of a step's predictions; for several labels a vertex, micro-F1.
-func (r *run) share(c nn.Counts) (m Metric) {
-	if r.metric == MicroF1 {
-		m.Value, m.Known = c.MicroF1()
-	} else {
-		m.Value, m.Known = c.Accuracy()
-	}
+// share is the first metric of the task, of a step's predictions.
+func (r *run) share(s task.Sums) (m Metric) {
+	m.Value, m.Known = r.task.Metrics[0].Value(&task.Tally{Sums: s})
 	return m
 }

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"halognn/src/residence"
 	"halognn/src/rundir"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -216,6 +218,8 @@ type stepRecord struct {
 	Seeds int `json:"seeds"`
 	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label
 	Accuracy Metric `json:"accuracy"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
 	// rank 0: waiting for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
 	// rank 0: collectives started for the step's minibatches
@@ -230,6 +234,8 @@ type epochRecord struct {
 	Epoch int `json:"epoch"`
 	// as in `epoch_seconds`
 	Seconds float64 `json:"seconds"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
 	// mean over the steps, weighted by seeds
 	Loss float64 `json:"loss"`
 	// learning rate of the last step
@@ -260,6 +266,9 @@ type epochRecord struct {
 	Ranks []rankRecord `json:"ranks"`
 }
 
+// written returns the time of a record, to the millisecond.
+func written() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
+
 // rankRecord is one rank's part in an epoch.
 type rankRecord struct {
 	// rows that it received
@@ -277,6 +286,8 @@ type evalRecord struct {
 	Epoch int `json:"epoch"`
 	// what the evaluation took
 	Seconds float64 `json:"seconds"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
 	// as in `summary.json`, of this epoch; null where the vertices give it no value
@@ -327,7 +338,7 @@ func (s *Summary) Print(w io.Writer) error {
 			metricText(s.MetricName, s.ValidMetric)},
 	}
 	if s.MajorityAccuracy != nil {
-		rows = append(rows, []string{"majority class", metricText(Accuracy, *s.MajorityAccuracy)})
+		rows = append(rows, []string{"majority class", metricText(task.Accuracy, *s.MajorityAccuracy)})
 	}
 	rows = append(rows, [][]string{
 		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},
@@ -339,9 +350,9 @@ func (s *Summary) Print(w io.Writer) error {
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
-	if s.ShuffleBytes > 0 {
-		rows = append(rows, []string{"shuffled", strconv.FormatInt(s.Shuffled, 10)},
-			[]string{"shuffled, MB", fmt.Sprintf("%.1f", float64(s.ShuffleBytes)/1e6)})
+	if s.Shuffles.Bytes > 0 {
+		rows = append(rows, []string{"shuffled", strconv.FormatInt(s.Shuffles.Rows, 10)},
+			[]string{"shuffled, MB", fmt.Sprintf("%.1f", float64(s.Shuffles.Bytes)/1e6)})
 	}
 	if s.Stored > 0 {
 		rows = append(rows, []string{"from files", strconv.FormatInt(s.Stored, 10)})

@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
+	"halognn/src/config"
 	"halognn/src/residence"
 )
 
@@ -47,7 +48,7 @@ func TestTenStepsBesideTheCPU(t *testing.T) {
 				return err
 			}
 			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1,
-				Dir: dir, GPUReads: residence.ReadsAuto}
+				Dir: dir, Compute: config.Compute{GPU: residence.GPU{Reads: residence.ReadsAuto}}}
 			if c.Rank() == 0 {
 				env.Progress = told
 			}

@@ -18,6 +18,7 @@ import (
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 	"halognn/src/trace"
 	"halognn/src/watch"
 )
@@ -35,7 +36,7 @@ type run struct {
 
 	digests
 	nearness
-	valid   truths // of all validation vertices
+	valid   task.Tally // of all validation vertices
 	best    best
 	seconds []float64    // of every epoch
 	sums    sums         // over the complete epochs
@@ -143,7 +144,7 @@ func (r *run) open() error {
 	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers,
 		parallel.GradientOptions{
 			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device,
-			Transport: r.Gradients,
+			Transport: r.Compute.Gradients,
 		}); err != nil {
 		return err
 	}
@@ -301,9 +302,9 @@ func (r *run) start(ctx context.Context) error {
 		return nil
 	}
 	r.Progress.Begin(r.banner())
-	if why := r.valid.why(r.metric); why != "" {
+	if why := r.metric.Why(&r.valid); why != "" {
 		r.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of the "+
-			"last epoch is kept as the best", r.metric, why))
+			"last epoch is kept as the best", r.metric.Name, why))
 	}
 	if w := r.streams.Warning(); w != "" {
 		r.Progress.Note(ctx, w)
@@ -424,7 +425,8 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 	if err != nil {
 		return err
 	}
-	if m := e.valid.metric; r.best.epoch == 0 || !m.Known || m.Value > r.best.valid.metric.Value {
+	if m := e.valid.metric; r.best.epoch == 0 || !m.Known ||
+		r.metric.Better(m.Value, r.best.valid.metric.Value) {
 		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
 		r.Device.Download(r.best.weights, r.model.Params.Values)
 	} else {
@@ -435,9 +437,12 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		r.log.Flush()
 	}
 	if r.Progress != nil {
+		loss := r.loss / float64(max(1, r.seeds))
 		r.Progress.Evaluated(epoch,
-			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", r.loss/float64(max(1, r.seeds)),
-				r.metric, metricText(r.metric, e.valid.metric), r.seconds[epoch-1]))
+			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.metric.Name,
+				metricText(r.metric.Name, e.valid.metric), r.seconds[epoch-1]),
+			"loss", loss, "metric_name", r.metric.Name, "valid_metric", e.valid.metric,
+			"seconds", r.seconds[epoch-1])
 	}
 	return nil
 }

@@ -8,16 +8,17 @@ import (
 	"strconv"
 
 	"halognn/src/comm"
-	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/rundir"
 	"halognn/src/shard"
+	"halognn/src/task"
 )
 
 // Model is a trained model as a run directory holds it.
 type Model struct {
 	Run        string // the directory
+	Path       string // of the file
 	Weights    []nn.Tensor
 	In, Out    int // features and classes
 	Task       string
@@ -32,7 +33,36 @@ func ReadModel(run string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Run: run, Weights: weights, Task: about["task"], About: about}
+	return modelOf(run, path, weights, about)
+}
+
+// Models of a checkpoint.
+const (
+	BestModel = "best" // of the validations so far
+	LastModel = "last" // of the last step
+)
+
+// Model returns BestModel or LastModel of a checkpoint of the run.
+func (c *Checkpoint) Model(run, which string) (*Model, error) {
+	name := rundir.ModelFile
+	if which == BestModel {
+		name = rundir.BestFile
+	}
+	path := filepath.Join(c.path, name)
+	text, there := c.files[name]
+	if !there {
+		return nil, fmt.Errorf("%s: no model was validated yet; use --checkpoint last", c.path)
+	}
+	weights, about, err := nn.ParseSafetensors(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return modelOf(run, path, weights, about)
+}
+
+func modelOf(run, path string, weights []nn.Tensor, about map[string]string) (*Model, error) {
+	var err error
+	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about}
 	var in, out, names error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
@@ -40,7 +70,7 @@ func ReadModel(run string) (*Model, error) {
 		names = json.Unmarshal([]byte(text), &m.ClassNames)
 	}
 	err = errors.Join(in, out, names)
-	if err == nil && (m.Task != nn.Multiclass && m.Task != nn.Multilabel || m.In < 1 || m.Out < 1 ||
+	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 ||
 		m.ClassNames != nil && len(m.ClassNames) != m.Out) {
 		err = fmt.Errorf("task %q, %d features, %d classes, %d names of them", m.Task, m.In, m.Out,
 			len(m.ClassNames))
@@ -87,7 +117,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 			"give parts with the same features in the same order as data.parts",
 			s.Dir, s.Features, m.Run, m.In)
 	}
-	if s.Task == "none" {
+	if s.Task == task.None {
 		return &truth{}, nil
 	}
 	const cure = "import the graph without labels to predict it without judging the predictions"
@@ -95,9 +125,9 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 		return nil, fmt.Errorf("%s: the labels are %s, but the run %s was trained on %s ones; %s",
 			s.Dir, s.Task, m.Run, m.Task, cure)
 	}
-	t := &truth{labels: s.Labels(), targets: s.Targets(), classes: m.Out}
+	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
 	if m.ClassNames == nil || s.ClassNames == nil {
-		if s.Classes > m.Out || m.Task == nn.Multilabel && s.Classes != m.Out {
+		if s.Classes > m.Out || t.task.Wide && s.Classes != m.Out {
 			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained on %d; %s",
 				s.Dir, s.Classes, m.Run, m.Out, cure)
 		}
@@ -110,7 +140,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	t.class = make([]int32, s.Classes)
 	for c, name := range s.ClassNames {
 		known, ok := of[name]
-		if !ok || m.Task == nn.Multilabel && (int(known) != c || s.Classes != m.Out) {
+		if !ok || t.task.Wide && (int(known) != c || s.Classes != m.Out) {
 			return nil, fmt.Errorf("%s: class %.60q is not one of the %d classes in the order "+
 				"that the run %s was trained on; %s", s.Dir, name, m.Out, m.Run, cure)
 		}
@@ -132,10 +162,9 @@ var splitNames = [splits]string{"other", "train", "valid", "test"}
 
 // truth is what is known of the vertices. The zero truth knows nothing.
 type truth struct {
-	labels  []int32 // of all vertices; nil for several labels a vertex
-	targets []uint8 // [vertices, classes], of several labels a vertex
-	classes int
-	class   []int32 // the model's class for each of the labels; nil: the same
+	task   *task.Task  // nil: there are no labels
+	labels task.Labels // of all vertices
+	class  []int32     // the model's class for each of the labels; nil: the same
 
 	first graph.VertexID
 	split []uint8 // of each own vertex
@@ -144,7 +173,7 @@ type truth struct {
 // mark notes the splits of the vertices of parts [first, last).
 func (t *truth) mark(s *shard.Shards, first, last int) {
 	t.first = graph.VertexID(s.Offsets[first])
-	if t.classes == 0 {
+	if t.task == nil {
 		return
 	}
 	t.split = make([]uint8, s.Offsets[last]-s.Offsets[first])
@@ -160,33 +189,30 @@ func (t *truth) mark(s *shard.Shards, first, last int) {
 }
 
 // judge adds own vertex v to the score of its split, if it has a label.
-func (t *truth) judge(scores *[splits]score, metric string, v graph.VertexID, z []float32) {
-	if t.classes == 0 {
+func (t *truth) judge(scores *[splits]score, v graph.VertexID, z []float32) {
+	if t.task == nil {
 		return
 	}
-	to := &scores[t.split[v-t.first]]
-	one := compute.Matrix{Rows: 1, Cols: len(z), Data: z}
-	if t.targets != nil {
-		to.add(metric, one, nil, t.targets[int(v)*t.classes:(int(v)+1)*t.classes])
-		return
+	label := t.labels.Row(int(v))
+	if t.class != nil && !t.task.Wide { // columns have the order of the model's
+		if y := t.task.Class(label); y >= 0 {
+			label = make([]byte, len(label))
+			task.PutClass(label, t.class[y])
+		}
 	}
-	label := t.labels[v]
-	if label >= 0 && t.class != nil {
-		label = t.class[label]
-	}
-	to.add(metric, one, []int32{label}, nil)
+	scores[t.split[v-t.first]].add(z, label)
 }
 
 // judged returns the metric of each split that has predicted vertices, and of those of no split if
 // some have labels. Collective.
-func (p *predictions) judged(c comm.Comm, metric string) (all []Judged, err error) {
+func (p *predictions) judged(c comm.Comm) (all []Judged, err error) {
 	for k := splits - 1; k >= 0; k-- {
-		q, err := p.scores[k].quality(c, metric)
+		q, err := p.scores[k].quality(c)
 		if err != nil {
 			return nil, err
 		}
-		if n := q.judged; n.labelled > 0 || k != splitNone && n.vertices > 0 {
-			all = append(all, Judged{splitNames[k], int(n.labelled), q.metric})
+		if n := q.judged; n.Labelled > 0 || k != splitNone && n.Vertices > 0 {
+			all = append(all, Judged{splitNames[k], int(n.Labelled), q.metric})
 		}
 	}
 	return all, nil

@@ -14,6 +14,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/parallel"
 	"halognn/src/residence"
 	"halognn/src/shard"
@@ -41,7 +42,8 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 			return err
 		}
 		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
-			Workers: 2, Dir: dir, GPUReads: residence.ReadsCopy, Gradients: over}
+			Workers: 2, Dir: dir, Compute: config.Compute{
+				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: over}}
 		if c.Rank() == 0 {
 			env.Progress = told
 		}
@@ -145,8 +147,8 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 							t.Errorf("closing the GPU of rank %d: %v", rank, err)
 						}
 					})
-					env.Device, env.GPUReads = d, residence.ReadsCopy
-					env.Gradients = parallel.Transport(over)
+					env.Device, env.Compute.GPU.Reads = d, residence.ReadsCopy
+					env.Compute.Gradients = parallel.Transport(over)
 					if rank == 1 {
 						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
 					}
@@ -170,8 +172,8 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 			return err
 		}
 		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
-			Workers: 2, Dir: t.TempDir(), GPUReads: residence.ReadsCopy,
-			Gradients: parallel.TransportNCCL}
+			Workers: 2, Dir: t.TempDir(), Compute: config.Compute{
+				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: parallel.TransportNCCL}}
 		_, err = Run(context.Background(), env, sageOptions())
 		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()

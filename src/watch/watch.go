@@ -181,12 +181,14 @@ func (w work) since(last work, every time.Duration) bool {
 }
 
 func (w *Watchdog) work() work {
-	now := work{progress: w.progress.Load(), cpu: trace.ProcessorTime(w.o.Polls)}
+	return work{w.progress.Load(), trace.ProcessorTime(w.o.Polls), majorFaults()}
+}
+
+// majorFaults returns how many pages of mapped files have come from disk.
+func majorFaults() int64 {
 	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
-		now.pages = u.Majflt
-	}
-	return now
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // which then has none
+	return u.Majflt
 }
 
 // scans holds the lines of the other ranks that a rank has read while it was not at work itself.

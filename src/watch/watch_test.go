@@ -222,3 +222,48 @@ func TestNilWatchesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a rank reads by itself ends the job if nothing comes for the limit, unless the rank waits for
+// another one on purpose; bytes that come, however few, are progress.
+func TestReadingThatDoesNotEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, make([]byte, 2*fewChars), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		ends bool
+		read func(r *Reading)
+	}{
+		{"nothing comes", true, func(*Reading) { time.Sleep(50 * time.Millisecond) }},
+		{"bytes come", false, func(*Reading) {
+			_, _ = os.ReadFile(file)
+			time.Sleep(10 * time.Millisecond)
+		}},
+		{"it waits for another rank", false, func(r *Reading) {
+			r.Waiting(true)
+			time.Sleep(50 * time.Millisecond)
+			r.Waiting(false)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			told := make(chan error, 1)
+			r := Reading{Limit: 800 * time.Millisecond, Stalled: func(err error) { told <- err }}
+			var err error
+			_ = r.During("parts/x", func() error {
+				for end := time.Now().Add(3 * r.Limit); err == nil && time.Now().Before(end); {
+					c.read(&r)
+					select {
+					case err = <-told:
+					default:
+					}
+				}
+				return nil
+			})
+			if c.ends != errors.Is(err, ErrStalled) ||
+				c.ends && !strings.Contains(err.Error(), "reading parts/x") {
+				t.Errorf("the reading ended by %v", err)
+			}
+		})
+	}
+}

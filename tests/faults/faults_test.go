@@ -4,7 +4,7 @@
 // every job to the same outcome: it ends soon, with one message, leaves no process and no half file
 // behind, and the next start comes to the bits of a run in which nothing happened.
 //
-//	go test -tags faults ./tests/faults -faults 50 -seed 1
+//	go test -tags "$HALOGNN_TAGS,faults" ./tests/faults -faults 50 -seed 1
 //
 // Every kind of fault comes once at each of its points; the rest are drawn at random from the seed,
 // which is printed.
@@ -77,12 +77,16 @@ var (
 	working   = slices.Concat(preparing, training)
 )
 
+// died is what another rank says of one that was killed.
+const died = "rank R, on the node of rank .* was killed"
+
 var kinds = []kind{
 	{name: "kill -9", points: slices.Concat(working,
 		[]string{fault.CheckpointWrite, fault.CheckpointRename, fault.Evaluate, fault.Metrics,
-			fault.Finish, fault.Results}), action: "kill", codes: killed, within: death, starts: true},
+			fault.Finish, fault.Results}), action: "kill", codes: killed, says: died, within: death,
+		starts: true},
 	{name: "kill -9", points: []string{fault.Start, fault.Shard}, action: "kill", codes: killed,
-		within: death},
+		says: died, within: death},
 	{name: "SIGSTOP", points: append([]string{fault.Evaluate, fault.Finish}, working...),
 		action: "stop", codes: []int{5}, says: `no sign of life from rank R,`, within: stall +
 			death, starts: true},

@@ -5,6 +5,7 @@
 //
 //	go run ./tests/grid PROGRAM            prints the numbers of one build, a line a case
 //	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does
+//	go run ./tests/grid -random 2000 BEFORE AFTER   the same for random settings, most of them refused
 //
 // With -mpirun the grid has runs under that launcher too. Numbers are only comparable on one
 // machine: digests depend on the kernels that its processor takes.
@@ -14,8 +15,10 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +32,8 @@ var (
 	mpirun = flag.String("mpirun", "", "the launcher of the builds' MPI; empty leaves its runs out")
 	match  = flag.String("match", "", "only cases whose name has this word")
 	jobs   = flag.Int("jobs", runtime.NumCPU(), "cases that run at a time")
+	drawn  = flag.Int("random", 0, "that many random settings instead of the grid")
+	from   = flag.Uint64("from", 1, "the seed of the first; the others follow")
 )
 
 func main() {
@@ -59,16 +64,20 @@ func run(programs []string) error {
 	}
 	before, after := builds[0], builds[len(builds)-1]
 	cases := grid()
-	if len(builds) == 2 {
+	switch {
+	case *drawn > 0:
+		cases = random(*drawn, *from)
+	case len(builds) == 2:
 		cases = append(cases, crossing(before)...)
 	}
 	cases = slices.DeleteFunc(cases,
 		func(c gridCase) bool { return !strings.Contains(c.name, *match) })
-	differ := make([]bool, len(cases))
+	differ, refusals := make([]bool, len(cases)), make([]bool, len(cases))
 	text := make([]string, len(cases))
 	each(len(cases), func(i int) {
 		c := cases[i]
 		want := c.result(before)
+		refusals[i] = want == "refused"
 		if len(builds) == 1 {
 			text[i] = fmt.Sprintf("%-58s %s\n", c.name, want)
 			return
@@ -84,13 +93,16 @@ func run(programs []string) error {
 	if len(builds) == 1 {
 		return nil
 	}
-	n := 0
-	for _, d := range differ {
-		if d {
+	n, refused := 0, 0
+	for i := range cases {
+		if differ[i] {
 			n++
 		}
+		if refusals[i] {
+			refused++
+		}
 	}
-	fmt.Printf("%d cases, %d differ\n", len(cases), n)
+	fmt.Printf("%d cases, %d refused, %d differ\n", len(cases), refused, n)
 	if n > 0 {
 		return fmt.Errorf("%d of %d cases differ", n, len(cases))
 	}
@@ -238,8 +250,9 @@ func grid() []gridCase {
 		return b.train(2, false, []string{"data.parts=" + b.path("two")})
 	}})
 	for _, args := range [][]string{
-		{}, {"--streams", "part", "--ranks", "2"}, {"--seeds", "global"}, {"--ranks-per-node", "2"},
-		{"--halo-hops", "1", "--initial", "vip"}, {"--last-short"}, {"--batch-scope", "global"},
+		{}, {"--set", "sample.streams=part", "--ranks", "2"}, {"--set", "sample.seeds=global"},
+		{"--ranks-per-node", "2"}, {"--set", "cache.halo_hops=1", "--set", "cache.initial=vip"},
+		{"--last-short"}, {"--set", "sample.batch_scope=global"},
 	} {
 		name := "simulate " + strings.Join(args, " ")
 		all = append(all, gridCase{name, func(b *build) string { return b.simulate(args) }})
@@ -253,6 +266,45 @@ func grid() []gridCase {
 			add(2, true, "cache.policy="+p, apart, "sample.streams=part")
 			add(4, true, "cache.policy="+p, apart)
 		}
+	}
+	return all
+}
+
+// choices are what random settings are drawn from.
+var choices = []struct {
+	key    string
+	values []string
+}{
+	{"parallel.mode", []string{"data", "data", "split", "hybrid", "push-pull"}},
+	{"topology.kind", []string{"replicated", "replicated", "partitioned"}},
+	{"model.kind", []string{"sage", "gcn", "gin", "sage", "gat", "gatv2", "mlp"}},
+	{"model.aggregation", []string{"mean", "mean", "max"}},
+	{"model.norm", []string{"none", "layer", "batch"}},
+	{"model.jumping", []string{"none", "none", "cat", "max"}},
+	{"sample.kind", []string{"neighbour", "neighbour", "poisson", "ladies"}},
+	{"sample.layer_vertices", []string{"200"}},
+	{"sample.seeds", []string{"local", "global"}},
+	{"sample.streams", []string{"rank", "rank", "part"}},
+	{"sample.locality", []string{"1", "1", "1", "4"}},
+	{"cache.policy", []string{"none", "none", "vip", "sim", "degree", "prefetch", "sieve",
+		"lookahead"}},
+	{"exchange.sums", []string{"off", "off", "on"}},
+	{"pipeline.depth", []string{"0", "2", "4"}},
+	{"train.eval_mode", []string{"sampled", "full"}},
+	{"run.ranks_per_node", []string{"1", "2"}},
+}
+
+// random are n training runs on 1, 2 or 4 ranks. Settings that both builds refuse are equal, in
+// whatever words.
+func random(n int, from uint64) (all []gridCase) {
+	for seed := from; seed < from+uint64(n); seed++ {
+		r := rand.New(rand.NewPCG(seed, 27))
+		ranks, sets := 1<<r.IntN(3), []string{fmt.Sprint("train.seed=", seed)}
+		for _, c := range choices {
+			sets = append(sets, c.key+"="+c.values[r.IntN(len(c.values))])
+		}
+		all = append(all, gridCase{fmt.Sprintf("%d ranks %s", ranks, strings.Join(sets, " ")),
+			func(b *build) string { return b.train(ranks, false, sets) }})
 	}
 	return all
 }
@@ -306,7 +358,12 @@ func (b *build) train(ranks int, mpi bool, sets []string) string {
 	if err != nil {
 		return err.Error()
 	}
-	if out, err := b.launch(ranks, mpi, b.args("train", dir, sets)); err != nil {
+	out, err := b.launch(ranks, mpi, b.args("train", dir, sets))
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() < 4: // 2 and 3: settings or data
+		return "refused"
+	case err != nil:
 		return fmt.Sprintf("%v: %s", err, out)
 	}
 	return numbers(dir)
@@ -425,9 +482,9 @@ func (b *build) simulate(args []string) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := append([]string{"simulate", "--parts", b.path("parts"), "--fanouts", "5,5", "--batch",
-		"50",
-		"--delta", "4", "--gamma", "0.9", "--alphas", "0.1,0.3", "--epochs", "2",
+	all := append([]string{"simulate", "--parts", b.path("parts"), "--set",
+		"sample.fanouts=5,5", "--set", "model.layers=2", "--set", "sample.batch=50", "--set",
+		"cache.delta=4", "--set", "cache.gamma=0.9", "--alphas", "0.1,0.3", "--epochs", "2",
 		"--policies", strings.Join(policies, ",") + ",optimum", "--out", dir}, args...)
 	if slices.Contains(args, "--last-short") {
 		all[slices.Index(all, "--policies")+1] = "none,degree,vip,oracle"

@@ -63,12 +63,12 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if !nn.FindKind(c.Model.Kind).ReadsNeighbours {
+	if !nn.FindKind(c.Job.Model.Kind).ReadsNeighbours {
 		return usageError(fmt.Errorf("model.kind is %s, which reads no neighbours, so its "+
-			"minibatches have no blocks; set it to sage", c.Model.Kind))
+			"minibatches have no blocks; set it to sage", c.Job.Model.Kind))
 	}
-	if c.Parallel.Mode == config.ModeHybrid && c.Run.RanksPerNode == 0 {
-		return usageError(errors.New("with parallel.mode hybrid minibatches depend on the ranks of " +
+	if c.Job.ByNode() && c.Run.RanksPerNode == 0 {
+		return usageError(errors.New("with parallel.mode hybrid or sample.share node minibatches depend on the ranks of " +
 			"a node; set run.ranks_per_node to them"))
 	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{})

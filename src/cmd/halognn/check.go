@@ -9,6 +9,7 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/dataset"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/rundir"
 	"halognn/src/shard"
@@ -47,7 +48,7 @@ func check(dir string) (what string, err error) {
 // dataset has none.
 func isParts(dir string) bool {
 	var meta struct{ Offsets []int64 }
-	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	text, err := mem.ReadFile(filepath.Join(dir, "meta.json"))
 	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
@@ -56,7 +57,7 @@ func isParts(dir string) bool {
 func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s train.Summary
-	text, err := os.ReadFile(filepath.Join(dir, rundir.SummaryFile))
+	text, err := mem.ReadFile(filepath.Join(dir, rundir.SummaryFile))
 	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.Join(configErr,

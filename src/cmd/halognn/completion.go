@@ -25,10 +25,6 @@ func complete(c *cobra.Command) {
 		"order":        {"degree", "vip"},
 		"mode":         {"full", "sampled"},
 		"profile":      slices.Sorted(maps.Keys(profileKinds)),
-		"batch-scope":  config.Words("sample.batch_scope"),
-		"seeds":        config.Words("sample.seeds"),
-		"streams":      config.Words("sample.streams"),
-		"initial":      config.Words("cache.initial"),
 	} {
 		if c.Flags().Lookup(name) != nil {
 			must(c.RegisterFlagCompletionFunc(name,

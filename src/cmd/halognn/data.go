@@ -40,10 +40,15 @@ func vacant(dir string) error {
 // replaceable is an --out that may be replaced.
 type replaceable struct {
 	dir   string
+	parts bool // of a graph, not a DATASET
 	force bool
 }
 
-func (r *replaceable) flags(c *cobra.Command, what string) {
+func (r *replaceable) flags(c *cobra.Command) {
+	what := "DATASET"
+	if r.parts {
+		what = "PARTS"
+	}
 	c.Flags().StringVar(&r.dir, "out", "", "the "+what+" directory to write")
 	c.Flags().BoolVar(&r.force, "force", false,
 		"replace the "+what+" that --out holds, once the new one is complete")
@@ -51,17 +56,17 @@ func (r *replaceable) flags(c *cobra.Command, what string) {
 
 // make calls work with the directory to write: --out, or one beside it that then replaces it.
 func (r *replaceable) make(work func(dir string) error) error {
-	err := vacant(r.dir)
+	err := dataError(dataset.Target(r.dir))
 	if err == nil || !r.force {
 		if err == nil {
 			return work(r.dir)
 		}
-		if _, beside := dataset.Beside(r.dir); beside == nil {
+		if _, beside := dataset.Beside(r.dir, r.parts); beside == nil {
 			err = fmt.Errorf("%w; --force replaces it", err)
 		}
 		return dataError(err)
 	}
-	made, err := dataset.Beside(r.dir)
+	made, err := dataset.Beside(r.dir, r.parts)
 	if err != nil {
 		return dataError(err)
 	}
@@ -117,7 +122,7 @@ func generateCommand(p *process) *cobra.Command {
 			return nil
 		},
 	}
-	to.flags(c, "DATASET")
+	to.flags(c)
 	f := c.Flags()
 	f.StringVar(&o.Kind, "kind", dataset.SBM,
 		"sbm: degree-corrected stochastic block model; rmat: recursive matrix")
@@ -193,7 +198,7 @@ func importCommand(p *process) *cobra.Command {
 			})
 		},
 	}
-	to.flags(c, "DATASET")
+	to.flags(c)
 	f := c.Flags()
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")

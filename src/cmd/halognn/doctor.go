@@ -54,7 +54,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o.Same = [][2]string{{"version of halognn", version}, {"hash of the program", hash},
 		{"MPI library", mpi.Library()}, {"BLAS library", firstWords(cpu.BLAS(), 2)},
 		{"library of matrix products", firstWords(cpu.GEMM(), 2)}}
-	share, own, err := shareCPUs(c)
+	share, own, _, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	if o.Allowed, err = cpu.AllowedCPUs(); err != nil {
 		return err
 	}
-	o.CPUs, o.Threads = own, n
+	o.CPUs, o.Threads, o.Has = own, n, cpu.LauncherCPUs()
 	device, err := cpu.New(cpu.Options{Threads: n, CPUs: own})
 	if err := comm.Agree(c, err); err != nil {
 		return err

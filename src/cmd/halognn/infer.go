@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 // inferFlags are the flags of infer that every rank reads.
 type inferFlags struct {
 	run, mode, parts, vertices string
+	checkpoint                 string
 	logits, probabilities      bool
 	sets                       []string
 	what                       train.Inference
@@ -43,6 +45,10 @@ func inferCommand(p *process) *cobra.Command {
 			if err := o.check(c); err != nil {
 				return usageError(err)
 			}
+			o.sets = besideRun(o.run, o.sets)
+			if err := p.enoughParts(filepath.Join(o.run, rundir.ConfigFile), o.sets); err != nil {
+				return err
+			}
 			if p.byMPI() {
 				p.chooseGPU(filepath.Join(o.run, rundir.ConfigFile), o.sets)
 			}
@@ -55,6 +61,8 @@ func inferCommand(p *process) *cobra.Command {
 	f.StringVar(&o.run, "run", "", "the run directory")
 	f.StringVar(&o.parts, "parts", "",
 		"the PARTS directory to predict (default: the one trained on)")
+	f.StringVar(&o.checkpoint, "checkpoint", "", "best or last: take the model of the newest "+
+		"checkpoint, of its best validation or of its last step; the run need not have finished")
 	f.StringVar(&o.mode, "mode", "full",
 		"full: all neighbours, layer by layer; sampled: minibatches, by "+
 			"sample.eval_fanouts if the run has them")
@@ -90,6 +98,10 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if o.mode != "full" && o.mode != "sampled" {
 		reject("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", o.mode)
 	}
+	if c.Flags().Changed("checkpoint") && o.checkpoint != train.BestModel &&
+		o.checkpoint != train.LastModel {
+		reject("--checkpoint %s is unknown; use best or last", o.checkpoint)
+	}
 	if w.Path == "" && w.Embeddings == "" {
 		reject("--out is missing: the file to write; or --embeddings")
 	}
@@ -98,6 +110,11 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	}
 	if strings.EqualFold(filepath.Ext(w.Embeddings), ".csv") {
 		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy", w.Embeddings)
+	}
+	for _, path := range []string{w.Path, w.Embeddings} {
+		if strings.HasSuffix(path, "/") {
+			reject("%s names a directory; give the file to write", path)
+		}
 	}
 	if ext := strings.ToLower(filepath.Ext(w.Path)); ext != "" && ext != ".npy" && ext != ".csv" {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
@@ -125,6 +142,8 @@ func inferRank(
 	c comm.Comm, p *process, o inferFlags, begun time.Time, stdout io.Writer,
 ) (err error) {
 	ctx := untilSignal()
+	started := p.starting(ctx.Done(), func() error { return context.Cause(ctx) })
+	defer started()
 	if p.byMPI() && c.Rank() > 0 {
 		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
 	}
@@ -136,17 +155,25 @@ func inferRank(
 	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	j, err := openJob(c, p, config, o.sets, nil)
+	work := inferringSampled
+	if o.what.Full {
+		work = inferringFull
+	}
+	j, err := openJob(c, p, config, o.sets, work, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { j.release(err) }()
-	model, err := o.read(c.Rank() == 0)
+	model, err := o.model(c)
+	if err == nil {
+		err = o.read(c.Rank() == 0)
+	}
 	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
 	var done *train.Inferred
 	err = workOn(j.env.Shards, func() (err error) {
+		started()
 		done, err = train.Infer(ctx, j.env, trainOptions(j.config), model, o.what)
 		return err
 	})
@@ -159,30 +186,40 @@ func inferRank(
 	return err
 }
 
-// read reads the model and the ids of the vertices, and looks on one rank at what is to be written.
-func (o *inferFlags) read(writes bool) (*train.Model, error) {
+// model reads the model of the run, or of its newest checkpoint. Collective.
+func (o *inferFlags) model(c comm.Comm) (m *train.Model, err error) {
+	if o.checkpoint != "" {
+		ck, err := train.OpenCheckpoint(c, o.run)
+		if err == nil && ck == nil {
+			err = fmt.Errorf("%s holds no checkpoint yet", o.run)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return ck.Model(o.run, o.checkpoint)
+	}
 	// A run that goes on has no summary, and the model of its end before.
-	_, err := os.Stat(filepath.Join(o.run, rundir.SummaryFile))
-	var model *train.Model
-	if err == nil {
-		model, err = train.ReadModel(o.run)
+	if _, err = os.Stat(filepath.Join(o.run, rundir.SummaryFile)); err == nil {
+		m, err = train.ReadModel(o.run)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`",
-			err, o.run)
+		err = fmt.Errorf("%w: the run has not finished; predict with --checkpoint best (or last), or "+
+			"go on with `halognn train --resume %s`", err, o.run)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return m, err
+}
+
+// read reads the ids of the vertices, and looks on one rank at what is to be written.
+func (o *inferFlags) read(writes bool) (err error) {
 	if o.vertices != "" {
 		if o.what.Vertices, err = shard.ReadIDs(o.vertices); err != nil {
-			return nil, fmt.Errorf("--vertices: %w", err)
+			return fmt.Errorf("--vertices: %w", err)
 		}
 	}
 	if writes {
 		err = errors.Join(vacantFile(o.what.Path), vacantFile(o.what.Embeddings))
 	}
-	return model, err
+	return err
 }
 
 // tell says what was done.
@@ -193,14 +230,17 @@ func (o *inferFlags) tell(
 	if !o.what.Full {
 		how = "sampled neighbours"
 	}
-	parts, ranks := j.env.Shards, "1 rank"
+	parts, ranks, from := j.env.Shards, "1 rank", o.run
+	if o.checkpoint != "" {
+		from = m.Path
+	}
 	if n := j.comm.Size(); n > 1 {
 		ranks = fmt.Sprintf("%d ranks", n)
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "predicted %d of %d vertices of %s with the %s of %s, %s, on %s: %.2f s, "+
 		"%.2f s with opening and writing\n", done.Vertices, parts.Vertices, parts.Dir,
-		m.About["kind"], o.run, how, ranks, done.Seconds, took.Seconds())
+		m.About["kind"], from, how, ranks, done.Seconds, took.Seconds())
 	for _, one := range done.Judged {
 		fmt.Fprintf(&text, "%5s %s %8s  (%d vertices)\n", one.Split, done.Metric, done.Text(one),
 			one.Vertices)

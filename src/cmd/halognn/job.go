@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -14,14 +15,16 @@ import (
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
 	"halognn/src/config"
+	"halognn/src/doctor"
 	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/parallel"
+	"halognn/src/plan"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/trace"
 	"halognn/src/train"
+	"halognn/src/watch"
 )
 
 // rankJob is what train and infer open before they start: the same on every rank, or an error that
@@ -32,29 +35,44 @@ type rankJob struct {
 	config  *config.Config
 	env     train.Env
 	held    *rundir.Lock // rank 0: that of the run directory
+	room    room         // before anything was opened
 	close   func() error
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil.
 // Collective.
-func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.SetUp) (*rankJob,
-	error) {
-	cfg, err := config.Load(path, sets)
-	if err == nil {
-		err = fault.At(fault.Start, c.Rank(), -1, -1)
-	}
+func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWork,
+	setUp *trace.SetUp) (*rankJob, error) {
+	reading := watch.Reading{Limit: stallOf(config.Default()), Stalled: p.fail}
+	var cfg *config.Config
+	err := reading.During("the config", func() (err error) {
+		if cfg, err = config.Load(path, sets); err == nil {
+			err = fault.At(fault.Start, c.Rank(), -1, -1)
+		}
+		return err
+	})
 	if err := comm.Agree(c, err); err != nil {
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
 	j := &rankJob{process: p, comm: c, config: cfg}
-	o := shard.Options{CopyTopology: cfg.Topology.Load == "copy", Stage: cfg.Run.StageDir}
-	if cfg.Topology.Kind == config.TopologyPartitioned {
+	unsure, err := j.bound(work)
+	if err != nil {
+		return nil, err
+	}
+	reading.Limit = stallOf(cfg)
+	o := shard.Options{CopyTopology: cfg.Run.Load == "copy", Stage: cfg.Run.StageDir,
+		Waiting: reading.Waiting}
+	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
-		o.AllLabels, o.AllRows = cfg.Sample.Seeds == "global",
+		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
 			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric // by degrees of any vertex
 	}
-	shards, err := shard.Open(cfg.Data.Parts, o)
+	var shards *shard.Shards
+	err = reading.During(cfg.Data.Parts, func() (err error) {
+		shards, err = shard.Open(cfg.Data.Parts, o)
+		return err
+	})
 	if agreed := comm.Agree(c, err); agreed != nil {
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.Discard())
@@ -79,7 +97,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	}
 	setUp.Done(trace.SetUpOpen)
 	if cfg.Data.Verify == "hashes" {
-		if err := comm.Agree(c, verifyOwn(c, shards)); err != nil {
+		err := reading.During(cfg.Data.Parts, func() error { return verifyOwn(c, shards) })
+		if err := comm.Agree(c, err); err != nil {
 			return nil, dataError(err)
 		}
 	}
@@ -87,7 +106,85 @@ func openJob(c comm.Comm, p *process, path string, sets []string, setUp *trace.S
 	err = j.openDevice(shards)
 	j.env.SetUp = setUp
 	setUp.Done(trace.SetUpDevice)
+	if err == nil && unsure {
+		err = j.planned()
+	}
 	return j, err
+}
+
+// bound refuses what sizes alone tell to need more memory than there is, before anything is opened;
+// unsure means that planned must tell. Collective.
+func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
+	var first bool
+	j.room, first, err = j.process.roomFor(j.comm, j.config)
+	if err == nil && first {
+		unsure, err = j.room.fits(j.comm, j.config, work)
+	}
+	if err := comm.Agree(j.comm, err); err != nil {
+		return false, err
+	}
+	doubts := int64(0)
+	if unsure {
+		doubts = 1
+	}
+	doubts, err = comm.AgreeMax(j.comm, doubts)
+	return doubts > 0, err
+}
+
+// planned refuses what a plan of the open parts tells to need more memory than there is. Collective.
+func (j *rankJob) planned() error {
+	node, err := j.comm.Node()
+	if err != nil {
+		return err
+	}
+	first := node.Rank() == 0
+	if err := node.Free(); err != nil {
+		return err
+	}
+	if first {
+		err = workOn(j.env.Shards, func() error {
+			p, err := j.plan(1)
+			if err != nil { // told by what opens the job
+				return nil
+			}
+			return j.room.lacks(p.Memory, "are predicted to need")
+		})
+	}
+	return comm.Agree(j.comm, err)
+}
+
+// plan plans the job without its times, by so many of its ranks; 0: several.
+func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
+	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.room.ranks),
+		j.env.CPUs)
+	if j.config.Run.RanksPerNode > 0 {
+		job.RanksPerNode = j.config.Run.RanksPerNode
+	}
+	if j.config.Compute.Device == "cuda" {
+		gpus, err := planGPU(j.config, 0, 0, j.env.Device)
+		if err != nil {
+			return nil, err
+		}
+		job.GPU = gpus
+	}
+	parts := j.env.Shards
+	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all
+		var err error
+		if parts, err = shard.Open(parts.Dir, shard.Options{}); err != nil {
+			return nil, err
+		}
+		defer parts.Close()
+	}
+	// Times are not asked for, so rates need not be measured.
+	return plan.New(parts, job, plan.Options{
+		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
+		Host:  j.env.Host, Device: j.env.Device, Analyse: ranks,
+	})
+}
+
+// stallOf returns how long a job may be without progress.
+func stallOf(c *config.Config) time.Duration {
+	return time.Duration(c.Run.StallSeconds * float64(time.Second))
 }
 
 // verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks
@@ -106,7 +203,7 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 // openDevice places this rank's threads and opens the device on them.
 func (j *rankJob) openDevice(shards *shard.Shards) error {
 	c, cfg := j.comm, j.config
-	cpus, allowed, err := shareCPUs(c)
+	cpus, allowed, unbound, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
@@ -124,21 +221,15 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if err := comm.Agree(c, err); err != nil {
 		return usageError(err)
 	}
-	rows, err := gpuRows(cfg)
-	if err != nil {
-		return err
-	}
 	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy
 	// collector costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
 		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
-		GPURows: rows, GPUReads: cfg.Compute.GPUReads,
-		Gradients: parallel.Transport(cfg.Compute.Gradients),
-		CPUs:      cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
+		Compute: cfg.Compute, CPUs: cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
 		ScratchDir: cfg.Run.ScratchDir, Transport: j.process.transport(), Version: version,
-		Stall:   time.Duration(cfg.Run.StallSeconds * float64(time.Second)),
+		Stall:   stallOf(cfg),
 		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
 		Explain: func(err error) error { return explain(shards, err) },
 	}
@@ -148,7 +239,10 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 		}
 	}
 	if c.Rank() == 0 {
-		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Train.Epochs)
+		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Job.Epochs)
+		if unbound != "" {
+			j.env.Progress.Note(context.Background(), unbound)
+		}
 	}
 	return nil
 }
@@ -185,15 +279,16 @@ func explain(s *shard.Shards, err error) error {
 
 // shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher
 // bound it to, or, where it left all ranks of a node on the same ones, a share of them. With more
-// ranks than CPUs none is a rank's own, and nothing is pinned.
-func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
+// ranks than CPUs none is a rank's own, and nothing is pinned. unbound tells of CPUs of this node
+// that no rank was bound to.
+func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
 	node, err := c.Node()
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
 	words := make([]string, len(allowed))
 	for i, id := range allowed {
@@ -202,8 +297,9 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
 	mine := strings.Join(words, ",")
 	sets, err := comm.AllgatherBytes(node, []byte(mine))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
+	var used []int
 	sharing, place := 0, 0 // ranks bound to the same CPUs, and which of them this one is
 	for r, set := range sets {
 		if string(set) == mine {
@@ -212,15 +308,22 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, err error) {
 			}
 			sharing++
 		}
+		for _, word := range strings.Split(string(set), ",") {
+			id, _ := strconv.Atoi(word)
+			used = append(used, id)
+		}
+	}
+	if text, cure := doctor.Unbound(node.Size(), used, cpu.LauncherCPUs()); text != "" {
+		unbound = text + " of this node; " + cure
 	}
 	if err := node.Free(); err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
 	if len(allowed) < sharing {
-		return float64(len(allowed)) / float64(sharing), nil, nil
+		return float64(len(allowed)) / float64(sharing), nil, unbound, nil
 	}
 	allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
-	return float64(len(allowed)), allowed, nil
+	return float64(len(allowed)), allowed, unbound, nil
 }
 
 // pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the

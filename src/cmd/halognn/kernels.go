@@ -30,7 +30,7 @@ type kernelWatch struct {
 // watchKernels puts a meter beside the job's device.
 func (j *rankJob) watchKernels() *kernelWatch {
 	d := j.env.Device
-	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Train.Epochs}
+	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Job.Epochs}
 	j.env.OnSteps = w.onSteps
 	return w
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 
 	"halognn/src/train"
 	"halognn/src/watch"
@@ -51,6 +52,26 @@ func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	plain := slog.New(&plainText{w: w, least: least})
 	return plain, fmt.Errorf("--log-format %s is unknown; use %s", l.format,
 		strings.Join(logFormats, " or "))
+}
+
+// stderr is where the program says what it does.
+var stderr = &pipe{file: os.Stderr, closed: make(chan struct{})}
+
+// pipe is a file whose reader may go, as that of `halognn train 2>&1 | head`: from then on, what is
+// written goes to standard output, where somebody may still read it.
+type pipe struct {
+	file   *os.File
+	once   sync.Once
+	closed chan struct{} // closed when the reader is gone
+}
+
+func (p *pipe) Write(text []byte) (int, error) {
+	n, err := p.file.Write(text)
+	if errors.Is(err, syscall.EPIPE) {
+		p.once.Do(func() { close(p.closed) })
+		return os.Stdout.Write(text)
+	}
+	return n, err
 }
 
 // nameProgress gives the level of progress its name.
@@ -112,6 +133,6 @@ func codeOf(err error) int {
 }
 
 func init() {
-	plain, _ := logFlags{format: "text"}.logger(os.Stderr)
+	plain, _ := logFlags{format: "text"}.logger(stderr)
 	slog.SetDefault(plain) // until the flags have been read
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"halognn/src/train"
 )
 
 // A record in the two forms, and what --quiet leaves.
@@ -70,9 +72,13 @@ func TestProgressHasTheStep(t *testing.T) {
 	p.Epoch(3, 5, 10)
 	p.Step(0.5)
 	p.Note(context.Background(), "at the seventh step")
+	p.Evaluated(3, "loss 0.5", "loss", 0.5, "valid_metric", train.Metric{})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || strings.Contains(lines[0], `"step"`) ||
+	if len(lines) != 3 || strings.Contains(lines[0], `"step"`) ||
 		!strings.Contains(lines[1], `"rank":0,"epoch":3,"step":6`) {
 		t.Errorf("%q", lines)
+	}
+	if !strings.HasSuffix(lines[len(lines)-1], `"loss":0.5,"valid_metric":null}`) {
+		t.Errorf("an evaluation is %q", lines)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 
@@ -60,6 +59,7 @@ func withCode(code int, err error) error {
 
 func main() {
 	p := new(process)
+	p.checkLimits()
 	p.execute(rootCommand(p))
 }
 
@@ -76,8 +76,8 @@ func rootCommand(p *process) *cobra.Command {
 		"say nothing while working; errors and results remain")
 	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text",
 		"of what is said while working: text or json (a record a line)")
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		log, err := p.log.logger(os.Stderr)
+	root.PersistentPreRunE = func(c *cobra.Command, args []string) error {
+		log, err := p.log.logger(stderr)
 		slog.SetDefault(log)
 		if err != nil {
 			return usageError(err)
@@ -86,7 +86,7 @@ func rootCommand(p *process) *cobra.Command {
 			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
 				c.Name()))
 		}
-		return nil
+		return apart(c, args)
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -18,7 +17,7 @@ func TestCoresOfARank(t *testing.T) {
 	}{{"cpu", 8, 0, 8, 3}, {"cpu", 2, 0, 2, 2}, {"cpu", 1, 0, 1, 1}, {"cuda", 8, 0, 1, 3},
 		{"cuda", 2, 0, 1, 1}, {"cuda", 8, 5, 1, 5}} {
 		c := new(config.Config)
-		c.Compute.Device, c.Pipeline.Workers, c.Pipeline.Depth = tc.device, tc.set, 2
+		c.Compute.Device, c.Compute.Workers, c.Job.Depth = tc.device, tc.set, 2
 		if compute, workers := threads(c, tc.cpus); compute != tc.wantCompute || workers != tc.workers {
 			t.Errorf("%+v: %d threads compute, %d goroutines prepare", tc, compute, workers)
 		}
@@ -29,13 +28,9 @@ func TestCoresOfARank(t *testing.T) {
 func TestWordsOfTheConfig(t *testing.T) {
 	for key, want := range map[string][]string{
 		"compute.gradients": parallel.Transports(),
-		"parallel.mode":     parallel.Modes(),
 		"compute.gpu_reads": {residence.ReadsAuto, residence.ReadsCopy, residence.ReadsMapped},
 		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup, policy.PlacementParts},
 		"cache.source":      {policy.SourceOwners, policy.SourceFiles},
-		"cache.scores":      slices.Collect(maps.Keys(layouts)),
-		"sample.kernel":     slices.Collect(maps.Keys(kernels)),
-		"train.allreduce":   slices.Collect(maps.Keys(sumModes)),
 	} {
 		got := config.Words(key)
 		slices.Sort(got)
@@ -46,7 +41,7 @@ func TestWordsOfTheConfig(t *testing.T) {
 	}
 	for _, kind := range config.Words("model.kind") {
 		c := config.Default()
-		c.Model.Kind = kind
+		c.Job.Model.Kind = kind
 		model := trainOptions(c).Model
 		model.In, model.Out, model.Task = 8, 3, "multiclass"
 		model.EdgeWeights = false // of a graph without weights

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
 	"halognn/src/dataset"
@@ -12,20 +18,50 @@ import (
 // vacantFile refuses an output file that exists already.
 func vacantFile(path string) error {
 	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() { // the writer reports other errors
+	if err != nil || info.Mode().Type()&^fs.ModeSymlink != 0 { // the writer reports other errors
 		return nil
 	}
 	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
 }
 
-// vacantRunDir refuses a directory that is neither empty nor a run; rundir.Create refuses runs.
-// Collective.
-func (j *rankJob) vacantRunDir() error {
+// newRunDir refuses a directory that is no run and that is not empty, if it must be vacant, or is
+// no place for one; rundir.Create refuses runs. Collective.
+func (j *rankJob) newRunDir(vacant bool) error {
 	var err error
 	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !rundir.Begun(dir) {
-		if err = dataset.Vacant(dir); err != nil {
+		err = cmp.Or(dataset.Apart(dir, j.config.Data.Parts),
+			dataset.Apart(filepath.Join(dir, rundir.ConfigFile)))
+		if err == nil && vacant {
+			err = dataset.Vacant(dir)
+		}
+		if err != nil {
 			err = fmt.Errorf("run directory: %w", err)
 		}
 	}
 	return usageError(comm.Agree(j.comm, err))
+}
+
+// apart refuses outputs that would replace or enclose an input that the command line names, or
+// that lie inside a dataset or parts.
+func apart(c *cobra.Command, args []string) error {
+	value := func(flag string) string {
+		if f := c.Flag(flag); f != nil && f.Value.Type() == "string" {
+			return f.Value.String()
+		}
+		return ""
+	}
+	inputs := slices.Clone(args)
+	for _, flag := range []string{
+		"data", "parts", "in", "nodes", "split", "standardize-as", "run", "config", "vertices", "counts",
+	} {
+		inputs = append(inputs, value(flag))
+	}
+	for _, flag := range []string{"out", "embeddings"} {
+		if path := value(flag); path != "" {
+			if err := dataset.Apart(path, inputs...); err != nil {
+				return dataError(fmt.Errorf("--%s: %w", flag, err))
+			}
+		}
+	}
+	return nil
 }

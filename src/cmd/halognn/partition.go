@@ -20,7 +20,7 @@ import (
 func partitionCommand(p *process) *cobra.Command {
 	var o partition.Options
 	var data string
-	var to replaceable
+	to := replaceable{parts: true}
 	var order hotOrder
 	var weights weighing
 	var features string
@@ -53,7 +53,7 @@ func partitionCommand(p *process) *cobra.Command {
 			}))
 		},
 	}
-	to.flags(c, "PARTS")
+	to.flags(c)
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")

@@ -26,6 +26,8 @@ type planFlags struct {
 	cores, network, mem float64
 	rows, flops         float64
 
+	graph graphSizes
+
 	gpus                      int
 	gpuMem, gpuBandwidth, bus float64
 }
@@ -39,16 +41,24 @@ func planCommand() *cobra.Command {
 		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step " +
 			"before a job runs, and suggest a cache.\n" +
 			"There may be more ranks than parts. Rates that are not given are measured on this " +
-			"machine.",
-		Example: "  halognn plan --parts parts/products-4 --config inputs/products.yaml " +
+			"machine.\n" +
+			"Without parts, --preset or --vertices, --edges and --features describe the graph: memory and " +
+			"traffic are then estimates from above.",
+		Example: "  halognn plan --preset papers100M --ranks 16 --memory 256 --network 12.5\n" +
+			"  halognn plan --parts parts/products-4 --config inputs/products.yaml " +
 			"--ranks 64 --ranks-per-node 4 --network 25",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := required(c, "config"); err != nil {
-				return err
+			if !o.graph.given() {
+				if err := required(c, "config"); err != nil {
+					return err
+				}
 			}
 			if err := checkPlanFlags(c); err != nil {
 				return usageError(err)
+			}
+			if o.graph.given() {
+				return runPlanSizes(c, o)
 			}
 			return runPlan(c, o)
 		},
@@ -77,6 +87,7 @@ func planCommand() *cobra.Command {
 		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
+	o.graph.flags(c)
 	return c
 }
 
@@ -133,6 +144,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		o.cores = float64(runtime.NumCPU()) / float64(min(o.perNode, cmp.Or(o.ranks, s.Parts)))
 	}
 	job := planJob(c, o.ranks, o.perNode, o.cores)
+	if err := enoughForThreads(int64(job.Threads + job.Workers)); err != nil {
+		return err
+	}
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows,
 		Flops: o.flops}}
 	if options.Memory, err = memoryOfNode(o.mem); err != nil {
@@ -175,18 +189,23 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	case err != nil:
 		return err
 	}
+	return tellPlan(command, p, c, o.out)
+}
+
+// tellPlan prints a plan and, if dir is given, writes it there.
+func tellPlan(command *cobra.Command, p *plan.Plan, c *config.Config, dir string) error {
 	p.Notes = append(p.Notes, c.Unread()...)
-	if err := p.Print(command.OutOrStdout()); err != nil || o.out == "" {
+	if err := p.Print(command.OutOrStdout()); err != nil || dir == "" {
 		return err
 	}
 	var text bytes.Buffer
 	if err := p.WriteJSON(&text); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o777); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return dataError(err)
 	}
-	path := filepath.Join(o.out, "plan.json")
+	path := filepath.Join(dir, "plan.json")
 	if err := renameio.WriteFile(path, text.Bytes(), 0o666); err != nil {
 		return dataError(err)
 	}

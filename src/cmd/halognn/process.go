@@ -27,6 +27,7 @@ type process struct {
 	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // of this process, once it is in MPI
 	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
+	mates   atomic.Pointer[comm.Mates]
 }
 
 // flag adds --ranks-in-process to a command.
@@ -35,7 +36,8 @@ func (p *process) flag(c *cobra.Command) {
 		"run so many ranks as goroutines of this process instead of MPI's")
 }
 
-// byMPI reports whether the ranks are MPI's. In a program that was built without MPI there is one.
+// byMPI reports whether the ranks are MPI's. A program that was built without MPI has one, and
+// refuses to be one of several.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
 // run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by
@@ -51,13 +53,18 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several "+
 			"processes; leave out one of the two", ranks))
 	}
-	if ranks == 0 && !mpi.Available {
+	if ranks == 0 && !mpi.Available && !launched() {
 		ranks = 1
 	}
 	var agreed error // as rank 0 of this process has it
 	rank := func(c comm.Comm) error {
 		if ranks == 0 {
 			p.rank.Store(int64(c.Rank()))
+			mates, err := comm.WatchMates(c, p.mateDied)
+			if err != nil {
+				return err
+			}
+			p.mates.Store(mates)
 		}
 		err := f(c)
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
@@ -68,7 +75,10 @@ func (p *process) run(f func(c comm.Comm) error) error {
 				// while no rank can have ended: on the first exit code a launcher kills the others
 				p.say(err)
 			}
-			return nil // in order: MPI is finalised
+			err = nil // in order: MPI is finalised
+		}
+		if err == nil {
+			p.mates.Load().Leave()
 		}
 		return err
 	}
@@ -88,6 +98,17 @@ func (p *process) run(f func(c comm.Comm) error) error {
 // patience is how long a process waits, once one of its ranks has failed, for the others to return:
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
 const patience = 5 * time.Second
+
+// mateDied ends the job when another rank of this node has ended without a word. A launcher that
+// ends the job kills ranks too, some time after the first signal.
+func (p *process) mateDied(rank int) {
+	if at := askedAt.Load(); at != nil && time.Since(*at) > time.Second {
+		return
+	}
+	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a "+
+		"message of its own; where memory ran out, `dmesg` on the node tells: give the job more, or "+
+		"more nodes. A run goes on by --resume from its newest checkpoint", rank, p.rank.Load()))
+}
 
 // onAllRanks brings an error in the command line of train, infer or doctor to all ranks, so that it
 // is printed once. The others take part, because each command begins with an agreement.
@@ -133,6 +154,7 @@ func (p *process) fail(err error) {
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
 	if first {
+		p.mates.Load().Leave()
 		p.say(err)
 	}
 	switch {

@@ -49,7 +49,7 @@ func (l *lines) Epoch(epoch, first, steps int) {
 
 func (l *lines) Step(loss float64) {
 	if l.stepEnds() {
-		l.log(context.Background(), levelProgress, l.pace.line(loss))
+		l.log(context.Background(), levelProgress, l.pace.line(loss), "loss", loss)
 	}
 }
 
@@ -59,19 +59,19 @@ func (l *lines) stepEnds() bool {
 	return l.pace.stepEnds()
 }
 
-func (l *lines) Evaluated(epoch int, line string) {
+func (l *lines) Evaluated(epoch int, line string, fields ...any) {
 	l.log(context.Background(), levelProgress,
-		fmt.Sprintf("epoch %d/%d  %s", epoch, l.pace.epochs, line))
+		fmt.Sprintf("epoch %d/%d  %s", epoch, l.pace.epochs, line), fields...)
 }
 
 func (l *lines) Note(ctx context.Context, line string) { l.log(ctx, slog.LevelInfo, line) }
 
-func (l *lines) log(ctx context.Context, level slog.Level, line string) {
+func (l *lines) log(ctx context.Context, level slog.Level, line string, fields ...any) {
 	attributes := []any{"rank", 0}
 	if epoch := l.epoch.Load(); epoch > 0 { // training has begun
 		attributes = append(attributes, "epoch", epoch, "step", l.step.Load())
 	}
-	slog.Log(ctx, level, line, attributes...)
+	slog.Log(ctx, level, line, append(attributes, fields...)...)
 }
 
 // bar also draws the steps of the epoch under way.
@@ -96,7 +96,7 @@ func (b *bar) Step(loss float64) {
 	_ = b.shown.Add(1) // what cannot be drawn is not worth ending a run for
 }
 
-func (b *bar) Evaluated(epoch int, line string) {
+func (b *bar) Evaluated(epoch int, line string, fields ...any) {
 	_ = b.shown.Finish()
-	b.lines.Evaluated(epoch, line)
+	b.lines.Evaluated(epoch, line, fields...)
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"halognn/src/comm"
 	"halognn/src/config"
@@ -39,6 +41,27 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	return config, begins, err
 }
 
+// besideRun returns the setting that finds the parts of a run which was begun in another directory
+// than this one, if its config names them by a path relative to that. That directory is known by
+// where the run is and by what the config calls it.
+func besideRun(run string, sets []string) []string {
+	given := func(set string) bool { return strings.HasPrefix(set, "data.parts=") }
+	c, err := config.Load(filepath.Join(run, rundir.ConfigFile), nil)
+	at, unknown := filepath.Abs(run)
+	if err != nil || unknown != nil || slices.ContainsFunc(sets, given) {
+		return sets
+	}
+	if _, err := os.Stat(c.Data.Parts); err == nil {
+		return sets
+	}
+	begun, ok := strings.CutSuffix(at, string(filepath.Separator)+filepath.Clean(c.Run.Dir))
+	parts := filepath.Join(begun, c.Data.Parts)
+	if _, err := os.Stat(parts); err != nil || !ok || filepath.IsAbs(c.Data.Parts) {
+		return sets
+	}
+	return append(slices.Clone(sets), "data.parts="+parts)
+}
+
 // keepsNumbers rejects a config that changes what makes the numbers of the run. Collective.
 func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	err := config.Keeps(filepath.Join(run, rundir.ConfigFile), path, sets)
@@ -62,13 +85,13 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	if err := j.config.Changes(ck.Config()); err != nil { // the same on every rank
 		return false, usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
 	}
-	epochs := j.config.Train.Epochs
+	epochs := j.config.Job.Epochs
 	if epochs < ck.Begun() {
 		return false,
 			usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d "+
 				"were begun already", run, epochs, ck.Begun())))
 	}
-	if ck.Finished(epochs, j.config.Train.Patience) {
+	if ck.Finished(epochs, j.config.Training.Patience) {
 		if j.comm.Rank() == 0 {
 			fmt.Printf("%s has finished: nothing is left to do. A larger train.epochs goes on "+
 				"from its end\n", run)
@@ -113,13 +136,11 @@ func (j *rankJob) partSuffix() (string, error) {
 // beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it
 // refuses a directory that is not empty. Collective.
 func (j *rankJob) beginRunDir(vacant, resumed bool) error {
-	if vacant {
-		if err := j.vacantRunDir(); err != nil {
-			return err
-		}
-	}
 	var err error
 	if !resumed {
+		if err := j.newRunDir(vacant); err != nil {
+			return err
+		}
 		if j.comm.Rank() == 0 {
 			if err = os.MkdirAll(j.config.Run.Dir, 0o777); err != nil {
 				err = fmt.Errorf("run directory: %w", err)

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,19 +17,78 @@ import (
 )
 
 // stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit,
-// Ctrl-C.
-var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT}
+// Ctrl-C, a terminal that is gone.
+var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGHUP}
 
-// stopOnSignals returns a channel that the first of them closes. The second one ends the process.
-// It is called once a process: ranks of one process stop together.
+// asked returns a channel that carries the first request to end: one of stopSignals, or SIGPIPE
+// when the reader of standard error is gone. The SIGTERM of Open MPI's mpirun is announced by a
+// SIGCONT. A second signal ends the process. It is called once a
+// process.
+func asked() <-chan os.Signal {
+	signal.Ignore(syscall.SIGPIPE) // writes fail instead
+	signals, first := interrupt.First(stopSignals...), make(chan os.Signal, 1)
+	var woken <-chan struct{}
+	if os.Getenv("OMPI_COMM_WORLD_SIZE") != "" {
+		woken = interrupt.Woken()
+	}
+	go func() {
+		var s os.Signal
+		select {
+		case s = <-signals:
+		case <-woken:
+			s = syscall.SIGTERM // which follows
+		case <-stderr.closed:
+			s = syscall.SIGPIPE
+		}
+		now := time.Now()
+		askedAt.Store(&now)
+		first <- s
+	}()
+	return first
+}
+
+// askedAt is when the process was first asked to end; nil before.
+var askedAt atomic.Pointer[time.Time]
+
+// stopOnSignals returns a channel that the first request to end closes: ranks of one process stop
+// together.
 var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
-	stop, first := make(chan struct{}), interrupt.First(stopSignals...)
+	stop, first := make(chan struct{}), asked()
 	go func() {
 		<-first
 		close(stop)
 	}()
 	return stop
 })
+
+// startPatience is how long a start goes on after it was asked to stop.
+const startPatience = 5 * time.Second
+
+// errNotStarted is the error of a run that was stopped in a start which could not end in order.
+func errNotStarted() error {
+	return withCode(exitRequeue, errors.New("stopped by a signal before the start was complete, with "+
+		"nothing trained; start again"))
+}
+
+// starting ends the process, with the error why, if a stop is asked for and the start goes on and
+// on, for instance where a file system does not answer. The caller calls started when it can stop
+// in order.
+func (p *process) starting(stop <-chan struct{}, why func() error) (started func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-stop:
+		case <-done:
+			return
+		}
+		select {
+		case <-time.After(startPatience):
+			p.fail(why())
+		case <-done:
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}
 
 // tellStopping says on rank 0, once a signal has come, what happens next.
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
@@ -38,12 +100,11 @@ func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	}
 }
 
-// untilSignal returns a context that the first of stopSignals ends, for commands that have no state
-// to save. Its cause carries the exit code with which a process dies of the signal; the second one
-// ends the process. It is called once a process.
+// untilSignal returns a context that the first request to end ends, for commands that have no state
+// to save. Its cause carries the exit code with which a process dies of the signal.
 var untilSignal = sync.OnceValue(func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	first := interrupt.First(stopSignals...)
+	first := asked()
 	go func() { cancel(endedBy(<-first)) }()
 	return ctx
 })
@@ -51,7 +112,7 @@ var untilSignal = sync.OnceValue(func() context.Context {
 // discardOnSignal lets a signal end a command that writes a directory: nothing of it is left
 // behind, unless a second one does not wait for that. It is called once a process.
 func (p *process) discardOnSignal() {
-	first := interrupt.First(append([]os.Signal{syscall.SIGHUP}, stopSignals...)...)
+	first := asked()
 	go func() {
 		s := <-first
 		dataset.DiscardAll()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/pkg/profile"
@@ -15,7 +16,6 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/config"
-	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/trace"
@@ -45,6 +45,12 @@ func trainCommand(p *process) *cobra.Command {
 			if _, known := profileKinds[o.profile]; o.profile != "" && !known {
 				return usageError(fmt.Errorf("--profile %s is unknown; use %s", o.profile,
 					config.OrList(slices.Sorted(maps.Keys(profileKinds)))))
+			}
+			if o.config == "" {
+				o.sets = besideRun(o.resume, o.sets)
+			}
+			if err := p.enoughParts(o.configPath(), o.sets); err != nil {
+				return err
 			}
 			if p.byMPI() {
 				p.chooseGPU(o.configPath(), o.sets)
@@ -107,6 +113,8 @@ func startProfile(kind, dir string, rank int, p *process) (stop func(), err erro
 func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err error) {
 	setUp := trace.NewSetUp(begun)
 	stopSignal := stopOnSignals()
+	started := p.starting(stopSignal, errNotStarted)
+	defer started()
 	resumed, path := o.resume != "", o.config
 	if resumed {
 		config, fresh, err := resumeFrom(c, o.resume, path)
@@ -120,18 +128,16 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 			return err
 		}
 	}
-	available := int64(0)
 	if o.dry {
 		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // nothing is copied
-		available, _ = mem.Available()                          // without the figure nothing is compared
 	}
-	j, err := openJob(c, p, path, o.sets, setUp)
+	j, err := openJob(c, p, path, o.sets, training, setUp)
 	if err != nil {
 		return err
 	}
 	defer func() { j.release(err) }()
 	if o.dry {
-		return j.dryRun(o.resume == "", resumed, available)
+		return j.dryRun(o.resume == "", resumed)
 	}
 	if c.Rank() == 0 {
 		for _, note := range j.config.Unread() {
@@ -185,6 +191,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		if err := usageError(comm.Agree(c, err)); err != nil {
 			return t.End(err)
 		}
+		started()
 		summary, err = t.Run(context.Background(), j.held)
 		return err
 	})
@@ -201,7 +208,8 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return err
 	}
 	if c.Rank() == 0 {
-		if err := summary.Print(os.Stdout); err != nil {
+		// the results are on disk: it is no failure if nobody reads them here
+		if err := summary.Print(os.Stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return err
 		}
 		if watch != nil {

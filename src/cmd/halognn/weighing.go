@@ -67,7 +67,7 @@ func (w *weighing) flags(c *cobra.Command) {
 		"--weights presample, node: epochs that are sampled")
 	f.Float32Var(&w.within, "imbalance", 1.05, "--weights presample, node: what the largest part "+
 		"may have of the counts, over the mean; more gives a smaller cut")
-	f.Uint64Var(&w.sampling.Seed, "sample-seed", uint64(config.Default().Train.Seed),
+	f.Uint64Var(&w.sampling.Seed, "sample-seed", config.Default().Job.Seed,
 		"--weights other than data: the random seed of what is sampled, as train.seed")
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
 		"counts; they are read if they are there, and written if not")
@@ -143,12 +143,12 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 			o.Sample.Fanouts = order.fanouts
 		}
 		if !c.Flags().Changed("batch") {
-			if o.Batch = run.Sample.Batch; run.Sample.BatchScope != "global" {
+			if o.Batch = run.Job.Batch; !run.Job.GlobalBatch {
 				o.Batch *= parts
 			}
 		}
 		if !c.Flags().Changed("sample-seed") {
-			o.Seed = uint64(run.Train.Seed)
+			o.Seed = run.Job.Seed
 		}
 	}
 	hops := o.Sample.Hops()
@@ -194,7 +194,7 @@ func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Count
 		return presample.Load(w.counts, purpose, d.Meta.Vertices, d.Meta.Edges)
 	}
 	if w.counts != "" {
-		if err := dataset.Vacant(w.counts); err != nil {
+		if err := dataset.Target(w.counts); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && mpi
 
 // MPI handles and the poll loop. One MPI per process, so the state is static.
 #define _GNU_SOURCE

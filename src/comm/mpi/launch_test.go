@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && mpi
 
 package mpi
 
@@ -133,10 +133,11 @@ func mpirun(t *testing.T, n int, env []string, args ...string) (string, int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path,
 		append([]string{"-np", strconv.Itoa(n), os.Args[0]}, args...)...)
-	// Settings of Open MPI, which others ignore: more ranks than cores, and containers whose user
-	// is root.
+	// Settings of Open MPI, which others ignore: more ranks than cores, containers whose user is
+	// root, and no time for saving, for which it would wait after every failure.
 	cmd.Env = append(os.Environ(), "OMPI_MCA_rmaps_base_oversubscribe=1",
 		"OMPI_MCA_mpi_yield_when_idle=1",
+		"OMPI_MCA_odls_base_sigkill_timeout=1", "PRTE_MCA_odls_base_sigkill_timeout=1",
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 	cmd.Env = append(cmd.Env, env...)
 	var out bytes.Buffer

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && mpi
 
 // Package mpi implements package comm's contract on MPI, by a thin binding to the standard C calls;
 // it builds against Open MPI, MPICH and their relatives, with the flags of env.sh (CGO_CFLAGS,

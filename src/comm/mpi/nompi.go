@@ -1,7 +1,7 @@
-//go:build !cgo
+//go:build !cgo || !mpi
 
-// Package mpi implements package comm's contract on MPI. This build is without cgo and so without
-// MPI: Run refuses, and comm.RunWorld runs several ranks in one process instead.
+// Package mpi implements package comm's contract on MPI. This build is without MPI (the tag
+// mpi and cgo): Run refuses, and comm.RunWorld runs several ranks in one process instead.
 package mpi
 
 import (
@@ -16,12 +16,12 @@ const Available = false
 
 // Run returns an error: there is no MPI in this build.
 func Run(func(world comm.Comm) error) error {
-	return errors.New("this program was built without MPI; rebuild it with CGO_ENABLED=1 and an " +
-		"MPI compiler (env.sh finds it)")
+	return errors.New("this program was built without MPI; install libopenmpi-dev and " +
+		"openmpi-bin and run make build")
 }
 
 // Library returns the name of the MPI library.
-func Library() string { return "none (built without cgo)" }
+func Library() string { return "none (built without the tag mpi)" }
 
 // Standard returns the version of the MPI standard.
 func Standard() string { return "" }

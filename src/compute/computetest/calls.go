@@ -75,7 +75,7 @@ func (l *Layer) matrix(rows, cols int) compute.Matrix {
 // Inputs returns the host arrays that the calls read, as a minibatch sends them to an Accelerator.
 func (l *Layer) Inputs() *compute.Inputs {
 	return &compute.Inputs{Segments: []compute.Segments{l.Forward, l.Transposed},
-		Vertices: [][]int32{l.Vertices}, Labels: l.Labels, Targets: l.Targets}
+		Vertices: [][]int32{l.Vertices, l.Labels}, Labels: l.Targets}
 }
 
 // Calls returns at least one call of every kernel, on arrays that it makes.

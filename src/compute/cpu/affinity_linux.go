@@ -2,6 +2,9 @@ package cpu
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,9 +15,37 @@ const maxCPUs = len(unix.CPUSet{}) * 64
 // AllowedCPUs returns the CPUs that the calling thread may run on, in ascending order: those to
 // which the launcher or Slurm has bound the process. Call it before any thread is pinned.
 func AllowedCPUs() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	cpus, err := allowed(0)
+	if err != nil {
 		return nil, fmt.Errorf("compute/cpu: reading the CPUs this process may run on: %w", err)
+	}
+	return cpus, nil
+}
+
+// launchers are the programs that bind the processes that they start, and are not bound themselves.
+var launchers = []string{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted",
+	"hydra_pmi_proxy"}
+
+// LauncherCPUs returns the CPUs that an MPI launcher on this node has to bind its ranks to; none if
+// this process was not started by one.
+func LauncherCPUs() []int {
+	parent := os.Getppid()
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))
+	if err != nil || !slices.Contains(launchers, strings.TrimSpace(string(name))) {
+		return nil
+	}
+	cpus, err := allowed(parent)
+	if err != nil {
+		return nil
+	}
+	return cpus
+}
+
+// allowed returns the CPUs that a thread may run on; 0 is the calling one.
+func allowed(id int) ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(id, &set); err != nil {
+		return nil, err
 	}
 	var cpus []int
 	for c := range maxCPUs {

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && blas
 
 package cpu
 
@@ -46,6 +46,11 @@ func (e openBLAS) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int
 	ldb int,
 	beta float32, c []float32, ldc int) {
 	e.of.Sgemm(tA, tB, m, n, k, 1, a, lda, b, ldb, beta, c, ldc)
+}
+
+func openBLASEngine() (engine, string, error) {
+	useBLAS()
+	return openBLAS{}, blasName(), nil
 }
 
 // withAVX512 lists OpenBLAS's names of kernels that use AVX-512.

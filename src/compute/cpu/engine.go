@@ -16,7 +16,7 @@ type engine interface {
 }
 
 // openEngine returns the named library, and its name with version and kernels. An empty name means
-// oneDNN where that is preferred and can be loaded, otherwise OpenBLAS.
+// oneDNN where that is preferred and can be loaded, otherwise OpenBLAS, otherwise plain Go.
 func openEngine(name string) (engine, string, error) {
 	name, err := gemmName(name)
 	if err != nil {
@@ -34,8 +34,11 @@ func openEngine(name string) (engine, string, error) {
 			return nil, "", err
 		}
 	}
-	useBLAS()
-	return openBLAS{}, blasName(), nil
+	e, linked, err := openBLASEngine()
+	if err != nil && name == "" {
+		return plainGo{}, "gonum (slow)", nil
+	}
+	return e, linked, err
 }
 
 // GEMM describes the library of matrix products that an empty Options.GEMM chooses here, how it
@@ -47,7 +50,7 @@ func GEMM() string {
 	}
 	_, products := ofBF16(e)
 	name += ", " + products
-	if _, fallback := e.(openBLAS); fallback && prefersOneDNN {
+	if _, first := e.(oneDNN); !first && prefersOneDNN {
 		if _, err := loadOneDNN(); err != nil {
 			return name + " (" + err.Error() + ")"
 		}

@@ -4,7 +4,6 @@ package cpu
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../../../kernels/include
-#cgo LDFLAGS: -L${SRCDIR}/../../../build -lhalognn_cpu -lm
 #include <stdlib.h>
 #include "halognn_cpu.h"
 */
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	_ "halognn/kernels" // halognn_cpu.h
 	"halognn/src/compute"
 )
 

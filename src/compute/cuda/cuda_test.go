@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -49,8 +48,8 @@ func TestBackend(t *testing.T) {
 // More weights than the sum of the chunks multiplies, and more chunks than a table has products,
 // give the numbers of products made one by one. All are integers, whose sums are exact in any order.
 func TestTwoProducts(t *testing.T) {
-	if os.Getenv("HALOGNN_SHORT") != "" {
-		t.Skip("HALOGNN_SHORT is set")
+	if testing.Short() {
+		t.Skip("-short")
 	}
 	for _, s := range []struct{ rows, in, out int }{{515, 384, 343}, {1025*512 + 3, 1, 1}} {
 		d, err := Open(Options{Memory: 3 * arenaBytes, Library: library(t)})

@@ -17,7 +17,7 @@ import (
 // that one copy uploads everything:
 //
 //	made on the host     own [D,F] | reduced [D,F] | all [S,F]           │ segments, vertices, │
-//	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels, targets     │ rows that do not   │ mapped rows,
+//	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
 //	                     indices, weights                                │ of all layers       │ lie there, copied  │ fetched after the copy
 type stagingBuffer struct {
 	d        *Device
@@ -190,7 +190,6 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		array(b, v)
 	}
 	array(b, in.Labels)
-	array(b, in.Targets)
 	b.rowsAt = b.take(len(b.cold) * b.rowBytes)
 	b.end = max(b.end, alignment)
 }

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"halognn/src/mem"
@@ -61,7 +60,7 @@ type Variable struct {
 // Open reads the header and the head of every variable. Compressed variables are inflated only as
 // far as needed.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ import (
 	"os"
 
 	"github.com/klauspost/compress/gzip"
+
+	"halognn/src/mem"
 )
 
 // longestRow limits the buffer: a file without line ends is not a table.
@@ -47,7 +49,7 @@ type Reader struct {
 
 // Open opens a text file; a file that begins with the gzip magic is inflated, under any name.
 func Open(path string, sep Separator) (*Reader, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && metis
 
 package metis
 
@@ -9,7 +9,7 @@ package metis
 
 // METIS handles SIGTERM and SIGABRT itself and restores the old handlers with signal(2), which
 // loses the flags of Go's handlers; so they are saved here. A SIGTERM while METIS runs still goes
-// to METIS, which ends the process.
+// to METIS, which gives up with METIS_ERROR.
 static int kway(idx_t n, idx_t constraints, idx_t *xadj, idx_t *adjncy, idx_t *vwgt, idx_t *adjwgt,
 	idx_t parts,
 		real_t *imbalance, idx_t seed, idx_t *part) {
@@ -104,6 +104,10 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 	case C.METIS_ERROR_MEMORY:
 		return nil, fmt.Errorf("METIS has not enough memory for %d vertices and %d edges; use "+
 			"the streaming partitioner (--method ldg) or a larger machine", n, g.NumEdges())
+	case C.METIS_ERROR:
+		return nil, fmt.Errorf("METIS was ended by a SIGTERM, or failed on %d vertices, %d edges, %d "+
+			"parts; start again, or use the streaming partitioner (--method ldg)", n, g.NumEdges(),
+			o.Parts)
 	default:
 		return nil, fmt.Errorf("METIS failed with code %d on %d vertices, %d edges, %d parts; "+
 			"use the streaming partitioner (--method ldg)", code, n, g.NumEdges(), o.Parts)

@@ -1,4 +1,4 @@
-//go:build !cgo
+//go:build !cgo || !metis
 
 package metis
 
@@ -10,10 +10,10 @@ import (
 )
 
 // Library describes libmetis.
-func Library() string { return "none (built without cgo)" }
+func Library() string { return "none (built without the tag metis)" }
 
-// KWay returns an error: this build has no cgo, which METIS needs.
+// KWay returns an error: METIS is not in this build.
 func KWay(*graph.CSC, partition.Weights, partition.Options) ([]int32, error) {
-	return nil, errors.New("this program was built without cgo, which METIS needs; build it with " +
-		"CGO_ENABLED=1 and libmetis, or use --method ldg")
+	return nil, errors.New("this program was built without METIS; install libmetis-dev and run make " +
+		"build, or use --method ldg")
 }

@@ -1,4 +1,4 @@
-//go:build !cgo
+//go:build !cgo || !metis
 
 package metis
 
@@ -10,7 +10,7 @@ import (
 	"halognn/src/partition"
 )
 
-func TestWithoutCgoTheErrorNamesTheWayOut(t *testing.T) {
+func TestWithoutMETISTheErrorNamesTheWayOut(t *testing.T) {
 	_, err := KWay(&graph.CSC{Indptr: []int64{0, 0}}, partition.Weights{},
 		partition.Options{Parts: 1})
 	if err == nil || !strings.Contains(err.Error(), "--method ldg") {

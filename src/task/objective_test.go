@@ -1,4 +1,4 @@
-package nn
+package task
 
 import (
 	"math"
@@ -7,13 +7,14 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/npy"
 )
 
 // The loss equals PyTorch's CrossEntropyLoss(weight, label_smoothing, reduction="sum") divided by
 // the seeds. The values were computed by torch 2.1 in float64.
 func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 	logits := []float32{1, 2, 0.5, -1, 0, 3, 0.25, 0.5, 0.75}
-	labels := []int32{1, 0, 2}
+	labels := npy.Bytes([]int32{1, 0, 2})
 	for _, c := range []struct {
 		o    Objective
 		want float64
@@ -29,8 +30,8 @@ func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 		if math.Abs(s.Loss-c.want) > 1e-6 {
 			t.Errorf("%+v: loss %.9f, want %.9f", c.o, s.Loss, c.want)
 		}
-		if s.TruePositive != 2 || s.FalsePositive != 1 {
-			t.Errorf("counts %+v", s.Counts)
+		if s.Sums != (Sums{2, 1, 1}) {
+			t.Errorf("sums %v", s.Sums)
 		}
 		for i := range logits { // finite differences of the loss itself
 			const h = 1e-2
@@ -52,11 +53,11 @@ func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 // A plain objective is the kernel's loss; the same numbers come from both.
 func TestObjectiveBesideTheKernel(t *testing.T) {
 	z := compute.Matrix{Rows: 2, Cols: 3, Data: []float32{1, -2, 0.5, 30, 0, -30}}
-	labels := []int32{2, 1}
+	labels := npy.Bytes([]int32{2, 1})
 	want, got := make([]float32, 6), make([]float32, 6)
-	k := CrossEntropy(ref.New(), compute.Matrix{Rows: 2, Cols: 3, Data: want}, z, labels, 5)
+	k := crossEntropy(ref.New(), compute.Matrix{Rows: 2, Cols: 3, Data: want}, z, labels, 5)
 	s := new(objective).loss(ref.New(), compute.Matrix{Rows: 2, Cols: 3, Data: got}, z, labels, 5)
-	if math.Abs(k.Loss-s.Loss) > 1e-6 || k.Counts != s.Counts {
+	if math.Abs(k.Loss-s.Loss) > 1e-6 || k.Sums != s.Sums {
 		t.Errorf("%+v, the kernel has %+v", s, k)
 	}
 	for i := range want {
@@ -67,20 +68,19 @@ func TestObjectiveBesideTheKernel(t *testing.T) {
 }
 
 func TestObjectiveRefusals(t *testing.T) {
-	c := Config{Task: Multiclass, Out: 3}
 	for _, r := range []struct {
 		o    Objective
-		c    Config
+		of   *Task
 		want string
 	}{
-		{Objective{Smoothing: 0.1}, Config{Task: Multilabel, Out: 3}, "not for several labels"},
-		{Objective{Weights: []float64{1, 2}}, c, "2 weights for 3 classes"},
-		{Objective{Weights: []float64{1, -2, 1}}, c, "class 1 has -2"},
-		{Objective{Weights: []float64{1, math.Inf(1), 1}}, c, "class 1 has +Inf"},
-		{Objective{Smoothing: 1}, c, "below 1"},
-		{Objective{Smoothing: math.NaN()}, c, "below 1"},
+		{Objective{Smoothing: 0.1}, &multilabel, "not for several labels"},
+		{Objective{Weights: []float64{1, 2}}, &multiclass, "2 weights for 3 classes"},
+		{Objective{Weights: []float64{1, -2, 1}}, &multiclass, "class 1 has -2"},
+		{Objective{Weights: []float64{1, math.Inf(1), 1}}, &multiclass, "class 1 has +Inf"},
+		{Objective{Smoothing: 1}, &multiclass, "below 1"},
+		{Objective{Smoothing: math.NaN()}, &multiclass, "below 1"},
 	} {
-		if err := r.o.check(r.c); err == nil || !strings.Contains(err.Error(), r.want) {
+		if _, err := r.of.LossWith(r.o, 3); err == nil || !strings.Contains(err.Error(), r.want) {
 			t.Errorf("%+v: %v, want an error with %q", r.o, err, r.want)
 		}
 	}

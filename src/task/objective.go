@@ -1,16 +1,16 @@
-package nn
+package task
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"halognn/src/compute"
-	"halognn/src/mem"
+	"halognn/src/npy"
 )
 
-// Objective changes the targets in the loss of a multiclass task. The zero value is the plain
-// cross-entropy.
+// Objective changes the targets in the loss of a task of classes. The zero value is the plain one.
 type Objective struct {
 	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
 	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
@@ -24,20 +24,16 @@ type Objective struct {
 // plain reports whether o changes nothing.
 func (o Objective) plain() bool { return o.Weights == nil && o.Smoothing == 0 }
 
-// check returns all errors in o for a model of config c.
-func (o Objective) check(c Config) error {
-	if o.plain() {
-		return nil
-	}
+// check returns all errors in o for a task with so many classes.
+func (o Objective) check(t *Task, classes int) error {
 	var faults []error
-	if c.Task != Multiclass {
-		faults = append(faults, errors.New("class weights and label smoothing are for tasks of "+
-			"one class a vertex, not for several labels; set train.class_weights none and "+
-			"train.label_smoothing 0"))
+	if t.Changed == nil {
+		faults = append(faults, fmt.Errorf("class weights and label smoothing are for tasks of one "+
+			"class a vertex, not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
 	}
-	if o.Weights != nil && len(o.Weights) != c.Out {
+	if o.Weights != nil && len(o.Weights) != classes {
 		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+
-			"one for each, or balanced", len(o.Weights), c.Out))
+			"one for each, or balanced", len(o.Weights), classes))
 	}
 	for class, w := range o.Weights {
 		if !(w >= 0) || math.IsInf(w, 0) {
@@ -51,16 +47,15 @@ func (o Objective) check(c Config) error {
 	return errors.Join(faults...)
 }
 
-// SetObjective makes Loss use o. Validation and inference compute no loss.
-func (m *Model) SetObjective(o Objective) error {
-	if err := o.check(m.Config); err != nil {
-		return err
+// LossWith returns the loss with an objective, or all errors in it.
+func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
+	if o.plain() {
+		return t.Minibatch, nil
 	}
-	m.objective = nil
-	if !o.plain() {
-		m.objective = &objective{Objective: o}
+	if err := o.check(t, classes); err != nil {
+		return nil, err
 	}
-	return nil
+	return t.Changed(o), nil
 }
 
 // objective computes the loss on the host, whatever the device: the logits (seeds x classes) are a
@@ -70,7 +65,7 @@ type objective struct {
 	host []float32 // logits, then their gradient
 }
 
-// loss is CrossEntropy with the targets t_c of o, whose sum is T, in place of one class:
+// loss is crossEntropy with the targets t_c of o, whose sum is T, in place of one class:
 //
 //	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
 //	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
@@ -79,13 +74,13 @@ type objective struct {
 // the result does not depend on the number of threads. Time O(rows C), memory rows C floats of the
 // host. Waits for the device.
 func (o *objective) loss(
-	dev compute.Device, dlogits, logits compute.Matrix, labels []int32, globalSeeds int,
+	dev compute.Device, dlogits, logits compute.Matrix, truth []byte, globalSeeds int,
 ) Stats {
-	n, scale := len(logits.Data), float64(share(globalSeeds))
-	o.host = mem.Grow(o.host, n)
+	labels, n, scale := npy.View[int32](truth), len(logits.Data), float64(share(globalSeeds))
+	o.host = slices.Grow(o.host[:0], n)
 	host := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: o.host[:n]}
 	dev.Download(host.Data, logits.Data)
-	sum, correct := 0.0, int64(0)
+	sum, correct := 0.0, 0
 	for r := range host.Rows {
 		z := host.Row(r)
 		row, best := o.row(z, labels[r], scale)
@@ -95,19 +90,13 @@ func (o *objective) loss(
 		}
 	}
 	dev.Upload(dlogits.Data, host.Data)
-	wrong := int64(logits.Rows) - correct
-	counts := Counts{TruePositive: correct, FalsePositive: wrong, FalseNegative: wrong}
-	return Stats{Loss: sum * scale, Counts: counts}
+	return Stats{sum * scale, rightOf(correct, logits.Rows)}
 }
 
 // row returns the loss of a row and the index of its largest logit, and turns z into scale times
 // the gradient.
 func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
-	for c, x := range z {
-		if x > z[best] {
-			best = int32(c)
-		}
-	}
+	best = argmax(z)
 	largest, total, targets, fit := float64(z[best]), 0.0, 0.0, 0.0
 	for c, x := range z {
 		t := o.target(c, int(label), len(z))

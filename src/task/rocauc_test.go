@@ -1,4 +1,4 @@
-package nn
+package task
 
 import (
 	"math"
@@ -6,28 +6,19 @@ import (
 	"testing"
 )
 
-func TestCounts(t *testing.T) {
-	multiclass := Counts{TruePositive: 3, FalsePositive: 1, FalseNegative: 1}
-	if a, ok := multiclass.Accuracy(); a != 0.75 || !ok {
-		t.Errorf("3 of 4 right: accuracy %g, %t, want 0.75", a, ok)
-	}
-	if f, ok := multiclass.MicroF1(); f != 0.75 || !ok {
-		t.Errorf("3 of 4 right: micro-F1 %g, %t, want 0.75", f, ok)
-	}
-	sum := Counts{TruePositive: 1, FalsePositive: 2}
-	sum.Add(Counts{TruePositive: 2, FalseNegative: 1})
-	if f, ok := sum.MicroF1(); f != 6.0/9 || !ok {
-		t.Errorf("micro-F1 of %+v is %g, %t, want 2/3", sum, f, ok)
-	}
-	if f, ok := (Counts{FalseNegative: 1}).MicroF1(); f != 0 || !ok {
-		t.Errorf("one label, not found: micro-F1 %g, %t, want 0", f, ok)
-	}
-	if a, ok := (Counts{}).Accuracy(); ok {
-		t.Errorf("no vertices: accuracy %g, want none", a)
-	}
-	for _, c := range []Counts{{}, {FalsePositive: 3}} {
-		if f, ok := c.MicroF1(); ok {
-			t.Errorf("no labels, %+v: micro-F1 %g, want none", c, f)
+func TestMetricsOfSums(t *testing.T) {
+	for _, c := range []struct {
+		of   *Metric
+		sums Sums // true positives, false positives, false negatives
+		want float64
+		ok   bool
+	}{
+		{&accuracy, Sums{3, 1, 1}, 0.75, true}, {&microF1, Sums{3, 1, 1}, 0.75, true},
+		{&microF1, Sums{3, 2, 1}, 6.0 / 9, true}, {&microF1, Sums{0, 0, 1}, 0, true},
+		{&accuracy, Sums{}, 0, false}, {&microF1, Sums{}, 0, false}, {&microF1, Sums{0, 3, 0}, 0, false},
+	} {
+		if x, ok := c.of.Value(&Tally{Sums: c.sums}); ok != c.ok || ok && x != c.want {
+			t.Errorf("%s of %v is %g, %t, want %g, %t", c.of.Name, c.sums, x, ok, c.want, c.ok)
 		}
 	}
 }
@@ -49,7 +40,7 @@ func TestROCAUCByHand(t *testing.T) {
 		{"one class", []float32{1, 2}, []int32{1, 1}, 0, false},
 		{"no vertices", nil, nil, 0, false},
 	} {
-		if area, ok := ROCAUC(c.scores, c.labels); area != c.area || ok != c.ok {
+		if area, ok := areaUnderROC(c.scores, c.labels); area != c.area || ok != c.ok {
 			t.Errorf("%s: got %g, %t, want %g, %t", c.name, area, ok, c.area, c.ok)
 		}
 	}
@@ -59,7 +50,7 @@ var negativeZero = float32(math.Copysign(0, -1))
 
 func TestROCAUCOfNaNEnds(t *testing.T) {
 	nan := float32(math.NaN())
-	if area, ok := ROCAUC([]float32{nan, 1, nan, 0}, []int32{0, 1, 1, 0}); area != 0.625 || !ok {
+	if area, ok := areaUnderROC([]float32{nan, 1, nan, 0}, []int32{0, 1, 1, 0}); area != 0.625 || !ok {
 		t.Errorf("got %g, %t, want 0.625: NaN is below 0, and two of them are a tie", area, ok)
 	}
 }
@@ -88,14 +79,14 @@ func TestROCAUCIsTheMeanOverPairs(t *testing.T) {
 				}
 			}
 		}
-		if area, _ := ROCAUC(scores, labels); area != won/pairs {
+		if area, _ := areaUnderROC(scores, labels); area != won/pairs {
 			t.Errorf("seed %d: area %g, mean over pairs %g", seed, area, won/pairs)
 		}
 		rng.Shuffle(n, func(i, j int) {
 			scores[i], scores[j] = scores[j], scores[i]
 			labels[i], labels[j] = labels[j], labels[i]
 		})
-		if area, _ := ROCAUC(scores, labels); area != won/pairs {
+		if area, _ := areaUnderROC(scores, labels); area != won/pairs {
 			t.Errorf("seed %d: area %g after a shuffle, %g before", seed, area, won/pairs)
 		}
 	}

@@ -1,0 +1,4 @@
+#ifdef __x86_64__
+#define LANES 8
+#include "cpu/segment.c"
+#endif

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"halognn/src/comm"
+	"halognn/src/config"
+	"halognn/src/mem"
+	"halognn/src/plan"
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
+
+// What the program takes before it has any array: libraries, the Go heap and, for each CPU, threads
+// with stacks and heaps of their own, of which they touch little.
+const (
+	programAddresses = 2 << 30
+	threadAddresses  = 256 << 20
+	programData      = 256 << 20
+)
+
+// enoughForProgram refuses limits that leave the Go runtime or the C library without room, which end
+// the process by a signal where they get none.
+func enoughForProgram(l mem.Limits, cpus int) error {
+	for _, x := range []struct {
+		has, needs int64
+		what, flag string
+	}{
+		{l.Addresses, programAddresses + int64(cpus)*threadAddresses, "address space", "-v"},
+		{l.Data, programData, "memory", "-d"},
+	} {
+		if x.has < x.needs {
+			return usageError(fmt.Errorf("the limit of this process's %s (ulimit %s) is %s MB, and the "+
+				"program alone may take %s MB with %d CPUs; set `ulimit %s unlimited`, and limit memory by "+
+				"the job's cgroup", x.what, x.flag, megabytes(x.has), megabytes(x.needs), cpus, x.flag))
+		}
+	}
+	return nil
+}
+
+// checkLimits ends the process where its limits leave too little to begin.
+func (p *process) checkLimits() {
+	if err := enoughForProgram(mem.ProcessLimits(), runtime.NumCPU()); err != nil {
+		p.fail(err)
+	}
+}
+
+// enoughParts refuses more goroutines as ranks than the config's parts are for, before they begin.
+// Other faults of the config the ranks tell.
+func (p *process) enoughParts(path string, sets []string) error {
+	if p.goroutines < 2 {
+		return nil
+	}
+	c, err := config.Load(path, sets)
+	if err != nil {
+		return nil
+	}
+	m, err := shard.ReadMeta(c.Data.Parts)
+	if err != nil || p.goroutines <= m.Parts {
+		return nil
+	}
+	_, _, err = m.RankRange(0, p.goroutines)
+	return dataError(fmt.Errorf("%s: --ranks-in-process: %w", c.Data.Parts, err))
+}
+
+// room is what a node and its processes have for a job before it opens anything.
+type room struct {
+	node     int64      // bytes; of the machine or, if less, of the control groups
+	process  mem.Limits // what the limits of a process leave
+	ranks    int        // of the node
+	together int        // ranks of a process
+	threads  int64      // addresses that threads of a process take, beyond the usual
+}
+
+// roomFor measures the room for the ranks of this node. Collective.
+func (p *process) roomFor(c comm.Comm, cfg *config.Config) (x room, first bool, err error) {
+	node, err := c.Node()
+	if err != nil {
+		return x, false, err
+	}
+	x.ranks, x.together, first = node.Size(), 1, node.Rank() == 0
+	if !p.byMPI() {
+		x.together = x.ranks
+	}
+	if err := node.Free(); err != nil {
+		return x, false, err
+	}
+	err = x.measure()
+	cpus := int64(runtime.NumCPU())
+	compute, workers := threads(cfg, max(1, int(cpus)/x.ranks))
+	n := int64(x.together) * int64(compute+workers)
+	if err == nil && n > mostThreads {
+		err = tooManyThreads(n)
+	}
+	x.threads = max(0, n-2*cpus) * stackAddresses
+	return x, first, err
+}
+
+// measure sets what the node has, and what the limits leave beside the program.
+func (x *room) measure() (err error) {
+	if x.node, err = mem.CacheRoom(); err != nil {
+		return err
+	}
+	x.process, err = mem.ProcessRoom()
+	limits, cpus := mem.ProcessLimits(), int64(runtime.NumCPU())
+	x.process.Addresses = min(x.process.Addresses,
+		limits.Addresses-programAddresses-cpus*threadAddresses)
+	x.process.Data = min(x.process.Data, limits.Data-programData)
+	return err
+}
+
+// enoughForCounts refuses a simulation whose counts this process has no memory for.
+func enoughForCounts(bytes int64) error {
+	var x room
+	if err := x.measure(); err != nil {
+		return err
+	}
+	if has := max(0, min(x.node, x.process.Addresses, x.process.Data)); bytes > has {
+		return usageError(fmt.Errorf("the counts of all steps need at least %s MB, and this process may "+
+			"have %s MB; lower --epochs, or give fewer --policies, --alphas or --workers, or a larger "+
+			"sample.batch", megabytes(bytes), megabytes(has)))
+	}
+	return nil
+}
+
+// enoughForThreads refuses more threads of this process than it may have.
+func enoughForThreads(n int64) error {
+	left, err := mem.ProcessRoom()
+	if err == nil && (n > mostThreads || n*stackAddresses > min(left.Addresses, left.Data)) {
+		err = tooManyThreads(n)
+	}
+	return err
+}
+
+func tooManyThreads(n int64) error {
+	return usageError(fmt.Errorf("a process would have %d threads; it may have %d, and less under "+
+		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+}
+
+// mostThreads is what a process may have of them, a little below the limit of the Go runtime.
+const mostThreads = 9000
+
+// stackAddresses is the stack of a thread: what ulimit -s usually is.
+const stackAddresses = 8 << 20
+
+// lacks refuses a job whose ranks need more than there is; what names how sure that is.
+func (x *room) lacks(m trace.Memory, what string) error {
+	own := plan.Own(m)
+	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads, Shared: true})
+	for _, of := range []struct {
+		m         trace.Memory
+		ranks     int
+		has       int64
+		who, free string
+	}{
+		{own, x.ranks, x.node, "of this node", "are free"},
+		{own, x.together, x.process.Data, "of a process", "are left by its limit (ulimit -d)"},
+		{all, x.together, x.process.Addresses, "of a process",
+			"of address space are left by its limit (ulimit -v)"},
+	} {
+		need := of.m.Node(of.ranks)
+		if need <= of.has {
+			continue
+		}
+		item, cure := plan.Largest(of.m, of.ranks)
+		return usageError(fmt.Errorf("the %d ranks %s %s %s MB, and %s MB %s; most of it is %s (%s MB): "+
+			"lower %s, or use fewer ranks a node, or more nodes", of.ranks, of.who, what,
+			megabytes(need), megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
+	}
+	return nil
+}
+
+// fits refuses a job of which it is sure, by the sizes of the parts alone, that it needs more than
+// there is; unsure means that a plan must tell. Faults of config and parts are told where these are
+// opened.
+func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
+	m, err := shard.ReadMeta(cfg.Data.Parts)
+	if err != nil || cfg.Compute.Device == "cuda" { // device memory is looked at where it is opened
+		return false, nil
+	}
+	s, job := shard.Sizes(m, cfg.Data.Parts), x.job(c, cfg)
+	err = mem.Contain(func() error {
+		var least, most trace.Memory
+		var err error
+		if work == training {
+			least, most, err = plan.Bounds(s, job)
+		} else {
+			least, err = plan.ForwardBound(s, job, work == inferringFull)
+		}
+		if err != nil {
+			return err
+		}
+		if err := x.lacks(least, "need at least"); err != nil {
+			return err
+		}
+		unsure = x.lacks(most, "") != nil
+		return nil
+	})
+	told := (*exitError)(nil)
+	switch {
+	case errors.As(err, &told):
+		return false, err
+	case errors.Is(err, mem.ErrMemory):
+		return false, usageError(err)
+	}
+	return unsure, nil
+}
+
+// job is what is planned for the ranks of a job on nodes like this one.
+func (x *room) job(c comm.Comm, cfg *config.Config) plan.Job {
+	perNode := cfg.Run.RanksPerNode
+	if perNode == 0 {
+		perNode = x.ranks
+	}
+	return planJob(cfg, c.Size(), perNode, max(1, float64(runtime.NumCPU())/float64(x.ranks)))
+}
+
+// kindOfWork says what ranks do with a model.
+type kindOfWork int
+
+const (
+	training kindOfWork = iota
+	inferringSampled
+	inferringFull
+)

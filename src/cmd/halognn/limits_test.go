@@ -1,0 +1,65 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"halognn/src/mem"
+	"halognn/src/trace"
+)
+
+// A limit below what the program takes is named with its cure; more CPUs take more addresses.
+func TestEnoughForProgram(t *testing.T) {
+	const none = math.MaxInt64
+	for _, c := range []struct {
+		addresses, data int64
+		cpus            int
+		want            string
+	}{
+		{none, none, 4096, ""}, {4 << 30, none, 8, ""}, {4 << 30, none, 9, "ulimit -v unlimited"},
+		{2000000 << 10, none, 1, "(ulimit -v) is 2048.0 MB"}, {none, 256 << 20, 64, ""},
+		{none, 256<<20 - 1, 1, "ulimit -d unlimited"},
+	} {
+		err := enoughForProgram(mem.Limits{Addresses: c.addresses, Data: c.data}, c.cpus)
+		if (err == nil) != (c.want == "") || err != nil &&
+			(codeOf(err) != exitUsage || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%d, %d, %d CPUs: %v", c.addresses, c.data, c.cpus, err)
+		}
+	}
+}
+
+// What exceeds the room of a node or of a process is refused by its largest item, with a cure;
+// what files back counts as addresses alone.
+func TestLacks(t *testing.T) {
+	const none = math.MaxInt64
+	m := trace.Memory{{Name: trace.MemFeatures, Bytes: 5e9, Shared: true},
+		{Name: trace.MemParameters, Bytes: 1e9}, {Name: trace.MemHeap, Bytes: 1e6}}
+	for _, c := range []struct {
+		node, addresses, data int64
+		want                  string
+	}{
+		{5e9, none, none, ""}, {4e9, none, none, "most of it is model (4000.0 MB): lower model.hidden"},
+		{5e9, 10e9, none, ""}, {5e9, 6.5e9, none, "(ulimit -v)"}, {5e9, none, 2.1e9, ""},
+		{5e9, none, 2e9, "the 2 ranks of a process need 2002.0 MB, and 2000.0 MB are left by its limit " +
+			"(ulimit -d)"},
+	} {
+		x := room{node: c.node, process: mem.Limits{Addresses: c.addresses, Data: c.data},
+			ranks: 4, together: 2}
+		err := x.lacks(m, "need")
+		if (err == nil) != (c.want == "") || err != nil &&
+			(codeOf(err) != exitUsage || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+}
+
+// A simulation is refused by what its counts take.
+func TestEnoughForCounts(t *testing.T) {
+	if err := enoughForCounts(1 << 20); err != nil {
+		t.Error(err)
+	}
+	if err := enoughForCounts(1 << 60); err == nil || !strings.Contains(err.Error(), "--epochs") {
+		t.Errorf("an exabyte: %v", err)
+	}
+}

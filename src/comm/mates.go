@@ -1,0 +1,135 @@
+package comm
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Mates are the ranks that run as processes on one node. They notice at once when one of them ends
+// without a word, as a process does that is killed: its sockets close.
+//
+//	rank 0 of the node ── a socket ──> rank 1     reports the death of rank 0
+//	   │                  a socket ──> rank 2
+//	   └─ reports all other deaths
+//
+// Who ends in order says so before, and the watch is over on all ranks of the node, as the job is.
+// A nil Mates watches nothing.
+type Mates struct {
+	died func(rank int)
+	over atomic.Bool
+
+	mu    sync.Mutex
+	peers []net.Conn
+}
+
+// WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
+// first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
+// Collective.
+func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
+	door, own := openDoor(c.Rank())
+	all, err := AllgatherBytes(c, own)
+	if err != nil || door == nil {
+		return nil, err
+	}
+	node, _, _ := bytes.Cut(own, []byte("\n"))
+	var here []int
+	for r, text := range all {
+		if bytes.HasPrefix(text, append(slices.Clone(node), '\n')) {
+			here = append(here, r)
+		}
+	}
+	m := &Mates{died: died}
+	if c.Rank() == here[0] {
+		go m.receive(door, own, len(here)-1)
+		return m, nil
+	}
+	_ = door.Close()
+	first := bytes.Split(all[here[0]], []byte("\n"))
+	peer, err := net.Dial("unix", string(first[1]))
+	if err != nil { // nobody watches this rank then
+		return nil, nil
+	}
+	if _, err = fmt.Fprintf(peer, "%s\n%8d", first[2], c.Rank()); err != nil {
+		return nil, nil
+	}
+	m.peers = []net.Conn{peer}
+	go m.follow(peer, here[0], c.Rank() == here[1])
+	return m, nil
+}
+
+// openDoor listens for the mates of a rank and returns what to tell them: node, address and
+// password, a line each. Nothing if that is not possible.
+func openDoor(rank int) (door net.Listener, card []byte) {
+	space, err := os.Readlink("/proc/self/ns/net") // in which the address holds
+	if err != nil || runtime.GOOS != "linux" {
+		return nil, nil
+	}
+	host, _ := os.Hostname() // spaces of one number on two nodes: no connection
+	address := fmt.Sprintf("@halognn-%d-%d-%d", os.Getpid(), rank, time.Now().UnixNano())
+	if door, err = net.Listen("unix", address); err != nil {
+		return nil, nil
+	}
+	return door, []byte(strings.Join([]string{host + " " + space, address, rand.Text()}, "\n"))
+}
+
+// receive lets so many mates in that know the password, and follows each.
+func (m *Mates) receive(door net.Listener, card []byte, mates int) {
+	defer door.Close()
+	password := card[bytes.LastIndexByte(card, '\n')+1:]
+	for mates > 0 {
+		peer, err := door.Accept()
+		if err != nil {
+			return
+		}
+		var rank int
+		hello := make([]byte, len(password)+9)
+		_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadFull(peer, hello); err != nil || !bytes.HasPrefix(hello, password) {
+			_ = peer.Close()
+			continue
+		}
+		_ = peer.SetReadDeadline(time.Time{})
+		if _, err := fmt.Sscan(string(hello[len(password):]), &rank); err != nil {
+			continue
+		}
+		mates--
+		m.mu.Lock()
+		m.peers = append(m.peers, peer)
+		m.mu.Unlock()
+		go m.follow(peer, rank, true)
+	}
+}
+
+// follow waits for the end of a mate.
+func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
+	n, _ := peer.Read(make([]byte, 1))
+	if n == 1 {
+		m.Leave() // and the others hear of it
+	} else if !m.over.Swap(true) && reports {
+		m.died(rank)
+	}
+}
+
+// Leave tells the mates that this process ends in order, before it does. Any goroutine may call it.
+func (m *Mates) Leave() {
+	if m == nil {
+		return
+	}
+	m.over.Store(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, peer := range m.peers {
+		_, _ = peer.Write([]byte{1}) // one that is gone needs no word
+	}
+	m.peers = nil
+}

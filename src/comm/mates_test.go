@@ -1,0 +1,72 @@
+package comm
+
+import (
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A mate that ends without a word is reported, once; one that leaves is not, nor who ends after it.
+func TestMates(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("mates find each other on Linux alone")
+	}
+	for _, c := range []struct {
+		name     string
+		ends     []int // in this order
+		leaves   bool
+		reported []int
+	}{
+		{"another is killed", []int{2}, false, []int{2}},
+		{"the first is killed", []int{0}, false, []int{0}},
+		{"a second one dies", []int{2, 1}, false, []int{2}},
+		{"all leave", []int{1, 0, 2}, true, nil},
+		{"the last one leaves", []int{2, 1}, true, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var reported []int
+			mates := make([]*Mates, 3)
+			err := RunWorld(3, func(w Comm) (err error) {
+				mates[w.Rank()], err = WatchMates(w, func(rank int) {
+					mu.Lock()
+					defer mu.Unlock()
+					reported = append(reported, rank)
+				})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			peers := func(m *Mates) []net.Conn {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return slices.Clone(m.peers)
+			}
+			for deadline := time.Now().Add(10 * time.Second); len(peers(mates[0])) < 2; {
+				if time.Sleep(time.Millisecond); time.Now().After(deadline) {
+					t.Fatal("the mates did not meet")
+				}
+			}
+			for _, r := range c.ends {
+				open := peers(mates[r])
+				if c.leaves {
+					mates[r].Leave()
+				}
+				mates[r].over.Store(true) // it sees nothing any more
+				for _, peer := range open {
+					_ = peer.Close()
+				}
+				time.Sleep(50 * time.Millisecond) // for those who would report it
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(reported, c.reported) {
+				t.Errorf("reported were %v, want %v", reported, c.reported)
+			}
+		})
+	}
+}

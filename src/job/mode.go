@@ -1,0 +1,32 @@
+package job
+
+import (
+	"fmt"
+
+	"halognn/src/sample"
+)
+
+// Mode is what a job must know of the way in which ranks share a step: package parallel has the
+// table. The zero Mode is that of ranks with minibatches of their own.
+type Mode struct {
+	Name string // of parallel.mode
+	// Sharing says which ranks train each minibatch together: a stream is of their seeds.
+	Sharing sample.Sharing
+	// Columns: every rank holds some columns of all feature rows, instead of all columns of those of
+	// its own vertices; with sample.Alone only.
+	Columns bool
+}
+
+// Refusal is a combination of settings that a job cannot have.
+type Refusal struct {
+	Key, Value string // the setting
+	What       string // with which this cannot be had
+	Why        string
+	Cure       string // settings to choose instead of What
+	Other      string // or this value of Key
+}
+
+func (r Refusal) Error() string {
+	return fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; choose %s, or %s=%s",
+		r.Key, r.Value, r.What, r.Why, r.Cure, r.Key, r.Other)
+}

@@ -1,0 +1,100 @@
+package mem
+
+import (
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reserve returns n elements of addresses without memory, which must not be touched, for counting
+// what arrays would take. Unreserve frees them.
+func Reserve[T Number](n int) ([]T, error) {
+	elem := int(unsafe.Sizeof(*new(T)))
+	if n == 0 {
+		return nil, nil
+	}
+	if n < 0 || n > (1<<62)/elem {
+		return nil, exhausted(math.MaxInt, unix.ENOMEM)
+	}
+	size := pages(n * elem)
+	b, err := mapPages(-1, size, unix.PROT_NONE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, exhausted(size, err)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
+}
+
+// Unreserve frees addresses of Reserve, as Free frees an array.
+func Unreserve[T Number](s []T) {
+	if cap(s) > 0 {
+		_ = unmap(unsafe.Pointer(unsafe.SliceData(s)),
+			uintptr(pages(cap(s)*int(unsafe.Sizeof(*new(T))))))
+	}
+}
+
+// Limits are the bytes that the limits of this process leave it; math.MaxInt64 where there is none.
+type Limits struct {
+	Addresses int64 // of its address space (ulimit -v), mapped files and idle stacks included
+	Data      int64 // of memory of its own that it may write (ulimit -d)
+}
+
+// limits returns the limits as they were when the process first asked: Go knows of none of them.
+var limits = sync.OnceValue(func() Limits {
+	of := func(resource int) int64 {
+		var l unix.Rlimit
+		if unix.Getrlimit(resource, &l) != nil || l.Cur > math.MaxInt64 {
+			return math.MaxInt64
+		}
+		return int64(l.Cur)
+	}
+	return Limits{of(unix.RLIMIT_AS), of(unix.RLIMIT_DATA)}
+})
+
+// ProcessLimits returns the limits of this process.
+func ProcessLimits() Limits { return limits() }
+
+// ProcessRoom returns what the limits leave beyond what this process has.
+func ProcessRoom() (Limits, error) {
+	l := limits()
+	if l.Addresses == math.MaxInt64 && l.Data == math.MaxInt64 {
+		return l, nil
+	}
+	text, err := os.ReadFile("/proc/self/statm") // pages: all, resident, shared, text, 0, data
+	if err != nil {
+		return l, err
+	}
+	page := int64(unix.Getpagesize())
+	for i, field := range strings.Fields(string(text)) {
+		n, _ := strconv.ParseInt(field, 10, 64)
+		switch {
+		case i == 0 && l.Addresses != math.MaxInt64:
+			l.Addresses = max(0, l.Addresses-n*page)
+		case i == 5 && l.Data != math.MaxInt64:
+			l.Data = max(0, l.Data-n*page)
+		}
+	}
+	return l, nil
+}
+
+// Arrays leave addresses to the Go heap and to stacks of threads, whose owners end the process where
+// they get none: several steps of 64 MB by which Go and the C library grow.
+const (
+	leftAddresses = 192 << 20
+	smallArray    = 1 << 20
+)
+
+// leavesAddresses reports whether the limits of this process leave enough beside an array of size
+// bytes.
+func leavesAddresses(size int) bool {
+	if size < smallArray {
+		return true
+	}
+	l, err := ProcessRoom()
+	return err != nil || min(l.Addresses, l.Data)-leftAddresses >= int64(size)
+}

@@ -1,0 +1,59 @@
+package parallel
+
+import "halognn/src/nn"
+
+// What a minibatch costs in messages, for predictions: each number stands for sends of this package,
+// and tests hold the predictions to what runs count.
+
+// The collectives of a minibatch.
+const (
+	fetchRounds    = 3 // fetched: counts, ids, rows
+	askRounds      = 4 // remoteDrawer, of a hop that asks: counts, ids; sizes, neighbours
+	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
+	relayRounds    = 3 // relay, of the last hop: counts, ids, rows
+	columnRounds   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
+)
+
+// CountBytes is a number of vertices in a message.
+const CountBytes = 8
+
+// HopSizeBytes is the size of an input hop in a message to ranks that hold columns.
+const HopSizeBytes = 8 * hopSize
+
+// Messages describe the minibatches of a rank to the costs of a mode.
+type Messages struct {
+	Hops   int // of a minibatch; 0 for a model that reads no neighbours
+	Asking int // of them, those that ask owners to draw
+	Group  int // ranks that train a minibatch together
+}
+
+// Rounds returns the collectives that a rank starts for a minibatch.
+func (m *Mode) Rounds(of Messages) int { return m.rounds(of) }
+
+func dataRounds(of Messages) int { return fetchRounds + askRounds*of.Asking }
+
+func splitRounds(of Messages) int {
+	if of.Group == 1 {
+		return dataRounds(of)
+	}
+	return fetchRounds + crossingRounds*max(0, of.Hops-1)
+}
+
+func hybridRounds(of Messages) int {
+	if of.Group == 1 || of.Hops == 0 {
+		return splitRounds(of)
+	}
+	return splitRounds(of) + relayRounds
+}
+
+func pushPullRounds(of Messages) int { return columnRounds + askRounds*of.Asking }
+
+// HopWords returns the length, in words of 4 bytes, of an input hop in a message to ranks that hold
+// columns: frontier, degrees, sources and, where the model weighs edges, weights.
+func HopWords(needs nn.Needs, sources, destinations, edges int64) int64 {
+	words := sources + destinations + edges
+	if needs.Weights != nn.NoWeights {
+		words += edges
+	}
+	return words
+}

@@ -1,0 +1,192 @@
+package parallel
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/cache"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/task"
+)
+
+// Mode is a way in which ranks share a step. It says what it is, how minibatches are made and trained,
+// what that costs, and what it cannot be combined with.
+type Mode struct {
+	job.Mode
+	Doc   string // which ranks do what: a clause of docs/config.md
+	Depth int    // default of pipeline.depth; 0: that of all modes
+
+	// compose sets the answers of a strategy: its Draw, Rows and Between. Collective.
+	compose func(*Strategy) error
+	// rounds counts the collectives of a minibatch.
+	rounds func(Messages) int
+	// refuses lists what the mode cannot be combined with; nil for nothing.
+	refuses func(*job.Spec) []clash
+}
+
+// The names of the modes.
+const (
+	ModeData     = "data"
+	ModeSplit    = "split"
+	ModeHybrid   = "hybrid"
+	ModePushPull = "push-pull"
+)
+
+// sharedDepth is the depth where ranks draw minibatches together, in two collectives for each hop: a
+// shallower pipeline starts them several ticks apart.
+const sharedDepth = 4
+
+// modes is the table of modes, in the order of docs/config.md. A new mode is a row of it, and a file
+// with those answers that it has alone.
+var modes = []*Mode{
+	{
+		Mode:    job.Mode{Name: ModeData},
+		Doc:     "every rank trains its own minibatches, and gradients are added",
+		compose: composeData, rounds: dataRounds,
+	},
+	{
+		Mode: job.Mode{Name: ModeSplit, Sharing: sample.Together},
+		Doc: "all ranks train each minibatch together: each draws, reads and computes what concerns " +
+			"its own vertices, and hidden rows travel between layers ([when](guide/modes.md))",
+		Depth: sharedDepth, compose: composeSplit, rounds: splitRounds, refuses: splitRefuses,
+	},
+	{
+		Mode: job.Mode{Name: ModeHybrid, Sharing: sample.InNodes},
+		Doc: "the ranks of a node train each minibatch together, as with `split`; every node has " +
+			"minibatches of its own, and gradients are added",
+		Depth: sharedDepth, compose: composeHybrid, rounds: hybridRounds, refuses: hybridRefuses,
+	},
+	{
+		Mode: job.Mode{Name: ModePushPull, Columns: true},
+		Doc: "every rank trains its own minibatches and holds some columns of all features; all " +
+			"ranks compute the first linear map of each minibatch together, and its partial sums travel",
+		compose: composePushPull, rounds: pushPullRounds, refuses: pushPullRefuses,
+	},
+}
+
+// Modes returns all modes, in the order of tables.
+func Modes() []*Mode { return slices.Clone(modes) }
+
+// ModeOf looks a mode up. The empty name is that of the first.
+func ModeOf(name string) (*Mode, error) {
+	if name == "" {
+		return modes[0], nil
+	}
+	var names []string
+	for _, m := range modes {
+		if m.Name == name {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return nil, fmt.Errorf("parallel.mode %q is unknown; there is %v", name, names)
+}
+
+// Register adds a mode to the table and returns the function that removes it.
+func Register(m *Mode) (remove func()) {
+	modes = append(modes, m)
+	return func() { modes = slices.DeleteFunc(modes, func(o *Mode) bool { return o == m }) }
+}
+
+// Options are what a strategy is made of. A strategy ignores fields that its mode does not use.
+type Options struct {
+	Comm   comm.Comm // of all ranks; a strategy duplicates it for messages besides the exchange
+	Host   compute.Host
+	Device compute.Device // runs the model
+
+	Model     *nn.Model
+	Gradients *Gradients // nil for a strategy that does not train
+
+	Drawing
+	Reading
+}
+
+// Drawing says how minibatches are drawn.
+type Drawing struct {
+	Topology *sample.Topology
+	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
+	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+	Near     sample.Near // vertices that keys make likelier in training
+	MaxSeeds int         // of one minibatch
+	Kernel   sample.Kernel
+	Workers  int // minibatches that are sampled at the same time
+
+	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
+	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
+	Rows           []int64
+	Partitioned    bool
+	SeedsElsewhere bool
+	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
+
+	Labels task.Labels // of every vertex; of none if minibatches are not scored
+}
+
+// Reading says where the rows of the first layer come from.
+type Reading struct {
+	Exchange *exchange.Exchange // of the rows that the input layer reads
+	Cols     int                // columns of such a row, from FirstCol on
+	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
+	Resident bool               // rows come from the tables passed to Accelerator.Resident
+
+	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
+	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
+	// Ahead is the number of minibatches that it sees in advance, and Depth the number between
+	// decision and training: both as in pipeline.Options.
+	Policy       cache.Policy
+	Ahead, Depth int
+}
+
+// New makes the strategy of a mode that trains and evaluates the model. Collective.
+func New(mode string, o Options) (*Strategy, error) {
+	m, err := ModeOf(mode)
+	if err != nil {
+		return nil, err
+	}
+	return m.new(o)
+}
+
+// new makes a strategy with the answers of the mode.
+func (m *Mode) new(o Options) (*Strategy, error) {
+	s := newStrategy(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	s.output = true
+	if err := m.compose(s); err != nil {
+		return nil, s.closeAfter(err)
+	}
+	return s, nil
+}
+
+// composeData makes data parallelism: every rank draws its own minibatches, on the whole topology or
+// with the help of others, fetches the feature rows it lacks, and trains on them. Ranks meet in the
+// three collectives of a fetch and in the sum of the gradients.
+func composeData(s *Strategy) error {
+	s.rows = newFetched(s, frontier{s.o.Exchange})
+	return s.drawOwn()
+}
+
+// NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
+// before has computed for all vertices: every rank for its own. It does not train. Collective.
+func NewLayer(o Options, l int) (*Strategy, error) {
+	s := newStrategy(o, o.Model.Needs(), l, 1)
+	if err := composeData(s); err != nil {
+		return nil, s.closeAfter(err)
+	}
+	return s, nil
+}
+
+// NewAggregates makes a strategy whose Forward returns what the layers of the model aggregate of
+// their neighbours' rows, [len(m.Scored), o.Cols]: a sum, mean or maximum, column by column, so the
+// rows may be some columns of a layer's. It does not train. Collective.
+func NewAggregates(o Options) (*Strategy, error) {
+	needs := o.Model.Needs()
+	needs.Own = false
+	s := newStrategy(o, needs, 0, 0)
+	if err := composeData(s); err != nil {
+		return nil, s.closeAfter(err)
+	}
+	return s, nil
+}

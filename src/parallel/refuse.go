@@ -1,0 +1,289 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/policy"
+	"halognn/src/sample"
+)
+
+// What a job cannot have: the only list of combinations that are refused. Package config checks
+// words and numbers one by one.
+
+// Refusals returns every combination of a job's settings that cannot be trained, with the reason and
+// a cure. Unknown words are refused elsewhere, and taken for harmless here.
+func Refusals(s *job.Spec) []job.Refusal {
+	var all []job.Refusal
+	reads := nn.FindKind(s.Model.Kind) == nil || s.Model.ReadsNeighbours()
+	if reads && s.Locality.Favours() {
+		all = append(all, refused("sample.locality", fmt.Sprintf("%g", s.Locality.Favour), "1",
+			localityRefuses(s))...)
+	}
+	if reads && s.Sample.Estimates() {
+		all = append(all, refused("sample.kind", string(s.Sample.Kind), string(sample.Neighbour),
+			estimatesRefuse(s))...)
+	}
+	if reads && s.Sample.Numbered() {
+		all = append(all, refused("sample.kind", string(s.Sample.Kind), string(sample.Neighbour),
+			[]clash{{s.Kernel == sample.KernelCOO, "sample.kernel coo",
+				"it draws for one vertex after the other, and not by numbers of vertices",
+				"sample.kernel=fused"}})...)
+	}
+	if s.Partitioned {
+		all = append(all, refused("topology.kind", "partitioned", "replicated",
+			partitionedRefuses(s))...)
+	}
+	if m, err := ModeOf(s.Mode.Name); err == nil && m.refuses != nil {
+		all = append(all, refused("parallel.mode", m.Name, ModeData, m.refuses(s))...)
+	}
+	if s.Sums && !s.TrySums {
+		all = append(all, refused("exchange.sums", "on", "off", sumsRefuse(s))...)
+	}
+	all = append(all, refused("cache.placement", s.Cache.Placement, policy.PlacementOwn,
+		placementRefuses(s))...)
+	if s.Cache.FromFiles() {
+		all = append(all, refused("cache.source", policy.SourceFiles, policy.SourceOwners,
+			filesRefuse(s))...)
+	}
+	return all
+}
+
+// Check returns an error about all refusals of a job; nil if there are none.
+func Check(s *job.Spec) error {
+	var errs []error
+	for _, r := range Refusals(s) {
+		errs = append(errs, r)
+	}
+	return errors.Join(errs...)
+}
+
+// WithoutSums says why owners cannot add rows for others; "" if they can.
+func WithoutSums(s *job.Spec) string {
+	for _, c := range sumsRefuse(s) {
+		if c.bad {
+			return c.what + ": " + c.why
+		}
+	}
+	return ""
+}
+
+// clash is a setting that cannot be had with another one.
+type clash struct {
+	bad             bool
+	what, why, cure string
+}
+
+// refused returns those clashes with the value of a key that are there.
+func refused(key, value, other string, all []clash) (refusals []job.Refusal) {
+	for _, c := range all {
+		if c.bad {
+			refusals = append(refusals, job.Refusal{Key: key, Value: value, What: c.what, Why: c.why,
+				Cure: c.cure, Other: other})
+		}
+	}
+	return refusals
+}
+
+// policies lists the cache policies that a job may choose instead.
+func policies(keep func(*policy.Policy) bool) string {
+	names := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && keep(p) })
+	if n := len(names); n > 1 {
+		return "cache.policy=" + strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return "cache.policy=" + strings.Join(names, "")
+}
+
+// Cures that several combinations have.
+const (
+	noCache   = "cache.policy=" + policy.None
+	owners    = "cache.source=" + policy.SourceOwners
+	ownCache  = "cache.placement=" + policy.PlacementOwn
+	neighbour = "sample.kind=" + string(sample.Neighbour)
+)
+
+// kindOf returns of a model what refusals depend on, and its name. Other fields of a job that is
+// refused may have any value.
+func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
+	c, name = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation}, "model.kind "+s.Model.Kind
+	if c.TakesMaxima() {
+		name += " with model.aggregation max"
+	}
+	return c, name, nn.FindKind(c.Kind) != nil
+}
+
+// localityRefuses lists what a job cannot have whose draws depend on what a rank holds.
+func localityRefuses(s *job.Spec) []clash {
+	adapts := s.Locality.Adapts
+	key, why := s.Cache.Unsettled(adapts)
+	held := clash{key == policy.KeyPolicy, "cache.policy " + s.Cache.Policy, why,
+		policies(func(p *policy.Policy) bool {
+			return !p.Foresees && (p.Static() || !adapts) && (s.Sample.HasFanouts() || !p.Fanouts)
+		})}
+	if key == policy.KeyPeerCost {
+		held = clash{true, key + " auto", why, fmt.Sprintf("%s=%g", key, policy.AssumedPeerCost)}
+	}
+	return []clash{
+		{!s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
+			"it draws all neighbours alike", fmt.Sprintf("sample.kind=%s or %s", sample.Poisson,
+				sample.LADIES)},
+		{s.Kernel == sample.KernelCOO, "sample.kernel coo", "it draws all neighbours alike",
+			"sample.kernel=fused"},
+		held,
+	}
+}
+
+// estimatesRefuse lists what a job cannot have whose edges are weighed by the probability that they
+// were drawn.
+func estimatesRefuse(s *job.Spec) []clash {
+	model, name, known := kindOf(s)
+	all := []clash{{known && !model.Weighs(), name,
+		"it cannot use the weights that edges get by the probability that they were drawn",
+		"model.kind sage with means, gcn or gin"}}
+	if s.Sample.HasFanouts() {
+		return all
+	}
+	what, why := s.Cache.OfFanouts(), "it follows from fanouts, of which there are none"
+	if s.Cache.Policy == policy.Auto {
+		what, why = "cache.policy "+policy.Auto,
+			"among what it tries are policies that follow from fanouts, of which there are none"
+	}
+	return append(all, clash{what != "", what, why,
+		policies(func(p *policy.Policy) bool { return !p.Fanouts })})
+}
+
+// partitionedRefuses lists what a job cannot have of which no rank sees the whole topology.
+func partitionedRefuses(s *job.Spec) []clash {
+	whole := ""
+	if p := policy.Find(s.Cache.Policy); p != nil {
+		whole = p.Whole
+	} else if s.Cache.Policy == policy.Auto {
+		whole = "it samples minibatches ahead of time, to count what each cache would transfer"
+	}
+	return []clash{
+		{s.Sample.NeedsWhole(), "sample.kind " + string(s.Sample.Kind),
+			"ranks do not send each other the degrees and weights that it needs", neighbour},
+		{whole != "", "cache.policy " + s.Cache.Policy, whole,
+			policies(func(p *policy.Policy) bool { return p.Whole == "" })},
+		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
+			"the ranks of a node rank the vertices of the whole graph together", ownCache},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
+			"a cache of any rows is chosen in the whole graph", owners},
+		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
+			"the halo is found in the whole graph", "cache.alpha"},
+	}
+}
+
+// sharedRefuse lists what a job cannot have whose ranks train minibatches together.
+func sharedRefuse(s *job.Spec) []clash {
+	return []clash{
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
+			"a rank reads the rows of its own vertices alone", owners},
+		{s.StreamPerPart, "sample.streams part",
+			"each minibatch has seeds of several parts", "sample.streams=rank"},
+		{s.Sample.Kind == sample.LADIES, "sample.kind " + string(s.Sample.Kind),
+			"it draws from all neighbours of a layer, of which no rank has all", neighbour},
+		{s.Locality.Favours(), "sample.locality",
+			"ranks that share a minibatch draw alike, whatever one of them has at hand",
+			"sample.locality=1"},
+		{s.Kernel == sample.KernelCOO, "sample.kernel coo", "it draws whole minibatches",
+			"sample.kernel=fused"},
+		{s.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
+			"its statistics are over all rows of a minibatch, of which no rank has all",
+			"model.norm=" + nn.NormLayer},
+	}
+}
+
+// splitRefuses lists what split parallelism cannot have.
+func splitRefuses(s *job.Spec) []clash {
+	return append(sharedRefuse(s), clash{s.Cache.Policy != policy.None,
+		"cache.policy " + s.Cache.Policy, "a rank reads the rows of its own vertices alone", noCache})
+}
+
+// hybridRefuses lists what hybrid parallelism cannot have.
+func hybridRefuses(s *job.Spec) []clash {
+	stays := policy.Names(func(p *policy.Policy) bool { return p.Static() && p.Name != policy.Halo1 })
+	static := policies(func(p *policy.Policy) bool { return slices.Contains(stays, p.Name) })
+	halo := s.Cache.Policy == policy.Halo1
+	return append(sharedRefuse(s), []clash{
+		{halo, "cache.policy " + s.Cache.Policy, "the halo of a node is divided among its ranks",
+			static},
+		{!halo && !slices.Contains(stays, s.Cache.Policy), "cache.policy " + s.Cache.Policy,
+			"rows that a rank passes on to others of its node must stay where they are", static},
+		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
+			"each rank of a node keeps other rows as it is", ownCache},
+		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
+			"the halo of a node is divided among its ranks", "cache.alpha"},
+		{s.Partitioned, "topology.kind partitioned",
+			"a rank also draws for vertices of other nodes, whose in-edges it would not hold",
+			"topology.kind=replicated"},
+	}...)
+}
+
+// pushPullRefuses lists what push-pull parallelism cannot have.
+func pushPullRefuses(s *job.Spec) []clash {
+	model, name, known := kindOf(s)
+	return []clash{
+		{s.Cache.Policy != policy.None, "cache.policy " + s.Cache.Policy, "no feature row travels",
+			noCache},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
+			"a rank has columns of all rows in memory", owners},
+		{s.Locality.Favours(), "sample.locality", "no row is nearer than another",
+			"sample.locality=1"},
+		{known && !model.Linear(), name,
+			"its input layer is no sum over the columns of the features",
+			"model.kind sage with means, gcn, gin or mlp"},
+	}
+}
+
+// sumsRefuse lists what a job cannot have whose owners add rows.
+func sumsRefuse(s *job.Spec) []clash {
+	model, name, known := kindOf(s)
+	p := policy.Find(s.Cache.Policy)
+	return []clash{
+		{known && !model.Needs().OnlySums(), name,
+			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
+		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
+			"only ranks with minibatches of their own fetch the rows of others",
+			"parallel.mode=" + ModeData},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
+			"rows are then read from files, and none travels", owners},
+		{s.Cache.Level && (s.Cache.Policy == policy.Auto || p != nil && slices.Contains(p.Reads, "level")),
+			"cache.level", "look-ahead then keeps what saves sums and fetches nothing early",
+			"cache.level=false"},
+	}
+}
+
+// changes reports whether a cache decides at every step which rows stay.
+func changes(s *policy.Settings) bool {
+	p := policy.Find(s.Policy)
+	return p != nil && !p.Static()
+}
+
+// placementRefuses lists what a job cannot have whose ranks share caches.
+func placementRefuses(s *job.Spec) []clash {
+	return []clash{
+		{s.Cache.Shared() && changes(&s.Cache), "cache.policy " + s.Cache.Policy,
+			"ranks read each other's caches, which must not change",
+			policies(func(p *policy.Policy) bool { return p.Static() && !p.None() })},
+		{s.Cache.Placement == policy.PlacementParts && !s.Cache.FromFiles(),
+			"cache.source " + policy.SourceOwners,
+			"a rank reads the rows of its own parts in memory and needs no cache for them",
+			"cache.source=" + policy.SourceFiles + " or cache.placement=" + policy.PlacementGroup},
+	}
+}
+
+// filesRefuse lists what a job cannot have that reads rows from the files of the parts.
+func filesRefuse(s *job.Spec) []clash {
+	return []clash{
+		{changes(&s.Cache) || s.Cache.Policy == policy.Auto, "cache.policy " + s.Cache.Policy,
+			"rows that are read from files are cached before the first step",
+			policies(func(p *policy.Policy) bool { return p.Static() && !p.None() })},
+		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
+			"all rows are remote and a rank has no halo", "cache.alpha"},
+	}
+}

@@ -1,0 +1,78 @@
+package parallel
+
+import (
+	"strings"
+	"testing"
+
+	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/policy"
+	"halognn/src/sample"
+)
+
+// plainJob is refused nothing, in any mode.
+func plainJob() job.Spec {
+	return job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Aggregation: nn.AggregateMean},
+		Sample: sample.Neighbours(4, 3), Cache: policy.Settings{Policy: policy.None}}
+}
+
+// What has no meaning is refused by name, with its reason and a cure, and nothing else is.
+func TestRefusalsNameTheSetting(t *testing.T) {
+	for _, m := range Modes() {
+		s := plainJob()
+		if s.Mode = m.Mode; Check(&s) != nil {
+			t.Errorf("mode %s: %v", m.Name, Check(&s))
+		}
+	}
+	for _, c := range []struct {
+		mode   string
+		change func(*job.Spec)
+		want   string
+	}{
+		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gat" },
+			"parallel.mode is push-pull, with which model.kind gat cannot be had, because its input " +
+				"layer is no sum over the columns of the features; choose model.kind sage with means, " +
+				"gcn, gin or mlp, or parallel.mode=data"},
+		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gatv2" }, "model.kind gatv2"},
+		{ModePushPull, func(s *job.Spec) { s.Model.Aggregation = nn.AggregateMax },
+			"model.kind sage with model.aggregation max"},
+		{ModePushPull, func(s *job.Spec) { s.Cache.Policy = policy.Sieve }, "no feature row travels"},
+		{ModeSplit, func(s *job.Spec) { s.Model.Norm = nn.NormBatch }, "model.norm batch"},
+		{ModeSplit, func(s *job.Spec) { s.Sample.Kind = sample.LADIES }, "sample.kind ladies"},
+		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
+		{ModeHybrid, func(s *job.Spec) { s.Model.Norm = nn.NormBatch }, "model.norm batch"},
+		{ModeHybrid, func(s *job.Spec) { s.Partitioned = true }, "topology.kind=replicated"},
+		{ModeHybrid, func(s *job.Spec) { s.Cache.Policy = policy.Sieve }, "must stay where they are"},
+		{ModeData, func(s *job.Spec) { s.Partitioned, s.Cache.Policy = true, policy.Lookahead },
+			"topology.kind is partitioned, with which cache.policy lookahead"},
+		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },
+			"exchange.sums is on, with which model.kind gat"},
+		{ModeHybrid, func(s *job.Spec) { s.Sums = true }, "with which parallel.mode hybrid"},
+	} {
+		m, err := ModeOf(c.mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := plainJob()
+		s.Mode = m.Mode
+		c.change(&s)
+		if err := Check(&s); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.mode, err, c.want)
+		}
+	}
+}
+
+// A run that may try sums learns why it has none, and is not refused.
+func TestWithoutSumsSaysWhy(t *testing.T) {
+	s := plainJob()
+	if why := WithoutSums(&s); why != "" {
+		t.Errorf("sums of means: %s", why)
+	}
+	s.Model.Kind, s.Sums, s.TrySums = "gat", true, true
+	if why := WithoutSums(&s); why != "model.kind gat: its input layer reads rows themselves" {
+		t.Errorf("attention: %q", why)
+	}
+	if err := Check(&s); err != nil {
+		t.Error(err)
+	}
+}

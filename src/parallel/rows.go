@@ -1,0 +1,320 @@
+package parallel
+
+import (
+	"halognn/src/cache"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/fault"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/trace"
+)
+
+// assembly makes the batch of a minibatch whose blocks are drawn and whose rows are here.
+type assembly struct {
+	needs   nn.Needs
+	layers  int
+	landing landing
+}
+
+// batch describes the topology to the model. Without neighbours every layer works on the seeds.
+func (a *assembly) batch(m *Minibatch) {
+	b := &m.Batch
+	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
+	b.X, b.Own, b.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	if len(b.Hops) != a.layers {
+		b.Hops = make([]nn.Hop, a.layers)
+	}
+	k := m.Key
+	for l := range b.Hops {
+		n := len(m.Scored)
+		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
+		if len(m.Sampled.Blocks) > 0 {
+			hop = m.edges.Hop(&m.Sampled, l, a.needs, m.Train)
+			hop.Vertices = m.Sampled.Original[:hop.Destinations]
+			hop.Room = m.shared.others(l + 1)
+		}
+		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
+		b.Hops[l] = hop
+	}
+}
+
+// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: three
+// collectives, counts and ids out, rows back. For whom a rank finds rows is the answer of readers;
+// which of them it keeps, of keeper.
+type fetched struct {
+	assembly
+	x       *exchange.Exchange
+	rank    int
+	readers readers
+	keeper  keeper
+}
+
+// readers say whose rows a rank finds.
+type readers interface {
+	// vertices returns the vertices whose rows this rank finds.
+	vertices(*Minibatch) []graph.VertexID
+	// request lists what is fetched from whom, once the vertices are found, where no decision comes
+	// first. It calls group when the part of each of the input's rows is known.
+	request(m *Minibatch, group func(*Minibatch)) error
+	// serve is called before the rows that others ask for are copied.
+	serve(*Minibatch) error
+	// stages come when all these rows are here.
+	stages() []Stage
+	// counters says what the rows count as.
+	counters(*Minibatch, *trace.Counters)
+}
+
+// keeper says which fetched rows stay.
+type keeper interface {
+	// plan are the stages from the blocks to what is fetched from whom.
+	plan(*fetched) []Stage
+	// assemble is the last stage.
+	assemble(*fetched) Stage
+	release(*Minibatch)
+	bytes() int64 // of idle buffers
+	free()
+}
+
+// newFetched makes the rows of a strategy that are fetched for readers.
+func newFetched(s *Strategy, r readers) *fetched {
+	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(), r,
+		newKeeper(&s.o)}
+}
+
+// stages implements Rows.
+func (f *fetched) stages() []Stage {
+	x := f.x
+	stages := append(f.keeper.plan(f),
+		collective(trace.Exchange, "counts",
+			func(m *Minibatch) (request, error) { return x.StartCounts(&m.Fetch), nil },
+			func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) }),
+		collective(trace.Exchange, "ids",
+			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
+		local(trace.Slice, "slice", f.slice),
+		collective(trace.Exchange, "rows", f.start, nil))
+	return append(append(stages, f.readers.stages()...), f.keeper.assemble(f))
+}
+
+// group brings the edges of the input layer into the order in which their rows are added.
+func (f *fetched) group(m *Minibatch) {
+	m.grouped = m.edges.Group(&m.Sampled, f.needs, m.Fetch.Parts, f.x.Parts())
+}
+
+// slice copies the rows that others ask for.
+func (f *fetched) slice(m *Minibatch) error {
+	if err := f.readers.serve(m); err != nil {
+		return err
+	}
+	return f.x.SliceRows(&m.Fetch)
+}
+
+func (f *fetched) start(m *Minibatch) (request, error) {
+	if err := m.point(fault.Exchange, f.rank); err != nil {
+		return nil, err
+	}
+	return f.x.StartRows(&m.Fetch), nil
+}
+
+// assembleRows makes the batch of rows that are all here.
+func (f *fetched) assembleRows(m *Minibatch) error {
+	f.batch(m)
+	return f.landing.land(m, &m.Batch.Hops[0], f.needs)
+}
+
+func (f *fetched) counters(m *Minibatch) (trace.Counters, error) {
+	c := m.Fetch.Counters
+	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
+	c.Loaded = c.Frontier
+	err := c.Check(len(f.readers.vertices(m)))
+	f.readers.counters(m, &c)
+	return c, err
+}
+
+func (f *fetched) release(m *Minibatch)  { f.keeper.release(m) }
+func (f *fetched) bytes() (int64, int64) { return f.x.Bytes(), f.keeper.bytes() }
+
+func (f *fetched) close() error {
+	f.keeper.free()
+	return nil
+}
+
+// frontier are the readers of a rank that finds the rows of its own minibatches.
+type frontier struct{ x *exchange.Exchange }
+
+func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.Sampled.Frontier }
+func (frontier) serve(*Minibatch) error                 { return nil }
+func (frontier) stages() []Stage                        { return nil }
+func (frontier) counters(*Minibatch, *trace.Counters)   {}
+func (r frontier) request(m *Minibatch, group func(*Minibatch)) error {
+	group(m)
+	r.x.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Edges: m.grouped})
+	return nil
+}
+
+// newKeeper makes the keeper for the cache of the options.
+func newKeeper(o *Options) keeper {
+	if o.Policy == nil {
+		return settled{}
+	}
+	d := &deciding{policy: o.Policy, looks: o.Ahead > 0, early: !o.Partitioned,
+		buffers: make(chan bufferSet, o.Depth+1)}
+	for range cap(d.buffers) * min(1, o.Ahead) {
+		d.buffers <- bufferSet{}
+	}
+	return d
+}
+
+// settled keeps what a static cache has, or nothing.
+type settled struct{}
+
+func (settled) plan(f *fetched) []Stage {
+	group := f.group // made once, so that no minibatch allocates it
+	return []Stage{local(trace.Plan, "plan", func(m *Minibatch) error {
+		if err := f.x.Find(&m.Fetch, f.readers.vertices(m)); err != nil {
+			return err
+		}
+		return f.readers.request(m, group)
+	})}
+}
+
+func (settled) assemble(f *fetched) Stage { return local(trace.Gather, "assemble", f.assembleRows) }
+func (settled) release(*Minibatch)        {}
+func (settled) bytes() int64              { return 0 }
+func (settled) free()                     {}
+
+// deciding keeps what a policy decides, minibatch by minibatch: decisions are made in order, and so
+// are the reads and writes of the cache. Its readers are the rank's own minibatches.
+type deciding struct {
+	policy cache.Policy
+	looks  bool // it is fed what minibatches read in advance, and
+	early  bool // deciding is the first stage that is not local
+	// of minibatches that wait for their turn; empty unless the policy looks ahead
+	buffers chan bufferSet
+}
+
+// bufferSet holds the arrays that a minibatch needs only from its decision to the end of its
+// training. They are its largest, and with a wide window most minibatches still wait for their
+// decision and do without them.
+type bufferSet struct {
+	own, aggregate, all []float32
+	rows                exchange.Buffers
+}
+
+func (d *deciding) plan(f *fetched) []Stage {
+	arrive := d.feed
+	if !d.early {
+		arrive = nil
+	}
+	return []Stage{
+		local(trace.Plan, "plan", func(m *Minibatch) error {
+			if err := f.x.Locate(&m.Fetch, m.Sampled.Frontier); err != nil {
+				return err
+			}
+			f.group(m)
+			if d.looks && m.Train {
+				f.x.Value(&m.Fetch, m.grouped)
+			}
+			return nil
+		}),
+		ordered(trace.Score, "decide", arrive, d.decide),
+		local(trace.Plan, "request", func(m *Minibatch) error {
+			d.request(f.x, m)
+			return nil
+		}),
+	}
+}
+
+// feed tells a policy that looks ahead what a later minibatch reads.
+func (d *deciding) feed(m *Minibatch) error {
+	if m.Train {
+		d.policy.Feed(m.Fetch.RemoteIDs, m.Fetch.Worth)
+	}
+	return nil
+}
+
+// decide asks the policy which remote rows are in the buffer. The answer depends on the minibatches
+// before.
+func (d *deciding) decide(m *Minibatch) error {
+	if m.Train {
+		d.policy.Step(m.Fetch.RemoteIDs, &m.Decision)
+	} else {
+		m.Decision.Clear()
+	}
+	return nil
+}
+
+// request lists the rows and sums to fetch and their owners, after the decision.
+func (d *deciding) request(x *exchange.Exchange, m *Minibatch) {
+	d.lend(m)
+	decided := &m.Decision
+	m.kept = decided.Kept(m.kept)
+	x.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Slot: decided.Slot,
+		Early: decided.Early, Kept: m.kept, Edges: m.grouped})
+}
+
+// assemble reads the rows of a minibatch and then copies those to be cached into the buffer, in the
+// order of the decisions, so that the next minibatch finds its rows there.
+func (d *deciding) assemble(f *fetched) Stage {
+	return ordered(trace.Gather, "assemble", nil, func(m *Minibatch) error {
+		if err := f.assembleRows(m); err != nil {
+			return err
+		}
+		for _, i := range m.Decision.Insert {
+			f.x.Keep(&m.Fetch, i.From(), i.Slot())
+		}
+		return nil
+	})
+}
+
+// lend gives a decided minibatch a set of buffers. At most Depth+1 minibatches of the pipeline have
+// one; a minibatch left unconsumed by a stopped run keeps its set.
+func (d *deciding) lend(m *Minibatch) {
+	if m.lent || !d.looks {
+		return
+	}
+	select {
+	case b := <-d.buffers:
+		m.swap(&b)
+		m.lent = true
+	default:
+	}
+}
+
+func (d *deciding) release(m *Minibatch) {
+	if !m.lent {
+		return
+	}
+	var b bufferSet
+	m.swap(&b)
+	m.lent = false
+	d.buffers <- b
+}
+
+func (d *deciding) bytes() (idle int64) {
+	for range len(d.buffers) {
+		b := <-d.buffers
+		idle += int64(cap(b.own)+cap(b.aggregate)+cap(b.all))*4 + b.rows.Bytes()
+		d.buffers <- b
+	}
+	return idle
+}
+
+func (d *deciding) free() {
+	close(d.buffers)
+	for b := range d.buffers {
+		mem.Free(b.own)
+		mem.Free(b.aggregate)
+		mem.Free(b.all)
+		b.rows.Free()
+	}
+}
+
+// swap exchanges the buffers of a minibatch.
+func (m *Minibatch) swap(b *bufferSet) {
+	m.own, b.own = b.own, m.own
+	m.aggregate, b.aggregate = b.aggregate, m.aggregate
+	m.all, b.all = b.all, m.all
+	m.Fetch.Lend(&b.rows)
+}

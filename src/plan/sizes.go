@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/job"
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
+
+// Bound says how what only the edges of a graph tell is taken where a plan has sizes alone.
+type Bound int
+
+// The bounds of what minibatches and caches take.
+const (
+	Expected Bound = iota // as if neighbours were drawn from all vertices alike, but for the cut
+	Least                 // minibatches of seeds alone, empty caches
+	Most                  // no two draws are of one vertex, and all vertices are remote
+)
+
+// Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
+// shard.Sizes). The errors are those of New.
+func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
+	if err := trainable(s); err != nil {
+		return nil, nil, err
+	}
+	if err := j.fill(s); err != nil {
+		return nil, nil, err
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
+	}
+	defer l.Close()
+	of := func(b Bound) (trace.Memory, error) {
+		p := &planner{job: &j, options: &Options{Bound: b}, shards: s, layout: l}
+		r := p.sized(0)
+		p.ranks = []*rankPlan{r}
+		t, err := p.sizedTraffic(r)
+		if err != nil {
+			return nil, err
+		}
+		return p.rankMemory(r, t, t.each(0, l.Minibatches()))
+	}
+	if least, err = of(Least); err != nil {
+		return nil, nil, err
+	}
+	most, err = of(Most)
+	return least, most, err
+}
+
+// ForwardBound returns what a rank that infers needs at least: with all neighbours, layer by layer,
+// the rows of layers.
+func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
+	if j.Model.Out == 0 {
+		j.Model.Out, j.Model.Task = s.Classes, s.Task
+	}
+	l, err := job.NewForward(s, j.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
+	}
+	j.Spec = l.Spec
+	if err := j.Model.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	p := &planner{job: &j, options: &Options{Bound: Least}, shards: s, layout: l, forward: true}
+	model, err := p.modelBytes(&rankPlan{})
+	if err != nil {
+		return nil, err
+	}
+	m := trace.Memory{{Name: trace.MemParameters, Bytes: model.parameters},
+		{Name: trace.MemHeap, Bytes: heapBytes}, {Name: trace.MemRuntime, Bytes: runtimeBytes}}
+	if full {
+		rows := int64(0)
+		for layer := range j.Model.Layers {
+			rows = max(rows, p.layerRows(p.rows(0), layer))
+		}
+		m = append(m, trace.MemoryItem{Name: trace.MemEvaluation, Bytes: rows})
+	}
+	return m, nil
+}
+
+// sizedPlan is plan where there are sizes alone.
+func (p *planner) sizedPlan() (*Plan, error) {
+	j, l := p.job, p.layout
+	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
+		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
+			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
+	}
+	r := p.sized(0)
+	p.ranks = []*rankPlan{r}
+	t, err := p.sizedTraffic(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &Plan{
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact, Analysed: 1,
+		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
+		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
+	}
+	if out.Memory, err = p.rankMemory(r, t, t.each(0, l.Minibatches())); err != nil {
+		return nil, err
+	}
+	out.MemoryRank, out.MemoryNode = out.Memory.Sum(), out.Memory.Node(j.RanksPerNode)
+	if out.Rates.Network == 0 {
+		out.Rates.Network, out.Rates.assumed = AssumedNetwork, true
+	}
+	out.Times.Remote = t.Busiest * p.bytesOf(t) / out.Rates.Network
+	out.Times.Sync = p.syncSeconds(&out.Rates)
+	out.Notes = append(out.Notes,
+		fmt.Sprintf("of sizes alone: neighbours are taken as drawn from all vertices alike, but for the "+
+			"%.3g %% of the edges that nodes cut; hubs make minibatches smaller", 100*p.options.Cut),
+		"what a cache spares depends on the edges: rows are those without one; times of preparing and "+
+			"training need parts")
+	if out.Rates.assumed {
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9))
+	}
+	return out, nil
+}
+
+// Own returns the items that no file backs, whose memory the system cannot take back.
+func Own(m trace.Memory) trace.Memory {
+	return slices.DeleteFunc(slices.Clone(m), func(i trace.MemoryItem) bool {
+		return i.Name == trace.MemFeatures || i.Name == trace.MemTopology || i.Name == trace.MemIDs
+	})
+}
+
+// cures are what makes an item smaller.
+var cures = map[string]string{
+	trace.MemParameters:  "model.hidden, model.layers or model.heads",
+	trace.MemActivations: "model.hidden, model.layers, sample.batch or sample.fanouts",
+	trace.MemEvaluation: "model.hidden, model.layers or pipeline.depth, or set run.scratch_dir to keep hidden rows " +
+		"in files",
+	trace.MemMinibatches: "sample.batch, sample.fanouts or pipeline.depth",
+	trace.MemSamplers:    "sample.batch, sample.fanouts or pipeline.workers",
+	trace.MemWindow:      "cache.window", trace.MemCacheRows: "cache.alpha",
+	trace.MemCacheIndex: "cache.alpha or cache.window",
+	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or pipeline.workers",
+}
+
+// Largest names the largest item of a node with so many ranks, with its bytes there, and what to
+// lower.
+func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
+	for _, i := range m {
+		if i.Bytes = (trace.Memory{i}).Node(ranks); i.Bytes > item.Bytes {
+			item = i
+		}
+	}
+	return item, cmp.Or(cures[item.Name], "sample.batch, model.hidden or cache.alpha")
+}
+
+// sized is look where there are sizes alone.
+func (p *planner) sized(rank int) *rankPlan {
+	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers), factor: 1}
+	seeds := p.layout.Streams.MaxPiece()
+	if p.options.Bound == Least {
+		seeds = len(r.reader.Seeds()) / (p.layout.Items() * p.groupSize())
+	}
+	s := p.sizedShape(p.job.Sample, rank, seeds)
+	r.add(&s)
+	r.remote = float64(s.remote)
+	if p.job.Eval.Hops() > 0 && p.options.Bound != Least {
+		r.judged = p.sizedShape(p.job.Eval, rank, p.layout.Streams.MaxPiece())
+	}
+	if p.options.Bound != Least && p.job.Reads() {
+		r.sampler = min(4*p.shards.Vertices, 16*int64(s.frontier())) + 8*int64(s.numEdges())
+	}
+	return r
+}
+
+// sizedShape is the size of a minibatch of so many seeds.
+func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
+	n, all, bound := float64(p.shards.Vertices), float64(p.shards.Edges), p.options.Bound
+	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
+	reads := p.job.Reads()
+	at, own := float64(seeds), 1.0 // vertices of a hop, and the share of them that the node has
+	lo, hi := p.node(rank)
+	back := p.options.Cut * float64(hi-lo) / max(1, float64(p.job.Ranks-(hi-lo)))
+	for h := range p.job.Model.Layers {
+		edges, sources := 0.0, at
+		if reads && bound != Least {
+			drawn, degree := math.Inf(1), all/n
+			if !spec.HasFanouts() {
+				sources, edges = at+float64(spec.Vertices[h]), at*degree
+			} else if drawn = float64(spec.Fanouts[h]); drawn < 0 {
+				drawn = math.Inf(1)
+			}
+			switch {
+			case at == 0:
+			case bound == Most:
+				edges = min(all, at*drawn)
+				sources = min(n, max(sources, at+edges))
+			case spec.HasFanouts():
+				edges = at * min(drawn, degree)
+				sources = at + (n-at)*-math.Expm1(-edges/n)
+			}
+			now := own*(1-p.options.Cut) + (1-own)*min(1, back)
+			own = (at*own + (sources-at)*now) / sources
+		}
+		s.hops[p.job.Model.Layers-1-h] = hopShape{int(sources), int(at), int(edges)}
+		at = sources
+	}
+	switch {
+	case p.job.Ranks == p.job.RanksPerNode || !reads || bound == Least:
+	case bound == Most:
+		s.remote = int(at)
+	default:
+		s.remote = int(min(at*(1-own), n-float64(p.between(lo, hi))))
+	}
+	return s
+}
+
+// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends on
+// the graph: it is taken to find nothing.
+func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
+	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
+	kind := policy.Find(c.Policy)
+	remote := float64(r.remote) * float64(p.layout.Minibatches())
+	t.received = []float64{remote}
+	t.Reads = remote * float64(p.job.Ranks)
+	t.Rows, t.Busiest = t.Reads, remote*float64(p.job.RanksPerNode)
+	t.Bytes = t.Rows * float64(p.shards.RowBytes())
+	t.Factor = 1
+	if kind.None() {
+		return t, nil
+	}
+	others := p.shards.Vertices - p.rows(r.rank)
+	t.Capacity = access.Capacity(c.Alpha, p.shards.Vertices, p.job.Ranks)
+	if c.HaloFraction > 0 {
+		t.Capacity = int(min(1, c.HaloFraction) * float64(others))
+	}
+	if p.options.Bound == Least && (kind.Static() || c.HaloFraction > 0) {
+		t.Capacity = 0
+	}
+	t.held = t.Capacity
+	if kind.Static() {
+		t.held = int(min(int64(t.held), others))
+	}
+	run := p.layout.Items() * p.job.Epochs
+	if kind.Window != nil {
+		if t.Window = min(c.Window, run); c.Window == 0 && p.options.Bound != Least {
+			t.Window = min(run, access.WindowMemory/max(1, int(p.waitingBytes(&r.most, t))))
+		}
+		if c.Window == 0 && p.options.Bound == Expected {
+			t.Window = min(t.Window, usualWindow)
+		}
+	}
+	if p.options.Bound != Least {
+		t.planBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(t.held),
+			Window: int64(t.Window), Uses: remote})
+	}
+	return t, nil
+}
+
+// usualWindow is the window of a look-ahead cache that is not planned.
+const usualWindow = 8
+
+// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree.
+func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay int64) {
+	first, end := p.layout.Vertices(rank)
+	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
+	if p.options.Bound == Least || first == end {
+		return nil, 0
+	}
+	vertices := min(end-first, max(1, budget/degree))
+	return [][2]int64{{first, first + vertices}}, p.underWay(int((end - first + vertices - 1) / vertices))
+}
+
+// sizedChunk stands for chunk.
+func (p *planner) sizedChunk(c *chunk) {
+	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
+	sources := min(int(p.shards.Vertices), c.vertices+edges)
+	c.hop = hopShape{sources, c.vertices, edges}
+	of := shape{seeds: c.vertices, hops: []hopShape{c.hop}}
+	if p.job.Ranks > p.job.RanksPerNode {
+		of.remote = int(p.options.Cut * float64(sources))
+		if p.options.Bound == Most {
+			of.remote = sources
+		}
+	}
+	c.remote, c.bytes = of.remote, p.waitingBytes(&of, &Traffic{})
+	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
+}

@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"errors"
+	"testing"
+
+	"halognn/src/mem"
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+	"halognn/src/trace"
+)
+
+// What sizes alone tell brackets what a plan finds by sampling, of every way to train.
+func TestBounds(t *testing.T) {
+	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	for name, change := range map[string]func(j *Job){
+		"no cache": func(*Job) {}, "a cache": func(j *Job) { j.Cache.Policy = policy.Lookahead },
+		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
+		"static":        func(j *Job) { j.Cache.Policy = policy.VIP },
+		"a window":      func(j *Job) { j.Cache.Policy, j.Cache.Window = policy.Lookahead, 1<<20 },
+		"attention":     func(j *Job) { j.Model.Kind, j.Model.Heads, j.Model.Slope = "gat", 4, 0.2 },
+		"no neighbours": func(j *Job) { j.Model.Kind = "mlp" },
+		"all neighbours": func(j *Job) {
+			j.Sample = sample.Neighbours(sample.All, sample.All, sample.All)
+		},
+		"ladies": func(j *Job) {
+			j.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{64, 64, 64}}
+			j.Cache.Policy = "sieve"
+		},
+		"one node":    func(j *Job) { j.RanksPerNode = 4 },
+		"split":       func(j *Job) { j.Mode.Sharing = sample.Together },
+		"push-pull":   func(j *Job) { j.Mode.Columns = true },
+		"partitioned": func(j *Job) { j.Partitioned = true },
+		"evaluation":  func(j *Job) { j.Eval = sample.Neighbours(20, 20, 20) },
+		"large":       func(j *Job) { j.Batch, j.Depth = sample.MaxBatch, 1<<16 },
+		"jumping":     func(j *Job) { j.Model.Jumping = "cat" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := planJob()
+			change(&j)
+			least, most, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := New(parts, j, Options{Rates: Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1,
+				Network: 1, Device: 1, Bus: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lo, exact, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum()
+			if lo > exact || exact > hi+hi/10 {
+				t.Errorf("%d bytes are predicted, and sizes tell %d to %d:\n%v\n%v\n%v", exact, lo, hi,
+					got.Memory, least, most)
+			}
+			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
+				if x := least.Of(name); x == 0 || x > got.Memory.Of(name)+1<<13 {
+					t.Errorf("%s: %d bytes by sizes, %d by the files", name, x, got.Memory.Of(name))
+				}
+			}
+		})
+	}
+}
+
+// A model of any documented width is counted, or refused where no address space has it.
+func TestBoundsOfLargeModels(t *testing.T) {
+	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	j := planJob()
+	j.Model.Hidden = 1 << 16
+	least, _, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, cure := Largest(Own(least), 4)
+	if want := int64(8) * 4 << 32; item.Name != trace.MemParameters || item.Bytes < want ||
+		cure == "" {
+		t.Errorf("the largest is %v, want %d bytes of the model at least", item, want)
+	}
+	j.Model.Kind, j.Model.Heads, j.Model.HeadMerge, j.Model.Slope = "gat", 1<<10, "mean", 0.2
+	if _, _, err = Bounds(shard.Sizes(&parts.Meta, parts.Dir), j); err != nil &&
+		!errors.Is(err, mem.ErrMemory) {
+		t.Error(err)
+	}
+	forward, err := ForwardBound(shard.Sizes(&parts.Meta, parts.Dir), planJob(), true)
+	if err != nil || forward.Of(trace.MemEvaluation) == 0 || forward.Of(trace.MemParameters) == 0 {
+		t.Errorf("%v, %v", forward, err)
+	}
+}
+
+// A plan from sizes alone is near that of the parts, given what they cut: of a graph without hubs.
+func TestPlanOfSizes(t *testing.T) {
+	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	j := planJob()
+	exact, err := New(parts, j, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := given
+	cut := 0
+	g := &parts.Topology().Graph
+	for k := range parts.Parts {
+		lo, hi := parts.Offsets[k], parts.Offsets[k+1]
+		for _, u := range g.Indices[g.Indptr[lo]:g.Indptr[hi]] {
+			if int64(u) < lo || int64(u) >= hi {
+				cut++
+			}
+		}
+	}
+	o.Cut = float64(cut) / float64(parts.Edges)
+	p, err := New(shard.Sizes(&parts.Meta, "sizes"), j, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string][2]float64{
+		"memory":       {float64(p.MemoryRank), float64(exact.MemoryRank)},
+		"minibatches":  {float64(p.Memory.Of(trace.MemMinibatches)), float64(exact.Memory.Of(trace.MemMinibatches))},
+		"remote reads": {p.Traffic.Reads, exact.Traffic.Reads},
+		"sync":         {p.Times.Sync, exact.Times.Sync},
+		"steps":        {float64(p.Steps), float64(exact.Steps)},
+	} {
+		if ratio := of[0] / of[1]; !(ratio > 0.8 && ratio < 1.8) { // estimates from above
+			t.Errorf("%s: %g by sizes, %g by parts", name, of[0], of[1])
+		}
+	}
+	if !p.Sizes || len(p.Notes) < 2 || p.Suggestion != nil {
+		t.Errorf("it does not say that it is of sizes: %+v", p)
+	}
+	j.Partitioned = true
+	if _, err := New(shard.Sizes(&parts.Meta, "sizes"), j, o); !errors.Is(err, ErrJob) {
+		t.Errorf("a partitioned topology: %v", err)
+	}
+}

@@ -1,0 +1,351 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/random"
+)
+
+// Labor draws by numbers of vertices instead of random sequences of destinations (layer-neighbour
+// sampling, Balin and Catalyurek, NeurIPS 2023): in each hop every vertex t has a number r(t), and a
+// destination takes the neighbours with the smallest ones.
+//
+//	r             7  2  9  4  1        of the vertices a b c d e
+//	x -> a b c    takes b a            fanout 2
+//	y -> b c d    takes b d            what several could take, they choose alike
+//	z -> d e      takes d e            as many as the fanout, or fewer: all
+//
+// For one destination that is a uniform subset without replacement, as of Neighbour, and edges weigh
+// 1. A minibatch has fewer vertices, because destinations choose the same ones, and for the same
+// reason noise averages less over it.
+const Labor Kind = "labor"
+
+// Numbers says how long numbers of vertices last and who has them in common. Labor draws by them,
+// and Poisson if Shared is set. A number depends on the original id of its vertex, so neither the
+// numbering of parts nor who holds a row matters.
+type Numbers struct {
+	Shared bool    // Poisson draws a neighbour where r is below q
+	Share  Sharing // ranks that have numbers in common; Alone: not even the streams of one
+	// Dependency is how many steps a number lasts; 0 means 1. Vertices change theirs at different
+	// steps, one in Dependency at each.
+	Dependency int
+	Layers     bool // a vertex has one number for all hops
+
+	// What a job knows, by InJob: the steps of an epoch, and how many consecutive streams have
+	// numbers in common; 0 means 1.
+	Steps, Streams int
+}
+
+// MaxDependency bounds the steps that a number lasts, so that counting steps cannot overflow.
+const MaxDependency = 1 << 30
+
+// InJob returns the Spec for a job with so many steps an epoch and streams, trained by ranks of
+// which perNode consecutive ones are a node.
+func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
+	n := &s.Numbers
+	if n.Steps, n.Streams = steps, 1; n.Share != Alone {
+		n.Streams = max(1, streams*n.Share.GroupSize(ranks, perNode)/ranks)
+	}
+	return s
+}
+
+// ByNode reports whether draws depend on which ranks are of a node.
+func (s Spec) ByNode() bool { return s.Numbered() && s.Numbers.Share == InNodes }
+
+// Common returns how many consecutive streams have numbers in common; 0 where vertices have none.
+func (s Spec) Common() int {
+	if !s.Numbered() {
+		return 0
+	}
+	return max(1, s.Numbers.Streams)
+}
+
+// Numbered reports whether vertices have numbers by which destinations draw.
+func (s Spec) Numbered() bool {
+	return s.kind() == Labor || s.kind() == Poisson && s.Numbers.Shared
+}
+
+// checkNumbers is Spec.Check of kinds that may draw by numbers.
+func checkNumbers(s Spec) error {
+	var lasts error
+	if d := s.Numbers.Dependency; d < 0 || d > MaxDependency {
+		lasts = fmt.Errorf("sample.dependency is %d; a number lasts 1 to %d steps", d, MaxDependency)
+	}
+	return errors.Join(checkFanouts(s), lasts)
+}
+
+// word returns what names the random numbers of hop h >= 1.
+func (s Spec) word(k Key, h int) uint64 {
+	if !s.Numbered() {
+		return k.hop(h)
+	}
+	if s.Numbers.Layers {
+		h = 0
+	}
+	return fold(numbering, k.Seed, k.Stream/s.Common(), h)
+}
+
+// moment is when numbers are asked for. The zero moment: vertices have no numbers.
+type moment struct {
+	step   int    // since the first epoch
+	lasts  int    // steps that a number lasts
+	phases uint64 // keys the steps at which vertices change theirs
+}
+
+// moment returns that of a minibatch.
+func (s Spec) moment(k Key) moment {
+	if !s.Numbered() {
+		return moment{}
+	}
+	return moment{step: k.Epoch*s.Numbers.Steps + k.Step, lasts: max(1, s.Numbers.Dependency),
+		phases: fold(phasing, k.Seed)}
+}
+
+// numbers gives the vertices their numbers in one hop. A vertex of phase p, uniform in [0,lasts),
+// has its z-th number at step i, z = floor((i+p)/lasts): there are two z at a step.
+type numbers struct {
+	now, next uint64 // key the numbers before a vertex has changed its own, and after
+	phases    uint64
+	turn      uint64 // i modulo lasts
+	lasts     uint64 // 0: vertices have no numbers
+}
+
+// numbers returns those that a word names.
+func (m moment) numbers(word uint64) numbers {
+	if m.lasts == 0 {
+		return numbers{}
+	}
+	z := word + uint64(m.step/m.lasts)*random.Golden
+	return numbers{now: random.Mix(z), next: random.Mix(z + random.Golden), phases: m.phases,
+		turn: uint64(m.step % m.lasts), lasts: uint64(m.lasts)}
+}
+
+// of returns the number of a vertex, uniform in [0,2^32).
+func (n *numbers) of(original int32) uint32 {
+	id, word := uint64(uint32(original)), n.now
+	if n.turn > 0 && n.turn+n.phase(original) >= n.lasts {
+		word = n.next
+	}
+	return uint32(random.Mix(word^id) >> 32)
+}
+
+// phase returns that of a vertex.
+func (n *numbers) phase(original int32) uint64 {
+	return random.Mix(n.phases^uint64(uint32(original))) >> 32 * n.lasts >> 32
+}
+
+// numbersEnd is above every number.
+const numbersEnd = 1 << 32
+
+// below returns the bound of the numbers that a share q of all vertices has.
+func below(q float64) uint64 { return uint64(math.Ceil(min(q, 1) * numbersEnd)) }
+
+// likely returns a bound below which a row of that degree has at least fanout numbers, nearly
+// always, and not many more.
+func likely(fanout, degree int64) uint64 {
+	f := float64(fanout)
+	return below((f + 3*math.Sqrt(f) + 3) / float64(degree))
+}
+
+// number makes the vertices of the hop have numbers, those that its key names.
+func (h *hop) number(m moment) { h.numbers, h.table = m.numbers(h.key), nil }
+
+// numberOf returns the number of a vertex.
+func (h *hop) numberOf(v graph.VertexID) uint32 {
+	if h.table != nil {
+		return h.table[v]
+	}
+	return h.numbers.of(h.topology.Original[v])
+}
+
+// numbered reports whether destination i draws by numbers.
+func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
+
+// bounds are below which number a destination draws a near neighbour by itself, and another one.
+type bounds struct{ near, others uint64 }
+
+func (h *hop) bounds(i int) bounds {
+	if h.near == nil {
+		b := below(float64(h.fanout) / float64(h.degree[i]))
+		return bounds{b, b}
+	}
+	ofNear, ofOthers := favour(h.degree[i], h.nearDegree[i], h.fanout, h.favour)
+	return bounds{below(ofNear), below(ofOthers)}
+}
+
+// inverse returns 1/q of the neighbours that are drawn below a bound.
+func inverseBelow(bound uint64) float32 { return float32(numbersEnd / float64(bound)) }
+
+// isNear reports whether an edge is one of Near.Edges.
+func (h *hop) isNear(e int64) bool {
+	return h.near != nil && h.near[e/64]>>(e%64)&1 != 0
+}
+
+// lineIndices is how many neighbours lie in a line of the cache.
+const lineIndices = 16
+
+// touch reads a neighbour of each line of the rows of destinations [lo,hi), so that the misses of
+// their rows overlap: what is done with one row waits for nothing then.
+func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
+	indices := h.topology.Graph.Indices
+	for i := lo; i < hi; i++ {
+		if h.degree[i] <= h.fanout || h.degree[i] > touched {
+			continue
+		}
+		row := indices[h.begin[i]:][:h.degree[i]]
+		for k := 0; k < len(row); k += lineIndices {
+			sum ^= row[k]
+		}
+	}
+	return sum
+}
+
+// touched is the length of the longest rows that touch reads: the processor reads on in longer ones.
+const touched = 1024
+
+// blockNumbers is how many neighbours are looked at before room is made for more of them.
+const blockNumbers = 1024
+
+// candidates returns the neighbours of destination i with numbers below a bound, in the order of the
+// row, each number<<32 | place in the row.
+func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
+	row := h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]]
+	n := 0
+	for lo := 0; lo < len(row); lo += blockNumbers {
+		block := row[lo:min(lo+blockNumbers, len(row))]
+		d.found = growKeeping(d.found, n, n+len(block))
+		if found := d.found; h.table != nil {
+			n = keepBelow(found, n, h.table, block, uint64(lo), bound)
+			continue
+		}
+		for k, u := range block {
+			r := uint64(h.numbers.of(h.topology.Original[u]))
+			d.found[n] = r<<32 | uint64(lo+k)
+			if r < bound {
+				n++
+			}
+		}
+	}
+	return d.found[:n]
+}
+
+// keepBelow appends to the first n of found the vertices of a row, from place first on, with numbers
+// below a bound. It writes each, and goes on where it counts: no branch depends on numbers.
+func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first, bound uint64) int {
+	for k, u := range row {
+		r := uint64(table[u])
+		found[n] = r<<32 | (first + uint64(k))
+		n += int((r - bound) >> 63)
+	}
+	return n
+}
+
+// growKeeping is mem.Grow that keeps the first n items.
+func growKeeping(s []uint64, n, size int) []uint64 {
+	if size <= cap(s) {
+		return s[:size]
+	}
+	grown := mem.Make[uint64](2 * size)
+	copy(grown, s[:n])
+	mem.Free(s)
+	return grown[:size]
+}
+
+// chooseLeast sets pos to the positions of the neighbours of destination i with the smallest
+// numbers, of equal ones those that come first, in the order of the row.
+func (d *drawer) chooseLeast(pos []int64, h *hop, i int) {
+	found := d.candidates(h, i, likely(h.fanout, h.degree[i]))
+	if len(found) < len(pos) {
+		found = d.candidates(h, i, numbersEnd)
+	}
+	last, n := nth(found, len(pos)), 0
+	for _, c := range found {
+		if c <= last {
+			pos[n] = h.begin[i] + int64(uint32(c))
+			n++
+		}
+	}
+}
+
+// nth returns the n-th smallest of distinct words, n >= 1. It guesses from the largest, as if they
+// were spread evenly, and goes on word by word: a few passes without branches that are hard to
+// predict, where n is a share of few words.
+func nth(words []uint64, n int) uint64 {
+	guess := uint64(0)
+	for _, w := range words {
+		guess = max(guess, w)
+	}
+	guess = uint64(float64(guess) * (float64(n) / float64(len(words))))
+	count := 0
+	for _, w := range words {
+		if w <= guess {
+			count++
+		}
+	}
+	for ; count < n; count++ { // the smallest above
+		next := uint64(math.MaxUint64)
+		for _, w := range words {
+			if w > guess {
+				next = min(next, w)
+			}
+		}
+		guess = next
+	}
+	for count++; count > n; count-- { // the largest that is not above
+		next := uint64(0)
+		for _, w := range words {
+			if w <= guess {
+				next = max(next, w)
+			}
+		}
+		guess = next - 1
+	}
+	return guess + 1
+}
+
+// chooseBelow sets pos to the positions of the neighbours of destination i with numbers below
+// bounds: as many as countBelow has found.
+func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
+	b, n := h.bounds(i), 0
+	for _, c := range d.candidates(h, i, max(b.near, b.others)) {
+		e := h.begin[i] + int64(uint32(c))
+		if b.has(h.isNear(e), c>>32) {
+			pos[n] = e
+			n++
+		}
+	}
+}
+
+// has reports whether a neighbour with that number is drawn.
+func (b bounds) has(near bool, number uint64) bool {
+	if near {
+		return number < b.near
+	}
+	return number < b.others
+}
+
+// countBelow returns how many neighbours destination i draws, each by itself.
+func (h *hop) countBelow(i int) (n int64) {
+	b := h.bounds(i)
+	for k, u := range h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]] {
+		if b.has(h.isNear(h.begin[i]+int64(k)), uint64(h.numberOf(u))) {
+			n++
+		}
+	}
+	return n
+}
+
+// weighBelow sets the weights of the edges at positions pos that destination i drew by itself.
+func (h *hop) weighBelow(weights []float32, i int, pos []int64) {
+	b := h.bounds(i)
+	ofNear, ofOthers := inverseBelow(b.near), inverseBelow(b.others)
+	for k := range weights {
+		if weights[k] = ofOthers; h.isNear(pos[k]) {
+			weights[k] = ofNear
+		}
+	}
+}

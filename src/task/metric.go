@@ -1,0 +1,170 @@
+package task
+
+import "slices"
+
+// Facts is how many numbers a task adds up over labels, before anything is predicted.
+const Facts = 2
+
+// positive is a fact of classes: labels of class 1, or with several labels a vertex all labels.
+const positive = 0
+
+// Sums are what a task adds up over predictions; those of classes are of (vertex, class) pairs.
+type Sums [3]float64
+
+// Sums of classes. A vertex of one class that is wrong is one false positive and one false negative.
+const (
+	TruePositive = iota
+	FalsePositive
+	FalseNegative
+)
+
+// Tally is what metrics are made of: sums over vertices, in float64, in which counts are exact.
+type Tally struct {
+	Vertices  float64
+	Labelled  float64 // of these
+	Facts     [Facts]float64
+	Undefined float64 // vertices with an output that is not finite; they count as no others
+	Shortfall float64 // a lower bound of the loss, summed
+	Sums      Sums
+}
+
+// Len is the length of Tally.Numbers.
+const Len = 4 + Facts + len(Sums{})
+
+// Numbers returns the sums in a row.
+func (t *Tally) Numbers() []float64 {
+	return slices.Concat([]float64{t.Vertices, t.Labelled, t.Undefined, t.Shortfall}, t.Facts[:],
+		t.Sums[:])
+}
+
+// Add adds Numbers of other vertices.
+func (t *Tally) Add(x []float64) {
+	t.Vertices, t.Labelled, t.Undefined, t.Shortfall = t.Vertices+x[0], t.Labelled+x[1],
+		t.Undefined+x[2], t.Shortfall+x[3]
+	for i, y := range x[4 : 4+Facts] {
+		t.Facts[i] += y
+	}
+	for i, y := range x[4+Facts : Len] {
+		t.Sums[i] += y
+	}
+}
+
+// See counts a vertex by its label, and reports whether it has one.
+func (t *Tally) See(of *Task, label []byte) bool {
+	t.Vertices++
+	facts, ok := of.Truth(label)
+	if ok {
+		t.Labelled++
+		for i, x := range facts {
+			t.Facts[i] += x
+		}
+	}
+	return ok
+}
+
+// Metric is a row of the table of metrics. The first of a task is also that of each step, and
+// stands beside the others.
+type Metric struct {
+	Name, Doc string
+	Share     bool // written in per cent
+	Less      bool // smaller values are better
+	Classes   int  // it is of so many classes alone; 0: of any number
+
+	// Value follows from sums, those of a step from Tally.Sums alone; ok is false where they give none.
+	Value func(t *Tally) (value float64, ok bool)
+	// Without says why labels give no value, whatever is predicted; "" if they give one.
+	Without func(t *Tally) string
+	// A metric that is no function of sums has two numbers of each vertex: Pair. All follow each
+	// other in OfPairs, in any order.
+	Pair    func(z []float32, label []byte) [2]float32
+	OfPairs func(pairs []float32) float64
+}
+
+// The names of metrics.
+const (
+	Accuracy = "accuracy"
+	ROCAUC   = "roc_auc"
+	MicroF1  = "micro_f1"
+)
+
+var (
+	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices whose class is right", Share: true,
+		Value: func(t *Tally) (share float64, ok bool) {
+			s := &t.Sums
+			n := s[TruePositive] + s[FalsePositive]
+			return s[TruePositive] / max(1, n), n > 0
+		}}
+	// two classes are judged by the ranking of their scores, because the share of the classes may
+	// differ between the splits
+	rocAUC = Metric{Name: ROCAUC, Doc: "the area under the ROC curve, of two classes", Classes: 2,
+		Without: func(t *Tally) string {
+			switch t.Facts[positive] {
+			case 0:
+				return "only class 0"
+			case t.Labelled:
+				return "only class 1"
+			}
+			return ""
+		},
+		Pair: func(z []float32, label []byte) [2]float32 {
+			return [2]float32{z[1] - z[0], float32(class(label))} // how much likelier class 1 is
+		},
+		OfPairs: func(pairs []float32) float64 {
+			var scores []float32
+			var labels []int32
+			for ; len(pairs) > 0; pairs = pairs[2:] {
+				scores, labels = append(scores, pairs[0]), append(labels, int32(pairs[1]))
+			}
+			area, _ := areaUnderROC(scores, labels)
+			return area
+		}}
+	// 2 TP / (2 TP + FP + FN): without a label to be found the recall in it is undefined
+	microF1 = Metric{Name: MicroF1, Share: true,
+		Doc: "over all labels of all vertices, with several labels a vertex",
+		Value: func(t *Tally) (f1 float64, ok bool) {
+			s := &t.Sums
+			all := 2*s[TruePositive] + s[FalsePositive] + s[FalseNegative]
+			return 2 * s[TruePositive] / max(1, all), s[TruePositive]+s[FalseNegative] > 0
+		},
+		Without: func(t *Tally) string {
+			if t.Facts[positive] == 0 {
+				return "no labels"
+			}
+			return ""
+		}}
+)
+
+// Why says why vertices give the metric no value; "" if they do. The share of nothing, the F1-score
+// of no labels and the order of one class are 0/0, and no model changes that.
+func (m *Metric) Why(t *Tally) string {
+	switch {
+	case t.Vertices == 0:
+		return "no vertices"
+	case t.Labelled == 0:
+		return "no labels"
+	case m.Without != nil:
+		return m.Without(t)
+	}
+	return ""
+}
+
+// Better reports whether a value is better than another.
+func (m *Metric) Better(x, than float64) bool {
+	if m.Less {
+		return x < than
+	}
+	return x > than
+}
+
+// Metrics returns all metrics.
+func Metrics() (all []*Metric) {
+	for _, t := range tasks {
+		all = append(all, t.Metrics...)
+	}
+	return all
+}
+
+// IsShare reports whether values of the metric called name are written in per cent.
+func IsShare(name string) bool {
+	return !slices.ContainsFunc(Metrics(), func(m *Metric) bool { return m.Name == name && !m.Share })
+}

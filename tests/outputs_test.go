@@ -1,0 +1,97 @@
+//go:build e2e
+
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A command destroys nothing that it did not make: outputs that would replace, enclose or enter
+// an input are refused, and all that was there stays as it was.
+func TestOutputsReplaceNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := copyOf(t, smallData.dir(t), dir, "data")
+	parts := copyOf(t, smallParts.dir(t), dir, "parts")
+	run := copyOf(t, trained(t, parts, 1).dir, dir, "run")
+	noted := copyOf(t, data, dir, "noted")
+	other := copyOf(t, data, dir, "other")
+	write(t, filepath.Join(noted, "NOTES.txt"), []byte("mine"))
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "run.yaml")
+	write(t, config, []byte(baseConfig+"data: {parts: "+parts+"}\n"))
+	table := filepath.Join(dir, "edges.csv")
+	write(t, table, []byte("source,target\n1,2\n"))
+	mine := filepath.Join(dir, "mine")
+	if err := os.Mkdir(mine, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(mine, "report.md"), []byte("mine"))
+	was := below(t, dir)
+	partition := []string{"partition", "--data", data, "--parts", "2", "--method", "random", "--force",
+		"--out"}
+	generate := []string{"generate", "--kind", "sbm", "--vertices", "300", "--force", "--out"}
+	unforced := []string{"generate", "--kind", "sbm", "--out"}
+	infer := []string{"infer", "--run", run, "--out"}
+	resume := []string{"train", "--config", config, "--resume"}
+	for _, c := range []struct {
+		args []string
+		out  string
+		want string
+	}{
+		{partition, data, "the input"},
+		{partition, link, "the input"},
+		{partition, dir, "holds it"},
+		{partition, filepath.Join(data, "parts"), "inside"},
+		{partition, filepath.Join(link, "parts"), "inside"},
+		{generate, link, "symbolic link"},
+		{generate, noted, "NOTES.txt"},
+		{generate, run, "no dataset and no parts"},
+		{generate, parts, "holds parts, not a dataset"},
+		{partition, other, "holds a dataset, not parts"},
+		{unforced, "", "names no new directory"},
+		{unforced, strings.Repeat("n", 300), "too long"},
+		{infer, filepath.Join(mine, "new") + "/", "names a directory"},
+		{generate, filepath.Join(parts, "part-0000", "new"), "inside"},
+		{[]string{"import", "--format", "csv", "--in", table, "--force", "--out"}, dir, "holds it"},
+		{[]string{"report", run, "--out"}, run, "the input"},
+		{[]string{"report", run, "--out"}, dir, "holds it"},
+		{[]string{"report", run, "--out"}, data, "inside"},
+		{[]string{"report", run, "--out"}, mine, "report.md, which would be replaced"},
+		{infer, filepath.Join(parts, "out.npy"), "inside"},
+		{append(slices.Clip(infer), "out.npy", "--embeddings"), filepath.Join(parts, "out.npy"), "inside"},
+		{[]string{"simulate", "--parts", parts, "--out"}, filepath.Join(parts, "new"), "inside"},
+		{[]string{"simulate", "modes", "--parts", parts, "--out"}, filepath.Join(parts, "new"),
+			"inside"},
+		{[]string{"plan", "--config", config, "--out"}, filepath.Join(parts, "new"), "inside"},
+		{[]string{"blocks", "--config", config, "--out"}, filepath.Join(parts, "new"), "inside"},
+		{resume, data, "inside"},
+		{resume, dir, "holds it"},
+		{resume, filepath.Join(parts, "new"), "inside"},
+		{[]string{"train", "--config", config, "--dry-run", "--resume"}, parts, "the input"},
+	} {
+		r := halognn(t).run(t, append(slices.Clip(c.args), c.out)...)
+		if message := r.message(t); r.code == 0 || !strings.Contains(message, c.want) {
+			t.Errorf("want %q: %v", c.want, r)
+		}
+	}
+	if now := below(t, dir); now != was {
+		t.Errorf("the refused commands changed\n%s\nto\n%s", was, now)
+	}
+
+	halognn(t).must(t, append(infer, filepath.Join(run, "new.npy"))...)
+	halognn(t).must(t, "report", run, "--out", filepath.Join(run, "report"))
+	analysis := filepath.Join(parts, "analysis")
+	halognn(t).must(t, "analyze", parts, "--config", config)
+	halognn(t).must(t, append(partition, parts)...)
+	if _, err := os.Stat(analysis); err == nil {
+		t.Errorf("%s is still there, of parts that are not", analysis)
+	}
+}
