@@ -20,7 +20,7 @@ import (
 // fails here, and one that is no longer written leaves the page.
 func TestMetricsAreDocumented(t *testing.T) {
 	s := &commented{structs: map[string]*ast.StructType{}, constants: map[string][]member{}}
-	for _, pkg := range []string{"train", "residence", "trace"} {
+	for _, pkg := range []string{"record", "residence", "trace"} {
 		s.read(t, pkg)
 	}
 	const page = "../docs/metrics.md"
@@ -29,11 +29,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		without  string // an embedded struct that another section has
 		prefixes bool   // whether the fields of a struct in a field are rows too
 	}{
-		{"summary", "train.Summary", "", true},
-		{"time model", "train.TimeModel", "", false},
-		{"step", "train.stepRecord", "train.Rows", false},
-		{"epoch", "train.epochRecord", "train.Rows", true},
-		{"eval", "train.evalRecord", "", false},
+		{"summary", "record.Summary", "", true},
+		{"time model", "record.TimeModel", "", false},
+		{"step", "record.Step", "record.Rows", false},
+		{"epoch", "record.Epoch", "record.Rows", true},
+		{"eval", "record.Eval", "", false},
 	} {
 		rows := s.members(t, section.of, section.without, section.prefixes)
 		sameAsGenerated(t, page, section.name, table("key", rows))
@@ -142,7 +142,7 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 			t.Fatal(err)
 		}
 		key, option, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-		if option == "omitzero" { // of checkpoints: see trace.Counters
+		if key == "-" || option == "omitzero" { // of checkpoints: see trace.Counters
 			continue
 		}
 		m := meaning(f.Doc, f.Comment)
@@ -150,7 +150,7 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 			t.Errorf("%s: %s has no comment, which docs/metrics.md would print", name, key)
 		}
 		all = append(all, member{key, m})
-		if s.structs[held] != nil && prefixes && held != "train.TimeModel" {
+		if s.structs[held] != nil && prefixes && held != "record.TimeModel" {
 			for _, inner := range s.members(t, held, without, false) {
 				all = append(all, member{key + "." + inner.key, inner.meaning})
 			}

@@ -62,6 +62,8 @@ var packages = []struct {
 		"sees the whole graph"},
 	{7, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
 		"device rows, the choice of `cache.policy: auto`"},
+	{8, "record", "what a run writes of itself: summary.json, the lines of metrics.jsonl, the table at " +
+		"its end"},
 	{9, "report", "run directories to tables, plots and one page"},
 	{7, "simulate", "what every cache policy would fetch, counted without training"},
 	{7, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},

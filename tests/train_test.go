@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"halognn/src/train"
+	"halognn/src/record"
 )
 
 // baseConfig is what every run of these tests starts from: small enough that a run takes a fraction
@@ -95,7 +95,7 @@ func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 // rows are those that moved, or had not to.
 type rows struct{ Local, Peer, Remote, RemoteBytes int64 }
 
-func moved(r train.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes} }
+func moved(r record.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes} }
 
 // The lines of metrics.jsonl, as docs/metrics.md has them.
 type (
@@ -106,24 +106,24 @@ type (
 		LossBits string  `json:"loss_bits"`
 		LR       float64 `json:"lr"`
 		Seeds    int     `json:"seeds"`
-		train.Rows
+		record.Rows
 	}
 	epochLine struct {
 		Epoch int     `json:"epoch"`
 		Loss  float64 `json:"loss"`
-		train.Rows
+		record.Rows
 	}
 	evalLine struct {
-		Epoch        int           `json:"epoch"`
-		Mode         string        `json:"mode"`
-		ValidMetric  train.Metric  `json:"valid_metric"`
-		TestAccuracy *train.Metric `json:"test_accuracy"`
+		Epoch        int            `json:"epoch"`
+		Mode         string         `json:"mode"`
+		ValidMetric  record.Metric  `json:"valid_metric"`
+		TestAccuracy *record.Metric `json:"test_accuracy"`
 	}
 )
 
 // outcome is what a run left in its directory.
 type outcome struct {
-	train.Summary
+	record.Summary
 	dir    string
 	notes  string // standard error
 	steps  []stepLine

@@ -6,27 +6,27 @@ import (
 	"time"
 
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/sample"
 )
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
 func (r *run) banner() string {
 	m, c := &r.Shards.Meta, &r.o.Model
-	nodes := counted(r.job.Nodes(), "node")
+	nodes := record.Counted(r.job.Nodes(), "node")
 	if r.RanksPerNode > 0 {
-		nodes = counted(r.job.Nodes(), "pretended node")
+		nodes = record.Counted(r.job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.Shards.Dir,
-		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, counted(m.Classes, "class"))
+		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, record.Counted(m.Classes, "class"))
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.Comm.Size(), nodes,
-		counted(m.Parts, "part"), r.CPUs, r.Device.Name(), r.Transport)
+		record.Counted(m.Parts, "part"), r.CPUs, r.Device.Name(), r.Transport)
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
-		counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), r.task.Loss,
-		r.metric.Name)
+		record.Counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), r.task.Loss, r.metric.Name)
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
 		"and `halognn plan` predicts the peak", r.o.unusual(), r.o.Epochs,
-		counted(r.steps(), "step"), r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
+		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
 	return b.String()
 }
 

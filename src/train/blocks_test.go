@@ -15,6 +15,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/npy"
+	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -130,7 +131,7 @@ func readMinibatch(t *testing.T, dir string, item BlocksItem,
 	return m
 }
 
-func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *Summary) {
+func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *record.Summary) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := comm.RunWorld(ranks, func(c comm.Comm) error {

@@ -14,6 +14,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/pipeline"
+	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/trace"
@@ -71,10 +72,10 @@ type checkpointPlace struct {
 
 // checkpointBest is the best validation so far.
 type checkpointBest struct {
-	BestEpoch    int    `json:"best_epoch"`
-	BestMetric   Metric `json:"best_metric"`
-	BestAccuracy Metric `json:"best_accuracy"`
-	Since        int    `json:"validations_since"`
+	BestEpoch    int           `json:"best_epoch"`
+	BestMetric   record.Metric `json:"best_metric"`
+	BestAccuracy record.Metric `json:"best_accuracy"`
+	Since        int           `json:"validations_since"`
 }
 
 // checkpointUnderWay is the epoch under way.

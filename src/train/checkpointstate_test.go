@@ -12,6 +12,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 )
@@ -131,7 +132,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 		}
 	}
 	var want sums
-	var e epochRecord
+	var e record.Epoch
 	filled(reflect.ValueOf(&e).Elem(), new(int))
 	e.PhaseSeconds = map[string]float64{"sample": 1.5, "wait": 2.5}
 	var rows trace.Counters
@@ -176,7 +177,7 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 			"a factor of locality is 0"},
 		{"factors of epochs to come", func(s *checkpointState) {
 			s.Near = &checkpointNearness{Factor: 2, Before: 1,
-				adapted: adapted{Factors: []float64{1}, Shares: []float64{0.3}}}
+				Adapted: record.Adapted{Factors: []float64{1}, Shares: []float64{0.3}}}
 		}, "factors of locality do not fit the epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

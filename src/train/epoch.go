@@ -10,6 +10,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/parallel"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -22,7 +23,7 @@ func (r *run) endEpoch(took time.Duration) error {
 		return err
 	}
 	total := all.Rows
-	rows := rowsOf(total, r.Shards.Meta)
+	rows := record.RowsOf(total, r.Shards.Meta)
 	if total.Remote != total.Served || total.Sums != total.ServedSums ||
 		total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
@@ -42,8 +43,8 @@ func (r *run) endEpoch(took time.Duration) error {
 		return err
 	}
 	ranks := float64(len(all.each))
-	rec := epochRecord{
-		Kind: "epoch", Time: written(), Epoch: r.epoch, Seconds: took.Seconds(),
+	rec := record.Epoch{
+		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
 		Loss: r.loss / float64(r.seeds), LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
 		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
 		FirstStep: r.firstStep,
@@ -53,7 +54,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	for _, one := range all.each {
 		waited := one.Waiting / one.Seconds
-		rec.Ranks = append(rec.Ranks, rankRecord{Remote: one.Remote, Read: one.Read,
+		rec.Ranks = append(rec.Ranks, record.Rank{Remote: one.Remote, Read: one.Read,
 			WaitFraction: waited})
 		rec.WaitFraction += waited / ranks
 		rec.BusyFraction += one.Busy / ranks
@@ -111,7 +112,7 @@ type sums struct {
 }
 
 // add adds an epoch, whose rows are those of all ranks.
-func (s *sums) add(e *epochRecord, rows trace.Counters) {
+func (s *sums) add(e *record.Epoch, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew
 	s.WaitFraction += e.WaitFraction
@@ -128,7 +129,7 @@ func (s *sums) add(e *epochRecord, rows trace.Counters) {
 }
 
 // summarise computes the summary after the final test. Collective.
-func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, error) {
+func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
 	meta, n := r.Shards.Meta, float64(r.sums.Epochs)
 	digests, err := comm.AgreeSum(r.Comm, r.blocks)
 	if err != nil {
@@ -142,42 +143,42 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*Summary, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{
-		Quality: Quality{
+	s := &record.Summary{
+		Quality: record.Quality{
 			MetricName: r.metric.Name, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
 			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
 			MajorityAccuracy: majority, Confusion: final.confusion,
 		},
-		Trained: Trained{
+		Trained: record.Trained{
 			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
 			TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:          rowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
+		Rows:          record.RowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
 		RoundsPerStep: r.sums.Rounds,
 		OwnerSkew:     r.sums.OwnerSkew,
-		CacheUse:      CacheUse{CachePolicy: r.cache.Settings.Policy, SumsChoice: r.sumsChoice},
-		Times: Times{
+		CacheUse:      record.CacheUse{CachePolicy: r.cache.Settings.Policy, SumsChoice: r.sumsChoice},
+		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
-		Machine: Machine{
+		Machine: record.Machine{
 			Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
 			Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
 			DeviceRows: r.store.DeviceRows, Version: r.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
-			Graph: GraphSize{
+			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,
 				Classes: meta.Classes,
 			},
 		},
-		workers: r.Workers, pretended: r.RanksPerNode > 0,
+		Workers: r.Workers, Pretended: r.RanksPerNode > 0,
 	}
-	s.explain()
+	s.Explain()
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
-	if s.inMemory = r.job.AllInMemory(); s.inMemory {
+	if s.InMemory = r.job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
 	if r.job.OwnersSums() == nil { // which the prediction knows nothing of
@@ -303,7 +304,7 @@ func (r *run) balance(weights []float64) error {
 
 // majority returns the share, in the test set, of the class most frequent in training: what an
 // accuracy is held against, and no other metric. Collective.
-func (r *run) majority() (*Metric, error) {
+func (r *run) majority() (*record.Metric, error) {
 	if r.metric.Name != task.Accuracy {
 		return nil, nil
 	}
@@ -323,6 +324,6 @@ func (r *run) majority() (*Metric, error) {
 		n += test[c]
 	}
 	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
-	m := metricOf(r.metric, &of, float64(test[most])/float64(max(1, n)))
+	m := record.MetricOf(r.metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

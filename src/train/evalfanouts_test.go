@@ -13,6 +13,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -31,7 +32,7 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 		policy  string
 		depth   int
 		fanouts []int
-		valid   Metric // of the best epoch
+		valid   record.Metric // of the best epoch
 	}{
 		{policy.None, 0, all, judged.ValidMetric},
 		{policy.VIP, 2, all, judged.ValidMetric},

@@ -10,6 +10,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/task"
 )
@@ -23,9 +24,9 @@ type evaluation struct {
 	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
 }
 
-func (e *evaluation) record(epoch int, took time.Duration) evalRecord {
-	rec := evalRecord{
-		Kind: "eval", Time: written(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
+func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
+	rec := record.Eval{
+		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
 		ValidAccuracy: e.valid.accuracy, ValidMetric: e.valid.metric,
 	}
 	if e.test != nil {
@@ -231,4 +232,24 @@ func (r *run) quality(sum *score) (quality, error) {
 		return q, comm.AgreedOn(r.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, nil
+}
+
+// lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
+// better metric where there is none. Collective.
+func (r *run) lookAtValidation() (err error) {
+	var own task.Tally
+	for p := r.first; p < r.last; p++ {
+		for _, v := range r.Shards.Valid(p) {
+			own.See(r.task, r.Shards.Labels().Row(int(v)))
+		}
+	}
+	if r.valid, err = overRanks(r.Comm, &own); err != nil {
+		return err
+	}
+	if why := r.metric.Why(&r.valid); why != "" && r.o.Patience > 0 {
+		return comm.AgreedOn(r.Comm, fmt.Errorf("%s: train.patience is %d, but no validation can be "+
+			"better than another: the validation split gives no %s (%s); set train.patience=0, or "+
+			"import the graph with another split", r.Shards.Dir, r.o.Patience, r.metric.Name, why))
+	}
+	return nil
 }

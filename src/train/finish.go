@@ -63,7 +63,7 @@ func (r *run) results() error {
 	if err := r.log.Sync(); err != nil {
 		return err
 	}
-	return r.summary.write(r.Dir)
+	return r.summary.Write(r.Dir)
 }
 
 // written returns on every rank the error, if any, of writing the results on rank 0. Collective.

@@ -13,6 +13,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
@@ -46,7 +47,7 @@ func sageOptions() Options {
 }
 
 // Run opens a training and runs it, without a lock.
-func Run(ctx context.Context, env Env, o Options) (*Summary, error) {
+func Run(ctx context.Context, env Env, o Options) (*record.Summary, error) {
 	t, err := Open(env, o)
 	if err != nil {
 		return nil, err

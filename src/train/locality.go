@@ -8,22 +8,14 @@ import (
 	"halognn/src/comm"
 	"halognn/src/job"
 	"halognn/src/random"
+	"halognn/src/record"
 )
 
 // nearness is how much likelier a run draws what its ranks have at hand.
 type nearness struct {
 	held   string     // digest of that; "" if draws do not depend on it
 	factor job.Factor // of the epoch under way, or the next one
-	adapted
-}
-
-// adapted is what became of a factor that adapts, by complete epochs: "locality" of summary.json.
-type adapted struct {
-	// how many times likelier each epoch drew what was at hand
-	Factors []float64 `json:"factors"`
-	// what the factor of the next epoch followed from: the share of loading in the time of each
-	// epoch, by counts and the rates `sample.locality_link` and `sample.locality_edges`
-	Shares []float64 `json:"loading_shares"`
+	record.Adapted
 }
 
 // checkpointNearness is nearness in a checkpoint.
@@ -32,7 +24,7 @@ type checkpointNearness struct {
 	Factor float64 `json:"factor"`
 	Before float64 `json:"factor_before"`
 	Fixed  bool    `json:"factor_fixed"`
-	adapted
+	record.Adapted
 }
 
 // openNearness sets what the run begins with. A run goes on with the same at hand alone: the same
@@ -50,7 +42,7 @@ func (r *run) openNearness() error {
 
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
 // on all ranks, and records that of this one.
-func (r *run) adapt(e *epochRecord) {
+func (r *run) adapt(e *record.Epoch) {
 	if r.held == "" || !r.o.Locality.Adapts {
 		return
 	}
@@ -61,11 +53,11 @@ func (r *run) adapt(e *epochRecord) {
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
-func (r *run) summariseNearness() *adapted {
+func (r *run) summariseNearness() *record.Adapted {
 	if r.held == "" || !r.o.Locality.Adapts {
 		return nil
 	}
-	return &r.adapted
+	return &r.Adapted
 }
 
 // nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
@@ -75,14 +67,14 @@ func (r *run) nearState() *checkpointNearness {
 	}
 	f := r.factor
 	return &checkpointNearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
-		adapted: r.adapted}
+		Adapted: r.Adapted}
 }
 
 // restoreNearness is the inverse of nearState.
 func (r *run) restoreNearness(s *checkpointNearness) {
 	if s != nil {
 		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
-		r.adapted = s.adapted
+		r.Adapted = s.Adapted
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/plan"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/simulate"
@@ -104,7 +105,7 @@ func TestLocalityAndNodes(t *testing.T) {
 	shards := generatedIn(t, 4)
 	o := nearby(sample.Poisson)
 	o.Cache.Source = policy.SourceFiles
-	run := func(node int, placement string) *Summary {
+	run := func(node int, placement string) *record.Summary {
 		o.Cache.Placement = placement
 		return (&journey{shards: shards, ranks: 4, node: node, dir: t.TempDir()}).finished(t, o)
 	}

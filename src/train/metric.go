@@ -6,6 +6,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/npy"
+	"halognn/src/record"
 	"halognn/src/task"
 )
 
@@ -45,7 +46,7 @@ func (s *score) add(z []float32, label []byte) {
 // predictions, and the mean shortfall, a lower bound of the mean loss that is at most log(classes)
 // below it.
 type quality struct {
-	metric, accuracy Metric
+	metric, accuracy record.Metric
 	shortfall        float64
 	judged           task.Tally
 }
@@ -70,20 +71,20 @@ func (s *score) quality(c comm.Comm) (q quality, err error) {
 }
 
 // value returns a metric of all ranks' vertices, of which sums are known. Collective.
-func (s *score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (Metric, error) {
+func (s *score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Pair == nil {
 		x, _ := m.Value(sums)
-		return metricOf(m, sums, x), nil
+		return record.MetricOf(m, sums, x), nil
 	}
 	parts, err := comm.AllgatherBytes(c, npy.Bytes(s.pairs))
 	if err != nil {
-		return Metric{}, err
+		return record.Metric{}, err
 	}
 	var pairs []float32
 	for _, p := range parts {
 		pairs = append(pairs, npy.View[float32](p)...)
 	}
-	return metricOf(m, sums, m.OfPairs(pairs)), nil
+	return record.MetricOf(m, sums, m.OfPairs(pairs)), nil
 }
 
 // overRanks sums a tally over all ranks. Collective.

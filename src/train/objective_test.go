@@ -7,12 +7,13 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/npy"
+	"halognn/src/record"
 )
 
 // Balanced weights follow from the counts of the training seeds and reach the loss: a run with the
 // same weights in its config has the same losses, a run without weights has others.
 func TestClassWeightsReachTheLoss(t *testing.T) {
-	digest := func(ranks int, change func(o *Options)) (sum *Summary) {
+	digest := func(ranks int, change func(o *Options)) (sum *record.Summary) {
 		t.Helper()
 		shards, o := generated(t), sageOptions()
 		change(&o)

@@ -17,6 +17,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
@@ -28,9 +29,9 @@ func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..
 
 // trainedOn trains on nodes of o.RanksPerNode ranks, by default one.
 func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows,
-	reads string, open func(rank int) (compute.Device, error)) *Summary {
+	reads string, open func(rank int) (compute.Device, error)) *record.Summary {
 	t.Helper()
-	var sum *Summary
+	var sum *record.Summary
 	dir := t.TempDir()
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
 		d, err := open(c.Rank())
@@ -226,7 +227,7 @@ func TestCachesOnDevices(t *testing.T) {
 }
 
 // checkDeviceRows compares each rank's rows in a summary with the requested placement.
-func checkDeviceRows(t *testing.T, s *Summary, ranks int, reads string) {
+func checkDeviceRows(t *testing.T, s *record.Summary, ranks int, reads string) {
 	t.Helper()
 	if len(s.DeviceRows) != ranks {
 		t.Fatalf("the summary has the rows of %d of %d ranks", len(s.DeviceRows), ranks)

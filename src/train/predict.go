@@ -15,6 +15,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/task"
 )
 
@@ -55,11 +56,11 @@ type Inferred struct {
 type Judged struct {
 	Split    string
 	Vertices int
-	Metric   Metric
+	Metric   record.Metric
 }
 
 // Text writes the metric of a split.
-func (i *Inferred) Text(of Judged) string { return metricText(i.Metric, of.Metric) }
+func (i *Inferred) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
 
 // Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
 // vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may

@@ -12,6 +12,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/nn"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/trace"
@@ -153,8 +154,8 @@ func (r *run) restore(c *Checkpoint) error {
 	}
 	r.optimizer.SetSteps(s.OptimizerSteps)
 	r.best.epoch, r.best.since = s.BestEpoch, s.Since
-	r.best.valid.metric = metricOf(r.metric, &r.valid, s.BestMetric.Value)
-	r.best.valid.accuracy = metricOf(r.task.Metrics[0], &r.valid, s.BestAccuracy.Value)
+	r.best.valid.metric = record.MetricOf(r.metric, &r.valid, s.BestMetric.Value)
+	r.best.valid.accuracy = record.MetricOf(r.task.Metrics[0], &r.valid, s.BestAccuracy.Value)
 	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
 	r.bound.first = s.FirstLoss
 	r.restoreNearness(s.Near)

@@ -21,6 +21,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/nn"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
@@ -56,7 +57,7 @@ type journey struct {
 
 // start begins or resumes the run, and stops it soon after step stopAt, or lets it finish if that
 // is 0. It returns rank 0's summary.
-func (j *journey) start(o Options, stopAt int) (sum *Summary, err error) {
+func (j *journey) start(o Options, stopAt int) (sum *record.Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
 		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(),
@@ -93,7 +94,7 @@ func (j *journey) stopped(t *testing.T, o Options, stopAt int) {
 }
 
 // finished starts a run that must reach its end.
-func (j *journey) finished(t *testing.T, o Options) *Summary {
+func (j *journey) finished(t *testing.T, o Options) *record.Summary {
 	t.Helper()
 	s, err := j.start(o, 0)
 	if err != nil {
@@ -128,7 +129,7 @@ func (j *journey) records(t *testing.T) []string {
 }
 
 // sameRun checks that an interrupted run gave the results of an uninterrupted one.
-func sameRun(t *testing.T, got, want *Summary) {
+func sameRun(t *testing.T, got, want *record.Summary) {
 	t.Helper()
 	for _, d := range [][3]any{
 		{"loss_digest", got.LossDigest, want.LossDigest},
@@ -270,7 +271,7 @@ func (j *journey) rowsOfRanks(t *testing.T) (rows []int64) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		var r epochRecord
+		var r record.Epoch
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/rundir"
 )
 
@@ -101,7 +102,7 @@ func (j *journey) epochSeconds(t *testing.T) (epochs, first float64) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		var r epochRecord
+		var r record.Epoch
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}

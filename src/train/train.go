@@ -14,6 +14,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/sample"
@@ -38,13 +39,13 @@ type run struct {
 	nearness
 	valid   task.Tally // of all validation vertices
 	best    best
-	seconds []float64    // of every epoch
-	sums    sums         // over the complete epochs
-	summary *Summary     // nil before the end of the run
-	lock    *rundir.Lock // rank 0: of Env.Dir; nil for none
-	saver   *saver       // rank 0
-	stopped bool         // the ranks have voted to stop
-	runtime int64        // bytes resident before data is opened: program, MPI, BLAS
+	seconds []float64       // of every epoch
+	sums    sums            // over the complete epochs
+	summary *record.Summary // nil before the end of the run
+	lock    *rundir.Lock    // rank 0: of Env.Dir; nil for none
+	saver   *saver          // rank 0
+	stopped bool            // the ranks have voted to stop
+	runtime int64           // bytes resident before data is opened: program, MPI, BLAS
 	clock   trace.Clock
 	started time.Time // of the first step
 
@@ -235,7 +236,7 @@ func (t *Training) Close() error { return t.run.close() }
 // every rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that
 // directory: no checkpoint is written unless it is held; nil where no other job can use the
 // directory. Collective; a Training runs once. Errors are as for Open.
-func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*Summary, error) {
+func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary, error) {
 	r := t.run
 	r.lock = lock
 	if err := r.run(ctx); err != nil {
@@ -440,7 +441,7 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		loss := r.loss / float64(max(1, r.seeds))
 		r.Progress.Evaluated(epoch,
 			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.metric.Name,
-				metricText(r.metric.Name, e.valid.metric), r.seconds[epoch-1]),
+				record.MetricText(r.metric.Name, e.valid.metric), r.seconds[epoch-1]),
 			"loss", loss, "metric_name", r.metric.Name, "valid_metric", e.valid.metric,
 			"seconds", r.seconds[epoch-1])
 	}

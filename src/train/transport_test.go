@@ -16,6 +16,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/config"
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/shard"
 )
@@ -31,7 +32,7 @@ func (n *noted) Note(_ context.Context, line string) { n.notes = append(n.notes,
 // trainedOver trains with a GPU for each rank and a given transport of gradients, and returns rank
 // 0's notes too.
 func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, o Options,
-	over parallel.Transport) (sum *Summary, notes []string) {
+	over parallel.Transport) (sum *record.Summary, notes []string) {
 	t.Helper()
 	dir, told := t.TempDir(), &noted{}
 	w := comm.NewWorld(ranks)

@@ -11,6 +11,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/train"
@@ -56,7 +57,7 @@ func isParts(dir string) bool {
 // can be read.
 func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
-	var s train.Summary
+	var s record.Summary
 	text, err := mem.ReadFile(filepath.Join(dir, rundir.SummaryFile))
 	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/train"
+	"halognn/src/record"
 )
 
 // A record in the two forms, and what --quiet leaves.
@@ -72,7 +72,7 @@ func TestProgressHasTheStep(t *testing.T) {
 	p.Epoch(3, 5, 10)
 	p.Step(0.5)
 	p.Note(context.Background(), "at the seventh step")
-	p.Evaluated(3, "loss 0.5", "loss", 0.5, "valid_metric", train.Metric{})
+	p.Evaluated(3, "loss 0.5", "loss", 0.5, "valid_metric", record.Metric{})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || strings.Contains(lines[0], `"step"`) ||
 		!strings.Contains(lines[1], `"rank":0,"epoch":3,"step":6`) {

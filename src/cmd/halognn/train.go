@@ -17,6 +17,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/config"
 	"halognn/src/parallel"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/trace"
 	"halognn/src/train"
@@ -173,7 +174,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	if c.Rank() == 0 {
 		go tellStopping(stopSignal, ended)
 	}
-	var summary *train.Summary
+	var summary *record.Summary
 	err = workOn(j.env.Shards, func() error {
 		t, err := train.Open(j.env, trainOptions(j.config))
 		if comm.IsAgreed(err) { // no rank began: none needs what was staged for it

@@ -1,4 +1,6 @@
-package train
+// Package record has what a run writes of itself: summary.json, the lines of metrics.jsonl and the
+// table at its end. A training fills them in; `make docs` prints the comments of their fields.
+package record
 
 import (
 	"encoding/json"
@@ -7,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"halognn/src/residence"
 	"halognn/src/rundir"
@@ -45,9 +46,12 @@ type Summary struct {
 	Memory map[string]int64 `json:"memory"`
 
 	Machine
-	workers   int  // that prepare minibatches, of rank 0
-	pretended bool // the nodes are run.ranks_per_node's
-	inMemory  bool // all rows are in the memory of one node, and nothing is cached
+	// that prepare minibatches, of rank 0
+	Workers int `json:"-"`
+	// the nodes are run.ranks_per_node's
+	Pretended bool `json:"-"`
+	// all rows are in the memory of one node, and nothing is cached
+	InMemory bool `json:"-"`
 }
 
 // Quality is what the trained model is worth.
@@ -104,7 +108,7 @@ type Trained struct {
 	// their vertices. Absent if a run continues from a checkpoint without it
 	EdgesDigest string `json:"edges_digest,omitempty"`
 	// with `sample.locality_adapt`: what it came to, by epoch
-	Locality *adapted `json:"locality,omitempty"`
+	Locality *Adapted `json:"locality,omitempty"`
 }
 
 // CacheUse is what a cache did, and why owners added rows or did not.
@@ -200,108 +204,8 @@ type GraphSize struct {
 	Classes int `json:"classes"`
 }
 
-// stepRecord, epochRecord and evalRecord are the lines of metrics.jsonl.
-type stepRecord struct {
-	// `step`
-	Kind string `json:"kind"`
-	// from 1
-	Epoch int `json:"epoch"`
-	// from 0, within the epoch
-	Step int `json:"step"`
-	// of the global minibatch
-	Loss float64 `json:"loss"`
-	// its float32 bits, hex
-	LossBits string `json:"loss_bits"`
-	// learning rate
-	LR float64 `json:"lr"`
-	// of the global minibatch
-	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label
-	Accuracy Metric `json:"accuracy"`
-	// when it was written: seconds since 1970
-	Time float64 `json:"time"`
-	// rank 0: waiting for the minibatch
-	WaitSeconds float64 `json:"wait_seconds"`
-	// rank 0: collectives started for the step's minibatches
-	Rounds int64 `json:"rounds"`
-	Rows
-}
-
-type epochRecord struct {
-	// `epoch`
-	Kind string `json:"kind"`
-	// from 1
-	Epoch int `json:"epoch"`
-	// as in `epoch_seconds`
-	Seconds float64 `json:"seconds"`
-	// when it was written: seconds since 1970
-	Time float64 `json:"time"`
-	// mean over the steps, weighted by seeds
-	Loss float64 `json:"loss"`
-	// learning rate of the last step
-	LR float64 `json:"lr"`
-	// mean over ranks
-	WaitFraction float64 `json:"wait_fraction"`
-	// of this epoch, mean over ranks
-	BusyFraction float64 `json:"busy_fraction"`
-
-	// mean over ranks
-	Startup float64 `json:"startup_seconds"`
-	// mean over ranks
-	StartupFraction float64 `json:"startup_fraction"`
-	// mean over ranks
-	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	// as `owner_skew` of the summary
-	OwnerSkew float64 `json:"owner_skew,omitempty"`
-	// rank 0: until the second step begins
-	FirstStep float64 `json:"first_step_seconds"`
-	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
-	Factor float64 `json:"locality_factor,omitempty"`
-	// and the share of loading that the factor of the next epoch follows from; absent: 0
-	LoadingShare float64 `json:"loading_share,omitempty"`
-	// of each rank: equal on all
-	Rounds int64 `json:"rounds"`
-	Rows
-	// by rank
-	Ranks []rankRecord `json:"ranks"`
-}
-
-// written returns the time of a record, to the millisecond.
-func written() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
-
-// rankRecord is one rank's part in an epoch.
-type rankRecord struct {
-	// rows that it received
-	Remote int64 `json:"remote_rows"`
-	// rows that it read for others: to send them or, with `exchange.sums`, to add them
-	Read int64 `json:"read_for_others"`
-	// of its own epoch time
-	WaitFraction float64 `json:"wait_fraction"`
-}
-
-type evalRecord struct {
-	// `eval`
-	Kind string `json:"kind"`
-	// from 1
-	Epoch int `json:"epoch"`
-	// what the evaluation took
-	Seconds float64 `json:"seconds"`
-	// when it was written: seconds since 1970
-	Time float64 `json:"time"`
-	// `train.eval_mode`
-	Mode string `json:"mode"`
-	// as in `summary.json`, of this epoch; null where the vertices give it no value
-	ValidAccuracy Metric `json:"valid_accuracy"`
-	// likewise
-	ValidMetric Metric `json:"valid_metric"`
-	// likewise, with all neighbours; only with mode `full`
-	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
-	// likewise
-	TestMetric *Metric `json:"test_metric,omitempty"`
-}
-
-// explain notes why metrics have no value.
-func (q *Quality) explain() {
+// Explain notes why metrics have no value.
+func (q *Quality) Explain() {
 	note := func(key string, m Metric) {
 		if m.Known {
 			return
@@ -320,7 +224,7 @@ func (q *Quality) explain() {
 	}
 }
 
-func (s *Summary) write(dir string) error {
+func (s *Summary) Write(dir string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
@@ -333,12 +237,12 @@ func (s *Summary) Print(w io.Writer) error {
 	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'f', 2, 64) + " %" }
 	rows := [][]string{
 		{"result", ""},
-		{"test " + s.MetricName, metricText(s.MetricName, s.TestMetric)},
+		{"test " + s.MetricName, MetricText(s.MetricName, s.TestMetric)},
 		{"valid " + s.MetricName + fmt.Sprintf(" (epoch %d)", s.BestEpoch),
-			metricText(s.MetricName, s.ValidMetric)},
+			MetricText(s.MetricName, s.ValidMetric)},
 	}
 	if s.MajorityAccuracy != nil {
-		rows = append(rows, []string{"majority class", metricText(task.Accuracy, *s.MajorityAccuracy)})
+		rows = append(rows, []string{"majority class", MetricText(task.Accuracy, *s.MajorityAccuracy)})
 	}
 	rows = append(rows, [][]string{
 		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},
@@ -368,7 +272,7 @@ func (s *Summary) Print(w io.Writer) error {
 			fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
 	}
 	cached := []string{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)}
-	if s.inMemory {
+	if s.InMemory {
 		cached = []string{"cache (one node: all in memory)", "none"}
 	}
 	rows = append(rows, [][]string{
@@ -384,12 +288,12 @@ func (s *Summary) Print(w io.Writer) error {
 		{"waited for minibatches", percent(s.WaitFraction)},
 		{"peak memory of a rank, MB", fmt.Sprintf("%.0f", float64(s.PeakRSSBytes)/1e6)},
 	}...)
-	nodes := counted(s.Nodes, "node")
-	if s.pretended {
-		nodes = counted(s.Nodes, "pretended node")
+	nodes := Counted(s.Nodes, "node")
+	if s.Pretended {
+		nodes = Counted(s.Nodes, "pretended node")
 	}
-	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", counted(s.Ranks, "rank"),
-		nodes, s.Transport, s.Device, counted(s.workers, "thread")); err != nil {
+	if _, err := fmt.Fprintf(w, "\n%s on %s, %s, %s; %s for preparing\n", Counted(s.Ranks, "rank"),
+		nodes, s.Transport, s.Device, Counted(s.Workers, "thread")); err != nil {
 		return err
 	}
 	for _, row := range rows { // digits stand below each other, with their percent signs behind
@@ -400,8 +304,8 @@ func (s *Summary) Print(w io.Writer) error {
 	return trace.Table(w, rows)
 }
 
-// counted writes a number of things.
-func counted(n int, thing string) string {
+// Counted writes a number of things.
+func Counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

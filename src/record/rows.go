@@ -1,4 +1,4 @@
-package train
+package record
 
 import (
 	"halognn/src/shard"
@@ -24,9 +24,9 @@ type Rows struct {
 	ScoreSeconds float64 `json:"score_seconds"`
 }
 
-// rowsOf returns what reports have of counters. Bytes are those of so many rows and sums: an
+// RowsOf returns what reports have of counters. Bytes are those of so many rows and sums: an
 // identity that every epoch is held to.
-func rowsOf(c trace.Counters, of shard.Meta) Rows {
+func RowsOf(c trace.Counters, of shard.Meta) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{
 		Counters: c.Reported(), Fetched: c.Fetched(),

@@ -1,0 +1,105 @@
+package record
+
+import "time"
+
+// Step is the line of metrics.jsonl of a step.
+type Step struct {
+	// `step`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// from 0, within the epoch
+	Step int `json:"step"`
+	// of the global minibatch
+	Loss float64 `json:"loss"`
+	// its float32 bits, hex
+	LossBits string `json:"loss_bits"`
+	// learning rate
+	LR float64 `json:"lr"`
+	// of the global minibatch
+	Seeds int `json:"seeds"`
+	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label
+	Accuracy Metric `json:"accuracy"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
+	// rank 0: waiting for the minibatch
+	WaitSeconds float64 `json:"wait_seconds"`
+	// rank 0: collectives started for the step's minibatches
+	Rounds int64 `json:"rounds"`
+	Rows
+}
+
+// Epoch is the line of an epoch.
+type Epoch struct {
+	// `epoch`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// as in `epoch_seconds`
+	Seconds float64 `json:"seconds"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
+	// mean over the steps, weighted by seeds
+	Loss float64 `json:"loss"`
+	// learning rate of the last step
+	LR float64 `json:"lr"`
+	// mean over ranks
+	WaitFraction float64 `json:"wait_fraction"`
+	// of this epoch, mean over ranks
+	BusyFraction float64 `json:"busy_fraction"`
+
+	// mean over ranks
+	Startup float64 `json:"startup_seconds"`
+	// mean over ranks
+	StartupFraction float64 `json:"startup_fraction"`
+	// mean over ranks
+	PhaseSeconds map[string]float64 `json:"phase_seconds"`
+	// as `owner_skew` of the summary
+	OwnerSkew float64 `json:"owner_skew,omitempty"`
+	// rank 0: until the second step begins
+	FirstStep float64 `json:"first_step_seconds"`
+	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
+	Factor float64 `json:"locality_factor,omitempty"`
+	// and the share of loading that the factor of the next epoch follows from; absent: 0
+	LoadingShare float64 `json:"loading_share,omitempty"`
+	// of each rank: equal on all
+	Rounds int64 `json:"rounds"`
+	Rows
+	// by rank
+	Ranks []Rank `json:"ranks"`
+}
+
+// Now returns the time of a record, to the millisecond.
+func Now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
+
+// Rank is one rank's part in an epoch.
+type Rank struct {
+	// rows that it received
+	Remote int64 `json:"remote_rows"`
+	// rows that it read for others: to send them or, with `exchange.sums`, to add them
+	Read int64 `json:"read_for_others"`
+	// of its own epoch time
+	WaitFraction float64 `json:"wait_fraction"`
+}
+
+// Eval is the line of an evaluation.
+type Eval struct {
+	// `eval`
+	Kind string `json:"kind"`
+	// from 1
+	Epoch int `json:"epoch"`
+	// what the evaluation took
+	Seconds float64 `json:"seconds"`
+	// when it was written: seconds since 1970
+	Time float64 `json:"time"`
+	// `train.eval_mode`
+	Mode string `json:"mode"`
+	// as in `summary.json`, of this epoch; null where the vertices give it no value
+	ValidAccuracy Metric `json:"valid_accuracy"`
+	// likewise
+	ValidMetric Metric `json:"valid_metric"`
+	// likewise, with all neighbours; only with mode `full`
+	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
+	// likewise
+	TestMetric *Metric `json:"test_metric,omitempty"`
+}
