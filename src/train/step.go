@@ -10,6 +10,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
+	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -69,16 +70,17 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 }
 
 // stepPhases records the phases of the strategy in a step.
-type stepPhases struct{ *run }
+type stepPhases struct{ run *run }
 
 // Begin implements parallel.Phases.
 func (s stepPhases) Begin(p trace.Phase) {
-	s.step.began = time.Now()
-	s.watch.At(s.epoch, s.step.number, watch.Place(p))
+	r := s.run
+	r.step.began = time.Now()
+	r.watch.At(r.epoch, r.step.number, watch.Place(p))
 }
 
 // End implements parallel.Phases.
-func (s stepPhases) End(p trace.Phase) { s.mark(p, s.step.began) }
+func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.began) }
 
 // mark adds the time since begin to a phase of the minibatch in training.
 func (r *run) mark(p trace.Phase, begin time.Time) {
@@ -152,11 +154,11 @@ func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibat
 	if r.log == nil {
 		return
 	}
-	r.log.Write(stepRecord{
-		Kind: "step", Time: written(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
+	r.log.Write(record.Step{
+		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums), WaitSeconds: r.step.waiting.Seconds(),
-		Rounds: r.step.rows.Rounds, Rows: rowsOf(r.step.rows, r.Shards.Meta),
+		Rounds: r.step.rows.Rounds, Rows: record.RowsOf(r.step.rows, r.Shards.Meta),
 	})
 	if r.Progress != nil {
 		r.Progress.Step(stats.Loss)
@@ -164,7 +166,7 @@ func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibat
 }
 
 // share is the first metric of the task, of a step's predictions.
-func (r *run) share(s task.Sums) (m Metric) {
+func (r *run) share(s task.Sums) (m record.Metric) {
 	m.Value, m.Known = r.task.Metrics[0].Value(&task.Tally{Sums: s})
 	return m
 }
