@@ -10,8 +10,8 @@ import (
 	"halognn/src/sample"
 )
 
-// Candidates returns the vertices that may be cached: the remote ones within Hops of the local
-// ones. nil stands for all, if minibatches reach no farther.
+// Candidates returns the vertices that may be cached: the remote ones within Hops of the reader's
+// home. nil stands for all, if minibatches reach no farther.
 func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
@@ -21,18 +21,20 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 	}
 	inside := NewSet(m.in.NumVertices())
 	defer inside.Free()
-	inside.AddRanges(r.Local)
+	inside.AddRanges(r.home())
 	reached, err := m.Within(inside, r.Hops)
+	inside.AddRanges(r.Local)
 	for i := range reached {
 		reached[i] &^= inside[i]
 	}
 	return reached, err
 }
 
-// HaloSize returns the number of vertices outside the local ranges that may be sampled from inside
-// in one hop. Time that of Within, memory 3 N/8 bytes.
-func (m *Graph) HaloSize(local []Range) (int, error) {
-	halo, err := m.Candidates(&Workload{Local: local, Hops: 1, Sample: sample.Neighbours(1, 1)})
+// HaloSize returns the number of vertices outside the local ranges that may be sampled in one hop
+// from home; nil: from the local ones. Time that of Within, memory 3 N/8 bytes.
+func (m *Graph) HaloSize(local, home []Range) (int, error) {
+	halo, err := m.Candidates(&Workload{Local: local, Home: home, Hops: 1,
+		Sample: sample.Neighbours(1, 1)})
 	defer halo.Free()
 	return halo.Len(), err
 }

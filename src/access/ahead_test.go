@@ -101,7 +101,27 @@ func TestHaloSize(t *testing.T) {
 			}
 		}
 	}
-	if size, err := m.HaloSize(r.Local); err != nil || size != len(halo) {
+	if size, err := m.HaloSize(r.Local, nil); err != nil || size != len(halo) {
 		t.Errorf("halo of %d vertices (%v), want %d", size, err, len(halo))
+	}
+	// A reader that shares minibatches fetches some of the halo of its home.
+	home := []Range{r.Local[0]}
+	score := must[float32](t)(m.RankHalo(&Workload{Local: r.Local, Home: home}, 1))
+	reached := map[graph.VertexID]bool{}
+	for v := home[0].First; v < home[0].End; v++ {
+		for _, u := range r.Topology.Graph.InNeighbours(v) {
+			reached[u] = reached[u] || !within(r.Local, u)
+		}
+	}
+	want := 0
+	for v := range score {
+		if x := reached[graph.VertexID(v)]; x != (score[v] == 1) {
+			t.Errorf("vertex %d of the halo of the home: %t, score %g", v, x, score[v])
+		} else if x {
+			want++
+		}
+	}
+	if size, err := m.HaloSize(r.Local, home); err != nil || size != want {
+		t.Errorf("halo of the home has %d vertices (%v), want %d", size, err, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 // Workload describes the minibatches of one reader, a rank or a part, for the analyses.
 type Workload struct {
 	Local   []Range     // rows that need no fetch
+	Home    []Range     // from where a halo is counted, if that is not Local; among it
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
 	// Hops is the distance from the local vertices within which degree, paths and prefetch keep
@@ -68,6 +69,26 @@ func (r *Workload) Seeds() []graph.VertexID {
 		all = append(all, s.Seeds...)
 	}
 	return all
+}
+
+// home returns the vertices from where a halo is counted.
+func (r *Workload) home() []Range {
+	if r.Home == nil {
+		return r.Local
+	}
+	return r.Home
+}
+
+// RankHalo scores 1 the vertices that the reader fetches of its halo of so many hops: [N].
+func (m *Graph) RankHalo(r *Workload, hops int) ([]float32, error) {
+	score, err := m.Halo(r.home(), hops)
+	if err != nil {
+		return nil, err
+	}
+	for _, local := range r.Local {
+		clear(score[local.First:local.End])
+	}
+	return score, nil
 }
 
 // seedsAreLocal reports whether all seeds of the reader are local.

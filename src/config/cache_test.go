@@ -105,8 +105,7 @@ func TestDefaultsOfWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// Where ranks share minibatches there is nothing to cache, or rows that stay, and more rounds to
-// hide.
+// Where all ranks share minibatches there is nothing to cache, and there are more rounds to hide.
 func TestDefaultsOfSharers(t *testing.T) {
 	for _, c := range []struct {
 		sets   []string
@@ -132,13 +131,14 @@ func TestDefaultsOfSharers(t *testing.T) {
 		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is split, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "choose cache.source=owners"},
-		{[]string{"parallel.mode=hybrid"}, policy.VIP, 4, ""},
-		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.VIP, 4, ""},
+		{[]string{"parallel.mode=hybrid"}, policy.Sieve, 4, ""},
+		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.Sieve, 4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.policy=none"}, policy.None, 4, ""},
-		{[]string{"parallel.mode=hybrid", "cache.policy=sieve"}, "", 0, "rows that a rank passes on"},
-		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, "", 0, "rows that a rank passes on"},
-		{[]string{"parallel.mode=hybrid", "cache.policy=halo1"}, "", 0, "the halo of a node"},
-		{[]string{"parallel.mode=hybrid", "cache.halo_fraction=0.5"}, "", 0, "choose cache.alpha"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=prefetch"}, policy.Prefetch, 4, ""},
+		{[]string{"parallel.mode=hybrid", "cache.policy=lookahead"}, "", 0, "it must know frontiers"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, "", 0, "look-ahead, which knows"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=halo1", "cache.halo_fraction=0.5"}, policy.Halo1,
+			4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.placement=group"}, "", 0,
 			"choose cache.placement=own"},
 		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "choose cache.source=owners"},

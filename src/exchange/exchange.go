@@ -132,6 +132,7 @@ type Exchange struct {
 	stored   bool             // Tables are of all parts, fetched
 	host     Slicer
 	cache    Cache
+	changes  bool   // there is an Options.Buffer
 	kept     [2]int // rows of the cache's table that are this rank's own: from, to
 	sums     *Sums
 	choices  chan *choosing // idle ones
@@ -171,7 +172,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 			x.remote[p] = 1
 		}
 	}
-	x.tables[parts] = o.Buffer
+	x.tables[parts], x.changes = o.Buffer, o.Buffer != nil
 	if o.Cache != nil {
 		x.tables[parts] = o.Cache.Table()
 		x.kept = [2]int{0, math.MaxInt}
@@ -186,9 +187,9 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
-// maxParts leaves table numbers for the cache, the receive buffer, and the rows that are passed on or
-// the sums in that buffer.
-const maxParts = 1<<16 - 3
+// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or the
+// sums in that buffer, and what Collect takes out of the cache.
+const maxParts = 1<<16 - 4
 
 // check reports every error of the arguments of New.
 func check(c comm.Comm, o Options) error {

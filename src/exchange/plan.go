@@ -103,6 +103,9 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 // row: misses in frontier order, then early rows. A miss must have come as a row.
 func (p *Plan) Landed(n int) int {
 	if n < len(p.missing) {
+		if len(p.relayed.found) > 0 {
+			return p.relayed.found[p.missing[n]].Row()
+		}
 		return p.Rows.Of[p.missing[n]].Row()
 	}
 	return int(p.early[n-len(p.missing)])
@@ -187,14 +190,14 @@ func (x *Exchange) size(p *Plan, n int) {
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
-		p.Rows.Tables = make([][]byte, parts+3)
+		p.Rows.Tables = make([][]byte, parts+4)
 	}
 	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
 	copy(p.Rows.Tables, x.tables)
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
-	p.Rows.Wide = 0
+	p.Rows.Wide, p.relayed.found = 0, p.relayed.found[:0]
 }
 
 // locate sets every vertex's reference as if all parts could be read here, counts the vertices of

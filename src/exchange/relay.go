@@ -17,27 +17,30 @@ import (
 //	Plan ... StartRows
 //	Collect           rows of the share that others read, by rank   ──┐ group
 //	StartRelay        rows that others pass on, in Tables[P+2]  <─────┘
+//
+// Options.Buffer changes as soon as Keep has run, and what is passed on is read by two ranks at
+// different times. So Collect takes all that a minibatch reads of the buffer out of it: the own rows
+// as well, which then lie in Tables[P+3].
 
 // relayed is what a plan passes on and is passed.
 type relayed struct {
-	refs []compute.RowRef // [W] rows that others read
-	sent []byte           // [W, rowBytes]
-	got  []byte           // [R, rowBytes]
+	found []compute.RowRef // [planned] where the rows lie that were planned; empty without Relay
+	own   int              // of them, those that the rank itself reads
+	sent  []byte           // [W, rowBytes] what others read, then own rows of the buffer
+	got   []byte           // [R, rowBytes]
 }
 
-// Relay makes a plan, after Plan, that of the first own vertices planned, followed by ids, whose
-// rows other ranks of a group pass on. at are the positions, among all vertices planned, of those
-// whose rows they want, which must not change before Collect: there is no Options.Buffer. A vertex
-// that the graph does not have is graph.ErrVertexRange.
-func (x *Exchange) Relay(p *Plan, own int, at []int32, ids []graph.VertexID) error {
+// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by ids,
+// whose rows other ranks of a group pass on. A vertex that the graph does not have is
+// graph.ErrVertexRange.
+func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
-	r.refs = mem.Grow(r.refs, len(at))
-	for k, i := range at {
-		r.refs[k] = p.Rows.Of[i]
-	}
+	r.own = own
+	r.found = mem.Grow(r.found[:0], len(p.Rows.Of))
+	copy(r.found, p.Rows.Of)
 	r.got = mem.Grow(r.got[:0], len(ids)*x.rowBytes)
 	table := len(x.base) + 2
-	p.Rows.Tables = append(p.Rows.Tables[:table], r.got)
+	p.Rows.Tables[table] = r.got
 	p.Rows.Of = mem.Grow(p.Rows.Of[:own], own+len(ids))
 	p.Parts = mem.Grow(p.Parts[:own], own+len(ids))
 	for k, v := range ids {
@@ -51,28 +54,64 @@ func (x *Exchange) Relay(p *Plan, own int, at []int32, ids []graph.VertexID) err
 	return nil
 }
 
-// Collect copies the rows that others read, when the request of StartRows is complete.
-func (x *Exchange) Collect(p *Plan) {
-	r := &p.relayed
-	r.sent = mem.Grow(r.sent[:0], len(r.refs)*x.rowBytes)
-	for k, ref := range r.refs {
-		copy(r.sent[k*x.rowBytes:(k+1)*x.rowBytes], p.Rows.Tables[ref.Table()][ref.Row()*x.rowBytes:])
+// Collect copies the rows that others read, when the request of StartRows is complete: those at the
+// positions at among all vertices planned. With a Buffer it also copies what the rank itself reads
+// there, so that Keep may follow.
+func (x *Exchange) Collect(p *Plan, at []int32) {
+	r, buffer := &p.relayed, len(x.base)
+	rows := len(at)
+	if x.changes {
+		for _, ref := range r.found[:r.own] {
+			if ref.Table() == buffer {
+				rows++
+			}
+		}
 	}
+	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytes)
+	p.Rows.Tables[buffer+3] = r.sent
+	for k, i := range at {
+		x.copyRow(p, k, r.found[i])
+		if x.changes && int(i) < r.own && r.found[i].Table() == buffer {
+			p.Rows.Of[i] = compute.MakeRowRef(buffer+3, k)
+		}
+	}
+	if !x.changes {
+		return
+	}
+	next := len(at)
+	for i, ref := range p.Rows.Of[:r.own] {
+		if ref.Table() == buffer {
+			x.copyRow(p, next, ref)
+			p.Rows.Of[i] = compute.MakeRowRef(buffer+3, next)
+			next++
+		}
+	}
+}
+
+// copyRow copies a row to place k of what is sent.
+func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
+	copy(p.relayed.sent[k*x.rowBytes:(k+1)*x.rowBytes],
+		p.Rows.Tables[from.Table()][from.Row()*x.rowBytes:])
 }
 
 // StartRelay sends each rank of the group wanted of the collected rows, and receives count from it:
 // both by rank, in the orders of at and of ids. When its request is complete, all of p.Rows may be
 // read. All ranks of the group start the same plans in the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
-	return group.StartAlltoallv(p.relayed.sent, p.relayed.got, wanted, count, x.rowBytes)
+	rows := 0
+	for _, n := range wanted {
+		rows += n
+	}
+	return group.StartAlltoallv(p.relayed.sent[:rows*x.rowBytes], p.relayed.got, wanted, count,
+		x.rowBytes)
 }
 
 // bytes returns the memory of the arrays.
-func (r *relayed) bytes() int64 { return int64(cap(r.refs))*8 + int64(cap(r.sent)+cap(r.got)) }
+func (r *relayed) bytes() int64 { return int64(cap(r.found))*8 + int64(cap(r.sent)+cap(r.got)) }
 
 // free frees the arrays.
 func (r *relayed) free() {
-	mem.Free(r.refs)
+	mem.Free(r.found)
 	mem.Free(r.sent)
 	mem.Free(r.got)
 }

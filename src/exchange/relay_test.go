@@ -76,10 +76,10 @@ func TestRelayedRowsAreTheirOwners(t *testing.T) {
 				return err
 			}
 			fetched[c.Rank()] = p.Remote
-			if err := x.Relay(&p, len(own), at, others); err != nil {
+			if err := x.Relay(&p, len(own), others); err != nil {
 				return err
 			}
-			x.Collect(&p)
+			x.Collect(&p, at)
 			if err := x.StartRelay(group, &p, wanted, count).Wait(); err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func TestRelayedRowsAreTheirOwners(t *testing.T) {
 				}
 			}
 		}
-		if err := x.Relay(&p, len(own), nil, []graph.VertexID{vertices}); err == nil {
+		if err := x.Relay(&p, len(own), []graph.VertexID{vertices}); err == nil {
 			return fmt.Errorf("vertex %d is passed on", vertices)
 		}
 		return nil

@@ -276,6 +276,20 @@ func (j *Job) Local(rank int) []access.Range {
 	return local
 }
 
+// home returns from where a rank's halo is counted, if that is not Local: from the vertices of its
+// node, whose ranks divide the halo as they divide all vertices (sample.Owners).
+func (j *Job) home(rank int) []access.Range {
+	if j.Mode.Sharing != sample.InNodes {
+		return nil
+	}
+	first, end := 0, len(j.first)-1
+	if j.share != nil {
+		first = rank - rank%j.share[rank].Size
+		end = first + j.share[rank].Size
+	}
+	return []access.Range{{First: graph.VertexID(j.first[first]), End: graph.VertexID(j.first[end])}}
+}
+
 // notFetched returns the ranks whose rows a rank of a node that shares minibatches does not fetch.
 func (j *Job) notFetched(rank int) (ranks []int) {
 	size := j.share[rank].Size
@@ -327,7 +341,7 @@ func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
 func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
 	return &access.Workload{
-		Local: j.Local(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
+		Local: j.Local(rank), Home: j.home(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
 		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
 		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,
 	}
@@ -342,6 +356,6 @@ func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, erro
 	if o.HaloFraction == 0 {
 		return access.Capacity(o.Alpha, j.Shards.Vertices, j.Ranks), nil
 	}
-	halo, err := m.HaloSize(j.Local(rank))
+	halo, err := m.HaloSize(j.Local(rank), j.home(rank))
 	return int(min(o.HaloFraction*float64(halo), float64(j.Shards.Vertices))), err
 }

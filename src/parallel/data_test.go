@@ -269,7 +269,8 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 		defer d.Close()
 		device := ref.New()
 		defer device.Close()
-		l, err := w.sharer(c, device, grouping{ModePushPull, 1, 1}, sharedModels()["gcn both"], false)
+		l, err := w.sharer(c, device, grouping{ModePushPull, 1, 1}, sharedModels()["gcn both"],
+			false, nil, 0)
 		if err != nil {
 			return err
 		}

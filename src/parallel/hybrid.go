@@ -43,30 +43,31 @@ func (relay) vertices(m *Minibatch) []graph.VertexID { return m.shared.crossing(
 func (relay) serve(*Minibatch) error                 { return nil }
 func (relay) counters(*Minibatch, *trace.Counters)   {}
 
-// request also lists the rows that are passed on, of which none comes as a sum, and those that
-// others pass on.
-func (r relay) request(m *Minibatch, group func(*Minibatch)) error {
+func (relay) edges(*fetched, *Minibatch) *exchange.Edges { return nil }
+
+// request also lists those rows that others pass on.
+func (r relay) request(f *fetched, m *Minibatch, w exchange.Wants) error {
 	c := m.shared.crossing(0)
-	r.exchange.Request(&m.Fetch, c.Reads, exchange.Wants{})
-	if err := r.exchange.Relay(&m.Fetch, c.Own(), c.At, c.IDs); err != nil {
+	r.exchange.Request(&m.Fetch, c.Reads, w)
+	if err := r.exchange.Relay(&m.Fetch, c.Own(), c.IDs); err != nil {
 		return err
 	}
-	group(m)
+	f.group(m)
 	return nil
 }
 
-// stages pass the rows on.
-func (r relay) stages() []Stage {
-	if r.drawer.ranks() == 1 {
+// stages pass the rows on. A row of a cache that changes is read twice, here and where the batch is
+// made, so it is copied when it is collected.
+func (r relay) stages(f *fetched) []Stage {
+	collect := f.keeper.last(f, trace.Slice, "collect", func(m *Minibatch) error {
+		r.exchange.Collect(&m.Fetch, m.shared.crossing(0).At)
 		return nil
+	})
+	assemble := local(trace.Gather, "assemble", f.assembleRows)
+	if r.drawer.ranks() == 1 {
+		return []Stage{collect, assemble}
 	}
-	return []Stage{
-		local(trace.Slice, "collect", func(m *Minibatch) error {
-			r.exchange.Collect(&m.Fetch)
-			return nil
-		}),
-		collective(trace.Exchange, "pass on", r.start, nil),
-	}
+	return []Stage{collect, collective(trace.Exchange, "pass on", r.start, nil), assemble}
 }
 
 // start sends the rows to the ranks that read them.

@@ -56,7 +56,8 @@ func TestAModeIsARowOfTheTable(t *testing.T) {
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		var bits [2][][]uint32
 		for i, mode := range []string{ModeData, "toy"} {
-			l, err := w.sharer(c, ref.New(), grouping{mode, 2, 1}, sharedModels()["sage"], false)
+			l, err := w.sharer(c, ref.New(), grouping{mode, 2, 1}, sharedModels()["sage"], false,
+				nil, 0)
 			if err != nil {
 				return err
 			}

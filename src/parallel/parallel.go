@@ -78,6 +78,7 @@ type Minibatch struct {
 	shared              sharing         // with other ranks
 	pushed              pushed          // to other ranks, and by them
 	grouped             *exchange.Edges // of the input layer; nil if it adds nothing
+	summable            *exchange.Edges // whose rows may come as sums, until they are asked for
 	kept                []int32         // misses of which the decision keeps the rows
 	lent                bool            // holds one of the strategy's buffer sets
 	staging             compute.StagingBuffer

@@ -206,18 +206,20 @@ func splitRefuses(s *job.Spec) []clash {
 
 // hybridRefuses lists what hybrid parallelism cannot have.
 func hybridRefuses(s *job.Spec) []clash {
-	stays := policy.Names(func(p *policy.Policy) bool { return p.Static() && p.Name != policy.Halo1 })
-	static := policies(func(p *policy.Policy) bool { return slices.Contains(stays, p.Name) })
-	halo := s.Cache.Policy == policy.Halo1
+	p := policy.Find(s.Cache.Policy)
+	why := ""
+	switch {
+	case s.Cache.Policy == policy.Auto:
+		why = "among what it tries is look-ahead, which knows frontiers before the ranks of a node " +
+			"have drawn them together"
+	case p != nil && p.Window != nil:
+		why = "it must know frontiers before the ranks of a node have drawn them together"
+	}
 	return append(sharedRefuse(s), []clash{
-		{halo, "cache.policy " + s.Cache.Policy, "the halo of a node is divided among its ranks",
-			static},
-		{!halo && !slices.Contains(stays, s.Cache.Policy), "cache.policy " + s.Cache.Policy,
-			"rows that a rank passes on to others of its node must stay where they are", static},
+		{why != "", "cache.policy " + s.Cache.Policy, why,
+			policies(func(p *policy.Policy) bool { return p.Window == nil })},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"each rank of a node keeps other rows as it is", ownCache},
-		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
-			"the halo of a node is divided among its ranks", "cache.alpha"},
 		{s.Partitioned, "topology.kind partitioned",
 			"a rank also draws for vertices of other nodes, whose in-edges it would not hold",
 			"topology.kind=replicated"},

@@ -42,7 +42,7 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{ModeHybrid, func(s *job.Spec) { s.Model.Norm = nn.NormBatch }, "model.norm batch"},
 		{ModeHybrid, func(s *job.Spec) { s.Partitioned = true }, "topology.kind=replicated"},
-		{ModeHybrid, func(s *job.Spec) { s.Cache.Policy = policy.Sieve }, "must stay where they are"},
+		{ModeHybrid, func(s *job.Spec) { s.Cache.Policy = policy.Lookahead }, "have drawn them together"},
 		{ModeData, func(s *job.Spec) { s.Partitioned, s.Cache.Policy = true, policy.Lookahead },
 			"topology.kind is partitioned, with which cache.policy lookahead"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },

@@ -55,13 +55,15 @@ type fetched struct {
 type readers interface {
 	// vertices returns the vertices whose rows this rank finds.
 	vertices(*Minibatch) []graph.VertexID
-	// request lists what is fetched from whom, once the vertices are found, where no decision comes
-	// first. It calls group when the part of each of the input's rows is known.
-	request(m *Minibatch, group func(*Minibatch)) error
+	// edges returns those whose rows may come as sums, once the vertices are found; nil for none.
+	edges(f *fetched, m *Minibatch) *exchange.Edges
+	// request lists what is fetched from whom.
+	request(f *fetched, m *Minibatch, w exchange.Wants) error
 	// serve is called before the rows that others ask for are copied.
 	serve(*Minibatch) error
-	// stages come when all these rows are here.
-	stages() []Stage
+	// stages come when all these rows are here, up to the batch. The first of them is the keeper's
+	// last.
+	stages(*fetched) []Stage
 	// counters says what the rows count as.
 	counters(*Minibatch, *trace.Counters)
 }
@@ -70,8 +72,8 @@ type readers interface {
 type keeper interface {
 	// plan are the stages from the blocks to what is fetched from whom.
 	plan(*fetched) []Stage
-	// assemble is the last stage.
-	assemble(*fetched) Stage
+	// last is a stage after which the minibatch reads nothing of the cache.
+	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
 	bytes() int64 // of idle buffers
 	free()
@@ -94,7 +96,7 @@ func (f *fetched) stages() []Stage {
 			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", f.slice),
 		collective(trace.Exchange, "rows", f.start, nil))
-	return append(append(stages, f.readers.stages()...), f.keeper.assemble(f))
+	return append(stages, f.readers.stages(f)...)
 }
 
 // group brings the edges of the input layer into the order in which their rows are added.
@@ -145,12 +147,17 @@ type frontier struct{ x *exchange.Exchange }
 
 func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.Sampled.Frontier }
 func (frontier) serve(*Minibatch) error                 { return nil }
-func (frontier) stages() []Stage                        { return nil }
 func (frontier) counters(*Minibatch, *trace.Counters)   {}
-func (r frontier) request(m *Minibatch, group func(*Minibatch)) error {
-	group(m)
-	r.x.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Edges: m.grouped})
+func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
+	f.group(m)
+	return m.grouped
+}
+func (r frontier) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
+	r.x.Request(&m.Fetch, m.Sampled.Frontier, w)
 	return nil
+}
+func (frontier) stages(f *fetched) []Stage {
+	return []Stage{f.keeper.last(f, trace.Gather, "assemble", f.assembleRows)}
 }
 
 // newKeeper makes the keeper for the cache of the options.
@@ -158,7 +165,7 @@ func newKeeper(o *Options) keeper {
 	if o.Policy == nil {
 		return settled{}
 	}
-	d := &deciding{policy: o.Policy, looks: o.Ahead > 0, early: !o.Partitioned,
+	d := &deciding{policy: o.Policy, looks: o.Ahead > 0,
 		buffers: make(chan bufferSet, o.Depth+1)}
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
@@ -170,26 +177,26 @@ func newKeeper(o *Options) keeper {
 type settled struct{}
 
 func (settled) plan(f *fetched) []Stage {
-	group := f.group // made once, so that no minibatch allocates it
 	return []Stage{local(trace.Plan, "plan", func(m *Minibatch) error {
 		if err := f.x.Find(&m.Fetch, f.readers.vertices(m)); err != nil {
 			return err
 		}
-		return f.readers.request(m, group)
+		return f.readers.request(f, m, exchange.Wants{Edges: f.readers.edges(f, m)})
 	})}
 }
 
-func (settled) assemble(f *fetched) Stage { return local(trace.Gather, "assemble", f.assembleRows) }
-func (settled) release(*Minibatch)        {}
-func (settled) bytes() int64              { return 0 }
-func (settled) free()                     {}
+func (settled) last(_ *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
+	return local(p, name, do)
+}
+func (settled) release(*Minibatch) {}
+func (settled) bytes() int64       { return 0 }
+func (settled) free()              {}
 
 // deciding keeps what a policy decides, minibatch by minibatch: decisions are made in order, and so
-// are the reads and writes of the cache. Its readers are the rank's own minibatches.
+// are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	looks  bool // it is fed what minibatches read in advance, and
-	early  bool // deciding is the first stage that is not local
+	looks  bool // it is fed what minibatches read in advance: deciding is the first stage not local
 	// of minibatches that wait for their turn; empty unless the policy looks ahead
 	buffers chan bufferSet
 }
@@ -203,26 +210,23 @@ type bufferSet struct {
 }
 
 func (d *deciding) plan(f *fetched) []Stage {
-	arrive := d.feed
-	if !d.early {
-		arrive = nil
+	var arrive func(*Minibatch) error
+	if d.looks {
+		arrive = d.feed
 	}
 	return []Stage{
 		local(trace.Plan, "plan", func(m *Minibatch) error {
-			if err := f.x.Locate(&m.Fetch, m.Sampled.Frontier); err != nil {
+			if err := f.x.Locate(&m.Fetch, f.readers.vertices(m)); err != nil {
 				return err
 			}
-			f.group(m)
+			m.summable = f.readers.edges(f, m)
 			if d.looks && m.Train {
-				f.x.Value(&m.Fetch, m.grouped)
+				f.x.Value(&m.Fetch, m.summable)
 			}
 			return nil
 		}),
 		ordered(trace.Score, "decide", arrive, d.decide),
-		local(trace.Plan, "request", func(m *Minibatch) error {
-			d.request(f.x, m)
-			return nil
-		}),
+		local(trace.Plan, "request", func(m *Minibatch) error { return d.request(f, m) }),
 	}
 }
 
@@ -246,19 +250,19 @@ func (d *deciding) decide(m *Minibatch) error {
 }
 
 // request lists the rows and sums to fetch and their owners, after the decision.
-func (d *deciding) request(x *exchange.Exchange, m *Minibatch) {
+func (d *deciding) request(f *fetched, m *Minibatch) error {
 	d.lend(m)
 	decided := &m.Decision
 	m.kept = decided.Kept(m.kept)
-	x.Request(&m.Fetch, m.Sampled.Frontier, exchange.Wants{Slot: decided.Slot,
-		Early: decided.Early, Kept: m.kept, Edges: m.grouped})
+	return f.readers.request(f, m, exchange.Wants{Slot: decided.Slot, Early: decided.Early,
+		Kept: m.kept, Edges: m.summable})
 }
 
-// assemble reads the rows of a minibatch and then copies those to be cached into the buffer, in the
-// order of the decisions, so that the next minibatch finds its rows there.
-func (d *deciding) assemble(f *fetched) Stage {
-	return ordered(trace.Gather, "assemble", nil, func(m *Minibatch) error {
-		if err := f.assembleRows(m); err != nil {
+// last reads the rows of a minibatch and then copies those to be cached into the buffer, in the order
+// of the decisions, so that the next minibatch finds its rows there.
+func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
+	return ordered(p, name, nil, func(m *Minibatch) error {
+		if err := do(m); err != nil {
 			return err
 		}
 		for _, i := range m.Decision.Insert {

@@ -32,7 +32,7 @@ func TestModesAgreeOnGPUs(t *testing.T) {
 			}
 			results, moved := make([][]result, g.ranks()), make([]int64, g.ranks())
 			err = onGPUs(path, g.ranks(), func(c comm.Comm, d compute.PeerDevice) error {
-				l, err := w.sharer(c, d, g, config, false)
+				l, err := w.sharer(c, d, g, config, false, nil, 0)
 				if err != nil {
 					return err
 				}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"halognn/src/cache"
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
@@ -129,7 +130,7 @@ type sharer struct {
 }
 
 func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn.Config,
-	apart bool) (*sharer, error) {
+	apart bool, policy cache.Policy, depth int) (*sharer, error) {
 	l := &sharer{moved: new(atomic.Int64)}
 	var err error
 	if l.model, err = nn.NewModel(device, config, 5); err != nil {
@@ -153,9 +154,13 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 			tables[p] = w.table(p, first, end, compute.Float16)
 		}
 	}
+	var buffer []byte
+	if policy != nil {
+		buffer = make([]byte, policy.Slots()*cols*compute.Float16.Size())
+	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
 		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: compute.Float16,
-		Host: ref.Host{},
+		Host: ref.Host{}, Buffer: buffer,
 	})
 	if err != nil {
 		return nil, err
@@ -164,7 +169,8 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		Comm: counted, Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
 		Drawing: Drawing{Topology: &w.topology, MaxSeeds: 64, Labels: w.oneLabel(), Workers: 2,
 			Partitioned: apart, GroupSize: g.perNode, SeedsElsewhere: g.mode == ModePushPull},
-		Reading: Reading{Exchange: x, FirstCol: first, Cols: end - first},
+		Reading: Reading{Exchange: x, FirstCol: first, Cols: end - first, Policy: policy,
+			Depth: depth},
 	}
 	if config.Task == task.Multilabel {
 		o.Labels = w.manyLabels()
@@ -217,7 +223,7 @@ func (l *sharer) step(device compute.Device, n, depth, node, nodes int) (all []r
 	admit := func(i int, m *Minibatch) {
 		m.Key = sample.Key{Seed: 3, Epoch: 1, Step: i, Stream: node}
 		m.Train = i < n-1
-		seeds := seedsOf(i, 40-13*i)
+		seeds := seedsOf(i, 40-13*(i%4))
 		m.GlobalSeeds = len(seeds)
 		m.SetSeeds(seeds[node*len(seeds)/nodes : (node+1)*len(seeds)/nodes])
 	}
@@ -276,7 +282,7 @@ func (w *world) steps(g grouping, config nn.Config, apart bool, n, depth int) (
 	err = comm.RunWorld(g.ranks(), func(c comm.Comm) error {
 		device := ref.New()
 		defer device.Close()
-		l, err := w.sharer(c, device, g, config, apart)
+		l, err := w.sharer(c, device, g, config, apart, nil, depth)
 		if err != nil {
 			return err
 		}
@@ -340,6 +346,62 @@ func TestModesAgree(t *testing.T) {
 	}
 	if after := mem.Allocated(); after != before {
 		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+// Where a node's ranks pass rows on, a cache that changes leaves the bits as they are: rows that are
+// passed on, and those that the rank reads itself, are read before the next minibatch replaces them.
+func TestRowsOfACacheThatChangesArePassedOn(t *testing.T) {
+	const n = 8
+	w := newWorld(t, 8)
+	for name, config := range map[string]nn.Config{"sage": sharedModels()["sage"],
+		"gat": sharedModels()["gat"]} {
+		for _, g := range []grouping{{ModeHybrid, 2, 2}, {ModeHybrid, 4, 1}, {ModeHybrid, 2, 4}} {
+			plain, _, err := w.steps(g, config, false, n, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range changing {
+				if k.ahead > 0 {
+					continue // its gate comes before the frontiers
+				}
+				for _, depth := range []int{0, 3} {
+					got := make([][]result, g.ranks())
+					err := comm.RunWorld(g.ranks(), func(c comm.Comm) error {
+						device := ref.New()
+						defer device.Close()
+						policy, err := k.make(capacity / 4)
+						if err != nil {
+							return err
+						}
+						defer policy.Free()
+						l, err := w.sharer(c, device, g, config, false, policy, depth)
+						if err != nil {
+							return err
+						}
+						if got[c.Rank()], err = l.step(device, n, depth, c.Rank()/g.perNode,
+							g.nodes); err != nil {
+							return err
+						}
+						return l.close()
+					})
+					if err == nil {
+						err = sameBits(got, plain)
+					}
+					var cached, changed int64
+					for r := range got {
+						for i := range got[r] {
+							cached += got[r][i].Cached
+							changed += got[r][i].Evictions + got[r][i].Replacements
+						}
+					}
+					if err != nil || cached == 0 || changed == 0 {
+						t.Errorf("%s, %v, %s, depth %d: %d rows of the cache, %d replaced: %v", name, g,
+							k.name, depth, cached, changed, err)
+					}
+				}
+			}
+		}
 	}
 }
 

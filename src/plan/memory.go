@@ -67,6 +67,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		moved = 0
 	case p.relays() && slot.loads != nil:
 		moved += int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
+		if t.dynamic() { // what the rank itself reads of its cache is copied
+			moved += int64((1-share)*float64(slot.remote)) * rowBytes
+		}
 	case slot.loads != nil:
 		moved = int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
 	case slot.sums != nil:

@@ -208,7 +208,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 		steps = len(remote) / r.Count
 		capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
 		if j.Cache.HaloFraction > 0 {
-			halo, err := m.HaloSize(r.Local)
+			halo, err := m.HaloSize(r.Local, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -198,8 +198,8 @@ func (p *planner) sharingBytes(s *shape) int64 {
 		if l > 0 {
 			bytes += int64(x.Wanted)*(4+4) + // ids, positions
 				8*int64(x.Wanted+1) + 8*int64(x.Own+1) + 8*int64(x.Wanted)
-		} else if p.relays() { // ids, positions, references of wanted rows; ids of all that are found
-			bytes += int64(x.Wanted)*(4+4+8) + 4*int64(s.finds)
+		} else if p.relays() { // ids, positions of wanted rows; ids, references of all that are found
+			bytes += int64(x.Wanted)*(4+4) + (4+8)*int64(s.finds)
 		}
 	}
 	if s.loads != nil {

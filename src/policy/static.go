@@ -33,7 +33,7 @@ var (
 		"training seeds",
 		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Degree) })
 	halo1 = static(Halo1, "static; the 1-hop halo",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Halo(r.Local, 1) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.RankHalo(r, 1) })
 	wpr = static(WPR, "static; by weighted reverse PageRank",
 		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.PageRank(r.Seeds()) })
 	paths = static(Paths, "static; by the number of paths from the training seeds",
