@@ -39,11 +39,11 @@ var ofNumbers = []choice{
 	{"model.aggregation", []string{"mean", "mean", "mean", "mean", "mean", "max"}},
 	{"model.gcn_norm", []string{"right", "both"}},
 	{"model.edge_weights", []string{"true", "true", "false"}},
-	{"sample.kind", []string{"neighbour", "neighbour", "neighbour", "poisson", "poisson", "ladies"}},
+	{"sample.kind", []string{"neighbour", "neighbour", "labor", "labor", "poisson", "poisson",
+		"ladies"}},
 	{"sample.batch", []string{"900", "450", "5000", "300"}},
 	{"sample.seeds", []string{"local", "global"}},
 	{"sample.streams", []string{"rank", "rank", "rank", "rank", "part"}},
-	{"sample.layer_vertices", []string{"700"}},
 	{"train.eval_mode", []string{"sampled", "full"}},
 	{"compute.precision", []string{"float32", "float32", "float32", "float32", "bf16"}},
 }
@@ -117,6 +117,14 @@ func tryCombination(t *testing.T, seed uint64) {
 		if slices.ContainsFunc(unfit[mode], func(s string) bool { return slices.Contains(numbers, s) }) {
 			numbers = draw(random, ofNumbers)
 		}
+	}
+	// of one kind alone: others refuse them
+	if slices.Contains(numbers, "sample.kind=ladies") {
+		numbers = append(numbers, "sample.layer_vertices=700")
+	}
+	if slices.Contains(numbers, "sample.kind=labor") {
+		numbers = append(numbers, fmt.Sprint("sample.dependency=", 1+random.IntN(3)),
+			fmt.Sprint("sample.layer_dependency=", random.IntN(2) == 0))
 	}
 	numbers = append(numbers, "sample.batch_scope=global", "train.optimizer=sgd", "train.lr=0.05",
 		fmt.Sprint("train.seed=", random.IntN(1e6)))
