@@ -18,6 +18,7 @@ def parse(description, needs, **more):
     p.add_argument("--batch", type=int, default=1024)
     p.add_argument("--threads", type=int, default=2, help="threads that compute")
     p.add_argument("--workers", type=int, default=0, help="processes that prepare minibatches")
+    p.add_argument("--bf16", action="store_true", help="compute under torch.autocast in bfloat16")
     p.add_argument("--sampler", action="store_true", help="only time the sampler on one thread")
     for name, options in more.items():
         p.add_argument("--" + name, **options)

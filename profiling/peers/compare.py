@@ -7,7 +7,8 @@
 
 A case sets one halognn job beside its peers:
 
-    one        one process, both cores: DGL (NeighborSampler, GraphBolt) and PyG
+    one        one process, both cores: DGL (NeighborSampler, GraphBolt, GraphBolt by
+               LABOR), each in float32 and bf16, and PyG
     four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
     1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; with sums added by the owners
                of rows; and so with the float16 rows of --half
@@ -34,6 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FANOUTS = "15,10,5"
 BF16 = "compute.precision=bf16"
+LABOR = "sample.kind=labor"
 SUMS = "exchange.sums=on"
 SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
 
@@ -146,23 +148,27 @@ class Bench:
                    "--fanouts", FANOUTS, *args]
         return Contestant(name, [str(c) for c in command], read, env)
 
-    def distdgl(self, rate, samplers, hidden):
+    def distdgl(self, rate, samplers, hidden, *more):
         classes = 1 + int(subprocess.run(
             [self.python, "-c", "import sys, numpy; print(numpy.load(sys.argv[1]).max())",
              self.data / "labels.npy"], check=True, capture_output=True, text=True).stdout)
         command = [HERE / "distdgl.sh", self.python, self.dgl_parts(), rate, samplers,
                    "--epochs", self.a.epochs, "--fanouts", FANOUTS, "--hidden", hidden,
-                   "--batch", 256, "--classes", classes]
-        return Contestant(f"DistDGL, {samplers} samplers", [str(c) for c in command], of_lines)
+                   "--batch", 256, "--classes", classes, *more]
+        name = "DistDGL bf16" if more else "DistDGL"
+        return Contestant(f"{name}, {samplers} samplers", [str(c) for c in command], of_lines)
 
     def case(self, name):
         if name == "one":
             yield self.halognn("halognn", 1, [], 256, 1024)
             yield self.halognn("halognn bf16", 1, [], 256, 1024, BF16)
-            for how in ("graphbolt", "neighbor"):
-                for workers in (0, 1, 2):
-                    yield self.peer(f"DGL {how}, {workers} workers", "dgl_train.py", "--how", how,
-                                    "--workers", workers)
+            yield self.halognn("halognn labor", 1, [], 256, 1024, LABOR)
+            yield self.halognn("halognn labor bf16", 1, [], 256, 1024, LABOR, BF16)
+            for how in ("graphbolt", "labor", "neighbor"):
+                for bf16 in ([], ["--bf16"]):
+                    for workers in (0, 1, 2):
+                        yield self.peer(f"DGL {how}{' bf16' * len(bf16)}, {workers} workers",
+                                        "dgl_train.py", "--how", how, "--workers", workers, *bf16)
             if self.a.pyg:
                 for workers in (0, 2):
                     yield self.peer(f"PyG, {workers} workers", "pyg_train.py", "--workers", workers)
@@ -170,7 +176,7 @@ class Bench:
             command = ["go", "run", "./profiling/fastsample", "-pairs", 32, "-batches", 1024,
                        "-fanouts", FANOUTS, self.parts(1)]
             yield Contestant("halognn", [str(c) for c in command], of_fastsample)
-            for how in ("graphbolt", "neighbor"):
+            for how in ("graphbolt", "labor", "neighbor"):
                 yield self.peer(f"DGL {how}", "dgl_train.py", "--how", how, "--sampler",
                                 read=of_sampler)
             if self.a.pyg:
@@ -192,6 +198,7 @@ class Bench:
                                    f"data.parts={self.parts(4, self.a.half)}")
             for samplers in self.a.samplers:
                 yield self.distdgl(rate, samplers, hidden)
+                yield self.distdgl(rate, samplers, hidden, "--bf16")
 
     def compare(self, name):
         rows, fastest = {}, {}

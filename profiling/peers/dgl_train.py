@@ -4,7 +4,8 @@ import commandline
 
 ARGUMENTS = commandline.parse(
     "DGL, one process", ["dgl", "torch"],
-    how=dict(choices=["neighbor", "graphbolt"], default="graphbolt"))
+    how=dict(choices=["neighbor", "graphbolt", "labor"], default="graphbolt",
+             help="labor: GraphBolt by sample_layer_neighbor"))
 
 import dgl
 import dgl.graphbolt as graphbolt
@@ -38,14 +39,19 @@ def neighbor_sampler(data, a):
 
 
 def graph_bolt(data, a):
-    """Minibatches of dgl.graphbolt."""
+    """Minibatches of dgl.graphbolt, by LABOR if a.how says so."""
     g = graphbolt.fused_csc_sampling_graph(data.indptr, data.indices)
     rows = graphbolt.BasicFeatureStore(
         {("node", None, "feat"): graphbolt.TorchBasedFeature(data.features)})
     seeds = graphbolt.ItemSet((data.train.int(), data.labels[data.train]),
                               names=("seed_nodes", "labels"))
-    pipe = graphbolt.ItemSampler(seeds, batch_size=a.batch, shuffle=True)
-    pipe = pipe.sample_neighbor(g, a.fanouts[::-1])
+
+    def draw():
+        pipe = graphbolt.ItemSampler(seeds, batch_size=a.batch, shuffle=True)
+        sample = pipe.sample_layer_neighbor if a.how == "labor" else pipe.sample_neighbor
+        return sample(g, a.fanouts[::-1])
+
+    pipe = draw()
     pipe = pipe.fetch_feature(rows, node_feature_keys=["feat"])
     loader = graphbolt.DataLoader(pipe, num_workers=a.workers)
 
@@ -54,8 +60,7 @@ def graph_bolt(data, a):
             yield m.blocks, m.node_features["feat"], m.labels
 
     def counts():
-        pipe = graphbolt.ItemSampler(seeds, batch_size=a.batch, shuffle=True)
-        for m in pipe.sample_neighbor(g, a.fanouts[::-1]):
+        for m in draw():
             yield sum(len(s.sampled_csc.indices) for s in m.sampled_subgraphs)
 
     return batches, counts()
@@ -72,7 +77,7 @@ def main():
         return
     model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), data.features.shape[1],
                         a.hidden, data.classes, len(a.fanouts))
-    graph.train(name, model, batches, a.epochs)
+    graph.train(name, model, batches, a.epochs, a.bf16)
 
 
 if __name__ == "__main__":

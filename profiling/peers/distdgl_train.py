@@ -14,7 +14,6 @@ import dgl
 import dgl.nn
 import torch
 import torch.distributed
-import torch.nn.functional as functional
 
 import graph
 
@@ -43,7 +42,7 @@ def main():
             for frontier, out, blocks in loader:
                 x, y = rows[frontier], labels[out].long()
                 start = time.perf_counter()
-                loss = functional.cross_entropy(model(blocks, x), y)
+                loss = graph.loss_of(model, blocks, x, y, a.bf16)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

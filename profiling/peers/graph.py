@@ -49,7 +49,14 @@ class Model(torch.nn.Module):
         return h
 
 
-def train(name, model, batches, epochs):
+def loss_of(model, edges, rows, labels, bf16):
+    """The loss in float32; bf16: layers compute under torch.autocast."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        logits = model(edges, rows)[: len(labels)]
+    return functional.cross_entropy(logits.float(), labels)
+
+
+def train(name, model, batches, epochs, bf16=False):
     """Trains, and prints a line an epoch: name, seconds, seconds computing, steps, mean loss.
 
     batches() yields (edges, rows, labels of the seeds) for one epoch.
@@ -60,7 +67,7 @@ def train(name, model, batches, epochs):
         begin, computing, steps, total = time.perf_counter(), 0.0, 0, 0.0
         for edges, rows, labels in batches():
             start = time.perf_counter()
-            loss = functional.cross_entropy(model(edges, rows)[: len(labels)], labels)
+            loss = loss_of(model, edges, rows, labels, bf16)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

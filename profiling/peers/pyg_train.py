@@ -66,7 +66,7 @@ def main():
 
     model = graph.Model(Convolution, data.features.shape[1], a.hidden, data.classes,
                         len(a.fanouts)).to(a.device)
-    graph.train(f"pyg workers={a.workers}", model, batches, a.epochs)
+    graph.train(f"pyg workers={a.workers}", model, batches, a.epochs, a.bf16)
 
 
 class Layers:
