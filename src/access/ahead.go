@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/cache"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/sample"
 )
 
@@ -93,7 +94,7 @@ const WindowMemory = 1 << 30
 // advance; see cache.PlanWindow. p is the result of Reads. The window follows from the graph and
 // the settings alone.
 func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) {
-	reuse, err := Reuse(p, r.Local)
+	reuse, err := m.Reuse(r, p)
 	if err != nil {
 		return 0, err
 	}
@@ -113,14 +114,29 @@ func (m *Graph) WindowBytes(r *Workload, p []float32, window int) (int64, error)
 	return int64(window) * waiting, err
 }
 
-// Reuse counts the vertices outside the local ranges by access probability.
-func Reuse(p []float32, local []Range) (*cache.Reuse, error) {
-	if err := checkLocal(len(p), local); err != nil {
+// Reuse counts the remote vertices of the reader by access probability; p is the result of Reads.
+// Where numbers of vertices last for several steps, time and memory of Reads at the first call.
+func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
+	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)
 	}
-	reuse := cache.NewReuse()
-	remoteRanges(len(p), local, func(lo, hi int) { reuse.Add(p[lo:hi]) })
-	return reuse, nil
+	if !r.Sample.Numbered() || r.Sample.Numbers.Dependency <= 1 || !r.Near.None() {
+		reuse := cache.NewReuse(1)
+		remoteRanges(len(p), r.Local, func(lo, hi int) { reuse.Add(p[lo:hi]) })
+		return reuse, nil
+	}
+	if r.reuse == nil {
+		drawn, err := m.reads(r, func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
+			return m.labor(train, batch, r.Sample, true)
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer mem.Free(drawn)
+		r.reuse = cache.NewReuse(r.Sample.Numbers.Dependency * r.Count)
+		remoteRanges(len(p), r.Local, func(lo, hi int) { r.reuse.AddDrawn(drawn[lo:hi], p[lo:hi]) })
+	}
+	return r.reuse, nil
 }
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its

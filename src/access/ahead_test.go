@@ -85,7 +85,7 @@ func TestPlannedWindows(t *testing.T) {
 		}
 		last = w
 	}
-	if _, err := Reuse(p, []Range{{3, 1}}); err == nil {
+	if _, err := m.Reuse(&Workload{Local: []Range{{3, 1}}}, p); err == nil {
 		t.Error("ranges that fall were taken")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/random"
 	"halognn/src/sample"
 )
 
@@ -23,6 +24,13 @@ import (
 // Time O(L (M+N)), and of one number for all hops O(L² M): a random read of 8 bytes an edge and hop.
 // Memory 12 N bytes, with one number 8 (L+1) N, 4 N of it the result, and N/8.
 func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) ([]float32, error) {
+	return m.labor(train, batch, spec, false)
+}
+
+// labor is Labor; with drawn its sample: what P is while vertices have certain numbers, of which
+// every vertex draws one for each hop.
+func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, drawn bool,
+) ([]float32, error) {
 	fanouts := spec.Fanouts
 	p0, err := m.start(train, batch, fanouts)
 	if err != nil {
@@ -56,7 +64,14 @@ func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) (
 			}
 		})
 		if err == nil {
-			err = m.takeAll(takes, width, active, func(u int, taken float64) {
+			take := m.takeAll
+			switch {
+			case drawn && layers:
+				take = takeDrawn(m, 0)
+			case drawn:
+				take = takeDrawn(m, h)
+			}
+			err = take(takes, width, active, func(u int, taken float64) {
 				if layers { // in any hop so far
 					q[u] = float32(taken)
 				} else {
@@ -144,4 +159,27 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 			finish(u, total+above*before)
 		}
 	})
+}
+
+// takeDrawn returns takeAll for numbers that each vertex draws for a hop.
+func takeDrawn(m *Graph, hop int) func([]taker, int, Set, func(u int, taken float64)) error {
+	return func(takes []taker, width int, active Set, finish func(u int, taken float64)) error {
+		return m.chunks(func(_, lo, hi int) {
+			for u := lo; u < hi; u++ {
+				number := float32(random.Mix(uint64(hop)<<32|uint64(u))>>40) / (1 << 24)
+				hits := 0.0
+				for _, v := range m.out.InNeighbours(graph.VertexID(u)) {
+					if !active.Has(v) {
+						continue
+					}
+					for _, t := range takes[int(v)*width:][:width] {
+						if number < t.c() {
+							hits += float64(t.miss())
+						}
+					}
+				}
+				finish(u, hit(hits))
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 
+	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/sample"
@@ -33,6 +34,8 @@ type Workload struct {
 
 	// Known [N] are the accesses of the run's epochs, if they have been counted already.
 	Known []uint32
+
+	reuse *cache.Reuse // the result of Reuse, where finding it takes an analysis of its own
 }
 
 // Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
@@ -115,12 +118,19 @@ func (m *Graph) Reads(r *Workload) ([]float32, error) {
 	if !r.Sample.HasFanouts() || !r.Near.None() {
 		return r.counted(SimulatedFirst, 1, readsCounted)
 	}
+	return m.reads(r, m.inclusion(r))
+}
+
+// reads is the mean of an analysis over the minibatches of a step.
+func (m *Graph) reads(r *Workload,
+	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
+) ([]float32, error) {
 	minibatches := 0
 	for _, s := range r.Sources {
 		minibatches += s.Minibatches
 	}
 	return m.sum(r, "the probability that a minibatch reads a vertex",
-		1/float64(max(minibatches, 1)), m.inclusion(r))
+		1/float64(max(minibatches, 1)), analyse)
 }
 
 // inclusion returns the analysis of how a reader's minibatches are drawn.

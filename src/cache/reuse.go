@@ -8,51 +8,109 @@ import (
 // Reuse models how soon remote rows are read again: a histogram of vertices by the probability that
 // a minibatch reads them. It predicts the rows that a look-ahead cache keeps, without sampling.
 //
-// A vertex that a minibatch reads with probability p, independently of the others, is read again
-// after l minibatches with probability p (1-p)^(l-1). Keeping the row until then takes one slot for
-// l minibatches and saves one transfer, so a cache should keep the shortest intervals: all up to
-// some length T. Belady's rule does the same if many rows are read at a time.
+// Let U(l) be the probability that a vertex that was just read is not read by the next l minibatches,
+// and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one slot for as long
+// and saves one transfer, so a cache should keep the shortest intervals: all up to some length T.
+// Belady's rule does the same if many rows are read at a time. With p reads of it a minibatch:
 //
-//	held(W) = sum of 1 - (1-p)^W (1 + W p)     rows that are between two uses at most W apart, at
-//	                                           any moment
-//	kept(W) = sum of p (1 - (1-p)^W)           reads of a minibatch that come at most W after the
-//	                                           last one of the vertex
+//	held(W) = sum of p (S(W) - W U(W))   rows that are between two uses at most W apart, at any moment
+//	kept(W) = sum of p (1 - U(W))        reads of a minibatch that come at most W after the last one
+//	                                     of the vertex
 //
 // So T is where held reaches the capacity, and a window of T minibatches knows all intervals worth
-// keeping.
+// keeping. Where minibatches are independent U(l) is (1-p)^l; see gap for numbers that last.
 //
-//	count [bins]   vertices by p, 128 bins an octave
-//	sum   [bins]   their p, added up
+//	count [levels][bins]   vertices by the share of numbers that have them read, and p: 128 bins an
+//	                       octave
+//	sum   [levels][bins]   their p, added up
 //
-// Memory 256 KiB on the heap, whatever the graph.
+// Memory 256 KiB on the heap for a level, whatever the graph: 1 where minibatches are independent,
+// else 8.
 type Reuse struct {
-	count, sum []float64
+	count, sum [][]float64
+	lasts      float64
 }
 
 const (
-	reuseShift = 16 // bits of a float32 that a bin does not tell apart
-	reuseBins  = 0x3F800000>>reuseShift + 1
+	reuseShift  = 16 // bits of a float32 that a bin does not tell apart
+	reuseBins   = 0x3F800000>>reuseShift + 1
+	reuseLevels = 8 // of shares: 1, 1/2, 1/4 ...
 )
 
-// NewReuse returns an empty histogram.
-func NewReuse() *Reuse {
-	return &Reuse{count: make([]float64, reuseBins), sum: make([]float64, reuseBins)}
+// NewReuse returns an empty histogram. lasts is how many minibatches the numbers last by which
+// vertices are drawn; 1: minibatches are independent.
+func NewReuse(lasts int) *Reuse {
+	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
+	if lasts > 1 {
+		r.count, r.sum = make([][]float64, reuseLevels), make([][]float64, reuseLevels)
+	}
+	for i := range r.count {
+		r.count[i], r.sum[i] = make([]float64, reuseBins), make([]float64, reuseBins)
+	}
+	return r
 }
 
 // Add counts vertices: p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
-func (r *Reuse) Add(p []float32) {
-	for _, x := range p {
+func (r *Reuse) Add(p []float32) { r.AddDrawn(p, p) }
+
+// AddDrawn counts vertices by what a minibatch reads with probability p while numbers are those that
+// each vertex has drawn, and with mean whatever they are. O(len(p)).
+func (r *Reuse) AddDrawn(p, mean []float32) {
+	for v, x := range p {
+		level := 0
+		for share := float32(0.75); level < len(r.count)-1 && mean[v] < share*x; share /= 2 {
+			level++
+		}
 		bin := min(math.Float32bits(x)>>reuseShift, reuseBins-1)
-		r.count[bin]++
-		r.sum[bin] += float64(x)
+		r.count[level][bin]++
+		r.sum[level][bin] += float64(x)
 	}
+}
+
+// gap is the law of how long a vertex is not read: with its number of now a minibatch reads it with
+// probability p. The number lasts for a while, and the next one is as good with probability share;
+// else no minibatch reads it. Times of new numbers are spread evenly.
+type gap struct {
+	p, share, lasts float64
+}
+
+// over returns U(l) and S(l); see Reuse. With g = 1-p and up to k = lasts, averaged over the time to
+// the next number:
+//
+//	U(l) = ((k-l) g^l + (1-share) (1-g^l)/p + l share g^l) / k
+//
+// and beyond a factor (1 - share + share g^k) every k minibatches.
+func (g gap) over(l int) (unread, sum float64) {
+	if l <= 0 {
+		return 1, 0
+	}
+	n := float64(l)
+	if g.share == 1 || g.lasts <= 1 {
+		unread = math.Exp(n * math.Log1p(-g.p)) // also where p is 1
+		return unread, (1 - unread) / g.p
+	}
+	n = min(n, g.lasts)
+	power := math.Exp(n * math.Log1p(-g.p))
+	flat := -math.Expm1(n*math.Log1p(-g.p)) / g.p // sum of (1-p)^i, i < n
+	slope := (1-g.p)*flat/g.p - n*power/g.p       // sum of i (1-p)^i
+	unread = power + (1-g.share)*(flat-n*power)/g.lasts
+	sum = flat + (1-g.share)*((n-flat)/g.p-slope)/g.lasts
+	if rest := float64(l) - n; rest > 0 {
+		decay := math.Log1p(-g.share*(1-power)) / g.lasts
+		later := math.Exp(rest * decay)
+		sum += unread * (1 - later) / -math.Expm1(decay)
+		unread *= later
+	}
+	return unread, sum
 }
 
 // Uses returns how many of the vertices a minibatch reads on average.
 func (r *Reuse) Uses() float64 {
 	uses := 0.0
-	for _, x := range r.sum {
-		uses += x
+	for _, level := range r.sum {
+		for _, x := range level {
+			uses += x
+		}
 	}
 	return uses
 }
@@ -60,7 +118,10 @@ func (r *Reuse) Uses() float64 {
 // beyond returns the reads of a minibatch that come more than reach minibatches after the last one
 // of the row: all but kept; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
-	r.each(func(n, p float64) { reads += n * p * unread(p, reach) })
+	r.each(func(n float64, g gap) {
+		unread, _ := g.over(reach)
+		reads += n * g.p * unread
+	})
 	return reads
 }
 
@@ -70,7 +131,7 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 // Where the window knows too few uses to fill the cache, rows without a known use fill the rest,
 // and the one used longest ago is replaced first. If that is A minibatches ago, the cache holds
 //
-//	occupied(A) = sum of 1 - (1-p)^(A+W) (1 + W p)
+//	occupied(A) = sum of p (S(A+W) - W U(A+W))
 //
 // rows: those used less than A ago and not in the window, and those used in the window and at most
 // A+W apart. So A is where that reaches the capacity. A read is a hit up to A+W minibatches after
@@ -101,35 +162,35 @@ func between(at, from, to, x, y float64) float64 {
 // occupied returns the rows of a cache in which rows without a known use stay up to that age; see
 // Fetched.
 func (r *Reuse) occupied(age, window int) (rows float64) {
-	r.each(func(n, p float64) { rows += n * (1 - unread(p, age+window)*(1+float64(window)*p)) })
+	r.each(func(n float64, g gap) {
+		unread, sum := g.over(age + window)
+		rows += n * g.p * (sum - float64(window)*unread)
+	})
 	return rows
 }
 
 // missed returns the mean reads of a minibatch that come more than reach minibatches after the last
 // one of the row. The first known minibatches of a run miss nothing.
 func (r *Reuse) missed(known, reach, run int) (reads float64) {
-	r.each(func(n, p float64) {
-		// Read for the first time, before reach is over.
-		first := max(unread(p, known)-unread(p, reach), 0)
-		reads += n * (first + float64(run-reach)*p*unread(p, reach)) / float64(max(run, 1))
+	r.each(func(n float64, g gap) {
+		unread, sum := g.over(reach)
+		_, before := g.over(known)
+		first := g.p * max(sum-before, 0) // reads for the first time, before reach is over
+		reads += n * (first + float64(run-reach)*g.p*unread) / float64(max(run, 1))
 	})
 	return reads
 }
 
-// unread returns the probability that so many minibatches do not read a vertex.
-func unread(p float64, minibatches int) float64 {
-	if minibatches <= 0 {
-		return 1 // also where p is 1
-	}
-	return math.Exp(float64(minibatches) * math.Log1p(-p))
-}
-
-// each calls yield with the vertices of every bin and their probability.
-func (r *Reuse) each(yield func(n, p float64)) {
-	for bin, n := range r.count {
-		if r.sum[bin] > 0 {
-			yield(n, min(r.sum[bin]/n, 1))
+// each calls yield with the vertices of every bin and the law of their reads.
+func (r *Reuse) each(yield func(n float64, g gap)) {
+	share := 1.0
+	for level, sums := range r.sum {
+		for bin, sum := range sums {
+			if n := r.count[level][bin]; sum > 0 {
+				yield(n, gap{min(sum/n, 1), share, r.lasts})
+			}
 		}
+		share /= 2
 	}
 }
 

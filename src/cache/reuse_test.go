@@ -57,7 +57,7 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 	const n, steps = 3000, 240
 	p := skewed(r, n)
 	trace := independent(r, p, steps)
-	reuse := NewReuse()
+	reuse := NewReuse(1)
 	reuse.Add(p[:n/3])
 	reuse.Add(p[n/3:])
 	total := 0
@@ -84,6 +84,59 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 	}
 }
 
+// lasting draws steps in which a vertex is read with probability p while its number is good, which a
+// number is with probability share; each has a new one every so many steps, at a phase of its own.
+func lasting(r *rand.Rand, p, share []float32, lasts, steps int) (trace [][]graph.VertexID,
+	drawn []float32) {
+	trace, drawn = make([][]graph.VertexID, steps), make([]float32, len(p))
+	for v := range p {
+		good, phase := r.Float32() < share[v], r.IntN(lasts)
+		if good {
+			drawn[v] = p[v]
+		}
+		for t := range trace {
+			if (t+phase)%lasts == 0 {
+				good = r.Float32() < share[v]
+			}
+			if good && r.Float32() < p[v] {
+				trace[t] = append(trace[t], graph.VertexID(v))
+			}
+		}
+	}
+	return trace, drawn
+}
+
+// Numbers that last are predicted too: a cache fetches fewer rows than by means, and the more the
+// longer they last.
+func TestReuseOfNumbersThatLast(t *testing.T) {
+	const n, steps = 6000, 300
+	for _, lasts := range []int{4, 16, 64} {
+		r := rand.New(rand.NewPCG(3, uint64(lasts)))
+		p, share, mean := skewed(r, n), make([]float32, n), make([]float32, n)
+		for v := range p {
+			share[v] = min(1, 1.1*r.Float32())
+			p[v], mean[v] = p[v]/2, p[v]/2*share[v]
+		}
+		trace, drawn := lasting(r, p, share, lasts, steps)
+		means, reuse := NewReuse(1), NewReuse(lasts)
+		means.Add(mean)
+		reuse.AddDrawn(drawn, mean)
+		for _, capacity := range []int{100, 600, 1500, 3000} {
+			window := PlanWindow(WindowOptions{Capacity: capacity, Steps: steps, Reuse: reuse})
+			got := steady(t, n, capacity, window, trace)
+			predicted := reuse.Fetched(capacity, window, math.MaxInt32)
+			without := means.Fetched(capacity, window, math.MaxInt32)
+			t.Logf("numbers of %d steps, capacity %d: window %d transfers %.1f rows a step, predicted "+
+				"%.1f, by means %.1f", lasts, capacity, window, got, predicted, without)
+			if math.Abs(predicted-got) > 0.05*got+2 ||
+				lasts == 64 && capacity > 100 && without < 1.2*got {
+				t.Errorf("numbers of %d steps, capacity %d: %.1f rows a step, predicted %.1f, by means %.1f",
+					lasts, capacity, got, predicted, without)
+			}
+		}
+	}
+}
+
 // Where a window knows too little to fill the cache, rows that stay for no known use are predicted
 // too, and those that it begins with. Which of them give way is decided better than by age, so a
 // cache that gets full may fetch less than predicted.
@@ -92,7 +145,7 @@ func TestPredictionOfCachesThatAreNotFull(t *testing.T) {
 	const n, steps = 3000, 240
 	p := skewed(r, n)
 	trace := independent(r, p, steps)
-	reuse := NewReuse()
+	reuse := NewReuse(1)
 	reuse.Add(p)
 	for _, capacity := range []int{600, 1500, 2500, 2900, 3000, 9000} {
 		for _, window := range []int{1, 2, 3, 6, 12, 60} {
@@ -142,7 +195,7 @@ func TestPlanWindow(t *testing.T) {
 		{"bounded by memory", rare, 500, 1000, 10 * (100 + 25), 10},
 		{"memory for nothing", rare, 500, 1000, 1, 1},
 	} {
-		reuse := NewReuse()
+		reuse := NewReuse(1)
 		reuse.Add(c.p)
 		if got := PlanWindow(WindowOptions{Capacity: c.capacity, Steps: c.steps, Epochs: 3,
 			Reuse: reuse, Memory: c.memory, StepBytes: 100}); got != c.want {

@@ -226,7 +226,7 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 			return fetch{}, err
 		}
 		defer mem.Free(held)
-		rows, err := kind.Expected(r.read, r.reader, held, capacity, 0, 0)
+		rows, err := kind.Expected(p.graph, r.read, r.reader, held, capacity, 0, 0)
 		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
 		return fetch{rows: rows, held: len(held), bytes: kind.Bytes(size)}, err
 	}}, nil
@@ -300,7 +300,7 @@ func (k *nodeScore) free() {
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
-	reuse, err := access.Reuse(r.read, r.reader.Local)
+	reuse, err := p.graph.Reuse(r.reader, r.read)
 	if err != nil {
 		return nil, err
 	}

@@ -242,8 +242,8 @@ func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, erro
 // Expected returns the rows that a minibatch of the reader is expected to transfer; NaN if there is
 // no formula. held are the rows of a static policy, inclusion the probability that a minibatch
 // reads each vertex.
-func (p *Policy) Expected(inclusion []float32, r *access.Workload, held []graph.VertexID, capacity,
-	window, minibatches int,
+func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
+	held []graph.VertexID, capacity, window, minibatches int,
 ) (float64, error) {
 	if p.Static() {
 		return access.Expected(inclusion, r.Local, held)
@@ -251,7 +251,7 @@ func (p *Policy) Expected(inclusion []float32, r *access.Workload, held []graph.
 	if p.Predict == nil {
 		return math.NaN(), nil
 	}
-	reuse, err := access.Reuse(inclusion, r.Local)
+	reuse, err := m.Reuse(r, inclusion)
 	if err != nil {
 		return 0, err
 	}

@@ -95,7 +95,7 @@ func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 			wanted, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9)
 	}
 	setup.Window = min(setup.Window, minibatches) // the run has no more minibatches
-	rows, err = kind.Expected(p, r, nil, setup.Capacity, setup.Window, minibatches)
+	rows, err = kind.Expected(m, p, r, nil, setup.Capacity, setup.Window, minibatches)
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}

@@ -77,8 +77,8 @@ func (s *Simulation) freeShared() {
 
 // sharedStatic is static where the ranks of a node read each other's caches; peer are the rows that
 // the rank reads in those of the others.
-func (c *counter) sharedStatic(which int, r *access.Workload, inclusion []float32,
-	rows, peer, filled []int64, predicted []float64) error {
+func (c *counter) sharedStatic(which int, m *access.Graph, r *access.Workload,
+	inclusion []float32, rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)
 	self := slices.Index(ranks, c.rank)
 	for i, place := range c.shared[ranks[0]][which] {
@@ -97,7 +97,7 @@ func (c *counter) sharedStatic(which int, r *access.Workload, inclusion []float3
 			}
 		}
 		var err error
-		predicted[i], err = c.policies[which].Expected(inclusion, r, held, 0, 0, 0)
+		predicted[i], err = c.policies[which].Expected(m, inclusion, r, held, 0, 0, 0)
 		predicted[i] *= float64(c.perEpoch(r))
 		mem.Free(held)
 		mem.Free(device)

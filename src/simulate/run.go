@@ -162,11 +162,11 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 				predicted[size] = math.NaN()
 			}
 		case s.shared != nil && !p.None():
-			err = c.sharedStatic(i, reader, inclusion, rows, peer, filled, predicted)
+			err = c.sharedStatic(i, m, reader, inclusion, rows, peer, filled, predicted)
 		case p.Static():
 			err = c.static(p, m, reader, inclusion, capacity, rows, filled, predicted)
 		default:
-			err = c.predict(p, reader, inclusion, capacity, s.windows[i], predicted)
+			err = c.predict(p, m, reader, inclusion, capacity, s.windows[i], predicted)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("rank %d, policy %s: %w", rank, p.Name, err)
@@ -250,7 +250,7 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 		for _, v := range held {
 			rows[i] -= int64(c.accesses[v])
 		}
-		predicted[i], err = p.Expected(inclusion, r, held, capacity[i], 0, 0)
+		predicted[i], err = p.Expected(m, inclusion, r, held, capacity[i], 0, 0)
 		predicted[i] *= float64(c.perEpoch(r))
 		mem.Free(held)
 	}
@@ -259,12 +259,12 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 
 // predict returns the rows of an epoch that a dynamic policy is expected to transfer; NaN if there
 // is no formula.
-func (c *counter) predict(p *policy.Policy, r *access.Workload, inclusion []float32, capacity,
-	windows []int, predicted []float64,
+func (c *counter) predict(p *policy.Policy, m *access.Graph, r *access.Workload,
+	inclusion []float32, capacity, windows []int, predicted []float64,
 ) (err error) {
 	n := c.perEpoch(r)
 	for i, rows := range capacity {
-		predicted[i], err = p.Expected(inclusion, r, nil, rows, windows[i], n*c.o.Epochs)
+		predicted[i], err = p.Expected(m, inclusion, r, nil, rows, windows[i], n*c.o.Epochs)
 		if err != nil {
 			return err
 		}
