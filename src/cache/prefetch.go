@@ -28,6 +28,10 @@ type PrefetchOptions struct {
 	Gamma float64
 	Delta int // steps between eviction rounds; 0: no rounds
 
+	// Unused lets those rows leave that no step has used since the last round, whatever their score:
+	// equation 1 of the paper with the S_E of that round.
+	Unused bool
+
 	// Degree breaks ties between equal scores: higher is better.
 	Degree func(graph.VertexID) int
 
@@ -76,7 +80,8 @@ func (o PrefetchOptions) check() error {
 // S_E. Entering rows that the step does not miss are fetched with its misses.
 //
 // With Gamma = 1 nothing decays, so nothing leaves: rounds fill empty slots only. (The comparison
-// alone would let every row leave that entered with S_E <= 1, however often it was used.)
+// alone would let every row leave that entered with S_E <= 1, however often it was used.) With
+// Unused the slots that no step has used since the last round may leave instead.
 //
 // A step costs nothing for rows that it does not use: S_E is kept as a logarithm and the step since
 // which it has decayed, which a use moves on by one.
@@ -99,7 +104,8 @@ type Prefetch struct {
 
 	lambda float64 // -log Gamma
 	delta  int
-	step   int // done so far
+	unused bool // Unused; then rounds set start and since anew
+	step   int  // done so far
 
 	// Of a round.
 	leaving []int32 // [C] slots
@@ -117,6 +123,7 @@ func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 		vertex: mem.Make[graph.VertexID](o.Capacity), start: mem.Make[float64](o.Capacity),
 		since:  mem.Make[int32](o.Capacity),
 		filled: len(o.Initial), degree: o.Degree, lambda: -math.Log(o.Gamma), delta: o.Delta,
+		unused:  o.Unused,
 		leaving: mem.Make[int32](o.Capacity), coming: mem.Make[int32](o.Capacity),
 		digits: mem.Make[uint32](1 << digitBits),
 	}
@@ -168,8 +175,12 @@ func (p *Prefetch) score(slot int32) float64 {
 const ulps = 4 * 0x1p-52
 
 // mayLeave reports whether S_E has decayed to Gamma^Delta or below. A row that entered with S_E = 1
-// and was not used for Delta steps is exactly at the threshold.
+// and was not used for Delta steps is exactly at the threshold. Or, with Unused, whether no step has
+// used it since the last round.
 func (p *Prefetch) mayLeave(slot int32) bool {
+	if p.unused {
+		return int(p.since[slot]) == p.step-p.delta
+	}
 	if p.lambda == 0 {
 		return false
 	}

@@ -15,6 +15,9 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 			leaving = append(leaving, slot)
 		}
 	}
+	if p.unused {
+		defer p.restart()
+	}
 	empty := len(p.vertex) - p.filled
 	if empty+len(leaving) == 0 {
 		return
@@ -25,6 +28,13 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.exchange(leaving[:evict], coming)
 	d.Evictions, d.Replacements = evict, len(coming)
 	p.deliver(remote, coming, d)
+}
+
+// restart lets the scores of all slots decay from this step on: a use moves since away from it.
+func (p *Prefetch) restart() {
+	for slot := range int32(p.filled) {
+		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)
+	}
 }
 
 // leavesBefore orders slots by S_E; of equal ones the lower degree goes first, then the higher id.

@@ -317,6 +317,12 @@ func (c *Config) table() []section {
 				"`prefetch`: minibatches of a rank between two eviction rounds",
 				"That is as many steps, but with `sample.streams: part` a step may train several " +
 					"minibatches."},
+			{"leave", oneOf(&c.Job.Cache.Leave, policy.LeaveScore,
+				word{policy.LeaveScore, "those whose score has decayed to `cache.gamma` to the power of " +
+					"`cache.delta`, as in MassiveGNN's algorithm"},
+				word{policy.LeaveUnused, "those that no minibatch has read since the last round"},
+			), free,
+				"`prefetch`: rows that may leave in a round", ""},
 			{"evict", boolean(&c.Job.Cache.Evict, true), free,
 				"`prefetch`: whether rows are exchanged; false keeps the rows that the buffer " +
 					"begins with", ""},

@@ -30,7 +30,7 @@ var prefetch = &Policy{
 		return Find(o.Initial).Scratch(n, sampler, o)
 	},
 	Variants: prefetchVariants,
-	Reads:    []string{"halo_hops", "gamma", "delta", "evict", "initial", "scores"},
+	Reads:    []string{"halo_hops", "gamma", "delta", "leave", "evict", "initial", "scores"},
 	Rounds:   true,
 }
 
@@ -58,7 +58,7 @@ func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	}
 	p, err := newBuffer(m, cache.PrefetchOptions{
 		Vertices: m.NumVertices(), Capacity: s.Capacity, Initial: held, Candidates: candidates,
-		Gamma: o.Gamma, Delta: o.interval(), Layout: o.Layout,
+		Gamma: o.Gamma, Delta: o.interval(), Unused: o.Leave == LeaveUnused, Layout: o.Layout,
 	})
 	if err != nil {
 		mem.Free(held)

@@ -23,6 +23,7 @@ type Settings struct {
 	Level   bool    // lookahead: fetch early where the next minibatch has more misses
 	Gamma   float64 // prefetch: decay of a score in a step that does not use the row
 	Delta   int     // prefetch: minibatches between eviction rounds
+	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
 	Evict   bool    // prefetch; false keeps the first rows
 	Initial string  // prefetch: the static policy that fills it
 	Layout  cache.Layout
@@ -33,6 +34,12 @@ const (
 	PlacementOwn   = "own"   // every rank keeps what is best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
 	PlacementParts = "parts" // every rank keeps the best of its own parts, and reads its peers'
+)
+
+// Which rows may leave a prefetch buffer.
+const (
+	LeaveScore  = "score"  // those whose score has decayed to Gamma^Delta
+	LeaveUnused = "unused" // those that no minibatch has read since the last round
 )
 
 // Where the rows come from that no cache holds.
