@@ -44,7 +44,7 @@ printf '%s\n' '| data set | model | halognn | | | mean | PyG | | | mean | differ
 while read -r name format path epochs lr every; do
   case " ${GRAPHS:-cora citeseer amazon fb100-5} " in *" $name "*) ;; *) continue ;; esac
   [ -d "$out/$name" ] ||
-    bin/halognn import --format "$format" --in "$data/$path" --out "$out/$name" >&2
+    profiling/import.sh "$format" "$data/$path" "$out/$name" >&2
   [ -d "$out/$name-4" ] || bin/halognn partition --data "$out/$name" --parts 4 --method metis \
     --seed 1 --out "$out/$name-4" >&2
   for model in ${MODELS:-sage sage-max sage-jumping gcn gin gat gatv2}; do

@@ -57,7 +57,7 @@ def parts(a, name):
     data, cut = a.out / name, a.out / f"{name}-4"
     if not (data / "meta.json").exists():
         if form:
-            call(a.program, "import", "--format", form, "--in", a.data / path, "--out", data)
+            call("profiling/import.sh", form, a.data / path, data)
         else:
             call(a.program, "generate", "--kind", "sbm", "--preset", "products", "--scale", "0.1",
                  "--seed", "5", "--out", data)

@@ -31,7 +31,7 @@ printf '%s\n' '| data set | pairs | float32 | bf16 | difference | its standard e
 while read -r name format path epochs lr every; do
   case " ${GRAPHS:-cora amazon cornell5 fb100-5} " in *" $name "*) ;; *) continue ;; esac
   [ -d "$out/$name" ] ||
-    bin/halognn import --format "$format" --in "$data/$path" --out "$out/$name" >&2
+    profiling/import.sh "$format" "$data/$path" "$out/$name" >&2
   [ -d "$out/$name-1" ] || bin/halognn partition --data "$out/$name" --parts 1 \
     --method contiguous --seed 1 --out "$out/$name-1" >&2
   for seed in ${SEEDS:-0 1 2 3 4 5 6 7 8 9}; do

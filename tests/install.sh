@@ -24,10 +24,13 @@ if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
   command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-# the second MPI and the Slurm of the test suite; without them the suite says what it left out
+# the second MPI, the Slurm and the SciPy of the test suite; without them the suite says what it left out
 if [ "$need" = test ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
+  # of the Python package's tests
+  "${PYTHON:-python3}" -c 'import numpy, scipy' >/dev/null 2>&1 ||
+    /usr/bin/python3 -c 'import numpy, scipy' >/dev/null 2>&1 || missing+=(python3-numpy python3-scipy)
 fi
 [ "$need" != test ] || tests/install_cuda.sh
 # shellcheck disable=SC2206

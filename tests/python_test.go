@@ -3,6 +3,7 @@
 package tests
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,13 +12,16 @@ import (
 	"testing"
 )
 
-// The tests of the Python package, by PYTHON or python3. What a library that is not there leaves
-// out is said; without NumPy that is everything.
+// The tests of the Python package, by PYTHON or, of python3 and the system's, the first with NumPy and
+// SciPy. What a library that is not there leaves out is said; without NumPy that is everything.
 func TestPythonPackage(t *testing.T) {
 	python := os.Getenv("PYTHON")
-	if python == "" {
-		python = "python3"
+	for _, one := range []string{"python3", "/usr/bin/python3"} {
+		if python == "" && exec.Command(one, "-c", "import numpy, scipy").Run() == nil {
+			python = one
+		}
 	}
+	python = cmp.Or(python, "python3")
 	if said, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 		t.Skipf("%s cannot import numpy (%v: %s); set PYTHON to one that can", python, err,

@@ -12,12 +12,16 @@ class Graph:
     """A graph with features, labels and a split.
 
     edge_index: integers [2, E], sources and destinations, 0 to num_nodes-1
-    x: numbers [N, F], or None
+    x: numbers [N, F], or a sparse matrix of SciPy, or None
     y: [N] of classes (numbers, -1 or -100 for none, or words) or [N, C] of 0 and 1, or None
     masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}
     ids: [N] of integers or words, the ids of the vertices in the source, or None
     more: other arrays of the source, by name: `halognn import` says which it does not read, and
         refuses those without which the graph would be another, such as edge_type
+    undirected: each edge is given once; write_dataset adds its reverse
+    origin: what is known of the source, kept with the dataset: format, in, name, split, notes,
+        classes (their number: then y holds 0 to classes-1, and a class may have no vertex),
+        class_names
     """
 
     edge_index: np.ndarray
@@ -27,11 +31,18 @@ class Graph:
     masks: dict = field(default_factory=dict)
     ids: np.ndarray = None
     more: dict = field(default_factory=dict)
+    undirected: bool = False
+    origin: dict = field(default_factory=dict)
 
     def arrays(self):
         """The arrays by the names that `halognn import --format npz` knows."""
         arrays = dict(self.more, edge_index=self.edge_index, num_nodes=np.int64(self.num_nodes))
-        for name, array in (("x", self.x), ("y", self.y), ("ids", self.ids), *self.masks.items()):
+        x = self.x
+        if hasattr(x, "tocsr"):
+            x, matrix = None, x.tocsr()
+            arrays.update(attr_indptr=matrix.indptr, attr_indices=matrix.indices,
+                          attr_data=matrix.data, attr_shape=np.array(matrix.shape))
+        for name, array in (("x", x), ("y", self.y), ("ids", self.ids), *self.masks.items()):
             if array is not None:
                 arrays[name] = array
         return arrays

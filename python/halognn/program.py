@@ -1,6 +1,7 @@
 """Runs the program."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -111,23 +112,36 @@ def graph_of(graph):
     return makers[module](graph)
 
 
-def write_dataset(directory, graph, undirected=False, **options):
+@contextlib.contextmanager
+def stored(graph):
+    """The flags of `halognn import` that read a Graph, whose arrays lie in a temporary directory."""
+    with temporary() as tmp:
+        arrays = os.path.join(tmp, "graph")
+        os.mkdir(arrays)
+        for name, array in graph.arrays().items():
+            np.save(os.path.join(arrays, name + ".npy"), array, allow_pickle=False)
+        if graph.origin:
+            with open(os.path.join(arrays, "origin.json"), "w", encoding="utf-8") as f:
+                json.dump(graph.origin, f)
+        yield ["--format", "npz", "--in", arrays,
+               "--undirected" if graph.undirected else "--directed"]
+
+
+def write_dataset(directory, graph, undirected=None, **options):
     """Write a graph as a DATASET directory and return the report of the import.
 
     graph: a Graph, or one of PyTorch Geometric, DGL or NetworkX
-    undirected: add the reverse of every edge that lacks it
+    undirected: add the reverse of every edge that lacks it; None: as the graph says
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
         feature_type="float16", ignore=["edge_type"], name="mine", force=True
     """
-    with temporary() as tmp:
-        arrays = os.path.join(tmp, "graph")  # a dataset keeps the name of its source
-        os.mkdir(arrays)
-        for name, array in graph_of(graph).arrays().items():
-            np.save(os.path.join(arrays, name + ".npy"), array, allow_pickle=False)
+    graph = graph_of(graph)
+    if undirected is not None:
+        graph = dataclasses.replace(graph, undirected=undirected)
+    if not graph.origin:  # a dataset keeps the name of its source
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
-        direction = "--undirected" if undirected else "--directed"
-        return call(["import", "--format", "npz", "--in", arrays, "--out", directory, direction,
-                     *flags(options)])
+    with stored(graph) as arguments:
+        return call(["import", *arguments, "--out", directory, *flags(options)])
 
 
 def partition(directory, dataset, parts, method="metis", **options):

@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
-	"halognn/src/dataset/mat/mattest"
 	"halognn/src/mem/memtest"
 )
 
@@ -37,8 +36,6 @@ func FuzzImportEdgeList(f *testing.F) {
 
 func FuzzImportOGB(f *testing.F)       { fuzzImport(f, fixtures["ogb"]) }
 func FuzzImportOGBBinary(f *testing.F) { fuzzImport(f, fixtures["ogb binary"]) }
-func FuzzImportSaint(f *testing.F)     { fuzzImport(f, fixtures["saint"]) }
-func FuzzImportPlanetoid(f *testing.F) { fuzzImport(f, fixtures["planetoid"]) }
 func FuzzImportNPZ(f *testing.F)       { fuzzImport(f, fixtures["npz attributed"]) }
 func FuzzImportArrays(f *testing.F)    { fuzzImport(f, fixtures["npy directory"]) }
 func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
@@ -55,39 +52,6 @@ func FuzzImportScipy(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {
 		scipy("csr", func(testing.TB) map[string][]byte { return nil })(t, dir, &o)
 		return o
-	})
-}
-
-func FuzzImportMat(f *testing.F) {
-	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
-		o := fixtures["mat"](t, dir)
-		// With a checksum nearly all inputs would be rejected.
-		write(t, o.In, mattest.File(mattest.Form{}, tinyMatrices()...))
-		return o
-	})
-}
-
-func FuzzImportFacebook(f *testing.F) {
-	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
-		for i, name := range []string{"A1.mat", "B2.mat"} {
-			n := 2 + i
-			a := mattest.Matrix{Name: "A", Rows: n, Cols: n, Sparse: true}
-			a.Entries = []mattest.Entry{{Row: 1, Col: 0, Value: 1}, {Row: 0, Col: 1, Value: 1}}
-			info := mattest.Matrix{Name: "local_info", Rows: n, Cols: 7,
-				Values: make([]float64, 7*n)}
-			info.Values[5*n] = 2005 // a year
-			write(t, filepath.Join(dir, name), mattest.File(mattest.Form{}, a, info))
-		}
-		return dataset.ImportOptions{Format: "mat", In: dir}
-	})
-}
-
-func FuzzImportGemsec(f *testing.F) {
-	fuzzImport(f, func(t testing.TB, dir string) dataset.ImportOptions {
-		write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
-		write(t, filepath.Join(dir, "XX_genres.json"),
-			[]byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Jazz"]}`))
-		return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
 	})
 }
 

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -31,7 +32,7 @@ type ImportOptions struct {
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
 	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
-	// edge once: ogb, planetoid, musae, gemsec, and npz in the attributed-graph layout.
+	// edge once: ogb, musae, and npz in the attributed-graph layout.
 	Undirected     Choice
 	KeepLoops      bool
 	KeepDuplicates bool
@@ -142,16 +143,15 @@ func (r ImportReport) reciprocal() string {
 
 // importers maps a format to the function that reads it into a source.
 var importers = map[string]func(*source) error{
-	"csv":       readTables,
-	"ogb":       readOGB,
-	"saint":     readSaint,
-	"planetoid": readPlanetoid,
-	"npz":       readNPZ,
-	"mat":       readMat,
-	"edgelist":  readEdgeList,
-	"musae":     readMusae,
-	"gemsec":    readGemsec,
+	"csv":      readTables,
+	"ogb":      readOGB,
+	"npz":      readNPZ,
+	"edgelist": readEdgeList,
+	"musae":    readMusae,
 }
+
+// readByPython are the formats of python/halognn/formats.py.
+var readByPython = []string{"gemsec", "mat", "planetoid", "saint"}
 
 // Formats lists the formats that Import reads.
 func Formats() []string {
@@ -165,7 +165,11 @@ func Formats() []string {
 
 func (o *ImportOptions) check() error {
 	var faults []error
-	if importers[o.Format] == nil {
+	switch {
+	case slices.Contains(readByPython, o.Format):
+		faults = append(faults, fmt.Errorf("format %s is read by the Python package: "+
+			"python3 -m halognn %[1]s IN OUT, where `pip install ./python` put it", o.Format))
+	case importers[o.Format] == nil:
 		faults = append(faults,
 			fmt.Errorf("format %q is unknown; choose one of %s", o.Format,
 				strings.Join(Formats(), ", ")))
@@ -201,7 +205,7 @@ func (o *ImportOptions) check() error {
 //
 // Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
 // half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
-// streamed or held sparse, except dense ones in MATLAB files, which have at most 4 GiB.
+// streamed or held sparse.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
 // that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
@@ -266,7 +270,7 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	r := ImportReport{
-		Name: s.name, Format: s.options.Format, Vertices: int64(s.vertices), Edges: g.NumEdges(),
+		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
 		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
 		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
@@ -387,7 +391,7 @@ func (s *source) provenance(r *ImportReport) Provenance {
 			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
 	}
 	settings := map[string]string{
-		"in":              filepath.Base(s.options.In),
+		"in":              cmp.Or(s.origin.In, filepath.Base(s.options.In)),
 		"undirected":      strconv.FormatBool(r.Undirected),
 		"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
 		"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
@@ -400,7 +404,7 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		settings["standardize"] = "as another dataset"
 	}
 	return Provenance{
-		Source:   "import " + s.options.Format,
+		Source:   "import " + cmp.Or(s.origin.Format, s.options.Format),
 		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Classes:  s.classNames,

@@ -360,7 +360,15 @@ func readLabels(s *source, a arraySource, key string) error {
 	}
 	set := func(i int, y float64) error { return s.setMark(i/cols, i%cols, y) }
 	var classes numberedClasses
-	if cols == 1 {
+	declared := s.origin.Classes > 0
+	switch {
+	case cols != 1:
+		if n := len(s.classNames); n > 0 && n != cols {
+			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols, n)
+		}
+	case declared:
+		set = s.setLabel
+	default:
 		set = classes.set
 		classes.labels = mem.Make[int32](s.vertices)
 		s.labels = classes.labels
@@ -375,7 +383,10 @@ func readLabels(s *source, a arraySource, key string) error {
 		}
 		return nil
 	})
-	if err == nil && cols == 1 {
+	switch {
+	case err == nil && cols == 1 && declared && s.classes > s.origin.Classes:
+		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes, ErrValue)
+	case err == nil && cols == 1 && !declared:
 		err = s.takeClasses(&classes)
 	}
 	if err != nil {

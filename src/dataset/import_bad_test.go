@@ -1,7 +1,6 @@
 package dataset_test
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"os"
@@ -11,9 +10,6 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
-	"halognn/src/dataset/mat"
-	"halognn/src/dataset/mat/mattest"
-	"halognn/src/dataset/pickle/pickletest"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
@@ -69,7 +65,7 @@ func TestImportBadInput(t *testing.T) {
 	}{
 		{"unknown format", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" },
-			[]string{`"dgl" is unknown`, "edgelist, gemsec, mat"}, nil},
+			[]string{`"dgl" is unknown`, "csv, edgelist, musae, npz, ogb"}, nil},
 		{"all faults of the options at once", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
 				o.Format, o.In, o.FeatureType = "x", "", "int8"
@@ -141,99 +137,76 @@ func TestImportBadInput(t *testing.T) {
 			rezip(t, filepath.Join(dir, "raw", "data.npz"), "edge_index", nil)
 		}, []string{`data.npz: no array "edge_index"`}, nil},
 
-		{"wrong magic", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "feats.npy"), []byte("PK this is no array at all"))
-		}, []string{"feats.npy", "does not begin with"}, npy.ErrFormat},
-		{"NaN in an array", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+		{"wrong magic", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "x.npy"), []byte("PK this is no array at all"))
+		}, []string{"x.npy", "does not begin with"}, npy.ErrFormat},
+		{"NaN in an array", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			x := slices.Concat(tinyFeatures...)
 			x[7] = nan
-			write(t, filepath.Join(dir, "feats.npy"), array(t, x, 6, 3))
-		}, []string{"feats", "vertex 2, column 1 is NaN"}, dataset.ErrValue},
-		{"a negative weight", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "x.npy"), array(t, x, 6, 3))
+		}, []string{": x: features: vertex 2, column 1 is NaN"}, dataset.ErrValue},
+		{"a negative weight", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,1\nb,c,-2\n"))
 		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 to 3.4e+38", "--ignore"},
 			dataset.ErrValue},
-		{"weights whose sum no float32 holds", "saint", func(t *testing.T, dir string,
+		{"weights whose sum no float32 holds", "ogb", func(t *testing.T, dir string,
 			o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
 		}, []string{"edges.csv", "edges into vertex 1 add up to 6e+38", "--ignore"}, dataset.ErrValue},
-		{"a weight that is no number", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+		{"a weight that is no number", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))
 		}, []string{"edges.csv: line 2", `weight "heavy"`}, dataset.ErrValue},
-		{"a weight of NaN", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+		{"a weight of NaN", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
 			archive(t, o.In, map[string][]byte{
 				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1, nan}, 2),
 			})
 		}, []string{"g.npz: edge_weight: edge 1", "weight NaN"}, dataset.ErrValue},
-		{"a weight too few", "saint", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+		{"a weight too few", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
 			archive(t, o.In, map[string][]byte{
 				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1}, 1),
 			})
 		}, []string{"g.npz: edge_weight", "for 2 edges", "--ignore edge_weight"}, dataset.ErrValue},
-		{"weights of edges that are kept though repeated", "saint",
+		{"weights of edges that are kept though repeated", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
 				*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
 					KeepDuplicates: true}
 				write(t, o.In, []byte("source,target,weight\na,b,1\n"))
 			}, []string{"edges.csv", "--keep-duplicates"}, graph.ErrKeptDuplicates},
-		{"truncated JSON", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			path := filepath.Join(dir, "class_map.json")
+		{"truncated JSON", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			path := filepath.Join(dir, "BB", "musae_BB_features.json")
 			write(t, path, cut(t, path))
-		}, []string{"class_map.json: truncated after byte"}, nil},
-		{"a class of a vertex that is not there", "saint",
-			saintFile("class_map.json", `{"0": 1, "6": 0}`),
-			[]string{`class_map.json: byte`, `key "6"`, "0 to 5"}, dataset.ErrValue},
-		{"a vertex twice", "saint", saintFile("class_map.json", `{"0": 1, "0": 0}`),
+		}, []string{"musae_BB_features.json: truncated after byte"}, nil},
+		{"a vertex twice", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [1], "0": [1]}`))
+		},
 			[]string{`key "0"`, "twice"}, dataset.ErrValue},
-		{"a class and a list", "saint", saintFile("class_map.json", `{"0": 1, "1": [0, 1]}`),
-			[]string{`key "1"`, "others a list"}, dataset.ErrValue},
-		{"a mark of 2", "saint", saintFile("class_map.json", `{"0": [0, 2]}`),
-			[]string{`key "0"`, "must be 0 or 1"}, dataset.ErrValue},
-		{"null for a class", "saint", saintFile("class_map.json", `{"0": null}`),
-			[]string{`key "0"`, "null"}, dataset.ErrValue},
-		{"null for a mark", "saint", saintFile("class_map.json", `{"0": [0, 1], "1": [0, null]}`),
-			[]string{`key "1"`, "null"}, dataset.ErrValue},
-		{"null for a vertex", "saint", saintFile("role.json", `{"tr": [0, null]}`),
-			[]string{"role.json", `key "tr"`, "null"}, dataset.ErrValue},
-		{"an unknown role", "saint", saintFile("role.json", `{"tr": [0], "xx": [1]}`),
-			[]string{"role.json", `key "xx"`, "want tr, va and te"}, nil},
-		{"a role of words", "saint", saintFile("role.json", `{"tr": ["a"]}`),
-			[]string{"role.json", `key "tr"`}, nil},
-		{"falling offsets", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "adj_full.npz"), "indptr",
-				array(t, []int64{0, 5, 4, 8, 9, 10, 16}, 7))
-		}, []string{"adj_full.npz: indptr: falls from 5 to 4"}, nil},
-		{"not square", "saint", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "adj_full.npz"), "shape", array(t, []int64{6, 7}, 2))
-		}, []string{"adj_full.npz: shape: [6 7]", "square"}, nil},
-
-		{"forbidden global", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "ind.tiny.tx"),
-				pickletest.Global("posix", "system", "true"))
-		}, []string{"ind.tiny.tx: byte 2", `"posix.system" is refused`}, nil},
-		{"truncated pickle", "planetoid", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			path := filepath.Join(dir, "ind.tiny.allx")
-			write(t, path, cut(t, path))
-		}, []string{"ind.tiny.allx: byte", "truncated"}, nil},
-		{"files of two sets", "planetoid",
+		{"falling offsets", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "graph.npz"), "adj_indptr",
+				array(t, []int64{0, 5, 4, 8, 8, 8, 8}, 7))
+		}, []string{"graph.npz: adj_indptr: falls from 5 to 4"}, nil},
+		{"not square", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+			rezip(t, filepath.Join(dir, "graph.npz"), "adj_shape", array(t, []int64{6, 7}, 2))
+		}, []string{"graph.npz: adj_shape: [6 7]", "square"}, nil},
+		{"a class beyond those declared", "origin", originFile(`{"classes": 2}`),
+			[]string{"y: class 2, but origin.json has 2"}, dataset.ErrValue},
+		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
+			[]string{"origin.json: 3 classes and 1 names"}, dataset.ErrValue},
+		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
+			[]string{"origin.json: unexpected end"}, nil},
+		{"dense and sparse features", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "ind.tiny.ty"), pickletest.OneHot(3, []int{1, 1}))
-			}, []string{"do not fit together", "ty 2"}, nil},
-		{"a test id among the training rows", "planetoid", planetoidIndex("3\n"),
-			[]string{"ind.tiny.test.index: line 1: test vertex 3"}, dataset.ErrValue},
-		{"an absurd test id", "planetoid", planetoidIndex("2000000000\n"),
-			[]string{"largest id is 2000000000"}, dataset.ErrValue},
-		{"a neighbour that is not there", "planetoid",
-			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "ind.tiny.graph"), pickletest.Lists([][]int{{1}, {17}}))
-			}, []string{"ind.tiny.graph: list of vertex 1", "vertex 17"}, graph.ErrVertexRange},
+				write(t, filepath.Join(dir, "x.npy"), array(t, slices.Concat(tinyFeatures...), 6, 3))
+			}, []string{"both x and attr_indptr hold features"}, nil},
+		{"a format that Python reads", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "planetoid" },
+			[]string{"python3 -m halognn planetoid"}, nil},
 
 		{"sparse features too large", "npz attributed",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
@@ -281,22 +254,7 @@ func TestImportBadInput(t *testing.T) {
 				write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,dev\n"))
 			}, []string{"part.csv: line 2", `"1,dev"`}, dataset.ErrValue},
 
-		{"no MATLAB file", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "tiny.mat"), bytes.Repeat([]byte("x"), 200))
-		}, []string{"tiny.mat", "byte order mark"}, nil},
-		{"labels of another graph", "mat",
-			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				m := tinyMatrices()
-				m[2].Rows, m[2].Values = 2, []float64{1, 2}
-				write(t, filepath.Join(dir, "tiny.mat"), mattest.File(mattest.Form{}, m...))
-			}, []string{"tiny.mat", "Label (double 2 x 1)", "6 vertices"}, nil},
-		{"NaN attribute", "mat", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			m := tinyMatrices()
-			m[1].Entries[0].Value = math.NaN()
-			write(t, filepath.Join(dir, "tiny.mat"),
-				mattest.File(mattest.Form{Compress: true}, m...))
-		}, []string{"tiny.mat: Attributes", "is NaN"}, dataset.ErrValue},
-		{"split codes of another graph", "mat",
+		{"split codes of another graph", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
 			}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
@@ -414,15 +372,6 @@ func TestImportRefusesCountsBeyondReason(t *testing.T) {
 			far(map[string][]byte{"edge_index": array(t, make([]int64, 2*30_000_000), 2,
 				30_000_000)}),
 			[]string{"far.npz: edge_index", "30000000 edges"}, dataset.ErrRoom},
-		{"columns of a sparse matrix", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "mat", In: filepath.Join(dir, "wide.mat"),
-				Out: o.Out}
-			content := mattest.File(mattest.Form{},
-				mattest.Matrix{Name: "A", Rows: 3, Cols: 3, Sparse: true,
-					Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1}}})
-			copy(content[128+8+16+8:], []byte{0xf0, 0xff, 0xff, 0x7f, 0xf0, 0xff, 0xff, 0x7f})
-			write(t, o.In, content)
-		}, []string{"wide.mat: byte 128", "2147483632 columns"}, mat.ErrFormat},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, out, before := t.TempDir(), t.TempDir(), mem.PeakAllocated()
@@ -454,15 +403,9 @@ func ogbFile(name, text string) func(*testing.T, string, *dataset.ImportOptions)
 	}
 }
 
-func saintFile(name, text string) func(*testing.T, string, *dataset.ImportOptions) {
+func originFile(text string) func(*testing.T, string, *dataset.ImportOptions) {
 	return func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-		write(t, filepath.Join(dir, name), []byte(text))
-	}
-}
-
-func planetoidIndex(text string) func(*testing.T, string, *dataset.ImportOptions) {
-	return func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-		write(t, filepath.Join(dir, "ind.tiny.test.index"), []byte(text))
+		write(t, filepath.Join(dir, "origin.json"), []byte(text))
 	}
 }
 

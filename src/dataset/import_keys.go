@@ -236,6 +236,7 @@ var foreignKinds = map[string]string{
 	".bin": "a DGL or other binary file; in Python, halognn.write_dataset(DIR, g) writes a " +
 		"dataset",
 	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".mat":     "a MATLAB file; python3 -m halognn mat IN OUT reads it",
 	".pkl":     pickled,
 	".pickle":  pickled,
 	".gml":     "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
@@ -254,7 +255,7 @@ var foreignKinds = map[string]string{
 }
 
 // suited maps extensions that only one format reads to that format.
-var suited = map[string]string{".npz": "npz", ".mat": "mat"}
+var suited = map[string]string{".npz": "npz"}
 
 // foreign returns an error for an input whose name shows that no importer, or another one, reads
 // it.
@@ -277,7 +278,7 @@ func foreign(path, format string) error {
 			want,
 		)
 	}
-	if (ext == ".csv" || ext == ".tsv") && (format == "npz" || format == "mat") {
+	if (ext == ".csv" || ext == ".tsv") && format == "npz" {
 		return fmt.Errorf("%s: %w: a text table; use --format csv", path, ErrValue)
 	}
 	if ext == ".npy" && format != "npz" {

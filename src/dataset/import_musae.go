@@ -279,3 +279,14 @@ func setMusaeFeatures(s *source, graphs []musaeGraph) error {
 	m.sum = false // the lists repeat columns
 	return s.setSparse(s.options.In, cols, m)
 }
+
+// noteParts adds a note with the vertex range of each joined graph.
+func noteParts(s *source) {
+	if len(s.parts) < 2 {
+		return
+	}
+	for _, p := range s.parts {
+		s.notes = append(s.notes,
+			fmt.Sprintf("graph %s: vertices %d to %d", p.name, p.first, p.first+p.count-1))
+	}
+}

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,14 +19,17 @@ import (
 //	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices,
 //	                   attr_indptr, attr_shape or attr_matrix; labels [N]. Made undirected, as is
 //	                   usual for these graphs.
-//	plain              edge_index [2, E]; x [N, F]; y [N] or [N, C]; train_idx, valid_idx, test_idx
-//	                   or train_mask, ...
+//	plain              edge_index [2, E]; x [N, F] or attr_*; y [N] or [N, C]; train_idx, valid_idx,
+//	                   test_idx or train_mask, ...
 //	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
 // The arrays of the last two have other names too: see aliases. A directory that holds several
 // archives must have one with the graph and at most one with the split: arrays train, valid, test.
 // Beside .npy files an archive may hold the scipy matrix.
 func readNPZ(s *source) error {
+	if err := readOrigin(s, s.options.In); err != nil {
+		return err
+	}
 	path, err := graphArchive(s)
 	if err != nil {
 		return err
@@ -59,6 +63,7 @@ func readNPZ(s *source) error {
 		p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
 		var found bool
 		if found, err = s.splitArrays(a, p); found {
+			p.from = cmp.Or(s.origin.Split, p.from)
 			s.given = p
 		}
 	}
@@ -122,7 +127,7 @@ func graphArchive(s *source) (string, error) {
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
 	}
-	if s.options.Name == "" && len(archives) > 1 {
+	if s.options.Name == "" && s.origin.Name == "" && len(archives) > 1 {
 		s.name = baseName(in)
 	}
 	return graphs[0], nil
@@ -182,12 +187,18 @@ func readPlain(s *source, a arraySource) error {
 			return err
 		}
 	}
-	if x != "" {
-		if err := setDenseFeatures(s, a, x); err != nil {
-			return err
-		}
-	}
 	var err error
+	switch {
+	case x != "" && a.Has("attr_indptr"):
+		err = fmt.Errorf("%s: both %s and attr_indptr hold features; leave one out", a.path, x)
+	case x != "":
+		err = setDenseFeatures(s, a, x)
+	case a.Has("attr_indptr"):
+		err = setCSRFeatures(s, a, "attr")
+	}
+	if err != nil {
+		return err
+	}
 	if edges != "" {
 		err = addPairs(s, a, edges)
 	} else {

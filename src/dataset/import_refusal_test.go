@@ -340,7 +340,7 @@ func TestImportRefusals(t *testing.T) {
 		{"triples", named("g.nt.gz", "edgelist"), []string{heterogeneous}},
 		{"an archive of files", named("g.zip", "csv"), []string{"unpack it"}},
 		{"an .npz that is taken for tables", named("g.npz", "csv"), []string{"use --format npz"}},
-		{"a .mat that is taken for arrays", named("g.mat", "npz"), []string{"use --format mat"}},
+		{"a .mat that is taken for arrays", named("g.mat", "npz"), []string{"python3 -m halognn mat IN OUT"}},
 		{
 			"a table that is taken for arrays",
 			named("edges.csv", "npz"),

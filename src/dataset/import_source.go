@@ -29,8 +29,9 @@ type source struct {
 	classes    int
 	classNames []string
 	features   *features
-	scaling    *scaling                  // of the features; nil: as they are
-	given      *splitSource              // split in the data; nil if none
+	scaling    *scaling     // of the features; nil: as they are
+	given      *splitSource // split in the data; nil if none
+	origin     origin
 	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
 	names      []string                  // ids in the source, if some are not integers
 	places     map[string]graph.VertexID // vertex of each id of a table, or nil

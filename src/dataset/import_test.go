@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
-	"halognn/src/dataset/mat/mattest"
-	"halognn/src/dataset/pickle/pickletest"
 	"halognn/src/graph"
 	"halognn/src/npy"
 	"halognn/src/task"
@@ -166,42 +164,6 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		write(t, filepath.Join(split, "test.csv"), []byte("5\n"))
 		return dataset.ImportOptions{Format: "ogb", In: dir, FeatureType: dataset.Float32}
 	},
-	"saint": func(t testing.TB, dir string) dataset.ImportOptions {
-		indptr, indices := csr(true)
-		archive(t, filepath.Join(dir, "adj_full.npz"), map[string][]byte{
-			"indptr": array(t, indptr, 7), "indices": array(t, indices, len(indices)),
-			"shape": array(t, []int64{6, 6}, 2),
-		})
-		write(t, filepath.Join(dir, "feats.npy"), array(t, slices.Concat(tinyFeatures...), 6, 3))
-		write(t, filepath.Join(dir, "class_map.json"),
-			[]byte(`{"0": 0, "5": 1, "1": 1, "2": 2, "3": 0}`))
-		write(t, filepath.Join(dir, "role.json"), []byte(`{"tr": [1, 0], "va": [2, 3], "te": [5]}`))
-		return dataset.ImportOptions{Format: "saint", In: dir}
-	},
-	"planetoid": func(t testing.TB, dir string) dataset.ImportOptions {
-		part := func(name string) string { return filepath.Join(dir, "ind.tiny."+name) }
-		rows := make([][]pickletest.Entry, 6)
-		for v, row := range tinyFeatures {
-			for c, x := range row {
-				if x != 0 {
-					rows[v] = append(rows[v], pickletest.Entry{Col: int32(c), Value: x})
-				}
-			}
-		}
-		lists := make([][]int, 6)
-		for _, e := range tinyEdges {
-			lists[e[0]] = append(lists[e[0]], int(e[1]))
-		}
-		write(t, part("x"), pickletest.CSR(3, rows[:2]))
-		write(t, part("allx"), pickletest.CSR(3, rows[:4]))
-		write(t, part("tx"), pickletest.CSR(3, rows[5:]))
-		write(t, part("y"), pickletest.OneHot(3, []int{0, 1}))
-		write(t, part("ally"), pickletest.OneHot(3, []int{0, 1, 2, 0}))
-		write(t, part("ty"), pickletest.OneHot(3, []int{1}))
-		write(t, part("graph"), pickletest.Lists(lists))
-		write(t, part("test.index"), []byte("5\n"))
-		return dataset.ImportOptions{Format: "planetoid", In: dir}
-	},
 	"npz attributed": func(t testing.TB, dir string) dataset.ImportOptions {
 		indptr, indices := csr(false)
 		ends, cols, values := sparseFeatures()
@@ -229,6 +191,21 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		})
 		return dataset.ImportOptions{Format: "npz", In: path, Undirected: dataset.Yes}
 	},
+	"origin": func(t testing.TB, dir string) dataset.ImportOptions {
+		ends, cols, values := sparseFeatures()
+		for name, content := range map[string][]byte{
+			"edge_index": array(t, columns(), 2, 8), "num_nodes": array(t, []int64{6}, 1),
+			"y":           array(t, tinyLabels, 6),
+			"attr_indptr": array(t, ends, 7), "attr_indices": array(t, cols, len(cols)),
+			"attr_data": array(t, values, len(values)), "attr_shape": array(t, []int64{6, 3}, 2),
+		} {
+			write(t, filepath.Join(dir, name+".npy"), content)
+		}
+		write(t, filepath.Join(dir, "origin.json"), []byte(`{"format": "x", "in": "y", "classes": 3}`))
+		write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 0, 1, 1, -1, 2}, 6))
+		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes,
+			Split: filepath.Join(dir, "split.npy")}
+	},
 	"npy directory": func(t testing.TB, dir string) dataset.ImportOptions {
 		var pairs []int32
 		for _, e := range tinyEdges {
@@ -242,42 +219,6 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes,
 			Split: filepath.Join(dir, "part.csv")}
 	},
-	"mat": func(t testing.TB, dir string) dataset.ImportOptions {
-		path := filepath.Join(dir, "tiny.mat")
-		write(t, path, mattest.File(mattest.Form{Compress: true}, tinyMatrices()...))
-		write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 0, 1, 1, -1, 2}, 6))
-		return dataset.ImportOptions{Format: "mat", In: path, Undirected: dataset.Yes,
-			Split: filepath.Join(dir, "split.npy")}
-	},
-}
-
-func tinyMatrices() []mattest.Matrix {
-	network := mattest.Matrix{Name: "Network", Rows: 6, Cols: 6, Sparse: true}
-	attributes := mattest.Matrix{Name: "Attributes", Rows: 6, Cols: 3, Sparse: true}
-	for c := range 6 {
-		for _, e := range tinyEdges[:7] {
-			if int(e[1]) == c {
-				network.Entries = append(network.Entries,
-					mattest.Entry{Row: int(e[0]), Col: c, Value: 1})
-			}
-		}
-	}
-	for c := range 3 {
-		for v, row := range tinyFeatures {
-			if row[c] != 0 {
-				attributes.Entries = append(attributes.Entries,
-					mattest.Entry{Row: v, Col: c, Value: float64(row[c])})
-			}
-		}
-	}
-	label := mattest.Matrix{Name: "Label", Rows: 6, Cols: 1}
-	for _, y := range tinyLabels {
-		if y >= 0 {
-			y++
-		}
-		label.Values = append(label.Values, float64(y))
-	}
-	return []mattest.Matrix{network, attributes, label}
 }
 
 func half(rows [][]float32) (out []npy.Float16) {
@@ -368,14 +309,18 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%s %v", r.Task, d.Labels.Data)
 			}
 		}},
-		{"saint with label lists", func(t testing.TB, dir string) dataset.ImportOptions {
-			o := fixtures["saint"](t, dir)
-			write(t, filepath.Join(dir, "class_map.json"),
-				[]byte(`{"0": [1,0], "5": [0,1], "1": [1,1], "2": [0,0], "3": [0,1], "4": [1,0]}`))
+		{"declared classes", func(t testing.TB, dir string) dataset.ImportOptions {
+			o := fixtures["origin"](t, dir)
+			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{4, 1, -1, 4, 4, 1}, 6))
+			write(t, filepath.Join(dir, "origin.json"), []byte(`{"format": "kept", "in": "there",
+				"name": "named", "classes": 5, "class_names": ["a","b","c","d","e"], "notes": ["so"]}`))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Labels.Data, []uint8{1, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1}) {
-				t.Errorf("%s %v", r.Task, d.Labels.Data)
+			p := d.Meta.Provenance
+			if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{4, 1, -1, 4, 4, 1}) ||
+				d.Meta.Classes != 5 || p.Classes[4] != "e" || p.Source != "import kept" ||
+				p.Settings["in"] != "there" || d.Meta.Name != "named" || r.Notes[0] != "so" {
+				t.Errorf("labels %v, %+v", d.Labels, d.Meta)
 			}
 		}},
 		{"float16 stays", func(t testing.TB, dir string) dataset.ImportOptions {
@@ -431,53 +376,6 @@ func TestImportVariants(t *testing.T) {
 				if !slices.Equal(d.Split.Train, []graph.VertexID{0, 1}) ||
 					!slices.Equal(d.Split.Test, []graph.VertexID{2, 3, 4}) {
 					t.Errorf("split %v", d.Split)
-				}
-			}},
-		{"gemsec", func(t testing.TB, dir string) dataset.ImportOptions {
-			write(t, filepath.Join(dir, "XX_edges.csv"), []byte("node_1,node_2\n0,1\n2,1\n"))
-			write(t, filepath.Join(dir, "XX_genres.json"),
-				[]byte(`{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}`))
-			return dataset.ImportOptions{Format: "gemsec", In: dir, Split: "34/33/33"}
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if !slices.Equal(d.Labels.Data, []uint8{1, 1, 0, 0, 0, 1, 0, 1, 0}) ||
-				!slices.Equal(d.Meta.Provenance.Classes, []string{"Blues", "Rock", "Éire"}) {
-				t.Errorf("labels %v of %q", d.Labels.Data, d.Meta.Provenance.Classes)
-			}
-			if r.Train != 1 || r.Valid != 0 || r.Test != 2 {
-				t.Errorf("split %d %d %d", r.Train, r.Valid, r.Test)
-			}
-		}},
-		{"facebook schools, the larger first",
-			func(t testing.TB, dir string) dataset.ImportOptions {
-				school := func(name string, users int, info ...float64) {
-					a := mattest.Matrix{Name: "A", Rows: users, Cols: users, Sparse: true,
-						Entries: []mattest.Entry{{Row: 1, Col: 0, Value: 1},
-							{Row: 0, Col: 1, Value: 1}}}
-					write(t, filepath.Join(dir, name),
-						mattest.File(mattest.Form{}, a,
-							mattest.Matrix{Name: "local_info", Rows: users, Cols: 7, Values: info}))
-				}
-				school("A1.mat", 2, 1, 0 /* status */, 2, 1, 0, 0, 0, 0, 0, 0, 2004, 2010, 0, 0)
-				school("B2.mat", 3, 6, 7, 1, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 2009, 0, 2005, 0,
-					0, 0)
-				return dataset.ImportOptions{Format: "mat", In: dir}
-			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{5, -1, 1, 0, -1}) || d.Meta.Features != 250 ||
-					!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 3}) {
-					t.Errorf("labels %v, %d features, edges %v", d.Labels, d.Meta.Features,
-						d.Graph.Indices)
-				}
-				var ones []int
-				for i, x := range load[float32](t, d.Dir, "features.npy") {
-					if x == 1 {
-						ones = append(ones, i)
-					}
-				}
-				// B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2;
-				// gender 1.
-				if want := []int{5, 8, 10 + 40, 250 + 8, 500, 508, 750, 757, 759, 1006,
-					1009}; !slices.Equal(ones, want) {
-					t.Errorf("features at %v, want %v", ones, want)
 				}
 			}},
 	} {

@@ -1,0 +1,327 @@
+"""Published graphs in formats of their own: readers that make a Graph of them.
+
+    read("planetoid", directory)       ind.NAME.*, pickles of NumPy and SciPy
+    read("saint", directory)           GraphSAINT: adj_full.npz, feats.npy, class_map.json, role.json
+    read("gemsec", directory)          XX_edges.csv, XX_genres.json
+    read("mat", file or directory)     MATLAB 5 to 7: attributed graphs, Facebook100
+    python3 -m halognn FORMAT IN OUT   the same into a DATASET, with flags of `halognn import`
+
+planetoid, saint and mat need SciPy.
+"""
+
+import collections
+import glob
+import json
+import os
+import pickle
+
+import numpy as np
+
+from .graph import Graph
+
+
+class FormatError(ValueError):
+    """A file is not as its format says; the text names it and what is wrong."""
+
+
+def read(form, path):
+    """Read a graph; form is one of FORMATS. Its origin is kept with the dataset."""
+    if form not in FORMATS:
+        raise ValueError(f"format {form!r} is unknown; there are {', '.join(FORMATS)}; "
+                         "`halognn import` reads others")
+    path = os.fspath(path)
+    graph = FORMATS[form](path)
+    graph.origin = {"format": form, "in": os.path.basename(os.path.abspath(path)),
+                    "name": name_of(path), **graph.origin}
+    return graph
+
+
+def name_of(path):
+    """The name of a dataset that was read from here: the last element without its extensions."""
+    return os.path.basename(os.path.abspath(path)).split(".")[0]
+
+
+def one_of(path, suffix, what):
+    """The path up to the suffix: as given, or of the only such file in a directory."""
+    if os.path.exists(path + suffix):
+        return path
+    found = sorted(glob.glob(os.path.join(glob.escape(path), "*" + suffix)))
+    if len(found) != 1:
+        raise FormatError(f"{path}: {len(found)} files *{suffix}; name the directory of a {what} data "
+                          f"set, or its files up to {suffix}")
+    return found[0].removesuffix(suffix)
+
+
+def parsed(path, read_file):
+    """What a file holds, or an error that names it."""
+    try:
+        with open(path, "rb") as f:
+            return read_file(f)
+    except FormatError:
+        raise
+    except (ValueError, EOFError, KeyError, TypeError, IndexError, AttributeError,
+            pickle.UnpicklingError, NotImplementedError) as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def csr(matrix):
+    import scipy.sparse
+    return scipy.sparse.csr_matrix(matrix)
+
+
+class Arrays(pickle.Unpickler):
+    """Unpickles arrays of NumPy, matrices of SciPy and containers; nothing else is called."""
+
+    def find_class(self, module, name):
+        if name == "csr_matrix" and module.startswith("scipy.sparse"):
+            import scipy.sparse
+            return scipy.sparse.csr_matrix
+        if name in ("ndarray", "dtype") and module == "numpy":
+            return getattr(np, name)
+        if name in ("_reconstruct", "scalar") and module.endswith("core.multiarray"):
+            return getattr(np.core.multiarray, name)
+        if (module, name) == ("collections", "defaultdict"):
+            return collections.defaultdict
+        if (module, name) in (("__builtin__", "list"), ("builtins", "list")):
+            return list
+        if (module, name) == ("_codecs", "encode"):
+            import codecs
+            return codecs.encode
+        raise pickle.UnpicklingError(f"it calls {module}.{name}, which no data set needs")
+
+
+def planetoid(path):
+    """Vertices 0 to len(allx)-1 have their row in allx and ally, vertex tests[i] row i of tx and ty.
+    An id between these that is in neither is a vertex with edges, but without features and label."""
+    prefix = one_of(path, ".graph", "Planetoid")
+
+    def part(name):
+        return parsed(f"{prefix}.{name}", lambda f: Arrays(f, encoding="latin1").load())
+
+    allx, tx = csr(part("allx")), csr(part("tx"))
+    ally, ty, training = part("ally"), part("ty"), len(part("y"))
+    tests = parsed(prefix + ".test.index", lambda f: np.array([int(line) for line in f], np.int64))
+    if not (allx.shape[0] == len(ally) >= training and tx.shape[0] == len(ty) == len(tests) and
+            allx.shape[1] == tx.shape[1] and ally.shape[1:] == ty.shape[1:]):
+        raise FormatError(f"{prefix}.*: the files do not fit together: allx {allx.shape}, ally "
+                          f"{ally.shape}, tx {tx.shape}, ty {ty.shape}, test.index {len(tests)}, y "
+                          f"{training}; take all from one data set")
+    if len(np.unique(tests)) < len(tests) or tests.min(initial=len(ally)) < len(ally):
+        raise FormatError(f"{prefix}.test.index: want ids from {len(ally)} on, each once")
+    vertices = int(tests.max(initial=len(ally) - 1)) + 1
+    missing = vertices - len(ally) - len(tests)
+    if missing > len(ally) + len(tests):  # citeseer lacks 15 of 1,015; each id takes memory
+        raise FormatError(f"{prefix}.test.index: the largest id is {vertices - 1}, but only "
+                          f"{len(ally) + len(tests)} vertices have features")
+    label = np.full(vertices, -1, np.int64)
+    for name, rows, ids in ("ally", ally, np.arange(len(ally))), ("ty", ty, tests):
+        if not (np.isin(rows, (0, 1)).all() and (rows.sum(1) <= 1).all()):
+            raise FormatError(f"{prefix}.{name}: want at most one 1 among zeros in each row")
+        label[ids] = np.where(rows.any(1), rows.argmax(1), -1)
+    at = np.concatenate([np.arange(len(ally)), tests])
+    both = csr(np.zeros((0, allx.shape[1])) if vertices == 0 else _stack(allx, tx))
+    place = np.full(vertices, len(at))
+    place[at] = np.arange(len(at))
+    both.resize(len(at) + 1, allx.shape[1])  # an empty row for the missing
+    lists = part("graph")
+    edges = np.array([(u, v) for u, row in lists.items() for v in row], np.int64).reshape(-1, 2)
+    valid = min(500, len(ally) - training)
+    notes = [f"{missing} vertices are not in test.index: they have no features and no label"]
+    return Graph(np.ascontiguousarray(edges.T), vertices, both[place], label, undirected=True, more={
+        "train_idx": np.arange(training), "valid_idx": np.arange(training, training + valid),
+        "test_idx": tests,
+    }, origin={
+        "name": os.path.basename(prefix).removeprefix("ind."), "classes": ally.shape[1],
+        "split": "the rows of x, the 500 ids after them, test.index",
+        "notes": notes if missing else [],
+    })
+
+
+def _stack(a, b):
+    import scipy.sparse
+    return scipy.sparse.vstack([a, b], format="csr")
+
+
+def saint(path):
+    """adj_train.npz is not read, because training samples from the whole graph."""
+    import scipy.sparse
+
+    def file(name):
+        return os.path.join(path, name)
+
+    adjacency = parsed(file("adj_full.npz"), scipy.sparse.load_npz)
+    rows, columns = adjacency.shape
+    if rows != columns:
+        raise FormatError(f"{file('adj_full.npz')}: shape {adjacency.shape}, want a square matrix")
+    edges = adjacency.tocoo()
+    graph = Graph(np.stack([edges.row, edges.col]).astype(np.int64), rows)
+    if os.path.exists(file("feats.npy")):
+        graph.x = np.load(file("feats.npy"), mmap_mode="r")
+    if os.path.exists(file("class_map.json")):
+        graph.y = parsed(file("class_map.json"), lambda f: _class_map(json.load(f), rows))
+        if graph.y.ndim == 1:
+            graph.origin["classes"] = int(graph.y.max(initial=-1)) + 1
+    if os.path.exists(file("role.json")):
+        roles = parsed(file("role.json"), json.load)
+        if set(roles) - {"tr", "va", "te"}:
+            raise FormatError(f"{file('role.json')}: {', '.join(roles)}; want tr, va and te")
+        graph.origin["split"] = "role.json"
+        for role, name in ("tr", "train_idx"), ("va", "valid_idx"), ("te", "test_idx"):
+            graph.more[name] = np.array(roles.get(role, []), np.int64)
+    return graph
+
+
+def _class_map(labels, vertices):
+    """{"vertex": class} or {"vertex": [0, 1, ...]} as an array; a vertex without a class has -1."""
+    ids = [int(v) for v in labels]
+    if len(set(ids)) < len(ids) or any(not 0 <= v < vertices for v in ids):
+        raise ValueError(f"want vertices 0 to {vertices - 1}, each once")
+    values = list(labels.values())
+    widths = {len(v) if isinstance(v, list) else 0 for v in values}
+    if len(widths) > 1:
+        raise ValueError("some vertices have one class and others a list, or lists differ in length")
+    if widths != {0} and len(ids) < vertices:
+        raise ValueError(f"label lists for {len(ids)} of {vertices} vertices; give the others a list "
+                         "of zeros")
+    given = np.array(values)
+    y = np.full((vertices, *given.shape[1:]), -1, given.dtype if given.dtype.kind == "f" else np.int64)
+    y[ids] = given
+    return y
+
+
+def gemsec(path):
+    """Each edge once; any number of labels a vertex. Classes are the names in byte order."""
+    prefix = one_of(path, "_edges.csv", "GEMSEC")
+    genres = parsed(prefix + "_genres.json", json.load)
+    names = sorted({g for row in genres.values() for g in row}, key=lambda g: g.encode())
+    if sorted(map(int, genres)) != list(range(len(genres))) or "" in names:
+        raise FormatError(f"{prefix}_genres.json: want vertices 0 to {len(genres) - 1}, each once, and "
+                          "labels with names")
+    number = {g: i for i, g in enumerate(names)}
+    y = np.zeros((len(genres), len(names)), np.uint8)
+    for v, row in genres.items():
+        y[int(v), [number[g] for g in row]] = 1
+    edges = parsed(prefix + "_edges.csv", lambda f: np.loadtxt(
+        f, dtype=np.int64, delimiter=",", skiprows=1, ndmin=2))
+    if edges.shape[1:] != (2,):
+        raise FormatError(f"{prefix}_edges.csv: want two columns")
+    origin = {"class_names": names}
+    if prefix == path:
+        origin["name"] = os.path.basename(prefix)
+    return Graph(np.ascontiguousarray(edges.T), len(genres), None, y, undirected=True, origin=origin)
+
+
+def mat(path):
+    """MATLAB files of versions 5 to 7, by their variables.
+
+    attributed graph   Network or A [N, N], Attributes or X [N, F], Label, Class, gnd or group
+    Facebook100        A and local_info [N, 7]: one file a school; a directory is joined
+
+    Both store each edge in both directions."""
+    paths = [path]
+    if os.path.isdir(path):
+        paths = sorted(glob.glob(os.path.join(glob.escape(path), "*.mat")))
+    files = [parsed(p, _loadmat) for p in paths]
+    schools = sum("local_info" in f for f in files)
+    if files and schools == len(files):
+        return facebook(paths, files)
+    if len(files) != 1:
+        raise FormatError(f"{path}: {len(files)} .mat files, {schools} of them from Facebook100 (with "
+                          "local_info); want one file, or a directory of Facebook100 only")
+    f = files[0]
+    network = _variable(f, "Network", "A")
+    if network is None or network.shape[0] != network.shape[1]:
+        raise FormatError(f"{paths[0]}: no square matrix Network or A; it holds {_content(f)}")
+    graph = Graph(_edges(network), network.shape[0], _variable(f, "Attributes", "X"))
+    label = _variable(f, "Label", "Class", "gnd", "group")
+    if label is not None:
+        if hasattr(label, "toarray"):
+            label = label.toarray()
+        if label.shape[0] == 1 and graph.num_nodes > 1:
+            label = label.T
+        if label.shape[0] != graph.num_nodes:
+            raise FormatError(f"{paths[0]}: labels {label.shape} for {graph.num_nodes} vertices")
+        if label.shape[1] == 1:  # counted from 1, as in MATLAB, or from 0
+            label = label.astype(np.float64)[:, 0]
+            if np.min(label[label >= 0], initial=np.inf) >= 1:
+                label = np.where(label >= 0, label - 1, label)
+            graph.origin["classes"] = int(np.max(label[label >= 0], initial=-1)) + 1
+        graph.y = label
+    return graph
+
+
+def _loadmat(f):
+    import scipy.io
+    try:
+        return {k: v for k, v in scipy.io.loadmat(f).items() if not k.startswith("__")}
+    except NotImplementedError:
+        raise FormatError(f"{f.name}: a MATLAB 7.3 file, which is HDF5; save it with -v7") from None
+
+
+def _variable(f, *names):
+    return next((f[n] for n in names if n in f), None)
+
+
+def _content(f):
+    return ", ".join(f"{name} {getattr(v, 'shape', '')}" for name, v in f.items())
+
+
+def _edges(network, first=0):
+    entries = csr(network).tocoo()
+    stored = entries.data != 0
+    return np.stack([entries.row[stored], entries.col[stored]]).astype(np.int64) + first
+
+
+# Facebook100 (Traud, Mucha, Porter, arXiv:1102.2166). The class of a user is the graduation year,
+# one of YEARS; others have no label. The columns of local_info are status, gender, major, minor,
+# dorm, year and high school; 0 means missing. Codes of majors, minors and dorms have no meaning
+# common to schools, so they are hashed, school by school, into so many columns.
+YEARS = range(2004, 2010)
+HASHED = {2: 80, 3: 64, 4: 96}
+
+
+def facebook(paths, files):
+    """Schools joined, the largest first; features are 0 or 1.
+
+    status 1..6 | gender 1..2 | school, if several | major: (code*schools + school) mod 80 | minor:
+    ... mod 64 | dorm: ... mod 96"""
+    import scipy.sparse
+    order = sorted(range(len(files)), key=lambda i: -files[i]["local_info"].shape[0])
+    edges, years, rows, columns, notes, first = [], [], [], [], [], 0
+    for school, i in enumerate(order):
+        network, info = _variable(files[i], "A", "Network"), files[i]["local_info"]
+        n = info.shape[0]
+        if network is None or network.shape != (n, n) or info.shape != (n, 7):
+            raise FormatError(f"{paths[i]}: {_content(files[i])}; want A [N, N], local_info [N, 7]")
+        info = np.asarray(info, np.float64)
+        if not ((info >= 0) & (info == np.floor(info)) & (info < 1 << 31)).all():
+            raise FormatError(f"{paths[i]}: local_info: want codes from 0")
+        info, at = info.astype(np.int64), 0
+
+        def mark(users, column):
+            rows.append(np.flatnonzero(users) + first)
+            columns.append(np.broadcast_to(column, n)[users])
+
+        for code, most in (0, 6), (1, 2):
+            mark((info[:, code] >= 1) & (info[:, code] <= most), at + info[:, code] - 1)
+            at += most
+        if len(files) > 1:
+            mark(np.ones(n, bool), at + school)
+            at += len(files)
+        for code, size in HASHED.items():
+            mark(info[:, code] > 0, at + (info[:, code] * len(files) + school) % size)
+            at += size
+        year = info[:, 5]
+        years.append(np.where(np.isin(year, YEARS), year - YEARS[0], -1))
+        edges.append(_edges(network, first))
+        notes.append(f"graph {name_of(paths[i])}: vertices {first} to {first + n - 1}")
+        first += n
+    rows, columns = np.concatenate(rows), np.concatenate(columns)
+    x = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (first, at))
+    return Graph(np.concatenate(edges, axis=1), first, x, np.concatenate(years), origin={
+        "classes": len(YEARS), "class_names": [str(y) for y in YEARS],
+        "notes": notes if len(files) > 1 else [],
+    })
+
+
+FORMATS = {"planetoid": planetoid, "saint": saint, "gemsec": gemsec, "mat": mat}

@@ -1,0 +1,234 @@
+"""Readers of published graphs, on small files made here and on the real graphs in HALOGNN_DATA."""
+
+import gzip
+import json
+import os
+import pickle
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+import halognn
+from halognn import formats
+from test_halognn import Case, library
+
+DATA = os.environ.get("HALOGNN_DATA") or os.path.join(
+    os.path.dirname(__file__), "..", "..", "..", "shared", "data")
+
+# The graph of the Go package's import tests: a square 0-1-2-3, an edge 4-5, a self-loop and repeats.
+EDGES = np.array([(0, 1), (1, 2), (3, 2), (0, 3), (5, 4), (1, 0), (2, 2), (0, 1)])
+LABELS = np.array([0, 1, 2, 0, -1, 1])
+X = np.array([[0, 0, 1], [2, 0.5, 0], [0, 1, 0], [1, 0, -3], [0, 0, 0], [0, 0, 4]], np.float32)
+SPLIT = {"train": [0, 1], "valid": [2, 3], "test": [5]}
+
+
+def dump(path, value):
+    with open(path, "wb") as f:
+        pickle.dump(value, f, protocol=2)
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def adjacency():
+    import scipy.sparse
+    return scipy.sparse.coo_matrix((np.ones(len(EDGES)), EDGES.T), (6, 6)).tocsr()
+
+
+def planetoid(where):
+    import scipy.sparse
+    rows, hot = scipy.sparse.csr_matrix(X), np.eye(3, dtype=np.int32)
+    for part, value in {
+            "x": rows[:2], "allx": rows[:4], "tx": rows[5:], "y": hot[LABELS[:2]],
+            "ally": hot[LABELS[:4]], "ty": hot[LABELS[5:]],
+            "graph": {v: EDGES[EDGES[:, 0] == v, 1].tolist() for v in range(6)}}.items():
+        dump(os.path.join(where, "ind.tiny." + part), value)
+    write(os.path.join(where, "ind.tiny.test.index"), "5\n")
+    return where
+
+
+def saint(where):
+    import scipy.sparse
+    both = adjacency()
+    scipy.sparse.save_npz(os.path.join(where, "adj_full.npz"), both + both.T)
+    np.save(os.path.join(where, "feats.npy"), X)
+    write(os.path.join(where, "class_map.json"), '{"0": 0, "5": 1, "1": 1, "2": 2, "3": 0}')
+    write(os.path.join(where, "role.json"), '{"tr": [1, 0], "va": [2, 3], "te": [5]}')
+    return where
+
+
+def mat(where):
+    import scipy.io
+    import scipy.sparse
+    path = os.path.join(where, "tiny.mat")
+    scipy.io.savemat(path, {
+        "Network": adjacency(), "Attributes": scipy.sparse.csc_matrix(X),
+        "Label": np.where(LABELS >= 0, LABELS + 1, -1).reshape(-1, 1).astype(float)},
+        do_compression=True)
+    return path
+
+
+def gemsec(where):
+    write(os.path.join(where, "XX_edges.csv"), "node_1,node_2\n0,1\n2,1\n")
+    write(os.path.join(where, "XX_genres.json"),
+          '{"0": ["Rock", "Blues"], "2": ["Rock"], "1": ["Éire"]}')
+    return where
+
+
+def facebook(where):
+    import scipy.io
+    for name, n, users in (("A1", 2, [[1, 2, 0, 0, 0, 2004, 0], [0, 1, 0, 0, 0, 2010, 0]]),
+                           ("B2", 3, [[6, 0, 100, 0, 0, 2009, 0], [7, 0, 0, 0, 0, 0, 0],
+                                      [1, 0, 0, 0, 0, 2005, 0]])):
+        a = np.zeros((n, n))
+        a[0, 1] = a[1, 0] = 1
+        scipy.io.savemat(os.path.join(where, name + ".mat"), {
+            "A": a, "local_info": np.array(users, float)})
+    return where
+
+
+class TestFormats(Case):
+    def setUp(self):
+        super().setUp()
+        library("scipy.sparse")
+
+    def files(self, make):
+        where = self.at("source")
+        os.makedirs(where, exist_ok=True)
+        return make(where)
+
+    def test_one_graph_in_every_format(self):
+        for form, make in (("planetoid", planetoid), ("saint", saint), ("mat", mat)):
+            with self.subTest(form):
+                self.dir = os.path.join(self.dir, form)
+                os.mkdir(self.dir)
+                options = {} if form != "mat" else {"split": "40/40/20", "undirected": True}
+                report = halognn.write_dataset(
+                    self.at("data"), formats.read(form, self.files(make)), **options)
+                self.assertEqual(self.array("data", "indptr").tolist(), [0, 2, 4, 6, 8, 9, 10])
+                self.assertEqual(self.array("data", "indices").tolist(), [1, 3, 0, 2, 1, 3, 0, 2, 5, 4])
+                self.assertEqual(self.array("data", "labels").tolist(), LABELS.tolist())
+                self.assertTrue((self.array("data", "features") == X).all())
+                if form != "mat":
+                    for name, want in SPLIT.items():
+                        self.assertEqual(self.array("data", name).tolist(), want)
+                self.assertIn(f"({form}): 6 vertices, 10 directed edges", report)
+                with open(os.path.join(self.at("data"), "meta.json"), encoding="utf-8") as f:
+                    meta = json.load(f)
+                self.assertEqual((meta["classes"], meta["provenance"]["source"]), (3, "import " + form))
+
+    def test_gemsec(self):
+        halognn.write_dataset(self.at("data"), formats.read("gemsec", self.files(gemsec)))
+        self.assertEqual(self.array("data", "labels").tolist(), [[1, 1, 0], [0, 0, 1], [0, 1, 0]])
+        self.assertEqual(self.array("data", "indices").tolist(), [1, 0, 2, 1])
+
+    def test_facebook_schools_the_larger_first(self):
+        graph = formats.read("mat", self.files(facebook))
+        self.assertEqual(graph.y.tolist(), [5, -1, 1, 0, -1])
+        # B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2; gender 1.
+        self.assertEqual(np.flatnonzero(graph.x.toarray()).tolist(), [
+            5, 8, 50, 258, 500, 508, 750, 757, 759, 1006, 1009])
+        halognn.write_dataset(self.at("data"), graph)
+        self.assertEqual(self.array("data", "indices").tolist(), [1, 0, 4, 3])
+
+    def test_label_lists(self):
+        where = self.files(saint)
+        write(os.path.join(where, "class_map.json"), json.dumps(
+            {"0": [1, 0], "5": [0, 1], "1": [1, 1], "2": [0, 0], "3": [0, 1], "4": [1, 0]}))
+        self.assertEqual(formats.read("saint", where).y.tolist(), [
+            [1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [0, 1]])
+
+    def test_errors_name_the_file(self):
+        def spoil(make, name, content, want):
+            where = self.files(make)
+            path = os.path.join(where if os.path.isdir(where) else self.at("source"), name)
+            if callable(content):
+                content(path)
+            else:
+                with open(path, "wb") as f:
+                    f.write(content)
+            form = make.__name__ if make is not facebook else "mat"
+            with self.subTest(want), self.assertRaises(formats.FormatError) as caught:
+                formats.read(form, where)
+            self.assertIn(name, str(caught.exception))
+            self.assertIn(want, str(caught.exception))
+
+        hot = np.eye(3, dtype=np.int32)
+        spoil(planetoid, "ind.tiny.tx", b"cposix\nsystem\n(S'true'\ntR.", "posix.system")
+        spoil(planetoid, "ind.tiny.allx", b"\x80\x02c", "pickle data was truncated")
+        spoil(planetoid, "ind.tiny.", lambda _: dump(self.at("source/ind.tiny.ty"), hot[[1, 1]]),
+              "do not fit together")
+        spoil(planetoid, "ind.tiny.test.index", b"3\n", "want ids from 4 on")
+        spoil(planetoid, "ind.tiny.test.index", b"2000000000\n", "largest id is 2000000000")
+        spoil(saint, "class_map.json", b'{"0": 1, "6": 0}', "0 to 5")
+        spoil(saint, "class_map.json", b'{"0": 1, "1": [0, 1]}', "others a list")
+        spoil(saint, "class_map.json", b'{"0": [0, 1]}', "1 of 6 vertices")
+        spoil(saint, "class_map.json", b'{"0": 1', "delimiter")
+        spoil(saint, "role.json", b'{"tr": [0], "xx": [1]}', "want tr, va and te")
+        spoil(mat, "tiny.mat", b"x" * 200, "")
+        spoil(gemsec, "XX_genres.json", b'{"0": ["a"], "2": ["b"]}', "vertices 0 to 1")
+        self.assertRaisesRegex(ValueError, "unknown; there are planetoid", formats.read, "ogb", ".")
+
+    def test_command_line(self):
+        where = self.files(planetoid)
+        out = subprocess.run([sys.executable, "-m", "halognn", "planetoid", where, self.at("data"),
+                              "--split", "50/25/25"], capture_output=True, text=True)
+        self.assertEqual((out.returncode, out.stderr), (0, ""))
+        self.assertIn("tiny (planetoid): 6 vertices", out.stdout)
+        out = subprocess.run([sys.executable, "-m", "halognn", "planetoid", self.dir, self.at("b")],
+                             capture_output=True, text=True)
+        self.assertEqual(out.returncode, 3)
+        self.assertIn("0 files *.graph", out.stderr)
+
+    # The import of a public graph equals the independently made copy of it in plain arrays.
+    def test_real_graphs(self):
+        for name, form, path in (("cora", "planetoid", ""), ("citeseer", "planetoid", ""),
+                                 ("blogcatalog", "mat", "BlogCatalog.mat"), ("deezer-hu", "gemsec", "")):
+            where = os.path.join(DATA, name)
+            with self.subTest(name):
+                if not os.path.isdir(where):
+                    self.skipTest(f"real data set {name} is not at {where}: set HALOGNN_DATA")
+                halognn.write_dataset(self.at(name), formats.read(form, os.path.join(where, path)))
+                self.compare(name, os.path.join(where, "neutral"))
+
+    def compare(self, name, neutral):
+        def copy(array):
+            return np.load(os.path.join(neutral, array + ".npy"))
+
+        edges = copy("edges")
+        order = np.lexsort((np.r_[edges[:, 0], edges[:, 1]], np.r_[edges[:, 1], edges[:, 0]]))
+        self.assertTrue((self.array(name, "indices") == np.r_[edges[:, 0], edges[:, 1]][order]).all())
+        self.assertTrue((self.array(name, "labels") == copy("labels")).all())
+        split = copy("split")
+        for code, part in enumerate(("train", "valid", "test")):
+            self.assertEqual(sorted(self.array(name, part).tolist()),
+                             np.flatnonzero(split == code).tolist())
+        if os.path.exists(os.path.join(neutral, "feat_indptr.npy")):
+            ends, columns = copy("feat_indptr"), copy("feat_indices")
+            x = self.array(name, "features")
+            values = copy("feat_values") if os.path.exists(
+                os.path.join(neutral, "feat_values.npy")) else 1
+            want = np.zeros_like(x)
+            want[np.repeat(np.arange(len(x)), np.diff(ends)), columns] = values
+            self.assertTrue((x == want).all())
+
+    # The five Facebook networks come in the OGB layout and as the original MATLAB files.
+    def test_facebook_equals_ogb(self):
+        where = os.path.join(DATA, "fb100-5")
+        if not os.path.isdir(where):
+            self.skipTest(f"real data set fb100-5 is not at {where}: set HALOGNN_DATA")
+        halognn.write_dataset(self.at("mat"), formats.read("mat", os.path.join(where, "mat")))
+        x = self.array("mat", "features")
+        with gzip.open(os.path.join(where, "ogb", "raw", "node-label.csv.gz"), "rt") as f:
+            labels = np.array([float(line) for line in f])
+        self.assertEqual(x.shape, (113505, 253))
+        self.assertEqual(len(self.array("mat", "indices")), 2 * 3936326)
+        self.assertTrue((self.array("mat", "labels") == np.where(np.isnan(labels), -1, labels)).all())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,50 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// origin is what the file origin.json beside .npy files says of the source from which a program made
+// them. The dataset is then described as an import of that source.
+type origin struct {
+	Format     string   `json:"format"`
+	In         string   `json:"in"`
+	Name       string   `json:"name"`
+	Split      string   `json:"split"`       // where the split comes from
+	Classes    int      `json:"classes"`     // y holds 0 to Classes-1; a class may have no vertex
+	ClassNames []string `json:"class_names"` // in order
+	Notes      []string `json:"notes"`
+}
+
+// readOrigin reads origin.json, which a directory need not have.
+func readOrigin(s *source, dir string) error {
+	path := filepath.Join(dir, "origin.json")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || !isDir(dir) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s.origin)
+	}
+	o := &s.origin
+	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
+		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
+		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames), ErrValue)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if s.options.Name == "" && o.Name != "" {
+		s.name = o.Name
+	}
+	s.classes, s.classNames, s.notes = o.Classes, o.ClassNames, append(s.notes, o.Notes...)
+	return nil
+}
+
+// maxClasses is above any number of classes with a label each.
+const maxClasses = 1 << 24
