@@ -48,7 +48,7 @@ func TestDefaultPolicy(t *testing.T) {
 func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 	for _, tc := range []struct{ sets, want string }{ // keys below cache, and beginnings of notes
 		{"", ""},
-		{"gamma=0.995 delta=64", ""}, // their defaults
+		{"gamma=0.995 delta=32", ""}, // their defaults
 		{"gamma=0.9 delta=16",
 			"gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
 				"prefetch does|delta is 16, but cache.policy is lookahead"},

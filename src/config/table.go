@@ -313,16 +313,17 @@ func (c *Config) table() []section {
 			{"gamma", number(&c.Job.Cache.Gamma, 0.995, above(0).upTo(1)), free,
 				"`prefetch`: decay of a row's score in a step that does not use the row",
 				"With 1 no row decays, so none is evicted: rounds only fill slots that are empty."},
-			{"delta", whole(&c.Job.Cache.Delta, 64, 1), free,
+			{"delta", whole(&c.Job.Cache.Delta, 32, 1), free,
 				"`prefetch`: minibatches of a rank between two eviction rounds",
 				"That is as many steps, but with `sample.streams: part` a step may train several " +
 					"minibatches."},
-			{"leave", oneOf(&c.Job.Cache.Leave, policy.LeaveScore,
+			{"leave", oneOf(&c.Job.Cache.Leave, policy.LeaveUnused,
 				word{policy.LeaveScore, "those whose score has decayed to `cache.gamma` to the power of " +
 					"`cache.delta`, as in MassiveGNN's algorithm"},
 				word{policy.LeaveUnused, "those that no minibatch has read since the last round"},
 			), free,
-				"`prefetch`: rows that may leave in a round", ""},
+				"`prefetch`: rows that may leave in a round",
+				"`unused` fetches [fewer rows](results/massivegnn.md#eviction-over-long-runs)."},
 			{"evict", boolean(&c.Job.Cache.Evict, true), free,
 				"`prefetch`: whether rows are exchanged; false keeps the rows that the buffer " +
 					"begins with", ""},

@@ -111,22 +111,20 @@ func (d *directed) Free() {
 	mem.Free(d.degrees)
 }
 
-// prefetchVariants are decays and intervals to try. Intervals allow two rounds in the counted half:
-// a buffer that never evicts is a static cache.
+// prefetchVariants are intervals to try. They allow two rounds in the counted half: a buffer that
+// never evicts is a static cache.
 func prefetchVariants(minibatches int) []Variant {
 	var all []Variant
-	for _, gamma := range []float64{0.95, 0.995} {
-		for _, delta := range []int{8, 16, 32} {
-			if delta > minibatches/4 {
-				continue
-			}
-			all = append(all, Variant{
-				Name: fmt.Sprintf("%s (gamma %g, delta %d)", Prefetch, gamma, delta),
-				Set: func(o *Settings) {
-					o.Policy, o.Gamma, o.Delta, o.Evict, o.Initial = Prefetch, gamma, delta, true, VIP
-				},
-			})
+	for _, delta := range []int{8, 16, 32} {
+		if delta > minibatches/4 {
+			continue
 		}
+		all = append(all, Variant{
+			Name: fmt.Sprintf("%s (delta %d)", Prefetch, delta),
+			Set: func(o *Settings) {
+				o.Policy, o.Delta, o.Leave, o.Evict, o.Initial = Prefetch, delta, LeaveUnused, true, VIP
+			},
+		})
 	}
 	return all
 }

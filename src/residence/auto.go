@@ -57,6 +57,7 @@ type Choice struct {
 	Policy       string  `json:"policy"`
 	Gamma        float64 `json:"gamma,omitempty"`
 	Delta        int     `json:"delta,omitempty"`
+	Leave        string  `json:"leave,omitempty"` // "": LeaveScore, as choices before it had
 	Alpha        float64 `json:"alpha"`
 	HaloFraction float64 `json:"halo_fraction,omitempty"`
 	Ranks        int     `json:"ranks"`
@@ -75,7 +76,7 @@ func (a *Auto) Choice() *Choice {
 		Ranks: a.store.Comm.Size(), Nodes: a.store.Job.Nodes(), Why: a.why,
 	}
 	if policy.Find(a.o.Policy).Rounds {
-		c.Gamma, c.Delta = a.o.Gamma, a.o.Delta
+		c.Gamma, c.Delta, c.Leave = a.o.Gamma, a.o.Delta, a.o.Leave
 	}
 	return c
 }
@@ -91,7 +92,7 @@ func (c *Choice) holds(s *Store) bool {
 func (c *Choice) options(o policy.Settings) policy.Settings {
 	o.Policy = c.Policy
 	if policy.Find(c.Policy).Rounds {
-		o.Gamma, o.Delta, o.Evict, o.Initial = c.Gamma, c.Delta, true, policy.VIP
+		o.Gamma, o.Delta, o.Leave, o.Evict, o.Initial = c.Gamma, c.Delta, c.Leave, true, policy.VIP
 	}
 	return o
 }

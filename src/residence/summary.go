@@ -22,6 +22,8 @@ type Summary struct {
 	Gamma float64 `json:"gamma,omitempty"`
 	// `cache.delta`
 	Delta int `json:"delta,omitempty"`
+	// `cache.leave`
+	Leave string `json:"leave,omitempty"`
 	// `cache.halo_hops`
 	HaloHops int `json:"halo_hops,omitempty"`
 	// with `cache.placement: group` and `cache.peer_cost: auto`: what was measured
@@ -58,7 +60,7 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 			high = int64(p.HighWater())
 		}
 		if c.Policy().Rounds {
-			sum.Gamma, sum.Delta, sum.HaloHops = o.Gamma, o.Delta, o.HaloHops
+			sum.Gamma, sum.Delta, sum.Leave, sum.HaloHops = o.Gamma, o.Delta, o.Leave, o.HaloHops
 		}
 	}
 	own := []int64{rows, index, window, high}

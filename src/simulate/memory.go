@@ -70,7 +70,7 @@ func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64
 	changing, scratch := int64(0), int64(0)
 	for i, p := range s.policies {
 		if p.Scratch != nil {
-			scratch = max(scratch, p.Scratch(n, int64(each)*u.sampler, &s.o.Cache)+s.summing())
+			scratch = max(scratch, p.Scratch(n, int64(each)*u.sampler, s.own[i])+s.summing())
 		}
 		for size, rows := range capacity {
 			if !p.Static() {
@@ -100,7 +100,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	for i, p := range s.policies {
 		scratch := int64(0)
 		if p.Scratch != nil {
-			scratch = p.Scratch(n, int64(each)*u.sampler, &s.o.Cache) + s.summing()
+			scratch = p.Scratch(n, int64(each)*u.sampler, s.own[i]) + s.summing()
 		}
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)

@@ -52,6 +52,25 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A policy with settings of its own counts what it counts where these are the run's.
+func TestOwnSettings(t *testing.T) {
+	s := generated(t)
+	const own = "prefetch:delta=3:leave=unused"
+	o := options()
+	set := o.Cache
+	set.Delta, set.Leave = 3, policy.LeaveUnused
+	o.Policies, o.Own = []string{policy.Prefetch, own}, map[string]policy.Settings{own: set}
+	both := simulated(t, s, o)
+	o.Policies, o.Own, o.Cache = []string{policy.Prefetch}, nil, set
+	alone := simulated(t, s, o)
+	if !slices.Equal(both.Rows[1], alone.Rows[0]) {
+		t.Errorf("%s: %d rows, %d where the run has the settings", own, both.Rows[1], alone.Rows[0])
+	}
+	if slices.Equal(both.Rows[0], both.Rows[1]) {
+		t.Errorf("%d rows by either setting", both.Rows[0])
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	s := generated(t)
 	for _, c := range []struct {

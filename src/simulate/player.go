@@ -39,7 +39,7 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
 	d.Player = policy.NewPlayer(p, policy.Setup{
-		Graph: m, Workload: r, Settings: &c.o.Cache, Capacity: rows, Window: c.windows[i][size],
+		Graph: m, Workload: r, Settings: c.own[i], Capacity: rows, Window: c.windows[i][size],
 		Sums: c.o.Sums,
 	})
 	if !p.Static() && !p.Hindsight {

@@ -27,14 +27,22 @@ func (r *Result) WriteSVG(w io.Writer) error {
 	for i, name := range r.Options.Policies {
 		c.Add(chart.Curve{
 			Names: []string{name}, X: c.At, Y: r.curve(i),
-			Color: slices.Index(Policies(), name), // the same in every plot
-			Open:  !policy.Find(name).Static(),
+			Color: r.color(i),
+			Open:  !r.Options.Policy(name).Static(),
 		})
 	}
 	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %s", of, c.Heading)
 	_, err := io.WriteString(w,
 		chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
 	return err
+}
+
+// color returns that of a policy: the same in every plot, but of a policy with settings of its own.
+func (r *Result) color(i int) int {
+	if known := slices.Index(Policies(), r.Options.Policies[i]); known >= 0 {
+		return known
+	}
+	return len(Policies()) + i
 }
 
 // curve returns the rows of an epoch for every size.

@@ -57,13 +57,19 @@ func (s *Simulation) settings() (all []policy.Settings) {
 // largest plan of any rank. No window is wider than the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
-	sees := false
+	ranks := 0 // whose plans count: one where windows are configured
 	s.windows = make([][]int, len(s.policies))
 	for i, p := range s.policies {
 		s.windows[i] = make([]int, len(sizes))
-		sees = sees || p.Window != nil
+		switch {
+		case p.Window == nil:
+		case s.own[i].Window == 0:
+			ranks = s.o.Ranks
+		default:
+			ranks = max(ranks, 1)
+		}
 	}
-	for rank := 0; rank < s.o.Ranks && sees; rank++ {
+	for rank := range ranks {
 		r := s.reader(rank, s.o.Workers)
 		capacity, err := s.capacities(m, rank)
 		if err != nil {
@@ -75,7 +81,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 		}
 		err = s.widen(m, r, capacity, inclusion)
 		mem.Free(inclusion)
-		if err != nil || s.o.Cache.Window > 0 { // one for all ranks
+		if err != nil {
 			return err
 		}
 	}
@@ -88,7 +94,7 @@ func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 	for i, p := range s.policies {
 		for size, rows := range capacity {
 			w, err := p.Plan(&policy.Setup{
-				Graph: m, Workload: r, Settings: &s.o.Cache, Capacity: rows,
+				Graph: m, Workload: r, Settings: s.own[i], Capacity: rows,
 			}, inclusion, s.o.Epochs*s.job.Items())
 			if err != nil {
 				return err

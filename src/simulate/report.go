@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
@@ -79,7 +78,7 @@ func (r *Result) Print(w io.Writer) error {
 		r.rounds(header), r.partitioned(),
 	}
 	for p, name := range r.Options.Policies {
-		if policy.Find(name).Window == nil {
+		if r.Options.Policy(name).Window == nil {
 			continue
 		}
 		steps := []string{"minibatches known"}
@@ -147,7 +146,7 @@ func (r *Result) sums(header func(name string) []string) [][]string {
 // rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
 // first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
-	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return policy.Find(p).Rounds })
+	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return r.Options.Policy(p).Rounds })
 	interval := r.Options.Cache.Delta
 	if p < 0 || !r.Options.Cache.Evict || interval == 0 || interval >= len(r.Each)*r.Minibatches {
 		return nil
@@ -213,7 +212,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 			if x := r.Predicted[p][i]; !math.IsNaN(x) {
 				line[7] = number(x)
 			}
-			if policy.Find(name).Window != nil {
+			if r.Options.Policy(name).Window != nil {
 				line[11] = strconv.Itoa(r.Windows[p][i])
 			}
 			if done := r.Traces[p][i]; done != nil {

@@ -29,6 +29,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 
 	"halognn/src/job"
 	"halognn/src/parallel"
@@ -47,14 +48,34 @@ type Options struct {
 	// policies and sizes.
 	job.Spec
 
-	LastShort bool // full batches and one short one, instead of the near-equal pieces of training
-	Policies  []string
+	LastShort bool     // full batches and one short one, instead of the near-equal pieces of training
+	Policies  []string // names, or keys of Own
+
+	// Own holds the cache's settings of policies that have their own, by NAME:key=value:...
+	Own map[string]policy.Settings
 
 	// Sizes of a rank's cache, ascending; set only one of the two.
 	Alphas        []float64 // as fractions of an average rank's vertices
 	HaloFractions []float64 // as fractions of the rank's 1-hop halo
 
 	Workers int // goroutines; 0: one for each CPU
+}
+
+// Policy returns the policy that an entry of Policies names; nil for none.
+func (o *Options) Policy(name string) *policy.Policy {
+	base, _, own := strings.Cut(name, ":")
+	if _, known := o.Own[name]; own != known {
+		return nil
+	}
+	return policy.Find(base)
+}
+
+// settings returns those that an entry of Policies is opened with.
+func (o *Options) settings(name string) policy.Settings {
+	if own, ok := o.Own[name]; ok {
+		return own
+	}
+	return o.Cache
 }
 
 // Larger values are typing errors, and would exhaust the memory.
@@ -100,7 +121,7 @@ func (o *Options) Check() error {
 	}
 	told := map[string]bool{}
 	for i, p := range o.Policies {
-		if policy.Find(p) == nil {
+		if o.Policy(p) == nil {
 			reject("policy %q is unknown; there are %v", p, Policies())
 			continue
 		}
@@ -127,11 +148,12 @@ func (o *Options) Possible() []string {
 // cache.
 func (o *Options) refused(name string) (why []string) {
 	spec := o.Spec
-	spec.Cache.Policy, spec.Cache.HaloFraction = name, 0
+	spec.Cache = o.settings(name)
+	spec.Cache.Policy, spec.Cache.HaloFraction = o.Policy(name).Name, 0
 	for _, r := range parallel.Refusals(&spec) {
 		why = append(why, r.Error())
 	}
-	if o.Sums && policy.Find(name).Hindsight {
+	if o.Sums && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s counts rows alone; leave it out where owners add "+
 			"rows", name))
 	}
@@ -177,8 +199,9 @@ type Simulation struct {
 	job      *job.Job
 	shards   *shard.Shards
 	policies []*policy.Policy
-	windows  [][]int        // [policies][sizes] minibatches known in advance
-	shared   map[int]shared // of each node, by its first rank, if ranks share caches
+	own      []*policy.Settings // of each policy
+	windows  [][]int            // [policies][sizes] minibatches known in advance
+	shared   map[int]shared     // of each node, by its first rank, if ranks share caches
 
 	transposed bool // the graph is not symmetric
 }
@@ -199,14 +222,17 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	}
 	o.Cache.PeerCost = o.Cache.Cost()
 	spec := o.Spec
-	spec.Cache.Policy = o.Policies[0] // each has been checked
+	spec.Cache.Policy = o.Policy(o.Policies[0]).Name // each has been checked
 	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
 	sim := &Simulation{o: o, job: j, shards: s}
 	for _, name := range o.Policies {
-		sim.policies = append(sim.policies, policy.Find(name))
+		own := o.settings(name)
+		own.PeerCost = o.Cache.PeerCost
+		sim.policies = append(sim.policies, o.Policy(name))
+		sim.own = append(sim.own, &own)
 	}
 	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts have 32 bits
 		j.Close()

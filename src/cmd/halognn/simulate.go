@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -16,6 +17,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/policy"
 	"halognn/src/shard"
 	"halognn/src/simulate"
 )
@@ -62,6 +64,34 @@ func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 	return s, nil
 }
 
+// own returns the settings of the policies that have some of their own, as NAME:key=value:...
+func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
+	all := map[string]policy.Settings{}
+	for _, name := range policies {
+		words := strings.Split(name, ":")
+		sets := append(slices.Clone(o.sets), "run.dir=simulated", "data.parts="+o.parts)
+		for _, set := range words[1:] {
+			key, _, _ := strings.Cut(set, "=")
+			if policy.Find(words[0]) == nil {
+				break // simulate says what there is
+			}
+			if !slices.Contains(config.Readers("cache."+key), words[0]) {
+				return nil, fmt.Errorf("--policies %s: %s does not read cache.%s", name, words[0], key)
+			}
+			sets = append(sets, "cache."+set)
+		}
+		if len(words) == 1 {
+			continue
+		}
+		run, err := config.Load(o.config, sets)
+		if err != nil {
+			return nil, fmt.Errorf("--policies %s: %w", name, err)
+		}
+		all[name] = run.Spec().Cache
+	}
+	return all, nil
+}
+
 func simulateCommand() *cobra.Command {
 	var run simulated
 	var o simulate.Options
@@ -88,6 +118,9 @@ func simulateCommand() *cobra.Command {
 			if !c.Flags().Changed("policies") {
 				o.Policies = o.Possible()
 			}
+			if o.Own, err = run.own(o.Policies); err != nil {
+				return usageError(err)
+			}
 			if err := o.Check(); err != nil {
 				return usageError(err)
 			}
@@ -98,7 +131,8 @@ func simulateCommand() *cobra.Command {
 	run.flags(c, 5, "the directory to write simulate.csv, steps.csv and simulate.svg to")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.StringSliceVar(&o.Policies, "policies", nil, "some of "+
-		strings.Join(simulate.Policies(), ", ")+" (default: all that the run can have)")
+		strings.Join(simulate.Policies(), ", ")+" (default: all that the run can have); with keys of "+
+		"cache of its own as prefetch:gamma=0.95:delta=32")
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1},
 		"cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil,
