@@ -18,7 +18,7 @@ func TestGoldenBlocks(t *testing.T) {
 			}
 			defer z.Close()
 			array := func(name string) []int64 {
-				data, _, err := z.Int64(name)
+				data, _, err := npy.ZipRead[int64](z, name)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -170,7 +170,7 @@ func TestFloat16AgreesWithNumPy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	wide, _, err := z.Float32("wide")
+	wide, _, err := ZipRead[float32](z, "wide")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestFloat16AgreesWithNumPy(t *testing.T) {
 			t.Fatalf("ToFloat16(%g) = %04x, NumPy has %04x", x, got, half[i])
 		}
 	}
-	all, _, err := z.Float32("all")
+	all, _, err := ZipRead[float32](z, "all")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,27 +207,29 @@ func TestZip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if x, shape, err := z.Float32("x"); err != nil || !slices.Equal(x, golden) ||
+	if x, shape, err := ZipRead[float32](z, "x"); err != nil || !slices.Equal(x, golden) ||
 		!slices.Equal(shape, []int{3, 2}) {
 		t.Errorf("x: %v %v %v", x, shape, err)
 	}
-	if x, _, err := z.Float64("half"); err != nil || x[5] != 1.25 {
+	if x, _, err := ZipRead[float64](z, "half"); err != nil || x[5] != 1.25 {
 		t.Errorf("half as float64: %v %v", x, err)
 	}
-	if ids, _, err := z.Int32("ids"); err != nil || !slices.Equal(ids, []int32{3, 1, 2}) {
+	if ids, _, err := ZipRead[int32](z, "ids"); err != nil || !slices.Equal(ids, []int32{3, 1, 2}) {
 		t.Errorf("ids: %v %v", ids, err)
 	}
 	if mask, _, err := ZipRead[uint8](z, "mask"); err != nil || !slices.Equal(mask, []uint8{1, 0}) {
 		t.Errorf("mask: %v %v", mask, err)
 	}
-	if words, err := z.Text("format"); err != nil || !slices.Equal(words, []string{"csr"}) {
+	if r, err := z.Reader("format"); err != nil {
+		t.Error(err)
+	} else if words, err := ReadText(r); err != nil || !slices.Equal(words, []string{"csr"}) {
 		t.Errorf("format: %v %v", words, err)
 	}
-	if _, _, err := z.Int64("nosuch"); err == nil ||
+	if _, _, err := ZipRead[int64](z, "nosuch"); err == nil ||
 		!strings.Contains(err.Error(), "it holds x, ids") {
 		t.Errorf("missing array: %v", err)
 	}
-	if _, _, err := z.Int32("x"); err == nil || !strings.Contains(err.Error(), "0.25") {
+	if _, _, err := ZipRead[int32](z, "x"); err == nil || !strings.Contains(err.Error(), "0.25") {
 		t.Errorf("fraction read as an integer: %v", err)
 	}
 }
@@ -248,7 +250,7 @@ func TestZipNoticesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if _, _, err := z.Float32("x"); err == nil || !strings.Contains(err.Error(), "checksum") {
+	if _, _, err := ZipRead[float32](z, "x"); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a flipped bit: %v", err)
 	}
 	if _, err := OpenZip("testdata/c.npy"); err == nil {
@@ -294,7 +296,7 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := z.Int64("ids"); !errors.Is(err, ErrFormat) ||
+		if _, _, err := ZipRead[int64](z, "ids"); !errors.Is(err, ErrFormat) ||
 			!strings.Contains(err.Error(), "ids") {
 			t.Errorf("%d bytes said to be stored: %v", stored, err)
 		}
@@ -343,7 +345,7 @@ func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
 	defer z.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, _, err = z.Int64("x")
+	_, _, err = ZipRead[int64](z, "x")
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, ErrTruncated) {
 		t.Errorf("got %v", err)

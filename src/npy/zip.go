@@ -95,24 +95,3 @@ func ZipRead[T Element](z *Zip, name string) ([]T, []int, error) {
 	data, err := ReadAll[T](r)
 	return data, r.Shape, err
 }
-
-// Float32 reads a whole array as float32.
-func (z *Zip) Float32(name string) ([]float32, []int, error) { return ZipRead[float32](z, name) }
-
-// Float64 reads a whole array as float64.
-func (z *Zip) Float64(name string) ([]float64, []int, error) { return ZipRead[float64](z, name) }
-
-// Int32 reads a whole array as int32.
-func (z *Zip) Int32(name string) ([]int32, []int, error) { return ZipRead[int32](z, name) }
-
-// Int64 reads a whole array as int64.
-func (z *Zip) Int64(name string) ([]int64, []int, error) { return ZipRead[int64](z, name) }
-
-// Text reads an array of strings, or one such scalar, such as the format of a scipy matrix.
-func (z *Zip) Text(name string) ([]string, error) {
-	r, err := z.Reader(name)
-	if err != nil {
-		return nil, err
-	}
-	return ReadText(r)
-}

@@ -169,9 +169,6 @@ const Auto = "auto"
 // Trainable selects the policies that a run can use.
 func Trainable(p *Policy) bool { return !p.Hindsight }
 
-// Static selects the policies with a fixed set of rows.
-func Static(p *Policy) bool { return p.Static() }
-
 // Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one
 // that keeps nothing.
 func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {

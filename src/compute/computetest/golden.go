@@ -45,7 +45,7 @@ func openGolden(t *testing.T, name string) golden {
 
 // array returns an array and its number of rows.
 func (g golden) array(name string) ([]float64, int) {
-	x, shape, err := g.zip.Float64(name)
+	x, shape, err := npy.ZipRead[float64](g.zip, name)
 	if err != nil {
 		g.t.Fatal(err)
 	}
