@@ -79,7 +79,7 @@ class Arrays(pickle.Unpickler):
         if name in ("ndarray", "dtype") and module == "numpy":
             return getattr(np, name)
         if name in ("_reconstruct", "scalar") and module.endswith("core.multiarray"):
-            return getattr(np.core.multiarray, name)
+            return (np.zeros(0) if name == "_reconstruct" else np.float64(0)).__reduce__()[0]
         if (module, name) == ("collections", "defaultdict"):
             return collections.defaultdict
         if (module, name) in (("__builtin__", "list"), ("builtins", "list")):
@@ -287,7 +287,7 @@ def facebook(paths, files):
     ... mod 64 | dorm: ... mod 96"""
     import scipy.sparse
     order = sorted(range(len(files)), key=lambda i: -files[i]["local_info"].shape[0])
-    edges, years, rows, columns, notes, first = [], [], [], [], [], 0
+    edges, years, rows, columns, parts, first = [], [], [], [], [], 0
     for school, i in enumerate(order):
         network, info = _variable(files[i], "A", "Network"), files[i]["local_info"]
         n = info.shape[0]
@@ -314,13 +314,13 @@ def facebook(paths, files):
         year = info[:, 5]
         years.append(np.where(np.isin(year, YEARS), year - YEARS[0], -1))
         edges.append(_edges(network, first))
-        notes.append(f"graph {name_of(paths[i])}: vertices {first} to {first + n - 1}")
+        parts.append({"name": name_of(paths[i]), "first": first, "count": n})
         first += n
     rows, columns = np.concatenate(rows), np.concatenate(columns)
     x = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), (first, at))
     return Graph(np.concatenate(edges, axis=1), first, x, np.concatenate(years), origin={
         "classes": len(YEARS), "class_names": [str(y) for y in YEARS],
-        "notes": notes if len(files) > 1 else [],
+        "parts": parts,
     })
 
 

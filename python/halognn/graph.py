@@ -21,7 +21,7 @@ class Graph:
     undirected: each edge is given once; write_dataset adds its reverse
     origin: what is known of the source, kept with the dataset: format, in, name, split, notes,
         classes (their number: then y holds 0 to classes-1, and a class may have no vertex),
-        class_names
+        class_names, and parts: name, first and count of joined graphs, by which split="A/B/C" splits
     """
 
     edge_index: np.ndarray

@@ -132,8 +132,11 @@ class TestFormats(Case):
         # B2: status 6, major 100*2+0 mod 80; status 7 is none; A1: status 1, gender 2; gender 1.
         self.assertEqual(np.flatnonzero(graph.x.toarray()).tolist(), [
             5, 8, 50, 258, 500, 508, 750, 757, 759, 1006, 1009])
-        halognn.write_dataset(self.at("data"), graph)
+        report = halognn.write_dataset(self.at("data"), graph, split="B2/A1/")
         self.assertEqual(self.array("data", "indices").tolist(), [1, 0, 4, 3])
+        self.assertEqual(self.array("data", "train").tolist(), [0, 2])
+        self.assertIn("by graph: B2/A1/", report)
+        self.assertIn("graph A1: vertices 3 to 4", report)
 
     def test_label_lists(self):
         where = self.files(saint)

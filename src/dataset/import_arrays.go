@@ -183,12 +183,8 @@ func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error 
 	})
 }
 
-// addCSR adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value.
-func addCSR(s *source, a arraySource, indptrKey, indicesKey string) error {
-	return addCompressed(s, a, indptrKey, indicesKey, false)
-}
-
-// addCompressed is addCSR or, by columns, the same of a CSC matrix.
+// addCompressed adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value,
+// or, by columns, of a CSC matrix.
 func addCompressed(s *source, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
 	ends, err := rowEnds(s, a, indptrKey, indicesKey)
 	if err != nil {

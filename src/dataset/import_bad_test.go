@@ -198,6 +198,14 @@ func TestImportBadInput(t *testing.T) {
 			[]string{"y: class 2, but origin.json has 2"}, dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
 			[]string{"origin.json: 3 classes and 1 names"}, dataset.ErrValue},
+		{"classes without labels", "origin",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				if err := os.Remove(filepath.Join(dir, "y.npy")); err != nil {
+					t.Fatal(err)
+				}
+			}, []string{"origin.json: 3 classes, and no labels"}, dataset.ErrValue},
+		{"a part outside", "origin", originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
+			[]string{"origin.json: graph A: vertices 1 to 6 of 6"}, dataset.ErrValue},
 		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
 			[]string{"origin.json: unexpected end"}, nil},
 		{"dense and sparse features", "origin",

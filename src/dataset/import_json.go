@@ -56,14 +56,10 @@ func decodeNumbers(d *json.Decoder, raw *json.RawMessage, into any) error {
 	if err := d.Decode(raw); err != nil {
 		return err
 	}
-	return numbersOf(*raw, into)
-}
-
-func numbersOf(raw json.RawMessage, into any) error {
-	if bytes.Contains(raw, []byte("null")) {
+	if bytes.Contains(*raw, []byte("null")) {
 		return fmt.Errorf("%w: null where a number belongs", ErrValue)
 	}
-	return json.Unmarshal(raw, into)
+	return json.Unmarshal(*raw, into)
 }
 
 // vertexKey parses a key as a vertex id below n that has not occurred before.

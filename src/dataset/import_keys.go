@@ -254,9 +254,6 @@ var foreignKinds = map[string]string{
 	".tgz":     "an archive; unpack it and name what is in it",
 }
 
-// suited maps extensions that only one format reads to that format.
-var suited = map[string]string{".npz": "npz"}
-
 // foreign returns an error for an input whose name shows that no importer, or another one, reads
 // it.
 func foreign(path, format string) error {
@@ -268,15 +265,9 @@ func foreign(path, format string) error {
 	if what := foreignKinds[ext]; what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)
 	}
-	if want := suited[ext]; want != "" && want != format {
-		return fmt.Errorf(
-			"%s: %w: format %s does not read %s files; use --format %s",
-			path,
-			ErrValue,
-			format,
-			ext,
-			want,
-		)
+	if ext == ".npz" && format != "npz" {
+		return fmt.Errorf("%s: %w: format %s does not read .npz files; use --format npz", path,
+			ErrValue, format)
 	}
 	if (ext == ".csv" || ext == ".tsv") && format == "npz" {
 		return fmt.Errorf("%s: %w: a text table; use --format csv", path, ErrValue)

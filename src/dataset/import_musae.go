@@ -62,8 +62,8 @@ func readMusae(s *source) error {
 	}
 	for i, g := range graphs {
 		p := s.parts[i]
-		s.vertices = p.first + p.count // an id beyond this graph must not count as one of the next
-		if err := readPairs(s, g.edges, int64(p.first)); err != nil {
+		s.vertices = p.First + p.Count // an id beyond this graph must not count as one of the next
+		if err := readPairs(s, g.edges, int64(p.First)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +235,7 @@ func setTargets(s *source, graphs []musaeGraph, targets [][]string) error {
 	}
 	for i, t := range targets {
 		for v, y := range t {
-			if err := s.setLabel(s.parts[i].first+v, class[y]); err != nil {
+			if err := s.setLabel(s.parts[i].First+v, class[y]); err != nil {
 				return fmt.Errorf("%s: %q: %w", graphs[i].target, y, err)
 			}
 		}
@@ -251,9 +251,9 @@ func setMusaeFeatures(s *source, graphs []musaeGraph) error {
 		func(yield func(row, col int, value float64) error) error {
 			for i, g := range graphs {
 				p := s.parts[i]
-				seen := make([]bool, p.count)
+				seen := make([]bool, p.Count)
 				if err := eachMember(g.features, func(key string, d *json.Decoder) error {
-					v, err := vertexKey(key, p.count, seen)
+					v, err := vertexKey(key, p.Count, seen)
 					if err != nil {
 						return err
 					}
@@ -262,7 +262,7 @@ func setMusaeFeatures(s *source, graphs []musaeGraph) error {
 					}
 					for _, c := range list {
 						cols = max(cols, c+1)
-						if err := yield(p.first+v, c, 1); err != nil {
+						if err := yield(p.First+v, c, 1); err != nil {
 							return err
 						}
 					}
@@ -287,6 +287,6 @@ func noteParts(s *source) {
 	}
 	for _, p := range s.parts {
 		s.notes = append(s.notes,
-			fmt.Sprintf("graph %s: vertices %d to %d", p.name, p.first, p.first+p.count-1))
+			fmt.Sprintf("graph %s: vertices %d to %d", p.Name, p.First, p.First+p.Count-1))
 	}
 }

@@ -52,6 +52,9 @@ func readNPZ(s *source) error {
 	} else {
 		err = readPlain(s, a)
 	}
+	if err == nil {
+		err = checkOrigin(s)
+	}
 	ids := s.find(a, "ids")
 	if err == nil {
 		err = readWeights(s, a)
@@ -154,7 +157,7 @@ func readAttributed(s *source, a arraySource) error {
 	if err != nil {
 		return err
 	}
-	if err := addCSR(s, a, "adj_indptr", "adj_indices"); err != nil {
+	if err := addCompressed(s, a, "adj_indptr", "adj_indices", false); err != nil {
 		return err
 	}
 	if a.Has("labels") {

@@ -12,13 +12,14 @@ import (
 // origin is what the file origin.json beside .npy files says of the source from which a program made
 // them. The dataset is then described as an import of that source.
 type origin struct {
-	Format     string   `json:"format"`
-	In         string   `json:"in"`
-	Name       string   `json:"name"`
-	Split      string   `json:"split"`       // where the split comes from
-	Classes    int      `json:"classes"`     // y holds 0 to Classes-1; a class may have no vertex
-	ClassNames []string `json:"class_names"` // in order
-	Notes      []string `json:"notes"`
+	Format     string      `json:"format"`
+	In         string      `json:"in"`
+	Name       string      `json:"name"`
+	Split      string      `json:"split"`       // where the split comes from
+	Classes    int         `json:"classes"`     // y holds 0 to Classes-1; a class may have no vertex
+	ClassNames []string    `json:"class_names"` // in order
+	Parts      []graphPart `json:"parts"`       // of several joined graphs
+	Notes      []string    `json:"notes"`
 }
 
 // readOrigin reads origin.json, which a directory need not have.
@@ -42,7 +43,23 @@ func readOrigin(s *source, dir string) error {
 	if s.options.Name == "" && o.Name != "" {
 		s.name = o.Name
 	}
-	s.classes, s.classNames, s.notes = o.Classes, o.ClassNames, append(s.notes, o.Notes...)
+	s.classes, s.classNames, s.parts = o.Classes, o.ClassNames, o.Parts
+	s.notes = append(s.notes, o.Notes...)
+	noteParts(s)
+	return nil
+}
+
+// checkOrigin compares origin.json with what was read.
+func checkOrigin(s *source) error {
+	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil {
+		return fmt.Errorf("origin.json: %d classes, and no labels: %w", s.origin.Classes, ErrValue)
+	}
+	for _, p := range s.origin.Parts {
+		if p.First < 0 || p.Count < 0 || p.Count > s.vertices-p.First {
+			return fmt.Errorf("origin.json: graph %s: vertices %d to %d of %d: %w", p.Name, p.First,
+				p.First+p.Count-1, s.vertices, ErrValue)
+		}
+	}
 	return nil
 }
 

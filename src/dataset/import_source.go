@@ -43,8 +43,9 @@ type source struct {
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
 type graphPart struct {
-	name         string
-	first, count int
+	Name  string `json:"name"`
+	First int    `json:"first"`
+	Count int    `json:"count"`
 }
 
 // features are the rows still to be written.

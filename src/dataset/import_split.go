@@ -151,7 +151,7 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 	names := make([]string, len(s.parts))
 	byName := make(map[string]graphPart, len(s.parts))
 	for i, p := range s.parts {
-		names[i], byName[p.name] = p.name, p
+		names[i], byName[p.Name] = p.Name, p
 	}
 	bad := func(why string) error {
 		hint := "want an existing file or directory, or percentages such as 60/20/20"
@@ -171,8 +171,8 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 			if !ok {
 				return nil, bad(fmt.Sprintf("there is no graph %q", name))
 			}
-			for v := range g.count {
-				*p.lists()[i] = append(*p.lists()[i], graph.VertexID(g.first+v))
+			for v := range g.Count {
+				*p.lists()[i] = append(*p.lists()[i], graph.VertexID(g.First+v))
 			}
 		}
 	}
