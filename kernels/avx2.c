@@ -1,6 +1,7 @@
 #ifdef __x86_64__
 #define LANES 8
 #include "cpu/batchnorm.c"
+#include "cpu/draw.c"
 #include "cpu/elu.c"
 #include "cpu/gather.c"
 #include "cpu/heads.c"

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cpu/attention_ref.c"
 #include "cpu/batchnorm_ref.c"
+#include "cpu/draw_ref.c"
 #include "cpu/elu_ref.c"
 #include "cpu/gather_ref.c"
 #include "cpu/heads_ref.c"

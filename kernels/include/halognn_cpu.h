@@ -26,6 +26,24 @@ typedef struct {
 /* A row reference names a row of one of several tables: table << HALOGNN_REF_ROW_BITS | row. */
 #define HALOGNN_REF_ROW_BITS 48
 
+/* The numbers of vertices in one hop (src/sample/labor.go): table[v], or without a table a mix of the
+ * original id with now, or with next once turn + the vertex's phase, a mix with phases in
+ * [0,lasts), has reached lasts. */
+typedef struct {
+    const uint32_t *table;   /* [vertices], or NULL */
+    const int32_t *original; /* [vertices] */
+    int64_t vertices;
+    uint64_t now, next, phases, turn, lasts;
+} halognn_numbers;
+
+/* The multipliers of the mix: SplitMix64's finaliser (src/random). */
+#define HALOGNN_MIX_1 0xBF58476D1CE4E5B9u
+#define HALOGNN_MIX_2 0x94D049BB133111EBu
+
+/* draw_least keeps at most so many neighbours of a row as candidates; half of it is the largest
+ * fanout. */
+#define HALOGNN_CANDIDATES 128
+
 /* The kernels of one SIMD level. */
 typedef struct {
     const char *level;

@@ -58,10 +58,11 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 	} {
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {Workers: 3, minParallel: 1},
-			{Workers: 3, minParallel: 1, Map: MapHash},
+			{Workers: 3, minParallel: 1, Map: MapHash}, {Spec: labor()},
+			{Spec: labor(), Workers: 3, minParallel: 1, Map: MapHash},
 		} {
 			for _, fanouts := range [][]int{{5, 3}, {All, 2}, {All, All}} {
-				t.Run(fmt.Sprintf("%s, map %d, %d workers, %v", c.name, o.Map, o.Workers, fanouts),
+				t.Run(fmt.Sprintf("%s, %s, map %d, %d workers, %v", c.name, o.kind(), o.Map, o.Workers, fanouts),
 					func(t *testing.T) {
 						topology := &Topology{Original: whole.Original, Graph: graph.CSC{
 							Indptr:  slices.Clone(whole.Graph.Indptr),
@@ -96,7 +97,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 
 						copy(topology.Graph.Indptr, whole.Graph.Indptr)
 						copy(topology.Graph.Indices, whole.Graph.Indices)
-						want := Reference(topology, Neighbours(fanouts...), []graph.VertexID{busy, 4}, Key{})
+						want := Reference(topology, o.Spec, []graph.VertexID{busy, 4}, Key{})
 						defer want.Free()
 						if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
 							difference(&mb, want) != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"halognn/src/compute/cpu"
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
@@ -41,6 +42,13 @@ func newFused(t *Topology, o Options) (Sampler, error) {
 	s.workers = make([]worker, o.Workers)
 	for i := range s.workers {
 		s.workers[i] = newWorker(s, i)
+	}
+	if o.Numbered() {
+		host, err := cpu.NewHost("")
+		if err != nil {
+			return nil, err
+		}
+		s.hop.host = host
 	}
 	vertices := len(t.Original)
 	valueBits := o.valueBits

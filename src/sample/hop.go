@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"halognn/src/compute/cpu"
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
@@ -34,6 +35,7 @@ type hop struct {
 	key      uint64           // Spec.word
 	numbers  numbers          // of the vertices, if they draw by them
 	table    []uint32         // and all of them; nil: none
+	host     *cpu.Host        // draws by them; nil: plain Go does
 	chunk    int              // destinations a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
@@ -132,8 +134,20 @@ type drawer struct {
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 
 // draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most
-// h.chunk of them.
+// h.chunk of them. What the kernel leaves is drawn plainly: damage, which panics there, and what is
+// rare.
 func (d *drawer) draw(h *hop, lo, hi int) {
+	for ; h.byKernel() && lo < hi; lo++ {
+		if lo += d.drawLeast(h, lo, hi); lo < hi {
+			d.drawPlainly(h, lo, lo+1)
+		}
+	}
+	if lo < hi {
+		d.drawPlainly(h, lo, hi)
+	}
+}
+
+func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
 		for i := lo; i < hi; i++ {
@@ -238,4 +252,9 @@ func (d *drawer) bytes() int64 {
 // until they are renumbered in place.
 func asVertices(rows []int32) []graph.VertexID {
 	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
+}
+
+// asRows is the inverse of asVertices.
+func asRows(vertices []graph.VertexID) []int32 {
+	return unsafe.Slice((*int32)(unsafe.SliceData(vertices)), len(vertices))
 }

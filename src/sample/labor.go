@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"halognn/src/compute/cpu"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/random"
@@ -136,6 +137,12 @@ func (n *numbers) of(original int32) uint32 {
 // phase returns that of a vertex.
 func (n *numbers) phase(original int32) uint64 {
 	return random.Mix(n.phases^uint64(uint32(original))) >> 32 * n.lasts >> 32
+}
+
+// forKernel returns them as a kernel takes them, for vertices with these original ids.
+func (n *numbers) forKernel(original []int32) cpu.Numbers {
+	return cpu.Numbers{Original: original, Now: n.now, Next: n.next, Phases: n.phases, Turn: n.turn,
+		Lasts: n.lasts}
 }
 
 // numbersEnd is above every number.
@@ -305,6 +312,29 @@ func nth(words []uint64, n int) uint64 {
 		guess = next - 1
 	}
 	return guess + 1
+}
+
+// byKernel reports whether the kernel draws the hop.
+func (h *hop) byKernel() bool {
+	return h.host != nil && h.numbers.lasts > 0 && !h.poisson && h.host.DrawsLeast(h.fanout)
+}
+
+// drawLeast draws as destinations [lo,hi) do, by chooseLeast or all, and returns for how many it has.
+func (d *drawer) drawLeast(h *hop, lo, hi int) int {
+	first, last := h.indptr[lo], h.indptr[hi]
+	var pos []int64
+	if h.weights != nil {
+		d.pos = mem.Grow(d.pos, int(last-first))
+		pos = d.pos
+	}
+	numbers := h.numbers.forKernel(h.topology.Original)
+	numbers.Table = h.table
+	n := h.host.DrawLeast(asRows(h.drawn[first:last]), pos, h.begin[lo:hi], h.degree[lo:hi],
+		int(h.fanout), asRows(h.topology.Graph.Indices), &numbers)
+	if pos != nil {
+		h.weigh(lo, lo+n, pos)
+	}
+	return n
 }
 
 // chooseBelow sets pos to the positions of the neighbours of destination i with numbers below

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/compute/cpu"
 	"halognn/src/graph"
 )
 
@@ -285,5 +286,53 @@ func TestTablesFollow(t *testing.T) {
 			want.Free()
 		}
 		mb.Free()
+	}
+}
+
+// Every level of the kernel draws what plain Go does: of rows of every length around those of
+// vectors, of a hub, of parallel edges, whose numbers are equal, with a table of numbers and without.
+func TestNumbersAtEveryLevel(t *testing.T) {
+	r := rand.New(rand.NewPCG(66, 0))
+	const n = 3000
+	topology := &Topology{Graph: graph.CSC{Indptr: []int64{0}}, Original: make([]int32, n)}
+	for v := range n {
+		topology.Original[v] = int32(n - v)
+		degree, of := v%150, n
+		if v == 7 {
+			degree = 1 << 17
+		} else if v%5 == 0 {
+			of = 1 + degree/3
+		}
+		for range degree {
+			topology.Graph.Indices = append(topology.Graph.Indices, graph.VertexID(r.IntN(of)))
+		}
+		topology.Graph.Indptr = append(topology.Graph.Indptr, int64(len(topology.Graph.Indices)))
+	}
+	for _, simd := range []string{"scalar", "avx2", "avx512"} {
+		if _, err := cpu.NewHost(simd); err != nil {
+			t.Log(err)
+			continue
+		}
+		t.Setenv("HALOGNN_SIMD", simd)
+		for _, fanout := range []int{1, 5, 16, 64, 65} {
+			for _, lasts := range []int{1, 9} {
+				spec := Spec{Kind: Labor, Fanouts: []int{fanout}, Numbers: Numbers{Dependency: lasts}}
+				spec = spec.InJob(40, 1, 1, 1)
+				s := mustNew(t, topology, Options{Spec: spec})
+				var mb Minibatch
+				for _, seeds := range [][]graph.VertexID{someSeeds(r, n, n), {0, 8, 25, 149, 7}, {40}} {
+					key := Key{Seed: 4, Step: 13}
+					if err := s.Sample(&mb, seeds, key); err != nil {
+						t.Fatal(err)
+					}
+					want := Reference(topology, spec, seeds, key)
+					if d := difference(&mb, want); d != "" {
+						t.Fatalf("%s, fanout %d, lasting %d, %d seeds: %.300s", simd, fanout, lasts, len(seeds), d)
+					}
+					want.Free()
+				}
+				mb.Free()
+			}
+		}
 	}
 }

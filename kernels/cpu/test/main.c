@@ -10,7 +10,7 @@
 #include "rounding.h"
 #include "test.h"
 
-static const test *const families[] = {rows_tests,      segment_tests, pointwise_tests,
+static const test *const families[] = {draw_tests, rows_tests,      segment_tests, pointwise_tests,
                                        attention_tests, norm_tests,    optimizer_tests};
 enum { FAMILIES = sizeof families / sizeof *families };
 

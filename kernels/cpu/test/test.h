@@ -44,7 +44,7 @@ typedef struct {
 } test;
 
 /* A table for each family; the last test has no name. */
-extern const test rows_tests[], segment_tests[], pointwise_tests[], attention_tests[], norm_tests[],
+extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[], attention_tests[], norm_tests[],
     optimizer_tests[];
 
 extern uint64_t random_state; /* of the functions that draw */

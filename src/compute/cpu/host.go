@@ -25,7 +25,10 @@ var _ compute.Host = (*Host)(nil)
 
 // Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code
 // would, so that mem.Guard names the file.
-type Host struct{ level level }
+type Host struct {
+	level   level
+	vectors bool // the level has them
+}
 
 // NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.
 func NewHost(simd string) (*Host, error) {
@@ -33,7 +36,7 @@ func NewHost(simd string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{k}, catchFaults()
+	return &Host{k, levelName(k) != "scalar"}, catchFaults()
 }
 
 // GatherRows implements compute.Host.

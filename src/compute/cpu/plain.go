@@ -27,6 +27,15 @@ func NewHost(simd string) (*Host, error) {
 	return &Host{}, nil
 }
 
+// DrawsLeast reports that there is no kernel.
+func (h *Host) DrawsLeast(fanout int64) bool { return false }
+
+// DrawLeast draws for no destination.
+func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
+	indices []int32, n *Numbers) int {
+	return 0
+}
+
 // BLAS describes the library of matrix products.
 func BLAS() string { return "none (built without cgo): gonum's own" }
 

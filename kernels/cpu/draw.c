@@ -1,0 +1,233 @@
+/*
+ * The neighbours with the smallest numbers. Every word of a row is looked at once: its number is
+ * gathered, compared with a bound below which a row nearly always has enough numbers and not many
+ * more, and kept without a branch. Of the few that are left each counts the smaller ones.
+ */
+#include <math.h>
+
+#include "simd.h"
+
+/* Rows whose lines are prefetched: few enough that they stay in L1. */
+#define ROWS_AHEAD 6
+#define PREFETCHED 1024 /* bytes of a row; in longer ones the processor reads on by itself */
+
+#if LANES == 16
+typedef __m512i ints;
+typedef __mmask16 lanes;
+
+ALWAYS_INLINE ints each(uint32_t x) { return _mm512_set1_epi32((int)x); }
+ALWAYS_INLINE lanes first(int64_t n) { return n < 16 ? (lanes)((1u << n) - 1) : (lanes)0xFFFF; }
+ALWAYS_INLINE ints load_lanes(const int32_t *p, lanes of) {
+    return _mm512_maskz_loadu_epi32(of, p);
+}
+ALWAYS_INLINE void store_ints(uint32_t *p, ints x) { _mm512_storeu_si512(p, x); }
+ALWAYS_INLINE lanes at_most(ints x, ints y) { return _mm512_cmple_epu32_mask(x, y); }
+ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
+    return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), of, at, table, 4);
+}
+/* A store through a mask takes far longer than one of a register that was compressed. */
+ALWAYS_INLINE void keep(uint32_t *p, ints x, lanes of) {
+    _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(of, x));
+}
+ALWAYS_INLINE ints iota(void) {
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+ALWAYS_INLINE ints plus(ints x, ints y) { return _mm512_add_epi32(x, y); }
+/* count + 1 where x < y */
+ALWAYS_INLINE ints count_less(ints count, ints x, ints y) {
+    return _mm512_mask_add_epi32(count, _mm512_cmplt_epu32_mask(x, y), count, each(1));
+}
+
+ALWAYS_INLINE ints widen_low(ints x) { return _mm512_cvtepu32_epi64(_mm512_castsi512_si256(x)); }
+ALWAYS_INLINE ints widen_high(ints x) {
+    return _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(x, 1));
+}
+/* The high halves of the words of x, then those of y. */
+ALWAYS_INLINE ints high_halves(ints x, ints y) {
+    const ints odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_epi32(x, odd, y);
+}
+ALWAYS_INLINE ints words(uint64_t x) { return _mm512_set1_epi64((int64_t)x); }
+ALWAYS_INLINE ints times(ints x, uint64_t y) { return _mm512_mullo_epi64(x, words(y)); }
+ALWAYS_INLINE ints times_low(ints x, ints y) { return _mm512_mul_epu32(x, y); }
+ALWAYS_INLINE ints xor(ints x, ints y) { return _mm512_xor_si512(x, y); }
+#define shift(x, bits) _mm512_srli_epi64(x, bits)
+/* x if a + b >= c, else y; words below 2^63 */
+ALWAYS_INLINE ints where_reached(ints a, ints b, ints c, ints x, ints y) {
+    return _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(_mm512_add_epi64(a, b), c), y, x);
+}
+#else
+typedef __m256i ints;
+typedef unsigned lanes;
+
+/* Where the lanes that are kept come from, a byte each. */
+#define FROM(m, k) ((uint64_t)((m) >> (k) & 1) * (k) << 8 * __builtin_popcount((m) & ((1 << (k)) - 1)))
+#define KEPT(m) \
+    FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7)
+#define KEPT4(m) KEPT(m), KEPT(m + 1), KEPT(m + 2), KEPT(m + 3)
+#define KEPT16(m) KEPT4(m), KEPT4(m + 4), KEPT4(m + 8), KEPT4(m + 12)
+#define KEPT64(m) KEPT16(m), KEPT16(m + 16), KEPT16(m + 32), KEPT16(m + 48)
+static const uint64_t kept[256] = {KEPT64(0), KEPT64(64), KEPT64(128), KEPT64(192)};
+
+ALWAYS_INLINE ints each(uint32_t x) { return _mm256_set1_epi32((int)x); }
+ALWAYS_INLINE ints iota(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+ALWAYS_INLINE ints plus(ints x, ints y) { return _mm256_add_epi32(x, y); }
+ALWAYS_INLINE lanes first(int64_t n) { return n < 8 ? (1u << n) - 1 : 0xFF; }
+ALWAYS_INLINE ints spread(lanes of) {
+    const ints bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(each(of), bits), bits);
+}
+ALWAYS_INLINE ints load_lanes(const int32_t *p, lanes of) {
+    return of == 0xFF ? _mm256_loadu_si256((const void *)p) : _mm256_maskload_epi32(p, spread(of));
+}
+ALWAYS_INLINE void store_ints(uint32_t *p, ints x) { _mm256_storeu_si256((void *)p, x); }
+ALWAYS_INLINE lanes at_most(ints x, ints y) {
+    const ints is = _mm256_cmpeq_epi32(_mm256_min_epu32(x, y), x);
+    return (lanes)_mm256_movemask_ps(_mm256_castsi256_ps(is));
+}
+ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
+    return _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), table, at, spread(of), 4);
+}
+ALWAYS_INLINE void keep(uint32_t *p, ints x, lanes of) {
+    const ints from = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)&kept[of]));
+    _mm256_storeu_si256((void *)p, _mm256_permutevar8x32_epi32(x, from));
+}
+ALWAYS_INLINE ints count_less(ints count, ints x, ints y) {
+    const ints sign = each(1u << 31); /* the comparison is of signed words */
+    return _mm256_sub_epi32(
+        count, _mm256_cmpgt_epi32(_mm256_xor_si256(y, sign), _mm256_xor_si256(x, sign)));
+}
+
+ALWAYS_INLINE ints widen_low(ints x) { return _mm256_cvtepu32_epi64(_mm256_castsi256_si128(x)); }
+ALWAYS_INLINE ints widen_high(ints x) {
+    return _mm256_cvtepu32_epi64(_mm256_extracti128_si256(x, 1));
+}
+ALWAYS_INLINE ints high_halves(ints x, ints y) {
+    const __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y), 0xDD);
+    return _mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xD8);
+}
+ALWAYS_INLINE ints words(uint64_t x) { return _mm256_set1_epi64x((int64_t)x); }
+ALWAYS_INLINE ints times_low(ints x, ints y) { return _mm256_mul_epu32(x, y); }
+ALWAYS_INLINE ints xor(ints x, ints y) { return _mm256_xor_si256(x, y); }
+#define shift(x, bits) _mm256_srli_epi64(x, bits)
+ALWAYS_INLINE ints times(ints x, uint64_t y) {
+    const ints cross = _mm256_add_epi64(times_low(shift(x, 32), words(y)),
+                                        times_low(x, words(y >> 32)));
+    return _mm256_add_epi64(times_low(x, words(y)), _mm256_slli_epi64(cross, 32));
+}
+ALWAYS_INLINE ints where_reached(ints a, ints b, ints c, ints x, ints y) {
+    return _mm256_blendv_epi8(x, y, _mm256_cmpgt_epi64(c, _mm256_add_epi64(a, b)));
+}
+#endif
+
+ALWAYS_INLINE ints mix(ints x) {
+    x = times(xor(x, shift(x, 30)), HALOGNN_MIX_1);
+    x = times(xor(x, shift(x, 27)), HALOGNN_MIX_2);
+    return xor(x, shift(x, 31));
+}
+
+/* The words whose high halves are the numbers of vertices. */
+ALWAYS_INLINE ints number_words(const halognn_numbers *of, ints id) {
+    ints word = words(of->now);
+    if (of->turn > 0) {
+        const ints phase = shift(mix(xor(words(of->phases), id)), 32);
+        word = where_reached(shift(times_low(phase, words(of->lasts)), 32), words(of->turn),
+                             words(of->lasts), words(of->next), word);
+    }
+    return mix(xor(word, id));
+}
+
+ALWAYS_INLINE ints numbers_of(const halognn_numbers *of, ints id) {
+    return high_halves(number_words(of, widen_low(id)), number_words(of, widen_high(id)));
+}
+
+/* Room for what is kept of a row, and for a store beyond it. */
+#define ROOM (HALOGNN_CANDIDATES + LANES)
+
+/* Keeps the numbers of a row up to a bound and their places, and returns how many there are: -1 if
+ * there are too many, or a neighbour is no vertex. */
+ALWAYS_INLINE int64_t candidates(uint32_t *number, uint32_t *place, const int32_t *row, int64_t n,
+                                 uint32_t bound, const halognn_numbers *of) {
+    const ints last = each((uint32_t)of->vertices - 1), limit = each(bound);
+    int64_t m = 0;
+    for (int64_t k = 0; k < n; k += LANES) {
+        const lanes here = first(n - k);
+        const ints u = load_lanes(row + k, here);
+        if (m > HALOGNN_CANDIDATES || (at_most(u, last) & here) != here)
+            return -1;
+        const ints r = of->table ? gather(of->table, u, here)
+                                 : numbers_of(of, gather(of->original, u, here));
+        const lanes low = at_most(r, limit) & here;
+        keep(number + m, r, low);
+        keep(place + m, plus(iota(), each((uint32_t)k)), low);
+        m += __builtin_popcount(low);
+    }
+    return m > HALOGNN_CANDIDATES ? -1 : m;
+}
+
+/* Keeps the places of the f smallest numbers, and returns how many those are: more than f, where
+ * several numbers equal the largest of them. */
+ALWAYS_INLINE int64_t choose(uint32_t *chosen, const uint32_t *number, const uint32_t *place,
+                             int64_t m, int64_t f) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < m; i += LANES) {
+        const ints mine = load_lanes((const int32_t *)number + i, first(LANES));
+        ints smaller = each(0);
+        for (int64_t j = 0; j < m; j += LANES)
+            UNROLL for (int k = 0; k < LANES; k++)
+                smaller = count_less(smaller, each(number[j + k]), mine);
+        const lanes is = at_most(smaller, each((uint32_t)f - 1)) & first(m - i);
+        keep(chosen + n, load_lanes((const int32_t *)place + i, first(LANES)), is);
+        n += __builtin_popcount(is);
+    }
+    return n;
+}
+
+void LEVEL(draw_least)(int64_t *done, int32_t *drawn, int64_t room, int64_t *positions, int64_t n,
+                       const int64_t *begin, const int64_t *degree, int64_t fanout,
+                       const int32_t *indices, int64_t edges, halognn_numbers of) {
+    uint32_t number[ROOM], place[ROOM], chosen[ROOM];
+    /* a bound that fails for one row in a hundred, so that few pass it */
+    const double share = ((double)fanout + 2 * sqrt((double)fanout) + 2) * 4294967296.0;
+    int64_t i = 0;
+    for (; i < n; i++) {
+        const int64_t ahead = i + ROWS_AHEAD;
+        if (ahead < n) /* by its address as a number: it may break a rule */
+            prefetch_row((const void *)((uintptr_t)indices + (uintptr_t)begin[ahead] * 4),
+                         (degree[ahead] < PREFETCHED / 4 ? degree[ahead] : PREFETCHED / 4) * 4);
+        const int64_t d = degree[i];
+        int64_t m = d < fanout ? d : fanout;
+        if (begin[i] < 0 || d < 0 || begin[i] > edges - d || m > room)
+            break;
+        const int32_t *row = indices + begin[i];
+        if (d > fanout) {
+            double bound = share / (double)d;
+            int64_t few;
+            do {
+                few = candidates(number, place, row, d,
+                                 bound < 4294967295.0 ? (uint32_t)bound : UINT32_MAX, &of);
+                bound *= 2;
+            } while (few >= 0 && few < fanout);
+            if (few < 0)
+                break;
+            store_ints(number + few, each(UINT32_MAX));
+            if (choose(chosen, number, place, few, fanout) != fanout)
+                break;
+            for (int64_t k = 0; k < fanout; k++)
+                drawn[k] = row[chosen[k]];
+            if (positions)
+                for (int64_t k = 0; k < fanout; k++)
+                    positions[k] = begin[i] + chosen[k];
+        } else {
+            memcpy(drawn, row, (size_t)d * 4);
+            if (positions)
+                for (int64_t k = 0; k < d; k++)
+                    positions[k] = begin[i] + k;
+        }
+        drawn += m, room -= m;
+        if (positions)
+            positions += m;
+    }
+    *done = i;
+}
+#undef shift

@@ -1,0 +1,42 @@
+//go:build cgo
+
+package cpu
+
+/*
+#cgo noescape halognn_draw_least
+#cgo nocallback halognn_draw_least
+#include "halognn_cpu.h"
+*/
+import "C"
+
+import "unsafe"
+
+func (n *Numbers) forC() C.halognn_numbers {
+	return C.halognn_numbers{
+		table: uint32s(n.Table), original: int32s(n.Original), vertices: C.int64_t(len(n.Original)),
+		now: C.uint64_t(n.Now), next: C.uint64_t(n.Next), phases: C.uint64_t(n.Phases),
+		turn: C.uint64_t(n.Turn), lasts: C.uint64_t(n.Lasts),
+	}
+}
+
+// DrawsLeast reports whether DrawLeast is faster than plain Go, and takes that fanout.
+func (h *Host) DrawsLeast(fanout int64) bool {
+	return h.vectors && fanout <= C.HALOGNN_CANDIDATES/2
+}
+
+// DrawLeast draws for the destinations with the neighbours indices[begin[i]:][:degree[i]] those with
+// the fanout smallest numbers, of equal ones the first, in the order of the row, or all
+// if there are no more: it sets drawn to them and positions, unless that is nil, to where in indices
+// they are, one destination after the other. It stops before a destination whose row or neighbours
+// are out of range, and before a rare one, and returns how many it has drawn for. The rows are
+// prefetched; a neighbour that is looked at costs a gathered number.
+func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
+	indices []int32, n *Numbers) int {
+	var done C.int64_t
+	panicOnFault(C.halognn_draw_least(h.level, &done, int32s(drawn), C.int64_t(len(drawn)),
+		int64s(positions), C.int64_t(len(begin)), int64s(begin), int64s(degree), C.int64_t(fanout), int32s(indices),
+		C.int64_t(len(indices)), n.forC()))
+	return int(done)
+}
+
+func uint32s(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }
