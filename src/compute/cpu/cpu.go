@@ -17,6 +17,8 @@ var _ compute.Device = (*Device)(nil)
 
 // Device implements compute.Device on the cores of this machine.
 type Device struct {
+	compute.HostMemory
+
 	level     level
 	gemm      engine
 	precision compute.Precision
@@ -100,35 +102,6 @@ func (d *Device) Enter() (leave func() error, err error) {
 
 // Name implements compute.Device.
 func (d *Device) Name() string { return d.name }
-
-// Alloc implements compute.Device: memory outside the Go heap.
-func (d *Device) Alloc(n int) ([]float32, error) {
-	if n < 0 {
-		return nil, fmt.Errorf("compute/cpu: Alloc of %d elements", n)
-	}
-	return mem.Make[float32](n), nil
-}
-
-// Free implements compute.Device.
-func (d *Device) Free(x []float32) { mem.Free(x) }
-
-// Upload implements compute.Device.
-func (d *Device) Upload(dst, src []float32) {
-	compute.CheckLengths("Upload", len(dst), len(src))
-	copy(dst, src)
-}
-
-// Download implements compute.Device.
-func (d *Device) Download(dst, src []float32) {
-	compute.CheckLengths("Download", len(dst), len(src))
-	copy(dst, src)
-}
-
-// Settle implements compute.Device: gradients are complete when their kernels return.
-func (d *Device) Settle() {}
-
-// Sync implements compute.Device: kernels are complete when they return.
-func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {

@@ -22,6 +22,8 @@ var (
 
 // Device implements compute.Device.
 type Device struct {
+	compute.HostMemory
+
 	partial []float32 // one chunk's sums of ColumnSum, LayerNormBackward and MatMulWeights
 	probe   *compute.Probe
 
@@ -42,35 +44,6 @@ func (d *Device) Name() string {
 	}
 	return fmt.Sprintf("plain Go, %s products", d.precision)
 }
-
-// Alloc implements compute.Device.
-func (d *Device) Alloc(n int) ([]float32, error) {
-	if n < 0 {
-		return nil, fmt.Errorf("compute/ref: Alloc of %d elements", n)
-	}
-	return mem.Make[float32](n), nil
-}
-
-// Free implements compute.Device.
-func (d *Device) Free(x []float32) { mem.Free(x) }
-
-// Upload implements compute.Device.
-func (d *Device) Upload(dst, src []float32) {
-	compute.CheckLengths("Upload", len(dst), len(src))
-	copy(dst, src)
-}
-
-// Download implements compute.Device.
-func (d *Device) Download(dst, src []float32) {
-	compute.CheckLengths("Download", len(dst), len(src))
-	copy(dst, src)
-}
-
-// Settle implements compute.Device: gradients are complete when their kernels return.
-func (d *Device) Settle() {}
-
-// Sync implements compute.Device.
-func (d *Device) Sync() error { return nil }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {

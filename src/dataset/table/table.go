@@ -6,8 +6,8 @@
 //
 // One buffer holds the current row, for files of any length. Blank lines, comment lines, CR before
 // LF, a byte order mark and blanks around a field are skipped. Every error names file and line.
-// encoding/csv allocates a string for each field, which strconv needs; without them this package
-// reads several times as many numbers a second.
+// encoding/csv makes a string of each record, and a slice of strings for its fields, before strconv
+// reads a number; this package parses bytes where they lie.
 package table
 
 import (
