@@ -44,8 +44,9 @@ func TestGuideHasErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := strings.Join(strings.Fields(string(text)), " ") // lines may end anywhere
-	// Errors that never reach a user: no key of the config chooses a sampler without fanouts yet.
-	internal := []string{"pipeline.ErrStop", "sample.ErrFanouts"}
+	// Errors that never reach a user: no key of the config chooses a sampler without fanouts yet, and
+	// without a ranking one is made.
+	internal := []string{"pipeline.ErrStop", "sample.ErrFanouts", "ranking.ErrMissing"}
 	found := 0
 	eachSource(t, func(file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {

@@ -5,8 +5,6 @@ package tests
 import (
 	"flag"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -17,19 +15,9 @@ var cells = flag.Int("cells", 12,
 // nodes of two ranks.
 func TestMatrix(t *testing.T) {
 	unlessShort(t)
-	parts := filepath.Join(t.TempDir(), "parts") // of its own, for what analyze writes there
-	if err := os.CopyFS(parts, os.DirFS(smallParts.dir(t))); err != nil {
-		t.Fatal(err)
-	}
+	parts := smallParts.dir(t)
 	common := []string{"model.layers=2", "sample.fanouts=5,3", "train.epochs=1", "train.eval_every=0",
 		"cache.initial=degree", "cache.alpha=0.3"}
-	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies", "vip"}
-	for _, s := range append(common, "run.ranks_per_node=1") {
-		args = append(args, "--set", s)
-	}
-	for _, kind := range []string{"neighbour", "labor"} {
-		halognn(t).must(t, append(args, "--set", "sample.kind="+kind)...)
-	}
 	digests := map[string]string{}
 	train := func(c cell) {
 		node := "run.ranks_per_node=1"

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,9 +84,9 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	}
 }
 
-// Static caches read a ranking that was written before, and come to the rows and the predictions of
-// those that rank the whole graph; without it the message says which command writes it.
-func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
+// Caches that are chosen in the whole graph, and the rows and predictions of runs that hold it: before
+// the first step a rank maps the files of all, but for a ranking that was written before.
+func TestCachesOfAPartitionedTopology(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	parts := copyOf(t, smallParts.dir(t), t.TempDir(), "parts")
@@ -93,26 +94,37 @@ func TestStaticCachesOfAPartitionedTopology(t *testing.T) {
 	sets := []string{"run.ranks_per_node=1", "cache.alpha=0.2"}
 	args := []string{"analyze", parts, "--config", baseFile.dir(t), "--ranks", "4", "--policies",
 		strings.Join(policies, ",")}
-	apart := []string{"topology.kind=partitioned"}
-	refused := halognn(t).run(t,
-		append(trainArgs(t, parts, newRunDir(t),
-			append(append(apart, sets...), "cache.policy=vip")...), "--ranks-in-process", "4")...)
-	if refused.code != 3 || !strings.Contains(refused.err, "halognn analyze "+parts+" --config FILE "+
-		"--ranks 4 --ranks-per-node 1 --policies vip --alpha 0.2") {
-		t.Errorf("without a ranking: %v", refused)
-	}
-	halognn(t).must(t, args...)
-	for _, p := range policies {
-		cached := append(sets, "cache.policy="+p)
+	same := func(cached ...string) {
+		t.Helper()
 		want, got := trained(t, parts, 4, cached...),
-			trained(t, parts, 4, append(cached, apart...)...)
+			trained(t, parts, 4, append(cached, "topology.kind=partitioned")...)
 		sameNumbers(t, got, want)
 		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep ||
 			got.Cache.Capacity != want.Cache.Capacity {
-			t.Errorf("%s: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d", p,
-				got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote,
+			t.Errorf("%v: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d",
+				cached, got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote,
 				want.ExpectedRowsPerStep, want.Cache.Capacity)
 		}
+	}
+	for _, c := range [][]string{
+		{"cache.policy=vip"}, {"cache.policy=sim", "model.kind=gat"},
+		{"cache.policy=prefetch", "cache.delta=3"},
+		{"cache.policy=prefetch", "cache.delta=3", "cache.initial=vip", "cache.halo_fraction=0.4"},
+		{"cache.policy=degree", "cache.halo_fraction=0.5", "cache.halo_hops=1"},
+		{"cache.policy=vip", "cache.placement=group", "cache.peer_cost=0.1", "run.ranks_per_node=2"},
+		{"cache.policy=vip", "cache.source=files"},
+	} {
+		same(append(slices.Clone(sets), c...)...)
+	}
+	chosen := trained(t, parts, 4, append(slices.Clone(sets), "cache.policy=auto",
+		"topology.kind=partitioned")...)
+	sameNumbers(t, chosen, trained(t, parts, 4, append(slices.Clone(sets), "cache.policy=none")...))
+	if chosen.Cache == nil || !strings.Contains(chosen.Cache.Chosen, "rows a step") {
+		t.Errorf("auto: %+v", chosen.Cache)
+	}
+	halognn(t).must(t, args...)
+	for _, p := range policies {
+		same(append(slices.Clone(sets), "cache.policy="+p)...)
 	}
 	for _, c := range []struct{ flag, value, says string }{
 		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "8 parts, 3 ranks"},

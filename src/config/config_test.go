@@ -98,12 +98,9 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
 			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, " +
 				"because it samples minibatches ahead",
-			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle or " +
-				"sieve, or topology.kind=replicated",
+			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve " +
+				"or prefetch, or topology.kind=replicated",
 		}},
-		{"auto on a partitioned topology", minimal +
-			"topology: {kind: partitioned}\ncache: {policy: auto}\n", nil,
-			[]string{"cache.policy auto cannot be had"}},
 		{"a sampler on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\nsample: {kind: poisson}\n", nil,
 			[]string{"with which sample.kind poisson cannot be had",
@@ -181,9 +178,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"sums of rows from files", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: vip, source: files}\n", nil,
 			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
-		{"a halo of a partitioned topology", minimal +
-			"topology: {kind: partitioned}\ncache: {halo_fraction: 0.5}\n", nil,
-			[]string{"cache.halo_fraction cannot be had"}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
 			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2 or mlp`}},
 		{"set without value", minimal, []string{"train.lr"},
@@ -222,9 +216,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"cache.source is files, with which cache.policy auto cannot be had",
 				"choose cache.policy=degree, ", "cache.source=owners",
 				"with which cache.halo_fraction cannot be had"}},
-		{"files and a partitioned topology", minimal,
-			[]string{"cache.source=files", "cache.placement=group", "topology.kind=partitioned"},
-			[]string{"cache.source files cannot be had", "cache.placement group cannot be had"}},
 		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil,
 			[]string{"sample.fanouts has 0 entries"}},
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"},

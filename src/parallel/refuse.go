@@ -161,20 +161,12 @@ func partitionedRefuses(s *job.Spec) []clash {
 	whole := ""
 	if p := policy.Find(s.Cache.Policy); p != nil {
 		whole = p.Whole
-	} else if s.Cache.Policy == policy.Auto {
-		whole = "it samples minibatches ahead of time, to count what each cache would transfer"
 	}
 	return []clash{
 		{s.Sample.NeedsWhole(), "sample.kind " + string(s.Sample.Kind),
 			"ranks do not send each other the degrees and weights that it needs", neighbour},
 		{whole != "", "cache.policy " + s.Cache.Policy, whole,
 			policies(func(p *policy.Policy) bool { return p.Whole == "" })},
-		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
-			"the ranks of a node rank the vertices of the whole graph together", ownCache},
-		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
-			"a cache of any rows is chosen in the whole graph", owners},
-		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
-			"the halo is found in the whole graph", "cache.alpha"},
 	}
 }
 

@@ -254,7 +254,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	}
 	if p.options.Bound != Least {
 		t.planBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(t.held),
-			Window: int64(t.Window), Uses: remote})
+			Window: int64(t.Window), Uses: remote, Degrees: p.job.Partitioned})
 	}
 	return t, nil
 }

@@ -327,6 +327,7 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
 		got, err := t.play(kind, policy.Setup{
 			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+			Passing: p.job.Partitioned,
 		})
 		return fetch{rows: got.rows, held: capacity, counted: len(t.ends), deciding: got.seconds,
 			bytes: got.bytes}, err

@@ -66,9 +66,10 @@ type Policy struct {
 	// Fanouts: what it does follows from fanouts, so a kind of sampling without them is refused.
 	Fanouts bool
 
-	// Whole says why each rank needs the whole topology to use the policy; "" if it does not, or
-	// if its ranking can be written before (package ranking).
+	// Whole says why each rank needs the whole topology in every step; "" if it does not.
 	Whole string
+	// Needs: Open analyses the graph. Static policies do so to rank it.
+	Needs bool
 
 	// Hindsight policies know all accesses before the first step. They can be simulated only.
 	Hindsight bool
@@ -91,6 +92,7 @@ type Variant struct {
 // Setup holds the arguments of Open.
 type Setup struct {
 	Graph    *access.Graph // nil where no rank sees the whole graph
+	Passing  bool          // Graph and Workload are gone after Open
 	Workload *access.Workload
 	Settings *Settings
 	Capacity int // rows
@@ -119,7 +121,7 @@ type Size struct {
 	Window   int64   // minibatches known in advance
 	Uses     float64 // remote vertices of a minibatch
 	Steps    int64   // minibatches of the run
-	Directed bool    // the graph is not symmetric
+	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or gone
 	Sums     bool    // as in Setup
 }
 

@@ -17,11 +17,11 @@ const Prefetch = "prefetch"
 var prefetch = &Policy{
 	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
 		"replaced, at intervals, by those that were missed most",
-	Whole: "its candidates, and the degrees that break ties, are found in the whole graph",
+	Needs: true,
 	Open:  openPrefetch,
 	Bytes: func(s Size) int64 {
 		bytes := 4*s.Vertices + 24*s.Rows
-		if s.Directed { // the degrees that break ties
+		if s.Degrees { // that break ties
 			bytes += 4 * s.Vertices
 		}
 		return bytes
@@ -56,7 +56,7 @@ func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := newBuffer(m, cache.PrefetchOptions{
+	p, err := newBuffer(m, s.Passing, cache.PrefetchOptions{
 		Vertices: m.NumVertices(), Capacity: s.Capacity, Initial: held, Candidates: candidates,
 		Gamma: o.Gamma, Delta: o.interval(), Unused: o.Leave == LeaveUnused, Layout: o.Layout,
 	})
@@ -75,9 +75,10 @@ func (o *Settings) interval() int {
 	return o.Delta
 }
 
-// newBuffer makes the buffer with its own copy of the degrees where the analyses end before it.
-func newBuffer(m *access.Graph, o cache.PrefetchOptions) (cache.Policy, error) {
-	if !m.Transposed() {
+// newBuffer makes the buffer with its own copy of the degrees where the graph, or the transpose of
+// one that is not symmetric, is gone before it.
+func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Policy, error) {
+	if !m.Transposed() && !passing {
 		o.Degree = m.OutDegrees()
 		return cache.NewPrefetch(o)
 	}
@@ -92,21 +93,20 @@ func newBuffer(m *access.Graph, o cache.PrefetchOptions) (cache.Policy, error) {
 		mem.Free(degrees)
 		return nil, err
 	}
-	return &directed{p, degrees}, nil
+	return &withDegrees{p, degrees}, nil
 }
 
-// directed is a buffer on a graph that is not symmetric. It keeps the degrees that break ties,
-// because the transpose is freed with the analyses.
-type directed struct {
+// withDegrees is a buffer that keeps the degrees that break ties.
+type withDegrees struct {
 	*cache.Prefetch
 	degrees []int32 // [N]
 }
 
 // Bytes returns the memory of the buffer's arrays and of the degrees.
-func (d *directed) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
+func (d *withDegrees) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
 
 // Free frees both.
-func (d *directed) Free() {
+func (d *withDegrees) Free() {
 	d.Prefetch.Free()
 	mem.Free(d.degrees)
 }

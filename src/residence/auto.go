@@ -119,7 +119,7 @@ const (
 func (s *Store) candidates(minibatches int) (all []trial) {
 	for _, name := range policy.Names(policy.Trainable) {
 		p := policy.Find(name)
-		if p.Variants == nil {
+		if p.Variants == nil || s.Job.Partitioned && p.Whole != "" {
 			continue
 		}
 		for _, v := range p.Variants(minibatches) {
@@ -145,7 +145,9 @@ func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 		a.o = kept.options(a.o)
 		return a, nil
 	}
-	trials, err := a.countCandidates()
+	var trials []trial
+	count := func(m *access.Graph) (err error) { trials, err = a.countCandidates(m); return err }
+	err := s.withGraph(s.Job.Cache.Policy, count)
 	if err != nil {
 		return nil, fmt.Errorf("cache.policy auto: %w", err)
 	}
@@ -182,13 +184,13 @@ func worthTrying(all []trial, epochs int) []trial {
 }
 
 // countCandidates returns the candidates with the rows that a step transfers. Collective.
-func (a *Auto) countCandidates() ([]trial, error) {
+func (a *Auto) countCandidates(m *access.Graph) ([]trial, error) {
 	s, at := a.store, a.from
 	each := s.Job.Items()
 	minibatches := min(countedSteps, max(16, 2*each), (s.Job.Epochs-at.Epoch+1)*each-at.Item)
 	all := s.candidates(minibatches)
 	rows := make([]float64, len(all))
-	err := a.countRows(all, rows, minibatches)
+	err := a.countRows(m, all, rows, minibatches)
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
@@ -202,13 +204,8 @@ func (a *Auto) countCandidates() ([]trial, error) {
 
 // countRows counts this rank's rows of each candidate. Half of the minibatches fill the caches and
 // are not counted.
-func (a *Auto) countRows(all []trial, rows []float64, minibatches int) error {
+func (a *Auto) countRows(m *access.Graph, all []trial, rows []float64, minibatches int) error {
 	s := a.store
-	m, err := s.graph()
-	if err != nil {
-		return err
-	}
-	defer m.Free()
 	r := s.workload()
 	var sampling error
 	var steps [][]graph.VertexID

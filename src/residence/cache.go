@@ -57,24 +57,26 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	if s.Job.Partitioned {
 		return c, s.openPartitioned(c, at)
 	}
-	m, err := s.graph()
-	if err = comm.Agree(s.Comm, err); err != nil {
-		return c, err
-	}
-	defer m.Free()
+	return c, s.withGraph(o.Policy, func(m *access.Graph) error {
+		err := s.openAnalysed(c, m, at)
+		if err == nil && s.Job.FavoursNear() {
+			err = s.openNear(c, m)
+		}
+		return err
+	})
+}
+
+// openAnalysed opens a cache by analyses of the whole graph. Collective.
+func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 	switch {
 	case c.Policy().None():
+		return nil
 	case !c.Policy().Static():
-		err = s.openDynamic(c, m, at)
-	case o.Shared():
-		err = s.openGroup(c, m)
-	default:
-		err = s.openStatic(c, m)
+		return s.openDynamic(c, m, at)
+	case c.Settings.Shared():
+		return s.openGroup(c, m)
 	}
-	if err == nil && s.Job.FavoursNear() {
-		err = s.openNear(c, m)
-	}
-	return c, err
+	return s.openStatic(c, m)
 }
 
 // openNear finds what is near with the cache. Collective.

@@ -31,7 +31,7 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
 	setup := policy.Setup{
 		Graph: m, Vertices: int(s.shards().Vertices), Workload: s.workload(), Settings: &c.Settings,
-		Sums: s.Job.OwnersSums() != nil,
+		Sums: s.Job.OwnersSums() != nil, Passing: s.whole != nil,
 	}
 	var err error
 	setup.Capacity, err = s.capacity(c, m)

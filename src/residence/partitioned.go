@@ -3,30 +3,45 @@ package residence
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	"halognn/src/access"
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/ranking"
+	"halognn/src/shard"
 	"halognn/src/trace"
 )
 
-// openPartitioned opens a cache where no rank sees the whole topology: a static one, whose ranking
-// was written before, or one that needs nothing of the graph. Collective.
+// openPartitioned opens a cache where a rank has the in-edges of its own vertices alone: one that
+// needs nothing of the graph, a static one whose ranking was written before, or any other after an
+// analysis of the whole graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
-	if p.Whole != "" || o.HaloFraction > 0 || o.Shared() || o.FromFiles() {
-		return comm.AgreedOn(s.Comm, fmt.Errorf("cache.policy %s with cache.halo_fraction %g, "+
-			"cache.placement %s and cache.source %s needs the whole topology on every rank", p.Name,
-			o.HaloFraction, o.Placement, o.Source))
+	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() {
+		return s.openWhole(c, at)
 	}
 	if !p.Static() {
+		if p.Needs {
+			return s.openWhole(c, at)
+		}
 		return s.openDynamic(c, nil, at)
 	}
 	held, left, err := s.ranked(c)
 	defer func() { mem.Free(held) }()
+	missing := 0
+	if errors.Is(err, ranking.ErrMissing) {
+		missing, err = 1, nil
+	}
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", p.Name, err)
+	}
+	if missing, err = comm.AgreeMax(s.Comm, missing); err != nil {
+		return err
+	}
+	if missing > 0 {
+		return s.openWhole(c, at)
 	}
 	s.SetUp.Done(trace.SetUpRank)
 	c.Expected, err = comm.AgreeSum(s.Comm, left*float64(s.Job.Minibatches()))
@@ -47,12 +62,54 @@ func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error
 	if err == nil {
 		held, left, err = r.Hold(s.Comm.Rank(), capacity)
 	}
-	if errors.Is(err, ranking.ErrMissing) {
-		err = fmt.Errorf("%w; where no rank sees the whole topology, a ranking must be written "+
-			"before: halognn analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s "+
-			"--alpha %g, with the --set of this run",
-			err, s.shards().Dir, s.Comm.Size(), s.Comm.Size()/s.Job.Nodes(), c.Settings.Policy,
-			c.Settings.Alpha)
-	}
 	return held, left, err
+}
+
+// openWhole opens a cache by an analysis of the whole graph. Collective.
+func (s *Store) openWhole(c *Cache, at Position) error {
+	return s.withGraph(c.Settings.Policy, func(m *access.Graph) error {
+		return s.openAnalysed(c, m, at)
+	})
+}
+
+// withGraph calls f with the whole graph. Where a rank has a part of it, it maps the files of all
+// meanwhile: pages of files, which the ranks of a node have in common, and nothing that stays.
+// Collective.
+func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
+	begin := time.Now()
+	var whole *shard.Shards
+	var err error
+	if s.Job.Partitioned {
+		whole, err = shard.Open(s.shards().Dir, shard.Options{})
+	}
+	var m *access.Graph
+	if err == nil {
+		s.whole = whole
+		m, err = s.graph()
+	}
+	if err = comm.Agree(s.Comm, err); err == nil {
+		s.tellAnalysis(policy, time.Since(begin))
+		err = f(m)
+	}
+	if m != nil {
+		m.Free()
+	}
+	if s.whole = nil; whole != nil {
+		err = errors.Join(err, whole.Close())
+	}
+	return err
+}
+
+// tellAnalysis says how long an analysis is going to take, if that is above a minute where it could
+// be written before. Preparing the graph passed over its edges once; an analysis does so for each
+// hop.
+func (s *Store) tellAnalysis(policy string, prepared time.Duration) {
+	takes := prepared * time.Duration(s.Job.Sample.Hops()+1)
+	if s.whole == nil || takes < time.Minute {
+		return
+	}
+	s.note("ranking vertices takes each rank about %s at every start; for static policies `halognn "+
+		"analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha %g`, with the "+
+		"--set of this run, does it once", takes.Round(time.Second), s.shards().Dir, s.Comm.Size(),
+		s.Comm.Size()/s.Job.Nodes(), policy, s.Job.Cache.Alpha)
 }

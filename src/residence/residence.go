@@ -57,10 +57,11 @@ type Store struct {
 	// memory.
 	DeviceRows []DeviceRows
 
-	first, last int      // own parts [first, last)
-	read        [][]byte // [P] what minibatches read: Tables or, where ranks hold columns, these
-	cols        int      // of read
-	columns     int64    // bytes of them, if read is not Tables
+	first, last int           // own parts [first, last)
+	read        [][]byte      // [P] what minibatches read: Tables or, where ranks hold columns, these
+	cols        int           // of read
+	columns     int64         // bytes of them, if read is not Tables
+	whole       *shard.Shards // the whole graph while it is analysed; nil else
 	closers     []func() error
 }
 
@@ -198,14 +199,24 @@ func (s *Store) Close() error {
 func (s *Store) shards() *shard.Shards { return s.Job.Shards }
 
 // workload describes the minibatches of this rank.
-func (s *Store) workload() *access.Workload { return s.Job.Workload(s.Comm.Rank(), s.Workers) }
+func (s *Store) workload() *access.Workload {
+	r := s.Job.Workload(s.Comm.Rank(), s.Workers)
+	if s.whole != nil {
+		r.Topology = s.whole.Topology()
+	}
+	return r
+}
 
 // graph prepares the topology for the analyses of package access.
 func (s *Store) graph() (*access.Graph, error) {
-	if s.Job.Partitioned {
+	shards := s.shards()
+	switch {
+	case s.whole != nil:
+		shards = s.whole
+	case s.Job.Partitioned:
 		return nil, errors.New("an analysis needs the whole topology; this rank has a part of it")
 	}
-	return access.New(&s.shards().Topology().Graph, access.Options{Workers: s.Workers})
+	return access.New(&shards.Topology().Graph, access.Options{Workers: s.Workers})
 }
 
 func (s *Store) note(format string, args ...any) {
