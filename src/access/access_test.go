@@ -4,50 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
 	"halognn/src/sample"
 )
-
-// newRandom returns a generator and prints its seed.
-func newRandom(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
-// fromEdges makes a graph of edges {from, to}: to samples from.
-func fromEdges(t *testing.T, n int, edges ...[2]int) *graph.CSC {
-	t.Helper()
-	var src, dst []graph.VertexID
-	for _, e := range edges {
-		src, dst = append(src, graph.VertexID(e[0])), append(dst, graph.VertexID(e[1]))
-	}
-	g, err := graph.FromEdges(n, src, dst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.Free)
-	return g
-}
-
-// randomEdges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices
-// have none.
-func randomEdges(r *rand.Rand, n, edges int) [][2]int {
-	out := make([][2]int, edges)
-	for i := range out {
-		out[i] = [2]int{r.IntN(n*2/3 + 1), r.IntN(n*2/3 + 1)}
-		if r.IntN(10) == 0 {
-			out[i][r.IntN(2)] = 0
-		}
-	}
-	return out
-}
 
 func mustNew(t testing.TB, g *graph.CSC, o Options) *Graph {
 	t.Helper()
@@ -57,26 +21,6 @@ func mustNew(t testing.TB, g *graph.CSC, o Options) *Graph {
 	}
 	t.Cleanup(m.Free)
 	return m
-}
-
-// must returns a result that lies outside the heap until the test ends.
-func must[T mem.Number](t testing.TB) func(x []T, err error) []T {
-	return func(x []T, err error) []T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { mem.Free(x) })
-		return x
-	}
-}
-
-func ids(vertices ...int) []graph.VertexID {
-	out := make([]graph.VertexID, len(vertices))
-	for i, v := range vertices {
-		out[i] = graph.VertexID(v)
-	}
-	return out
 }
 
 func TestSymmetry(t *testing.T) {
@@ -93,7 +37,7 @@ func TestSymmetry(t *testing.T) {
 		{"parallel edges in one direction", [][2]int{{0, 1}, {0, 1}, {1, 0}}, false},
 		{"parallel edges in both", [][2]int{{0, 1}, {0, 1}, {1, 0}, {1, 0}}, true},
 	} {
-		m := mustNew(t, fromEdges(t, 5, c.edges...), Options{})
+		m := mustNew(t, graphtest.Of(t, 5, c.edges...), Options{})
 		if m.Transposed() == c.symmetric {
 			t.Errorf("%s: symmetric is %t, want %t", c.name, !m.Transposed(), c.symmetric)
 		}
@@ -102,7 +46,7 @@ func TestSymmetry(t *testing.T) {
 
 // The chunks cover the vertices once, whatever the degrees, and end at multiples of 64.
 func TestChunks(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for _, n := range []int{0, 1, 63, 64, 65, 100_000} {
 		g := &graph.CSC{Indptr: make([]int64, n+1)}
 		for v := range n {
@@ -126,10 +70,10 @@ func TestChunks(t *testing.T) {
 // Sums are those of a plain loop, and the same bits for every number of workers; the path for
 // values that are mostly zero gives the same sums.
 func TestGather(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 30_000
 	// the hub's row spans many blocks, and empty rows outnumber a block
-	g := fromEdges(t, n, randomEdges(r, n, 100_000)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 100_000)...)
 	for _, zeros := range []float64{0, 0.5, 0.99} {
 		w := make([]float32, n)
 		for v := range w {
@@ -171,7 +115,7 @@ func TestGather(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	g := fromEdges(t, 4, [2]int{0, 1}, [2]int{1, 0})
+	g := graphtest.Of(t, 4, [2]int{0, 1}, [2]int{1, 0})
 	m := mustNew(t, g, Options{})
 	score := make([]float32, 4)
 	of := func(_ any, err error) error { return err }
@@ -188,18 +132,20 @@ func TestErrors(t *testing.T) {
 		{"another graph's transpose", of(New(g, Options{Out: &graph.CSC{Indptr: []int64{0, 0}}})),
 			"access: 4 vertices and 2 edges, but 1 and 0 in the out-neighbours; they must be the " +
 				"transpose", nil},
-		{"training vertex", of(m.VIP(ids(1, 4), 1, []int{1})), "access: VIP: training vertex 4: " +
+		{"training vertex", of(m.VIP(graphtest.IDs(1, 4), 1, []int{1})),
+			"access: VIP: training vertex 4: " +
 			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
-		{"several faults", of(m.Inclusion(ids(1), 0, []int{2, 0})),
+		{"several faults", of(m.Inclusion(graphtest.IDs(1), 0, []int{2, 0})),
 			"access: inclusion: batch is 0; it must be above 0\nfanouts[1] is 0; it must be at " +
 				"least 1, or -1 for all neighbours", nil},
-		{"no fanouts", of(m.VIP(ids(1), math.NaN(), nil)),
+		{"no fanouts", of(m.VIP(graphtest.IDs(1), math.NaN(), nil)),
 			"access: VIP: batch is NaN; it must be above 0\nno fanouts; give one for every " +
 				"layer, seed hop first", nil},
-		{"no hops", of(m.Paths(ids(1), 0)), "access: paths: 0 hops; at least 1 is needed", nil},
-		{"negative vertex", of(m.PageRank(ids(-1))), "access: PageRank: training vertex -1: " +
+		{"no hops", of(m.Paths(graphtest.IDs(1), 0)), "access: paths: 0 hops; at least 1 is needed", nil},
+		{"negative vertex", of(m.PageRank(graphtest.IDs(-1))), "access: PageRank: training vertex -1: " +
 			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
-		{"degree", of(m.Degree(ids(9), 1)), "access: degree: training vertex 9: vertex out of " +
+		{"degree", of(m.Degree(graphtest.IDs(9), 1)),
+			"access: degree: training vertex 9: vertex out of " +
 			"range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"overlapping ranges", of(m.Halo([]Range{{0, 2}, {1, 3}}, 1)),
 			"access: halo: local vertices 1 to 2: vertex out of range (ranges must ascend, not " +
@@ -211,7 +157,7 @@ func TestErrors(t *testing.T) {
 			nil},
 		{"capacity", of(m.Top(score, nil, -1)),
 			"access: top: capacity is -1; it must be at least 0", nil},
-		{"cached vertex", of(Expected(score, nil, ids(4))),
+		{"cached vertex", of(Expected(score, nil, graphtest.IDs(4))),
 			"access: expected rows: cached vertex 4: vertex out of range (there are 4)",
 			graph.ErrVertexRange},
 	} {
@@ -229,7 +175,7 @@ func TestMemory(t *testing.T) {
 	const n = 1 << 19
 	m := mustNew(t, &graph.CSC{Indptr: mem.Make[int64](n + 1)}, Options{})
 	t.Cleanup(func() { mem.Free(m.in.Indptr) })
-	train := ids(1, 2, 3)
+	train := graphtest.IDs(1, 2, 3)
 	for _, c := range []struct {
 		name     string
 		analysis func() ([]float32, error)

@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
+	"halognn/src/mem/memtest"
 	"halognn/src/sample"
 )
 
 // reading is a reader of the first half of a graph: two streams, a quarter each.
 func reading(t *testing.T, hops int) (*Graph, *Workload) {
 	t.Helper()
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 400
-	g := fromEdges(t, n, randomEdges(r, n, 3000)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 3000)...)
 	original := make([]int32, n)
 	for v := range original {
 		original[v] = int32(v)
@@ -75,7 +77,7 @@ func TestAheadIsWhatTrainingReads(t *testing.T) {
 // Planned windows fit the epoch, and a larger cache gets a longer window.
 func TestPlannedWindows(t *testing.T) {
 	m, r := reading(t, 0)
-	p := must[float32](t)(m.Reads(r))
+	p := memtest.Must[float32](t)(m.Reads(r))
 	last := 0
 	for _, capacity := range []int{0, 10, 50, 100, 150, 1000} {
 		w, err := m.PlanWindow(r, p, capacity)
@@ -106,7 +108,7 @@ func TestHaloSize(t *testing.T) {
 	}
 	// A reader that shares minibatches fetches some of the halo of its home.
 	home := []Range{r.Local[0]}
-	score := must[float32](t)(m.RankHalo(&Workload{Local: r.Local, Home: home}, 1))
+	score := memtest.Must[float32](t)(m.RankHalo(&Workload{Local: r.Local, Home: home}, 1))
 	reached := map[graph.VertexID]bool{}
 	for v := home[0].First; v < home[0].End; v++ {
 		for _, u := range r.Topology.Graph.InNeighbours(v) {

@@ -8,6 +8,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/mem/memtest"
 	"halognn/src/partition"
 	"halognn/src/sample"
 )
@@ -96,12 +97,12 @@ func TestCountsAreThoseOfTheReference(t *testing.T) {
 		}
 	}
 	for _, o.Workers = range []int{0, 1, 4} {
-		if got := must[float32](t)(Count(g.topology, o)); !slices.Equal(got, want) {
+		if got := memtest.Must[float32](t)(Count(g.topology, o)); !slices.Equal(got, want) {
 			t.Errorf("%d workers: other counts than the reference", o.Workers)
 		}
 	}
 	o.First, o.Epochs = SimulatedFirst, SimulatedEpochs
-	if got := must[float32](t)(Count(g.topology, o)); slices.Equal(got, want) {
+	if got := memtest.Must[float32](t)(Count(g.topology, o)); slices.Equal(got, want) {
 		t.Error("simulated epochs have the very accesses of the run")
 	}
 }
@@ -142,16 +143,16 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 	for _, fanouts := range [][]int{{15, 10, 5}, {5, 5, 5}} {
 		for part := range g.parts {
 			mean := float64(len(g.train[part])) / float64(streams.Steps())
-			counts := must[float32](t)(Count(g.topology, CountOptions{
+			counts := memtest.Must[float32](t)(Count(g.topology, CountOptions{
 				Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, Seed: 5,
 				First: 1, Epochs: epochs, Workers: 2}))
-			vip := must[float32](t)(g.VIP(g.train[part], mean, fanouts))
-			inclusion := must[float32](t)(g.Inclusion(g.train[part], mean, fanouts))
+			vip := memtest.Must[float32](t)(g.VIP(g.train[part], mean, fanouts))
+			inclusion := memtest.Must[float32](t)(g.Inclusion(g.train[part], mean, fanouts))
 			for _, alpha := range []float64{0, 0.2} {
 				capacity := int(alpha * float64(len(counts)) / float64(len(g.parts)))
 				local := g.parts[part : part+1]
-				cached := must[graph.VertexID](t)(g.Top(vip, local, capacity))
-				best := must[graph.VertexID](t)(g.Top(counts, local, capacity))
+				cached := memtest.Must[graph.VertexID](t)(g.Top(vip, local, capacity))
+				best := memtest.Must[graph.VertexID](t)(g.Top(counts, local, capacity))
 				measured := g.perStep(t, counts, part, steps, cached)
 				oracle := g.perStep(t, counts, part, steps, best)
 				byVIP, byInclusion := g.perStep(t, vip, part, 1, cached),
@@ -186,15 +187,15 @@ func TestRankingsArePartWise(t *testing.T) {
 	streams := g.streams(t, 32)
 	scores := make([][]float32, len(g.parts))
 	for k := range scores {
-		scores[k] = must[float32](t)(g.VIP(g.train[k], 32, fanouts))
+		scores[k] = memtest.Must[float32](t)(g.VIP(g.train[k], 32, fanouts))
 	}
 	for part := range g.parts {
-		counts := must[float32](t)(Count(g.topology,
+		counts := memtest.Must[float32](t)(Count(g.topology,
 			CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part,
 				First: 1, Epochs: 2}))
 		misses := func(ranking int) float64 {
 			return g.perStep(t, counts, part, 2*streams.Steps(),
-				must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))
+				memtest.Must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))
 		}
 		own := misses(part)
 		for other := range g.parts {

@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
+	"halognn/src/mem/memtest"
 )
 
 // Every part is ordered by its own minibatches, not by those of part 0.
 func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n, parts = 300, 3
-	g := fromEdges(t, n, randomEdges(r, n, 2000)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 2000)...)
 	m := mustNew(t, g, Options{})
 	part := make([]int32, n)
 	train := make([][]graph.VertexID, parts)
@@ -25,13 +27,14 @@ func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 	}
 	fanouts, batch := []int{3, 2}, 7
 	steps := max((len(train[0])+batch-1)/batch, (len(train[1])+batch-1)/batch)
-	heat := must[float32](t)(m.OwnParts(part, train, batch, fanouts))
+	heat := memtest.Must[float32](t)(m.OwnParts(part, train, batch, fanouts))
 	differ := 0
-	first := must[float32](t)(m.Inclusion(train[0], float64(len(train[0]))/float64(steps), fanouts))
+	first := memtest.Must[float32](t)(m.Inclusion(train[0],
+		float64(len(train[0]))/float64(steps), fanouts))
 	for k, seeds := range train {
 		want := make([]float32, n)
 		if len(seeds) > 0 {
-			want = must[float32](t)(m.Inclusion(seeds, float64(len(seeds))/float64(steps), fanouts))
+			want = memtest.Must[float32](t)(m.Inclusion(seeds, float64(len(seeds))/float64(steps), fanouts))
 		}
 		for v := range part {
 			if int(part[v]) == k && heat[v] != want[v] {
@@ -63,10 +66,10 @@ func second(_ any, err error) error { return err }
 // degrees.
 func TestHotRows(t *testing.T) {
 	m, r := reading(t, 0)
-	p := must[float32](t)(m.Reads(r))
+	p := memtest.Must[float32](t)(m.Reads(r))
 	part := r.Local[1]
 	for _, count := range []int{0, 10, 50, 1000} {
-		rows := must[int32](t)(m.HotRows(r, part, count))
+		rows := memtest.Must[int32](t)(m.HotRows(r, part, count))
 		if len(rows) != min(count, int(part.End-part.First)) {
 			t.Fatalf("%d rows, asked for %d of %d", len(rows), count, part.End-part.First)
 		}
@@ -87,7 +90,7 @@ func TestHotRows(t *testing.T) {
 		}
 	}
 	r.Sources = nil
-	rows := must[int32](t)(m.HotRows(r, part, 1000))
+	rows := memtest.Must[int32](t)(m.HotRows(r, part, 1000))
 	if !slices.IsSortedFunc(rows, func(a, b int32) int {
 		return m.out.InDegree(part.First+graph.VertexID(b)) -
 			m.out.InDegree(part.First+graph.VertexID(a))

@@ -8,6 +8,8 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
+	"halognn/src/mem/memtest"
 	"halognn/src/sample"
 )
 
@@ -40,9 +42,9 @@ func laborFormula(g *graph.CSC, p []float64, fanout int) []float64 {
 
 // Classes of thresholds change the formula by less than their width, mostly by much less.
 func TestLaborEqualsFormula(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 400
-	g := fromEdges(t, n, randomEdges(r, n, 9000)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 9000)...)
 	m := mustNew(t, g, Options{Workers: 2})
 	var train []graph.VertexID
 	for _, v := range r.Perm(n)[:60] {
@@ -52,7 +54,7 @@ func TestLaborEqualsFormula(t *testing.T) {
 		for _, layers := range []bool{false, true} {
 			spec := sample.Spec{Kind: sample.Labor, Fanouts: []int{4},
 				Numbers: sample.Numbers{Layers: layers}}
-			got := must[float32](t)(m.Labor(train, batch, spec))
+			got := memtest.Must[float32](t)(m.Labor(train, batch, spec))
 			p := make([]float64, n)
 			for _, v := range train {
 				p[v] = batch / 60
@@ -86,17 +88,18 @@ func TestLaborPredictsSimulation(t *testing.T) {
 	} {
 		spec.Fanouts = []int{15, 10, 5}
 		spec = spec.InJob(streams.Steps(), 1, 1, 1)
-		counts := must[float32](t)(Count(g.topology, CountOptions{Sample: spec, Streams: streams,
+		counts := memtest.Must[float32](t)(Count(g.topology, CountOptions{Sample: spec, Streams: streams,
 			Stream: part, Seed: 5, First: 1, Epochs: epochs, Workers: 2}))
-		p := must[float32](t)(g.Labor(g.train[part], mean, spec))
-		reads := must[float32](t)(g.Reads(&Workload{Sample: spec, Sources: Sources(streams, part, 1)}))
+		p := memtest.Must[float32](t)(g.Labor(g.train[part], mean, spec))
+		reads := memtest.Must[float32](t)(g.Reads(&Workload{Sample: spec,
+			Sources: Sources(streams, part, 1)}))
 		if !slices.Equal(reads, p) {
 			t.Errorf("%v: Reads is another analysis", spec)
 		}
 		for _, alpha := range []float64{0, 0.3} {
 			capacity, local := int(alpha*8000/2), g.parts[part:part+1]
-			cached := must[graph.VertexID](t)(g.Top(p, local, capacity))
-			best := must[graph.VertexID](t)(g.Top(counts, local, capacity))
+			cached := memtest.Must[graph.VertexID](t)(g.Top(p, local, capacity))
+			best := memtest.Must[graph.VertexID](t)(g.Top(counts, local, capacity))
 			steps := epochs * streams.Steps()
 			measured, oracle := g.perStep(t, counts, part, steps, cached), g.perStep(t, counts, part,
 				steps, best)

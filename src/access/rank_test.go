@@ -8,34 +8,14 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
+	"halognn/src/mem/memtest"
 )
 
-// distances returns by how many hops of sampling each vertex is away from start: a plain
-// breadth-first search.
-func distances(g *graph.CSC, start []graph.VertexID) []int {
-	far := make([]int, g.NumVertices())
-	for v := range far {
-		far[v] = math.MaxInt
-	}
-	queue := slices.Clone(start)
-	for _, v := range start {
-		far[v] = 0
-	}
-	for ; len(queue) > 0; queue = queue[1:] {
-		for _, u := range g.InNeighbours(queue[0]) {
-			if far[u] == math.MaxInt {
-				far[u] = far[queue[0]] + 1
-				queue = append(queue, u)
-			}
-		}
-	}
-	return far
-}
-
 func TestReach(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 3000
-	g := fromEdges(t, n, randomEdges(r, n, n)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, n)...)
 	m := mustNew(t, g, Options{Workers: 3})
 	local := []Range{{100, 140}, {500, 500}, {1000, 1064}}
 	var train, inside []graph.VertexID
@@ -50,10 +30,10 @@ func TestReach(t *testing.T) {
 	for _, u := range g.Indices {
 		outDegrees[u]++
 	}
-	fromTrain, fromInside := distances(g, train), distances(g, inside)
+	fromTrain, fromInside := graphtest.Distances(g, train), graphtest.Distances(g, inside)
 	for hops := range 5 {
-		degree := must[float32](t)(m.Degree(train, hops))
-		halo := must[float32](t)(m.Halo(local, hops))
+		degree := memtest.Must[float32](t)(m.Degree(train, hops))
+		halo := memtest.Must[float32](t)(m.Halo(local, hops))
 		for v := range n {
 			wantDegree, wantHalo := float32(0), float32(0)
 			if fromTrain[v] <= hops {
@@ -74,12 +54,13 @@ func TestReach(t *testing.T) {
 // the mask at every hop.
 func TestReachabilityIsMerged(t *testing.T) {
 	// 0 samples 1 and 2, 2 samples 3
-	m := mustNew(t, fromEdges(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
+	m := mustNew(t, graphtest.Of(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
 	start := NewSet(5)
 	defer start.Free()
 	start.Add(0)
-	for hops, want := range [][]graph.VertexID{ids(0), ids(0, 1, 2), ids(0, 1, 2, 3),
-		ids(0, 1, 2, 3)} {
+	for hops, want := range [][]graph.VertexID{graphtest.IDs(0),
+		graphtest.IDs(0, 1, 2), graphtest.IDs(0, 1, 2, 3),
+		graphtest.IDs(0, 1, 2, 3)} {
 		reached, err := m.Within(start, hops)
 		if err != nil {
 			t.Fatal(err)
@@ -100,13 +81,14 @@ func TestReachabilityIsMerged(t *testing.T) {
 func TestHigherDegreeRanksFirst(t *testing.T) {
 	// Vertex 0 trains; 1, 2 and 3 are remote, sampled by 1, 3 and 2 vertices; 4 has the highest
 	// degree but is out of reach.
-	m := mustNew(t, fromEdges(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5},
+	m := mustNew(t, graphtest.Of(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5},
 		[2]int{2, 6}, [2]int{3, 5},
 		[2]int{4, 5}, [2]int{4, 6}, [2]int{4, 7}, [2]int{4, 8}), Options{})
-	score := must[float32](t)(m.Degree(ids(0), 2))
-	for capacity, want := range [][]graph.VertexID{{}, ids(2), ids(2, 3), ids(1, 2, 3),
-		ids(1, 2, 3)} {
-		if got := must[graph.VertexID](t)(m.Top(score, []Range{{0, 1}},
+	score := memtest.Must[float32](t)(m.Degree(graphtest.IDs(0), 2))
+	for capacity, want := range [][]graph.VertexID{{}, graphtest.IDs(2),
+		graphtest.IDs(2, 3), graphtest.IDs(1, 2, 3),
+		graphtest.IDs(1, 2, 3)} {
+		if got := memtest.Must[graph.VertexID](t)(m.Top(score, []Range{{0, 1}},
 			capacity)); !slices.Equal(got, want) {
 			t.Errorf("capacity %d: %d, want %d", capacity, got, want)
 		}
@@ -114,10 +96,10 @@ func TestHigherDegreeRanksFirst(t *testing.T) {
 }
 
 func TestPageRank(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 200
-	g := fromEdges(t, n, randomEdges(r, n, 800)...)
-	train := ids(3, 5, 8)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 800)...)
+	train := graphtest.IDs(3, 5, 8)
 	x := make([]float64, n)
 	for _, v := range train {
 		x[v] = 1. / 3
@@ -134,15 +116,15 @@ func TestPageRank(t *testing.T) {
 		}
 		x = next
 	}
-	equal(t, "PageRank", must[float32](t)(mustNew(t, g, Options{}).PageRank(train)), x)
+	equal(t, "PageRank", memtest.Must[float32](t)(mustNew(t, g, Options{}).PageRank(train)), x)
 }
 
 // Paths are counted one by one.
 func TestPaths(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 40
-	g := fromEdges(t, n, randomEdges(r, n, 100)...)
-	train := ids(0, 4, 7)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 100)...)
+	train := graphtest.IDs(0, 4, 7)
 	for hops := 1; hops <= 4; hops++ {
 		want := make([]float64, n)
 		var follow func(v graph.VertexID, left int)
@@ -157,7 +139,7 @@ func TestPaths(t *testing.T) {
 		for _, v := range train {
 			follow(v, hops)
 		}
-		equal(t, "paths", must[float32](t)(mustNew(t, g, Options{}).Paths(train, hops)), want)
+		equal(t, "paths", memtest.Must[float32](t)(mustNew(t, g, Options{}).Paths(train, hops)), want)
 	}
 }
 
@@ -168,7 +150,8 @@ func TestPathsDoNotOverflow(t *testing.T) {
 	for range 1000 {
 		edges = append(edges, [2]int{0, 0}, [2]int{1, 0})
 	}
-	paths := must[float32](t)(mustNew(t, fromEdges(t, 2, edges...), Options{}).Paths(ids(0), 20))
+	m := mustNew(t, graphtest.Of(t, 2, edges...), Options{})
+	paths := memtest.Must[float32](t)(m.Paths(graphtest.IDs(0), 20))
 	if paths[0] != math.MaxFloat32 || paths[1] != math.MaxFloat32 {
 		t.Errorf("%g, want the largest float32", paths)
 	}
@@ -177,9 +160,9 @@ func TestPathsDoNotOverflow(t *testing.T) {
 // Top is the head of a sort by score, out-degree and id, for scores with many ties and for all
 // capacities.
 func TestTopIsHeadOfSort(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n = 500
-	g := fromEdges(t, n, randomEdges(r, n, 2000)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 2000)...)
 	m := mustNew(t, g, Options{})
 	for _, c := range []struct {
 		name  string
@@ -239,8 +222,9 @@ func TestExpected(t *testing.T) {
 	}{
 		{"all remote", nil, nil, 99 * 100 / 2 / 128.},
 		{"a part", []Range{{0, 90}}, nil, (90 + 99) * 10 / 2 / 128.},
-		{"two parts and a cache", []Range{{0, 90}, {95, 100}}, ids(91, 94), (90 + 92 + 93) / 128.},
-		{"all cached", []Range{{1, 100}}, ids(0), 0},
+		{"two parts and a cache", []Range{{0, 90}, {95, 100}}, graphtest.IDs(91, 94),
+			(90 + 92 + 93) / 128.},
+		{"all cached", []Range{{1, 100}}, graphtest.IDs(0), 0},
 	} {
 		if got, err := Expected(p, c.local, c.cached); err != nil || math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %g (%v), want %g", c.name, got, err, c.want)
@@ -250,7 +234,7 @@ func TestExpected(t *testing.T) {
 
 // Selection finds the key at every rank of any 64-bit keys.
 func TestSelectKey(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for range 50 {
 		keys := make([]uint64, 1+r.IntN(300))
 		for i := range keys {

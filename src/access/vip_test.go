@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
+	"halognn/src/mem/memtest"
 	"halognn/src/sample"
 )
 
@@ -111,13 +113,13 @@ func randomForest(t *testing.T, r *rand.Rand, n int) (*graph.CSC, []graph.Vertex
 		children[parent]++
 		edges = append(edges, [2]int{name[v], name[parent]})
 	}
-	return fromEdges(t, n, edges...), ids(name[:trees]...)
+	return graphtest.Of(t, n, edges...), graphtest.IDs(name[:trees]...)
 }
 
 // Where no two sampling paths meet, both models are exact, and so the direction of the edges is
 // right.
 func TestExactOnForests(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for range 40 {
 		g, train := randomForest(t, r, 14)
 		fanouts := make([]int, 1+r.IntN(3))
@@ -131,8 +133,8 @@ func TestExactOnForests(t *testing.T) {
 			got  []float32
 			keep bool
 		}{
-			{"VIP", must[float32](t)(m.VIP(train, float64(batch), fanouts)), false},
-			{"Inclusion", must[float32](t)(m.Inclusion(train, float64(batch), fanouts)), true},
+			{"VIP", memtest.Must[float32](t)(m.VIP(train, float64(batch), fanouts)), false},
+			{"Inclusion", memtest.Must[float32](t)(m.Inclusion(train, float64(batch), fanouts)), true},
 		} {
 			want := enumerate(g, train, batch, fanouts, c.keep)
 			for v := range want {
@@ -148,18 +150,18 @@ func TestExactOnForests(t *testing.T) {
 // Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the
 // model takes the seeds for independent.
 func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
-	g := fromEdges(t, 3, [2]int{2, 0}, [2]int{2, 1})
+	g := graphtest.Of(t, 3, [2]int{2, 0}, [2]int{2, 1})
 	m := mustNew(t, g, Options{})
 	for name, p := range map[string][]float32{
-		"VIP":       must[float32](t)(m.VIP(ids(0, 1), 1, []int{1})),
-		"Inclusion": must[float32](t)(m.Inclusion(ids(0, 1), 1, []int{1})),
+		"VIP":       memtest.Must[float32](t)(m.VIP(graphtest.IDs(0, 1), 1, []int{1})),
+		"Inclusion": memtest.Must[float32](t)(m.Inclusion(graphtest.IDs(0, 1), 1, []int{1})),
 	} {
 		if p[2] != 0.75 {
 			t.Errorf("%s: %g, want 0.75", name, p[2])
 		}
 	}
 	for _, keep := range []bool{false, true} {
-		if truth := enumerate(g, ids(0, 1), 1, []int{1}, keep); truth[2] != 1 {
+		if truth := enumerate(g, graphtest.IDs(0, 1), 1, []int{1}, keep); truth[2] != 1 {
 			t.Errorf("enumeration: %g, want 1", truth[2])
 		}
 	}
@@ -168,7 +170,7 @@ func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
 // On any graph the results are the formulas, multiplied out edge by edge. Random digraphs have
 // loops, parallel edges, and factors of exactly 0 (a certain vertex that draws all its neighbours).
 func TestEqualsFormula(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for _, c := range []struct {
 		name          string
 		n, edges      int
@@ -185,15 +187,15 @@ func TestEqualsFormula(t *testing.T) {
 		{"one hop", 200, 1500, 3, []int{4}, 50, 2},
 		{"no seeds", 50, 200, 3, []int{2, 2}, 0, 2},
 	} {
-		g := fromEdges(t, c.n, randomEdges(r, c.n, c.edges)...)
+		g := graphtest.Of(t, c.n, graphtest.Edges(r, c.n, c.edges)...)
 		var train []graph.VertexID
 		for _, v := range r.Perm(c.n)[:c.seeds] {
 			train = append(train, graph.VertexID(v))
 		}
 		m := mustNew(t, g, Options{Workers: c.worker})
 		vip, inclusion := formulas(g, train, c.batch, c.fanouts)
-		equal(t, c.name+": VIP", must[float32](t)(m.VIP(train, c.batch, c.fanouts)), vip)
-		equal(t, c.name+": Inclusion", must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)),
+		equal(t, c.name+": VIP", memtest.Must[float32](t)(m.VIP(train, c.batch, c.fanouts)), vip)
+		equal(t, c.name+": Inclusion", memtest.Must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)),
 			inclusion)
 	}
 }
@@ -256,11 +258,11 @@ func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int
 // A batch larger than the training set reads every training vertex in every step; unclamped it gave
 // NaN.
 func TestBatchBeyondTrainingSet(t *testing.T) {
-	g := fromEdges(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
+	g := graphtest.Of(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
 	m := mustNew(t, g, Options{})
 	want := []float32{0, 0, 0.5, 0.5, 1}
 	for _, batch := range []float64{2, 3, 1e9} {
-		p := must[float32](t)(m.VIP(ids(0, 1), batch, []int{1}))
+		p := memtest.Must[float32](t)(m.VIP(graphtest.IDs(0, 1), batch, []int{1}))
 		if fmt.Sprint(p) != fmt.Sprint(want) {
 			t.Errorf("batch %g: %g, want %g", batch, p, want)
 		}
@@ -270,7 +272,7 @@ func TestBatchBeyondTrainingSet(t *testing.T) {
 // The short cuts for small arguments keep the accuracy of a float32, and the edges of the range
 // hold.
 func TestLogarithms(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for range 100_000 {
 		p := math.Exp(-30 * r.Float64())
 		got, want := float64(logMiss(p)), math.Log1p(-p)
@@ -291,7 +293,7 @@ func TestLogarithms(t *testing.T) {
 // together. Each part's minibatch is enumerated by itself; one minibatch of the seeds of all parts
 // would read every row at most once.
 func TestReadsOfSeveralParts(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	more := 0
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
@@ -312,7 +314,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 				vip[v] += without[v] * float64(source.Minibatches)
 			}
 		}
-		p, score := must[float32](t)(m.Reads(reader)), must[float32](t)(m.RankVIP(reader))
+		p, score := memtest.Must[float32](t)(m.Reads(reader)), memtest.Must[float32](t)(m.RankVIP(reader))
 		for v := range n {
 			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 ||
 				math.Abs(float64(score[v])-vip[v]) > 1e-5 {
@@ -327,10 +329,10 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	if more == 0 {
 		t.Error("no row is read more than once a step")
 	}
-	m := mustNew(t, fromEdges(t, 4, [2]int{1, 0}), Options{})
+	m := mustNew(t, graphtest.Of(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
-		"reads": must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})),
-		"vip":   must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
+		"reads": memtest.Must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})),
+		"vip":   memtest.Must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),
 	} {
 		if len(x) != 4 || x[1] != 0 {
 			t.Errorf("%s without seeds: %g", name, x)
@@ -395,7 +397,7 @@ func TestSources(t *testing.T) {
 // enumeration of the sampler does; seeds that are local are in no need of it, and nothing changes
 // for them.
 func TestRemoteSeedsAreRead(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	for range 20 {
 		g, roots := randomForest(t, r, 12)
 		m := mustNew(t, g, Options{})
@@ -405,8 +407,8 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 			Local: []Range{{roots[0], roots[0] + 1}}, Sample: sample.Neighbours(2, 1),
 			Sources: []Source{{roots, float64(batch), 1}},
 		}
-		vip, inclusion := must[float32](t)(m.RankVIP(reader)),
-			must[float32](t)(m.RankInclusion(reader))
+		vip, inclusion := memtest.Must[float32](t)(m.RankVIP(reader)),
+			memtest.Must[float32](t)(m.RankInclusion(reader))
 		for v, want := range enumerate(g, roots, batch, reader.Sample.Fanouts, true) {
 			if math.Abs(float64(vip[v])-want) > 1e-6 || vip[v] != inclusion[v] {
 				t.Fatalf("batch %d of %d: vertex %d has vip %g and inclusion %g, enumeration "+
@@ -419,7 +421,7 @@ func TestRemoteSeedsAreRead(t *testing.T) {
 			}
 		}
 		reader.Sources[0].Seeds = roots[:1]
-		local := must[float32](t)(m.RankVIP(reader))
+		local := memtest.Must[float32](t)(m.RankVIP(reader))
 		for v, want := range enumerate(g, roots[:1], 1, reader.Sample.Fanouts, false) {
 			if v != own && math.Abs(float64(local[v])-want) > 1e-6 {
 				t.Fatalf("local seeds: vertex %d has vip %g, the paper's formula %g", v, local[v],

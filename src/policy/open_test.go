@@ -8,7 +8,9 @@ import (
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
+	"halognn/src/mem/memtest"
 	"halognn/src/sample"
 )
 
@@ -89,11 +91,11 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Workload,
 // that minibatches reach. A halo of one hop fills it, though few of its vertices are one hop from a
 // seed. A static cache by degree holds the same rows.
 func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n, part = 400, 150
-	g := fromEdges(t, n, randomEdges(r, n, 900)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 900)...)
 	m := mustNew(t, g, access.Options{})
-	seeds := ids(3, 30, 90, 120)
+	seeds := graphtest.IDs(3, 30, 90, 120)
 	var inside []graph.VertexID
 	for v := range graph.VertexID(part) {
 		inside = append(inside, v)
@@ -102,7 +104,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	for _, u := range g.Indices {
 		outDegrees[u]++
 	}
-	fromPart, fromSeeds := distances(g, inside), distances(g, seeds)
+	fromPart, fromSeeds := graphtest.Distances(g, inside), graphtest.Distances(g, seeds)
 	nearSeeds := 0
 	for hops := range 5 {
 		within := hops
@@ -138,7 +140,8 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 				t.Errorf("%d hops, room for %d: the buffer begins with %d, want %d", hops, capacity, held, want)
 			}
 			mem.Free(held)
-			static := must[graph.VertexID](t)(m.Top(must[float32](t)(Find(Degree).Rank(m, reader)),
+			static := memtest.Must[graph.VertexID](t)(m.Top(
+				memtest.Must[float32](t)(Find(Degree).Rank(m, reader)),
 				reader.Local, capacity))
 			if !slices.Equal(static, want) {
 				t.Errorf("%d hops, room for %d: a static cache by degree holds %d, want %d", hops,
@@ -148,7 +151,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 		if hops == 1 && nearSeeds >= len(best) {
 			t.Errorf("all %d vertices of the halo are next to a seed, which shows nothing", len(best))
 		}
-		paths := must[float32](t)(Find(Paths).Rank(m, reader))
+		paths := memtest.Must[float32](t)(Find(Paths).Rank(m, reader))
 		for v := part; v < n; v++ {
 			if want := fromPart[v] <= within && fromSeeds[v] <= 3; want != (paths[v] > 0) {
 				t.Errorf("%d hops: vertex %d has %g paths; to be kept: %t", hops, v, paths[v], want)
@@ -160,9 +163,9 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 // Scores of a buffer tie most of the time. Higher out-degree stays and comes first, then the lower
 // id, also after the transpose with the degrees has been freed.
 func TestTiesGoByOutDegree(t *testing.T) {
-	r := newRandom(t)
+	r := graphtest.Random(t)
 	const n, part, capacity = 300, 60, 20
-	g := fromEdges(t, n, randomEdges(r, n, 1500)...)
+	g := graphtest.Of(t, n, graphtest.Edges(r, n, 1500)...)
 	outDegrees := make([]int, n)
 	for _, u := range g.Indices {
 		outDegrees[u]++
@@ -174,7 +177,8 @@ func TestTiesGoByOutDegree(t *testing.T) {
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
 	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}},
-		Sources: []access.Source{{Seeds: ids(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2, Minibatches: 1}},
+		Sources: []access.Source{{Seeds: graphtest.IDs(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2,
+			Minibatches: 1}},
 		Sample:  sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than the capacity, and more

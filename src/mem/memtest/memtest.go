@@ -1,5 +1,5 @@
-// Package memtest bounds what a call in a test may take: for readers of files that may hold
-// anything.
+// Package memtest bounds what a call in a test may take, for readers of files that may hold
+// anything, and frees what a test was given.
 package memtest
 
 import (
@@ -33,5 +33,18 @@ func Bounded(t testing.TB, heap uint64, call func()) {
 	}
 	if left := mem.Allocated() - held; left != 0 {
 		t.Errorf("%d bytes outside the heap are not given back", left)
+	}
+}
+
+// Must returns a function for a result that lies outside the heap, which is freed when the test
+// ends.
+func Must[T mem.Number](t testing.TB) func(x []T, err error) []T {
+	return func(x []T, err error) []T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { mem.Free(x) })
+		return x
 	}
 }

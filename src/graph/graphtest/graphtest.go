@@ -1,0 +1,78 @@
+// Package graphtest makes small graphs for tests, and walks them plainly.
+package graphtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"halognn/src/graph"
+)
+
+// Random returns a generator and prints its seed.
+func Random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Of makes a graph of edges {from, to}, freed when the test ends: to samples from.
+func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
+	t.Helper()
+	var src, dst []graph.VertexID
+	for _, e := range edges {
+		src, dst = append(src, graph.VertexID(e[0])), append(dst, graph.VertexID(e[1]))
+	}
+	g, err := graph.FromEdges(n, src, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Free)
+	return g
+}
+
+// Edges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have
+// none.
+func Edges(r *rand.Rand, n, edges int) [][2]int {
+	out := make([][2]int, edges)
+	for i := range out {
+		out[i] = [2]int{r.IntN(n*2/3 + 1), r.IntN(n*2/3 + 1)}
+		if r.IntN(10) == 0 {
+			out[i][r.IntN(2)] = 0
+		}
+	}
+	return out
+}
+
+// IDs are vertices by number.
+func IDs(vertices ...int) []graph.VertexID {
+	out := make([]graph.VertexID, len(vertices))
+	for i, v := range vertices {
+		out[i] = graph.VertexID(v)
+	}
+	return out
+}
+
+// Distances returns by how many hops of sampling each vertex is away from start, math.MaxInt for
+// those that none reach: a plain breadth-first search.
+func Distances(g *graph.CSC, start []graph.VertexID) []int {
+	far := make([]int, g.NumVertices())
+	for v := range far {
+		far[v] = math.MaxInt
+	}
+	queue := slices.Clone(start)
+	for _, v := range start {
+		far[v] = 0
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, u := range g.InNeighbours(queue[0]) {
+			if far[u] == math.MaxInt {
+				far[u] = far[queue[0]] + 1
+				queue = append(queue, u)
+			}
+		}
+	}
+	return far
+}
