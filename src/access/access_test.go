@@ -134,7 +134,7 @@ func TestErrors(t *testing.T) {
 				"transpose", nil},
 		{"training vertex", of(m.VIP(graphtest.IDs(1, 4), 1, []int{1})),
 			"access: VIP: training vertex 4: " +
-			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
+				"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"several faults", of(m.Inclusion(graphtest.IDs(1), 0, []int{2, 0})),
 			"access: inclusion: batch is 0; it must be above 0\nfanouts[1] is 0; it must be at " +
 				"least 1, or -1 for all neighbours", nil},
@@ -146,7 +146,7 @@ func TestErrors(t *testing.T) {
 			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"degree", of(m.Degree(graphtest.IDs(9), 1)),
 			"access: degree: training vertex 9: vertex out of " +
-			"range (the graph has 4 vertices)", graph.ErrVertexRange},
+				"range (the graph has 4 vertices)", graph.ErrVertexRange},
 		{"overlapping ranges", of(m.Halo([]Range{{0, 2}, {1, 3}}, 1)),
 			"access: halo: local vertices 1 to 2: vertex out of range (ranges must ascend, not " +
 				"overlap, and end at 4)", graph.ErrVertexRange},

@@ -179,7 +179,7 @@ func TestTiesGoByOutDegree(t *testing.T) {
 	reader := &access.Workload{Local: []access.Range{{First: 0, End: part}},
 		Sources: []access.Source{{Seeds: graphtest.IDs(1, 2, 3, 4, 5, 6, 7, 8), PerBatch: 2,
 			Minibatches: 1}},
-		Sample:  sample.Neighbours(3, 3, 3)}
+		Sample: sample.Neighbours(3, 3, 3)}
 	for _, layout := range []cache.Layout{cache.LayoutDense, cache.LayoutCompact} {
 		for _, missed := range []int{7, 60} { // fewer than the capacity, and more
 			before := mem.Allocated()
