@@ -240,7 +240,7 @@ func openGolden(t *testing.T, name string) golden {
 // want returns the float64 values of an array and its shape.
 func (g golden) want(name string) ([]float64, []int) {
 	g.t.Helper()
-	data, shape, err := g.Float64(name)
+	data, shape, err := npy.ZipRead[float64](g.Zip, name)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func (g golden) want(name string) ([]float64, []int) {
 // rows uploads an array; a vector becomes one row.
 func (g golden) rows(dev compute.Device, name string) compute.Matrix {
 	g.t.Helper()
-	data, shape, err := g.Float32(name + "_f32")
+	data, shape, err := npy.ZipRead[float32](g.Zip, name+"_f32")
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func (g golden) scalar(name string) float64 {
 
 func (g golden) int32s(name string) []int32 {
 	g.t.Helper()
-	data, _, err := g.Int32(name)
+	data, _, err := npy.ZipRead[int32](g.Zip, name)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func (g golden) int32s(name string) []int32 {
 // hop reads a block whose arrays are called prefix+"indptr" and so on.
 func (g golden) hop(prefix string) Hop {
 	g.t.Helper()
-	indptr, _, err := g.Int64(prefix + "indptr")
+	indptr, _, err := npy.ZipRead[int64](g.Zip, prefix+"indptr")
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func (g golden) setParams(m *Model, rename func(string) string) {
 	g.t.Helper()
 	var tensors []Tensor
 	for _, p := range m.Params.List {
-		data, _, err := g.Float32(rename(p.Name) + "_f32")
+		data, _, err := npy.ZipRead[float32](g.Zip, rename(p.Name)+"_f32")
 		if err != nil {
 			g.t.Fatal(err)
 		}

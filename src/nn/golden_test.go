@@ -165,7 +165,7 @@ func TestGoldenWeightedSum(t *testing.T) {
 			onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 				g := openGolden(t, name)
 				h, x, dy := g.hop(""), g.rows(dev, "X"), g.rows(dev, "dY")
-				w, _, err := g.Float32("w_f32")
+				w, _, err := npy.ZipRead[float32](g.Zip, "w_f32")
 				if err != nil {
 					t.Fatal(err)
 				}
