@@ -66,9 +66,6 @@ type Spec struct {
 // has more neighbours.
 const ChunkBytes = 32 << 20
 
-// ErrSpec is wrapped by errors that another config cures.
-var ErrSpec = errors.New("the job is not possible")
-
 // limit is a number of a Spec with its bounds.
 type limit struct {
 	name               string

@@ -275,27 +275,8 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 	}
 	// an honest size of what is stored, and one beyond the file
 	for _, stored := range []int{content.Len(), 1 << 50} {
-		var b bytes.Buffer
-		archive := zip.NewWriter(&b)
-		w, err := archive.CreateRaw(&zip.FileHeader{Name: "ids.npy", Method: zip.Deflate,
-			CompressedSize64: uint64(stored), UncompressedSize64: uint64(len(header)) + 8*elements})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(content.Bytes()); err != nil {
-			t.Fatal(err)
-		}
-		if err := archive.Close(); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "claims.npz")
-		if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		z, err := OpenZip(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := claims(t, content, zip.FileHeader{Name: "ids.npy", CompressedSize64: uint64(stored),
+			UncompressedSize64: uint64(len(header)) + 8*elements})
 		if _, _, err := ZipRead[int64](z, "ids"); !errors.Is(err, ErrFormat) ||
 			!strings.Contains(err.Error(), "ids") {
 			t.Errorf("%d bytes said to be stored: %v", stored, err)
@@ -306,25 +287,13 @@ func TestZipRefusesImpossibleClaims(t *testing.T) {
 	}
 }
 
-// A claim that deflate could keep, and does not, costs no more than what is there.
-func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
-	const elements, stored = 50_000_000, 400_000
-	header := Header{DType: "|u1", Shape: []int{elements}}.format()
-	var b, content bytes.Buffer
-	deflate, err := flate.NewWriter(&content, flate.NoCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := deflate.Write(append(header, make([]byte, stored)...)); err != nil {
-		t.Fatal(err)
-	}
-	if err := deflate.Close(); err != nil {
-		t.Fatal(err)
-	}
+// claims opens an archive of one deflated array, whose header says what it likes.
+func claims(t *testing.T, content bytes.Buffer, h zip.FileHeader) *Zip {
+	t.Helper()
+	var b bytes.Buffer
 	archive := zip.NewWriter(&b)
-	w, err := archive.CreateRaw(&zip.FileHeader{Name: "x.npy", Method: zip.Deflate,
-		CompressedSize64: uint64(content.Len()), UncompressedSize64: uint64(len(header)) +
-			elements})
+	h.Method = zip.Deflate
+	w, err := archive.CreateRaw(&h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,6 +311,26 @@ func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return z
+}
+
+// A claim that deflate could keep, and does not, costs no more than what is there.
+func TestReadingMakesRoomForWhatIsThere(t *testing.T) {
+	const elements, stored = 50_000_000, 400_000
+	header := Header{DType: "|u1", Shape: []int{elements}}.format()
+	var content bytes.Buffer
+	deflate, err := flate.NewWriter(&content, flate.NoCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deflate.Write(append(header, make([]byte, stored)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := deflate.Close(); err != nil {
+		t.Fatal(err)
+	}
+	z := claims(t, content, zip.FileHeader{Name: "x.npy", CompressedSize64: uint64(content.Len()),
+		UncompressedSize64: uint64(len(header)) + elements})
 	defer z.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
