@@ -3,10 +3,10 @@
     read("planetoid", directory)       ind.NAME.*, pickles of NumPy and SciPy
     read("saint", directory)           GraphSAINT: adj_full.npz, feats.npy, class_map.json, role.json
     read("gemsec", directory)          XX_edges.csv, XX_genres.json
-    read("mat", file or directory)     MATLAB 5 to 7: attributed graphs, Facebook100
+    read("mat", file or directory)     MATLAB: attributed graphs, Facebook100
     python3 -m halognn FORMAT IN OUT   the same into a DATASET, with flags of `halognn import`
 
-planetoid, saint and mat need SciPy.
+planetoid, saint and mat need SciPy; mat of version 7.3 needs h5py.
 """
 
 import collections
@@ -54,14 +54,14 @@ def one_of(path, suffix, what):
 
 def parsed(path, read_file):
     """What a file holds, or an error that names it."""
-    try:
-        with open(path, "rb") as f:
+    with open(path, "rb") as f:
+        try:
             return read_file(f)
-    except FormatError:
-        raise
-    except (ValueError, EOFError, KeyError, TypeError, IndexError, AttributeError,
-            pickle.UnpicklingError, NotImplementedError) as error:
-        raise FormatError(f"{path}: {error}") from None
+        except (FormatError, ImportError):
+            raise
+        except Exception as error:  # damaged files fail in many ways
+            raise FormatError(f"{path}: not readable ({type(error).__name__}: {error}); fetch the file "
+                              "again") from None
 
 
 def csr(matrix):
@@ -212,7 +212,7 @@ def gemsec(path):
 
 
 def mat(path):
-    """MATLAB files of versions 5 to 7, by their variables.
+    """MATLAB files, of version 7.3 by h5py, by their variables.
 
     attributed graph   Network or A [N, N], Attributes or X [N, F], Label, Class, gnd or group
     Facebook100        A and local_info [N, 7]: one file a school; a directory is joined
@@ -255,7 +255,28 @@ def _loadmat(f):
     try:
         return {k: v for k, v in scipy.io.loadmat(f).items() if not k.startswith("__")}
     except NotImplementedError:
-        raise FormatError(f"{f.name}: a MATLAB 7.3 file, which is HDF5; save it with -v7") from None
+        return _loadmat73(f)
+
+
+def _loadmat73(f):
+    """MATLAB 7.3 is HDF5: arrays by columns, a sparse matrix as a group of its CSC arrays."""
+    try:
+        import h5py
+    except ImportError:
+        raise FormatError(f"{f.name}: a MATLAB 7.3 file, which h5py reads: pip install h5py, or save it "
+                          "with -v7") from None
+    import scipy.sparse
+
+    def variable(v):
+        if isinstance(v, h5py.Dataset):
+            return v[()].T
+        ends, empty = v["jc"][()], np.zeros(0, np.int64)
+        parts = [v[name][()] if name in v else empty for name in ("data", "ir")]
+        shape = int(v.attrs["MATLAB_sparse"]), len(ends) - 1
+        return scipy.sparse.csc_matrix((*parts, ends), shape)
+
+    with h5py.File(f, "r") as file:
+        return {k: variable(v) for k, v in file.items() if isinstance(v, h5py.Dataset) or "jc" in v}
 
 
 def _variable(f, *names):

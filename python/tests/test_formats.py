@@ -121,6 +121,42 @@ class TestFormats(Case):
                     meta = json.load(f)
                 self.assertEqual((meta["classes"], meta["provenance"]["source"]), (3, "import " + form))
 
+    def test_matlab_7_3(self):
+        h5py = library("h5py")
+        old = formats.read("mat", self.files(mat))
+        path, network = self.at("new.mat"), adjacency().tocsc()
+        with h5py.File(path, "w", userblock_size=512) as f:
+            group = f.create_group("Network")
+            group.attrs["MATLAB_sparse"] = np.uint64(6)
+            group["data"], group["ir"], group["jc"] = network.data, network.indices, network.indptr
+            f["Attributes"] = X.T
+            f["Label"] = np.where(LABELS >= 0, LABELS + 1, -1).reshape(1, -1).astype(float)
+        with open(path, "r+b") as f:
+            f.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+        new = formats.read("mat", path)
+        np.testing.assert_array_equal(new.edge_index, old.edge_index)
+        np.testing.assert_array_equal(new.x, old.x.toarray())
+        np.testing.assert_array_equal(new.y, old.y)
+
+    # Whatever is left of a file, there is one error that names it, or a graph.
+    def test_truncated_files(self):
+        for form, make, names in (("mat", mat, ["tiny.mat"]),
+                                  ("planetoid", planetoid, ["ind.tiny.tx", "ind.tiny.ty", "ind.tiny.graph"]),
+                                  ("saint", saint, ["adj_full.npz", "class_map.json"])):
+            where = self.files(make)
+            for name in names:
+                path = os.path.join(self.at("source"), name)
+                with open(path, "rb") as f:
+                    whole = f.read()
+                for length in range(0, len(whole), max(1, len(whole) // 60)):
+                    with open(path, "wb") as f:
+                        f.write(whole[:length])
+                    with self.subTest(name, length=length), self.assertRaisesRegex(
+                            formats.FormatError, "tiny|adj_full|class_map"):
+                        formats.read(form, where)
+                with open(path, "wb") as f:
+                    f.write(whole)
+
     def test_gemsec(self):
         halognn.write_dataset(self.at("data"), formats.read("gemsec", self.files(gemsec)))
         self.assertEqual(self.array("data", "labels").tolist(), [[1, 1, 0], [0, 0, 1], [0, 1, 0]])
