@@ -29,8 +29,9 @@ if [ "$need" = test ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
   # of the Python package's tests
-  "${PYTHON:-python3}" -c 'import numpy, scipy' >/dev/null 2>&1 ||
-    /usr/bin/python3 -c 'import numpy, scipy' >/dev/null 2>&1 || missing+=(python3-numpy python3-scipy)
+  "${PYTHON:-python3}" -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
+    /usr/bin/python3 -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
+    missing+=(python3-numpy python3-scipy python3-h5py)
 fi
 [ "$need" != test ] || tests/install_cuda.sh
 # shellcheck disable=SC2206
