@@ -22,10 +22,10 @@ const (
 )
 
 // memory predicts the largest resident set of the analysed ranks, with the traffic t.
-func (p *planner) memory(t *Traffic) (trace.Memory, error) {
+func (p memoryPlan) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
-	for i, r := range p.ranks {
-		m, err := p.rankMemory(r, t, t.each(i, p.layout.Minibatches()))
+	for i, r := range p.of.ranks {
+		m, err := p.rankMemory(r, t, t.each(i, p.of.layout.Minibatches()))
 		if err != nil {
 			return nil, err
 		}
@@ -37,10 +37,10 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 }
 
 // rankMemory itemises the memory of one rank, which fetches the given rows for a minibatch.
-func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
-	j, s, l := p.job, p.shards, p.layout
-	lo, hi := p.node(r.rank)
-	if p.shares() {
+func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
+	j, s, l := p.of.job, p.of.shards, p.of.layout
+	lo, hi := p.of.node(r.rank)
+	if p.of.sending().shares() {
 		lo, hi = r.rank, r.rank+1
 	}
 	rowBytes := int64(s.RowBytes())
@@ -65,7 +65,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
-	case p.relays() && slot.loads != nil:
+	case p.of.sending().relays() && slot.loads != nil:
 		moved += int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
 		if t.dynamic() { // what the rank itself reads of its cache is copied
 			moved += int64((1-share)*float64(slot.remote)) * rowBytes
@@ -78,16 +78,16 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.Mode.Columns {
-		waiting += p.joinedBytes(slot.hops[0])
+		waiting += p.of.sending().joinedBytes(slot.hops[0])
 	}
 	if j.GPU != nil { // pinned memory holds the uploads
-		rows, reads := p.resident(r, model.onDevice)
-		_, more := p.cached(r, t, fetched, model.onDevice, rows)
-		up := p.onDevice(slot, reads+more, model.needs)
+		rows, reads := p.of.resident(r, model.onDevice)
+		_, more := p.of.cached(r, t, fetched, model.onDevice, rows)
+		up := p.of.onDevice(slot, reads+more, model.needs)
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
-	cached, mapped := int64(t.held)*rowBytes, p.between(lo, hi)
+	cached, mapped := int64(t.held)*rowBytes, p.of.between(lo, hi)
 	if j.Cache.Shared() {
 		cached *= int64(hi - lo)
 	}
@@ -95,10 +95,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		mapped = s.Vertices
 	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
-	edges, ids := p.topologyBytes(r.rank)
+	edges, ids := p.of.sending().topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: mapped*rowBytes + p.columnBytes(r.rank),
-			Shared: !p.shares() && !j.Mode.Columns},
+		{Name: trace.MemFeatures, Bytes: mapped*rowBytes + p.of.sending().columnBytes(r.rank),
+			Shared: !p.of.sending().shares() && !j.Mode.Columns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
@@ -131,21 +131,21 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
 // rank's own seeds, or of all.
-func (p *planner) seedBytes(r *rankPlan) int64 {
+func (p memoryPlan) seedBytes(r *rankPlan) int64 {
 	all := int64(0)
-	for k := range p.shards.Parts {
-		all += int64(len(p.shards.Train(k)))
+	for k := range p.of.shards.Parts {
+		all += int64(len(p.of.shards.Train(k)))
 	}
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
 // waitingBytes returns the bytes of a minibatch that is sampled and planned.
-func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
+func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 	// ids, original ids, references, parts; remote positions
 	bytes := int64(s.frontier())*(4+4+8+2) + int64(s.remote)*4
-	needs := p.job.Model.Needs()
+	needs := p.of.job.Model.Needs()
 	for l, h := range s.hops {
-		if !p.job.Reads() {
+		if !p.of.job.Reads() {
 			break
 		}
 		edges := int64(h.edges)
@@ -160,7 +160,7 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
 		}
-		if needs.OfData || p.job.Model.Estimates {
+		if needs.OfData || p.of.job.Model.Estimates {
 			bytes += 4 * int64(h.edges)
 		}
 	}
@@ -170,24 +170,24 @@ func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 			bytes += int64(s.remote) // worth
 		}
 	}
-	return bytes + p.askingBytes(s) + p.sharingBytes(s)
+	return bytes + p.of.sending().askingBytes(s) + p.of.sending().sharingBytes(s)
 }
 
 // layerEdges returns the edges that a layer reads of a hop.
-func (p *planner) layerEdges(h hopShape) int {
-	if p.job.Model.Needs().SelfEdges {
+func (p memoryPlan) layerEdges(h hopShape) int {
+	if p.of.job.Model.Needs().SelfEdges {
 		return h.edges + h.destinations
 	}
 	return h.edges
 }
 
 // hop returns a hop with the counts that a layer reads.
-func (p *planner) hop(h hopShape) nn.Hop {
+func (p memoryPlan) hop(h hopShape) nn.Hop {
 	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h)}
 }
 
 // inputRows returns the bytes of the rows that the model reads.
-func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
+func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
 	}
@@ -201,18 +201,18 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if needs.Sources {
 		rows += s.hops[0].sources
 	}
-	return int64(rows) * int64(p.job.Model.In) * 4
+	return int64(rows) * int64(p.of.job.Model.In) * 4
 }
 
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
 // messages.
-func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
+func (p memoryPlan) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 	return moved + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.labelBytes())
 }
 
 // labelBytes returns the bytes of a seed's label.
-func (p *planner) labelBytes() int {
-	return task.Stored(p.job.Model.Task).LabelBytes(p.job.Model.Out)
+func (p memoryPlan) labelBytes() int {
+	return task.Stored(p.of.job.Model.Task).LabelBytes(p.of.job.Model.Out)
 }
 
 // modelBytes is the memory that package nn reserves, found with a device that only counts.
@@ -225,17 +225,17 @@ type modelBytes struct {
 	needs                   nn.Needs
 }
 
-func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
-	j := p.job
+func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
+	j := p.of.job
 	dev := new(counter)
 	m, err := nn.NewModel(dev, j.Model, j.Seed)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	p.parameters = m.Params.Len()
+	p.of.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
-	if p.forward {
+	if p.of.forward {
 		return out, nil
 	}
 	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
@@ -256,7 +256,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if l == 0 && j.Mode.Columns {
-			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
+			if columns, err = p.of.sending().reserveColumns(m, r.rank, &in); err != nil {
 				return nil, err
 			}
 		}
@@ -274,7 +274,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	moving, pinned := p.shuffleBytes(r)
+	moving, pinned := p.of.sending().shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns, pinned
 	out.scratch = scratchBytes(m, r.most.hops)
 	if j.GPU != nil {
@@ -342,14 +342,14 @@ func (c *counter) Sync() error               { return nil }
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, and the chunks in flight. Rows in files are counted as they are read at
 // once; by columns, chunks take less.
-func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows, slot := p.job, p.rows(r.rank), r.slot()
+func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
+	j, rows, slot := p.of.job, p.of.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
-			rowBytes = p.shards.RowBytes()
+			rowBytes = p.of.shards.RowBytes()
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
@@ -397,8 +397,8 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 // layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
 // own: with jumping knowledge, whose output reads them, those of all layers before; else of one.
 // Hidden rows may lie in files.
-func (p *planner) layerRows(rows int64, l int) int64 {
-	m := &p.job.Model
+func (p memoryPlan) layerRows(rows int64, l int) int64 {
+	m := &p.of.job.Model
 	in, out := m.Widths(l)
 	made, hidden := int64(out), int64(0)
 	if l < m.Layers-1 || m.Jumps() {
@@ -410,7 +410,7 @@ func (p *planner) layerRows(rows int64, l int) int64 {
 	if m.Jumps() && l > 1 {
 		hidden += int64(l-1) * int64(m.Hidden)
 	}
-	if p.job.Scratch {
+	if p.of.job.Scratch {
 		hidden = 0
 	}
 	return rows * (made + hidden) * 4
@@ -439,10 +439,10 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 }
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
-func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
+func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
 	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
 		dev := new(counter)
-		m, err := nn.NewModel(dev, p.job.Model, 0)
+		m, err := nn.NewModel(dev, p.of.job.Model, 0)
 		if err != nil {
 			return 0, err
 		}
@@ -450,7 +450,7 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		before := dev.live
 		in := nn.Input{Hop: p.hop(h), Shares: shares}
 		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate.Cols = p.job.Model.In
+			in.Aggregate.Cols = p.of.job.Model.In
 		}
 		err = m.Reserve(l, &in)
 		return dev.live - before, err
@@ -460,8 +460,8 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 		return 0, err
 	}
 	var shares []compute.Matrix
-	if l == 0 && p.job.Mode.Columns {
-		shares = p.sums(minibatch.destinations)
+	if l == 0 && p.of.job.Mode.Columns {
+		shares = p.of.sending().sums(minibatch.destinations)
 	}
 	there, err := bytes(minibatch, shares)
 	return max(0, chunk-there), err
@@ -469,9 +469,9 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 
 // outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers
 // have for minibatches.
-func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
+func (p memoryPlan) outputGrown(minibatch *shape, rows int) (int64, error) {
 	dev := new(counter)
-	m, err := nn.NewModel(dev, p.job.Model, 0)
+	m, err := nn.NewModel(dev, p.of.job.Model, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -487,22 +487,22 @@ func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
 }
 
 // chunk samples vertices [lo, hi) with all neighbours.
-func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
+func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
-	if !p.job.Reads() || c.vertices == 0 {
+	if !p.of.job.Reads() || c.vertices == 0 {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8 + 2)
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
-	if !p.shards.HasTopology() {
-		p.sizedChunk(&c)
+	if !p.of.shards.HasTopology() {
+		p.of.sizedChunk(&c)
 		return c, nil
 	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{
+	s, err := sample.New(p.of.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
-		Map:     p.vertexMap(),
-		Kernel:  p.job.Kernel,
-		Weights: p.job.Model.EdgeWeights,
+		Map:     p.of.vertexMap(),
+		Kernel:  p.of.job.Kernel,
+		Weights: p.of.job.Model.EdgeWeights,
 	})
 	if err != nil {
 		return c, err
@@ -524,12 +524,13 @@ func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 }
 
 // rowsHere returns the vertices whose rows layer-wise inference reads in memory.
-func (p *planner) rowsHere(r *rankPlan) []access.Range {
+func (p memoryPlan) rowsHere(r *rankPlan) []access.Range {
 	switch {
-	case p.shares(): // others that a rank does not fetch in training, ranks of its node may find
-		return p.layout.Owned([]int{r.rank})
-	case p.job.Mode.Columns:
-		return p.layout.Owned(p.layout.Neighbours(r.rank))
+	case p.of.sending().shares():
+		// others that a rank does not fetch in training, ranks of its node may find
+		return p.of.layout.Owned([]int{r.rank})
+	case p.of.job.Mode.Columns:
+		return p.of.layout.Owned(p.of.layout.Neighbours(r.rank))
 	}
 	return r.reader.Local
 }
@@ -537,11 +538,11 @@ func (p *planner) rowsHere(r *rankPlan) []access.Range {
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
 // vertices; and how many of all are under way at a time.
-func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
-	first, end := p.layout.Vertices(rank)
-	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
-	if !p.shards.HasTopology() {
-		return p.sizedChunks(rank, budget)
+func (p memoryPlan) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
+	first, end := p.of.layout.Vertices(rank)
+	g, budget := &p.of.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
+	if !p.of.shards.HasTopology() {
+		return p.of.sizedChunks(rank, budget)
 	}
 	var all [][2]int64
 	most := 0
@@ -560,4 +561,4 @@ func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
 }
 
 // underWay returns how many of so many chunks are under way at a time.
-func (p *planner) underWay(chunks int) int64 { return int64(min(p.job.Depth+1, chunks)) }
+func (p memoryPlan) underWay(chunks int) int64 { return int64(min(p.of.job.Depth+1, chunks)) }

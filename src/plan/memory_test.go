@@ -98,7 +98,7 @@ func testMemory(t *testing.T, j Job) {
 		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)) * 8
 		want += int64(len(h.Forward.Indices)+2*len(h.Transposed.Indices)) * 4
 	}
-	if got := p.waitingBytes(&size, &Traffic{}); got != want {
+	if got := p.holding().waitingBytes(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
 	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights &&
@@ -107,7 +107,7 @@ func testMemory(t *testing.T, j Job) {
 	}
 
 	rank := &rankPlan{rank: 0, reader: r, most: size}
-	model, err := p.modelBytes(rank)
+	model, err := p.holding().modelBytes(rank)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestLayerRows(t *testing.T) {
 		j.Scratch = c.scratch
 		p := &planner{job: &j}
 		for l, want := range c.want {
-			if got := p.layerRows(10, l); got != 10*want {
+			if got := p.holding().layerRows(10, l); got != 10*want {
 				t.Errorf("jumping %q, files %v: layer %d needs %d bytes for 10 vertices, want %d",
 					c.jumping, c.scratch, l, got, 10*want)
 			}

@@ -264,6 +264,18 @@ type planner struct {
 	device     onGPU
 }
 
+// A plan asks three things of a job, each of which knows the others: what ranks hold, what they
+// fetch, and what they send each other besides.
+type (
+	memoryPlan  struct{ of *planner } // bytes that a rank has in memory
+	trafficPlan struct{ of *planner } // rows that a step fetches, and what serves the others
+	messagePlan struct{ of *planner } // rounds of a minibatch, and the bytes of their messages
+)
+
+func (p *planner) holding() memoryPlan   { return memoryPlan{p} }
+func (p *planner) fetching() trafficPlan { return trafficPlan{p} }
+func (p *planner) sending() messagePlan  { return messagePlan{p} }
+
 // exact reports whether all ranks are analysed.
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
 
@@ -285,24 +297,24 @@ func (p *planner) plan() (*Plan, error) {
 		Steps:    l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
 	}
 	var err error
-	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
+	if out.Traffic, err = p.fetching().traffic(&j.Cache); err != nil {
 		return nil, err
 	}
-	if out.Memory, err = p.memory(&out.Traffic); err != nil {
+	if out.Memory, err = p.holding().memory(&out.Traffic); err != nil {
 		return nil, err
 	}
-	out.Rounds, out.Shuffles = p.rounds(), p.shuffles
+	out.Rounds, out.Shuffles = p.sending().rounds(), p.shuffles
 	mode, err := parallel.ModeOf(j.Mode.Name)
 	if err != nil {
 		return nil, err
 	}
 	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
-		Asking: p.askingHops(), Group: p.groupSize()})
+		Asking: p.sending().askingHops(), Group: p.sending().groupSize()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
 	if p.job.GPU != nil {
-		if out.Device, err = p.deviceMemory(&out.Traffic); err != nil {
+		if out.Device, err = p.holding().deviceMemory(&out.Traffic); err != nil {
 			return nil, err
 		}
 	}
@@ -328,11 +340,11 @@ func (p *planner) lookAtRanks() error {
 		}
 		p.ranks = append(p.ranks, r)
 	}
-	if p.shares() {
-		return p.probeShares()
+	if p.sending().shares() {
+		return p.sending().probeShares()
 	}
 	if p.job.Mode.Columns {
-		p.shuffles = p.pushed()
+		p.shuffles = p.sending().pushed()
 	}
 	return nil
 }
@@ -376,7 +388,7 @@ func (p *planner) note(out *Plan) {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
-	if p.job.OwnersSums() != nil && !p.shares() {
+	if p.job.OwnersSums() != nil && !p.sending().shares() {
 		if p.job.TrySums {
 			add("exchange.sums auto uses sums if they take less time than they save, which is measured " +
 				"when a run begins; planned is on")
@@ -394,7 +406,8 @@ func (p *planner) note(out *Plan) {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
-	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 && out.RanksPerNode < out.Ranks {
+	if p.shuffles != nil && !p.sending().relays() && out.RanksPerNode > 1 &&
+		out.RanksPerNode < out.Ranks {
 		add("rows within a step are taken to go to all other ranks alike, on the node or off")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {

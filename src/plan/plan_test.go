@@ -126,7 +126,7 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)
 	}
-	traffic, err := p.traffic(&j.Cache)
+	traffic, err := p.fetching().traffic(&j.Cache)
 	if err != nil {
 		t.Fatal(err)
 	}

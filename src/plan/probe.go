@@ -113,7 +113,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 			}
 		}
 	default:
-		if r.reader.Near, err = p.near(r); err != nil {
+		if r.reader.Near, err = p.fetching().near(r); err != nil {
 			return nil, err
 		}
 		r.reader.Favour = p.job.Locality.Favour
@@ -126,7 +126,8 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = 1; p.shares() { // it is probed with those that it shares minibatches with
+	if r.factor = 1; p.sending().shares() {
+		// it is probed with those that it shares minibatches with
 		return r, nil
 	}
 	if err := p.probe(r); err != nil {
@@ -189,7 +190,7 @@ func (p *planner) probe(r *rankPlan) error {
 	defer s.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
-	sums, err := p.newSummer(r.rank, 0)
+	sums, err := p.fetching().newSummer(r.rank, 0)
 	if err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.took += time.Since(begin)
 		shape := shapeOf(&mb, r.reader.Local)
-		shape.asks = p.asks(r, &mb)
+		shape.asks = p.sending().asks(r, &mb)
 		r.edges += shape.numEdges()
 		if err := sums.probed(&mb, &shape); err != nil {
 			return err
@@ -247,7 +248,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := shapeOf(mb, r.reader.Local)
-		shape.asks = p.asks(r, mb)
+		shape.asks = p.sending().asks(r, mb)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err

@@ -92,10 +92,10 @@ func rate(work, seconds float64) float64 {
 
 // calibration is one minibatch to measure with, of the rank with the most seeds.
 type calibration struct {
-	*planner
-	of    *rankPlan
-	shape shape
-	mb    sample.Minibatch
+	planner *planner
+	of      *rankPlan
+	shape   shape
+	mb      sample.Minibatch
 }
 
 func (c *calibration) free() { c.mb.Free() }
@@ -147,7 +147,7 @@ func timed(f func() error) (float64, error) {
 
 // lookups measures how fast package exchange locates rows.
 func (c *calibration) lookups() (float64, error) {
-	x, free, err := c.layout.Exchange(c.of.rank)
+	x, free, err := c.planner.layout.Exchange(c.of.rank)
 	if err != nil {
 		return 0, err
 	}
@@ -164,7 +164,7 @@ const tableBytes = 256 << 20
 
 // rows measures how fast rows at random places are aggregated.
 func (c *calibration) rows() (float64, error) {
-	rowBytes := c.shards.RowBytes()
+	rowBytes := c.planner.shards.RowBytes()
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
@@ -176,17 +176,18 @@ func (c *calibration) rows() (float64, error) {
 	for i, v := range c.mb.Frontier {
 		refs[i] = compute.MakeRowRef(0, int(uint64(v)*2654435761%uint64(n)))
 	}
-	rows := compute.Rows{Cols: c.shards.Features, Type: c.shards.Type(), Tables: [][]byte{table},
-		Of: refs}
+	rows := compute.Rows{Cols: c.planner.shards.Features, Type: c.planner.shards.Type(),
+		Tables: [][]byte{table},
+		Of:     refs}
 	d := c.destinations()
-	own, mean := c.matrix(d, mem.Make[float32](d*c.shards.Features)),
-		c.matrix(d, mem.Make[float32](d*c.shards.Features))
+	own, mean := c.matrix(d, mem.Make[float32](d*c.planner.shards.Features)),
+		c.matrix(d, mem.Make[float32](d*c.planner.shards.Features))
 	defer func() { mem.Free(own.Data); mem.Free(mean.Data) }()
 	seconds, err := timed(func() error {
-		c.options.Host.GatherRows(own, rows)
+		c.planner.options.Host.GatherRows(own, rows)
 		if len(c.mb.Blocks) > 0 {
 			b := &c.mb.Blocks[0]
-			c.options.Host.SegmentRows(mean, compute.ReduceMean,
+			c.planner.options.Host.SegmentRows(mean, compute.ReduceMean,
 				compute.Segments{Indptr: b.Indptr, Indices: b.Indices}, nil, rows)
 		}
 		return nil
@@ -202,16 +203,16 @@ func (c *calibration) destinations() int {
 }
 
 func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
-	return compute.Matrix{Rows: rows, Cols: c.shards.Features, Data: data}
+	return compute.Matrix{Rows: rows, Cols: c.planner.shards.Features, Data: data}
 }
 
 // fits returns an error that wraps ErrJob if this machine, of which the job may not be, has no
 // memory for a step to measure.
 func (c *calibration) fits() error {
-	if c.job.GPU != nil { // device memory is looked at where it is allocated
+	if c.planner.job.GPU != nil { // device memory is looked at where it is allocated
 		return nil
 	}
-	m, err := c.modelBytes(c.of)
+	m, err := c.planner.holding().modelBytes(c.of)
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (c *calibration) flops() (float64, error) {
 	if err := c.fits(); err != nil {
 		return 0, err
 	}
-	dev, j := c.options.Device, c.job
+	dev, j := c.planner.options.Device, c.planner.job
 	m, err := nn.NewModel(dev, j.Model, j.Seed)
 	if err != nil {
 		return 0, err
@@ -247,20 +248,20 @@ func (c *calibration) flops() (float64, error) {
 	if needs.Sources {
 		rows = len(c.mb.Frontier)
 	}
-	input, err := dev.Alloc(max(1, rows*c.shards.Features))
+	input, err := dev.Alloc(max(1, rows*c.planner.shards.Features))
 	if err != nil {
 		return 0, err
 	}
 	defer dev.Free(input)
 	batch := nn.Batch{GlobalSeeds: max(1, c.shape.seeds), Train: true}
-	if zeros := c.matrix(rows, input[:rows*c.shards.Features]); needs.Sources {
+	if zeros := c.matrix(rows, input[:rows*c.planner.shards.Features]); needs.Sources {
 		batch.X = zeros
 	} else {
 		batch.Own, batch.Aggregate = zeros, zeros
 	}
 	var edges parallel.LayerEdges
 	defer edges.Free()
-	edges.Build(&c.mb, needs, true, c.shards.Topology())
+	edges.Build(&c.mb, needs, true, c.planner.shards.Topology())
 	batch.Labels = make([]byte, c.shape.seeds*task.Find(j.Model.Task).LabelBytes(j.Model.Out))
 	for l := range j.Model.Layers {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
@@ -280,14 +281,14 @@ func (c *calibration) flops() (float64, error) {
 		optimizer.Update(1e-3)
 		return dev.Sync()
 	})
-	return rate(c.products(&c.shape), seconds), err
+	return rate(c.planner.products(&c.shape), seconds), err
 }
 
 // products returns the operations of a step's matrix products.
 func (p *planner) products(s *shape) float64 {
 	sum := 0
 	for l, h := range s.hops {
-		hop := p.hop(h)
+		hop := p.holding().hop(h)
 		sum += p.job.Model.Flops(l, &hop)
 	}
 	return float64(sum)

@@ -10,7 +10,7 @@ import (
 )
 
 // shares reports whether ranks train minibatches together.
-func (p *planner) shares() bool { return p.job.Mode.Sharing != sample.Alone }
+func (p messagePlan) shares() bool { return p.of.job.Mode.Sharing != sample.Alone }
 
 // room returns the rows of other ranks behind the output of layer l.
 func (s *shape) room(l int) int {
@@ -21,40 +21,40 @@ func (s *shape) room(l int) int {
 }
 
 // relays reports whether ranks that share minibatches find rows for each other and pass them on.
-func (p *planner) relays() bool { return p.job.Mode.Sharing == sample.InNodes }
+func (p messagePlan) relays() bool { return p.of.job.Mode.Sharing == sample.InNodes }
 
 // groupSize returns how many ranks train a minibatch together.
-func (p *planner) groupSize() int { return p.layout.Share(0).Size }
+func (p messagePlan) groupSize() int { return p.of.layout.Share(0).Size }
 
 // probeShares samples minibatches of the first epoch, scattered over it, and counts on each what the
 // analysed ranks have of it.
-func (p *planner) probeShares() error {
-	if !p.job.Reads() {
-		for _, r := range p.ranks {
-			p.probeSeeds(r)
+func (p messagePlan) probeShares() error {
+	if !p.of.job.Reads() {
+		for _, r := range p.of.ranks {
+			p.of.probeSeeds(r)
 		}
 		return nil
 	}
 	size := p.groupSize()
 	g := groupProbe{
-		p: p, owners: sample.NewOwners(p.layout.Offsets(), size),
-		loads: sample.NewLoads(size, p.job.Sample.Hops()),
+		p: p.of, owners: sample.NewOwners(p.of.layout.Offsets(), size),
+		loads: sample.NewLoads(size, p.of.job.Sample.Hops()),
 	}
-	for i, r := range p.ranks {
-		if i == 0 || p.ranks[i-1].rank/size != r.rank/size {
+	for i, r := range p.of.ranks {
+		if i == 0 || p.of.ranks[i-1].rank/size != r.rank/size {
 			g.groups = append(g.groups, nil)
 		}
 		last := &g.groups[len(g.groups)-1]
 		*last = append(*last, r)
 	}
 	var err error
-	g.sampler, err = sample.New(p.shards.Topology(), p.samplerOptions(sample.Near{}))
+	g.sampler, err = sample.New(p.of.shards.Topology(), p.of.samplerOptions(sample.Near{}))
 	if err != nil {
 		return err
 	}
 	defer g.sampler.Free()
 	defer g.mb.Free()
-	p.shuffles = new(Shuffles)
+	p.of.shuffles = new(Shuffles)
 	for _, ranks := range g.groups {
 		if err := g.probe(ranks); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		}
 		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
 		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
-		minibatches = append(minibatches, p.shuffled(&g.mb, g.loads))
+		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads))
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
 			shape := g.shapeOf(r)
@@ -110,7 +110,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	for _, r := range ranks {
 		// Its scratch memory is for the destinations of the last hop.
 		r.sampler = g.sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
-		if p.relays() {
+		if p.sending().relays() {
 			r.correct()
 		} else {
 			r.sampler += p.rows(r.rank) / 8 // a bit for each own vertex
@@ -123,7 +123,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 func (g *groupProbe) shapeOf(r *rankPlan) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
-	if !g.p.relays() {
+	if !g.p.sending().relays() {
 		return s
 	}
 	s.remote = 0
@@ -190,7 +190,7 @@ func shareOf(loads []sample.Load) shape {
 
 // sharingBytes is what a share of a minibatch takes beside its blocks: the shuffle index of each hop
 // (sample.Crossing), of all but the last as kernels read it.
-func (p *planner) sharingBytes(s *shape) int64 {
+func (p messagePlan) sharingBytes(s *shape) int64 {
 	bytes, found := int64(0), 0
 	for l, x := range s.loads {
 		found = max(found, x.Sources()-x.Destinations)
@@ -210,9 +210,9 @@ func (p *planner) sharingBytes(s *shape) int64 {
 
 // shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
 // where the layers compute, and pinned on the host of a GPU.
-func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
+func (p messagePlan) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
-		in, _ := p.job.Model.Widths(l)
+		in, _ := p.of.job.Model.Widths(l)
 		if l > 0 {
 			computed = max(computed, 2*4*int64(x.Wanted*in))
 			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))

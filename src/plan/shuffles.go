@@ -24,7 +24,7 @@ type Shuffles struct {
 }
 
 // shuffled counts one minibatch, by the loads of all ranks.
-func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
+func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
 	if len(loads) == 1 {
@@ -42,11 +42,11 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles
 			}
 			if l == 0 {
 				s.Features += others
-				s.Bytes += others * float64(p.shards.RowBytes())
-				features += most * float64(p.shards.RowBytes())
+				s.Bytes += others * float64(p.of.shards.RowBytes())
+				features += most * float64(p.of.shards.RowBytes())
 				continue
 			}
-			in, _ := p.job.Model.Widths(l)
+			in, _ := p.of.job.Model.Widths(l)
 			s.Hidden += others
 			s.Bytes += 2 * others * 4 * float64(in)
 			between += 2 * most * 4 * float64(in)
@@ -79,15 +79,15 @@ func (s *Shuffles) join(o *Shuffles, groups float64) {
 // sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
 // which the node's ranks share, and by memory to these, where each is written and read once more.
 // Which ranks of several nodes they go to is not known: as many are taken to go to each.
-func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
-	others := float64(p.job.Ranks - 1)
+func (p messagePlan) sendingSeconds(bytes float64, r *Rates) float64 {
+	others := float64(p.of.job.Ranks - 1)
 	if others == 0 {
 		return 0
 	}
-	near := float64(p.job.RanksPerNode-1) / others
+	near := float64(p.of.job.RanksPerNode-1) / others
 	if p.relays() {
 		near = 1
 	}
-	memory := r.Rows * float64(p.shards.RowBytes())
-	return bytes * ((1-near)*float64(p.job.RanksPerNode)/r.Network + 2*near/memory)
+	memory := r.Rows * float64(p.of.shards.RowBytes())
+	return bytes * ((1-near)*float64(p.of.job.RanksPerNode)/r.Network + 2*near/memory)
 }

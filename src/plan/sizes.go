@@ -46,7 +46,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.rankMemory(r, t, t.each(0, l.Minibatches()))
+		return p.holding().rankMemory(r, t, t.each(0, l.Minibatches()))
 	}
 	if least, err = of(Least); err != nil {
 		return nil, nil, err
@@ -70,7 +70,7 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
 	p := &planner{job: &j, options: &Options{Bound: Least}, shards: s, layout: l, forward: true}
-	model, err := p.modelBytes(&rankPlan{})
+	model, err := p.holding().modelBytes(&rankPlan{})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if full {
 		rows := int64(0)
 		for layer := range j.Model.Layers {
-			rows = max(rows, p.layerRows(p.rows(0), layer))
+			rows = max(rows, p.holding().layerRows(p.rows(0), layer))
 		}
 		m = append(m, trace.MemoryItem{Name: trace.MemEvaluation, Bytes: rows})
 	}
@@ -89,7 +89,7 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 // sizedPlan is plan where there are sizes alone.
 func (p *planner) sizedPlan() (*Plan, error) {
 	j, l := p.job, p.layout
-	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
+	if p.sending().shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
 		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
 			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
 	}
@@ -104,7 +104,7 @@ func (p *planner) sizedPlan() (*Plan, error) {
 		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
 		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
 	}
-	if out.Memory, err = p.rankMemory(r, t, t.each(0, l.Minibatches())); err != nil {
+	if out.Memory, err = p.holding().rankMemory(r, t, t.each(0, l.Minibatches())); err != nil {
 		return nil, err
 	}
 	out.MemoryRank, out.MemoryNode = out.Memory.Sum(), out.Memory.Node(j.RanksPerNode)
@@ -161,7 +161,7 @@ func (p *planner) sized(rank int) *rankPlan {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers), factor: 1}
 	seeds := p.layout.Streams.MaxPiece()
 	if p.options.Bound == Least {
-		seeds = len(r.reader.Seeds()) / (p.layout.Items() * p.groupSize())
+		seeds = len(r.reader.Seeds()) / (p.layout.Items() * p.sending().groupSize())
 	}
 	s := p.sizedShape(p.job.Sample, rank, seeds)
 	r.add(&s)
@@ -246,7 +246,8 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	run := p.layout.Items() * p.job.Epochs
 	if kind.Window != nil {
 		if t.Window = min(c.Window, run); c.Window == 0 && p.options.Bound != Least {
-			t.Window = min(run, access.WindowMemory/max(1, int(p.waitingBytes(&r.most, t))))
+			waiting := int(p.holding().waitingBytes(&r.most, t))
+			t.Window = min(run, access.WindowMemory/max(1, waiting))
 		}
 		if c.Window == 0 && p.options.Bound == Expected {
 			t.Window = min(t.Window, usualWindow)
@@ -270,7 +271,8 @@ func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay
 		return nil, 0
 	}
 	vertices := min(end-first, max(1, budget/degree))
-	return [][2]int64{{first, first + vertices}}, p.underWay(int((end - first + vertices - 1) / vertices))
+	n := int((end - first + vertices - 1) / vertices)
+	return [][2]int64{{first, first + vertices}}, p.holding().underWay(n)
 }
 
 // sizedChunk stands for chunk.
@@ -285,6 +287,6 @@ func (p *planner) sizedChunk(c *chunk) {
 			of.remote = sources
 		}
 	}
-	c.remote, c.bytes = of.remote, p.waitingBytes(&of, &Traffic{})
+	c.remote, c.bytes = of.remote, p.holding().waitingBytes(&of, &Traffic{})
 	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
 }

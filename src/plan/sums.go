@@ -19,18 +19,18 @@ type summer struct {
 
 // newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
 // travel.
-func (p *planner) newSummer(rank, window int) (*summer, error) {
-	sums := p.job.OwnersSums()
-	if sums == nil || p.shares() {
+func (p trafficPlan) newSummer(rank, window int) (*summer, error) {
+	sums := p.of.job.OwnersSums()
+	if sums == nil || p.of.sending().shares() {
 		return nil, nil
 	}
-	x, free, err := p.layout.Exchange(rank)
+	x, free, err := p.of.layout.Exchange(rank)
 	if err != nil {
 		return nil, err
 	}
-	chooser := exchange.NewChooser(sums, p.shards.Features, p.shards.Type())
-	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.job.Model.Needs(),
-		p.shards.Topology(), chooser, window)}, nil
+	chooser := exchange.NewChooser(sums, p.of.shards.Features, p.of.shards.Type())
+	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.of.job.Model.Needs(),
+		p.of.shards.Topology(), chooser, window)}, nil
 }
 
 // add locates the vertices of a minibatch and keeps its groups, and returns the worth of its remote
@@ -97,13 +97,13 @@ func meanVectors(r *rankPlan) float64 {
 
 // fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
 // the rank, as in a run, and what it leaves is divided between rows and sums.
-func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p trafficPlan) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	steps := min(p.traceSteps(r), summedSteps)
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Sums: true}
-		window, err := kind.Plan(&setup, r.read, p.layout.Items()*p.job.Epochs)
+		window, err := kind.Plan(&setup, r.read, p.of.layout.Items()*p.of.job.Epochs)
 		if err != nil {
 			return fetch{}, err
 		}
@@ -111,7 +111,7 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		f, err := p.playSums(r, kind, setup, steps)
 		f.held, f.window, f.counted = capacity, window, steps
 		if kind.Bytes != nil {
-			f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(capacity),
+			f.bytes = kind.Bytes(policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(capacity),
 				Window: int64(window), Uses: meanRemote(r), Sums: true})
 		}
 		return f, err
@@ -122,14 +122,14 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 const summedSteps = 64
 
 // playSums lets a policy decide about the given number of minibatches.
-func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (f fetch,
-	err error) {
+func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (
+	f fetch, err error) {
 	s, err := p.newSummer(r.rank, setup.Window)
 	if err != nil {
 		return f, err
 	}
 	defer s.close()
-	sampler, err := sample.New(p.shards.Topology(), p.samplerOptions(r.reader.Near))
+	sampler, err := sample.New(p.of.shards.Topology(), p.of.samplerOptions(r.reader.Near))
 	if err != nil {
 		return f, err
 	}
@@ -141,8 +141,8 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	defer player.Free()
 	var total trace.Counters
 	for i := range steps {
-		key := p.layout.Key(r.rank, 1+i/p.layout.Items(), i%p.layout.Items())
-		if err := sampler.Sample(&mb, p.layout.Seeds(key, nil), key); err != nil {
+		key := p.of.layout.Key(r.rank, 1+i/p.of.layout.Items(), i%p.of.layout.Items())
+		if err := sampler.Sample(&mb, p.of.layout.Seeds(key, nil), key); err != nil {
 			return f, err
 		}
 		worth, err := s.add(&mb)

@@ -37,13 +37,14 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Train:  each * flops / r.Flops,
 		Remote: t.Busiest * p.bytesOf(t) / r.Network,
 	}
-	if rounds := p.rounds(); rounds != nil {
+	if rounds := p.sending().rounds(); rounds != nil {
 		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
 	}
 	if s := p.shuffles; s != nil {
-		x.Ask += p.sendingSeconds(s.found, r)
-		x.Shuffle = p.sendingSeconds(s.between, r)
-		x.Remote += p.sendingSeconds(s.features, r) // what nodes send each other, and what ranks do
+		x.Ask += p.sending().sendingSeconds(s.found, r)
+		x.Shuffle = p.sending().sendingSeconds(s.between, r)
+		// what nodes send each other, and what ranks do
+		x.Remote += p.sending().sendingSeconds(s.features, r)
 	}
 	if j.Mode.Columns { // those of all ranks' frontiers
 		x.Lookup *= float64(j.Ranks)
@@ -173,7 +174,7 @@ func (p *planner) sizes(out *Plan) error {
 	rest := out.MemoryNode - cache
 	waiting := int64(0)
 	for _, r := range p.ranks {
-		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
+		waiting = max(waiting, p.holding().waitingBytes(&r.most, &out.Traffic))
 	}
 	var tried []float64
 	var rows []int
@@ -183,7 +184,7 @@ func (p *planner) sizes(out *Plan) error {
 				append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
 		}
 	}
-	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
+	all, err := p.fetching().traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (p *planner) sizes(out *Plan) error {
 	if p.job.Cache.FromFiles() {
 		return nil
 	}
-	none, err := p.traffic(&policy.Settings{Policy: policy.None})
+	none, err := p.fetching().traffic(&policy.Settings{Policy: policy.None})
 	if err != nil {
 		return err
 	}

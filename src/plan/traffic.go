@@ -52,11 +52,11 @@ func (t *Traffic) dynamic() bool {
 func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
-func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
+func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	}, p.job.OwnersSums() != nil && !c.Shared())
+	}, p.of.job.OwnersSums() != nil && !c.Shared())
 	if err != nil {
 		return Traffic{}, err
 	}
@@ -69,10 +69,10 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 
 // traffics predicts a step with caches of the policy of c, of several capacities each: with sums, or
 // as if rows alone travelled.
-func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
+func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums bool) ([]Traffic, error) {
 	var all []Traffic
-	for _, r := range p.ranks {
+	for _, r := range p.of.ranks {
 		sizes, err := capacities(r)
 		if err != nil {
 			return nil, err
@@ -96,26 +96,26 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			if got.ids == 0 {
 				got.ids = got.rows * exchange.IDBytes
 			}
-			all[i].add(&got, capacity, p.layout.Minibatches())
+			all[i].add(&got, capacity, p.of.layout.Minibatches())
 		}
 		f.free()
 	}
 	for i := range all {
 		t := &all[i]
 		t.Policy = c.Policy
-		for _, r := range p.ranks {
-			t.Factor += r.factor / float64(len(p.ranks))
-			t.Reads += r.remote * r.factor * float64(p.layout.Minibatches())
+		for _, r := range p.of.ranks {
+			t.Factor += r.factor / float64(len(p.of.ranks))
+			t.Reads += r.remote * r.factor * float64(p.of.layout.Minibatches())
 		}
-		scale := float64(p.job.Ranks) / float64(len(p.ranks))
+		scale := float64(p.of.job.Ranks) / float64(len(p.of.ranks))
 		t.Reads, t.Rows, t.Peer = t.Reads*scale, t.Rows*scale, t.Peer*scale
 		t.Sums, t.IDs = t.Sums*scale, t.IDs*scale
 		if c.Shared() {
 			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
-		t.Bytes = t.Rows*float64(p.shards.RowBytes()) +
-			t.Sums*float64(p.shards.Features*compute.Float32.Size())
+		t.Bytes = t.Rows*float64(p.of.shards.RowBytes()) +
+			t.Sums*float64(p.of.shards.Features*compute.Float32.Size())
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}
@@ -139,24 +139,24 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
 // The rows that owners send are known only if all ranks were analysed.
-func (p *planner) busiest(t *Traffic) float64 {
-	most, l := 0.0, p.layout
-	if p.job.Cache.FromFiles() {
+func (p trafficPlan) busiest(t *Traffic) float64 {
+	most, l := 0.0, p.of.layout
+	if p.of.job.Cache.FromFiles() {
 		return 0
 	}
-	if !p.exact() {
+	if !p.of.exact() {
 		for _, x := range t.received {
 			most = max(most, x)
 		}
-		return most * float64(p.job.RanksPerNode)
+		return most * float64(p.of.job.RanksPerNode)
 	}
 	// Rows of nodes, indexed by first rank.
 	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks)
-	for i, r := range p.ranks {
-		lo, _ := p.node(r.rank)
+	for i, r := range p.of.ranks {
+		lo, _ := p.of.node(r.rank)
 		in[lo] += t.received[i]
 		for owner, share := range r.owners {
-			node, _ := p.node(owner)
+			node, _ := p.of.node(owner)
 			out[node] += t.received[i] * share
 		}
 	}
@@ -167,11 +167,11 @@ func (p *planner) busiest(t *Traffic) float64 {
 }
 
 // capacity returns the rows that a rank's cache holds.
-func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
+func (p trafficPlan) capacity(r *rankPlan, c *policy.Settings) (int, error) {
 	if policy.Find(c.Policy).None() {
 		return 0, nil
 	}
-	return p.layout.Capacity(p.graph, r.rank, c)
+	return p.of.layout.Capacity(p.of.graph, r.rank, c)
 }
 
 // fetched predicts the rows that a rank fetches for a minibatch, by cache size.
@@ -193,12 +193,12 @@ type fetch struct {
 	bytes    int64 // of index, scores, plan
 }
 
-func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
+func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
 	kind := policy.Find(c.Policy)
 	switch {
 	case sums:
 		return p.fetchedBySums(r, kind, c)
-	case kind.None() || !p.job.Reads() || len(r.reader.Seeds()) == 0:
+	case kind.None() || !p.of.job.Reads() || len(r.reader.Seeds()) == 0:
 		return &fetched{free: func() {}, at: func(int) (fetch, error) {
 			rows, err := access.Expected(r.read, r.reader.Local, nil)
 			return fetch{rows: rows}, err
@@ -215,34 +215,34 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched,
 
 // fetchedByRank is fetched for a static policy: the sum of the access probabilities of uncached
 // vertices.
-func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
-	score, err := kind.Rank(p.graph, r.reader)
+func (p trafficPlan) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
+	score, err := kind.Rank(p.of.graph, r.reader)
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: func() { mem.Free(score) }, at: func(capacity int) (fetch, error) {
-		held, err := p.graph.Top(score, r.reader.Local, capacity)
+		held, err := p.of.graph.Top(score, r.reader.Local, capacity)
 		if err != nil {
 			return fetch{}, err
 		}
 		defer mem.Free(held)
-		rows, err := kind.Expected(p.graph, r.read, r.reader, held, capacity, 0, 0)
-		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
+		rows, err := kind.Expected(p.of.graph, r.read, r.reader, held, capacity, 0, 0)
+		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(len(held))}
 		return fetch{rows: rows, held: len(held), bytes: kind.Bytes(size)}, err
 	}}, nil
 }
 
 // fetchedByNode is fetched for a static policy whose rows the ranks of a node share.
-func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p trafficPlan) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
-	ranks := p.layout.Neighbours(r.rank)
+	ranks := p.of.layout.Neighbours(r.rank)
 	self := slices.Index(ranks, r.rank)
 	score, err := p.nodeScore(kind, ranks)
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		place, err := c.Place(score, p.layout.Owned(ranks), capacity)
+		place, err := c.Place(score, p.of.layout.Owned(ranks), capacity)
 		if err != nil {
 			return fetch{}, err
 		}
@@ -250,7 +250,7 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		device, slot := place.Lookup(self)
 		defer mem.Free(device)
 		mem.Free(slot)
-		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())}
+		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(place.Rows())}
 		out := fetch{rows: r.remote, held: len(place.Held(self)), bytes: kind.Bytes(size)}
 		for v, d := range device {
 			if d < 0 {
@@ -268,17 +268,17 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 
 // nodeScore returns the scores of the ranks of a node together. The last ones are kept, because
 // ranks of a node are looked at one after the other.
-func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
-	k := &p.together
+func (p trafficPlan) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
+	k := &p.of.together
 	if k.score != nil && k.policy == kind && k.first == ranks[0] {
 		return k.score, nil
 	}
 	k.free()
 	var readers []*access.Workload
 	for _, r := range ranks {
-		readers = append(readers, p.layout.Workload(r, p.job.Workers))
+		readers = append(readers, p.of.layout.Workload(r, p.of.job.Workers))
 	}
-	score, err := kind.RankTogether(p.graph, readers)
+	score, err := kind.RankTogether(p.of.graph, readers)
 	if err == nil {
 		*k = nodeScore{kind, ranks[0], score}
 	}
@@ -298,18 +298,19 @@ func (k *nodeScore) free() {
 }
 
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
-func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
-	error) {
-	reuse, err := p.graph.Reuse(r.reader, r.read)
+func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
+	*fetched, error) {
+	reuse, err := p.of.graph.Reuse(r.reader, r.read)
 	if err != nil {
 		return nil, err
 	}
-	minibatches := p.layout.Items() * p.job.Epochs
+	minibatches := p.of.layout.Items() * p.of.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
+		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity}
 		window, err := kind.Plan(&setup, r.read, minibatches)
 		bytes := kind.Bytes(policy.Size{
-			Vertices: p.shards.Vertices, Rows: int64(capacity), Window: int64(window), Uses: reuse.Uses(),
+			Vertices: p.of.shards.Vertices, Rows: int64(capacity), Window: int64(window),
+			Uses: reuse.Uses(),
 		})
 		rows := kind.Predict(reuse, capacity, window, minibatches)
 		return fetch{rows: rows, held: capacity, window: window, bytes: bytes}, err
@@ -318,7 +319,7 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 
 // fetchedByPlay is fetched for a policy that decides by earlier reads: the policy runs on sampled
 // minibatches of the rank.
-func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p trafficPlan) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	t, err := record(r.reader, p.traceSteps(r))
 	if err != nil {
@@ -326,8 +327,8 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
 		got, err := t.play(kind, policy.Setup{
-			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
-			Passing: p.job.Partitioned,
+			Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+			Passing: p.of.job.Partitioned,
 		})
 		return fetch{rows: got.rows, held: capacity, counted: len(t.ends), deciding: got.seconds,
 			bytes: got.bytes}, err
@@ -343,8 +344,8 @@ const (
 )
 
 // traceSteps returns the number of minibatches of a rank on which the policy runs.
-func (p *planner) traceSteps(r *rankPlan) int {
-	n := min(traceSteps, p.layout.Items())
-	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))
+func (p trafficPlan) traceSteps(r *rankPlan) int {
+	n := min(traceSteps, p.of.layout.Items())
+	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.of.ranks)))
 	return max(n, 8)
 }

@@ -55,19 +55,19 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 		return c, nil
 	}
 	if s.Job.Partitioned {
-		return c, s.openPartitioned(c, at)
+		return c, s.opening().openPartitioned(c, at)
 	}
 	return c, s.withGraph(o.Policy, func(m *access.Graph) error {
-		err := s.openAnalysed(c, m, at)
+		err := s.opening().openAnalysed(c, m, at)
 		if err == nil && s.Job.FavoursNear() {
-			err = s.openNear(c, m)
+			err = s.opening().openNear(c, m)
 		}
 		return err
 	})
 }
 
 // openAnalysed opens a cache by analyses of the whole graph. Collective.
-func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
+func (s opener) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 	switch {
 	case c.Policy().None():
 		return nil
@@ -80,10 +80,10 @@ func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 }
 
 // openNear finds what is near with the cache. Collective.
-func (s *Store) openNear(c *Cache, m *access.Graph) error {
+func (s opener) openNear(c *Cache, m *access.Graph) error {
 	held := access.NewSet(m.NumVertices())
 	defer held.Free()
-	held.AddRanges(s.Job.Local(s.Comm.Rank()))
+	held.AddRanges(s.of.Job.Local(s.of.Comm.Rank()))
 	if c.fixed != nil {
 		for v := range graph.VertexID(m.NumVertices()) {
 			if c.fixed.Row(v) >= 0 {
@@ -92,10 +92,10 @@ func (s *Store) openNear(c *Cache, m *access.Graph) error {
 		}
 	}
 	var err error
-	c.Near, err = m.Near(held, s.Job.Sample, s.Job.Locality.Vertices)
+	c.Near, err = m.Near(held, s.of.Job.Sample, s.of.Job.Locality.Vertices)
 	c.closers = append(c.closers, func() error { c.Near.Free(); return nil })
-	s.SetUp.Done(trace.SetUpRank)
-	if err = comm.Agree(s.Comm, err); err != nil {
+	s.of.SetUp.Done(trace.SetUpRank)
+	if err = comm.Agree(s.of.Comm, err); err != nil {
 		return fmt.Errorf("sample.locality: %w", err)
 	}
 	return nil
@@ -175,25 +175,25 @@ func (c *staticCache) free() error {
 }
 
 // openStatic ranks the remote vertices and fetches the rows of the best. Collective.
-func (s *Store) openStatic(c *Cache, m *access.Graph) error {
+func (s opener) openStatic(c *Cache, m *access.Graph) error {
 	held, err := s.rankVertices(c, m)
-	if err = comm.Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.of.Comm, err); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
 	defer mem.Free(held)
-	s.SetUp.Done(trace.SetUpRank)
+	s.of.SetUp.Done(trace.SetUpRank)
 	if c.Expected, err = s.predict(m, held); err != nil {
 		return err
 	}
-	s.SetUp.Done(trace.SetUpPredict)
+	s.of.SetUp.Done(trace.SetUpPredict)
 	return s.fillStatic(c, held)
 }
 
 // fillStatic fetches the rows of the vertices that a static cache holds. Collective.
-func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
+func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
 	fixed := &staticCache{
-		index: cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto),
-		rows:  mem.Make[byte](len(held) * s.shards().RowBytes()),
+		index: cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto),
+		rows:  mem.Make[byte](len(held) * s.of.shards().RowBytes()),
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
 	for i, v := range held {
@@ -201,46 +201,46 @@ func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
 	}
 	err := s.fetchRows(held, fixed.rows)
 	if err == nil {
-		err = s.holdCache(c, nil, 0, fixed.rows)
+		err = s.of.holdCache(c, nil, 0, fixed.rows)
 	}
 	if err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
-	s.SetUp.Done(trace.SetUpFill)
+	s.of.SetUp.Done(trace.SetUpFill)
 	return nil
 }
 
 // rankVertices returns the remote vertices to keep, in ascending order.
-func (s *Store) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error) {
+func (s opener) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error) {
 	capacity, err := s.capacity(c, m)
 	if err != nil {
 		return nil, err
 	}
-	return c.Policy().Hold(m, s.workload(), capacity)
+	return c.Policy().Hold(m, s.of.workload(), capacity)
 }
 
 // capacity returns the rows that a rank's cache holds.
-func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
-	return s.Job.Capacity(m, s.Comm.Rank(), &c.Settings)
+func (s opener) capacity(c *Cache, m *access.Graph) (int, error) {
+	return s.of.Job.Capacity(m, s.of.Comm.Rank(), &c.Settings)
 }
 
 // predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
 // report it beside the count. 0, for none, where what is drawn depends on the cache. Collective.
-func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
-	if s.Job.FavoursNear() {
+func (s opener) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
+	if s.of.Job.FavoursNear() {
 		return 0, nil
 	}
 	rows, err := s.expectedRemote(m, held)
-	if err := comm.Agree(s.Comm, err); err != nil {
+	if err := comm.Agree(s.of.Comm, err); err != nil {
 		return 0, fmt.Errorf("predicting traffic: %w", err)
 	}
-	return comm.AgreeSum(s.Comm, rows)
+	return comm.AgreeSum(s.of.Comm, rows)
 }
 
 // expectedRemote returns the remote rows outside the cache that a step of this rank is expected to
 // read.
-func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
-	r := s.workload()
+func (s opener) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
+	r := s.of.workload()
 	p, err := m.Reads(r)
 	if err != nil {
 		return 0, err
@@ -254,16 +254,16 @@ func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64,
 const fillRows = 1 << 16
 
 // fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
-func (s *Store) fetchRows(ids []graph.VertexID, dst []byte) error {
-	fetch, err := s.Fetcher(nil)
+func (s opener) fetchRows(ids []graph.VertexID, dst []byte) error {
+	fetch, err := s.of.Fetcher(nil)
 	if err != nil {
 		return err
 	}
-	rounds, err := comm.AgreeMax(s.Comm, (len(ids)+fillRows-1)/fillRows)
+	rounds, err := comm.AgreeMax(s.of.Comm, (len(ids)+fillRows-1)/fillRows)
 	if err != nil {
 		return err
 	}
-	rowBytes := s.shards().RowBytes()
+	rowBytes := s.of.shards().RowBytes()
 	var plan exchange.Plan
 	defer plan.Free()
 	for round := range rounds {
@@ -271,8 +271,8 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst []byte) error {
 		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		if s.Alive != nil { // on a slow network nothing else shows progress
-			s.Alive()
+		if s.of.Alive != nil { // on a slow network nothing else shows progress
+			s.of.Alive()
 		}
 		for i, ref := range plan.Rows.Of {
 			table := plan.Rows.Tables[ref.Table()]

@@ -17,7 +17,7 @@ import (
 // openPartitioned opens a cache where a rank has the in-edges of its own vertices alone: one that
 // needs nothing of the graph, a static one whose ranking was written before, or any other after an
 // analysis of the whole graph. Collective.
-func (s *Store) openPartitioned(c *Cache, at Position) error {
+func (s opener) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
 	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() {
 		return s.openWhole(c, at)
@@ -34,17 +34,17 @@ func (s *Store) openPartitioned(c *Cache, at Position) error {
 	if errors.Is(err, ranking.ErrMissing) {
 		missing, err = 1, nil
 	}
-	if err = comm.Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.of.Comm, err); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", p.Name, err)
 	}
-	if missing, err = comm.AgreeMax(s.Comm, missing); err != nil {
+	if missing, err = comm.AgreeMax(s.of.Comm, missing); err != nil {
 		return err
 	}
 	if missing > 0 {
 		return s.openWhole(c, at)
 	}
-	s.SetUp.Done(trace.SetUpRank)
-	c.Expected, err = comm.AgreeSum(s.Comm, left*float64(s.Job.Minibatches()))
+	s.of.SetUp.Done(trace.SetUpRank)
+	c.Expected, err = comm.AgreeSum(s.of.Comm, left*float64(s.of.Job.Minibatches()))
 	if err != nil {
 		return err
 	}
@@ -53,21 +53,21 @@ func (s *Store) openPartitioned(c *Cache, at Position) error {
 
 // ranked reads the vertices that a static policy keeps on this rank, and the rows that a minibatch
 // is expected to fetch besides.
-func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error) {
+func (s opener) ranked(c *Cache) (held []graph.VertexID, left float64, err error) {
 	capacity, err := s.capacity(c, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	r, err := ranking.Open(s.Job, c.Policy())
+	r, err := ranking.Open(s.of.Job, c.Policy())
 	if err == nil {
-		held, left, err = r.Hold(s.Comm.Rank(), capacity)
+		held, left, err = r.Hold(s.of.Comm.Rank(), capacity)
 	}
 	return held, left, err
 }
 
 // openWhole opens a cache by an analysis of the whole graph. Collective.
-func (s *Store) openWhole(c *Cache, at Position) error {
-	return s.withGraph(c.Settings.Policy, func(m *access.Graph) error {
+func (s opener) openWhole(c *Cache, at Position) error {
+	return s.of.withGraph(c.Settings.Policy, func(m *access.Graph) error {
 		return s.openAnalysed(c, m, at)
 	})
 }

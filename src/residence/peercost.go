@@ -93,7 +93,7 @@ type rowTimer struct{ store *Store }
 // memory, and from that of the next rank of the node; and those that a row takes from the host to a
 // device with its own memory, 0 for others. Collective.
 func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
-	table, err := t.store.shareTable(node, rows)
+	table, err := t.store.opening().shareTable(node, rows)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -210,7 +210,7 @@ func (t rowTimer) timeFar(rows int) (float64, error) {
 			return 0, err
 		}
 		begin := time.Now()
-		if err := t.store.fetchRows(ids, dst); err != nil {
+		if err := t.store.opening().fetchRows(ids, dst); err != nil {
 			return 0, err
 		}
 		seconds = min(seconds, time.Since(begin).Seconds())

@@ -108,6 +108,11 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
+// opener opens caches of a store: it ranks vertices, plans windows, and fetches the first rows.
+type opener struct{ of *Store }
+
+func (s *Store) opening() opener { return opener{s} }
+
 // checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
 // over the network. Collective.
 func (s *Store) checkNode(group []int) error {
