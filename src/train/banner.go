@@ -11,22 +11,24 @@ import (
 )
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
-func (r *run) banner() string {
-	m, c := &r.Shards.Meta, &r.o.Model
-	nodes := record.Counted(r.job.Nodes(), "node")
-	if r.RanksPerNode > 0 {
-		nodes = record.Counted(r.job.Nodes(), "pretended node")
+func (r ledger) banner() string {
+	m, c := &r.s.Shards.Meta, &r.s.o.Model
+	nodes := record.Counted(r.s.job.Nodes(), "node")
+	if r.s.RanksPerNode > 0 {
+		nodes = record.Counted(r.s.job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.Shards.Dir,
+	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.s.Shards.Dir,
 		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, record.Counted(m.Classes, "class"))
-	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.Comm.Size(), nodes,
-		record.Counted(m.Parts, "part"), r.CPUs, r.Device.Name(), r.Transport)
+	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
+		record.Counted(m.Parts, "part"), r.s.CPUs, r.s.Device.Name(), r.s.Transport)
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
-		record.Counted(c.Layers, "layer"), c.Hidden, r.model.Params.Count(), r.task.Loss, r.metric.Name)
+		record.Counted(c.Layers, "layer"), c.Hidden, r.s.model.Params.Count(), r.s.task.Loss,
+		r.s.metric.Name)
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
-		"and `halognn plan` predicts the peak", r.o.unusual(), r.o.Epochs,
-		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0), float64(r.memory().Sum())/1e6)
+		"and `halognn plan` predicts the peak", r.s.o.unusual(), r.s.o.Epochs,
+		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),
+		float64(r.memory().Sum())/1e6)
 	return b.String()
 }
 
@@ -53,12 +55,12 @@ func (o *Options) unusual() string {
 }
 
 // ending says why a run that has its results is over.
-func (r *run) ending(took time.Duration) string {
+func (r ledger) ending(took time.Duration) string {
 	why := "train.epochs are done"
-	if r.epoch < r.o.Epochs {
+	if r.of.epoch < r.s.o.Epochs {
 		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
-			r.best.epoch, r.o.Patience)
+			r.of.best.epoch, r.s.o.Patience)
 	}
-	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.epoch, r.o.Epochs,
-		r.optimizer.Steps(), took.Seconds(), why)
+	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.o.Epochs,
+		r.of.optimizer.Steps(), took.Seconds(), why)
 }

@@ -142,47 +142,47 @@ const (
 
 // vote sets this rank's votes for the end of this step. Votes travel with the gradients, so that
 // all ranks act at the same step. It returns the error of a write that has failed.
-func (r *run) vote() error {
+func (r keeper) vote() error {
 	stop := false
 	select {
-	case <-r.Stop:
+	case <-r.s.Stop:
 		stop = true
 	default:
 	}
 	save := false
-	if r.saver != nil {
+	if r.of.saver != nil {
 		var err error
-		if save, err = r.saver.due(r.optimizer.Steps()+1, r.note); err != nil {
+		if save, err = r.of.saver.due(r.of.optimizer.Steps()+1, r.note); err != nil {
 			return err
 		}
 	}
-	r.model.Params.SetExtra(voteSave, float32(boolInt(save)))
-	r.model.Params.SetExtra(voteStop, float32(boolInt(stop)))
+	r.s.model.Params.SetExtra(voteSave, float32(boolInt(save)))
+	r.s.model.Params.SetExtra(voteStop, float32(boolInt(stop)))
 	return nil
 }
 
 // note prints a message to the user, on rank 0.
-func (r *run) note(format string, args ...any) {
-	if r.Progress != nil {
-		r.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
+func (r keeper) note(format string, args ...any) {
+	if r.s.Progress != nil {
+		r.s.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
 	}
 }
 
 // obey acts on the ranks' votes after the update of a step. Collective.
-func (r *run) obey(step int) error {
-	save, stop := r.model.Params.Extra(voteSave) > 0, r.model.Params.Extra(voteStop) > 0
+func (r keeper) obey(step int) error {
+	save, stop := r.s.model.Params.Extra(voteSave) > 0, r.s.model.Params.Extra(voteStop) > 0
 	if !save && !stop {
 		return nil
 	}
 	begin := time.Now()
-	r.watch.At(r.epoch, step, watch.Place(trace.Save))
-	if err := r.save(r.epoch, step+1, false); err != nil {
+	r.s.watch.At(r.of.epoch, step, watch.Place(trace.Save))
+	if err := r.save(r.of.epoch, step+1, false); err != nil {
 		return err
 	}
-	r.mark(trace.Save, begin)
-	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
+	r.of.mark(trace.Save, begin)
+	r.s.watch.At(r.of.epoch, step, watch.Place(trace.Wait))
 	if stop {
-		r.stopped = true
+		r.of.stopped = true
 		return pipeline.ErrStop
 	}
 	return nil
@@ -190,22 +190,22 @@ func (r *run) obey(step int) error {
 
 // save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
 // on at once.
-func (r *run) save(epoch, step int, end bool) error {
+func (r keeper) save(epoch, step int, end bool) error {
 	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
 	if err := mem.CheckSizes(); err != nil {
 		return err
 	}
-	all, err := r.gatherShares(time.Since(r.begun))
-	if err != nil || r.saver == nil {
+	all, err := r.gatherShares(time.Since(r.of.begun))
+	if err != nil || r.of.saver == nil {
 		return err
 	}
-	s := r.saver
+	s := r.of.saver
 	if err := s.wait(); err != nil { // the writer uses the copy until it is done
 		return err
 	}
-	updates := r.optimizer.Steps()
+	updates := r.of.optimizer.Steps()
 	s.saved, s.at = updates, time.Now()
-	path := rundir.CheckpointPath(r.Dir, updates, end)
+	path := rundir.CheckpointPath(r.s.Dir, updates, end)
 	if _, err := os.Stat(path); err == nil { // a run resumed here was stopped before its next step
 		return nil
 	}
@@ -213,10 +213,10 @@ func (r *run) save(epoch, step int, end bool) error {
 	if err != nil {
 		return err
 	}
-	s.copy(r)
+	s.copy(r.of)
 	s.pending, s.writing = path, make(chan error, 1)
 	files := r.contents(state)
-	log, done := r.log, s.writing
+	log, done := r.s.log, s.writing
 	go func() {
 		err := s.write(path, files, state, log)
 		s.took = time.Since(s.at)
@@ -227,21 +227,22 @@ func (r *run) save(epoch, step int, end bool) error {
 
 // gatherShares returns the ranks' shares of the epoch under way; took is its time so far.
 // Collective.
-func (r *run) gatherShares(took time.Duration) (s shares, err error) {
-	rows := r.rows
-	rows.Add(r.carried)
+func (r keeper) gatherShares(took time.Duration) (s shares, err error) {
+	rows := r.of.rows
+	rows.Add(r.of.carried)
 	own := share{
-		Blocks: r.blocks, Edges: r.edges, Rows: rows, Remote: r.rows.Remote + r.earlier, Read: r.rows.ServedReads,
-		Rounds:  r.rows.Rounds,
-		Seconds: took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
-		Phases: r.clock.Seconds(),
-		Busy:   r.processor.Busy(),
+		Blocks: r.of.blocks, Edges: r.of.edges, Rows: rows,
+		Remote: r.of.rows.Remote + r.of.earlier, Read: r.of.rows.ServedReads,
+		Rounds:  r.of.rows.Rounds,
+		Seconds: took.Seconds(), Waiting: r.of.waiting.Seconds(), Startup: r.of.startup.Seconds(),
+		Phases: r.of.clock.Seconds(),
+		Busy:   r.of.processor.Busy(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
 		return s, err
 	}
-	all, err := comm.Allgather(r.Comm, mine...)
+	all, err := comm.Allgather(r.s.Comm, mine...)
 	if err != nil {
 		return s, err
 	}
@@ -265,33 +266,37 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 }
 
 // state returns the state of the run between two steps.
-func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
-	digest, err := r.losses.MarshalBinary()
+func (r keeper) state(epoch, step int, all shares) (*checkpointState, error) {
+	digest, err := r.of.losses.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
-	ranks := float64(r.Comm.Size())
+	ranks := float64(r.s.Comm.Size())
 	s := &checkpointState{
 		Format: rundir.CheckpointFormat,
 		checkpointOrigin: checkpointOrigin{
-			Version: r.Version, Parts: r.Shards.Identity(), Config: r.Config, Device: r.Device.Name(),
-			Ranks: r.Comm.Size(), Streams: r.streams.Streams(),
-			Common: r.job.Sample.Common(),
+			Version: r.s.Version, Parts: r.s.Shards.Identity(), Config: r.s.Config,
+			Device: r.s.Device.Name(),
+			Ranks:  r.s.Comm.Size(), Streams: r.of.streams.Streams(),
+			Common: r.s.job.Sample.Common(),
 		},
 		checkpointPlace: checkpointPlace{
-			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(), OptimizerSteps: r.optimizer.Steps(),
-			LossDigest: digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+			Epoch: epoch, Step: step, StepsPerEpoch: r.of.steps(),
+			OptimizerSteps: r.of.optimizer.Steps(),
+			LossDigest:     digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
 			EdgesDigest: r.edgesDigest(all.Edges),
 		},
 		checkpointBest: checkpointBest{
-			BestEpoch: r.best.epoch, BestMetric: r.best.valid.metric, BestAccuracy: r.best.valid.accuracy,
-			Since: r.best.since,
+			BestEpoch: r.of.best.epoch, BestMetric: r.of.best.valid.metric,
+			BestAccuracy: r.of.best.valid.accuracy,
+			Since:        r.of.best.since,
 		},
-		EpochSeconds: append([]float64(nil), r.seconds...), Sums: sumsOf(&r.sums),
+		EpochSeconds: append([]float64(nil), r.of.seconds...), Sums: sumsOf(&r.of.sums),
 	}
-	s.Cache, s.Near, s.FirstLoss = r.auto.Choice(), r.nearState(), r.bound.first
-	if epoch == r.epoch {
-		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds, r.firstStep
+	s.Cache, s.Near, s.FirstLoss = r.of.auto.Choice(), r.nearState(), r.of.bound.first
+	if epoch == r.of.epoch {
+		s.Loss, s.Seeds, s.Seconds, s.First = r.of.loss, r.of.seeds, all.each[0].Seconds,
+			r.of.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
 		s.Counters = all.Rows
 		s.Phases = map[string]float64{}
@@ -307,23 +312,23 @@ func (r *run) state(epoch, step int, all shares) (*checkpointState, error) {
 
 // edgesDigest formats the sum over ranks; it is empty for a run whose first steps have no digest of
 // edges.
-func (r *run) edgesDigest(sum uint64) string {
-	if r.noEdges {
+func (r keeper) edgesDigest(sum uint64) string {
+	if r.of.noEdges {
 		return ""
 	}
 	return fmt.Sprintf("%016x", sum)
 }
 
 // contents returns the files of a checkpoint of the copied state.
-func (r *run) contents(state *checkpointState) []rundir.File {
-	s, p := r.saver, r.model.Params
-	metadata := r.modelMetadata(state.Epoch)
+func (r keeper) contents(state *checkpointState) []rundir.File {
+	s, p := r.of.saver, r.s.model.Params
+	metadata := r.of.modelMetadata(state.Epoch)
 	tensors := func(name string, t []nn.Tensor) rundir.File {
 		write := func(w io.Writer) error { return nn.FormatSafetensors(w, t, metadata) }
 		return rundir.File{Name: name, Write: write}
 	}
 	var slots []nn.Tensor
-	for i, slot := range r.optimizer.Slots() {
+	for i, slot := range r.of.optimizer.Slots() {
 		slots = append(slots, p.Views(s.slots[i], slot.Name+".")...)
 	}
 	files := []rundir.File{
@@ -337,25 +342,27 @@ func (r *run) contents(state *checkpointState) []rundir.File {
 
 // stop ends a run whose ranks have voted to stop, once its state is on disk. Collective; if the
 // write fails, rank 0 returns alone.
-func (r *run) stop() error {
-	if err := r.saver.wait(); err != nil {
+func (r keeper) stop() error {
+	if err := r.of.saver.wait(); err != nil {
 		return err
 	}
-	newest := rundir.CheckpointPath(r.Dir, r.optimizer.Steps(), false)
-	lost := r.saver != nil && filepath.Base(r.saver.last) < filepath.Base(newest)
-	anywhere, err := comm.AgreeAny(r.Comm, lost)
+	newest := rundir.CheckpointPath(r.s.Dir, r.of.optimizer.Steps(), false)
+	lost := r.of.saver != nil && filepath.Base(r.of.saver.last) < filepath.Base(newest)
+	anywhere, err := comm.AgreeAny(r.s.Comm, lost)
 	if err != nil {
 		return err
 	}
 	if anywhere {
 		what := "the state of the optimiser"
-		if f, ok := r.model.Params.WeightsFault(); ok {
+		if f, ok := r.s.model.Params.WeightsFault(); ok {
 			what = f.What
 		}
-		return comm.AgreedOn(r.Comm, fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s", ErrStopped, ErrDiverged,
-			what, r.saver.good(r.optimizer.Steps())))
+		return comm.AgreedOn(r.s.Comm,
+			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s",
+				ErrStopped, ErrDiverged,
+				what, r.of.saver.good(r.of.optimizer.Steps())))
 	}
-	return comm.AgreedOn(r.Comm,
+	return comm.AgreedOn(r.s.Comm,
 		fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
-			ErrStopped, r.optimizer.Steps(), r.Dir))
+			ErrStopped, r.of.optimizer.Steps(), r.s.Dir))
 }

@@ -250,18 +250,18 @@ func BenchmarkSave(b *testing.B) {
 	o.Model.Hidden = 512
 	dir := b.TempDir()
 	err := onOneRank(shards, o, func(r *run) error {
-		r.Dir, r.epoch = dir, 1
+		r.s.Dir, r.epoch = dir, 1
 		log, err := rundir.Begin(dir)
 		if err != nil {
 			return err
 		}
-		r.log = log
-		r.openSaver()
+		r.s.log = log
+		r.keeper().openSaver()
 		var stalled, written time.Duration
 		for b.Loop() {
 			r.optimizer.SetSteps(r.optimizer.Steps() + 1)
 			begin := time.Now()
-			if err := r.save(1, 1, false); err != nil {
+			if err := r.keeper().save(1, 1, false); err != nil {
 				return err
 			}
 			stalled += time.Since(begin)
@@ -271,7 +271,7 @@ func BenchmarkSave(b *testing.B) {
 			written += time.Since(begin)
 		}
 		n := float64(b.N)
-		b.ReportMetric(float64(4*r.model.Params.Len())/1e6, "MB-weights")
+		b.ReportMetric(float64(4*r.s.model.Params.Len())/1e6, "MB-weights")
 		b.ReportMetric(stalled.Seconds()*1e6/n, "µs-stalled")
 		b.ReportMetric(written.Seconds()*1e6/n, "µs-to-disk")
 		return log.Close()

@@ -44,13 +44,14 @@ const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 // any rank where numbers were not finite, and the last good checkpoint. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
-		return comm.AgreedOn(r.Comm, fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
+		return comm.AgreedOn(r.s.Comm,
+			fmt.Errorf("%w%s; %s", r.diverged, r.keeper().lastGood(), divergedCure))
 	}
 	mine := ""
 	if r.fault != nil {
 		mine = fmt.Sprintf("%d %s", r.fault.Order, r.fault.What)
 	}
-	all, err := comm.AllgatherBytes(r.Comm, []byte(mine))
+	all, err := comm.AllgatherBytes(r.s.Comm, []byte(mine))
 	if err != nil {
 		return err
 	}
@@ -65,36 +66,36 @@ func (r *run) diverge() error {
 	if rank >= 0 {
 		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
 	}
-	return comm.AgreedOn(r.Comm,
-		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
+	return comm.AgreedOn(r.s.Comm,
+		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.keeper().lastGood(), divergedCure))
 }
 
 // lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.
-func (r *run) lastGood() string {
-	if r.saver == nil {
+func (r keeper) lastGood() string {
+	if r.of.saver == nil {
 		return ""
 	}
-	if err := r.saver.wait(); err != nil {
+	if err := r.of.saver.wait(); err != nil {
 		return fmt.Sprintf("; the last checkpoint could not be written: %v", err)
 	}
-	return r.saver.good(r.optimizer.Steps())
+	return r.of.saver.good(r.of.optimizer.Steps())
 }
 
 // checkWeights looks for weights that are not finite after the last update of an epoch. No later
 // loss would show them if this was the last epoch, and no prediction if there are no validation
 // vertices. Collective.
 func (r *run) checkWeights() error {
-	bad, err := comm.AgreeAny(r.Comm, !r.model.Params.WeightsFinite())
+	bad, err := comm.AgreeAny(r.s.Comm, !r.s.model.Params.WeightsFinite())
 	if err != nil || !bad {
 		return err
 	}
 	what := "on another rank"
-	if f, own := r.model.Params.WeightsFault(); own {
+	if f, own := r.s.model.Params.WeightsFault(); own {
 		what = f.What
 	}
-	return comm.AgreedOn(r.Comm, fmt.Errorf(
+	return comm.AgreedOn(r.s.Comm, fmt.Errorf(
 		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
-		ErrDiverged, what, r.lastGood(), divergedCure))
+		ErrDiverged, what, r.keeper().lastGood(), divergedCure))
 }
 
 // predictionsDiverged adds the origin, if known, to an error about predictions.
@@ -103,8 +104,8 @@ func (r *run) predictionsDiverged(err error) error {
 		return err
 	}
 	what := ""
-	if f, ok := r.model.Params.WeightsFault(); ok {
+	if f, ok := r.s.model.Params.WeightsFault(); ok {
 		what = ": the first that was not finite is " + f.What
 	}
-	return comm.AgreedOn(r.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
+	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.keeper().lastGood()))
 }

@@ -17,13 +17,13 @@ import (
 )
 
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
-func (r *run) endEpoch(took time.Duration) error {
-	all, err := r.gatherShares(took)
+func (r ledger) endEpoch(took time.Duration) error {
+	all, err := r.of.keeper().gatherShares(took)
 	if err != nil {
 		return err
 	}
 	total := all.Rows
-	rows := record.RowsOf(total, r.Shards.Meta)
+	rows := record.RowsOf(total, r.s.Shards.Meta)
 	if total.Remote != total.Served || total.Sums != total.ServedSums ||
 		total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
@@ -44,10 +44,11 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	ranks := float64(len(all.each))
 	rec := record.Epoch{
-		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
-		Loss: r.loss / float64(r.seeds), LR: r.o.Schedule.LR(r.epoch*r.steps()-1, r.o.Epochs*r.steps()),
+		Kind: "epoch", Time: record.Now(), Epoch: r.of.epoch, Seconds: took.Seconds(),
+		Loss:         r.of.loss / float64(r.of.seeds),
+		LR:           r.s.o.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.o.Epochs*r.of.steps()),
 		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
-		FirstStep: r.firstStep,
+		FirstStep: r.of.firstStep,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -62,13 +63,13 @@ func (r *run) endEpoch(took time.Duration) error {
 		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
 	rec.OwnerSkew = all.ownerSkew()
-	r.busy = append(r.busy, rec.BusyFraction)
+	r.of.busy = append(r.of.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
-	r.adapt(&rec)
-	r.sums.add(&rec, total)
-	r.sums.Rounds = float64(rec.Rounds) / float64(r.steps())
-	if r.log != nil {
-		r.log.Write(rec)
+	r.of.adapt(&rec)
+	r.of.sums.add(&rec, total)
+	r.of.sums.Rounds = float64(rec.Rounds) / float64(r.of.steps())
+	if r.s.log != nil {
+		r.s.log.Write(rec)
 	}
 	return nil
 }
@@ -129,67 +130,73 @@ func (s *sums) add(e *record.Epoch, rows trace.Counters) {
 }
 
 // summarise computes the summary after the final test. Collective.
-func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
-	meta, n := r.Shards.Meta, float64(r.sums.Epochs)
-	digests, err := comm.AgreeSum(r.Comm, r.blocks)
+func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
+	meta, n := r.s.Shards.Meta, float64(r.of.sums.Epochs)
+	digests, err := comm.AgreeSum(r.s.Comm, r.of.blocks)
 	if err != nil {
 		return nil, err
 	}
-	edges, err := comm.AgreeSum(r.Comm, r.edges)
+	edges, err := comm.AgreeSum(r.s.Comm, r.of.edges)
 	if err != nil {
 		return nil, err
 	}
-	majority, err := r.majority()
+	majority, err := r.of.majority()
 	if err != nil {
 		return nil, err
 	}
 	s := &record.Summary{
 		Quality: record.Quality{
-			MetricName: r.metric.Name, ValidMetric: r.best.valid.metric, ValidAccuracy: r.best.valid.accuracy,
-			BestEpoch: r.best.epoch, TestMetric: final.test.metric, TestAccuracy: final.test.accuracy,
+			MetricName: r.s.metric.Name, ValidMetric: r.of.best.valid.metric,
+			ValidAccuracy: r.of.best.valid.accuracy,
+			BestEpoch:     r.of.best.epoch, TestMetric: final.test.metric,
+			TestAccuracy:     final.test.accuracy,
 			MajorityAccuracy: majority, Confusion: final.confusion,
 		},
 		Trained: record.Trained{
-			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(), EpochSeconds: median(r.seconds),
-			TrainLoss: r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
+			Epochs: r.of.sums.Epochs, StepsPerEpoch: r.of.steps(),
+			EpochSeconds: median(r.of.seconds),
+			TrainLoss:    r.of.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.of.losses.Sum64()),
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
-			EdgesDigest: r.edgesDigest(edges), Locality: r.summariseNearness(),
+			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:          record.RowsOf(r.sums.Rows.Per(int64(r.sums.Epochs)), meta),
-		RoundsPerStep: r.sums.Rounds,
-		OwnerSkew:     r.sums.OwnerSkew,
-		CacheUse:      record.CacheUse{CachePolicy: r.cache.Settings.Policy, SumsChoice: r.sumsChoice},
+		Rows:          record.RowsOf(r.of.sums.Rows.Per(int64(r.of.sums.Epochs)), meta),
+		RoundsPerStep: r.of.sums.Rounds,
+		OwnerSkew:     r.of.sums.OwnerSkew,
+		CacheUse: record.CacheUse{CachePolicy: r.s.cache.Settings.Policy,
+			SumsChoice: r.of.sumsChoice},
 		Times: record.Times{
-			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
+			WaitFraction: r.of.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   r.medianBusy(),
-			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
+			StartupSeconds: r.of.sums.Startup / n, StartupFraction: r.of.sums.StartupShare / n,
 		},
 		Machine: record.Machine{
-			Ranks: r.Comm.Size(), Parts: meta.Parts, Nodes: r.job.Nodes(), Device: r.Device.Name(),
-			Transport: r.Transport, Allreduce: r.allreduce(), Gradients: string(r.gradients.Transport()),
-			DeviceRows: r.store.DeviceRows, Version: r.Version,
+			Ranks: r.s.Comm.Size(), Parts: meta.Parts, Nodes: r.s.job.Nodes(),
+			Device:    r.s.Device.Name(),
+			Transport: r.s.Transport, Allreduce: r.allreduce(),
+			Gradients:  string(r.of.gradients.Transport()),
+			DeviceRows: r.s.store.DeviceRows, Version: r.s.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,
 				Classes: meta.Classes,
 			},
 		},
-		Workers: r.Workers, Pretended: r.RanksPerNode > 0,
+		Workers: r.s.Workers, Pretended: r.s.RanksPerNode > 0,
 	}
 	s.Explain()
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
-	if s.InMemory = r.job.AllInMemory(); s.InMemory {
+	if s.InMemory = r.s.job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	if r.job.OwnersSums() == nil { // which the prediction knows nothing of
-		s.ExpectedRowsPerStep = r.cache.Expected
+	if r.s.job.OwnersSums() == nil { // which the prediction knows nothing of
+		s.ExpectedRowsPerStep = r.s.cache.Expected
 	}
 	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)
-	for p, t := range r.sums.PhaseSeconds {
+	for p, t := range r.of.sums.PhaseSeconds {
 		s.PhaseSeconds[p] = t / n
 	}
 	r.timeModel(s)
-	if s.Cache, err = r.store.Summarise(r.cache, r.auto); err != nil {
+	if s.Cache, err = r.s.store.Summarise(r.s.cache, r.of.auto); err != nil {
 		return nil, err
 	}
 	if s.SetUp, s.SetUpSeconds, err = r.summariseSetUp(); err != nil {
@@ -201,32 +208,32 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 
 // medianBusy returns the median over epochs of the CPUs' busy fraction; 0 if this process completed
 // no epoch.
-func (r *run) medianBusy() float64 {
-	if len(r.busy) == 0 {
+func (r ledger) medianBusy() float64 {
+	if len(r.of.busy) == 0 {
 		return 0
 	}
-	return median(r.busy)
+	return median(r.of.busy)
 }
 
 // allreduce names the method by which gradients are summed.
-func (r *run) allreduce() string {
+func (r ledger) allreduce() string {
 	switch {
-	case r.gradients.Reproducible():
+	case r.of.gradients.Reproducible():
 		return "reproducible"
-	case r.gradients.Transport() == parallel.TransportNCCL:
+	case r.of.gradients.Transport() == parallel.TransportNCCL:
 		return "nccl"
 	}
 	return "mpi"
 }
 
 // summariseSetUp averages the set-up times before the first step over the ranks. Collective.
-func (r *run) summariseSetUp() (items map[string]float64, total float64, err error) {
-	own, took := r.SetUp.Seconds()
-	all, err := comm.Allgather(r.Comm, append(own[:], took)...)
+func (r ledger) summariseSetUp() (items map[string]float64, total float64, err error) {
+	own, took := r.s.SetUp.Seconds()
+	all, err := comm.Allgather(r.s.Comm, append(own[:], took)...)
 	if err != nil {
 		return nil, 0, err
 	}
-	ranks := float64(r.Comm.Size())
+	ranks := float64(r.s.Comm.Size())
 	items = map[string]float64{}
 	for len(all) > 0 {
 		for i := range trace.NumSetUpItems {
@@ -248,16 +255,16 @@ func median(x []float64) float64 {
 // classes counts the vertices of each class in a split. Each rank counts its own parts: a
 // partitioned topology leaves it no other labels. Collective.
 func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
-	labels := r.Shards.Labels()
-	own := make([]int, r.Shards.Meta.Classes)
-	for p := r.first; p < r.last; p++ {
+	labels := r.s.Shards.Labels()
+	own := make([]int, r.s.Shards.Meta.Classes)
+	for p := r.s.first; p < r.s.last; p++ {
 		for _, v := range split(p) {
-			if y := r.task.Class(labels.Row(int(v))); y >= 0 {
+			if y := r.s.task.Class(labels.Row(int(v))); y >= 0 {
 				own[y]++
 			}
 		}
 	}
-	all, err := comm.Allgather(r.Comm, own...)
+	all, err := comm.Allgather(r.s.Comm, own...)
 	if err != nil {
 		return nil, err
 	}
@@ -271,22 +278,22 @@ func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 // setObjective tells the model what the loss asks for, with the weights of balanced classes filled
 // in. A class without training seeds gets 0. Collective.
 func (r *run) setObjective() error {
-	o := r.o.Loss.Objective
-	if r.o.Loss.Balanced {
-		o.Weights = make([]float64, r.Shards.Meta.Classes)
-		if r.task.Class != nil { // else the task refuses weights
+	o := r.s.o.Loss.Objective
+	if r.s.o.Loss.Balanced {
+		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
+		if r.s.task.Class != nil { // else the task refuses weights
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
 		}
 	}
-	return comm.Agree(r.Comm, r.model.SetObjective(o))
+	return comm.Agree(r.s.Comm, r.s.model.SetObjective(o))
 }
 
 // balance sets the weight of each class to the inverse of its share of the training seeds.
 // Collective.
 func (r *run) balance(weights []float64) error {
-	count, err := r.classes(r.Shards.Train)
+	count, err := r.classes(r.s.Shards.Train)
 	if err != nil {
 		return err
 	}
@@ -305,14 +312,14 @@ func (r *run) balance(weights []float64) error {
 // majority returns the share, in the test set, of the class most frequent in training: what an
 // accuracy is held against, and no other metric. Collective.
 func (r *run) majority() (*record.Metric, error) {
-	if r.metric.Name != task.Accuracy {
+	if r.s.metric.Name != task.Accuracy {
 		return nil, nil
 	}
-	train, err := r.classes(r.Shards.Train)
+	train, err := r.classes(r.s.Shards.Train)
 	if err != nil {
 		return nil, err
 	}
-	test, err := r.classes(r.Shards.Test)
+	test, err := r.classes(r.s.Shards.Test)
 	if err != nil {
 		return nil, err
 	}
@@ -324,6 +331,6 @@ func (r *run) majority() (*record.Metric, error) {
 		n += test[c]
 	}
 	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
-	m := record.MetricOf(r.metric, &of, float64(test[most])/float64(max(1, n)))
+	m := record.MetricOf(r.s.metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

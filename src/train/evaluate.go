@@ -36,14 +36,14 @@ func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
 }
 
 // evaluate judges the current model on the validation vertices. Collective.
-func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
-	if r.o.EvalFull {
+func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
+	if r.s.o.EvalFull {
 		return r.evaluateFull(ctx)
 	}
-	valid := r.score()
-	seeds := func(part int) []graph.VertexID { return r.Shards.Valid(part) }
-	err := r.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
-		labels := task.Labels{Data: m.Batch.Labels, Width: r.Shards.Labels().Width}
+	valid := r.s.score()
+	seeds := func(part int) []graph.VertexID { return r.s.Shards.Valid(part) }
+	err := r.s.sampled(ctx, epoch, seeds, func(m *parallel.Minibatch, logits compute.Matrix) error {
+		labels := task.Labels{Data: m.Batch.Labels, Width: r.s.Shards.Labels().Width}
 		for i := range logits.Rows {
 			valid.add(logits.Row(i), labels.Row(i))
 		}
@@ -153,25 +153,25 @@ func (s *session) sharedItems(epoch int, seeds func(part int) []graph.VertexID) 
 
 // evaluateFull judges the model on validation and test vertices with all neighbours; without any,
 // nothing is inferred. Collective.
-func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
+func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 	var logits []float32
 	var err error
-	if r.valid.Vertices > 0 || r.tests() {
-		if logits, err = r.inferAll(ctx, nil); err != nil {
+	if r.of.valid.Vertices > 0 || r.tests() {
+		if logits, err = r.s.inferAll(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
 	defer mem.Free(logits)
 	e := &evaluation{mode: "full", test: new(quality)}
-	valid, test := r.score(), r.score()
-	if classes := r.Shards.Meta.Classes; r.task.Class != nil && classes <= mostConfused {
+	valid, test := r.s.score(), r.s.score()
+	if classes := r.s.Shards.Meta.Classes; r.s.task.Class != nil && classes <= mostConfused {
 		test.confusion = make([]int64, classes*classes)
 	}
-	seeds := func(p int) []graph.VertexID { return r.Shards.Valid(p) }
+	seeds := func(p int) []graph.VertexID { return r.s.Shards.Valid(p) }
 	if e.valid, err = r.judge(&valid, logits, seeds); err != nil {
 		return nil, err
 	}
-	seeds = func(p int) []graph.VertexID { return r.Shards.Test(p) }
+	seeds = func(p int) []graph.VertexID { return r.s.Shards.Test(p) }
 	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
 		return nil, err
 	}
@@ -186,15 +186,15 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
-func (r *run) confused(mine []int64) (sum [][]int64, err error) {
+func (r evaluator) confused(mine []int64) (sum [][]int64, err error) {
 	if mine == nil { // on every rank alike
 		return nil, nil
 	}
-	all, err := comm.Allgather(r.Comm, mine...)
+	all, err := comm.Allgather(r.s.Comm, mine...)
 	if err != nil {
 		return nil, err
 	}
-	classes := r.Shards.Meta.Classes
+	classes := r.s.Shards.Meta.Classes
 	for range classes {
 		sum = append(sum, make([]int64, classes))
 	}
@@ -207,15 +207,15 @@ func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 
 // judge scores the given vertices of the own parts by the logits [own, classes] of all own
 // vertices, and sums the score over all ranks.
-func (r *run) judge(
+func (r evaluator) judge(
 	sum *score, logits []float32, vertices func(part int) []graph.VertexID,
 ) (quality, error) {
-	classes := r.Shards.Meta.Classes
-	first := int(r.Shards.Meta.Offsets[r.first])
-	for p := r.first; p < r.last; p++ {
+	classes := r.s.Shards.Meta.Classes
+	first := int(r.s.Shards.Meta.Offsets[r.s.first])
+	for p := r.s.first; p < r.s.last; p++ {
 		for _, v := range vertices(p) {
 			row := int(v) - first
-			sum.add(logits[row*classes:(row+1)*classes], r.Shards.Labels().Row(int(v)))
+			sum.add(logits[row*classes:(row+1)*classes], r.s.Shards.Labels().Row(int(v)))
 		}
 	}
 	return r.quality(sum)
@@ -223,33 +223,35 @@ func (r *run) judge(
 
 // quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
 // no training loss follows the last update, so nothing else would notice. Collective.
-func (r *run) quality(sum *score) (quality, error) {
-	q, err := sum.quality(r.Comm)
+func (r evaluator) quality(sum *score) (quality, error) {
+	q, err := sum.quality(r.s.Comm)
 	if err != nil {
 		return q, err
 	}
-	if err := r.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
-		return q, comm.AgreedOn(r.Comm, fmt.Errorf("%w; %s", err, divergedCure))
+	if err := r.of.bound.check("the mean loss of the predictions", q.shortfall); err != nil {
+		return q, comm.AgreedOn(r.s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, nil
 }
 
 // lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
 // better metric where there is none. Collective.
-func (r *run) lookAtValidation() (err error) {
+func (r evaluator) lookAtValidation() (err error) {
 	var own task.Tally
-	for p := r.first; p < r.last; p++ {
-		for _, v := range r.Shards.Valid(p) {
-			own.See(r.task, r.Shards.Labels().Row(int(v)))
+	for p := r.s.first; p < r.s.last; p++ {
+		for _, v := range r.s.Shards.Valid(p) {
+			own.See(r.s.task, r.s.Shards.Labels().Row(int(v)))
 		}
 	}
-	if r.valid, err = overRanks(r.Comm, &own); err != nil {
+	if r.of.valid, err = overRanks(r.s.Comm, &own); err != nil {
 		return err
 	}
-	if why := r.metric.Why(&r.valid); why != "" && r.o.Patience > 0 {
-		return comm.AgreedOn(r.Comm, fmt.Errorf("%s: train.patience is %d, but no validation can be "+
-			"better than another: the validation split gives no %s (%s); set train.patience=0, or "+
-			"import the graph with another split", r.Shards.Dir, r.o.Patience, r.metric.Name, why))
+	if why := r.s.metric.Why(&r.of.valid); why != "" && r.s.o.Patience > 0 {
+		return comm.AgreedOn(r.s.Comm,
+			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: the "+
+				"validation split gives no %s (%s); set train.patience=0, or import the graph with "+
+				"another split", r.s.Shards.Dir, r.s.o.Patience,
+				r.s.metric.Name, why))
 	}
 	return nil
 }

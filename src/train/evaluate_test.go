@@ -22,9 +22,9 @@ func TestNothingToJudge(t *testing.T) {
 			Classes: 4, Seed: 1, Split: c.split}, shardtest.Options{Parts: 2})
 		err := onOneRank(shards, sageOptions(), func(r *run) error {
 			kernels := 0
-			r.Device.Watch(&compute.Probe{OnStart: func(compute.Call) { kernels++ },
+			r.s.Device.Watch(&compute.Probe{OnStart: func(compute.Call) { kernels++ },
 				OnDone: func() {}, OnSync: func() {}})
-			if _, err := r.evaluateFull(context.Background()); err != nil {
+			if _, err := r.evaluator().evaluateFull(context.Background()); err != nil {
 				return err
 			}
 			if (kernels > 0) != c.infers {

@@ -20,24 +20,24 @@ import (
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
-	r.watch.At(r.o.Epochs, r.steps()+1, watch.FinalTest)
-	if err := fault.At(fault.Finish, r.Comm.Rank(), -1, -1); err != nil {
+	r.s.watch.At(r.s.o.Epochs, r.steps()+1, watch.FinalTest)
+	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
 	weights := r.digest() // the last step's, before the best weights replace them
-	r.Device.Upload(r.model.Params.Values, r.best.weights)
+	r.s.Device.Upload(r.s.model.Params.Values, r.best.weights)
 	var scores *evaluation
-	if err := r.during("final test", func() (err error) {
-		scores, err = r.evaluateFull(ctx)
+	if err := r.s.during("final test", func() (err error) {
+		scores, err = r.evaluator().evaluateFull(ctx)
 		return err
 	}); err != nil {
 		return err
 	}
 	var err error
-	if r.summary, err = r.summarise(scores, weights); err != nil {
+	if r.summary, err = r.ledger().summarise(scores, weights); err != nil {
 		return err
 	}
-	if r.log == nil {
+	if r.s.log == nil {
 		return r.written(nil)
 	}
 	return r.written(r.results())
@@ -52,23 +52,23 @@ func (r *run) results() error {
 	if err := r.saver.wait(); err != nil {
 		return err
 	}
-	if err := fault.At(fault.Results, r.Comm.Rank(), -1, -1); err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Join(r.Dir, rundir.ModelFile), err)
+	if err := fault.At(fault.Results, r.s.Comm.Rank(), -1, -1); err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Join(r.s.Dir, rundir.ModelFile), err)
 	}
-	err := nn.WriteSafetensors(filepath.Join(r.Dir, rundir.ModelFile),
-		r.model.Params.Tensors(r.model.Params.Values), r.modelMetadata(r.best.epoch))
+	err := nn.WriteSafetensors(filepath.Join(r.s.Dir, rundir.ModelFile),
+		r.s.model.Params.Tensors(r.s.model.Params.Values), r.modelMetadata(r.best.epoch))
 	if err != nil {
 		return err
 	}
-	if err := r.log.Sync(); err != nil {
+	if err := r.s.log.Sync(); err != nil {
 		return err
 	}
-	return r.summary.Write(r.Dir)
+	return r.summary.Write(r.s.Dir)
 }
 
 // written returns on every rank the error, if any, of writing the results on rank 0. Collective.
 func (r *run) written(err error) error {
-	if err = comm.Agree(r.Comm, err); err != nil {
+	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
 	}
 	return nil
@@ -77,15 +77,15 @@ func (r *run) written(err error) error {
 // closeLog closes the log. A checkpoint or finish has synced its records already and reported any
 // error.
 func (r *run) closeLog() error {
-	if r.log != nil {
-		_ = r.log.Close()
+	if r.s.log != nil {
+		_ = r.s.log.Close()
 	}
 	return nil
 }
 
 // modelMetadata returns the metadata of the model file, from which the model can be built again.
 func (r *run) modelMetadata(epoch int) map[string]string {
-	c := r.o.Model
+	c := r.s.o.Model
 	about := map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
 		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
@@ -93,11 +93,11 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
-		"task": c.Task, "fanouts": fmt.Sprint(r.o.Sample.Fanouts),
-		"sample_kind": string(r.o.Sample.Kind), "epoch": fmt.Sprint(epoch),
-		"version": r.Version,
+		"task": c.Task, "fanouts": fmt.Sprint(r.s.o.Sample.Fanouts),
+		"sample_kind": string(r.s.o.Sample.Kind), "epoch": fmt.Sprint(epoch),
+		"version": r.s.Version,
 	}
-	if names := r.Shards.ClassNames; len(names) > 0 {
+	if names := r.s.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail
 		about["class_names"] = string(text)
 	}
@@ -107,7 +107,7 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 // digest returns the XXH64 of the trained weights' bits, tensor after tensor.
 func (r *run) digest() string {
 	h := xxhash.New()
-	for _, t := range r.model.Params.Tensors(r.model.Params.Values) {
+	for _, t := range r.s.model.Params.Tensors(r.s.model.Params.Values) {
 		for _, x := range t.Data {
 			var raw [4]byte
 			binary.LittleEndian.PutUint32(raw[:], math.Float32bits(x))

@@ -78,6 +78,6 @@ func onOneRank(shards *shard.Shards, o Options, f func(r *run) error) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(t.run), t.run.close())
+		return errors.Join(f(t.run), t.run.s.close())
 	})
 }

@@ -30,12 +30,12 @@ type checkpointNearness struct {
 // openNearness sets what the run begins with. A run goes on with the same at hand alone: the same
 // cache, parts of a rank, and nodes. Collective.
 func (r *run) openNearness() error {
-	if !r.job.FavoursNear() {
+	if !r.s.job.FavoursNear() {
 		return nil
 	}
-	r.factor = r.o.Locality.Start()
-	own := random.Mix(r.cache.Near.Digest() + random.Golden*uint64(r.Comm.Rank()+1))
-	all, err := comm.AgreeSum(r.Comm, own)
+	r.factor = r.s.o.Locality.Start()
+	own := random.Mix(r.s.cache.Near.Digest() + random.Golden*uint64(r.s.Comm.Rank()+1))
+	all, err := comm.AgreeSum(r.s.Comm, own)
 	r.held = fmt.Sprintf("%016x", all)
 	return err
 }
@@ -43,38 +43,38 @@ func (r *run) openNearness() error {
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
 // on all ranks, and records that of this one.
 func (r *run) adapt(e *record.Epoch) {
-	if r.held == "" || !r.o.Locality.Adapts {
+	if r.held == "" || !r.s.o.Locality.Adapts {
 		return
 	}
-	far := (e.Remote + e.Stored) * int64(r.Shards.RowBytes())
-	e.Factor, e.LoadingShare = r.factor.Value, r.o.Locality.Share(far, e.Edges)
+	far := (e.Remote + e.Stored) * int64(r.s.Shards.RowBytes())
+	e.Factor, e.LoadingShare = r.factor.Value, r.s.o.Locality.Share(far, e.Edges)
 	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
-	r.factor = r.o.Locality.Next(r.factor, e.LoadingShare)
+	r.factor = r.s.o.Locality.Next(r.factor, e.LoadingShare)
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
-func (r *run) summariseNearness() *record.Adapted {
-	if r.held == "" || !r.o.Locality.Adapts {
+func (r ledger) summariseNearness() *record.Adapted {
+	if r.of.held == "" || !r.s.o.Locality.Adapts {
 		return nil
 	}
-	return &r.Adapted
+	return &r.of.Adapted
 }
 
 // nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
-func (r *run) nearState() *checkpointNearness {
-	if r.held == "" {
+func (r keeper) nearState() *checkpointNearness {
+	if r.of.held == "" {
 		return nil
 	}
-	f := r.factor
-	return &checkpointNearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
-		Adapted: r.Adapted}
+	f := r.of.factor
+	return &checkpointNearness{Held: r.of.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
+		Adapted: r.of.Adapted}
 }
 
 // restoreNearness is the inverse of nearState.
-func (r *run) restoreNearness(s *checkpointNearness) {
+func (r keeper) restoreNearness(s *checkpointNearness) {
 	if s != nil {
-		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
-		r.Adapted = s.Adapted
+		r.of.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
+		r.of.Adapted = s.Adapted
 	}
 }
 

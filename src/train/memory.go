@@ -9,29 +9,32 @@ import (
 
 // memory returns this rank's memory by item, under the names by which package plan predicts it.
 // Mapped files count with their length: they are resident once read. No pipeline may be running.
-func (r *run) memory() trace.Memory {
-	parameters := int64(len(r.model.Params.Values)) * 4
+func (r ledger) memory() trace.Memory {
+	parameters := int64(len(r.s.model.Params.Values)) * 4
 	// Values, gradients, optimiser state; best weights, slices of a sum.
-	copies := int64(2 + len(r.optimizer.Slots()) + 2)
+	copies := int64(2 + len(r.of.optimizer.Slots()) + 2)
 	counted := map[string]int64{
-		trace.MemSeeds: r.streams.Bytes(), trace.MemParameters: copies*parameters + r.saver.bytes(),
-		trace.MemActivations: r.model.ActivationBytes(), trace.MemFeatures: r.store.ColumnBytes(),
+		trace.MemSeeds:       r.of.streams.Bytes(),
+		trace.MemParameters:  copies*parameters + r.of.saver.bytes(),
+		trace.MemActivations: r.s.model.ActivationBytes(),
+		trace.MemFeatures:    r.s.store.ColumnBytes(),
 	}
-	device := r.Device.Capabilities()
+	device := r.s.Device.Capabilities()
 	if device.Scratch != nil {
 		counted[trace.MemActivations] += device.Scratch()
 	}
 	// The model is in its memory; the rest of host memory is pinned, and counted below.
 	if device.Accelerator != nil {
-		counted[trace.MemParameters], counted[trace.MemActivations] = parameters+r.saver.bytes(), 0
+		counted[trace.MemParameters],
+			counted[trace.MemActivations] = parameters+r.of.saver.bytes(), 0
 	}
-	minibatches, waiting := r.pipe.Bytes()
+	minibatches, waiting := r.s.pipe.Bytes()
 	counted[trace.MemMinibatches], counted[trace.MemWindow] = minibatches-waiting, waiting
-	allocated, pinned := r.strategy.Memory()
+	allocated, pinned := r.s.strategy.Memory()
 	for _, item := range allocated {
 		counted[item.Name] += item.Bytes
 	}
-	cached, shared := r.cache.Memory()
+	cached, shared := r.s.cache.Memory()
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
@@ -43,15 +46,15 @@ func (r *run) memory() trace.Memory {
 	for _, item := range pinned {
 		counted[item.Name] += item.Bytes
 	}
-	if r.gradients.Transport() == parallel.TransportStaged {
+	if r.of.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}
 	for _, item := range shared { // caches in the node's shared memory
 		counted[item.Name] += item.Bytes
 	}
-	counted[trace.MemTopology], counted[trace.MemIDs] = r.Shards.MappedBytes()
-	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
-	counted[trace.MemFeatures] += r.store.Bytes()
+	counted[trace.MemTopology], counted[trace.MemIDs] = r.s.Shards.MappedBytes()
+	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.of.runtime
+	counted[trace.MemFeatures] += r.s.store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
 		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})
@@ -61,7 +64,7 @@ func (r *run) memory() trace.Memory {
 
 // summariseMemory returns the largest resident set of a rank, in bytes, and that rank's memory by
 // item. Collective.
-func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
+func (r ledger) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
 		return 0, nil, err
@@ -70,7 +73,7 @@ func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	for _, item := range r.memory() {
 		values = append(values, item.Bytes)
 	}
-	all, err := comm.Allgather(r.Comm, values...)
+	all, err := comm.Allgather(r.s.Comm, values...)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -54,7 +54,7 @@ func TestPhasesGoOn(t *testing.T) {
 		checkpointPlace:    checkpointPlace{Epoch: 3, Step: 1},
 		checkpointUnderWay: checkpointUnderWay{Phases: map[string]float64{"slice": 1.5, "save": 0.25}},
 	}
-	r := &run{session: &session{
+	r := &run{s: &session{
 		Env:   Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}},
 		cache: &residence.Cache{Settings: policy.Settings{Policy: policy.None}},
 	}}

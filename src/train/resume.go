@@ -90,43 +90,43 @@ func (s *checkpointState) over(epochs, patience int) bool {
 }
 
 // fits returns an error if the run cannot go on from the checkpoint.
-func (r *run) fits(c *Checkpoint) error {
+func (r keeper) fits(c *Checkpoint) error {
 	s := c.state
 	switch {
-	case s.Parts != r.Shards.Identity():
+	case s.Parts != r.s.Shards.Identity():
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
-			c.path, r.Shards.Dir, s.Parts, r.Shards.Identity())
-	case s.Streams != r.streams.Streams() && r.o.Mode.Sharing == sample.InNodes:
+			c.path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
+	case s.Streams != r.of.streams.Streams() && r.s.o.Mode.Sharing == sample.InNodes:
 		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
 			"minibatches depend on their number", c.path, s.Streams, s.Streams)
-	case s.Streams != r.streams.Streams():
+	case s.Streams != r.of.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
 			"another)",
 			c.path, s.Ranks, s.Ranks)
-	case s.Common != r.job.Sample.Common():
+	case s.Common != r.s.job.Sample.Common():
 		return fmt.Errorf("%s was made by nodes of which each drew by the same numbers for %d streams, "+
 			"these do for %d; give it the ranks a node and run.ranks_per_node that it began with",
-			c.path, s.Common, r.job.Sample.Common())
-	case s.StepsPerEpoch != r.steps() && s.Ranks != r.Comm.Size():
+			c.path, s.Common, r.s.job.Sample.Common())
+	case s.StepsPerEpoch != r.of.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.path,
-			s.Ranks, r.Comm.Size(), s.Ranks)
-	case s.Near.digest() != r.held:
+			s.Ranks, r.s.Comm.Size(), s.Ranks)
+	case s.Near.digest() != r.of.held:
 		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, and "+
 			"sample.locality draws by them; give it the ranks, run.ranks_per_node and cache.* that it "+
 			"began with", c.path)
-	case s.StepsPerEpoch != r.steps():
+	case s.StepsPerEpoch != r.of.steps():
 		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
-			c.path, s.StepsPerEpoch, r.steps())
+			c.path, s.StepsPerEpoch, r.of.steps())
 	}
 	return nil
 }
 
 // restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every
 // rank.
-func (r *run) restore(c *Checkpoint) error {
+func (r keeper) restore(c *Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (r *run) restore(c *Checkpoint) error {
 	}
 	c.files = nil // frees the bytes of weights, moments and best weights
 	s := c.state
-	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
+	if err := r.of.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
 	// Parsed on every rank, so that all fail alike.
@@ -144,28 +144,29 @@ func (r *run) restore(c *Checkpoint) error {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
 	edges := uint64(0)
-	if r.noEdges = s.EdgesDigest == ""; !r.noEdges { // older programs did not write it
+	if r.of.noEdges = s.EdgesDigest == ""; !r.of.noEdges { // older programs did not write it
 		if edges, err = strconv.ParseUint(s.EdgesDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.path, err)
 		}
 	}
-	if r.Comm.Rank() == 0 {
-		r.blocks, r.edges = blocks, edges
+	if r.s.Comm.Rank() == 0 {
+		r.of.blocks, r.of.edges = blocks, edges
 	}
-	r.optimizer.SetSteps(s.OptimizerSteps)
-	r.best.epoch, r.best.since = s.BestEpoch, s.Since
-	r.best.valid.metric = record.MetricOf(r.metric, &r.valid, s.BestMetric.Value)
-	r.best.valid.accuracy = record.MetricOf(r.task.Metrics[0], &r.valid, s.BestAccuracy.Value)
-	r.seconds, r.sums = s.EpochSeconds, s.Sums.sums()
-	r.bound.first = s.FirstLoss
+	r.of.optimizer.SetSteps(s.OptimizerSteps)
+	r.of.best.epoch, r.of.best.since = s.BestEpoch, s.Since
+	r.of.best.valid.metric = record.MetricOf(r.s.metric, &r.of.valid, s.BestMetric.Value)
+	r.of.best.valid.accuracy = record.MetricOf(r.s.task.Metrics[0], &r.of.valid,
+		s.BestAccuracy.Value)
+	r.of.seconds, r.of.sums = s.EpochSeconds, s.Sums.sums()
+	r.of.bound.first = s.FirstLoss
 	r.restoreNearness(s.Near)
-	r.epoch = s.Epoch - 1
+	r.of.epoch = s.Epoch - 1
 	return nil
 }
 
 // restoreArrays reads weights, moments and the best weights.
-func (r *run) restoreArrays(c *Checkpoint) error {
-	p := r.model.Params
+func (r keeper) restoreArrays(c *Checkpoint) error {
+	p := r.s.model.Params
 	weights, _, err := nn.ParseSafetensors(c.files[rundir.ModelFile])
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	for _, slot := range r.optimizer.Slots() {
+	for _, slot := range r.of.optimizer.Slots() {
 		var own []nn.Tensor
 		for _, t := range moments {
 			if name, of := strings.CutPrefix(t.Name, slot.Name+"."); of {
@@ -195,7 +196,7 @@ func (r *run) restoreArrays(c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	return p.SetHost(r.best.weights, best)
+	return p.SetHost(r.of.best.weights, best)
 }
 
 // beginEpoch sets the counters of an epoch to zero or, in the epoch of a restart, to their values
@@ -204,15 +205,15 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
 	r.clock.Take()
-	if r.Resume == nil || r.Resume.state.Epoch != epoch {
+	if r.s.Resume == nil || r.s.Resume.state.Epoch != epoch {
 		return 0
 	}
-	s := r.Resume.state
+	s := r.s.Resume.state
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
-	if r.Comm.Rank() == 0 {
-		r.carried = r.named(s.Counters)
+	if r.s.Comm.Rank() == 0 {
+		r.carried = r.ledger().named(s.Counters)
 	}
-	own := s.earlier(r.Comm.Rank(), r.Comm.Size())
+	own := s.earlier(r.s.Comm.Rank(), r.s.Comm.Size())
 	r.earlier, r.waiting, r.startup = own.Remote, duration(own.Waiting), duration(own.Startup)
 	r.begun = r.begun.Add(-duration(s.Seconds))
 	phases := s.phases()
@@ -226,33 +227,34 @@ func duration(seconds float64) time.Duration { return time.Duration(seconds * fl
 
 // openLog opens metrics.jsonl for a new or resumed run.
 func (r *run) openLog() (*rundir.Log, error) {
-	c := r.Resume
+	c := r.s.Resume
 	if c == nil {
-		return rundir.Begin(r.Dir)
+		return rundir.Begin(r.s.Dir)
 	}
-	return rundir.Continue(r.Dir, c.path, rundir.Position{Epoch: c.state.Epoch, Step: c.state.Step})
+	return rundir.Continue(r.s.Dir, c.path,
+		rundir.Position{Epoch: c.state.Epoch, Step: c.state.Step})
 }
 
 // threads matches the end of a device's name, which does not affect results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.
-func (r *run) tellResumed(c *Checkpoint) {
+func (r keeper) tellResumed(c *Checkpoint) {
 	for _, d := range c.damaged {
 		r.note("a damaged checkpoint is set aside: %s", d)
 	}
 	s := c.state
 	r.note("going on from %s: epoch %d, step %d", c.path, s.Epoch, s.Step)
-	if s.Version != r.Version {
+	if s.Version != r.s.Version {
 		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from "+
-			"those of an uninterrupted run", s.Version, r.Version)
+			"those of an uninterrupted run", s.Version, r.s.Version)
 	}
-	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.Device.Name(), "") {
+	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.s.Device.Name(), "") {
 		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+
-			"of an uninterrupted run", s.Device, r.Device.Name())
+			"of an uninterrupted run", s.Device, r.s.Device.Name())
 	}
-	if s.Ranks != r.Comm.Size() {
+	if s.Ranks != r.s.Comm.Size() {
 		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits "+
-			"of the loss may differ", s.Ranks, r.Comm.Size())
+			"of the loss may differ", s.Ranks, r.s.Comm.Size())
 	}
 }

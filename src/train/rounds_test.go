@@ -67,7 +67,7 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				features := training.run.features.Comm.(*allToAlls)
+				features := training.run.s.features.Comm.(*allToAlls)
 				s, err := training.Run(context.Background(), nil)
 				if err != nil {
 					return err

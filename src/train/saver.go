@@ -46,20 +46,21 @@ type saver struct {
 const saveShare = 0.005
 
 // openSaver makes rank 0's saver; on other ranks it is nil.
-func (r *run) openSaver() {
-	if r.Comm.Rank() > 0 {
+func (r keeper) openSaver() {
+	if r.s.Comm.Rank() > 0 {
 		return
 	}
-	r.saver = &saver{o: r.o.Checkpoint, run: r.Dir, lock: r.lock, saved: r.optimizer.Steps(),
-		at: time.Now()}
-	if c := r.Resume; c != nil {
-		r.saver.last = c.path
+	r.of.saver = &saver{o: r.s.o.Checkpoint, run: r.s.Dir, lock: r.of.lock,
+		saved: r.of.optimizer.Steps(),
+		at:    time.Now()}
+	if c := r.s.Resume; c != nil {
+		r.of.saver.last = c.path
 	}
-	r.closers = append(r.closers, func() error {
-		err := r.saver.wait()
-		mem.Free(r.saver.weights)
-		mem.Free(r.saver.best)
-		for _, s := range r.saver.slots {
+	r.s.closers = append(r.s.closers, func() error {
+		err := r.of.saver.wait()
+		mem.Free(r.of.saver.weights)
+		mem.Free(r.of.saver.best)
+		for _, s := range r.of.saver.slots {
 			mem.Free(s)
 		}
 		return err
@@ -102,16 +103,16 @@ func (s *saver) dueByTime(note func(format string, args ...any)) bool {
 // copy copies the arrays of the run. It is cheap: a few bytes a weight, beside thousands of
 // operations a weight in each step.
 func (s *saver) copy(r *run) {
-	p := r.model.Params
+	p := r.s.model.Params
 	if s.weights == nil {
 		s.weights, s.best = mem.Make[float32](p.Len()), mem.Make[float32](p.Len())
 		for range r.optimizer.Slots() {
 			s.slots = append(s.slots, mem.Make[float32](p.Len()))
 		}
 	}
-	r.Device.Download(s.weights, p.Values)
+	r.s.Device.Download(s.weights, p.Values)
 	for i, slot := range r.optimizer.Slots() {
-		r.Device.Download(s.slots[i], slot.Data)
+		r.s.Device.Download(s.slots[i], slot.Data)
 	}
 	if s.bestOf != r.best.epoch {
 		s.bestOf = r.best.epoch

@@ -22,7 +22,7 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
 	epoch, i = epoch+i/items, i%items
 	step, stream := r.mine.Item(i)
-	m.Key = sample.Key{Seed: r.o.Seed, Epoch: epoch, Step: step, Stream: stream,
+	m.Key = sample.Key{Seed: r.s.o.Seed, Epoch: epoch, Step: step, Stream: stream,
 		Favour: r.factor.Value}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
@@ -35,32 +35,32 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if stream == r.mine.First {
 		r.step.rows, r.step.waiting = trace.Counters{}, 0
 		if step == 1 {
-			r.secondStep()
+			r.ledger().secondStep()
 		}
 	}
-	r.waiting += r.pipe.Waited()
-	if i == r.skipped {
-		r.startup += r.pipe.Waited()
+	r.waiting += r.s.pipe.Waited()
+	if i == r.s.skipped {
+		r.startup += r.s.pipe.Waited()
 	}
-	r.step.waiting += r.pipe.Waited()
+	r.step.waiting += r.s.pipe.Waited()
 	r.step.item, r.step.number = i, step
-	r.watch.At(r.epoch, step, watch.Place(trace.Forward))
-	if err := fault.At(fault.Forward, r.Comm.Rank(), r.epoch, step); err != nil {
+	r.s.watch.At(r.epoch, step, watch.Place(trace.Forward))
+	if err := fault.At(fault.Forward, r.s.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
-	r.clock.Add(trace.Wait, r.pipe.Waited())
-	r.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.pipe.Waited()), r.pipe.Waited())
-	if err := r.vote(); err != nil {
+	r.clock.Add(trace.Wait, r.s.pipe.Waited())
+	r.s.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.s.pipe.Waited()), r.s.pipe.Waited())
+	if err := r.keeper().vote(); err != nil {
 		return err
 	}
-	trained, err := r.strategy.Step(m, last, stepPhases{r})
+	trained, err := r.s.strategy.Step(m, last, stepPhases{r})
 	if err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if r.fault == nil {
 		r.fault = trained.Fault
 	}
-	if err := r.count(m); err != nil {
+	if err := r.ledger().count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if !last {
@@ -76,7 +76,7 @@ type stepPhases struct{ run *run }
 func (s stepPhases) Begin(p trace.Phase) {
 	r := s.run
 	r.step.began = time.Now()
-	r.watch.At(r.epoch, r.step.number, watch.Place(p))
+	r.s.watch.At(r.epoch, r.step.number, watch.Place(p))
 }
 
 // End implements parallel.Phases.
@@ -86,32 +86,32 @@ func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.began) }
 func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
-	r.spans.Span(p.String(), r.step.item, begin, took)
-	r.watch.Alive()
+	r.s.spans.Span(p.String(), r.step.item, begin, took)
+	r.s.watch.Alive()
 }
 
 // count adds a minibatch's rows, which must add up, and the time of preparing it.
-func (r *run) count(m *parallel.Minibatch) error {
-	c, err := r.strategy.Counters(m)
+func (r ledger) count(m *parallel.Minibatch) error {
+	c, err := r.s.strategy.Counters(m)
 	if err != nil {
 		return err
 	}
-	took := r.pipe.Took()
+	took := r.s.pipe.Took()
 	for p, t := range took {
-		r.clock.Add(trace.Phase(p), t)
+		r.of.clock.Add(trace.Phase(p), t)
 	}
 	c.Scoring = took[trace.Score]
 	c = r.named(c)
-	r.rows.Add(c)
-	r.step.rows.Add(c)
-	r.blocks += m.Digest
-	r.edges += m.Edges
+	r.of.rows.Add(c)
+	r.of.step.rows.Add(c)
+	r.of.blocks += m.Digest
+	r.of.edges += m.Edges
 	return nil
 }
 
 // named counts rows that were fetched early under the policy's name for them.
-func (r *run) named(c trace.Counters) trace.Counters {
-	if r.cache.Policy().Rounds {
+func (r ledger) named(c trace.Counters) trace.Counters {
+	if r.s.cache.Policy().Rounds {
 		return c.Replacing()
 	}
 	return c
@@ -124,49 +124,50 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
 		return pipeline.ErrStop
 	}
-	lr := r.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.o.Epochs*r.steps())
+	lr := r.s.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.o.Epochs*r.steps())
 	r.bound.begin(stats.Loss)
 	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
 		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
-		r.record(step, lr, stats, m)
+		r.ledger().record(step, lr, stats, m)
 		return pipeline.ErrStop
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
-	if err := r.Device.Sync(); err != nil {
+	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
 	r.mark(trace.Update, begin)
-	r.record(step, lr, stats, m)
+	r.ledger().record(step, lr, stats, m)
 	r.auto.StepEnds()
-	r.watch.At(r.epoch, step, watch.Place(trace.Wait))
-	return r.obey(step)
+	r.s.watch.At(r.epoch, step, watch.Place(trace.Wait))
+	return r.keeper().obey(step)
 }
 
 // record notes the step's global loss, which is the same on every rank.
-func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
+func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
 	bits := math.Float32bits(float32(stats.Loss))
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], bits)
-	r.losses.Write(raw[:])
-	r.loss += stats.Loss * float64(m.GlobalSeeds)
-	r.seeds += m.GlobalSeeds
-	if r.log == nil {
+	r.of.losses.Write(raw[:])
+	r.of.loss += stats.Loss * float64(m.GlobalSeeds)
+	r.of.seeds += m.GlobalSeeds
+	if r.s.log == nil {
 		return
 	}
-	r.log.Write(record.Step{
-		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
+	r.s.log.Write(record.Step{
+		Kind: "step", Time: record.Now(), Epoch: r.of.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums), WaitSeconds: r.step.waiting.Seconds(),
-		Rounds: r.step.rows.Rounds, Rows: record.RowsOf(r.step.rows, r.Shards.Meta),
+		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums),
+		WaitSeconds: r.of.step.waiting.Seconds(),
+		Rounds:      r.of.step.rows.Rounds, Rows: record.RowsOf(r.of.step.rows, r.s.Shards.Meta),
 	})
-	if r.Progress != nil {
-		r.Progress.Step(stats.Loss)
+	if r.s.Progress != nil {
+		r.s.Progress.Step(stats.Loss)
 	}
 }
 
 // share is the first metric of the task, of a step's predictions.
-func (r *run) share(s task.Sums) (m record.Metric) {
-	m.Value, m.Known = r.task.Metrics[0].Value(&task.Tally{Sums: s})
+func (r ledger) share(s task.Sums) (m record.Metric) {
+	m.Value, m.Known = r.s.task.Metrics[0].Value(&task.Tally{Sums: s})
 	return m
 }

@@ -26,7 +26,7 @@ import (
 
 // run is the state of a training run.
 type run struct {
-	*session
+	s         *session
 	streams   *sample.Streams
 	mine      sample.Share // the seeds that this rank trains
 	optimizer *nn.Optimizer
@@ -56,6 +56,30 @@ type run struct {
 	step stepUnderWay
 	divergence
 }
+
+// Beside its loop a run evaluates, writes what it did, and keeps what it needs to go on: three
+// types over the state of one run.
+type (
+	// evaluator validates and tests, and judges the outcome.
+	evaluator struct {
+		of *run
+		s  *session
+	}
+	// ledger makes the records of steps and epochs, the summary, and the lines that a user sees.
+	ledger struct {
+		of *run
+		s  *session
+	}
+	// keeper votes on saving and stopping, writes checkpoints, and resumes from them.
+	keeper struct {
+		of *run
+		s  *session
+	}
+)
+
+func (r *run) evaluator() evaluator { return evaluator{r, r.s} }
+func (r *run) ledger() ledger       { return ledger{r, r.s} }
+func (r *run) keeper() keeper       { return keeper{r, r.s} }
 
 // digests cover the trained minibatches and their losses.
 type digests struct {
@@ -111,9 +135,9 @@ type Training struct{ run *run }
 // devices that can be found before training, and writes nothing. Collective. Unless all ranks
 // agreed on an error (see Agreed), other ranks may still be waiting, and the caller ends the job.
 func Open(env Env, o Options) (*Training, error) {
-	r := &run{session: newSession(env, o), digests: digests{losses: xxhash.New()}}
+	r := &run{s: newSession(env, o), digests: digests{losses: xxhash.New()}}
 	if err := r.open(); err != nil {
-		return nil, r.endedBy(err)
+		return nil, r.s.endedBy(err)
 	}
 	return &Training{r}, nil
 }
@@ -125,54 +149,54 @@ func (r *run) open() error {
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
-	if err = r.groupByNode(); err != nil {
+	if err = r.s.groupByNode(); err != nil {
 		return err
 	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
-	if err = comm.Agree(r.Comm, r.openLocal()); err != nil {
+	if err = comm.Agree(r.s.Comm, r.openLocal()); err != nil {
 		return err
 	}
 	if err = r.setObjective(); err != nil {
 		return err
 	}
-	if err = r.lookAtValidation(); err != nil {
+	if err = r.evaluator().lookAtValidation(); err != nil {
 		return err
 	}
-	if err = r.openStore(); err != nil {
+	if err = r.s.openStore(); err != nil {
 		return err
 	}
-	if r.gradients, err = parallel.NewGradients(r.Comm, r.model.Params, r.o.Model.Layers,
+	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.model.Params, r.s.o.Model.Layers,
 		parallel.GradientOptions{
-			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.Host.AddInto}, Device: r.Device,
-			Transport: r.Compute.Gradients,
+			SumOptions: comm.SumOptions{Mode: r.s.o.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
+			Transport: r.s.Compute.Gradients,
 		}); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, r.gradients.Close)
-	r.SetUp.Done(trace.SetUpModel)
-	if err = r.openDevice(); err != nil {
+	r.s.closers = append(r.s.closers, r.gradients.Close)
+	r.s.SetUp.Done(trace.SetUpModel)
+	if err = r.s.openDevice(); err != nil {
 		return err
 	}
-	if r.o.TrySums {
-		if r.sumsChoice, err = r.store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+	if r.s.o.TrySums {
+		if r.sumsChoice, err = r.s.store.ChooseSums(r.beginning(), r.s.o.WithoutSums); err != nil {
 			return err
 		}
-		r.SetUp.Done(trace.SetUpChoose)
+		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	settings := r.o.Cache
+	settings := r.s.o.Cache
 	if settings.Policy == residence.PolicyAuto {
 		var kept *residence.Choice
-		if r.Resume != nil {
-			kept = r.Resume.state.Cache
+		if r.s.Resume != nil {
+			kept = r.s.Resume.state.Cache
 		}
-		if r.auto, err = r.store.Choose(r.beginning(), kept); err != nil {
+		if r.auto, err = r.s.store.Choose(r.beginning(), kept); err != nil {
 			return err
 		}
 		settings = r.auto.Settings()
-		r.SetUp.Done(trace.SetUpChoose)
+		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	if err = r.openRows(settings, r.beginning(), r.gradients); err != nil {
+	if err = r.s.openRows(settings, r.beginning(), r.gradients); err != nil {
 		return err
 	}
 	return r.ready()
@@ -180,57 +204,58 @@ func (r *run) open() error {
 
 // openLocal prepares everything that needs no other rank.
 func (r *run) openLocal() (err error) {
-	if err = r.openModel(); err != nil {
+	if err = r.s.openModel(); err != nil {
 		return err
 	}
-	r.streams, r.mine = r.job.Streams, r.job.Share(r.Comm.Rank())
-	r.processor = trace.Processor{CPUs: r.CPUs, Ranks: r.Comm.Size(), Polls: r.Polls,
-		Spun: r.Device.Capabilities().Spun}
-	if r.Polls { // every rank is its own process
+	r.streams, r.mine = r.s.job.Streams, r.s.job.Share(r.s.Comm.Rank())
+	r.processor = trace.Processor{CPUs: r.s.CPUs, Ranks: r.s.Comm.Size(), Polls: r.s.Polls,
+		Spun: r.s.Device.Capabilities().Spun}
+	if r.s.Polls { // every rank is its own process
 		r.processor.Ranks = 1
 	}
-	if r.optimizer, err = nn.NewOptimizer(r.Device, r.model.Params, r.o.Optimizer); err != nil {
+	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.model.Params,
+		r.s.o.Optimizer); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, func() error { r.optimizer.Close(); return nil })
-	r.SetUp.Done(trace.SetUpModel)
-	return r.o.Schedule.Check()
+	r.s.closers = append(r.s.closers, func() error { r.optimizer.Close(); return nil })
+	r.s.SetUp.Done(trace.SetUpModel)
+	return r.s.o.Schedule.Check()
 }
 
 // beginning returns where training begins.
 func (r *run) beginning() residence.Position {
-	if r.Resume != nil {
-		return residence.Position{Epoch: r.Resume.state.Epoch,
-			Item: r.Resume.state.Step * r.minibatches()}
+	if r.s.Resume != nil {
+		return residence.Position{Epoch: r.s.Resume.state.Epoch,
+			Item: r.s.Resume.state.Step * r.minibatches()}
 	}
 	return residence.Position{Epoch: 1}
 }
 
 // ready sets the state before the first step or, from a checkpoint, before the next one.
 func (r *run) ready() error {
-	r.best.weights = mem.Make[float32](r.model.Params.Len())
-	r.closers = append(r.closers, func() error { mem.Free(r.best.weights); return nil })
+	r.best.weights = mem.Make[float32](r.s.model.Params.Len())
+	r.s.closers = append(r.s.closers, func() error { mem.Free(r.best.weights); return nil })
 	if err := r.openNearness(); err != nil {
 		return err
 	}
-	if r.Resume == nil {
+	if r.s.Resume == nil {
 		return nil
 	}
-	if err := r.restore(r.Resume); err != nil { // all ranks have the same bytes
-		return comm.AgreedOn(r.Comm, err)
+	if err := r.keeper().restore(r.s.Resume); err != nil { // all ranks have the same bytes
+		return comm.AgreedOn(r.s.Comm, err)
 	}
 	return nil
 }
 
 // End releases a Training that will not run because of err, and returns the error to report.
 // Collective if all ranks agreed on err.
-func (t *Training) End(err error) error { return t.run.endedBy(err) }
+func (t *Training) End(err error) error { return t.run.s.endedBy(err) }
 
 // Describe says what Run would run, in a few lines.
-func (t *Training) Describe() string { return t.run.banner() }
+func (t *Training) Describe() string { return t.run.ledger().banner() }
 
 // Close gives a training back that does not run. Collective.
-func (t *Training) Close() error { return t.run.close() }
+func (t *Training) Close() error { return t.run.s.close() }
 
 // Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on
 // every rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that
@@ -240,18 +265,18 @@ func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary,
 	r := t.run
 	r.lock = lock
 	if err := r.run(ctx); err != nil {
-		return nil, r.endedBy(err)
+		return nil, r.s.endedBy(err)
 	}
-	return r.summary, r.close()
+	return r.summary, r.s.close()
 }
 
 func (r *run) run(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	r.SetUp.End(trace.SetUpRun)
-	for epoch := r.epoch + 1; epoch <= r.o.Epochs && !r.patienceOut(); epoch++ {
-		if err := r.during(fmt.Sprintf("epoch %d", epoch), func() error {
+	r.s.SetUp.End(trace.SetUpRun)
+	for epoch := r.epoch + 1; epoch <= r.s.o.Epochs && !r.patienceOut(); epoch++ {
+		if err := r.s.during(fmt.Sprintf("epoch %d", epoch), func() error {
 			if err := r.chooseCache(epoch); err != nil {
 				return err
 			}
@@ -262,21 +287,21 @@ func (r *run) run(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if err := r.during(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
-			return r.predictionsDiverged(r.validate(ctx, epoch))
+		if err := r.s.during(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
+			return r.predictionsDiverged(r.evaluator().validate(ctx, epoch))
 		}); err != nil {
 			return err
 		}
 	}
 	// A failed final test, which may take long, must not cost the training.
-	if err := r.save(r.epoch+1, 0, true); err != nil {
+	if err := r.keeper().save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
-	if r.Progress != nil {
-		r.Progress.End(r.ending(time.Since(r.started)))
+	if r.s.Progress != nil {
+		r.s.Progress.End(r.ledger().ending(time.Since(r.started)))
 	}
 	return nil
 }
@@ -284,75 +309,76 @@ func (r *run) run(ctx context.Context) error {
 // start opens the log and reports notes for the user before the first step.
 func (r *run) start(ctx context.Context) error {
 	var err error
-	if r.Comm.Rank() == 0 {
-		r.log, err = r.openLog()
+	if r.s.Comm.Rank() == 0 {
+		r.s.log, err = r.openLog()
 	}
-	if err := comm.Agree(r.Comm, err); err != nil {
+	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, r.closeLog)
+	r.s.closers = append(r.s.closers, r.closeLog)
 	if err := r.startTrace(); err != nil {
 		return err
 	}
 	if err := r.startWatchdog(); err != nil {
 		return err
 	}
-	r.openSaver()
+	r.keeper().openSaver()
 	r.started = time.Now()
-	if r.Progress == nil {
+	if r.s.Progress == nil {
 		return nil
 	}
-	r.Progress.Begin(r.banner())
-	if why := r.metric.Why(&r.valid); why != "" {
-		r.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of the "+
-			"last epoch is kept as the best", r.metric.Name, why))
+	r.s.Progress.Begin(r.ledger().banner())
+	if why := r.s.metric.Why(&r.valid); why != "" {
+		r.s.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of "+
+			"the last epoch is kept as the best", r.s.metric.Name, why))
 	}
 	if w := r.streams.Warning(); w != "" {
-		r.Progress.Note(ctx, w)
+		r.s.Progress.Note(ctx, w)
 	}
 	if line := r.gradients.Note(); line != "" {
-		r.Progress.Note(ctx, line)
+		r.s.Progress.Note(ctx, line)
 	}
 	if !r.gradients.Reproducible() {
-		r.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL "+
+		r.s.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL "+
 			"chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
-	if line := r.store.DeviceNote(); line != "" {
-		r.tell(line)
+	if line := r.s.store.DeviceNote(); line != "" {
+		r.s.tell(line)
 	}
-	if r.Resume != nil {
-		r.tellResumed(r.Resume)
+	if r.s.Resume != nil {
+		r.keeper().tellResumed(r.s.Resume)
 	}
 	return nil
 }
 
 // startTrace opens this rank's trace, if one is wanted. Collective.
 func (r *run) startTrace() error {
-	if r.Trace == "" {
+	if r.s.Trace == "" {
 		return nil
 	}
-	base, err := comm.AgreeMax(r.Comm, time.Now().UnixNano())
+	base, err := comm.AgreeMax(r.s.Comm, time.Now().UnixNano())
 	if err != nil {
 		return err
 	}
-	r.spans, err = trace.CreateRecorder(filepath.Join(r.Dir, r.Trace), r.Comm.Rank(), base)
-	if err = comm.Agree(r.Comm, err); err != nil {
+	r.s.spans, err = trace.CreateRecorder(filepath.Join(r.s.Dir, r.s.Trace), r.s.Comm.Rank(), base)
+	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	r.closers = append(r.closers, r.spans.Close)
+	r.s.closers = append(r.s.closers, r.s.spans.Close)
 	return nil
 }
 
 // chooseCache opens another cache for an epoch if the run tries or has chosen another one.
 // Collective.
 func (r *run) chooseCache(epoch int) error {
-	part := r.Resume != nil && r.Resume.state.Epoch == epoch && r.Resume.state.Step > 0
+	part := r.s.Resume != nil && r.s.Resume.state.Epoch == epoch && r.s.Resume.state.Step > 0
 	if settings, another := r.auto.Begin(part); another {
-		r.watch.At(epoch, 0, watch.CacheSwitch)
-		if err := r.closeRows(); err != nil {
+		r.s.watch.At(epoch, 0, watch.CacheSwitch)
+		if err := r.s.closeRows(); err != nil {
 			return err
 		}
-		if err := r.openRows(settings, residence.Position{Epoch: epoch}, r.gradients); err != nil {
+		if err := r.s.openRows(settings, residence.Position{Epoch: epoch},
+			r.gradients); err != nil {
 			return err
 		}
 	}
@@ -366,89 +392,90 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 		return err
 	}
 	first := r.beginEpoch(epoch)
-	if r.Progress != nil {
-		r.Progress.Epoch(epoch, first, r.steps())
+	if r.s.Progress != nil {
+		r.s.Progress.Epoch(epoch, first, r.steps())
 	}
-	r.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
-	r.skipped = first * r.minibatches()
+	r.s.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
+	r.s.skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
 	// A look-ahead cache knows minibatches of later epochs.
-	foreseen := r.auto.Foreseen(r.o.Epochs-epoch) * items
+	foreseen := r.auto.Foreseen(r.s.o.Epochs-epoch) * items
 	r.onSteps(true)
-	err := r.pipe.RunOn(ctx, items-r.skipped, foreseen,
-		func(i int, m *parallel.Minibatch) { r.admit(r.skipped+i, m) },
-		func(i int, m *parallel.Minibatch) error { return r.train(r.skipped+i, m) })
+	err := r.s.pipe.RunOn(ctx, items-r.s.skipped, foreseen,
+		func(i int, m *parallel.Minibatch) { r.admit(r.s.skipped+i, m) },
+		func(i int, m *parallel.Minibatch) error { return r.train(r.s.skipped+i, m) })
 	r.onSteps(false)
-	r.skipped = 0
+	r.s.skipped = 0
 	switch {
 	case err != nil:
 		return err
 	case r.diverged != nil:
 		return r.diverge()
 	case r.stopped:
-		return r.stop()
+		return r.keeper().stop()
 	}
 	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
 	if err := r.checkWeights(); err != nil {
 		return err
 	}
-	return r.endEpoch(took)
+	return r.ledger().endEpoch(took)
 }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
 // trains for each.
-func (r *run) steps() int       { return r.job.Steps() }
-func (r *run) minibatches() int { return r.job.Minibatches() }
+func (r *run) steps() int       { return r.s.job.Steps() }
+func (r *run) minibatches() int { return r.s.job.Minibatches() }
 
 func (r *run) onSteps(begin bool) {
-	if r.OnSteps != nil {
-		r.OnSteps(begin)
+	if r.s.OnSteps != nil {
+		r.s.OnSteps(begin)
 	}
 }
 
 // patienceOut reports whether too many validations have passed since the best one.
-func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
+func (r *run) patienceOut() bool { return r.s.o.Patience > 0 && r.best.since >= r.s.o.Patience }
 
 // validate evaluates when it is due, and keeps the best weights.
-func (r *run) validate(ctx context.Context, epoch int) error {
-	due := epoch == r.o.Epochs || r.o.EvalEvery > 0 && epoch%r.o.EvalEvery == 0
+func (r evaluator) validate(ctx context.Context, epoch int) error {
+	due := epoch == r.s.o.Epochs || r.s.o.EvalEvery > 0 && epoch%r.s.o.EvalEvery == 0
 	if !due {
 		return nil
 	}
 	begin := time.Now()
-	r.watch.At(epoch, r.steps(), watch.Evaluation)
-	if err := fault.At(fault.Evaluate, r.Comm.Rank(), epoch, -1); err != nil {
+	r.s.watch.At(epoch, r.of.steps(), watch.Evaluation)
+	if err := fault.At(fault.Evaluate, r.s.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}
-	r.spans.Pass("evaluate", epoch, 1, 0)
+	r.s.spans.Pass("evaluate", epoch, 1, 0)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
 		return err
 	}
-	if m := e.valid.metric; r.best.epoch == 0 || !m.Known ||
-		r.metric.Better(m.Value, r.best.valid.metric.Value) {
-		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
-		r.Device.Download(r.best.weights, r.model.Params.Values)
+	if m := e.valid.metric; r.of.best.epoch == 0 || !m.Known ||
+		r.s.metric.Better(m.Value, r.of.best.valid.metric.Value) {
+		r.of.best.epoch, r.of.best.valid, r.of.best.since = epoch, e.valid, 0
+		r.s.Device.Download(r.of.best.weights, r.s.model.Params.Values)
 	} else {
-		r.best.since++
+		r.of.best.since++
 	}
-	if r.log != nil {
-		r.log.Write(e.record(epoch, time.Since(begin)))
-		r.log.Flush()
+	if r.s.log != nil {
+		r.s.log.Write(e.record(epoch, time.Since(begin)))
+		r.s.log.Flush()
 	}
-	if r.Progress != nil {
-		loss := r.loss / float64(max(1, r.seeds))
-		r.Progress.Evaluated(epoch,
-			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.metric.Name,
-				record.MetricText(r.metric.Name, e.valid.metric), r.seconds[epoch-1]),
-			"loss", loss, "metric_name", r.metric.Name, "valid_metric", e.valid.metric,
-			"seconds", r.seconds[epoch-1])
+	if r.s.Progress != nil {
+		loss := r.of.loss / float64(max(1, r.of.seeds))
+		r.s.Progress.Evaluated(epoch,
+			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.s.metric.Name,
+				record.MetricText(r.s.metric.Name, e.valid.metric), r.of.seconds[epoch-1]),
+			"loss", loss, "metric_name", r.s.metric.Name, "valid_metric", e.valid.metric,
+			"seconds", r.of.seconds[epoch-1])
 	}
 	return nil
 }
 
 // tests reports whether there are test vertices.
-func (r *run) tests() bool {
-	return slices.ContainsFunc(r.Shards.Splits, func(s shard.SplitSizes) bool { return s.Test > 0 })
+func (r evaluator) tests() bool {
+	return slices.ContainsFunc(r.s.Shards.Splits,
+		func(s shard.SplitSizes) bool { return s.Test > 0 })
 }

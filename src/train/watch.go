@@ -10,22 +10,23 @@ import (
 
 // startWatchdog starts the watchdog if Env.Stall is set. Collective.
 func (r *run) startWatchdog() error {
-	if r.Stall <= 0 || r.OnStall == nil {
+	if r.s.Stall <= 0 || r.s.OnStall == nil {
 		return nil
 	}
-	beats := rundir.HeartbeatOf(r.Dir, r.Comm.Size())
+	beats := rundir.HeartbeatOf(r.s.Dir, r.s.Comm.Size())
 	var err error
-	if r.Comm.Rank() == 0 {
+	if r.s.Comm.Rank() == 0 {
 		err = beats.Create()
 	}
-	if err := comm.Agree(r.Comm, err); err != nil {
+	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	r.watch, err = watch.Start(watch.Options{
-		Beats: beats, Rank: r.Comm.Rank(), Limit: r.Stall, Polls: r.Polls, Stalled: r.OnStall,
+	r.s.watch, err = watch.Start(watch.Options{
+		Beats: beats, Rank: r.s.Comm.Rank(), Limit: r.s.Stall, Polls: r.s.Polls,
+		Stalled: r.s.OnStall,
 	})
-	r.closers = append(r.closers, r.watch.Close)
-	if err := comm.Agree(r.Comm, err); err != nil {
+	r.s.closers = append(r.s.closers, r.s.watch.Close)
+	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("%w; the run directory must be on a filesystem that all nodes share, "+
 			"or run.stall_seconds 0", err)
 	}
