@@ -3,6 +3,7 @@ not installed is the reason of a skip."""
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -239,6 +240,9 @@ class TestInterrupt(Case):
         mpirun = os.environ.get("HALOGNN_MPIRUN")
         if not mpirun:
             self.skipTest("HALOGNN_MPIRUN is not set: env.sh found no MPI, or was not sourced")
+        version = subprocess.run([os.environ["HALOGNN"], "version"], capture_output=True, text=True)
+        if re.search("^MPI +none", version.stdout, re.MULTILINE):
+            self.skipTest("the program is built without MPI")
         self.interrupt([mpirun, "-np", "2"])
 
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"halognn/src/cache"
 	"halognn/src/graph"
 	"halognn/src/job"
@@ -103,31 +105,20 @@ func (c *Config) table() []section {
 			), 0,
 				"how `gcn` weighs an edge", "Other models ignore it."},
 			{"heads", whole(&c.Job.Model.Heads, 2, 1).upTo(mostHeads), 0,
-				"number of attention heads", "Only `gat` and `gatv2` read it."},
+				"number of attention heads", "Only " + kindsWithHeads() + " read it."},
 			{"head_merge", oneOf(&c.Job.Model.HeadMerge, "concat",
 				word{"concat", "side by side: `model.heads` divides `model.hidden`"},
 				word{"mean", "their mean: each head is `model.hidden` wide"},
 			), 0,
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
-					"`gat` and `gatv2` read it."},
+					kindsWithHeads() + " read it."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"what LeakyReLU multiplies attention scores below 0 by",
-				"Only `gat` and `gatv2` read it."},
+				"Only " + kindsWithHeads() + " read it."},
 		}},
 
 		{name: "sample", keys: []*Key{
-			{"kind", oneOf(&c.Job.Sample.Kind, sample.Neighbour,
-				word{string(sample.Neighbour), "of each vertex's neighbours as many as the fanout says, " +
-					"all equally likely"},
-				word{string(sample.Labor), "as many, all equally likely, but vertices have random numbers and " +
-					"each draws the neighbours with the smallest: those that several can draw are drawn " +
-					"by all of them, and a minibatch has fewer vertices"},
-				word{string(sample.Poisson), "each neighbour by itself, with probability fanout/degree; " +
-					"it weighs the inverse of that, so what is aggregated is an unbiased estimate"},
-				word{string(sample.LADIES), "layer by layer: `sample.layer_vertices` of all neighbours of a " +
-					"layer's vertices, those that many have in common more likely, with all edges between " +
-					"them; they weigh the inverse of their probability"},
-			), 0,
+			{"kind", oneOf(&c.Job.Sample.Kind, sample.Neighbour, sampleKinds()...), 0,
 				"how neighbours are drawn in training",
 				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
 					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
@@ -589,6 +580,24 @@ func modeNames(field *job.Mode) *named[job.Mode] {
 }
 
 // modelKinds are the words of model.kind.
+// kindsWithHeads names the kinds of models that read model.heads.
+func kindsWithHeads() string {
+	var names []string
+	for _, k := range nn.Kinds() {
+		if k.HasHeads {
+			names = append(names, "`"+k.Name+"`")
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+func sampleKinds() (words []word) {
+	for kind, brief := range sample.Kinds() {
+		words = append(words, word{string(kind), brief})
+	}
+	return words
+}
+
 func modelKinds() (words []word) {
 	for _, k := range nn.Kinds() {
 		words = append(words, word{k.Name, k.Brief})

@@ -17,18 +17,18 @@ type Kind struct {
 }
 
 var kinds = []Kind{
-	{"sage", "GraphSAGE with mean or max aggregation (`model.aggregation`)", true, false, true,
-		true, newSAGE},
-	{"gcn", "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)", true, false, true,
-		false, newGCN},
-	{"gin", "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, through two " +
-		"linear maps", true, false, true, false, newGIN},
-	{"gat", "GAT: attention (`model.heads`), with an edge from each vertex to itself", true, true,
-		false, false, newGAT},
-	{"gatv2", "GATv2: attention whose order of the neighbours depends on the vertex", true, true,
-		false, false, newGATv2},
-	{"mlp", "the same layers without the neighbour terms, as the baseline without the graph", false,
-		false, false, false, newLinear},
+	{Name: "sage", Brief: "GraphSAGE with mean or max aggregation (`model.aggregation`)",
+		ReadsNeighbours: true, WeighsEdges: true, MayTakeMaxima: true, layer: newSAGE},
+	{Name: "gcn", Brief: "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)",
+		ReadsNeighbours: true, WeighsEdges: true, layer: newGCN},
+	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, " +
+		"through two linear maps", ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
+	{Name: "gat", Brief: "GAT: attention (`model.heads`), with an edge from each vertex to itself",
+		ReadsNeighbours: true, HasHeads: true, layer: newGAT},
+	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex",
+		ReadsNeighbours: true, HasHeads: true, layer: newGATv2},
+	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
+		"graph", layer: newLinear},
 }
 
 // Kinds returns all kinds of models.

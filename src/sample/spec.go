@@ -3,7 +3,7 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 
 	"halognn/src/graph"
@@ -65,8 +65,10 @@ func (s Spec) String() string {
 // Neighbours returns the Spec of kind Neighbour with these fanouts.
 func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fanouts} }
 
-// method is one kind of sampling. A kind is a file with its sampler and a line in methods.
+// method is one kind of sampling. A kind is a file with its sampler and an entry of methods.
 type method struct {
+	kind      Kind
+	brief     string           // for the config's page
 	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
 	estimates bool             // Minibatch.Estimates: edges weigh 1/q
 	whole     bool             // a rank that draws needs the whole topology
@@ -75,13 +77,44 @@ type method struct {
 	make      func(*Topology, Options) (Sampler, error)
 }
 
-var methods = map[Kind]method{
-	Neighbour: {fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
-	Labor:     {fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
-	Poisson: {fanouts: true, estimates: true, whole: true, hops: countFanouts, check: checkNumbers,
+var methods = []method{
+	{kind: Neighbour, brief: "of each vertex's neighbours as many as the fanout says, all equally " +
+		"likely",
+		fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
+	{kind: Labor, brief: "as many, all equally likely, but vertices have random numbers and each " +
+		"draws the neighbours with the smallest: those that several can draw are drawn by all of " +
+		"them, and a minibatch has fewer vertices",
+		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
+	{kind: Poisson, brief: "each neighbour by itself, with probability fanout/degree; it weighs the " +
+		"inverse of that, so what is aggregated is an unbiased estimate",
+		fanouts: true, estimates: true, whole: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
-	LADIES: {estimates: true, whole: true, hops: func(s Spec) int { return len(s.Vertices) },
+	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` of all neighbours of a layer's " +
+		"vertices, those that many have in common more likely, with all edges between them; they " +
+		"weigh the inverse of their probability",
+		estimates: true, whole: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
+}
+
+// Kinds yields every kind of sampling, and a text about it.
+func Kinds() iter.Seq2[Kind, string] {
+	return func(yield func(Kind, string) bool) {
+		for _, m := range methods {
+			if !yield(m.kind, m.brief) {
+				return
+			}
+		}
+	}
+}
+
+// method returns that of the kind; the zero method if it is unknown.
+func (s Spec) method() method {
+	for _, m := range methods {
+		if m.kind == s.kind() {
+			return m
+		}
+	}
+	return method{}
 }
 
 func countFanouts(s Spec) int { return len(s.Fanouts) }
@@ -97,7 +130,7 @@ func (s Spec) kind() Kind {
 // Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing
 // is drawn.
 func (s Spec) Hops() int {
-	if m, known := methods[s.kind()]; known {
+	if m := s.method(); m.hops != nil {
 		return m.hops(s)
 	}
 	return 0
@@ -105,22 +138,25 @@ func (s Spec) Hops() int {
 
 // Estimates reports whether the edges of a minibatch weigh 1/q, q the probability that an edge was
 // drawn: Minibatch.Estimates.
-func (s Spec) Estimates() bool { return methods[s.kind()].estimates }
+func (s Spec) Estimates() bool { return s.method().estimates }
 
 // HasFanouts reports whether fanouts say how many neighbours a vertex draws: FanoutsFor returns
 // them.
-func (s Spec) HasFanouts() bool { return methods[s.kind()].fanouts }
+func (s Spec) HasFanouts() bool { return s.method().fanouts }
 
 // NeedsWhole reports whether a rank that draws needs the whole topology: NewRemote refuses the
 // kind.
-func (s Spec) NeedsWhole() bool { return methods[s.kind()].whole }
+func (s Spec) NeedsWhole() bool { return s.method().whole }
 
 // Check returns all errors, joined. A Spec without hops is an error.
 func (s Spec) Check() error {
-	m, known := methods[s.kind()]
-	if !known {
-		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind,
-			slices.Sorted(maps.Keys(methods)))
+	m := s.method()
+	if m.check == nil {
+		var names []Kind
+		for _, m := range methods {
+			names = append(names, m.kind)
+		}
+		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind, names)
 	}
 	return m.check(s)
 }
@@ -170,5 +206,5 @@ func New(t *Topology, o Options) (Sampler, error) {
 	for _, s := range []*Spec{&o.Spec, &o.Eval} {
 		s.Fanouts, s.Vertices = slices.Clone(s.Fanouts), slices.Clone(s.Vertices)
 	}
-	return methods[o.kind()].make(t, o)
+	return o.method().make(t, o)
 }

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,11 +25,12 @@ func TestSpecOfNeighbours(t *testing.T) {
 func TestKindWithoutFanouts(t *testing.T) {
 	const kind Kind = "layers"
 	made := &Fused{}
-	methods[kind] = method{
+	before := methods
+	methods = append(slices.Clone(methods), method{kind: kind,
 		hops: func(Spec) int { return 3 }, check: func(Spec) error { return nil },
 		make: func(*Topology, Options) (Sampler, error) { return made, nil },
-	}
-	defer delete(methods, kind)
+	})
+	defer func() { methods = before }()
 	spec := Spec{Kind: kind}
 	_, err := New(&Topology{}, Options{Spec: spec})
 	if err == nil || !strings.Contains(err.Error(), "topology") {
