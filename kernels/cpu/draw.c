@@ -1,7 +1,10 @@
 /*
  * The neighbours with the smallest numbers. Every word of a row is looked at once: its number is
- * gathered, compared with a bound below which a row nearly always has enough numbers and not many
- * more, and kept without a branch. Of the few that are left each counts the smaller ones.
+ * read, compared with a bound below which a row nearly always has enough numbers and not many
+ * more, and kept without a branch. Of the few that are left each counts the smaller ones. How many
+ * are left depends on what was read, and so do the branches of that choice: a group of rows is
+ * looked at before any is chosen from, so that no branch waits for a row or a number, and their
+ * misses overlap.
  */
 #include <math.h>
 
@@ -10,6 +13,7 @@
 /* Rows whose lines are prefetched: few enough that they stay in L1. */
 #define ROWS_AHEAD 16
 #define PREFETCHED 1024 /* bytes of a row; in longer ones the processor reads on by itself */
+#define USUAL 256       /* bytes of most rows, prefetched without a branch on their length */
 
 /* table[at[0:4]], table[at[0:8]], by reads: several times as fast as the instruction that gathers on
  * processors that take it apart, and no slower on others. */
@@ -34,6 +38,9 @@ ALWAYS_INLINE ints load_lanes(const int32_t *p, lanes of) {
 }
 ALWAYS_INLINE void store_ints(uint32_t *p, ints x) { _mm512_storeu_si512(p, x); }
 ALWAYS_INLINE lanes at_most(ints x, ints y) { return _mm512_cmple_epu32_mask(x, y); }
+/* Words that the level compares fastest, in the order of numbers. */
+ALWAYS_INLINE ints keys(ints numbers) { return numbers; }
+ALWAYS_INLINE lanes key_at_most(ints x, ints y) { return at_most(x, y); }
 ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), of, at, table, 4);
 }
@@ -49,7 +56,7 @@ ALWAYS_INLINE ints read_all(const uint32_t *table, const int32_t *at) {
                               read_eight(table, at + 8), 1);
 }
 ALWAYS_INLINE ints plus(ints x, ints y) { return _mm512_add_epi32(x, y); }
-/* count + 1 where x < y */
+/* count + 1 where the key x is less than y */
 ALWAYS_INLINE ints count_less(ints count, ints x, ints y) {
     return _mm512_mask_add_epi32(count, _mm512_cmplt_epu32_mask(x, y), count, each(1));
 }
@@ -104,6 +111,11 @@ ALWAYS_INLINE lanes at_most(ints x, ints y) {
     const ints is = _mm256_cmpeq_epi32(_mm256_min_epu32(x, y), x);
     return (lanes)_mm256_movemask_ps(_mm256_castsi256_ps(is));
 }
+/* Comparisons are of signed words. */
+ALWAYS_INLINE ints keys(ints numbers) { return _mm256_xor_si256(numbers, each(1u << 31)); }
+ALWAYS_INLINE lanes key_at_most(ints x, ints y) {
+    return ~(lanes)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, y)));
+}
 ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
     return _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), table, at, spread(of), 4);
 }
@@ -112,9 +124,7 @@ ALWAYS_INLINE void keep(uint32_t *p, ints x, lanes of) {
     _mm256_storeu_si256((void *)p, _mm256_permutevar8x32_epi32(x, from));
 }
 ALWAYS_INLINE ints count_less(ints count, ints x, ints y) {
-    const ints sign = each(1u << 31); /* the comparison is of signed words */
-    return _mm256_sub_epi32(
-        count, _mm256_cmpgt_epi32(_mm256_xor_si256(y, sign), _mm256_xor_si256(x, sign)));
+    return _mm256_sub_epi32(count, _mm256_cmpgt_epi32(y, x));
 }
 
 ALWAYS_INLINE ints widen_low(ints x) { return _mm256_cvtepu32_epi64(_mm256_castsi256_si128(x)); }
@@ -160,14 +170,23 @@ ALWAYS_INLINE ints numbers_of(const halognn_numbers *of, ints id) {
     return high_halves(number_words(of, widen_low(id)), number_words(of, widen_high(id)));
 }
 
-/* Room for what is kept of a row, and for a store beyond it. */
-#define ROOM (HALOGNN_CANDIDATES + LANES)
+/* A row ends at the next multiple of LANES behind its candidates, with the largest keys. */
+#define ROOM (HALOGNN_CANDIDATES + 2 * LANES)
+#define GROUP 32  /* rows of a group */
+#define HELD 1024 /* candidates of it, and a row more */
 
-/* Keeps the numbers of a row up to a bound and their places, and returns how many there are: -1 if
- * there are too many, or a neighbour is no vertex. readable vertices are in memory from row on. */
-ALWAYS_INLINE int64_t candidates(uint32_t *number, uint32_t *place, const int32_t *row, int64_t n,
-                                 int64_t readable, uint32_t bound, const halognn_numbers *of) {
-    const ints last = each((uint32_t)of->vertices - 1), limit = each(bound);
+/* What is kept of the rows of a group. */
+typedef struct {
+    uint32_t key[HELD + ROOM], vertex[HELD + ROOM], place[HELD + ROOM];
+} kept_rows;
+
+/* Keeps the keys of a row up to a bound, from at on, with their vertices and, if wanted, places,
+ * and returns how many there are: -1 if there are too many, or a neighbour is no vertex. readable
+ * vertices are in memory from row on. */
+ALWAYS_INLINE int64_t candidates(kept_rows *c, int64_t at, int places, const int32_t *row,
+                                 int64_t n, int64_t readable, uint32_t bound,
+                                 const halognn_numbers *of) {
+    const ints last = each((uint32_t)of->vertices - 1), limit = keys(each(bound));
     int64_t m = 0;
     for (int64_t k = 0; k < n; k += LANES) {
         const lanes here = first(n - k);
@@ -176,80 +195,133 @@ ALWAYS_INLINE int64_t candidates(uint32_t *number, uint32_t *place, const int32_
         const lanes vertices = at_most(u, last);
         if (m > HALOGNN_CANDIDATES || (vertices & here) != here)
             return -1;
-        const ints r = !of->table ? numbers_of(of, gather(of->original, u, here))
-                       : whole && vertices == first(LANES) ? read_all(of->table, row + k)
-                                                           : gather(of->table, u, here);
-        const lanes low = at_most(r, limit) & here;
-        keep(number + m, r, low);
-        keep(place + m, plus(iota(), each((uint32_t)k)), low);
+        const ints r = keys(!of->table ? numbers_of(of, gather(of->original, u, here))
+                            : whole && vertices == first(LANES) ? read_all(of->table, row + k)
+                                                                : gather(of->table, u, here));
+        const lanes low = key_at_most(r, limit) & here;
+        keep(c->key + at + m, r, low);
+        keep(c->vertex + at + m, u, low);
+        if (places)
+            keep(c->place + at + m, plus(iota(), each((uint32_t)k)), low);
         m += __builtin_popcount(low);
     }
     return m > HALOGNN_CANDIDATES ? -1 : m;
 }
 
-/* Keeps the places of the f smallest numbers, and returns how many those are: more than f, where
- * several numbers equal the largest of them. */
-ALWAYS_INLINE int64_t choose(uint32_t *chosen, const uint32_t *number, const uint32_t *place,
-                             int64_t m, int64_t f) {
+/* Keeps the vertices of the f smallest of the m keys from at on, and their places, if wanted, and
+ * returns how many those are: more than f, where several numbers equal the largest of them. w
+ * vectors of keys are counted for at a time. */
+ALWAYS_INLINE int64_t choose_by(uint32_t *vertex, uint32_t *place, const kept_rows *c, int64_t at,
+                                int64_t m, int64_t f, int64_t w) {
     int64_t n = 0;
-    for (int64_t i = 0; i < m; i += LANES) {
-        const ints mine = load_lanes((const int32_t *)number + i, first(LANES));
-        ints smaller = each(0);
-        for (int64_t j = 0; j < m; j += LANES)
-            UNROLL for (int k = 0; k < LANES; k++)
-                smaller = count_less(smaller, each(number[j + k]), mine);
-        const lanes is = at_most(smaller, each((uint32_t)f - 1)) & first(m - i);
-        keep(chosen + n, load_lanes((const int32_t *)place + i, first(LANES)), is);
-        n += __builtin_popcount(is);
+    for (int64_t i = at; i < at + m; i += w * LANES) {
+        ints mine[3], smaller[3];
+        UNROLL for (int v = 0; v < w; v++) {
+            mine[v] = load_lanes((const int32_t *)c->key + i + v * LANES, first(LANES));
+            smaller[v] = each(0);
+        }
+        for (int64_t j = at; j < at + m; j += LANES)
+            UNROLL for (int k = 0; k < LANES; k++) {
+                const ints one = each(c->key[j + k]);
+                UNROLL for (int v = 0; v < w; v++)
+                    smaller[v] = count_less(smaller[v], one, mine[v]);
+            }
+        UNROLL for (int v = 0; v < w; v++) {
+            const int64_t from = i + v * LANES;
+            const lanes is = at_most(smaller[v], each((uint32_t)f - 1)) & first(at + m - from);
+            keep(vertex + n, load_lanes((const int32_t *)c->vertex + from, first(LANES)), is);
+            if (place)
+                keep(place + n, load_lanes((const int32_t *)c->place + from, first(LANES)), is);
+            n += __builtin_popcount(is);
+        }
     }
     return n;
+}
+
+ALWAYS_INLINE int64_t choose(uint32_t *vertex, uint32_t *place, const kept_rows *c, int64_t at,
+                             int64_t m, int64_t f) {
+    switch ((m - 1) / LANES) {
+    case 1:
+        return choose_by(vertex, place, c, at, m, f, 2);
+    case 2:
+        return choose_by(vertex, place, c, at, m, f, 3);
+    }
+    return choose_by(vertex, place, c, at, m, f, 1);
+}
+
+/* Prefetches what a row begins with; it may break a rule, so its address is made as a number. */
+ALWAYS_INLINE void prefetch_begin(const int32_t *indices, int64_t begin, int64_t degree) {
+    const char *const row = (const char *)((uintptr_t)indices + (uintptr_t)begin * 4);
+    const uintptr_t last = (uintptr_t)degree * 4 - 1;
+    UNROLL for (uintptr_t b = 0; b < USUAL; b += CACHE_LINE)
+        __builtin_prefetch((const char *)((uintptr_t)row + (b < last ? b : last)));
+    if (last >= USUAL)
+        prefetch_row((const char *)((uintptr_t)row + USUAL),
+                     (int64_t)(last < PREFETCHED ? last : PREFETCHED) - USUAL);
+}
+
+ALWAYS_INLINE int64_t draw_rows(int32_t *drawn, int64_t room, int64_t *positions, int64_t n,
+                                const int64_t *begin, const int64_t *degree, int64_t fanout,
+                                const int32_t *indices, int64_t edges,
+                                const halognn_numbers *of) {
+    kept_rows kept_here;
+    uint32_t vertex[ROOM], place[ROOM];
+    int64_t found[GROUP];
+    /* a bound that fails for one row in a hundred, so that few pass it */
+    const double share = ((double)fanout + 2 * sqrt((double)fanout) + 2) * 4294967296.0;
+    int64_t i = 0;
+    for (int stop = 0; i < n && !stop;) {
+        int64_t end = i, free = room;
+        for (int64_t at = 0; end < n && end < i + GROUP && at < HELD; end++) {
+            const int64_t d = degree[end], ahead = end + ROWS_AHEAD;
+            if (ahead < n)
+                prefetch_begin(indices, begin[ahead], degree[ahead]);
+            free -= d < fanout ? d : fanout;
+            if ((stop = begin[end] < 0 || d < 0 || begin[end] > edges - d || free < 0))
+                break;
+            if (d <= fanout)
+                continue;
+            double bound = share / (double)d;
+            int64_t m;
+            do {
+                m = candidates(&kept_here, at, positions != NULL, indices + begin[end], d,
+                               edges - begin[end],
+                               bound < 4294967295.0 ? (uint32_t)bound : UINT32_MAX, of);
+                bound *= 2;
+            } while (m >= 0 && m < fanout);
+            if ((stop = m < 0))
+                break;
+            store_ints(kept_here.key + at + m, keys(each(UINT32_MAX)));
+            found[end - i] = m;
+            at += (m + LANES - 1) / LANES * LANES;
+        }
+        for (int64_t at = 0, first_row = i; i < end; i++) {
+            const int64_t d = degree[i], m = d < fanout ? d : fanout, k = i - first_row;
+            if (d > fanout) {
+                if (choose(vertex, positions ? place : NULL, &kept_here, at, found[k], fanout) !=
+                    fanout) {
+                    stop = 1;
+                    break;
+                }
+                at += (found[k] + LANES - 1) / LANES * LANES;
+            }
+            memcpy(drawn, d > fanout ? (const int32_t *)vertex : indices + begin[i], (size_t)m * 4);
+            if (positions)
+                for (int64_t k = 0; k < m; k++)
+                    positions[k] = begin[i] + (d > fanout ? place[k] : k);
+            drawn += m, room -= m;
+            if (positions)
+                positions += m;
+        }
+    }
+    return i;
 }
 
 void LEVEL(draw_least)(int64_t *done, int32_t *drawn, int64_t room, int64_t *positions, int64_t n,
                        const int64_t *begin, const int64_t *degree, int64_t fanout,
                        const int32_t *indices, int64_t edges, halognn_numbers of) {
-    uint32_t number[ROOM], place[ROOM], chosen[ROOM];
-    /* a bound that fails for one row in a hundred, so that few pass it */
-    const double share = ((double)fanout + 2 * sqrt((double)fanout) + 2) * 4294967296.0;
-    int64_t i = 0;
-    for (; i < n; i++) {
-        const int64_t ahead = i + ROWS_AHEAD;
-        if (ahead < n) /* by its address as a number: it may break a rule */
-            prefetch_row((const void *)((uintptr_t)indices + (uintptr_t)begin[ahead] * 4),
-                         (degree[ahead] < PREFETCHED / 4 ? degree[ahead] : PREFETCHED / 4) * 4);
-        const int64_t d = degree[i];
-        int64_t m = d < fanout ? d : fanout;
-        if (begin[i] < 0 || d < 0 || begin[i] > edges - d || m > room)
-            break;
-        const int32_t *row = indices + begin[i];
-        if (d > fanout) {
-            double bound = share / (double)d;
-            int64_t few;
-            do {
-                few = candidates(number, place, row, d, edges - begin[i],
-                                 bound < 4294967295.0 ? (uint32_t)bound : UINT32_MAX, &of);
-                bound *= 2;
-            } while (few >= 0 && few < fanout);
-            if (few < 0)
-                break;
-            store_ints(number + few, each(UINT32_MAX));
-            if (choose(chosen, number, place, few, fanout) != fanout)
-                break;
-            for (int64_t k = 0; k < fanout; k++)
-                drawn[k] = row[chosen[k]];
-            if (positions)
-                for (int64_t k = 0; k < fanout; k++)
-                    positions[k] = begin[i] + chosen[k];
-        } else {
-            memcpy(drawn, row, (size_t)d * 4);
-            if (positions)
-                for (int64_t k = 0; k < d; k++)
-                    positions[k] = begin[i] + k;
-        }
-        drawn += m, room -= m;
-        if (positions)
-            positions += m;
-    }
-    *done = i;
+    *done = positions ? draw_rows(drawn, room, positions, n, begin, degree, fanout, indices, edges,
+                                  &of)
+                      : draw_rows(drawn, room, NULL, n, begin, degree, fanout, indices, edges, &of);
 }
 #undef shift

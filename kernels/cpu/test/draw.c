@@ -6,7 +6,7 @@ enum { FANOUT = 5 };
 /* The sources of each segment are its row; their original ids are their own, backwards. What a
  * level leaves, the plain kernel draws, as the caller does; there are fewer numbers than vertices
  * in a table, and parallel edges, so that many are equal. */
-static outputs draw(const halognn_cpu *k, const input *in, int table, uint64_t turn) {
+static outputs draw(const halognn_cpu *k, const input *in, int table, int places, uint64_t turn) {
     const int64_t n = in->s->segments, vertices = in->s->sources;
     uint32_t *const numbers = must_alloc((size_t)(vertices + 1) * 4);
     int32_t *const original = must_alloc((size_t)(vertices + 1) * 4);
@@ -24,11 +24,12 @@ static outputs draw(const halognn_cpu *k, const input *in, int table, uint64_t t
                        .len = {edges, edges * 2}};
     int32_t *drawn = (int32_t *)o.at[0];
     int64_t *const positions = must_alloc((size_t)(edges + 1) * 8);
+    memset(positions, 0, (size_t)(edges + 1) * 8);
     for (int64_t i = 0, at = 0, done; i < n;) {
         for (int plain = 0; plain < 2 && i < n; plain++) {
             halognn_draw_least(plain ? halognn_cpu_open("scalar") : k, &done, drawn + at, edges - at,
-                               positions + at, plain ? 1 : n - i, in->indptr + i, degree + i, FANOUT,
-                               in->indices, in->edges, of);
+                               places ? positions + at : NULL, plain ? 1 : n - i,
+                               in->indptr + i, degree + i, FANOUT, in->indices, in->edges, of);
             for (; done > 0; done--, i++)
                 at += degree[i] < FANOUT ? degree[i] : FANOUT;
         }
@@ -40,13 +41,15 @@ static outputs draw(const halognn_cpu *k, const input *in, int table, uint64_t t
     free(numbers);
     return o;
 }
-static outputs draw_table(const halognn_cpu *k, const input *in) { return draw(k, in, 1, 0); }
-static outputs draw_mixed(const halognn_cpu *k, const input *in) { return draw(k, in, 0, 0); }
-static outputs draw_lasting(const halognn_cpu *k, const input *in) { return draw(k, in, 0, 2); }
+static outputs draw_table(const halognn_cpu *k, const input *in) { return draw(k, in, 1, 1, 0); }
+static outputs draw_alone(const halognn_cpu *k, const input *in) { return draw(k, in, 1, 0, 0); }
+static outputs draw_mixed(const halognn_cpu *k, const input *in) { return draw(k, in, 0, 1, 0); }
+static outputs draw_lasting(const halognn_cpu *k, const input *in) { return draw(k, in, 0, 1, 2); }
 
 const test draw_tests[] = {
     {"draw_least table", draw_table, 0},
     {"draw_least mixed", draw_mixed, 0},
+    {"draw_least without positions", draw_alone, 0},
     {"draw_least lasting", draw_lasting, 0},
     {0},
 };
