@@ -2,7 +2,7 @@
 """Accuracy against cost of sample.kind labor beside neighbour, a run at a time.
 
     profiling/labor.py DATA CSV [--out run/labor] [--seeds 1-10] [--sets computers,...]
-                       [--seconds 3600]
+                       [--first N] [--seconds 3600]
     profiling/labor.py DATA CSV --table
 
 Trains what CSV does not have yet, on 4 ranks in one process with look-ahead at alpha 0.2, and adds
@@ -27,15 +27,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # name: format and path of import, fanouts, hidden width, epochs, learning rate, evaluation every
 SETS = {
     "computers": ("npz", "amazon-computers", (10, 10), 128, 30, 0.003, 1),
-    "citeseer": ("planetoid", "citeseer", (10, 10), 128, 30, 0.01, 1),
+    "cora": ("planetoid", "cora", (10, 10), 128, 30, 0.01, 1),
     "fb100-5": ("ogb", "fb100-5/ogb", (10, 10), 128, 15, 0.003, 5),
     "cornell5": ("saint", "cornell5-saint", (10, 10), 128, 30, 0.01, 5),
     "products": (None, None, (15, 10, 5), 64, 10, 0.003, 5),
 }
 # kind, factor of the fanouts, share, dependency, layer dependency; the most telling first
 SETTINGS = [
-    ("neighbour", 1, "rank", 1, False), ("labor", 1, "rank", 1, False),
-    ("labor", 1, "rank", 64, False), ("labor", 1.5, "rank", 64, False),
+    ("neighbour", 1, "rank", 1, False), ("labor", 1, "rank", 64, False),
+    ("labor", 1, "rank", 64, True), ("labor", 1, "rank", 1, False),
+    ("labor", 1.25, "rank", 64, False), ("labor", 1.5, "rank", 64, False),
     ("labor", 1.5, "rank", 1, False), ("labor", 1, "all", 1, False),
     ("labor", 1, "rank", 1, True), ("neighbour", 1.5, "rank", 1, False),
     ("labor", 2.5, "rank", 64, False), ("labor", 1, "all", 64, False),
@@ -108,7 +109,7 @@ def study(a):
     for seed in range(first, last + 1):
         for batch in (512, 4096):
             for name in a.sets.split(","):
-                for setting in SETTINGS:
+                for setting in SETTINGS[:a.first]:
                     key = (name, batch, *setting, seed)
                     if tuple(str(k) for k in key) in done:
                         continue
@@ -154,6 +155,7 @@ def main():
     p.add_argument("--program", default=ROOT / "bin" / "halognn")
     p.add_argument("--seeds", default="1-10")
     p.add_argument("--sets", default=",".join(SETS))
+    p.add_argument("--first", type=int, default=len(SETTINGS), help="only so many settings")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no run after so many")
     p.add_argument("--table", action="store_true")
     a = p.parse_args()
