@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/blocks"
 	"halognn/src/compute/meter"
 	"halognn/src/npy"
 	"halognn/src/task"
-	"halognn/src/train"
 )
 
 // The minibatches that blocks writes are those that train trains on, on the same parts with the
@@ -22,8 +22,8 @@ func TestBlocksOfTheProgram(t *testing.T) {
 	args := []string{"blocks", "--config", baseFile.dir(t), "--set", "data.parts=" + parts,
 		"--ranks", "2", "--out", dir}
 	r := halognn(t).must(t, args...)
-	var b train.Blocks
-	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
+	var b blocks.Index
+	decode(t, read(t, filepath.Join(dir, blocks.IndexFile)), &b)
 	if b.BlocksDigest != run.BlocksDigest || !strings.Contains(r.out, b.BlocksDigest) {
 		t.Errorf("blocks wrote %s, train trained %s: %v", b.BlocksDigest, run.BlocksDigest, r)
 	}
@@ -91,8 +91,8 @@ func TestBlocksOfManyLabels(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blocks")
 	halognn(t).must(t, "blocks", "--config", baseFile.dir(t), "--set",
 		"data.parts="+partitioned(t, data, 2, "random"), "--steps", "1", "--out", dir)
-	var b train.Blocks
-	decode(t, read(t, filepath.Join(dir, train.BlocksFile)), &b)
+	var b blocks.Index
+	decode(t, read(t, filepath.Join(dir, blocks.IndexFile)), &b)
 	whole := numbers[uint8](t, filepath.Join(data, "labels.npy"))
 	for _, m := range b.Minibatches {
 		frontier, targets := numbers[int32](t, filepath.Join(dir, m.Dir, "frontier.npy")),

@@ -9,7 +9,7 @@ HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 for seed in 1 2; do # the step of unit tests runs all their cases, at one seed
   HALOGNN_EMULATED_SEED=$seed go test -short -count=1 -run 'Staging|Downloads|Offboard|TenSteps' \
-    ./src/compute/cuda ./src/train
+    ./src/compute/cuda ./src/infer ./src/train
 done
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
 # threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,
@@ -66,7 +66,7 @@ fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' \
-    ./src/train
+    ./src/infer ./src/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi

@@ -67,11 +67,14 @@ var packages = []struct {
 	{9, "report", "run directories to tables, plots and one page"},
 	{7, "simulate", "what every cache policy would fetch, counted without training"},
 	{7, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
-	{9, "train",
-		"epochs, evaluation, inference; what goes into a checkpoint and how it comes back"},
+	{9, "session", "one rank's job, model, rows at hand and pipe: what training and inference share"},
+	{9, "checkpoint", "the state of a run between two steps: how it is kept and comes back"},
+	{10, "blocks", "the minibatches of a run as files, for other programs"},
+	{10, "infer", "passes over given vertices or over all, scores, predictions"},
+	{11, "train", "the loop: epochs, steps, evaluation, and the records of a run"},
 	{9, "doctor", "what a job can expect of its ranks, nodes and filesystem, and what is wrong " +
 		"with them"},
-	{10, "cmd", "command line, wiring, exit codes"},
+	{12, "cmd", "command line, wiring, exit codes"},
 }
 
 // levels returns the level of each package.
@@ -92,9 +95,47 @@ func TestPackagesAreDocumented(t *testing.T) {
 	sameAsGenerated(t, "../docs/design/01-packages.md", "packages", table.String())
 }
 
+// floors says what the packages of a level, or of those from one to the next, have in common.
+var floors = map[int]string{
+	12: "flags, wiring, exit codes",
+	11: "the loop: epochs, steps, evaluation, records",
+	10: "passes over vertices, scores, predictions; minibatches as files",
+	9:  "what training and inference share; what a run goes on from; the machine; reports",
+	8:  "the table of settings; what a run writes of itself",
+	7:  "what would be fetched; what a job costs; rows at hand",
+	6:  "how ranks share a step: modes, strategies, the pipe, gradients",
+	5:  "what is trained on what",
+	4:  "where rows lie, fetching the rest; the table of cache policies",
+	3:  "the PARTS directory; how often each vertex will be read",
+	2:  "pure parts: seeds to blocks, layers, decisions about rows, parts, importers",
+	1:  "CSC, ranks, labels, stages, time, the run on disk",
+	0:  "devices; time for benchmarks",
+	-1: "files, keyed bits",
+	-2: "arrays outside the heap, signals",
+	-3: "what tests make go wrong",
+}
+
+func TestFloorsAreDocumented(t *testing.T) {
+	var drawn strings.Builder
+	for level := 12; level >= -3; level-- {
+		var names []string
+		for _, p := range packages {
+			if p.level == level {
+				names = append(names, p.name)
+			}
+		}
+		fmt.Fprintf(&drawn, "    %3d  %s\n", level, strings.Join(names, "   "))
+		fmt.Fprintf(&drawn, "         %s\n", floors[level])
+		if len(names) == 0 || floors[level] == "" {
+			t.Errorf("level %d: packages %v, %q", level, names, floors[level])
+		}
+	}
+	sameAsGenerated(t, "../docs/architecture.md", "floors", drawn.String())
+}
+
 // knowsRanks are the packages that may know that other ranks exist.
 var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan",
-	"train", "doctor", "cmd"}
+	"session", "checkpoint", "infer", "train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
 // the C library.

@@ -1,11 +1,16 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"halognn/src/compute"
 )
+
+// ErrDiverged is wrapped by errors about a loss, predictions or weights that are no longer finite,
+// or about a loss that exceeds its bound.
+var ErrDiverged = errors.New("training has diverged")
 
 // Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: ranks
 // compare the orders of their faults in the same step.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/record"
 	"halognn/src/sample"
@@ -12,21 +13,21 @@ import (
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
 func (r ledger) banner() string {
-	m, c := &r.s.Shards.Meta, &r.s.o.Model
-	nodes := record.Counted(r.s.job.Nodes(), "node")
+	m, c := &r.s.Shards.Meta, &r.s.Spec.Model
+	nodes := record.Counted(r.s.Job.Nodes(), "node")
 	if r.s.RanksPerNode > 0 {
-		nodes = record.Counted(r.s.job.Nodes(), "pretended node")
+		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.s.Shards.Dir,
 		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, record.Counted(m.Classes, "class"))
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
-		record.Counted(m.Parts, "part"), r.s.CPUs, r.s.Device.Name(), r.s.Transport)
+		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
-		record.Counted(c.Layers, "layer"), c.Hidden, r.s.model.Params.Count(), r.s.task.Loss,
-		r.s.metric.Name)
+		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), r.s.Task.Loss,
+		r.s.Metric.Name)
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
-		"and `halognn plan` predicts the peak", r.s.o.unusual(), r.s.o.Epochs,
+		"and `halognn plan` predicts the peak", unusual(&r.s.Spec), r.s.Spec.Epochs,
 		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6)
 	return b.String()
@@ -34,7 +35,7 @@ func (r ledger) banner() string {
 
 // unusual names how steps are shared, neighbours drawn and rows exchanged, where that is not as by
 // default.
-func (o *Options) unusual() string {
+func unusual(o *job.Spec) string {
 	var how []string
 	if o.Mode.Name != "" && o.Mode.Name != parallel.ModeData {
 		how = append(how, "mode "+o.Mode.Name)
@@ -57,10 +58,10 @@ func (o *Options) unusual() string {
 // ending says why a run that has its results is over.
 func (r ledger) ending(took time.Duration) string {
 	why := "train.epochs are done"
-	if r.of.epoch < r.s.o.Epochs {
+	if r.of.epoch < r.s.Spec.Epochs {
 		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
-			r.of.best.epoch, r.s.o.Patience)
+			r.of.best.epoch, r.of.o.Patience)
 	}
-	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.o.Epochs,
+	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.Spec.Epochs,
 		r.of.optimizer.Steps(), took.Seconds(), why)
 }

@@ -22,7 +22,7 @@ func TestBannerNamesWhatIsUnusual(t *testing.T) {
 			Sample: sample.Spec{Kind: sample.Poisson}, Locality: job.Locality{Favour: 4}}}, "mode hybrid, sampler poisson, locality 4; "},
 		{Options{Spec: job.Spec{Sums: true}}, "sums from owners; "},
 	} {
-		if got := c.o.unusual(); got != c.want {
+		if got := unusual(&c.o.Spec); got != c.want {
 			t.Errorf("%+v: got %q, expected %q", c.o, got, c.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/blocks"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/graph"
@@ -17,24 +18,25 @@ import (
 	"halognn/src/npy"
 	"halognn/src/record"
 	"halognn/src/sample"
+	"halognn/src/session"
 	"halognn/src/shard"
 )
 
 func writtenBlocks(t *testing.T, shards *shard.Shards, o Options, ranks, steps int) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "blocks")
-	if _, err := WriteBlocks(Export{
+	if _, err := blocks.Write(blocks.Export{
 		Shards: shards, Device: ref.New(), Workers: 2, Ranks: ranks, Steps: steps, Dir: dir,
-	}, o); err != nil {
+	}, o.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
 // readBlocks reads the written directory as another program would.
-func readBlocks(t *testing.T, dir string) (b Blocks) {
+func readBlocks(t *testing.T, dir string) (b blocks.Index) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, BlocksFile))
+	text, err := os.ReadFile(filepath.Join(dir, blocks.IndexFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,7 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 }
 
 // readMinibatch reads the arrays of a minibatch and checks their sizes and the labels of the seeds.
-func readMinibatch(t *testing.T, dir string, item BlocksItem,
+func readMinibatch(t *testing.T, dir string, item blocks.Item,
 	shards *shard.Shards) *sample.Minibatch {
 	t.Helper()
 	m := new(sample.Minibatch)
@@ -136,7 +138,9 @@ func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *r
 	dir := t.TempDir()
 	if err := comm.RunWorld(ranks, func(c comm.Comm) error {
 		s, err := Run(context.Background(),
-			Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir},
+			Env{Env: session.Env{Comm: c, Shards: shards,
+				Device: ref.New(), Host: ref.Host{}, Workers: 1},
+				Dir: dir},
 			o)
 		if c.Rank() == 0 {
 			sum = s
@@ -150,7 +154,7 @@ func summaryOf(t *testing.T, shards *shard.Shards, o Options, ranks int) (sum *r
 
 func checkInitial(t *testing.T, dir string, o Options, shards *shard.Shards) {
 	t.Helper()
-	got, _, err := nn.ReadSafetensors(filepath.Join(dir, InitialFile))
+	got, _, err := nn.ReadSafetensors(filepath.Join(dir, blocks.InitialFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +202,8 @@ func TestBlocksThatCannotBe(t *testing.T) {
 	} {
 		o := sageOptions()
 		c.set(&o)
-		_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Ranks: c.ranks,
-			Dir: t.TempDir()}, o)
+		_, err := blocks.Write(blocks.Export{Shards: shards, Device: ref.New(), Ranks: c.ranks,
+			Dir: t.TempDir()}, o.Spec)
 		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v", c.name, err)
 		}

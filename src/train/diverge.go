@@ -7,11 +7,8 @@ import (
 	"strings"
 
 	"halognn/src/comm"
+	"halognn/src/nn"
 )
-
-// ErrDiverged is wrapped by errors about a loss, predictions or weights that are no longer finite,
-// or about a loss that exceeds its bound.
-var ErrDiverged = errors.New("training has diverged")
 
 // mostGrowth is the largest permitted ratio of a loss to the first loss. Training recovers from
 // spikes of a hundred times, seldom from a thousand. A loss beyond the bound may stay finite for
@@ -35,7 +32,7 @@ func (b *lossBound) check(what string, loss float64) error {
 		return nil
 	}
 	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w",
-		what, loss, mostGrowth, *b.first, ErrDiverged)
+		what, loss, mostGrowth, *b.first, nn.ErrDiverged)
 }
 
 const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
@@ -75,36 +72,36 @@ func (r keeper) lastGood() string {
 	if r.of.saver == nil {
 		return ""
 	}
-	if err := r.of.saver.wait(); err != nil {
+	if err := r.of.saver.Wait(); err != nil {
 		return fmt.Sprintf("; the last checkpoint could not be written: %v", err)
 	}
-	return r.of.saver.good(r.of.optimizer.Steps())
+	return r.of.saver.Good(r.of.optimizer.Steps())
 }
 
 // checkWeights looks for weights that are not finite after the last update of an epoch. No later
 // loss would show them if this was the last epoch, and no prediction if there are no validation
 // vertices. Collective.
 func (r *run) checkWeights() error {
-	bad, err := comm.AgreeAny(r.s.Comm, !r.s.model.Params.WeightsFinite())
+	bad, err := comm.AgreeAny(r.s.Comm, !r.s.Model.Params.WeightsFinite())
 	if err != nil || !bad {
 		return err
 	}
 	what := "on another rank"
-	if f, own := r.s.model.Params.WeightsFault(); own {
+	if f, own := r.s.Model.Params.WeightsFault(); own {
 		what = f.What
 	}
 	return comm.AgreedOn(r.s.Comm, fmt.Errorf(
 		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
-		ErrDiverged, what, r.keeper().lastGood(), divergedCure))
+		nn.ErrDiverged, what, r.keeper().lastGood(), divergedCure))
 }
 
 // predictionsDiverged adds the origin, if known, to an error about predictions.
 func (r *run) predictionsDiverged(err error) error {
-	if !errors.Is(err, ErrDiverged) {
+	if !errors.Is(err, nn.ErrDiverged) {
 		return err
 	}
 	what := ""
-	if f, ok := r.s.model.Params.WeightsFault(); ok {
+	if f, ok := r.s.Model.Params.WeightsFault(); ok {
 		what = ": the first that was not finite is " + f.What
 	}
 	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.keeper().lastGood()))

@@ -46,7 +46,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 	rec := record.Epoch{
 		Kind: "epoch", Time: record.Now(), Epoch: r.of.epoch, Seconds: took.Seconds(),
 		Loss:         r.of.loss / float64(r.of.seeds),
-		LR:           r.s.o.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.o.Epochs*r.of.steps()),
+		LR:           r.s.Spec.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.Spec.Epochs*r.of.steps()),
 		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
 		FirstStep: r.of.firstStep,
 	}
@@ -66,10 +66,10 @@ func (r ledger) endEpoch(took time.Duration) error {
 	r.of.busy = append(r.of.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
 	r.of.adapt(&rec)
-	r.of.sums.add(&rec, total)
+	r.of.sums.Add(&rec, total)
 	r.of.sums.Rounds = float64(rec.Rounds) / float64(r.of.steps())
-	if r.s.log != nil {
-		r.s.log.Write(rec)
+	if r.s.Log != nil {
+		r.s.Log.Write(rec)
 	}
 	return nil
 }
@@ -97,38 +97,6 @@ func (s *shares) sameRounds() error {
 	return nil
 }
 
-// sums are over the complete epochs and over ranks; times are means over ranks. A summary is
-// computed from them.
-type sums struct {
-	Epochs    int
-	TrainLoss float64 // of the last epoch
-	Rounds    float64 // of the last epoch: of each rank in a step
-	OwnerSkew float64 // of the last epoch
-
-	WaitFraction          float64
-	PhaseSeconds          map[string]float64
-	FirstStep             float64
-	Startup, StartupShare float64
-	Rows                  trace.Counters
-}
-
-// add adds an epoch, whose rows are those of all ranks.
-func (s *sums) add(e *record.Epoch, rows trace.Counters) {
-	s.Epochs++
-	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew
-	s.WaitFraction += e.WaitFraction
-	s.Startup += e.Startup
-	s.StartupShare += e.StartupFraction
-	if s.PhaseSeconds == nil {
-		s.PhaseSeconds = map[string]float64{}
-	}
-	for p, t := range e.PhaseSeconds {
-		s.PhaseSeconds[p] += t
-	}
-	s.FirstStep += e.FirstStep
-	s.Rows.Add(rows)
-}
-
 // summarise computes the summary after the final test. Collective.
 func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
 	meta, n := r.s.Shards.Meta, float64(r.of.sums.Epochs)
@@ -146,10 +114,10 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 	}
 	s := &record.Summary{
 		Quality: record.Quality{
-			MetricName: r.s.metric.Name, ValidMetric: r.of.best.valid.metric,
-			ValidAccuracy: r.of.best.valid.accuracy,
-			BestEpoch:     r.of.best.epoch, TestMetric: final.test.metric,
-			TestAccuracy:     final.test.accuracy,
+			MetricName: r.s.Metric.Name, ValidMetric: r.of.best.valid.Metric,
+			ValidAccuracy: r.of.best.valid.Accuracy,
+			BestEpoch:     r.of.best.epoch, TestMetric: final.test.Metric,
+			TestAccuracy:     final.test.Accuracy,
 			MajorityAccuracy: majority, Confusion: final.confusion,
 		},
 		Trained: record.Trained{
@@ -159,10 +127,10 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:          record.RowsOf(r.of.sums.Rows.Per(int64(r.of.sums.Epochs)), meta),
+		Rows:          record.RowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs)), meta),
 		RoundsPerStep: r.of.sums.Rounds,
 		OwnerSkew:     r.of.sums.OwnerSkew,
-		CacheUse: record.CacheUse{CachePolicy: r.s.cache.Settings.Policy,
+		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,
 			SumsChoice: r.of.sumsChoice},
 		Times: record.Times{
 			WaitFraction: r.of.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
@@ -170,11 +138,11 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			StartupSeconds: r.of.sums.Startup / n, StartupFraction: r.of.sums.StartupShare / n,
 		},
 		Machine: record.Machine{
-			Ranks: r.s.Comm.Size(), Parts: meta.Parts, Nodes: r.s.job.Nodes(),
+			Ranks: r.s.Comm.Size(), Parts: meta.Parts, Nodes: r.s.Job.Nodes(),
 			Device:    r.s.Device.Name(),
-			Transport: r.s.Transport, Allreduce: r.allreduce(),
+			Transport: r.of.env.Transport, Allreduce: r.allreduce(),
 			Gradients:  string(r.of.gradients.Transport()),
-			DeviceRows: r.s.store.DeviceRows, Version: r.s.Version,
+			DeviceRows: r.s.Store.DeviceRows, Version: r.of.env.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,
@@ -185,18 +153,18 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 	}
 	s.Explain()
 	s.Host, _ = os.Hostname() // optional: the report omits an empty one
-	if s.InMemory = r.s.job.AllInMemory(); s.InMemory {
+	if s.InMemory = r.s.Job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	if r.s.job.OwnersSums() == nil { // which the prediction knows nothing of
-		s.ExpectedRowsPerStep = r.s.cache.Expected
+	if r.s.Job.OwnersSums() == nil { // which the prediction knows nothing of
+		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
 	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)
 	for p, t := range r.of.sums.PhaseSeconds {
 		s.PhaseSeconds[p] = t / n
 	}
 	r.timeModel(s)
-	if s.Cache, err = r.s.store.Summarise(r.s.cache, r.of.auto); err != nil {
+	if s.Cache, err = r.s.Store.Summarise(r.s.Cache, r.of.auto); err != nil {
 		return nil, err
 	}
 	if s.SetUp, s.SetUpSeconds, err = r.summariseSetUp(); err != nil {
@@ -257,9 +225,9 @@ func median(x []float64) float64 {
 func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 	labels := r.s.Shards.Labels()
 	own := make([]int, r.s.Shards.Meta.Classes)
-	for p := r.s.first; p < r.s.last; p++ {
+	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range split(p) {
-			if y := r.s.task.Class(labels.Row(int(v))); y >= 0 {
+			if y := r.s.Task.Class(labels.Row(int(v))); y >= 0 {
 				own[y]++
 			}
 		}
@@ -278,16 +246,16 @@ func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 // setObjective tells the model what the loss asks for, with the weights of balanced classes filled
 // in. A class without training seeds gets 0. Collective.
 func (r *run) setObjective() error {
-	o := r.s.o.Loss.Objective
-	if r.s.o.Loss.Balanced {
+	o := r.o.Loss.Objective
+	if r.o.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
-		if r.s.task.Class != nil { // else the task refuses weights
+		if r.s.Task.Class != nil { // else the task refuses weights
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
 		}
 	}
-	return comm.Agree(r.s.Comm, r.s.model.SetObjective(o))
+	return comm.Agree(r.s.Comm, r.s.Model.SetObjective(o))
 }
 
 // balance sets the weight of each class to the inverse of its share of the training seeds.
@@ -312,7 +280,7 @@ func (r *run) balance(weights []float64) error {
 // majority returns the share, in the test set, of the class most frequent in training: what an
 // accuracy is held against, and no other metric. Collective.
 func (r *run) majority() (*record.Metric, error) {
-	if r.s.metric.Name != task.Accuracy {
+	if r.s.Metric.Name != task.Accuracy {
 		return nil, nil
 	}
 	train, err := r.classes(r.s.Shards.Train)
@@ -331,6 +299,6 @@ func (r *run) majority() (*record.Metric, error) {
 		n += test[c]
 	}
 	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
-	m := record.MetricOf(r.s.metric, &of, float64(test[most])/float64(max(1, n)))
+	m := record.MetricOf(r.s.Metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

@@ -1,21 +1,11 @@
 package train
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 
-	"halognn/src/comm"
-	"halognn/src/compute/ref"
-	"halognn/src/nn"
-	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/sample"
-	"halognn/src/shard"
 )
 
 // Fanouts of evaluation change how a model is judged but not how it is trained, at any depth and
@@ -61,67 +51,4 @@ func TestEvalFanoutsJudgeAndDoNotTrain(t *testing.T) {
 	if want.ValidMetric == judged.ValidMetric && want.BestEpoch == judged.BestEpoch {
 		t.Error("sampled and full validation agree by chance: this tests nothing")
 	}
-}
-
-// Sampled inference draws by the fanouts of evaluation: with all neighbours it predicts the same as
-// layer-wise inference.
-func TestEvalFanoutsPredict(t *testing.T) {
-	shards := generated(t)
-	o := sageOptions()
-	all := []int{sample.All, sample.All, sample.All}
-	full, err := predictedBy(t, shards, o, Inference{Full: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Eval = sample.Neighbours(all...)
-	wide, err := predictedBy(t, shards, o, Inference{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Eval = sample.Spec{}
-	narrow, err := predictedBy(t, shards, o, Inference{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(wide, full) {
-		t.Error("sampled predictions with all neighbours differ from full ones")
-	}
-	if slices.Equal(narrow, full) {
-		t.Error("samples of 4, 3 and 2 neighbours predict what all do: this tests nothing")
-	}
-}
-
-// predictedBy predicts the classes of all vertices with the weights that a session begins with.
-func predictedBy(t *testing.T, shards *shard.Shards, o Options, what Inference) ([]int32, error) {
-	t.Helper()
-	what.Path = filepath.Join(t.TempDir(), "predictions.npy")
-	var weights []nn.Tensor
-	err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-		for _, x := range s.model.Params.Tensors(s.model.Params.Values) {
-			weights = append(weights, nn.Tensor{Name: x.Name, Shape: x.Shape, Data: slices.Clone(x.Data)})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
-			Workers: 2, Dir: t.TempDir()}
-		m := &Model{Weights: weights, In: shards.Features, Out: shards.Classes, Task: shards.Task}
-		_, err := Infer(context.Background(), env, o, m, what)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(what.Path); err != nil {
-		return nil, fmt.Errorf("no predictions: %w", err)
-	}
-	f, err := npy.Map[int32](what.Path, -1)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return slices.Clone(f.Data), nil
 }

@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
+	"halognn/src/session"
 	"halognn/src/shard/shardtest"
 )
 
@@ -34,8 +35,10 @@ func TestNothingToJudge(t *testing.T) {
 		})
 		if dir := t.TempDir(); err == nil {
 			err = comm.RunWorld(2, func(cm comm.Comm) error {
-				s, err := Run(context.Background(), Env{Comm: cm, RanksPerNode: 1, Shards: shards,
-					Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir}, sageOptions())
+				s, err := Run(context.Background(), Env{Env: session.Env{Comm: cm, RanksPerNode: 1,
+					Shards: shards,
+					Device: ref.New(), Host: ref.Host{}, Workers: 1},
+					Dir: dir}, sageOptions())
 				if err == nil && s.Epochs != 2 {
 					return fmt.Errorf("%d epochs", s.Epochs)
 				}

@@ -20,14 +20,14 @@ import (
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
-	r.s.watch.At(r.s.o.Epochs, r.steps()+1, watch.FinalTest)
+	r.s.Watch.At(r.s.Spec.Epochs, r.steps()+1, watch.FinalTest)
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
 	weights := r.digest() // the last step's, before the best weights replace them
-	r.s.Device.Upload(r.s.model.Params.Values, r.best.weights)
+	r.s.Device.Upload(r.s.Model.Params.Values, r.best.weights)
 	var scores *evaluation
-	if err := r.s.during("final test", func() (err error) {
+	if err := r.s.During("final test", func() (err error) {
 		scores, err = r.evaluator().evaluateFull(ctx)
 		return err
 	}); err != nil {
@@ -37,7 +37,7 @@ func (r *run) finish(ctx context.Context) error {
 	if r.summary, err = r.ledger().summarise(scores, weights); err != nil {
 		return err
 	}
-	if r.s.log == nil {
+	if r.s.Log == nil {
 		return r.written(nil)
 	}
 	return r.written(r.results())
@@ -49,21 +49,21 @@ var ErrResults = errors.New("the results are not written")
 // results writes model and summary. The summary is last: if it exists, the run has finished and all
 // its files are there.
 func (r *run) results() error {
-	if err := r.saver.wait(); err != nil {
+	if err := r.saver.Wait(); err != nil {
 		return err
 	}
 	if err := fault.At(fault.Results, r.s.Comm.Rank(), -1, -1); err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Join(r.s.Dir, rundir.ModelFile), err)
+		return fmt.Errorf("writing %s: %w", filepath.Join(r.env.Dir, rundir.ModelFile), err)
 	}
-	err := nn.WriteSafetensors(filepath.Join(r.s.Dir, rundir.ModelFile),
-		r.s.model.Params.Tensors(r.s.model.Params.Values), r.modelMetadata(r.best.epoch))
+	err := nn.WriteSafetensors(filepath.Join(r.env.Dir, rundir.ModelFile),
+		r.s.Model.Params.Tensors(r.s.Model.Params.Values), r.modelMetadata(r.best.epoch))
 	if err != nil {
 		return err
 	}
-	if err := r.s.log.Sync(); err != nil {
+	if err := r.s.Log.Sync(); err != nil {
 		return err
 	}
-	return r.summary.Write(r.s.Dir)
+	return r.summary.Write(r.env.Dir)
 }
 
 // written returns on every rank the error, if any, of writing the results on rank 0. Collective.
@@ -77,15 +77,15 @@ func (r *run) written(err error) error {
 // closeLog closes the log. A checkpoint or finish has synced its records already and reported any
 // error.
 func (r *run) closeLog() error {
-	if r.s.log != nil {
-		_ = r.s.log.Close()
+	if r.s.Log != nil {
+		_ = r.s.Log.Close()
 	}
 	return nil
 }
 
 // modelMetadata returns the metadata of the model file, from which the model can be built again.
 func (r *run) modelMetadata(epoch int) map[string]string {
-	c := r.s.o.Model
+	c := r.s.Spec.Model
 	about := map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
 		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
@@ -93,9 +93,9 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
-		"task": c.Task, "fanouts": fmt.Sprint(r.s.o.Sample.Fanouts),
-		"sample_kind": string(r.s.o.Sample.Kind), "epoch": fmt.Sprint(epoch),
-		"version": r.s.Version,
+		"task": c.Task, "fanouts": fmt.Sprint(r.s.Spec.Sample.Fanouts),
+		"sample_kind": string(r.s.Spec.Sample.Kind), "epoch": fmt.Sprint(epoch),
+		"version": r.env.Version,
 	}
 	if names := r.s.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail
@@ -107,7 +107,7 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 // digest returns the XXH64 of the trained weights' bits, tensor after tensor.
 func (r *run) digest() string {
 	h := xxhash.New()
-	for _, t := range r.s.model.Params.Tensors(r.s.model.Params.Values) {
+	for _, t := range r.s.Model.Params.Tensors(r.s.Model.Params.Values) {
 		for _, x := range t.Data {
 			var raw [4]byte
 			binary.LittleEndian.PutUint32(raw[:], math.Float32bits(x))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/blocks"
 	"halognn/src/compute/ref"
 	"halognn/src/job"
 	"halognn/src/parallel"
@@ -265,8 +266,9 @@ func TestLocalityIsRefused(t *testing.T) {
 		}
 	}
 	o := nearby(sample.LADIES)
-	_, err := WriteBlocks(Export{Shards: shards, Device: ref.New(), Workers: 1, Ranks: 2, Steps: 1,
-		Dir: filepath.Join(t.TempDir(), "blocks")}, o)
+	_, err := blocks.Write(blocks.Export{Shards: shards,
+		Device: ref.New(), Workers: 1, Ranks: 2, Steps: 1,
+		Dir: filepath.Join(t.TempDir(), "blocks")}, o.Spec)
 	if err == nil || !strings.Contains(err.Error(), "set sample.locality=1") {
 		t.Errorf("blocks that no run draws: %v", err)
 	}

@@ -10,14 +10,14 @@ import (
 // memory returns this rank's memory by item, under the names by which package plan predicts it.
 // Mapped files count with their length: they are resident once read. No pipeline may be running.
 func (r ledger) memory() trace.Memory {
-	parameters := int64(len(r.s.model.Params.Values)) * 4
+	parameters := int64(len(r.s.Model.Params.Values)) * 4
 	// Values, gradients, optimiser state; best weights, slices of a sum.
 	copies := int64(2 + len(r.of.optimizer.Slots()) + 2)
 	counted := map[string]int64{
 		trace.MemSeeds:       r.of.streams.Bytes(),
-		trace.MemParameters:  copies*parameters + r.of.saver.bytes(),
-		trace.MemActivations: r.s.model.ActivationBytes(),
-		trace.MemFeatures:    r.s.store.ColumnBytes(),
+		trace.MemParameters:  copies*parameters + r.of.saver.Bytes(),
+		trace.MemActivations: r.s.Model.ActivationBytes(),
+		trace.MemFeatures:    r.s.Store.ColumnBytes(),
 	}
 	device := r.s.Device.Capabilities()
 	if device.Scratch != nil {
@@ -26,15 +26,15 @@ func (r ledger) memory() trace.Memory {
 	// The model is in its memory; the rest of host memory is pinned, and counted below.
 	if device.Accelerator != nil {
 		counted[trace.MemParameters],
-			counted[trace.MemActivations] = parameters+r.of.saver.bytes(), 0
+			counted[trace.MemActivations] = parameters+r.of.saver.Bytes(), 0
 	}
-	minibatches, waiting := r.s.pipe.Bytes()
+	minibatches, waiting := r.s.Pipe.Bytes()
 	counted[trace.MemMinibatches], counted[trace.MemWindow] = minibatches-waiting, waiting
-	allocated, pinned := r.s.strategy.Memory()
+	allocated, pinned := r.s.Strategy.Memory()
 	for _, item := range allocated {
 		counted[item.Name] += item.Bytes
 	}
-	cached, shared := r.s.cache.Memory()
+	cached, shared := r.s.Cache.Memory()
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
@@ -54,7 +54,7 @@ func (r ledger) memory() trace.Memory {
 	}
 	counted[trace.MemTopology], counted[trace.MemIDs] = r.s.Shards.MappedBytes()
 	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.of.runtime
-	counted[trace.MemFeatures] += r.s.store.Bytes()
+	counted[trace.MemFeatures] += r.s.Store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
 		m = append(m, trace.MemoryItem{Name: name, Bytes: counted[name]})

@@ -13,11 +13,12 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/compute/ref"
 	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/infer"
 	"halognn/src/npy"
+	"halognn/src/session/sessiontest"
 	"halognn/src/task"
 )
 
@@ -75,7 +76,7 @@ func TestATaskIsOneRow(t *testing.T) {
 		list := []*[]graph.VertexID{&split.Train, &split.Train, &split.Valid, &split.Test}[v%4]
 		*list = append(*list, graph.VertexID(v))
 	}
-	s := handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, npy.Bytes(labels), split)
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, npy.Bytes(labels), split)
 	o := sageOptions()
 	o.Model.Layers, o.Model.Dropout, o.Sample.Fanouts = 1, 0, []int{3}
 	o.Epochs = 30
@@ -96,14 +97,15 @@ func TestATaskIsOneRow(t *testing.T) {
 		t.Errorf("%s is %g, the best of all %g, at first %g", sum.MetricName, sum.ValidMetric.Value, best,
 			first)
 	}
-	m, err := ReadModel(j.dir)
+	m, err := infer.ReadModel(j.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "numbers.csv")
 	if err := comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(), Host: ref.Host{}, Workers: 2}
-		done, err := Infer(context.Background(), env, o, m, Inference{Full: true, Path: out})
+		env := sessiontest.Env(c, s)
+		done, err := infer.Predict(context.Background(), env, o.Spec, m,
+			infer.Request{Full: true, Path: out})
 		if err == nil && done.Judged[0].Metric != sum.TestMetric {
 			t.Errorf("it judges %+v, the run %+v", done.Judged, sum.TestMetric)
 		}

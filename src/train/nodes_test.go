@@ -9,6 +9,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/sample"
+	"halognn/src/session"
 )
 
 // spread is a world whose ranks lie on nodes in turn.
@@ -35,8 +36,9 @@ func TestNodesThatCannotShare(t *testing.T) {
 		o := sageOptions()
 		o.Mode = job.Mode{Name: parallel.ModeHybrid, Sharing: sample.InNodes}
 		err := comm.RunWorld(c.ranks, func(world comm.Comm) error {
-			env := Env{Comm: spread{world, c.nodes}, RanksPerNode: c.perNode, Shards: shards,
-				Device: ref.New(), Host: ref.Host{}}
+			env := Env{Env: session.Env{Comm: spread{world, c.nodes}, RanksPerNode: c.perNode,
+				Shards: shards,
+				Device: ref.New(), Host: ref.Host{}}}
 			_, err := Open(env, o)
 			if !comm.IsAgreed(err) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: rank %d: %v, want %q", c, world.Rank(), err, c.want)

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/compute/ref"
 	"halognn/src/npy"
 	"halognn/src/record"
+	"halognn/src/session/sessiontest"
 )
 
 // Balanced weights follow from the counts of the training seeds and reach the loss: a run with the
@@ -18,10 +18,8 @@ func TestClassWeightsReachTheLoss(t *testing.T) {
 		shards, o := generated(t), sageOptions()
 		change(&o)
 		err := comm.RunWorld(ranks, func(c comm.Comm) error {
-			env := Env{
-				Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
-				Workers: 2, Dir: t.TempDir(),
-			}
+			env := Env{Env: sessiontest.Env(c, shards),
+				Dir: t.TempDir()}
 			s, err := Run(context.Background(), env, o)
 			if c.Rank() == 0 {
 				sum = s

@@ -5,7 +5,6 @@ package train
 import (
 	"context"
 	"math"
-	"slices"
 	"testing"
 
 	"halognn/src/comm"
@@ -19,6 +18,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/residence"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/task"
@@ -39,9 +39,10 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 			return err
 		}
 		s, err := Run(context.Background(),
-			Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards, Device: d, Host: ref.Host{}, Workers: 2,
-				Dir:     dir,
-				Compute: config.Compute{GPU: residence.GPU{Rows: rows, Reads: reads}}}, o)
+			Env{Env: session.Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards,
+				Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
+					GPU: residence.GPU{Rows: rows, Reads: reads}}},
+				Dir: dir}, o)
 		if err != nil {
 			return err
 		}
@@ -241,23 +242,5 @@ func checkDeviceRows(t *testing.T, s *record.Summary, ranks int, reads string) {
 		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
-	}
-}
-
-// A device with its own memory infers by columns to the bits that it infers with all at once.
-func TestOffboardInfersByColumns(t *testing.T) {
-	library := cudaLibrary(t)
-	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
-	cacheRoom = func() (int64, error) { return 0, nil }
-	gpu := func() (compute.Device, error) {
-		return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
-	}
-	o, shards := sageOptions(), generated(t)
-	o.Model.Hidden = 40
-	wantHidden, want, _ := inferRows(t, shards, 1, o, "", gpu)
-	hidden, got, blocks := inferRows(t, shards, 1, o, t.TempDir(), gpu)
-	if blocks != 3 || !slices.Equal(hidden, wantHidden) || !slices.Equal(got, want) {
-		t.Errorf("in %d blocks, %d hidden values or %d logits differ from those of all at once",
-			blocks, len(hidden), len(got))
 	}
 }

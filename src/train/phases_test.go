@@ -4,9 +4,11 @@ import (
 	"math"
 	"testing"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/policy"
 	"halognn/src/residence"
+	"halognn/src/session"
 	"halognn/src/trace"
 )
 
@@ -50,13 +52,13 @@ func TestPhasesOfARun(t *testing.T) {
 // A run resumed in the middle of an epoch keeps the times of the phases before the restart, by
 // name.
 func TestPhasesGoOn(t *testing.T) {
-	state := &checkpointState{
-		checkpointPlace:    checkpointPlace{Epoch: 3, Step: 1},
-		checkpointUnderWay: checkpointUnderWay{Phases: map[string]float64{"slice": 1.5, "save": 0.25}},
+	state := &checkpoint.State{
+		Place:    checkpoint.Place{Epoch: 3, Step: 1},
+		UnderWay: checkpoint.UnderWay{Phases: map[string]float64{"slice": 1.5, "save": 0.25}},
 	}
-	r := &run{s: &session{
-		Env:   Env{Comm: comm.NewWorld(1).Rank(0), Resume: &Checkpoint{state: state}},
-		cache: &residence.Cache{Settings: policy.Settings{Policy: policy.None}},
+	r := &run{env: Env{Resume: &checkpoint.Checkpoint{State: state}}, s: &session.Session{
+		Env:   session.Env{Comm: comm.NewWorld(1).Rank(0)},
+		Cache: &residence.Cache{Settings: policy.Settings{Policy: policy.None}},
 	}}
 	r.beginEpoch(3)
 	for p, took := range r.clock.Seconds() {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/config"
@@ -23,6 +24,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/rundir"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
@@ -60,14 +62,15 @@ type journey struct {
 func (j *journey) start(o Options, stopAt int) (sum *record.Summary, err error) {
 	p := &stopAfter{left: stopAt, stop: make(chan struct{})}
 	err = comm.RunWorld(j.ranks, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards, Device: ref.New(),
-			Host: ref.Host{}, Workers: cmp.Or(j.workers, 2), Dir: j.dir}
+		env := Env{Env: session.Env{Comm: c, RanksPerNode: max(1, j.node), Shards: j.shards,
+			Device: ref.New(), Host: ref.Host{}, Workers: cmp.Or(j.workers, 2)},
+			Dir: j.dir}
 		var err error
-		if env.Resume, err = OpenCheckpoint(c, j.dir); err != nil {
+		if env.Resume, err = checkpoint.Open(c, j.dir); err != nil {
 			return err
 		}
 		if j.older {
-			env.Resume.state.EdgesDigest = ""
+			env.Resume.State.EdgesDigest = ""
 		}
 		if c.Rank() == 0 {
 			env.Progress = p
@@ -245,19 +248,22 @@ func TestResumeKeepsTheRowsOfEachRank(t *testing.T) {
 	if got := j.rowsOfRanks(t); len(want) != 4 || want[3] == 0 || !slices.Equal(got, want) {
 		t.Errorf("remote rows of the ranks are %v, without interruption %v", got, want)
 	}
+	share := func(remote int64, waiting, startup float64) checkpoint.Share {
+		return checkpoint.Share{Remote: remote, Waiting: waiting, Startup: startup}
+	}
 	rows := trace.Counters{Remote: 100}
-	s := checkpointState{checkpointUnderWay: checkpointUnderWay{
-		Counters: rows, Each: []rankShare{{30, 1, 0.5}, {70, 3, 1.5}}, Waiting: 2,
+	s := checkpoint.State{UnderWay: checkpoint.UnderWay{
+		Counters: rows, Each: []checkpoint.Share{share(30, 1, 0.5), share(70, 3, 1.5)}, Waiting: 2,
 		Startup: 1,
 	}}
 	for _, c := range []struct {
 		rank, ranks int
-		want        rankShare
+		want        checkpoint.Share
 	}{
-		{0, 2, rankShare{30, 1, 0.5}}, {1, 2, rankShare{70, 3, 1.5}},
-		{0, 3, rankShare{33, 2, 1}}, {1, 3, rankShare{33, 2, 1}}, {2, 3, rankShare{34, 2, 1}},
+		{0, 2, share(30, 1, 0.5)}, {1, 2, share(70, 3, 1.5)},
+		{0, 3, share(33, 2, 1)}, {1, 3, share(33, 2, 1)}, {2, 3, share(34, 2, 1)},
 	} {
-		if got := s.earlier(c.rank, c.ranks); got != c.want {
+		if got := s.Earlier(c.rank, c.ranks); got != c.want {
 			t.Errorf("rank %d of %d has %v, want %v", c.rank, c.ranks, got, c.want)
 		}
 	}
@@ -295,17 +301,18 @@ func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 	for range 2 {
 		p := &stopAfter{left: 2, stop: make(chan struct{})}
 		err := comm.RunWorld(2, func(c comm.Comm) error {
-			env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2,
+			env := Env{Env: session.Env{Comm: c, Shards: shards,
+				Device: ref.New(), Host: ref.Host{}, Workers: 2},
 				Dir: dir, Stop: p.stop, Stall: time.Minute, OnStall: func(error) {}}
 			var err error
-			if env.Resume, err = OpenCheckpoint(c, dir); err != nil {
+			if env.Resume, err = checkpoint.Open(c, dir); err != nil {
 				return err
 			}
 			if c.Rank() == 0 {
 				env.Progress = p
 			}
 			_, err = Run(context.Background(), env, o)
-			if env.Resume != nil && env.Resume.files != nil {
+			if env.Resume != nil && env.Resume.Files != nil {
 				t.Errorf("rank %d holds the files of the checkpoint", c.Rank())
 			}
 			return err
@@ -390,7 +397,7 @@ func TestCheckpointsOnTheWay(t *testing.T) {
 	if want.PhaseSeconds["save"] <= 0 {
 		t.Error("nothing says for how long training stood still to save")
 	}
-	if err := rundir.VerifyCheckpoints(j.dir, SoundState); err != nil {
+	if err := rundir.VerifyCheckpoints(j.dir, checkpoint.Sound); err != nil {
 		t.Error(err)
 	}
 	// A run can go on from a checkpoint saved during training as from one saved at a stop.
@@ -450,7 +457,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			if err := strike(filepath.Join(j.dir, rundir.CheckpointsDir, names[1])); err != nil {
 				t.Fatal(err)
 			}
-			if err := rundir.VerifyCheckpoints(j.dir, SoundState); err == nil ||
+			if err := rundir.VerifyCheckpoints(j.dir, checkpoint.Sound); err == nil ||
 				!strings.Contains(err.Error(), names[1]) {
 				t.Errorf("check says %v", err)
 			}
@@ -519,7 +526,7 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 	j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 	j.finished(t, short)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		ck, err := OpenCheckpoint(c, j.dir)
+		ck, err := checkpoint.Open(c, j.dir)
 		if err != nil {
 			return err
 		}

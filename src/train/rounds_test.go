@@ -13,6 +13,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/policy"
 	"halognn/src/rundir"
+	"halognn/src/session"
 )
 
 // allToAlls is a communicator that counts the all-to-alls started on it and on its duplicates.
@@ -60,14 +61,14 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 				Initial: policy.Degree}
 			dir := t.TempDir()
 			err := comm.RunWorld(c.ranks, func(w comm.Comm) error {
-				training, err := Open(Env{
-					Comm: &allToAlls{Comm: w}, RanksPerNode: c.perNode, Shards: shards, Device: ref.New(),
-					Host: ref.Host{}, Workers: 2, Dir: dir,
-				}, o)
+				training, err := Open(Env{Env: session.Env{Comm: &allToAlls{Comm: w},
+					RanksPerNode: c.perNode, Shards: shards,
+					Device: ref.New(), Host: ref.Host{}, Workers: 2},
+					Dir: dir}, o)
 				if err != nil {
 					return err
 				}
-				features := training.run.s.features.Comm.(*allToAlls)
+				features := training.run.s.Features.Comm.(*allToAlls)
 				s, err := training.Run(context.Background(), nil)
 				if err != nil {
 					return err

@@ -13,6 +13,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
 	"halognn/src/rundir"
+	"halognn/src/session"
 )
 
 // heard is a Progress that records its calls.
@@ -38,7 +39,8 @@ func TestProgressHearsOfEveryStep(t *testing.T) {
 	o.Batch, o.GlobalBatch = 100, true // 180 training seeds: 2 steps
 	var h heard
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1,
+		env := Env{Env: session.Env{Comm: c, Shards: shards,
+			Device: ref.New(), Host: ref.Host{}, Workers: 1},
 			Dir: t.TempDir()}
 		if c.Rank() == 0 {
 			env.Progress = &h
@@ -72,9 +74,9 @@ func TestOpenWritesNothing(t *testing.T) {
 		err := comm.RunWorld(1, func(w comm.Comm) error {
 			o := sageOptions()
 			c.bad(&o)
-			training, err := Open(Env{
-				Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir,
-			}, o)
+			training, err := Open(Env{Env: session.Env{Comm: w, Shards: shards,
+				Device: ref.New(), Host: ref.Host{}, Workers: 1},
+				Dir: dir}, o)
 			if opened := err == nil; opened != c.opened {
 				t.Errorf("%s: %v", c.name, err)
 			}
@@ -113,9 +115,10 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 			o := sageOptions()
 			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr, c.batch, 1
 			_, err := Run(context.Background(),
-				Env{Comm: w, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1,
+				Env{Env: session.Env{Comm: w, Shards: shards,
+					Device: ref.New(), Host: ref.Host{}, Workers: 1},
 					Dir: dir}, o)
-			if !comm.IsAgreed(err) || !errors.Is(err, ErrDiverged) ||
+			if !comm.IsAgreed(err) || !errors.Is(err, nn.ErrDiverged) ||
 				!strings.Contains(err.Error(), c.message) {
 				return fmt.Errorf("%s: ended with %v", c.name, err)
 			}

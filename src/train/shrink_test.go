@@ -17,6 +17,8 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/mem"
 	"halognn/src/policy"
+	"halognn/src/session"
+	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
 )
 
@@ -52,8 +54,7 @@ func onParts(w *comm.World, parts []string, o Options, set func(rank int, env *E
 			return err
 		}
 		defer func() { err = errors.Join(err, shards.Close()) }()
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
-			Workers: 2}
+		env := Env{Env: sessiontest.Env(c, shards)}
 		env.Dir = parts[0]
 		if err := set(c.Rank(), &env); err != nil {
 			return err
@@ -125,7 +126,7 @@ func failTwice(
 
 // Two ranks that fail at once must both report it before they wait for their own operations.
 func TestTwoRanksFailAtOnce(t *testing.T) {
-	original := generatedOf(t, 6, 3000).Dir
+	original := sessiontest.Graph(t, 6, 3000).Dir
 	for depth := range 6 {
 		failTwice(t, comm.NewWorld(2), original, depth, func(rank, steps int, env *Env) error {
 			if rank == 1 {
@@ -140,7 +141,7 @@ func TestTwoRanksFailAtOnce(t *testing.T) {
 // each with collectives in flight that its peers have not started, and with peers that wait for its
 // gradients. All return, and the first error names the cause.
 func TestFilesShrinkWhileTraining(t *testing.T) {
-	original := generatedOf(t, 6, 3000).Dir
+	original := sessiontest.Graph(t, 6, 3000).Dir
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -186,13 +187,14 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 
 // An error whose explanation fails ends the job like any other.
 func TestErrorThatCannotBeExplained(t *testing.T) {
-	shards := generatedOf(t, 6, 3000)
+	shards := sessiontest.Graph(t, 6, 3000)
 	o := sageOptions()
 	o.Epochs, o.EvalEvery = 1000, 0
 	ctx, cancel := context.WithCancelCause(context.Background())
 	err := orHang("an error that cannot be explained", func() error {
 		return comm.RunWorld(2, func(c comm.Comm) error {
-			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}}
+			env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
+				Device: ref.New(), Host: ref.Host{}}}
 			env.Workers, env.Dir = 2, t.TempDir()
 			ctx := ctx
 			if c.Rank() == 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/checkpoint"
 	"halognn/src/rundir"
 )
 
@@ -96,7 +97,7 @@ func TestStartupOverARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var state checkpointState
+	var state checkpoint.State
 	if err := json.Unmarshal(saved.State, &state); err != nil {
 		t.Fatal(err)
 	}

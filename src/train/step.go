@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/fault"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/record"
@@ -22,7 +23,7 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	epoch, items := r.epoch, r.steps()*r.minibatches()
 	epoch, i = epoch+i/items, i%items
 	step, stream := r.mine.Item(i)
-	m.Key = sample.Key{Seed: r.s.o.Seed, Epoch: epoch, Step: step, Stream: stream,
+	m.Key = sample.Key{Seed: r.s.Spec.Seed, Epoch: epoch, Step: step, Stream: stream,
 		Favour: r.factor.Value}
 	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
 	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
@@ -38,22 +39,22 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 			r.ledger().secondStep()
 		}
 	}
-	r.waiting += r.s.pipe.Waited()
-	if i == r.s.skipped {
-		r.startup += r.s.pipe.Waited()
+	r.waiting += r.s.Pipe.Waited()
+	if i == r.s.Skipped {
+		r.startup += r.s.Pipe.Waited()
 	}
-	r.step.waiting += r.s.pipe.Waited()
+	r.step.waiting += r.s.Pipe.Waited()
 	r.step.item, r.step.number = i, step
-	r.s.watch.At(r.epoch, step, watch.Place(trace.Forward))
+	r.s.Watch.At(r.epoch, step, watch.Place(trace.Forward))
 	if err := fault.At(fault.Forward, r.s.Comm.Rank(), r.epoch, step); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
-	r.clock.Add(trace.Wait, r.s.pipe.Waited())
-	r.s.spans.Span(trace.Wait.String(), i, time.Now().Add(-r.s.pipe.Waited()), r.s.pipe.Waited())
+	r.clock.Add(trace.Wait, r.s.Pipe.Waited())
+	r.s.Spans.Span(trace.Wait.String(), i, time.Now().Add(-r.s.Pipe.Waited()), r.s.Pipe.Waited())
 	if err := r.keeper().vote(); err != nil {
 		return err
 	}
-	trained, err := r.s.strategy.Step(m, last, stepPhases{r})
+	trained, err := r.s.Strategy.Step(m, last, stepPhases{r})
 	if err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
@@ -76,7 +77,7 @@ type stepPhases struct{ run *run }
 func (s stepPhases) Begin(p trace.Phase) {
 	r := s.run
 	r.step.began = time.Now()
-	r.s.watch.At(r.epoch, r.step.number, watch.Place(p))
+	r.s.Watch.At(r.epoch, r.step.number, watch.Place(p))
 }
 
 // End implements parallel.Phases.
@@ -86,17 +87,17 @@ func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.began) }
 func (r *run) mark(p trace.Phase, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
-	r.s.spans.Span(p.String(), r.step.item, begin, took)
-	r.s.watch.Alive()
+	r.s.Spans.Span(p.String(), r.step.item, begin, took)
+	r.s.Watch.Alive()
 }
 
 // count adds a minibatch's rows, which must add up, and the time of preparing it.
 func (r ledger) count(m *parallel.Minibatch) error {
-	c, err := r.s.strategy.Counters(m)
+	c, err := r.s.Strategy.Counters(m)
 	if err != nil {
 		return err
 	}
-	took := r.s.pipe.Took()
+	took := r.s.Pipe.Took()
 	for p, t := range took {
 		r.of.clock.Add(trace.Phase(p), t)
 	}
@@ -111,7 +112,7 @@ func (r ledger) count(m *parallel.Minibatch) error {
 
 // named counts rows that were fetched early under the policy's name for them.
 func (r ledger) named(c trace.Counters) trace.Counters {
-	if r.s.cache.Policy().Rounds {
+	if r.s.Cache.Policy().Rounds {
 		return c.Replacing()
 	}
 	return c
@@ -121,10 +122,10 @@ func (r ledger) named(c trace.Counters) trace.Counters {
 func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		// Every rank sees the same sum, so all stop at this step and can agree on the error.
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, ErrDiverged)
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, nn.ErrDiverged)
 		return pipeline.ErrStop
 	}
-	lr := r.s.o.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.o.Epochs*r.steps())
+	lr := r.s.Spec.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.Spec.Epochs*r.steps())
 	r.bound.begin(stats.Loss)
 	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
 		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
@@ -139,7 +140,7 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	r.mark(trace.Update, begin)
 	r.ledger().record(step, lr, stats, m)
 	r.auto.StepEnds()
-	r.s.watch.At(r.epoch, step, watch.Place(trace.Wait))
+	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 	return r.keeper().obey(step)
 }
 
@@ -151,23 +152,23 @@ func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minib
 	r.of.losses.Write(raw[:])
 	r.of.loss += stats.Loss * float64(m.GlobalSeeds)
 	r.of.seeds += m.GlobalSeeds
-	if r.s.log == nil {
+	if r.s.Log == nil {
 		return
 	}
-	r.s.log.Write(record.Step{
+	r.s.Log.Write(record.Step{
 		Kind: "step", Time: record.Now(), Epoch: r.of.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums),
 		WaitSeconds: r.of.step.waiting.Seconds(),
 		Rounds:      r.of.step.rows.Rounds, Rows: record.RowsOf(r.of.step.rows, r.s.Shards.Meta),
 	})
-	if r.s.Progress != nil {
-		r.s.Progress.Step(stats.Loss)
+	if r.of.env.Progress != nil {
+		r.of.env.Progress.Step(stats.Loss)
 	}
 }
 
 // share is the first metric of the task, of a step's predictions.
 func (r ledger) share(s task.Sums) (m record.Metric) {
-	m.Value, m.Known = r.s.task.Metrics[0].Value(&task.Tally{Sums: s})
+	m.Value, m.Known = r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
 	return m
 }

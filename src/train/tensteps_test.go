@@ -14,6 +14,7 @@ import (
 	"halognn/src/compute/cuda"
 	"halognn/src/config"
 	"halognn/src/residence"
+	"halognn/src/session"
 )
 
 // lossesHeard is a Progress that keeps the loss of every step.
@@ -47,8 +48,10 @@ func TestTenStepsBesideTheCPU(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: host, Workers: 1,
-				Dir: dir, Compute: config.Compute{GPU: residence.GPU{Reads: residence.ReadsAuto}}}
+			env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
+				Device: d, Host: host, Workers: 1, Compute: config.Compute{
+					GPU: residence.GPU{Reads: residence.ReadsAuto}}},
+				Dir: dir}
 			if c.Rank() == 0 {
 				env.Progress = told
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/checkpoint"
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/rundir"
@@ -123,7 +124,7 @@ func TestFirstStepOverARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var state checkpointState
+	var state checkpoint.State
 	if err := json.Unmarshal(saved.State, &state); err != nil {
 		t.Fatal(err)
 	}

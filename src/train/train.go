@@ -9,8 +9,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/fault"
+	"halognn/src/infer"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -18,6 +20,7 @@ import (
 	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/sample"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -26,7 +29,9 @@ import (
 
 // run is the state of a training run.
 type run struct {
-	s         *session
+	s         *session.Session
+	env       Env
+	o         Options // but Spec, which s has
 	streams   *sample.Streams
 	mine      sample.Share // the seeds that this rank trains
 	optimizer *nn.Optimizer
@@ -39,13 +44,13 @@ type run struct {
 	nearness
 	valid   task.Tally // of all validation vertices
 	best    best
-	seconds []float64       // of every epoch
-	sums    sums            // over the complete epochs
-	summary *record.Summary // nil before the end of the run
-	lock    *rundir.Lock    // rank 0: of Env.Dir; nil for none
-	saver   *saver          // rank 0
-	stopped bool            // the ranks have voted to stop
-	runtime int64           // bytes resident before data is opened: program, MPI, BLAS
+	seconds []float64         // of every epoch
+	sums    checkpoint.Sums   // over the complete epochs
+	summary *record.Summary   // nil before the end of the run
+	lock    *rundir.Lock      // rank 0: of Env.Dir; nil for none
+	saver   *checkpoint.Saver // rank 0
+	stopped bool              // the ranks have voted to stop
+	runtime int64             // bytes resident before data is opened: program, MPI, BLAS
 	clock   trace.Clock
 	started time.Time // of the first step
 
@@ -63,17 +68,17 @@ type (
 	// evaluator validates and tests, and judges the outcome.
 	evaluator struct {
 		of *run
-		s  *session
+		s  *session.Session
 	}
 	// ledger makes the records of steps and epochs, the summary, and the lines that a user sees.
 	ledger struct {
 		of *run
-		s  *session
+		s  *session.Session
 	}
 	// keeper votes on saving and stopping, writes checkpoints, and resumes from them.
 	keeper struct {
 		of *run
-		s  *session
+		s  *session.Session
 	}
 )
 
@@ -123,7 +128,7 @@ type divergence struct {
 // best is the model of the best validation so far; where validations have no metric, the last one.
 type best struct {
 	epoch   int // from 1; 0 before the first validation
-	valid   quality
+	valid   infer.Quality
 	weights []float32
 	since   int // validations since
 }
@@ -135,9 +140,13 @@ type Training struct{ run *run }
 // devices that can be found before training, and writes nothing. Collective. Unless all ranks
 // agreed on an error (see Agreed), other ranks may still be waiting, and the caller ends the job.
 func Open(env Env, o Options) (*Training, error) {
-	r := &run{s: newSession(env, o), digests: digests{losses: xxhash.New()}}
+	if env.Progress != nil {
+		env.Notes = env.Progress
+	}
+	r := &run{s: session.New(env.Env, o.Spec, o.Metric), env: env, o: o,
+		digests: digests{losses: xxhash.New()}}
 	if err := r.open(); err != nil {
-		return nil, r.s.endedBy(err)
+		return nil, r.s.EndedBy(err)
 	}
 	return &Training{r}, nil
 }
@@ -149,7 +158,7 @@ func (r *run) open() error {
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
-	if err = r.s.groupByNode(); err != nil {
+	if err = r.s.GroupByNode(); err != nil {
 		return err
 	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
@@ -163,40 +172,40 @@ func (r *run) open() error {
 	if err = r.evaluator().lookAtValidation(); err != nil {
 		return err
 	}
-	if err = r.s.openStore(); err != nil {
+	if err = r.s.OpenStore(); err != nil {
 		return err
 	}
-	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.model.Params, r.s.o.Model.Layers,
+	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Spec.Model.Layers,
 		parallel.GradientOptions{
-			SumOptions: comm.SumOptions{Mode: r.s.o.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
+			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
 			Transport: r.s.Compute.Gradients,
 		}); err != nil {
 		return err
 	}
-	r.s.closers = append(r.s.closers, r.gradients.Close)
+	r.s.Closers = append(r.s.Closers, r.gradients.Close)
 	r.s.SetUp.Done(trace.SetUpModel)
-	if err = r.s.openDevice(); err != nil {
+	if err = r.s.OpenDevice(); err != nil {
 		return err
 	}
-	if r.s.o.TrySums {
-		if r.sumsChoice, err = r.s.store.ChooseSums(r.beginning(), r.s.o.WithoutSums); err != nil {
+	if r.s.Spec.TrySums {
+		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
 			return err
 		}
 		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	settings := r.s.o.Cache
+	settings := r.s.Spec.Cache
 	if settings.Policy == residence.PolicyAuto {
 		var kept *residence.Choice
-		if r.s.Resume != nil {
-			kept = r.s.Resume.state.Cache
+		if r.env.Resume != nil {
+			kept = r.env.Resume.State.Cache
 		}
-		if r.auto, err = r.s.store.Choose(r.beginning(), kept); err != nil {
+		if r.auto, err = r.s.Store.Choose(r.beginning(), kept); err != nil {
 			return err
 		}
 		settings = r.auto.Settings()
 		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	if err = r.s.openRows(settings, r.beginning(), r.gradients); err != nil {
+	if err = r.s.OpenRows(settings, r.beginning(), r.gradients); err != nil {
 		return err
 	}
 	return r.ready()
@@ -204,44 +213,47 @@ func (r *run) open() error {
 
 // openLocal prepares everything that needs no other rank.
 func (r *run) openLocal() (err error) {
-	if err = r.s.openModel(); err != nil {
+	if err = r.s.OpenModel(); err != nil {
 		return err
 	}
-	r.streams, r.mine = r.s.job.Streams, r.s.job.Share(r.s.Comm.Rank())
-	r.processor = trace.Processor{CPUs: r.s.CPUs, Ranks: r.s.Comm.Size(), Polls: r.s.Polls,
+	if err = infer.Over(r.s).CheckScratch(); err != nil {
+		return err
+	}
+	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Share(r.s.Comm.Rank())
+	r.processor = trace.Processor{CPUs: r.env.CPUs, Ranks: r.s.Comm.Size(), Polls: r.env.Polls,
 		Spun: r.s.Device.Capabilities().Spun}
-	if r.s.Polls { // every rank is its own process
+	if r.env.Polls { // every rank is its own process
 		r.processor.Ranks = 1
 	}
-	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.model.Params,
-		r.s.o.Optimizer); err != nil {
+	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.Model.Params,
+		r.s.Spec.Optimizer); err != nil {
 		return err
 	}
-	r.s.closers = append(r.s.closers, func() error { r.optimizer.Close(); return nil })
+	r.s.Closers = append(r.s.Closers, func() error { r.optimizer.Close(); return nil })
 	r.s.SetUp.Done(trace.SetUpModel)
-	return r.s.o.Schedule.Check()
+	return r.s.Spec.Schedule.Check()
 }
 
 // beginning returns where training begins.
 func (r *run) beginning() residence.Position {
-	if r.s.Resume != nil {
-		return residence.Position{Epoch: r.s.Resume.state.Epoch,
-			Item: r.s.Resume.state.Step * r.minibatches()}
+	if r.env.Resume != nil {
+		return residence.Position{Epoch: r.env.Resume.State.Epoch,
+			Item: r.env.Resume.State.Step * r.minibatches()}
 	}
 	return residence.Position{Epoch: 1}
 }
 
 // ready sets the state before the first step or, from a checkpoint, before the next one.
 func (r *run) ready() error {
-	r.best.weights = mem.Make[float32](r.s.model.Params.Len())
-	r.s.closers = append(r.s.closers, func() error { mem.Free(r.best.weights); return nil })
+	r.best.weights = mem.Make[float32](r.s.Model.Params.Len())
+	r.s.Closers = append(r.s.Closers, func() error { mem.Free(r.best.weights); return nil })
 	if err := r.openNearness(); err != nil {
 		return err
 	}
-	if r.s.Resume == nil {
+	if r.env.Resume == nil {
 		return nil
 	}
-	if err := r.keeper().restore(r.s.Resume); err != nil { // all ranks have the same bytes
+	if err := r.keeper().restore(r.env.Resume); err != nil { // all ranks have the same bytes
 		return comm.AgreedOn(r.s.Comm, err)
 	}
 	return nil
@@ -249,13 +261,13 @@ func (r *run) ready() error {
 
 // End releases a Training that will not run because of err, and returns the error to report.
 // Collective if all ranks agreed on err.
-func (t *Training) End(err error) error { return t.run.s.endedBy(err) }
+func (t *Training) End(err error) error { return t.run.s.EndedBy(err) }
 
 // Describe says what Run would run, in a few lines.
 func (t *Training) Describe() string { return t.run.ledger().banner() }
 
 // Close gives a training back that does not run. Collective.
-func (t *Training) Close() error { return t.run.s.close() }
+func (t *Training) Close() error { return t.run.s.Close() }
 
 // Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on
 // every rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that
@@ -265,9 +277,9 @@ func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary,
 	r := t.run
 	r.lock = lock
 	if err := r.run(ctx); err != nil {
-		return nil, r.s.endedBy(err)
+		return nil, r.s.EndedBy(err)
 	}
-	return r.summary, r.s.close()
+	return r.summary, r.s.Close()
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -275,8 +287,8 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	r.s.SetUp.End(trace.SetUpRun)
-	for epoch := r.epoch + 1; epoch <= r.s.o.Epochs && !r.patienceOut(); epoch++ {
-		if err := r.s.during(fmt.Sprintf("epoch %d", epoch), func() error {
+	for epoch := r.epoch + 1; epoch <= r.s.Spec.Epochs && !r.patienceOut(); epoch++ {
+		if err := r.s.During(fmt.Sprintf("epoch %d", epoch), func() error {
 			if err := r.chooseCache(epoch); err != nil {
 				return err
 			}
@@ -287,7 +299,7 @@ func (r *run) run(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if err := r.s.during(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
+		if err := r.s.During(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
 			return r.predictionsDiverged(r.evaluator().validate(ctx, epoch))
 		}); err != nil {
 			return err
@@ -300,8 +312,8 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
-	if r.s.Progress != nil {
-		r.s.Progress.End(r.ledger().ending(time.Since(r.started)))
+	if r.env.Progress != nil {
+		r.env.Progress.End(r.ledger().ending(time.Since(r.started)))
 	}
 	return nil
 }
@@ -310,12 +322,12 @@ func (r *run) run(ctx context.Context) error {
 func (r *run) start(ctx context.Context) error {
 	var err error
 	if r.s.Comm.Rank() == 0 {
-		r.s.log, err = r.openLog()
+		r.s.Log, err = r.openLog()
 	}
 	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	r.s.closers = append(r.s.closers, r.closeLog)
+	r.s.Closers = append(r.s.Closers, r.closeLog)
 	if err := r.startTrace(); err != nil {
 		return err
 	}
@@ -324,60 +336,60 @@ func (r *run) start(ctx context.Context) error {
 	}
 	r.keeper().openSaver()
 	r.started = time.Now()
-	if r.s.Progress == nil {
+	if r.env.Progress == nil {
 		return nil
 	}
-	r.s.Progress.Begin(r.ledger().banner())
-	if why := r.s.metric.Why(&r.valid); why != "" {
-		r.s.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of "+
-			"the last epoch is kept as the best", r.s.metric.Name, why))
+	r.env.Progress.Begin(r.ledger().banner())
+	if why := r.s.Metric.Why(&r.valid); why != "" {
+		r.env.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of "+
+			"the last epoch is kept as the best", r.s.Metric.Name, why))
 	}
 	if w := r.streams.Warning(); w != "" {
-		r.s.Progress.Note(ctx, w)
+		r.env.Progress.Note(ctx, w)
 	}
 	if line := r.gradients.Note(); line != "" {
-		r.s.Progress.Note(ctx, line)
+		r.env.Progress.Note(ctx, line)
 	}
 	if !r.gradients.Reproducible() {
-		r.s.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL "+
+		r.env.Progress.Note(ctx, "gradients are summed in an order that the MPI library or NCCL "+
 			"chooses: the last bits of the loss may differ between libraries and numbers of ranks")
 	}
-	if line := r.s.store.DeviceNote(); line != "" {
-		r.s.tell(line)
+	if line := r.s.Store.DeviceNote(); line != "" {
+		r.s.Tell(line)
 	}
-	if r.s.Resume != nil {
-		r.keeper().tellResumed(r.s.Resume)
+	if r.env.Resume != nil {
+		r.keeper().tellResumed(r.env.Resume)
 	}
 	return nil
 }
 
 // startTrace opens this rank's trace, if one is wanted. Collective.
 func (r *run) startTrace() error {
-	if r.s.Trace == "" {
+	if r.env.Trace == "" {
 		return nil
 	}
 	base, err := comm.AgreeMax(r.s.Comm, time.Now().UnixNano())
 	if err != nil {
 		return err
 	}
-	r.s.spans, err = trace.CreateRecorder(filepath.Join(r.s.Dir, r.s.Trace), r.s.Comm.Rank(), base)
+	r.s.Spans, err = trace.CreateRecorder(filepath.Join(r.env.Dir, r.env.Trace), r.s.Comm.Rank(), base)
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
-	r.s.closers = append(r.s.closers, r.s.spans.Close)
+	r.s.Closers = append(r.s.Closers, r.s.Spans.Close)
 	return nil
 }
 
 // chooseCache opens another cache for an epoch if the run tries or has chosen another one.
 // Collective.
 func (r *run) chooseCache(epoch int) error {
-	part := r.s.Resume != nil && r.s.Resume.state.Epoch == epoch && r.s.Resume.state.Step > 0
+	part := r.env.Resume != nil && r.env.Resume.State.Epoch == epoch && r.env.Resume.State.Step > 0
 	if settings, another := r.auto.Begin(part); another {
-		r.s.watch.At(epoch, 0, watch.CacheSwitch)
-		if err := r.s.closeRows(); err != nil {
+		r.s.Watch.At(epoch, 0, watch.CacheSwitch)
+		if err := r.s.CloseRows(); err != nil {
 			return err
 		}
-		if err := r.s.openRows(settings, residence.Position{Epoch: epoch},
+		if err := r.s.OpenRows(settings, residence.Position{Epoch: epoch},
 			r.gradients); err != nil {
 			return err
 		}
@@ -392,20 +404,20 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 		return err
 	}
 	first := r.beginEpoch(epoch)
-	if r.s.Progress != nil {
-		r.s.Progress.Epoch(epoch, first, r.steps())
+	if r.env.Progress != nil {
+		r.env.Progress.Epoch(epoch, first, r.steps())
 	}
-	r.s.spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
-	r.s.skipped = first * r.minibatches()
+	r.s.Spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
+	r.s.Skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
 	// A look-ahead cache knows minibatches of later epochs.
-	foreseen := r.auto.Foreseen(r.s.o.Epochs-epoch) * items
+	foreseen := r.auto.Foreseen(r.s.Spec.Epochs-epoch) * items
 	r.onSteps(true)
-	err := r.s.pipe.RunOn(ctx, items-r.s.skipped, foreseen,
-		func(i int, m *parallel.Minibatch) { r.admit(r.s.skipped+i, m) },
-		func(i int, m *parallel.Minibatch) error { return r.train(r.s.skipped+i, m) })
+	err := r.s.Pipe.RunOn(ctx, items-r.s.Skipped, foreseen,
+		func(i int, m *parallel.Minibatch) { r.admit(r.s.Skipped+i, m) },
+		func(i int, m *parallel.Minibatch) error { return r.train(r.s.Skipped+i, m) })
 	r.onSteps(false)
-	r.s.skipped = 0
+	r.s.Skipped = 0
 	switch {
 	case err != nil:
 		return err
@@ -424,51 +436,51 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
 // trains for each.
-func (r *run) steps() int       { return r.s.job.Steps() }
-func (r *run) minibatches() int { return r.s.job.Minibatches() }
+func (r *run) steps() int       { return r.s.Job.Steps() }
+func (r *run) minibatches() int { return r.s.Job.Minibatches() }
 
 func (r *run) onSteps(begin bool) {
-	if r.s.OnSteps != nil {
-		r.s.OnSteps(begin)
+	if r.env.OnSteps != nil {
+		r.env.OnSteps(begin)
 	}
 }
 
 // patienceOut reports whether too many validations have passed since the best one.
-func (r *run) patienceOut() bool { return r.s.o.Patience > 0 && r.best.since >= r.s.o.Patience }
+func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
 
 // validate evaluates when it is due, and keeps the best weights.
 func (r evaluator) validate(ctx context.Context, epoch int) error {
-	due := epoch == r.s.o.Epochs || r.s.o.EvalEvery > 0 && epoch%r.s.o.EvalEvery == 0
+	due := epoch == r.s.Spec.Epochs || r.of.o.EvalEvery > 0 && epoch%r.of.o.EvalEvery == 0
 	if !due {
 		return nil
 	}
 	begin := time.Now()
-	r.s.watch.At(epoch, r.of.steps(), watch.Evaluation)
+	r.s.Watch.At(epoch, r.of.steps(), watch.Evaluation)
 	if err := fault.At(fault.Evaluate, r.s.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}
-	r.s.spans.Pass("evaluate", epoch, 1, 0)
+	r.s.Spans.Pass("evaluate", epoch, 1, 0)
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
 		return err
 	}
-	if m := e.valid.metric; r.of.best.epoch == 0 || !m.Known ||
-		r.s.metric.Better(m.Value, r.of.best.valid.metric.Value) {
+	if m := e.valid.Metric; r.of.best.epoch == 0 || !m.Known ||
+		r.s.Metric.Better(m.Value, r.of.best.valid.Metric.Value) {
 		r.of.best.epoch, r.of.best.valid, r.of.best.since = epoch, e.valid, 0
-		r.s.Device.Download(r.of.best.weights, r.s.model.Params.Values)
+		r.s.Device.Download(r.of.best.weights, r.s.Model.Params.Values)
 	} else {
 		r.of.best.since++
 	}
-	if r.s.log != nil {
-		r.s.log.Write(e.record(epoch, time.Since(begin)))
-		r.s.log.Flush()
+	if r.s.Log != nil {
+		r.s.Log.Write(e.record(epoch, time.Since(begin)))
+		r.s.Log.Flush()
 	}
-	if r.s.Progress != nil {
+	if r.of.env.Progress != nil {
 		loss := r.of.loss / float64(max(1, r.of.seeds))
-		r.s.Progress.Evaluated(epoch,
-			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.s.metric.Name,
-				record.MetricText(r.s.metric.Name, e.valid.metric), r.of.seconds[epoch-1]),
-			"loss", loss, "metric_name", r.s.metric.Name, "valid_metric", e.valid.metric,
+		r.of.env.Progress.Evaluated(epoch,
+			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.s.Metric.Name,
+				record.MetricText(r.s.Metric.Name, e.valid.Metric), r.of.seconds[epoch-1]),
+			"loss", loss, "metric_name", r.s.Metric.Name, "valid_metric", e.valid.Metric,
 			"seconds", r.of.seconds[epoch-1])
 	}
 	return nil

@@ -18,6 +18,8 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/record"
 	"halognn/src/residence"
+	"halognn/src/session"
+	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
 )
 
@@ -42,9 +44,10 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
-			Workers: 2, Dir: dir, Compute: config.Compute{
-				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: over}}
+		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
+			Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
+				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: over}},
+			Dir: dir}
 		if c.Rank() == 0 {
 			env.Progress = told
 		}
@@ -131,7 +134,7 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 	if n, err := cuda.Devices(); err != nil || n < 2 {
 		t.Skipf("2 GPUs are needed, this machine has %d, %v", n, err)
 	}
-	original := generatedOf(t, 6, 3000).Dir
+	original := sessiontest.Graph(t, 6, 3000).Dir
 	for _, over := range parallel.Transports()[1:] {
 		for _, depth := range []int{0, 1, 3} {
 			t.Run(fmt.Sprint(over, " depth=", depth), func(t *testing.T) {
@@ -172,9 +175,10 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env := Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d, Host: ref.Host{},
-			Workers: 2, Dir: t.TempDir(), Compute: config.Compute{
-				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: parallel.TransportNCCL}}
+		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
+			Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
+				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: parallel.TransportNCCL}},
+			Dir: t.TempDir()}
 		_, err = Run(context.Background(), env, sageOptions())
 		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {
 			mu.Lock()

@@ -10,10 +10,10 @@ import (
 
 // startWatchdog starts the watchdog if Env.Stall is set. Collective.
 func (r *run) startWatchdog() error {
-	if r.s.Stall <= 0 || r.s.OnStall == nil {
+	if r.env.Stall <= 0 || r.env.OnStall == nil {
 		return nil
 	}
-	beats := rundir.HeartbeatOf(r.s.Dir, r.s.Comm.Size())
+	beats := rundir.HeartbeatOf(r.env.Dir, r.s.Comm.Size())
 	var err error
 	if r.s.Comm.Rank() == 0 {
 		err = beats.Create()
@@ -21,11 +21,11 @@ func (r *run) startWatchdog() error {
 	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	r.s.watch, err = watch.Start(watch.Options{
-		Beats: beats, Rank: r.s.Comm.Rank(), Limit: r.s.Stall, Polls: r.s.Polls,
-		Stalled: r.s.OnStall,
+	r.s.Watch, err = watch.Start(watch.Options{
+		Beats: beats, Rank: r.s.Comm.Rank(), Limit: r.env.Stall, Polls: r.env.Polls,
+		Stalled: r.env.OnStall,
 	})
-	r.s.closers = append(r.s.closers, r.s.watch.Close)
+	r.s.Closers = append(r.s.Closers, r.s.Watch.Close)
 	if err := comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("%w; the run directory must be on a filesystem that all nodes share, "+
 			"or run.stall_seconds 0", err)

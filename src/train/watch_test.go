@@ -13,6 +13,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
 	"halognn/src/rundir"
+	"halognn/src/session"
 	"halognn/src/watch"
 )
 
@@ -37,10 +38,9 @@ func TestWatchdogTellsOfARankThatHangs(t *testing.T) {
 	var mu sync.Mutex
 	var told []error
 	err := comm.RunWorld(3, func(c comm.Comm) error {
-		env := Env{
-			Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 1, Dir: dir,
-			Stall: 200 * time.Millisecond,
-		}
+		env := Env{Env: session.Env{Comm: c, Shards: shards,
+			Device: ref.New(), Host: ref.Host{}, Workers: 1},
+			Dir: dir, Stall: 200 * time.Millisecond}
 		env.OnStall = func(err error) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"halognn/src/blocks"
 	"halognn/src/compute/ref"
 	"halognn/src/config"
 	"halognn/src/nn"
 	"halognn/src/shard"
-	"halognn/src/train"
 )
 
 // blocksFlags are the flags of blocks.
@@ -82,13 +82,13 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if o.ranks == 0 {
 		o.ranks = s.Parts
 	}
-	export := train.Export{
+	export := blocks.Export{
 		Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version,
 		Ranks: o.ranks, RanksPerNode: c.Run.RanksPerNode, Steps: o.steps, Dir: o.out,
 	}
-	var b *train.Blocks
+	var b *blocks.Index
 	err = workOn(s, func() (err error) {
-		b, err = train.WriteBlocks(export, trainOptions(c))
+		b, err = blocks.Write(export, c.Spec())
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"halognn/src/checkpoint"
 	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/mem"
@@ -14,7 +15,6 @@ import (
 	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
-	"halognn/src/train"
 )
 
 // check verifies what a directory holds, and says what it is.
@@ -59,7 +59,7 @@ func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s record.Summary
 	text, err := mem.ReadFile(filepath.Join(dir, rundir.SummaryFile))
-	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, train.SoundState))
+	configErr = errors.Join(configErr, rundir.VerifyCheckpoints(dir, checkpoint.Sound))
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.Join(configErr,
 			fmt.Errorf("%w: the run has not finished; go on with `halognn train --resume %s`", err,

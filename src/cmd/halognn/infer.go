@@ -12,10 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
+	"halognn/src/infer"
 	"halognn/src/rundir"
 	"halognn/src/shard"
-	"halognn/src/train"
 )
 
 // inferFlags are the flags of infer that every rank reads.
@@ -24,7 +25,7 @@ type inferFlags struct {
 	checkpoint                 string
 	logits, probabilities      bool
 	sets                       []string
-	what                       train.Inference
+	what                       infer.Request
 }
 
 func inferCommand(p *process) *cobra.Command {
@@ -98,8 +99,8 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if o.mode != "full" && o.mode != "sampled" {
 		reject("--mode %s is unknown; use full (all neighbours, layer by layer) or sampled", o.mode)
 	}
-	if c.Flags().Changed("checkpoint") && o.checkpoint != train.BestModel &&
-		o.checkpoint != train.LastModel {
+	if c.Flags().Changed("checkpoint") && o.checkpoint != infer.BestModel &&
+		o.checkpoint != infer.LastModel {
 		reject("--checkpoint %s is unknown; use best or last", o.checkpoint)
 	}
 	if w.Path == "" && w.Embeddings == "" {
@@ -125,12 +126,12 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if w.Path == "" && (o.logits || o.probabilities) {
 		reject("--logits and --probabilities are what --out holds; give --out")
 	}
-	w.Full, w.Form = o.mode == "full", train.FormClasses
+	w.Full, w.Form = o.mode == "full", infer.FormClasses
 	switch {
 	case o.logits:
-		w.Form = train.FormLogits
+		w.Form = infer.FormLogits
 	case o.probabilities:
-		w.Form = train.FormProbabilities
+		w.Form = infer.FormProbabilities
 	}
 	if c.Flags().Changed("parts") {
 		o.sets = append(o.sets, "data.parts="+o.parts)
@@ -171,10 +172,11 @@ func inferRank(
 	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
-	var done *train.Inferred
+	var done *infer.Result
 	err = workOn(j.env.Shards, func() (err error) {
 		started()
-		done, err = train.Infer(ctx, j.env, trainOptions(j.config), model, o.what)
+		o.what.Metric = j.config.Training.Metric
+		done, err = infer.Predict(ctx, j.env.Env, j.config.Spec(), model, o.what)
 		return err
 	})
 	if comm.IsAgreed(err) {
@@ -187,20 +189,20 @@ func inferRank(
 }
 
 // model reads the model of the run, or of its newest checkpoint. Collective.
-func (o *inferFlags) model(c comm.Comm) (m *train.Model, err error) {
+func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 	if o.checkpoint != "" {
-		ck, err := train.OpenCheckpoint(c, o.run)
+		ck, err := checkpoint.Open(c, o.run)
 		if err == nil && ck == nil {
 			err = fmt.Errorf("%s holds no checkpoint yet", o.run)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return ck.Model(o.run, o.checkpoint)
+		return infer.ModelOf(ck, o.run, o.checkpoint)
 	}
 	// A run that goes on has no summary, and the model of its end before.
 	if _, err = os.Stat(filepath.Join(o.run, rundir.SummaryFile)); err == nil {
-		m, err = train.ReadModel(o.run)
+		m, err = infer.ReadModel(o.run)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: the run has not finished; predict with --checkpoint best (or last), or "+
@@ -224,7 +226,7 @@ func (o *inferFlags) read(writes bool) (err error) {
 
 // tell says what was done.
 func (o *inferFlags) tell(
-	w io.Writer, j *rankJob, m *train.Model, done *train.Inferred, took time.Duration,
+	w io.Writer, j *rankJob, m *infer.Model, done *infer.Result, took time.Duration,
 ) error {
 	how := "all neighbours"
 	if !o.what.Full {

@@ -21,6 +21,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/plan"
 	"halognn/src/rundir"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/trace"
 	"halognn/src/train"
@@ -226,12 +227,14 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
-		Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
-		Compute: cfg.Compute, CPUs: cpus, Workers: workers, OnWorker: pinner(poolCPUs, shared), Dir: cfg.Run.Dir,
-		ScratchDir: cfg.Run.ScratchDir, Transport: j.process.transport(), Version: version,
-		Stall:   stallOf(cfg),
-		OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
-		Explain: func(err error) error { return explain(shards, err) },
+		Env: session.Env{
+			Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
+			Compute: cfg.Compute, Workers: workers, OnWorker: pinner(poolCPUs, shared),
+			ScratchDir: cfg.Run.ScratchDir,
+			Explain:    func(err error) error { return explain(shards, err) },
+		},
+		CPUs: cpus, Dir: cfg.Run.Dir, Transport: j.process.transport(), Version: version,
+		Stall: stallOf(cfg), OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
 		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
@@ -240,6 +243,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	}
 	if c.Rank() == 0 {
 		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Job.Epochs)
+		j.env.Notes = j.env.Progress
 		if unbound != "" {
 			j.env.Progress.Note(context.Background(), unbound)
 		}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"syscall"
 
-	"halognn/src/train"
+	"halognn/src/nn"
 	"halognn/src/watch"
 )
 
@@ -122,7 +122,7 @@ func (p *process) say(err error) {
 func codeOf(err error) int {
 	var has *exitError
 	switch {
-	case errors.Is(err, train.ErrDiverged):
+	case errors.Is(err, nn.ErrDiverged):
 		return exitDiverged
 	case errors.Is(err, watch.ErrStalled):
 		return exitStalled

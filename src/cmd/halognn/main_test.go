@@ -14,7 +14,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/mem"
-	"halognn/src/train"
+	"halognn/src/nn"
 )
 
 // A value of a flag that is no number is refused in words of the program, not of Go.
@@ -105,7 +105,7 @@ func TestExitCodes(t *testing.T) {
 		{usageError(dataError(errors.New("no such file"))), exitData},
 		{crash, exitBug},
 		{dataError(fmt.Errorf("rank 1: %w", crash)), exitBug},
-		{fmt.Errorf("epoch 3: %w", train.ErrDiverged), exitDiverged},
+		{fmt.Errorf("epoch 3: %w", nn.ErrDiverged), exitDiverged},
 	} {
 		if got := codeOf(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/config"
 	"halognn/src/rundir"
-	"halognn/src/train"
 )
 
 // resumeFrom finds the config of a resumed run: that of its directory, unless another is given.
@@ -75,7 +75,7 @@ func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 // nothing is left to do. Collective.
 func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
-	ck, err := train.OpenCheckpoint(j.comm, run)
+	ck, err := checkpoint.Open(j.comm, run)
 	if err != nil || ck == nil {
 		if ck == nil && err == nil && j.comm.Rank() == 0 {
 			slog.Info(run+" holds no checkpoint: the run begins again", "rank", 0)

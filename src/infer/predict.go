@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"context"
@@ -11,19 +11,23 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/parallel"
 	"halognn/src/record"
+	"halognn/src/session"
 	"halognn/src/task"
 )
 
-// Inference says what is predicted, and where it goes. All ranks must have the same.
-type Inference struct {
+// Request says what is predicted, and where it goes. All ranks must have the same.
+type Request struct {
 	// with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
 	Full bool
 	Form Form // "": FormClasses
+	// what judges predictions of labelled vertices; "" or auto: the default of the task
+	Metric string
 
 	// Path is of the predictions, a NumPy file, or a table if it ends in .csv; "": none are written.
 	Path       string
@@ -41,8 +45,8 @@ const (
 	FormLogits        Form = "logits"        // what the model says, float32 [N, C]
 )
 
-// Inferred is what an inference came to, the same on every rank.
-type Inferred struct {
+// Result is what an inference came to, the same on every rank.
+type Result struct {
 	Vertices int     // predicted
 	Hidden   int     // columns of the embeddings
 	Seconds  float64 // of the passes
@@ -60,13 +64,14 @@ type Judged struct {
 }
 
 // Text writes the metric of a split.
-func (i *Inferred) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
+func (i *Result) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
 
-// Infer predicts vertices with a trained model and lets rank 0 write the predictions, a row a
+// Predict predicts vertices with a trained model and lets rank 0 write the predictions, a row a
 // vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may
 // be those of another graph, without labels or training seeds. Collective. Rank 0 holds the
 // predictions and embeddings of all vertices.
-func Infer(ctx context.Context, env Env, o Options, m *Model, what Inference) (*Inferred, error) {
+func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Request) (*Result,
+	error) {
 	if what.Form == "" {
 		what.Form = FormClasses
 	}
@@ -84,20 +89,20 @@ func Infer(ctx context.Context, env Env, o Options, m *Model, what Inference) (*
 	if err := comm.Agree(env.Comm, err); err != nil {
 		return nil, err
 	}
-	s, err := openForward(env, o)
+	s, err := open(env, o, what.Metric)
 	if err != nil {
 		return nil, err
 	}
 	out, err := s.infer(ctx, m, truth, what)
 	if err != nil {
-		return nil, s.endedBy(err)
+		return nil, s.EndedBy(err)
 	}
-	return out, s.close()
+	return out, s.Close()
 }
 
-func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Inference) (*Inferred,
+func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request) (*Result,
 	error) {
-	err := comm.Agree(s.Comm, s.model.Params.SetTensors(s.model.Params.Values, m.Weights))
+	err := comm.Agree(s.Comm, s.Model.Params.SetTensors(s.Model.Params.Values, m.Weights))
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +128,12 @@ func (s *session) infer(ctx context.Context, m *Model, truth *truth, what Infere
 	if undefined > 0 && what.Form != FormLogits {
 		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not "+
 			"finite: %w; check the features of these vertices and the model's weights, which "+
-			"--logits shows", undefined, ErrDiverged))
+			"--logits shows", undefined, nn.ErrDiverged))
 	}
-	out := &Inferred{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds(),
+	out := &Result{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds(),
 		Undefined: undefined}
 	if undefined == 0 {
-		out.Metric = s.metric.Name
+		out.Metric = s.Metric.Name
 		if out.Judged, err = p.judged(s.Comm); err != nil {
 			return nil, err
 		}
@@ -150,15 +155,15 @@ type predictions struct {
 
 	undefined int // own vertices with a logit that is not finite
 	truth     *truth
-	scores    [splits]score
+	scores    [splits]Score
 }
 
-func (s *session) newPredictions(what Inference, chosen *chosen, truth *truth) *predictions {
+func (s Passes) newPredictions(what Request, chosen *chosen, truth *truth) *predictions {
 	p := &predictions{
-		task: s.task, classes: s.job.Model.Out, form: what.Form, chosen: chosen, truth: truth,
+		task: s.Task, classes: s.Job.Model.Out, form: what.Form, chosen: chosen, truth: truth,
 	}
 	for k := range p.scores {
-		p.scores[k] = s.score()
+		p.scores[k] = s.Score()
 	}
 	p.rowBytes = 4 * p.classes
 	if what.Form == FormClasses {
@@ -166,10 +171,10 @@ func (s *session) newPredictions(what Inference, chosen *chosen, truth *truth) *
 	}
 	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
 	if what.Embeddings != "" {
-		p.hiddenCols, _ = s.o.Model.Widths(s.o.Model.Layers - 1)
+		p.hiddenCols, _ = s.Spec.Model.Widths(s.Spec.Model.Layers - 1)
 		p.hidden = mem.Make[float32](chosen.own() * p.hiddenCols)
 	}
-	truth.mark(s.Shards, s.first, s.last)
+	truth.mark(s.Shards, s.First, s.Last)
 	return p
 }
 
@@ -197,8 +202,8 @@ func (p *predictions) set(i int, z []float32) {
 	p.truth.judge(&p.scores, p.chosen.vertex(i), z)
 }
 
-func (s *session) predictFull(ctx context.Context, p *predictions) error {
-	first := graph.VertexID(s.Shards.Meta.Offsets[s.first])
+func (s Passes) predictFull(ctx context.Context, p *predictions) error {
+	first := graph.VertexID(s.Shards.Meta.Offsets[s.First])
 	var hidden func(*layerRows)
 	if len(p.hidden) > 0 {
 		hidden = func(rows *layerRows) {
@@ -210,7 +215,7 @@ func (s *session) predictFull(ctx context.Context, p *predictions) error {
 			mem.Free(buffer)
 		}
 	}
-	logits, err := s.inferAll(ctx, hidden)
+	logits, err := s.full(ctx, hidden)
 	if err != nil {
 		return err
 	}
@@ -222,12 +227,12 @@ func (s *session) predictFull(ctx context.Context, p *predictions) error {
 	return nil
 }
 
-func (s *session) predictSampled(ctx context.Context, p *predictions) error {
+func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
 	var rows []float32
 	defer func() { mem.Free(rows) }()
-	return s.sampled(ctx, 0, p.chosen.of, func(m *parallel.Minibatch, logits compute.Matrix) error {
+	return s.Sampled(ctx, 0, p.chosen.of, func(m *parallel.Minibatch, logits compute.Matrix) error {
 		if cols := p.hiddenCols; cols > 0 && len(m.Scored) > 0 {
-			hidden := s.model.LastHidden()
+			hidden := s.Model.LastHidden()
 			rows = mem.Grow(rows, len(hidden.Data))
 			s.Device.Download(rows, hidden.Data)
 			for k, v := range m.Scored {
@@ -243,7 +248,8 @@ func (s *session) predictSampled(ctx context.Context, p *predictions) error {
 }
 
 // writable makes the directory of path and returns an error if a result could not be written there:
-// better before it is computed than after. The file is renamed into place, which would replace a device file by it.
+// better before it is computed than after. The file is renamed into place, which would replace a
+// device file by it.
 func writable(what, path string) error {
 	if path == "" {
 		return nil

@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"fmt"
@@ -138,6 +138,11 @@ func (r *layerRows) drop(first, lo, hi int) {
 		at, width := first*r.rows, r.width(first)
 		r.file.Drop(4*(at+lo*width), 4*(at+hi*width))
 	}
+}
+
+// CheckScratch returns an error if Env.ScratchDir has no room for the hidden rows of own vertices.
+func (s Passes) CheckScratch() error {
+	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Spec.Model, int64(s.ownRows())))
 }
 
 // checkScratchDir reports whether files of so many bytes can be made in dir, so that a job finds out

@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type chosen struct {
 
 // choose finds the vertices that have these ids in the source, among all parts; nil: all. It needs
 // no other rank.
-func (s *session) choose(ids []string) (*chosen, error) {
+func (s Passes) choose(ids []string) (*chosen, error) {
 	offsets := s.Shards.Meta.Offsets
 	c := &chosen{n: int(s.Shards.Vertices), offsets: offsets}
 	if ids != nil {
@@ -37,13 +37,13 @@ func (s *session) choose(ids []string) (*chosen, error) {
 			row[v] = int32(k)
 		}
 		c.n, c.ids = len(found), make([]graph.VertexID, 0, len(found))
-		for v, original := range s.topology.Original {
+		for v, original := range s.Topology.Original {
 			if k, ok := row[original]; ok {
 				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
 			}
 		}
 	}
-	c.lo, c.hi = c.below(offsets[s.first]), c.below(offsets[s.last])
+	c.lo, c.hi = c.below(offsets[s.First]), c.below(offsets[s.Last])
 	return c, nil
 }
 

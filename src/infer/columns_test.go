@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/dataset"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 )
@@ -22,12 +24,12 @@ import (
 // inferRows infers on so many ranks with hidden rows in files of dir or, if it is "", in memory. It
 // returns what the last layer reads and the logits, rank after rank, and in how many blocks the
 // former lay.
-func inferRows(t *testing.T, shards *shard.Shards, ranks int, o Options, dir string,
-	open func() (compute.Device, error)) (hidden, logits []float32, blocks int) {
+func inferRows(t *testing.T, shards *shard.Shards, ranks int, o job.Spec, dir string,
+	device func() (compute.Device, error)) (hidden, logits []float32, blocks int) {
 	t.Helper()
 	each := make([][2][]float32, ranks)
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
-		device, err := open()
+		d, err := device()
 		if err != nil {
 			return err
 		}
@@ -35,13 +37,14 @@ func inferRows(t *testing.T, shards *shard.Shards, ranks int, o Options, dir str
 		if err != nil {
 			return err
 		}
-		s, err := openForward(Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: device,
-			Host: host, Workers: 2, ScratchDir: dir}, o)
+		s, err := open(session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
+			Device: d, Host: host,
+			Workers: 2, ScratchDir: dir}, o, "")
 		if err != nil {
 			return err
 		}
 		own := &each[c.Rank()]
-		got, err := s.inferAll(context.Background(), func(rows *layerRows) {
+		got, err := s.full(context.Background(), func(rows *layerRows) {
 			var buffer []float32
 			own[0] = slices.Clone(rows.view(&buffer, 0, rows.rows))
 			mem.Free(buffer)
@@ -54,7 +57,7 @@ func inferRows(t *testing.T, shards *shard.Shards, ranks int, o Options, dir str
 		}
 		own[1] = slices.Clone(got)
 		mem.Free(got)
-		return errors.Join(s.close(), device.Close())
+		return errors.Join(s.Close(), d.Close())
 	})
 	if err != nil {
 		t.Fatalf("%d ranks, files in %q: %v", ranks, dir, err)
@@ -80,20 +83,20 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 			EdgeWeights: true}, shardtest.Options{Parts: 4})
 	for i, c := range []struct {
 		model  nn.Config
-		spec   func(*Options) // further options
-		fit    int64          // columns that the memory holds
+		spec   func(*job.Spec) // further options
+		fit    int64           // columns that the memory holds
 		blocks int
 	}{
 		{model: nn.Config{Kind: "sage", Norm: "layer", Residual: true}, blocks: 3},
 		{model: nn.Config{Kind: "sage", Norm: "batch"}, fit: 32, blocks: 2},
 		{model: nn.Config{Kind: "sage", Norm: "none"}, fit: 40, blocks: 1},
 		{model: nn.Config{Kind: "sage", Norm: "none", EdgeWeights: true}, blocks: 3,
-			spec: func(o *Options) { o.Sums = true }},
+			spec: func(o *job.Spec) { o.Sums = true }},
 		{model: nn.Config{Kind: "sage", Norm: "none", Aggregation: nn.AggregateMax}, blocks: 3},
 		{model: nn.Config{Kind: "gcn", Norm: "none", Residual: true}, blocks: 3,
-			spec: func(o *Options) { o.Partitioned = true }},
+			spec: func(o *job.Spec) { o.Partitioned = true }},
 		{model: nn.Config{Kind: "gcn", Norm: "layer", EdgeWeights: true, GCNNorm: nn.GCNBoth},
-			blocks: 3, spec: func(o *Options) { o.Sums = true }},
+			blocks: 3, spec: func(o *job.Spec) { o.Sums = true }},
 		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3},
 		{model: nn.Config{Kind: "gin", Norm: "none", Jumping: nn.JumpCat}, blocks: 3},
 		{model: nn.Config{Kind: "gcn", Norm: "none", Jumping: nn.JumpMax, Layers: 2}, blocks: 3},

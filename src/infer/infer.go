@@ -1,4 +1,13 @@
-package train
+// Package infer runs passes forward of a session and judges what they predict: for vertices that a
+// user asks for, and for the evaluations of a training.
+//
+//	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
+//	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
+//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the
+//	                    same exchange as in training; two layers in memory, or in files, at a time:
+//	                    [own, F] ──> [own, H] ──> ... ──> [own, C]
+//	          Score     counts how well vertices were predicted; Quality adds up the ranks' scores
+package infer
 
 import (
 	"context"
@@ -12,23 +21,64 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/parallel"
+	"halognn/src/policy"
+	"halognn/src/residence"
 	"halognn/src/sample"
+	"halognn/src/session"
 )
 
 // chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
 // has more neighbours. Tests make it small.
 var chunkBytes = job.ChunkBytes
 
-// inferAll computes the logits of all own vertices with all neighbours, layer by layer: layer l of
-// every vertex before layer l+1 of any, so that nothing is computed twice. It returns [own
-// vertices, classes] in host memory outside the heap; the caller frees it. hidden, if given, gets
-// the rows that the last layer reads, which are freed once it returns. Collective.
+// Passes are passes forward of a session: over minibatches of given vertices, or over all of them
+// layer by layer.
+type Passes struct{ *session.Session }
+
+// Over returns the passes of an open session.
+func Over(s *session.Session) Passes { return Passes{s} }
+
+// open opens a session for forward passes, without a cache because every row is read once.
+// Every rank infers its own vertices, however the model was trained. Collective.
+func open(env session.Env, o job.Spec, metric string) (Passes, error) {
+	o.Cache.Policy, o.Mode = policy.None, job.Mode{}
+	o.Locality, o.Sums = job.Locality{}, o.Sums && !o.TrySums
+	s := Passes{session.New(env, o, metric)}
+	s.Forward = true
+	// An error of one rank is returned by all here, so that no rank waits for another that has
+	// failed.
+	err := s.OpenModel()
+	if err == nil {
+		err = s.CheckScratch()
+	}
+	err = comm.Agree(s.Comm, err)
+	if err == nil {
+		err = s.OpenStore()
+	}
+	if err == nil {
+		err = s.OpenDevice()
+	}
+	if err == nil {
+		err = s.OpenRows(s.Spec.Cache, residence.Position{Epoch: 1}, nil)
+	}
+	if err != nil {
+		return Passes{}, s.EndedBy(err)
+	}
+	return s, nil
+}
+
+// Full computes the logits of all own vertices with all neighbours, layer by layer. It returns [own
+// vertices, classes] in host memory outside the heap; the caller frees it. Collective.
+func (s Passes) Full(ctx context.Context) ([]float32, error) { return s.full(ctx, nil) }
+
+// full is Full: layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
+// hidden, if given, gets the rows that the last layer reads, which are freed once it returns.
 //
 // Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), in files
 // if Env.ScratchDir is given, and the input rows of depth+1 chunks. Source: layer-wise inference as
 // in GraphSAGE's and DGL's full-neighbour evaluation.
-func (s *session) inferAll(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
-	in := layerInput{s.store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()}
+func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
+	in := layerInput{s.Store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()}
 	block, err := s.columnsAtOnce()
 	if err != nil {
 		return nil, err
@@ -39,12 +89,12 @@ func (s *session) inferAll(ctx context.Context, hidden func(*layerRows)) ([]floa
 			kept[i].free()
 		}
 	}()
-	for l := range s.o.Model.Layers {
-		if hidden != nil && l > 0 && l == s.o.Model.Layers-1 {
+	for l := range s.Spec.Model.Layers {
+		if hidden != nil && l > 0 && l == s.Spec.Model.Layers-1 {
 			hidden(&kept[len(kept)-1])
 		}
 		var next layerRows
-		err := s.during(fmt.Sprintf("layer %d", l), func() (err error) {
+		err := s.During(fmt.Sprintf("layer %d", l), func() (err error) {
 			if l > 0 {
 				rows := &kept[len(kept)-1]
 				if rows.block < rows.cols {
@@ -59,13 +109,13 @@ func (s *session) inferAll(ctx context.Context, hidden func(*layerRows)) ([]floa
 		if err != nil {
 			return nil, err
 		}
-		if len(kept) > 0 && !s.o.Model.Jumps() {
+		if len(kept) > 0 && !s.Spec.Model.Jumps() {
 			kept[0].free()
 			kept = kept[1:]
 		}
 		kept = append(kept, next)
 	}
-	if s.o.Model.Jumps() {
+	if s.Spec.Model.Jumps() {
 		return s.inferOutput(kept)
 	}
 	logits := kept[0].data // of the last layer: never a file
@@ -74,10 +124,10 @@ func (s *session) inferAll(ctx context.Context, hidden func(*layerRows)) ([]floa
 }
 
 // inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
-func (s *session) inferOutput(layers []layerRows) ([]float32, error) {
-	classes, rows := s.o.Model.Out, layers[0].rows
+func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
+	classes, rows := s.Spec.Model.Out, layers[0].rows
 	out := mem.Make[float32](rows * classes)
-	chunk := s.o.Model.OutputRows(chunkBytes)
+	chunk := s.Spec.Model.OutputRows(chunkBytes)
 	part, buffers := make([][]float32, len(layers)), make([][]float32, len(layers))
 	defer func() {
 		for _, b := range buffers {
@@ -89,7 +139,7 @@ func (s *session) inferOutput(layers []layerRows) ([]float32, error) {
 		for l := range layers {
 			part[l] = layers[l].view(&buffers[l], lo, hi)
 		}
-		y, err := s.model.OutputOf(part, hi-lo)
+		y, err := s.Model.OutputOf(part, hi-lo)
 		if err != nil {
 			mem.Free(out)
 			return nil, err
@@ -107,11 +157,11 @@ type layerInput struct {
 }
 
 // ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
-func (s *session) ownTables(rows []float32, cols int) [][]byte {
+func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	offsets := s.Shards.Meta.Offsets
 	tables := make([][]byte, s.Shards.Meta.Parts)
 	at := 0
-	for p := s.first; p < s.last; p++ {
+	for p := s.First; p < s.Last; p++ {
 		n := int(offsets[p+1]-offsets[p]) * cols
 		if n > 0 {
 			tables[p] = unsafe.Slice((*byte)(unsafe.Pointer(&rows[at])), 4*n)
@@ -123,14 +173,14 @@ func (s *session) ownTables(rows []float32, cols int) [][]byte {
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
 // blocks of so many columns.
-func (s *session) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
 	err error) {
 	if out, err = s.makeRows(l, block); err != nil {
 		return out, err
 	}
 	err = s.inferChunks(ctx, in, s.chunks(in.cols*in.dtype.Size()),
 		func(o parallel.Options) (*parallel.Strategy, error) {
-			o.Resident = l == 0 && !s.job.Mode.Columns // those are other rows
+			o.Resident = l == 0 && !s.Job.Mode.Columns // those are other rows
 			return parallel.NewLayer(o, l)
 		},
 		func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) })
@@ -142,8 +192,8 @@ func (s *session) inferLayer(ctx context.Context, l int, in layerInput, block in
 
 // makeRows makes the rows of layer l. Logits, which are handed on, are never a file. Collective:
 // all ranks learn whether one has no room, before any waits for its rows.
-func (s *session) makeRows(l, block int) (layerRows, error) {
-	_, cols := s.o.Model.Widths(l)
+func (s Passes) makeRows(l, block int) (layerRows, error) {
+	_, cols := s.Spec.Model.Widths(l)
 	dir := s.ScratchDir
 	if s.givesLogits(l) {
 		dir = ""
@@ -157,25 +207,25 @@ func (s *session) makeRows(l, block int) (layerRows, error) {
 }
 
 // givesLogits reports whether the rows of layer l are logits, and no hidden rows.
-func (s *session) givesLogits(l int) bool {
-	return l == s.o.Model.Layers-1 && !s.o.Model.Jumps()
+func (s Passes) givesLogits(l int) bool {
+	return l == s.Spec.Model.Layers-1 && !s.Spec.Model.Jumps()
 }
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
 // and hands on what it makes of them: y for the own vertices from number at on. Collective.
-func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
+func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	newStrategy func(parallel.Options) (*parallel.Strategy, error),
 	take func(at int, y compute.Matrix) error) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
 	}
-	fetch, err := s.store.FetcherOf(in.tables, in.cols, in.dtype)
+	fetch, err := s.Store.FetcherOf(in.tables, in.cols, in.dtype)
 	if err != nil {
 		return err
 	}
-	o := s.strategyOptions()
-	if s.job.Reads() {
+	o := s.StrategyOptions()
+	if s.Job.Reads() {
 		o.Sample = sample.Neighbours(sample.All)
 	}
 	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.cols
@@ -184,7 +234,7 @@ func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		return err
 	}
 	defer func() { err = errors.Join(err, strategy.Close()) }()
-	pipe, err := s.newPipe(strategy, 0)
+	pipe, err := s.NewPipe(strategy, 0)
 	if err != nil {
 		return err
 	}
@@ -197,7 +247,7 @@ func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		for k := range m.Seeds {
 			m.Seeds[k] = chunks.bounds[0] + graph.VertexID(lo+k)
 		}
-		m.Key, m.Train = s.o.evalKey(0, s.first, i), false
+		m.Key, m.Train = s.evalKey(0, s.First, i), false
 	}
 	at := 0
 	run := func(_ int, m *parallel.Minibatch) error {
@@ -218,9 +268,9 @@ func (s *session) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 }
 
 // ownRows returns the number of own vertices.
-func (s *session) ownRows() int {
+func (s Passes) ownRows() int {
 	offsets := s.Shards.Meta.Offsets
-	return int(offsets[s.last] - offsets[s.first])
+	return int(offsets[s.Last] - offsets[s.First])
 }
 
 // chunks are the own vertices, cut into chunks.
@@ -239,14 +289,14 @@ func (c *chunks) at(i int) (lo, hi int) {
 
 // chunks cuts the own vertices so that the vertices of a chunk and their in-edges refer to at most
 // chunkBytes of rows.
-func (s *session) chunks(rowBytes int) (c chunks) {
+func (s Passes) chunks(rowBytes int) (c chunks) {
 	offsets := s.Shards.Meta.Offsets
-	lo, end := offsets[s.first], offsets[s.last]
+	lo, end := offsets[s.First], offsets[s.Last]
 	budget := int64(chunkBytes / rowBytes)
 	c.bounds = []graph.VertexID{graph.VertexID(lo)}
 	for lo < end {
-		first := int64(s.topology.First) // of the rows held here
-		hi := first + s.topology.Graph.NextChunk(lo-first, end-first, budget)
+		first := int64(s.Topology.First) // of the rows held here
+		hi := first + s.Topology.Graph.NextChunk(lo-first, end-first, budget)
 		c.most = max(c.most, int(hi-lo))
 		c.bounds = append(c.bounds, graph.VertexID(hi))
 		lo = hi

@@ -1,4 +1,4 @@
-package train
+package session
 
 import (
 	"fmt"
@@ -6,10 +6,10 @@ import (
 	"halognn/src/comm"
 )
 
-// groupByNode sets how many ranks a node has, where minibatches depend on that: as many consecutive
+// GroupByNode sets how many ranks a node has, where minibatches depend on that: as many consecutive
 // ones on every node. Collective.
-func (s *session) groupByNode() error {
-	if !s.o.ByNode() {
+func (s *Session) GroupByNode() error {
+	if !s.Spec.ByNode() {
 		return nil
 	}
 	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
@@ -34,9 +34,9 @@ func (s *session) groupByNode() error {
 				"the ranks of a node train together or draw alike, but rank %d is one of %d on a node that "+
 				"begins with rank %d; start as many consecutive ranks on every node (mpirun --map-by "+
 				"ppr:N:node, srun --distribution=block), or set run.ranks_per_node to a divisor of the "+
-				"ranks", s.o.Mode.Name, s.o.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
+				"ranks", s.Spec.Mode.Name, s.Spec.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
 		}
 	}
-	s.o.RanksPerNode = size
+	s.Spec.RanksPerNode = size
 	return nil
 }

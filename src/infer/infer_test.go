@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"context"
@@ -374,8 +374,9 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			o.Model = c.model
 			o.Sample.Fanouts = o.Sample.Fanouts[:c.model.Layers]
 			if ranks == 1 {
-				err := onRanks(shards, 1, o, func(_ context.Context, s *session) error {
-					want, wantHidden = forward(t, shards, s.o.Model, s.model.Params.Tensors(s.model.Params.Values))
+				err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
+					params := s.Model.Params
+					want, wantHidden = forward(t, shards, s.Spec.Model, params.Tensors(params.Values))
 					return nil
 				})
 				if err != nil {
@@ -383,13 +384,13 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 				}
 			}
 			scratch := t.TempDir()
-			err := onRanks(shards, ranks, o, func(ctx context.Context, s *session) error {
-				first, classes := int(shards.Offsets[s.first]), shards.Classes
+			err := onRanks(shards, ranks, o, func(ctx context.Context, s Passes) error {
+				first, classes := int(shards.Offsets[s.First]), shards.Classes
 				if ranks == 2 { // hidden rows in files make no difference
 					s.ScratchDir = scratch
 				}
 				var wrong error
-				got, err := s.inferAll(ctx, func(rows *layerRows) {
+				got, err := s.full(ctx, func(rows *layerRows) {
 					cols := rows.cols
 					for i, x := range rows.view(nil, 0, rows.rows) {
 						w := wantHidden[first+i/cols][i%cols]
@@ -405,7 +406,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 				if wrong != nil {
 					return wrong
 				}
-				if n := int(shards.Offsets[s.last]) - first; len(got) != n*classes {
+				if n := int(shards.Offsets[s.Last]) - first; len(got) != n*classes {
 					return fmt.Errorf("%d logits for %d vertices", len(got), n)
 				}
 				for i, x := range got {
@@ -440,14 +441,14 @@ func TestSampledAndFullInferenceAgree(t *testing.T) {
 		o.Model.Layers, o.Model.Hidden, o.Model.Norm = 2, 5, "layer"
 		o.Sample = sample.Neighbours(3, 2)
 		o.Eval = sample.Neighbours(sample.All, sample.All)
-		err := onRanks(shards, 2, o, func(ctx context.Context, s *session) error {
-			full, err := s.inferAll(ctx, nil)
+		err := onRanks(shards, 2, o, func(ctx context.Context, s Passes) error {
+			full, err := s.Full(ctx)
 			if err != nil {
 				return err
 			}
 			defer mem.Free(full)
-			first, classes := shards.Offsets[s.first], shards.Classes
-			return s.sampled(ctx, 1, shards.Valid, func(m *parallel.Minibatch, logits compute.Matrix) error {
+			first, classes := shards.Offsets[s.First], shards.Classes
+			return s.Sampled(ctx, 1, shards.Valid, func(m *parallel.Minibatch, logits compute.Matrix) error {
 				for i, v := range m.Seeds {
 					for c, got := range logits.Row(i) {
 						want := full[(int64(v)-first)*int64(classes)+int64(c)]
@@ -470,16 +471,16 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 	defer func(bytes int) { chunkBytes = bytes }(chunkBytes)
 	shards := generated(t)
 	for _, chunkBytes = range []int{1, 500, 4000, 1 << 20} {
-		err := onRanks(shards, 3, sageOptions(), func(_ context.Context, s *session) error {
+		err := onRanks(shards, 3, sageOptions(), func(_ context.Context, s Passes) error {
 			const rowBytes = 24
 			cut := s.chunks(rowBytes)
 			bounds, most := cut.bounds, cut.most
 			indptr := shards.Topology().Graph.Indptr
-			if int64(bounds[0]) != shards.Offsets[s.first] ||
-				int64(bounds[len(bounds)-1]) != shards.Offsets[s.last] {
+			if int64(bounds[0]) != shards.Offsets[s.First] ||
+				int64(bounds[len(bounds)-1]) != shards.Offsets[s.Last] {
 				return fmt.Errorf("chunks run from %d to %d, the own vertices from %d to %d",
-					bounds[0], bounds[len(bounds)-1], shards.Offsets[s.first],
-					shards.Offsets[s.last])
+					bounds[0], bounds[len(bounds)-1], shards.Offsets[s.First],
+					shards.Offsets[s.Last])
 			}
 			for i := range len(bounds) - 1 {
 				lo, hi := bounds[i], bounds[i+1]

@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 )
 
 // write gathers predictions and embeddings and lets rank 0 write them. Collective.
-func (s *session) write(ctx context.Context, p *predictions, m *Model, what Inference) error {
+func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Request) error {
 	if what.Path != "" {
 		err := s.gather(p.chosen, p.own, p.rowBytes, func(all []byte) error {
 			if strings.EqualFold(filepath.Ext(what.Path), ".csv") {
@@ -45,13 +45,13 @@ const gatherBytes = 16 << 20
 
 // gather brings the rows of all chosen vertices to rank 0, round by round so that little memory is
 // in flight, in the order of the output, and lets it write them. Collective.
-func (s *session) gather(
+func (s Passes) gather(
 	chosen *chosen, own []byte, rowBytes int, write func(all []byte) error,
 ) error {
 	offsets, ranks, me := s.Shards.Meta.Offsets, s.Comm.Size(), s.Comm.Rank()
 	bounds := make([]int, ranks+1)
 	for r := range bounds {
-		bounds[r] = chosen.below(offsets[r*(s.last-s.first)])
+		bounds[r] = chosen.below(offsets[r*(s.Last-s.First)])
 	}
 	each, rounds := max(1, gatherBytes/rowBytes), 0
 	for r := range ranks {
@@ -85,7 +85,7 @@ func (s *session) gather(
 		for r := 0; me == 0 && r < ranks; r++ {
 			lo, hi := piece(r, round)
 			for i := lo; i < hi; i++ {
-				copy(all[chosen.row(i, s.topology.Original)*rowBytes:], recv[at:at+rowBytes])
+				copy(all[chosen.row(i, s.Topology.Original)*rowBytes:], recv[at:at+rowBytes])
 				at += rowBytes
 			}
 		}
@@ -129,8 +129,8 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 // writeTable writes the predictions as a table: the id in the source, the label, and a column for
 // each class if probabilities or logits are asked for. They take the place of a label that has a
 // column for each class itself.
-func (s *session) writeTable(
-	ctx context.Context, p *predictions, m *Model, what Inference, all []byte,
+func (s Passes) writeTable(
+	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {
 	f, err := renameio.NewPendingFile(what.Path, renameio.WithTempDir(filepath.Dir(what.Path)),
 		renameio.WithPermissions(0o644))
@@ -149,8 +149,8 @@ func (s *session) writeTable(
 	return nil
 }
 
-func (s *session) formatTable(
-	ctx context.Context, to io.Writer, p *predictions, m *Model, what Inference, all []byte,
+func (s Passes) formatTable(
+	ctx context.Context, to io.Writer, p *predictions, m *Model, what Request, all []byte,
 ) error {
 	ids, err := s.Shards.OpenSourceIDs()
 	if err != nil {

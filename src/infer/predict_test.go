@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"context"
@@ -16,10 +16,12 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/npy"
-	"halognn/src/partition"
 	"halognn/src/sample"
+	"halognn/src/session"
+	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
 	"halognn/src/task"
 )
@@ -27,71 +29,20 @@ import (
 // unlabelled is another graph than generated: without labels and split, with ids of its own.
 func unlabelled(t *testing.T, parts int) *shard.Shards {
 	labels := slices.Repeat([]int32{-1}, 90)
-	return handmade(t, parts, dataset.Meta{Task: task.None}, npy.Bytes(labels), graph.Split{})
+	return sessiontest.Handmade(t, parts, dataset.Meta{Task: task.None}, npy.Bytes(labels),
+		graph.Split{})
 }
 
-// handmade is a graph of 90 vertices with 6 features each, and labels.
-func handmade(t *testing.T, parts int, m dataset.Meta, labels []byte, split graph.Split,
-) *shard.Shards {
-	t.Helper()
-	const n = 90
-	dir := t.TempDir()
-	w, err := dataset.Create(filepath.Join(dir, "data"), m)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(err)
-	var source, target []graph.VertexID
-	for v := range n {
-		for d := 1; d < 4; d++ {
-			source, target = append(source, graph.VertexID((v*7+d)%n)), append(target, graph.VertexID(v))
-		}
-	}
-	g, err := graph.FromEdges(n, source, target)
-	must(err)
-	must(w.Topology(g))
-	rows, err := w.Features(n, 6, dataset.Float32)
-	must(err)
-	for v := range n {
-		row := make([]float32, 6)
-		for j := range row {
-			row[j] = float32(math.Sin(float64(v*6 + j)))
-		}
-		must(rows.Write(row))
-	}
-	must(rows.Close())
-	must(w.Labels(labels))
-	must(w.Splits(split))
-	must(w.Close())
-	d, err := dataset.Open(filepath.Join(dir, "data"))
-	must(err)
-	defer d.Close()
-	part := make([]int32, n)
-	for v := range part {
-		part[v] = int32(v % parts)
-	}
-	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph))
-	must(shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets,
-		Report: partition.Measure(d.Graph, part, parts, d.Split)}))
-	s, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
-	must(err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-// inferred runs Infer with a fresh model of 4 classes and returns what it wrote.
+// inferred is what Predict came to with a fresh model of 4 classes, and what it wrote.
 type inferred struct {
-	out    *Inferred
+	out    *Result
 	rows   []float32 // --out
 	hidden []float32
 	table  [][]string // --out, of a .csv
 }
 
 func inferring(
-	t *testing.T, s *shard.Shards, ranks int, o Options, what Inference, change ...func(*Model),
+	t *testing.T, s *shard.Shards, ranks int, o job.Spec, what Request, change ...func(*Model),
 ) inferred {
 	t.Helper()
 	o.Model.In, o.Model.Out, o.Model.Task = s.Features, 4, task.Multiclass
@@ -112,8 +63,8 @@ func inferring(
 	what.Embeddings = filepath.Join(dir, "embeddings.npy")
 	var got inferred
 	err = comm.RunWorld(ranks, func(c comm.Comm) error {
-		env := Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(), Host: ref.Host{}, Workers: 2}
-		out, err := Infer(context.Background(), env, o, m, what)
+		env := sessiontest.Env(c, s)
+		out, err := Predict(context.Background(), env, o, m, what)
 		if c.Rank() == 0 {
 			got.out = out
 		}
@@ -176,23 +127,23 @@ func TestInferAnotherGraph(t *testing.T) {
 		o := sageOptions()
 		o.Model = c
 		o.Sample.Fanouts = o.Sample.Fanouts[:c.Layers]
-		few := inferring(t, s, 1, o, Inference{Form: FormLogits, Path: "p.npy"})
+		few := inferring(t, s, 1, o, Request{Form: FormLogits, Path: "p.npy"})
 		all := o
 		all.Eval = sample.Neighbours(slices.Repeat([]int{sample.All}, c.Layers)...)
-		full := inferring(t, s, 1, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"})
+		full := inferring(t, s, 1, o, Request{Full: true, Form: FormLogits, Path: "p.npy"})
 		if full.out.Vertices != 90 || len(full.out.Judged) != 0 {
 			t.Errorf("%s: %+v", c.Kind, full.out)
 		}
 		for _, ranks := range []int{2, 6} {
 			for _, try := range []struct {
 				name string
-				o    Options
-				what Inference
+				o    job.Spec
+				what Request
 				want inferred
 			}{
-				{"full", o, Inference{Full: true}, full},
-				{"sampled", o, Inference{}, few},
-				{"sampled, all neighbours", all, Inference{}, full},
+				{"full", o, Request{Full: true}, full},
+				{"sampled", o, Request{}, few},
+				{"sampled, all neighbours", all, Request{}, full},
 			} {
 				try.what.Form, try.what.Path = FormLogits, "p.npy"
 				got := inferring(t, s, ranks, try.o, try.what)
@@ -207,7 +158,7 @@ func TestInferAnotherGraph(t *testing.T) {
 // Logits that are not finite are written if they are asked for, and not judged.
 func TestUndefinedLogitsAreCounted(t *testing.T) {
 	s, o := unlabelled(t, 6), sageOptions()
-	got := inferring(t, s, 2, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"},
+	got := inferring(t, s, 2, o, Request{Full: true, Form: FormLogits, Path: "p.npy"},
 		func(m *Model) {
 			for _, w := range m.Weights {
 				w.Data[0] = float32(math.NaN())
@@ -216,7 +167,7 @@ func TestUndefinedLogitsAreCounted(t *testing.T) {
 	if got.out.Undefined != int(s.Vertices) || len(got.out.Judged) > 0 {
 		t.Errorf("%d of %d vertices are undefined; %v", got.out.Undefined, s.Vertices, got.out.Judged)
 	}
-	if got = inferring(t, s, 2, o, Inference{Full: true}); got.out.Undefined != 0 {
+	if got = inferring(t, s, 2, o, Request{Full: true}); got.out.Undefined != 0 {
 		t.Errorf("%d vertices are undefined", got.out.Undefined)
 	}
 }
@@ -225,8 +176,8 @@ func TestUndefinedLogitsAreCounted(t *testing.T) {
 // rows in its order.
 func TestInferChosenVertices(t *testing.T) {
 	s, o := unlabelled(t, 6), sageOptions()
-	logits := inferring(t, s, 2, o, Inference{Full: true, Form: FormLogits, Path: "p.npy"})
-	whole := inferring(t, s, 2, o, Inference{Full: true, Form: FormProbabilities, Path: "p.csv"})
+	logits := inferring(t, s, 2, o, Request{Full: true, Form: FormLogits, Path: "p.npy"})
+	whole := inferring(t, s, 2, o, Request{Full: true, Form: FormProbabilities, Path: "p.csv"})
 	if head := strings.Join(whole.table[0], " "); head != "id class a b c d" ||
 		len(whole.table) != 91 {
 		t.Fatalf("%d rows, %q", len(whole.table), head)
@@ -254,7 +205,7 @@ func TestInferChosenVertices(t *testing.T) {
 	}
 	ids := []string{"71", "3", "89", "0"}
 	for _, ranks := range []int{1, 3} {
-		few := inferring(t, s, ranks, o, Inference{Full: true, Path: "p.csv", Vertices: ids,
+		few := inferring(t, s, ranks, o, Request{Full: true, Path: "p.csv", Vertices: ids,
 			Form: FormProbabilities})
 		for k, id := range ids {
 			v, _ := strconv.Atoi(id)
@@ -329,7 +280,7 @@ func TestInferReadsTheWeightsTrainedWith(t *testing.T) {
 		About: map[string]string{"edge_weights": "true"}}
 	o.Model.EdgeWeights = true
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		_, err := Infer(context.Background(), Env{Comm: c, Shards: s}, o, m, Inference{})
+		_, err := Predict(context.Background(), session.Env{Comm: c, Shards: s}, o, m, Request{})
 		return err
 	})
 	if !comm.IsAgreed(err) || !strings.Contains(err.Error(), "was trained with weights") {

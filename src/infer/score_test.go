@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"fmt"
@@ -72,7 +72,7 @@ func TestQuality(t *testing.T) {
 				if c.metric == microF1 {
 					of = task.Find(task.Multilabel)
 				}
-				s := score{task: of, metric: of.Metrics[0]}
+				s := Score{task: of, metric: of.Metrics[0]}
 				if c.metric == rocAUC {
 					s.metric = of.Metrics[1]
 				}
@@ -82,14 +82,14 @@ func TestQuality(t *testing.T) {
 						if label == nil {
 							label = npy.Bytes([]int32{v.label})
 						}
-						s.add(v.z, label)
+						s.Add(v.z, label)
 					}
 				}
-				q, err := s.quality(w)
-				if err == nil && (q.metric != c.quality || q.accuracy != c.correct ||
-					math.Abs(q.shortfall-c.shortfall) > 1e-12) {
+				q, err := s.Quality(w)
+				if err == nil && (q.Metric != c.quality || q.Accuracy != c.correct ||
+					math.Abs(q.Shortfall-c.shortfall) > 1e-12) {
 					err = fmt.Errorf("%s is %+v, accuracy %+v, shortfall %g, want %+v, %+v and %g",
-						c.metric, q.metric, q.accuracy, q.shortfall, c.quality, c.correct,
+						c.metric, q.Metric, q.Accuracy, q.Shortfall, c.quality, c.correct,
 						c.shortfall)
 				}
 				return err

@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"context"
@@ -33,9 +33,9 @@ const lineColumns = 16
 // all of them, unless they lie in files and would take more than half of the memory that files may
 // have. The other half is for the edges, and what is read and written in order. Attention reads
 // whole rows, wherever they are. Collective.
-func (s *session) columnsAtOnce() (int, error) {
-	hidden := s.o.Model.Hidden
-	if s.ScratchDir == "" || !s.o.Model.ReadsNeighbours() {
+func (s Passes) columnsAtOnce() (int, error) {
+	hidden := s.Spec.Model.Hidden
+	if s.ScratchDir == "" || !s.Spec.Model.ReadsNeighbours() {
 		return hidden, nil
 	}
 	room, err := cacheRoom()
@@ -57,13 +57,13 @@ func (s *session) columnsAtOnce() (int, error) {
 	block := blockColumns(hidden, int(-lacking))
 	switch {
 	case block == hidden:
-	case s.model.Needs().Sources:
-		s.tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
+	case s.Model.Needs().Sources:
+		s.Tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
 			"free for files holds less than a layer of them: if this is slow, give it more memory "+
-			"or nodes", s.o.Model.Kind))
+			"or nodes", s.Spec.Model.Kind))
 		return hidden, nil
 	default:
-		s.tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
+		s.Tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
 			"memory that is free for files holds no more", block, hidden))
 	}
 	return block, nil
@@ -83,7 +83,7 @@ func blockColumns(cols, fit int) int {
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
 // Collective.
-func (s *session) inferColumns(ctx context.Context, l int, rows *layerRows) (out layerRows,
+func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows) (out layerRows,
 	err error) {
 	chunks := s.chunks(4 * rows.cols) // those of inference in memory
 	sums, err := makeLayerRows(s.ScratchDir, rows.rows, rows.cols, rows.block)
@@ -114,7 +114,7 @@ func (s *session) inferColumns(ctx context.Context, l int, rows *layerRows) (out
 
 // inferBlock sets the block of sums that begins with column first to what the model aggregates of
 // that block of rows.
-func (s *session) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
+func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
 	chunks chunks) error {
 	rows.ahead(first, 0, rows.rows)
 	in := layerInput{s.ownTables(rows.part(first, 0, rows.rows), rows.width(first)),
@@ -128,7 +128,7 @@ func (s *session) inferBlock(ctx context.Context, rows, sums *layerRows, first i
 
 // transform sets out to the rows that layer l makes of its own vertices' rows and aggregates, chunk
 // by chunk.
-func (s *session) transform(ctx context.Context, l int, rows, sums, out *layerRows,
+func (s Passes) transform(ctx context.Context, l int, rows, sums, out *layerRows,
 	chunks chunks) error {
 	var buffer []float32
 	defer func() { mem.Free(buffer) }()
@@ -154,19 +154,19 @@ func (s *session) transform(ctx context.Context, l int, rows, sums, out *layerRo
 		}
 		return y
 	}
-	needsOwn := s.model.Needs().Own
+	needsOwn := s.Model.Needs().Own
 	for i := range chunks.len() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s.watch.Alive()
+		s.Watch.Alive()
 		lo, hi := chunks.at(i)
 		in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}}
 		if needsOwn {
 			in.Own = load(0, rows, i)
 		}
 		in.Aggregate = load(1, sums, i)
-		y, err := s.model.ForwardLayer(l, &in)
+		y, err := s.Model.ForwardLayer(l, &in)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package train
+package infer
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/nn"
@@ -42,16 +43,16 @@ const (
 	LastModel = "last" // of the last step
 )
 
-// Model returns BestModel or LastModel of a checkpoint of the run.
-func (c *Checkpoint) Model(run, which string) (*Model, error) {
+// ModelOf returns BestModel or LastModel of a checkpoint of the run.
+func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 	name := rundir.ModelFile
 	if which == BestModel {
 		name = rundir.BestFile
 	}
-	path := filepath.Join(c.path, name)
-	text, there := c.files[name]
+	path := filepath.Join(c.Path, name)
+	text, there := c.File(name)
 	if !there {
-		return nil, fmt.Errorf("%s: no model was validated yet; use --checkpoint last", c.path)
+		return nil, fmt.Errorf("%s: no model was validated yet; use --checkpoint last", c.Path)
 	}
 	weights, about, err := nn.ParseSafetensors(text)
 	if err != nil {
@@ -189,7 +190,7 @@ func (t *truth) mark(s *shard.Shards, first, last int) {
 }
 
 // judge adds own vertex v to the score of its split, if it has a label.
-func (t *truth) judge(scores *[splits]score, v graph.VertexID, z []float32) {
+func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 	if t.task == nil {
 		return
 	}
@@ -200,19 +201,19 @@ func (t *truth) judge(scores *[splits]score, v graph.VertexID, z []float32) {
 			task.PutClass(label, t.class[y])
 		}
 	}
-	scores[t.split[v-t.first]].add(z, label)
+	scores[t.split[v-t.first]].Add(z, label)
 }
 
 // judged returns the metric of each split that has predicted vertices, and of those of no split if
 // some have labels. Collective.
 func (p *predictions) judged(c comm.Comm) (all []Judged, err error) {
 	for k := splits - 1; k >= 0; k-- {
-		q, err := p.scores[k].quality(c)
+		q, err := p.scores[k].Quality(c)
 		if err != nil {
 			return nil, err
 		}
 		if n := q.judged; n.Labelled > 0 || k != splitNone && n.Vertices > 0 {
-			all = append(all, Judged{splitNames[k], int(n.Labelled), q.metric})
+			all = append(all, Judged{splitNames[k], int(n.Labelled), q.Metric})
 		}
 	}
 	return all, nil

@@ -1,4 +1,6 @@
-package train
+// Package blocks writes the minibatches of a run and its initial weights, for other programs that
+// train on the same. It runs in one process and trains nothing.
+package blocks
 
 import (
 	"encoding/json"
@@ -15,32 +17,33 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/rundir"
 	"halognn/src/sample"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/task"
 )
 
 // Names in a directory of minibatches; docs/formats.md describes it.
 const (
-	BlocksFile  = "blocks.json"
+	IndexFile   = "blocks.json"
 	InitialFile = "initial.safetensors"
 )
 
-// Blocks is blocks.json: the index of a run's minibatches, for other programs that train on them.
-type Blocks struct {
-	Format        int             `json:"format"`
-	Version       string          `json:"version"`
-	Parts         string          `json:"parts"` // identity
-	Ranks         int             `json:"ranks"`
-	Epochs        int             `json:"epochs"`
-	StepsPerEpoch int             `json:"steps_per_epoch"`
-	Model         BlocksModel     `json:"model"`
-	Optimizer     BlocksOptimizer `json:"optimizer"`
-	BlocksDigest  string          `json:"blocks_digest"` // of those written
-	Minibatches   []BlocksItem    `json:"minibatches"`   // in the order of training
+// Index is blocks.json: the index of a run's minibatches, for other programs that train on them.
+type Index struct {
+	Format        int       `json:"format"`
+	Version       string    `json:"version"`
+	Parts         string    `json:"parts"` // identity
+	Ranks         int       `json:"ranks"`
+	Epochs        int       `json:"epochs"`
+	StepsPerEpoch int       `json:"steps_per_epoch"`
+	Model         Model     `json:"model"`
+	Optimizer     Optimizer `json:"optimizer"`
+	BlocksDigest  string    `json:"blocks_digest"` // of those written
+	Minibatches   []Item    `json:"minibatches"`   // in the order of training
 }
 
-// BlocksModel is the model whose initial weights are written.
-type BlocksModel struct {
+// Model is the model whose initial weights are written.
+type Model struct {
 	Kind    string  `json:"kind"`
 	Layers  int     `json:"layers"`
 	In      int     `json:"in"`
@@ -51,8 +54,8 @@ type BlocksModel struct {
 	Task    string  `json:"task"`
 }
 
-// BlocksOptimizer is the optimiser of the run.
-type BlocksOptimizer struct {
+// Optimizer is the optimiser of the run.
+type Optimizer struct {
 	Kind        string  `json:"kind"`
 	Momentum    float64 `json:"momentum"`
 	Beta1       float64 `json:"beta1"`
@@ -61,22 +64,22 @@ type BlocksOptimizer struct {
 	WeightDecay float64 `json:"weight_decay"`
 }
 
-// BlocksItem is one minibatch. The minibatches of one epoch and step are trained together: the loss
+// Item is one minibatch. The minibatches of one epoch and step are trained together: the loss
 // is the sum over all of them, divided by GlobalSeeds.
-type BlocksItem struct {
-	Dir         string        `json:"dir"`
-	Epoch       int           `json:"epoch"` // from 1
-	Step        int           `json:"step"`  // from 0
-	Stream      int           `json:"stream"`
-	Seeds       int           `json:"seeds"`
-	GlobalSeeds int           `json:"global_seeds"`
-	LR          float64       `json:"lr"`
-	Digest      string        `json:"digest"`
-	Layers      []BlocksLayer `json:"layers"` // input layer first
+type Item struct {
+	Dir         string  `json:"dir"`
+	Epoch       int     `json:"epoch"` // from 1
+	Step        int     `json:"step"`  // from 0
+	Stream      int     `json:"stream"`
+	Seeds       int     `json:"seeds"`
+	GlobalSeeds int     `json:"global_seeds"`
+	LR          float64 `json:"lr"`
+	Digest      string  `json:"digest"`
+	Layers      []Layer `json:"layers"` // input layer first
 }
 
-// BlocksLayer is the size of a block.
-type BlocksLayer struct {
+// Layer is the size of a block.
+type Layer struct {
 	Sources      int `json:"sources"`
 	Destinations int `json:"destinations"`
 	Edges        int `json:"edges"`
@@ -96,17 +99,17 @@ type Export struct {
 	Dir          string // the output directory: new or empty
 }
 
-// WriteBlocks writes the initial weights and the minibatches that a run with these options trains
+// Write writes the initial weights and the minibatches that a run with these options trains
 // on. It runs in one process and trains nothing. blocks.json is written last: a directory without
 // it is incomplete.
-func WriteBlocks(e Export, o Options) (*Blocks, error) {
+func Write(e Export, o job.Spec) (*Index, error) {
 	if !o.Reads() {
 		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have "+
 			"no blocks", o.Model.Kind)
 	}
 	w := blocksWriter{Export: e}
 	defer w.free()
-	if err := w.open(o.Spec); err != nil {
+	if err := w.open(o); err != nil {
 		return nil, err
 	}
 	err := mem.Guard(w.write)
@@ -120,7 +123,7 @@ type blocksWriter struct {
 	model  *nn.Model
 	drawer *parallel.Drawer
 	m      parallel.Minibatch
-	blocks Blocks
+	blocks Index
 	digest uint64
 }
 
@@ -133,7 +136,7 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 			"hand; set sample.locality=1")
 	}
 	spec.Ranks, spec.RanksPerNode = w.Ranks, w.RanksPerNode
-	if w.job, err = newJob(w.Shards, spec); err != nil {
+	if w.job, err = session.NewJob(w.Shards, spec); err != nil {
 		return err
 	}
 	if w.model, err = nn.NewModel(w.Device, w.job.Model, w.job.Seed); err != nil {
@@ -189,18 +192,18 @@ func (w *blocksWriter) write() error {
 	w.describe()
 	text, err := json.MarshalIndent(&w.blocks, "", " ")
 	if err != nil {
-		return fmt.Errorf("%s: %w", BlocksFile, err)
+		return fmt.Errorf("%s: %w", IndexFile, err)
 	}
-	return rundir.WriteFile(filepath.Join(w.Dir, BlocksFile), append(text, '\n'))
+	return rundir.WriteFile(filepath.Join(w.Dir, IndexFile), append(text, '\n'))
 }
 
 func (w *blocksWriter) describe() {
 	b, m, p := &w.blocks, w.job.Model, w.job.Optimizer
 	b.Format, b.Version, b.Parts = 1, w.Version, w.Shards.Identity()
 	b.Ranks, b.Epochs, b.StepsPerEpoch = w.Ranks, w.job.Epochs, w.job.Steps()
-	b.Model = BlocksModel{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out,
+	b.Model = Model{Kind: m.Kind, Layers: m.Layers, In: m.In, Hidden: m.Hidden, Out: m.Out,
 		Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
-	b.Optimizer = BlocksOptimizer(p)
+	b.Optimizer = Optimizer(p)
 	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
 }
 
@@ -215,7 +218,7 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)
 	}
 	w.digest += m.Digest
-	item := BlocksItem{
+	item := Item{
 		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
 		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
 		LR:     j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
@@ -227,7 +230,7 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 	}
 	for l := range m.Sampled.Blocks {
 		b := &m.Sampled.Blocks[l]
-		item.Layers = append(item.Layers, BlocksLayer{b.NumSrc, b.NumDst, b.NumEdges()})
+		item.Layers = append(item.Layers, Layer{b.NumSrc, b.NumDst, b.NumEdges()})
 		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr, len(b.Indptr)); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package train
+package checkpoint
 
 import (
 	"encoding/json"
@@ -12,20 +12,20 @@ import (
 
 // Any state under a valid seal is either rejected, or is one from which a run can go on.
 func FuzzCheckpointState(f *testing.F) {
-	for _, s := range []*checkpointState{
+	for _, s := range []*State{
 		{
-			Format:          rundir.CheckpointFormat,
-			checkpointPlace: checkpointPlace{Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
+			Format: rundir.CheckpointFormat,
+			Place:  Place{Epoch: 1, Step: 1, StepsPerEpoch: 9, OptimizerSteps: 1},
 		},
 		{
-			Format:          rundir.CheckpointFormat,
-			checkpointPlace: checkpointPlace{Epoch: 3, Step: 2, StepsPerEpoch: 5, OptimizerSteps: 12},
-			checkpointOrigin: checkpointOrigin{
+			Format: rundir.CheckpointFormat,
+			Place:  Place{Epoch: 3, Step: 2, StepsPerEpoch: 5, OptimizerSteps: 12},
+			Origin: Origin{
 				Ranks: 2, Streams: 4, Config: map[string]string{"train.lr": "0.1"},
 			},
 			EpochSeconds: []float64{1, 2},
-			checkpointUnderWay: checkpointUnderWay{
-				Each:   []rankShare{{Remote: 3, Waiting: 0.5}, {Remote: 4}},
+			UnderWay: UnderWay{
+				Each:   []Share{{Remote: 3, Waiting: 0.5}, {Remote: 4}},
 				Phases: map[string]float64{"sample": 1},
 			},
 			Files: rundir.FileSums{rundir.ModelFile: {Bytes: 10, XXH64: "00"}},
@@ -44,19 +44,18 @@ func FuzzCheckpointState(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		memtest.Bounded(t, 64<<20, func() {
-			if SoundState(text) != nil {
+			if Sound(text) != nil {
 				return
 			}
-			s := new(checkpointState)
+			s := new(State)
 			if err := json.Unmarshal(text, s); err != nil {
 				t.Fatalf("it is said to be sound: %v", err)
 			}
 			for ranks := 1; ranks <= 4; ranks++ {
 				for r := range ranks {
-					s.earlier(r, ranks)
+					s.Earlier(r, ranks)
 				}
 			}
-			s.phases()
 			s.over(10, 3)
 			digest := xxhash.New()
 			if digest.UnmarshalBinary(s.LossDigest) == nil {

@@ -1,27 +1,29 @@
-package train
+package checkpoint
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"halognn/src/compute"
 	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/rundir"
 )
 
-// saver writes checkpoints on rank 0: training copies its state, and a goroutine writes the copy.
+// Saver writes checkpoints on rank 0: training copies its state, and a goroutine writes the copy.
 //
 //	step i ── vote ── gradient sum ── update ── copy ──┬── step i+1 ──────────────────────────>
 //	                                                   └── files, sync, rename, prune ── done
 //
 // A save that falls due meanwhile waits for the end of the write, and happens at the first step
 // after it.
-type saver struct {
+type Saver struct {
 	o     config.Saves
 	run   string       // its directory
 	lock  *rundir.Lock // of the directory
@@ -33,7 +35,7 @@ type saver struct {
 	slots         [][]float32
 
 	writing chan error // nil: nothing is being written
-	last    string     // the newest complete checkpoint; empty: none
+	Last    string     // the newest complete checkpoint; empty: none
 	before  string     // the one before it
 	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
@@ -45,30 +47,25 @@ type saver struct {
 // saveShare bounds the share of the time that saves by time may take.
 const saveShare = 0.005
 
-// openSaver makes rank 0's saver; on other ranks it is nil.
-func (r keeper) openSaver() {
-	if r.s.Comm.Rank() > 0 {
-		return
-	}
-	r.of.saver = &saver{o: r.s.o.Checkpoint, run: r.s.Dir, lock: r.of.lock,
-		saved: r.of.optimizer.Steps(),
-		at:    time.Now()}
-	if c := r.s.Resume; c != nil {
-		r.of.saver.last = c.path
-	}
-	r.s.closers = append(r.s.closers, func() error {
-		err := r.of.saver.wait()
-		mem.Free(r.of.saver.weights)
-		mem.Free(r.of.saver.best)
-		for _, s := range r.of.saver.slots {
-			mem.Free(s)
-		}
-		return err
-	})
+// NewSaver returns the saver of a run that has made so many updates; last is the checkpoint that it
+// goes on from, if any. lock is of the run's directory.
+func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, last string) *Saver {
+	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: last}
 }
 
-// due reports whether the state after the given number of updates should be saved.
-func (s *saver) due(updates int, note func(format string, args ...any)) (bool, error) {
+// Close waits for the end of a write and frees the copies.
+func (s *Saver) Close() error {
+	err := s.Wait()
+	mem.Free(s.weights)
+	mem.Free(s.best)
+	for _, slot := range s.slots {
+		mem.Free(slot)
+	}
+	return err
+}
+
+// Due reports whether the state after the given number of updates should be saved.
+func (s *Saver) Due(updates int, note func(format string, args ...any)) (bool, error) {
 	idle, err := s.poll()
 	if err != nil {
 		return false, err
@@ -85,7 +82,7 @@ func (s *saver) due(updates int, note func(format string, args ...any)) (bool, e
 
 // dueByTime reports whether enough time has passed since the last save. None may be under way. Not
 // only the pause counts as its cost: writing takes processor time from the next steps too.
-func (s *saver) dueByTime(note func(format string, args ...any)) bool {
+func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	asked := time.Duration(s.o.EveryMinutes * float64(time.Minute))
 	if asked <= 0 {
 		return false
@@ -100,28 +97,81 @@ func (s *saver) dueByTime(note func(format string, args ...any)) bool {
 	return time.Since(s.at) >= every
 }
 
-// copy copies the arrays of the run. It is cheap: a few bytes a weight, beside thousands of
-// operations a weight in each step.
-func (s *saver) copy(r *run) {
-	p := r.s.model.Params
+// Next notes that the state after so many updates is to be saved, at the end of training or on the
+// way. It returns the path of the checkpoint, and whether it has to be written: a run that was
+// resumed from it may be stopped before its next step. No write may be under way.
+func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
+	s.saved, s.at = updates, time.Now()
+	path = rundir.CheckpointPath(s.run, updates, end)
+	_, err := os.Stat(path)
+	return path, err != nil
+}
+
+// Contents is what a checkpoint is made of. State, Metadata and Log belong to the saver until the
+// write has ended; the arrays are copied at once.
+type Contents struct {
+	State     *State
+	Device    compute.Device
+	Params    *nn.Params
+	Optimizer *nn.Optimizer
+	Best      []float32         // [Params.Len()] in host memory
+	Metadata  map[string]string // of the model files
+	Log       *rundir.Log
+}
+
+// Save copies the arrays and starts to write the checkpoint.
+func (s *Saver) Save(path string, of Contents) {
+	s.copy(&of)
+	s.pending, s.writing = path, make(chan error, 1)
+	files, done := s.contents(&of), s.writing
+	go func() {
+		err := s.write(path, files, of.State, of.Log)
+		s.took = time.Since(s.at)
+		done <- err
+	}()
+}
+
+// copy is cheap: a few bytes a weight, beside thousands of operations a weight in each step.
+func (s *Saver) copy(of *Contents) {
+	n, slots := of.Params.Len(), of.Optimizer.Slots()
 	if s.weights == nil {
-		s.weights, s.best = mem.Make[float32](p.Len()), mem.Make[float32](p.Len())
-		for range r.optimizer.Slots() {
-			s.slots = append(s.slots, mem.Make[float32](p.Len()))
+		s.weights, s.best = mem.Make[float32](n), mem.Make[float32](n)
+		for range slots {
+			s.slots = append(s.slots, mem.Make[float32](n))
 		}
 	}
-	r.s.Device.Download(s.weights, p.Values)
-	for i, slot := range r.optimizer.Slots() {
-		r.s.Device.Download(s.slots[i], slot.Data)
+	of.Device.Download(s.weights, of.Params.Values)
+	for i, slot := range slots {
+		of.Device.Download(s.slots[i], slot.Data)
 	}
-	if s.bestOf != r.best.epoch {
-		s.bestOf = r.best.epoch
-		copy(s.best, r.best.weights)
+	if s.bestOf != of.State.BestEpoch {
+		s.bestOf = of.State.BestEpoch
+		copy(s.best, of.Best)
 	}
 }
 
-// bytes returns the memory of the copies: 0 on ranks other than 0.
-func (s *saver) bytes() int64 {
+// contents returns the files of a checkpoint of the copies.
+func (s *Saver) contents(of *Contents) []rundir.File {
+	tensors := func(name string, t []nn.Tensor) rundir.File {
+		write := func(w io.Writer) error { return nn.FormatSafetensors(w, t, of.Metadata) }
+		return rundir.File{Name: name, Write: write}
+	}
+	var slots []nn.Tensor
+	for i, slot := range of.Optimizer.Slots() {
+		slots = append(slots, of.Params.Views(s.slots[i], slot.Name+".")...)
+	}
+	files := []rundir.File{
+		tensors(rundir.ModelFile, of.Params.Views(s.weights, "")),
+		tensors(rundir.OptimizerFile, slots),
+	}
+	if of.State.BestEpoch > 0 {
+		files = append(files, tensors(rundir.BestFile, of.Params.Views(s.best, "")))
+	}
+	return files
+}
+
+// Bytes returns the memory of the copies: 0 on ranks other than 0.
+func (s *Saver) Bytes() int64 {
 	if s == nil {
 		return 0
 	}
@@ -134,12 +184,12 @@ func (s *saver) bytes() int64 {
 
 // write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
 // finite, because training is about to end with an error about them.
-func (s *saver) write(path string, files []rundir.File, state *checkpointState,
+func (s *Saver) write(path string, files []rundir.File, state *State,
 	log *rundir.Log) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if !nn.Finite(array) {
 			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state "+
-				"are not finite: %w", path, ErrDiverged)
+				"are not finite: %w", path, nn.ErrDiverged)
 		}
 	}
 	if err := s.lock.Held(); err != nil {
@@ -160,7 +210,7 @@ func (s *saver) write(path string, files []rundir.File, state *checkpointState,
 }
 
 // poll returns the error of a write that has ended, and whether none is under way.
-func (s *saver) poll() (idle bool, err error) {
+func (s *Saver) poll() (idle bool, err error) {
 	if s.writing == nil {
 		return true, nil
 	}
@@ -172,8 +222,8 @@ func (s *saver) poll() (idle bool, err error) {
 	}
 }
 
-// wait waits for the end of the write and returns its error.
-func (s *saver) wait() error {
+// Wait waits for the end of the write and returns its error.
+func (s *Saver) Wait() error {
 	if s == nil || s.writing == nil {
 		return nil
 	}
@@ -182,24 +232,24 @@ func (s *saver) wait() error {
 
 // written notes the end of a write. It does not report a state that is not finite: the error about
 // the next loss says more.
-func (s *saver) written(err error) error {
+func (s *Saver) written(err error) error {
 	s.writing = nil
 	if err == nil {
-		s.before, s.last = s.last, s.pending
+		s.before, s.Last = s.Last, s.pending
 	}
-	if errors.Is(err, ErrDiverged) {
+	if errors.Is(err, nn.ErrDiverged) {
 		return nil
 	}
 	return err
 }
 
-// good names the last good checkpoint after the given number of updates, for messages. A checkpoint
+// Good names the last good checkpoint after the given number of updates, for messages. A checkpoint
 // made after the last update holds the weights with which training diverged.
-func (s *saver) good(updates int) string {
+func (s *Saver) Good(updates int) string {
 	if s == nil {
 		return ""
 	}
-	good, bad := s.last, ""
+	good, bad := s.Last, ""
 	// A prefix: the checkpoint at the end of training has a longer name.
 	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false))
 	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {

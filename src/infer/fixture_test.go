@@ -1,0 +1,35 @@
+package infer
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/computetest"
+	"halognn/src/job"
+	"halognn/src/session/sessiontest"
+	"halognn/src/shard"
+)
+
+func generated(t testing.TB) *shard.Shards { return sessiontest.Graph(t, 6, 300) }
+
+func sageOptions() job.Spec { return sessiontest.Spec() }
+
+// cudaLibrary builds, or finds, the library of kernels.
+func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
+
+// onRanks opens passes on every rank, each a node of its own, and calls f.
+func onRanks(shards *shard.Shards, ranks int, o job.Spec,
+	f func(ctx context.Context, s Passes) error) error {
+	return comm.RunWorld(ranks, func(c comm.Comm) error {
+		s, err := open(sessiontest.Env(c, shards), o, "")
+		if err != nil {
+			return err
+		}
+		if err := f(context.Background(), s); err != nil {
+			return fmt.Errorf("%d ranks: %w", ranks, err)
+		}
+		return s.Close()
+	})
+}

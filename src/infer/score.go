@@ -1,0 +1,97 @@
+package infer
+
+import (
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/record"
+	"halognn/src/task"
+)
+
+// Score counts how well a set of vertices was predicted.
+type Score struct {
+	task   *task.Task
+	metric *task.Metric
+	task.Tally
+	Confusion []int64   // [classes, classes] by truth and prediction; nil: not counted
+	pairs     []float32 // of a metric that needs them
+}
+
+func (s Passes) Score() Score { return Score{task: s.Task, metric: s.Metric} }
+
+// Add scores a prediction: the logits of a vertex and its label.
+func (s *Score) Add(z []float32, label []byte) {
+	if !nn.Finite(z) {
+		s.Undefined++
+		return
+	}
+	if !s.See(s.task, label) {
+		return
+	}
+	s.task.Judge(&s.Tally, z, label)
+	if s.Confusion != nil {
+		var predicted [4]byte
+		s.task.Predict(predicted[:], z)
+		s.Confusion[int(s.task.Class(label))*len(z)+int(s.task.Class(predicted[:]))]++
+	}
+	if s.metric.Pair != nil {
+		pair := s.metric.Pair(z, label)
+		s.pairs = append(s.pairs, pair[:]...)
+	}
+}
+
+// Quality is a score over all ranks: the metric that chooses epochs, the share of right
+// predictions, and the mean shortfall, a lower bound of the mean loss that is at most log(classes)
+// below it.
+type Quality struct {
+	Metric, Accuracy record.Metric
+	Shortfall        float64
+	judged           task.Tally
+}
+
+// Quality sums the score over all ranks. Collective; every rank gets the same. A metric of pairs
+// needs all of them on one rank: 8 bytes a scored vertex. Predictions that are not finite are
+// nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
+func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
+	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
+		return q, err
+	}
+	if n := q.judged.Undefined; n > 0 {
+		return q, comm.AgreedOn(c, fmt.Errorf("the predictions for %.0f vertices are not finite: %w", n,
+			nn.ErrDiverged))
+	}
+	q.Shortfall = q.judged.Shortfall / max(1, q.judged.Labelled)
+	if q.Accuracy, err = s.value(c, s.task.Metrics[0], &q.judged); err != nil {
+		return q, err
+	}
+	q.Metric, err = s.value(c, s.metric, &q.judged)
+	return q, err
+}
+
+// value returns a metric of all ranks' vertices, of which sums are known. Collective.
+func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
+	if m.Pair == nil {
+		x, _ := m.Value(sums)
+		return record.MetricOf(m, sums, x), nil
+	}
+	parts, err := comm.AllgatherBytes(c, npy.Bytes(s.pairs))
+	if err != nil {
+		return record.Metric{}, err
+	}
+	var pairs []float32
+	for _, p := range parts {
+		pairs = append(pairs, npy.View[float32](p)...)
+	}
+	return record.MetricOf(m, sums, m.OfPairs(pairs)), nil
+}
+
+// OverRanks sums a tally over all ranks. Collective.
+func OverRanks(c comm.Comm, own *task.Tally) (sum task.Tally, err error) {
+	all, err := comm.Allgather(c, own.Numbers()...)
+	for ; len(all) > 0; all = all[task.Len:] {
+		sum.Add(all)
+	}
+	return sum, err
+}

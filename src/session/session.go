@@ -1,0 +1,331 @@
+// Package session holds what one rank runs minibatches through a model with, whether it trains or
+// infers: the job, the model, the rows at hand, and the pipe that prepares minibatches.
+//
+//	New ──> OpenModel    job, model                  needs no other rank
+//	        OpenStore    feature rows in memory, OpenDevice those that a device copies or maps
+//	        OpenRows     cache, exchange, strategy, pipe; CloseRows lets another cache follow
+//	        Close        all of it, last opened first; EndedBy after an error
+//
+// Training (package train) adds optimiser, gradients and digests; inference (package infer) runs
+// passes over given vertices or over all.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/config"
+	"halognn/src/exchange"
+	"halognn/src/fault"
+	"halognn/src/job"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/pipeline"
+	"halognn/src/policy"
+	"halognn/src/residence"
+	"halognn/src/rundir"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/task"
+	"halognn/src/trace"
+	"halognn/src/watch"
+)
+
+// Session is one rank's state for running minibatches through a model, in training or inference.
+type Session struct {
+	Env
+	Spec    job.Spec // once openModel has returned that of job
+	asked   string   // the metric that is asked for; "" or auto: the default of the task
+	Forward bool     // nothing is trained: the parts need no training seeds and no labels
+	Task    *task.Task
+	Metric  *task.Metric
+
+	First, Last int // own parts [first, last)
+	Job         *job.Job
+	Topology    *sample.Topology
+	Model       *nn.Model
+
+	Store    *residence.Store
+	Cache    *residence.Cache
+	Features *exchange.Fetcher
+	Strategy *parallel.Strategy
+	Pipe     *parallel.Pipe
+
+	Skipped int             // minibatches of the pass under way that were trained before a restart
+	Log     *rundir.Log     // of a training, rank 0
+	Spans   *trace.Recorder // nil without --trace
+	Watch   *watch.Watchdog // nil for none
+
+	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
+
+	Closers    []func() error
+	rowClosers []func() error // in the order in which openRows opened
+}
+
+// Env is a rank's environment: communicator, shards, device and callbacks.
+type Env struct {
+	Comm         comm.Comm
+	RanksPerNode int // overrides the launched number; 0: as launched
+	Shards       *shard.Shards
+	Device       compute.Device
+	Host         compute.Host
+	Compute      config.Compute         // of which a session reads how a GPU is used
+	Workers      int                    // pool goroutines
+	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
+	// where inference keeps rows of hidden layers in files; "": in memory
+	ScratchDir string
+	Explain    func(error) error // adds the cause to an error that ends the job; may be nil
+	Notes      Noter             // rank 0 only; may be nil
+	SetUp      *trace.SetUp      // set-up times of this rank so far; nil begins new ones
+}
+
+// Noter tells a user.
+type Noter interface {
+	Note(ctx context.Context, line string) // something a user should know
+}
+
+// New returns a session of a job that nothing is open of. metric chooses what judges
+// predictions; "" or auto: the default of the task.
+func New(env Env, spec job.Spec, metric string) *Session {
+	if env.SetUp == nil {
+		env.SetUp = trace.NewSetUp(time.Now())
+	}
+	return &Session{Env: env, Spec: spec, asked: metric}
+}
+
+// OpenModel makes the job and the model, which needs no other rank.
+func (s *Session) OpenModel() error {
+	c := s.Comm
+	if _, _, err := s.Shards.RankRange(c.Rank(), c.Size()); err != nil {
+		return err
+	}
+	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
+		return err
+	}
+	s.Spec.Ranks = c.Size()
+	if !s.Spec.ByNode() { // else groupByNode has set it
+		s.Spec.RanksPerNode = s.RanksPerNode
+	}
+	var err error
+	if s.Forward {
+		s.Job, err = newForwardJob(s.Shards, s.Spec)
+	} else {
+		s.Job, err = NewJob(s.Shards, s.Spec)
+	}
+	if err != nil {
+		return err
+	}
+	s.Closers = append(s.Closers, func() error { s.Job.Close(); return nil })
+	s.Task = task.Find(s.Job.Model.Task)
+	if s.Metric, err = s.Task.Choose(s.asked, s.Job.Model.Out); err != nil {
+		return err
+	}
+	s.Spec, s.Topology = s.Job.Spec, s.Shards.Topology()
+	s.First, s.Last = s.Job.Parts(c.Rank())
+	s.SetUp.Done(trace.SetUpSeeds)
+	if s.Model, err = nn.NewModel(s.Device, s.Spec.Model, s.Spec.Seed); err != nil {
+		return err
+	}
+	s.Closers = append(s.Closers, func() error { s.Model.Close(); return nil })
+	s.SetUp.Done(trace.SetUpModel)
+	return nil
+}
+
+// NewJob makes the job of a model on these parts, or returns an error if they lack labels or
+// features.
+func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
+	if s.Task == task.None {
+		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
+			"import it with labels", s.Dir)
+	}
+	if err := hasFeatures(s); err != nil {
+		return nil, err
+	}
+	spec.Fit(s)
+	if err := errors.Join(spec.Model.Check(), parallel.Check(&spec)); err != nil {
+		return nil, err
+	}
+	j, err := job.New(s, spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Dir, err)
+	}
+	return j, nil
+}
+
+// newForwardJob makes the job of a trained model on parts that may have no labels. A model without
+// classes gets those of the parts.
+func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
+	if err := hasFeatures(s); err != nil {
+		return nil, err
+	}
+	if spec.Model.Out == 0 {
+		spec.Model.Out, spec.Model.Task = s.Classes, s.Task
+	}
+	j, err := job.NewForward(s, spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Dir, err)
+	}
+	return j, j.Model.Check()
+}
+
+func hasFeatures(s *shard.Shards) error {
+	if s.Features == 0 {
+		return fmt.Errorf("%s: the graph has no features, which models read; partition it again "+
+			"with --features degree, or ones, which makes some of the graph", s.Dir)
+	}
+	return nil
+}
+
+// OpenStore maps the feature rows that are read from memory. Collective. From here on, errors that
+// not all ranks return end the job.
+func (s *Session) OpenStore() (err error) {
+	s.Store, err = residence.Open(residence.Options{
+		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
+		SetUp: s.SetUp, Alive: func() { s.Watch.Alive() }, Note: s.Tell,
+		Device: s.Device, GPU: s.Compute.GPU,
+	})
+	s.Closers = append(s.Closers, s.Store.Close)
+	s.SetUp.Done(trace.SetUpTables)
+	return err
+}
+
+// OpenDevice copies or maps feature rows for a device that has its own memory. Collective.
+func (s *Session) OpenDevice() error {
+	err := s.Store.OpenDevice()
+	s.SetUp.Done(trace.SetUpDevice)
+	return err
+}
+
+// OpenRows opens the cache of the settings, which starts at position at, the exchange, and the
+// pipeline that uses both. nil gradients: a session that does not train. Collective.
+func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
+	gradients *parallel.Gradients) (err error) {
+	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
+	s.Cache, err = s.Store.OpenCache(settings, at)
+	opened(s.Cache.Close)
+	if err != nil {
+		return err
+	}
+	if s.Features, err = s.Store.Fetcher(s.Cache); err != nil {
+		return err
+	}
+	opened(s.Features.Close)
+	o := s.StrategyOptions()
+	o.Sample, o.Eval, o.MaxSeeds = s.Spec.Sample, s.Spec.Eval, s.Job.MaxSeeds()
+	first, end := s.Store.Columns()
+	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
+	o.Gradients, o.Depth = gradients, s.Spec.Depth
+	o.SeedsElsewhere = s.Spec.GlobalSeeds
+	if !s.Forward {
+		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size
+		o.Labels = s.Shards.Labels()
+	}
+	o.Near = s.Cache.Near
+	o.Policy, o.Ahead = s.Cache.Dynamic()
+	if s.Strategy, err = parallel.New(s.Spec.Mode.Name, o); err != nil {
+		return err
+	}
+	opened(s.Strategy.Close)
+	if s.Pipe, err = s.NewPipe(s.Strategy, o.Ahead); err != nil {
+		return err
+	}
+	opened(func() error { s.Pipe.Close(); return nil })
+	s.SetUp.Done(trace.SetUpPipeline)
+	return nil
+}
+
+// CloseRows closes pipeline, exchange and cache. Collective.
+func (s *Session) CloseRows() error {
+	var err error
+	for _, f := range slices.Backward(s.rowClosers) {
+		err = errors.Join(err, f())
+	}
+	s.rowClosers = nil
+	return err
+}
+
+// StrategyOptions returns the options that the strategies of training and inference share.
+func (s *Session) StrategyOptions() parallel.Options {
+	return parallel.Options{
+		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.Model,
+		Drawing: parallel.Drawing{Topology: s.Topology, Workers: s.Workers, Kernel: s.Spec.Kernel,
+			Partitioned: s.Spec.Partitioned, Rows: s.Job.Offsets()},
+	}
+}
+
+// NewPipe returns a pipe that prepares minibatches for a strategy.
+func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pipe, error) {
+	return parallel.NewPipe(strategy, pipeline.Options{
+		Depth: s.Spec.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
+	})
+}
+
+// During calls f and prefixes its error with what. An error of a pipeline that f runs aborts the
+// job before f returns; doing gives it the same prefix.
+func (s *Session) During(what string, f func() error) error {
+	outer := s.doing
+	s.doing += what + ": "
+	defer func() { s.doing = outer }()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (s *Session) observe(span pipeline.Span) {
+	s.Watch.Prepared(span.Stage, s.Skipped+span.Item)
+	s.Spans.Span(span.Stage, s.Skipped+span.Item, span.Begin, span.Took)
+}
+
+// Tell prints a line to the user, on rank 0.
+func (s *Session) Tell(line string) {
+	if s.Notes != nil {
+		s.Notes.Note(context.Background(), line)
+	}
+}
+
+// Close releases everything, last opened first. Collective once communicators have been made.
+func (s *Session) Close() error {
+	err := s.CloseRows()
+	for _, f := range slices.Backward(s.Closers) {
+		err = errors.Join(err, f())
+	}
+	s.Closers = nil
+	return err
+}
+
+// EndedBy ends the session because of err and returns the error to report. If all ranks agreed on
+// it, they close in order. Otherwise other ranks may be waiting for this one in a collective: the
+// job is aborted, nothing is released, and the watch runs until the process ends.
+func (s *Session) EndedBy(err error) error {
+	if comm.IsAgreed(err) {
+		return errors.Join(err, s.Close())
+	}
+	return s.abort(err)
+}
+
+// abort ends the job for an error of this rank alone, before anything here waits for another rank,
+// and returns the explained error. It then flushes the logs, which a failure makes most valuable.
+func (s *Session) abort(err error) error {
+	if s.Explain != nil {
+		told := err
+		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
+		if fault != nil { // the original error matters more
+			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
+		}
+		err = told
+	}
+	s.Comm.Abort(err)
+	if s.Log != nil {
+		s.Log.Flush()
+	}
+	s.Spans.Flush()
+	return err
+}

@@ -1,0 +1,269 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"halognn/src/checkpoint"
+	"halognn/src/comm"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/pipeline"
+	"halognn/src/rundir"
+	"halognn/src/trace"
+	"halognn/src/watch"
+)
+
+// ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
+var ErrStopped = errors.New("stopped by a signal")
+
+// share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
+type share struct {
+	Blocks  uint64
+	Edges   uint64
+	Rows    trace.Counters // on rank 0 also those carried over a restart
+	Remote  int64          // rows of this rank
+	Read    int64          // rows that it read for others in the epoch, or since a restart in it
+	Rounds  int64          // started by this rank in the epoch, or since a restart in it
+	Seconds float64
+	Waiting float64
+	Startup float64
+	Busy    float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
+	Phases  [trace.NumPhases]float64
+}
+
+// shares holds the share of every rank, and their sum.
+type shares struct {
+	share
+	each []share
+}
+
+// The votes, by index among the extra values of the gradient sum. A sum above 0 means that at least
+// one rank votes for it.
+const (
+	voteSave = iota
+	voteStop
+)
+
+// openSaver makes rank 0's saver; on other ranks it is nil.
+func (r keeper) openSaver() {
+	if r.s.Comm.Rank() > 0 {
+		return
+	}
+	last := ""
+	if c := r.of.env.Resume; c != nil {
+		last = c.Path
+	}
+	r.of.saver = checkpoint.NewSaver(r.of.o.Checkpoint, r.of.env.Dir, r.of.lock,
+		r.of.optimizer.Steps(), last)
+	r.s.Closers = append(r.s.Closers, r.of.saver.Close)
+}
+
+// vote sets this rank's votes for the end of this step. Votes travel with the gradients, so that
+// all ranks act at the same step. It returns the error of a write that has failed.
+func (r keeper) vote() error {
+	stop := false
+	select {
+	case <-r.of.env.Stop:
+		stop = true
+	default:
+	}
+	save := false
+	if r.of.saver != nil {
+		var err error
+		if save, err = r.of.saver.Due(r.of.optimizer.Steps()+1, r.note); err != nil {
+			return err
+		}
+	}
+	for vote, yes := range [...]bool{voteSave: save, voteStop: stop} {
+		value := float32(0)
+		if yes {
+			value = 1
+		}
+		r.s.Model.Params.SetExtra(vote, value)
+	}
+	return nil
+}
+
+// note prints a message to the user, on rank 0.
+func (r keeper) note(format string, args ...any) {
+	if r.of.env.Progress != nil {
+		r.of.env.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
+	}
+}
+
+// obey acts on the ranks' votes after the update of a step. Collective.
+func (r keeper) obey(step int) error {
+	save, stop := r.s.Model.Params.Extra(voteSave) > 0, r.s.Model.Params.Extra(voteStop) > 0
+	if !save && !stop {
+		return nil
+	}
+	begin := time.Now()
+	r.s.Watch.At(r.of.epoch, step, watch.Place(trace.Save))
+	if err := r.save(r.of.epoch, step+1, false); err != nil {
+		return err
+	}
+	r.of.mark(trace.Save, begin)
+	r.s.Watch.At(r.of.epoch, step, watch.Place(trace.Wait))
+	if stop {
+		r.of.stopped = true
+		return pipeline.ErrStop
+	}
+	return nil
+}
+
+// save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
+// on at once.
+func (r keeper) save(epoch, step int, end bool) error {
+	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
+	if err := mem.CheckSizes(); err != nil {
+		return err
+	}
+	all, err := r.gatherShares(time.Since(r.of.begun))
+	if err != nil || r.of.saver == nil {
+		return err
+	}
+	s := r.of.saver
+	if err := s.Wait(); err != nil { // the writer uses the copy until it is done
+		return err
+	}
+	path, needed := s.Next(r.of.optimizer.Steps(), end)
+	if !needed {
+		return nil
+	}
+	state, err := r.state(epoch, step, all)
+	if err != nil {
+		return err
+	}
+	s.Save(path, checkpoint.Contents{
+		State: state, Device: r.s.Device, Params: r.s.Model.Params, Optimizer: r.of.optimizer,
+		Best: r.of.best.weights, Metadata: r.of.modelMetadata(epoch), Log: r.s.Log,
+	})
+	return nil
+}
+
+// gatherShares returns the ranks' shares of the epoch under way; took is its time so far.
+// Collective.
+func (r keeper) gatherShares(took time.Duration) (s shares, err error) {
+	rows := r.of.rows
+	rows.Add(r.of.carried)
+	own := share{
+		Blocks: r.of.blocks, Edges: r.of.edges, Rows: rows,
+		Remote: r.of.rows.Remote + r.of.earlier, Read: r.of.rows.ServedReads,
+		Rounds:  r.of.rows.Rounds,
+		Seconds: took.Seconds(), Waiting: r.of.waiting.Seconds(), Startup: r.of.startup.Seconds(),
+		Phases: r.of.clock.Seconds(),
+		Busy:   r.of.processor.Busy(),
+	}
+	mine, err := binary.Append(nil, binary.LittleEndian, own)
+	if err != nil {
+		return s, err
+	}
+	all, err := comm.Allgather(r.s.Comm, mine...)
+	if err != nil {
+		return s, err
+	}
+	for ; len(all) > 0; all = all[len(mine):] {
+		var one share
+		if _, err := binary.Decode(all, binary.LittleEndian, &one); err != nil {
+			return s, err
+		}
+		s.each = append(s.each, one)
+		s.Blocks += one.Blocks
+		s.Edges += one.Edges
+		s.Rows.Add(one.Rows)
+		s.Remote += one.Remote
+		s.Waiting += one.Waiting
+		s.Startup += one.Startup
+		for p, t := range one.Phases {
+			s.Phases[p] += t
+		}
+	}
+	return s, nil
+}
+
+// state returns the state of the run between two steps.
+func (r keeper) state(epoch, step int, all shares) (*checkpoint.State, error) {
+	digest, err := r.of.losses.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	ranks := float64(r.s.Comm.Size())
+	s := &checkpoint.State{
+		Format: rundir.CheckpointFormat,
+		Origin: checkpoint.Origin{
+			Version: r.of.env.Version, Parts: r.s.Shards.Identity(), Config: r.of.env.Config,
+			Device: r.s.Device.Name(),
+			Ranks:  r.s.Comm.Size(), Streams: r.of.streams.Streams(),
+			Common: r.s.Job.Sample.Common(),
+		},
+		Place: checkpoint.Place{
+			Epoch: epoch, Step: step, StepsPerEpoch: r.of.steps(),
+			OptimizerSteps: r.of.optimizer.Steps(),
+			LossDigest:     digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+			EdgesDigest: r.edgesDigest(all.Edges),
+		},
+		Best: checkpoint.Best{
+			BestEpoch: r.of.best.epoch, BestMetric: r.of.best.valid.Metric,
+			BestAccuracy: r.of.best.valid.Accuracy,
+			Since:        r.of.best.since,
+		},
+		EpochSeconds: append([]float64(nil), r.of.seconds...), Sums: r.of.sums.Copy(),
+	}
+	s.Cache, s.Near, s.FirstLoss = r.of.auto.Choice(), r.nearState(), r.of.bound.first
+	if epoch == r.of.epoch {
+		s.Loss, s.Seeds, s.Seconds, s.First = r.of.loss, r.of.seeds, all.each[0].Seconds,
+			r.of.firstStep
+		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
+		s.Counters = all.Rows
+		s.Phases = map[string]float64{}
+		for p, t := range all.Phases {
+			s.Phases[trace.Phase(p).String()] = t / ranks
+		}
+		for _, one := range all.each {
+			s.Each = append(s.Each, checkpoint.Share{Remote: one.Remote,
+				Waiting: one.Waiting, Startup: one.Startup})
+		}
+	}
+	return s, nil
+}
+
+// edgesDigest formats the sum over ranks; it is empty for a run whose first steps have no digest of
+// edges.
+func (r keeper) edgesDigest(sum uint64) string {
+	if r.of.noEdges {
+		return ""
+	}
+	return fmt.Sprintf("%016x", sum)
+}
+
+// stop ends a run whose ranks have voted to stop, once its state is on disk. Collective; if the
+// write fails, rank 0 returns alone.
+func (r keeper) stop() error {
+	if err := r.of.saver.Wait(); err != nil {
+		return err
+	}
+	newest := rundir.CheckpointPath(r.of.env.Dir, r.of.optimizer.Steps(), false)
+	lost := r.of.saver != nil && filepath.Base(r.of.saver.Last) < filepath.Base(newest)
+	anywhere, err := comm.AgreeAny(r.s.Comm, lost)
+	if err != nil {
+		return err
+	}
+	if anywhere {
+		what := "the state of the optimiser"
+		if f, ok := r.s.Model.Params.WeightsFault(); ok {
+			what = f.What
+		}
+		return comm.AgreedOn(r.s.Comm,
+			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s",
+				ErrStopped, nn.ErrDiverged,
+				what, r.of.saver.Good(r.of.optimizer.Steps())))
+	}
+	return comm.AgreedOn(r.s.Comm,
+		fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
+			ErrStopped, r.of.optimizer.Steps(), r.of.env.Dir))
+}
