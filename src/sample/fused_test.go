@@ -179,21 +179,25 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	for i, v := range seeds {
 		moved[i] = newID[v]
 	}
-	o := Options{Spec: Neighbours(15, 10, 5)}
 	var x, y Minibatch
 	defer x.Free()
 	defer y.Free()
-	if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}),
-		mustNew(t, b, o).Sample(&y, moved, Key{Step: 4})); err != nil {
-		t.Fatal(err)
-	}
-	if x.Digest() != y.Digest() {
-		t.Error("digests differ after relabelling")
-	}
-	for i, v := range x.Frontier {
-		if y.Frontier[i] != newID[v] {
-			t.Fatalf("frontier[%d] is %d, after relabelling %d, want %d", i, v, y.Frontier[i],
-				newID[v])
+	for _, spec := range []Spec{Neighbours(15, 10, 5), labor(15, 10, 5),
+		{Kind: Poisson, Fanouts: []int{6, 4, 3}, Numbers: Numbers{Shared: true, Dependency: 3, Steps: 9}},
+	} {
+		o := Options{Spec: spec}
+		if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}),
+			mustNew(t, b, o).Sample(&y, moved, Key{Step: 4})); err != nil {
+			t.Fatal(err)
+		}
+		if x.Digest() != y.Digest() {
+			t.Errorf("%v: digests differ after relabelling", spec)
+		}
+		for i, v := range x.Frontier {
+			if y.Frontier[i] != newID[v] {
+				t.Fatalf("%v: frontier[%d] is %d, after relabelling %d, want %d", spec, i, v,
+					y.Frontier[i], newID[v])
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/rundir"
+	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
@@ -377,6 +378,37 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	k.ranks = 2
 	if _, err := k.start(o, 0); err == nil || !strings.Contains(err.Error(), "start 4 ranks") {
 		t.Errorf("a run of 4 ranks goes on with 2: %v", err)
+	}
+}
+
+// Where ranks of a node draw by the same numbers, a run goes on where nodes train as many streams as
+// before, on any number of nodes, with the same edges, and nowhere else.
+func TestResumeOfNumbersOfNodes(t *testing.T) {
+	shards := generatedIn(t, 4)
+	o := resumable()
+	o.StreamPerPart = true
+	o.Sample.Kind = sample.Labor
+	o.Sample.Numbers = sample.Numbers{Share: sample.InNodes, Dependency: 3}
+	want := (&journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}).finished(t, o)
+	for _, c := range []struct {
+		ranks, node int
+		refused     string
+	}{{4, 2, ""}, {2, 1, ""}, {4, 1, "2 streams, these do for 1"}, {2, 2, "2 streams, these do for 4"}} {
+		j := journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}
+		j.stopped(t, o, 2)
+		j.ranks, j.node = c.ranks, c.node
+		got, err := j.start(o, 0)
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%d ranks, %d a node: %v, want %q", c.ranks, c.node, err, c.refused)
+			}
+		case err != nil:
+			t.Fatal(err)
+		case got.EdgesDigest != want.EdgesDigest || got.BlocksDigest != want.BlocksDigest:
+			t.Errorf("%d ranks, %d a node draw %s, %s, without interruption %s, %s", c.ranks, c.node,
+				got.BlocksDigest, got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
+		}
 	}
 }
 
