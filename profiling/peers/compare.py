@@ -13,12 +13,16 @@ A case sets one halognn job beside its peers:
     1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; with sums added by the owners
                of rows; and so with the float16 rows of --half
     200mbit    the same with links of 200 Mbit/s
+    links      halognn alone, by LABOR with numbers that last 64 steps, on links as fast as the
+               machine, of 1 Gbit/s and of 200 Mbit/s
     sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
 An epoch's time is the median over all epochs of a run but the first; a ratio is taken within a
-round. Printed are medians over the rounds, with the least and the greatest ratio. A peer takes part
+round. Of halognn in one process, and of its peers there, processor seconds an epoch are printed too,
+the mean over the same epochs, which other work on the machine hardly changes. Printed are medians over the rounds, with the least and the greatest ratio. A peer takes part
 in the first round with each of its settings (number of workers), and then with the fastest of them.
+Nobody computes in bf16 on a processor that does not multiply it.
 """
 
 import argparse
@@ -30,6 +34,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -37,7 +42,11 @@ FANOUTS = "15,10,5"
 BF16 = "compute.precision=bf16"
 LABOR = "sample.kind=labor"
 SUMS = "exchange.sums=on"
+LASTING = [LABOR, "sample.dependency=64"]
+AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
 SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
+TICK = os.sysconf("SC_CLK_TCK")
+HAS_BF16 = any(f in open("/proc/cpuinfo").read() for f in ("avx512_bf16", "amx_bf16"))
 
 
 def fail(text):
@@ -45,20 +54,33 @@ def fail(text):
 
 
 class Contestant:
-    """One way to train: run() returns (seconds an epoch, loss of the last epoch)."""
+    """One way to train: run() returns (seconds an epoch, loss of the last epoch, processor
+    seconds an epoch or NaN). epochs is the file that has a line with "epoch" for each that ended,
+    None for the log, "" where a process does not tell of its processor seconds."""
 
-    def __init__(self, name, command, read, env=None):
+    def __init__(self, name, command, read, env=None, epochs=""):
         self.name, self.command, self.read, self.env = name, command, read, env or {}
-        self.peer = name.split(",")[0]  # what follows is a setting of it
+        self.peer, self.epochs = name.split(",")[0], epochs  # what follows is a setting of it
 
     def run(self, log):
+        file, ends = log if self.epochs is None else self.epochs, {}
+        pathlib.Path(file or log).unlink(missing_ok=True)
         with open(log, "w") as out:
-            code = subprocess.run(self.command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
-                                  env={**os.environ, **self.env}).returncode
+            process = subprocess.Popen(self.command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
+                                       env={**os.environ, **self.env})
+            while file and process.poll() is None:
+                used = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")")[1].split()
+                if os.path.exists(file):
+                    lines = [l for l in open(file) if l.startswith(("epoch ", '{"kind":"epoch"'))]
+                    ends.setdefault(len(lines), sum(map(int, used[11:13])) / TICK)
+                time.sleep(0.02)
+            code = process.wait()
         if code:
             print(f"{self.name}: exit code {code}; see {log}", file=sys.stderr)
             return None
-        return self.read(log)
+        last, got = max(ends, default=0), self.read(log)
+        used = (ends[last] - ends[1]) / (last - 1) if last > 1 and 1 in ends else math.nan
+        return got and (*got, used)
 
 
 def of_lines(log):
@@ -141,12 +163,14 @@ class Bench:
         for s in sets:
             command += ["--set", s]
         shell = ["bash", "-c", 'rm -rf "$0"; exec "$@"', run, *command]
-        return Contestant(name, [str(c) for c in shell], of_run(run))
+        return Contestant(name, [str(c) for c in shell], of_run(run),
+                          epochs="" if launch else run / "metrics.jsonl")
 
     def peer(self, name, script, *args, env=None, read=of_lines):
         command = [self.python, HERE / script, self.data, "--epochs", self.a.epochs,
                    "--fanouts", FANOUTS, *args]
-        return Contestant(name, [str(c) for c in command], read, env)
+        epochs = None if read == of_lines and "--workers" in args else ""
+        return Contestant(name, [str(c) for c in command], read, env, epochs)
 
     def distdgl(self, rate, samplers, hidden, *more):
         classes = 1 + int(subprocess.run(
@@ -181,18 +205,24 @@ class Bench:
                                 read=of_sampler)
             if self.a.pyg:
                 yield self.peer("PyG", "pyg_train.py", "--sampler", read=of_sampler)
+        elif name == "links":
+            for rate in ("none", "1gbit", "200mbit"):
+                hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
+                yield self.halognn(f"halognn labor {rate}", 4, hosts, 64, 256, *AHEAD, *SLOW,
+                                   *LASTING)
         else:
             rate = "none" if name == "four" else name
-            hidden, sets = (256, []) if name == "four" else (64, ["cache.policy=lookahead",
-                                                                  "cache.alpha=0.2"])
+            hidden, sets = (256, []) if name == "four" else (64, AHEAD)
             if name == "200mbit":
-                sets += SLOW
+                sets = sets + SLOW
             hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
             yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
             if name == "four":
                 yield self.halognn("halognn bf16", 4, hosts, hidden, 256, *sets, BF16)
+                yield self.halognn("halognn labor", 4, hosts, hidden, 256, *sets, LABOR)
             else:
                 yield self.halognn("halognn sums", 4, hosts, hidden, 256, *sets, SUMS)
+                yield self.halognn("halognn labor", 4, hosts, hidden, 256, *sets, *LASTING)
             if name != "four" and self.a.half:
                 yield self.halognn("halognn sums float16", 4, hosts, hidden, 256, *sets, SUMS,
                                    f"data.parts={self.parts(4, self.a.half)}")
@@ -206,6 +236,8 @@ class Bench:
             for c in self.case(name):
                 if self.a.only and not c.name.startswith(tuple(self.a.only)):
                     continue
+                if "bf16" in c.name and not HAS_BF16:
+                    continue
                 if k and c.peer in fastest and fastest[c.peer][1] != c.name:
                     continue
                 plain = c.name.replace(" ", "-").replace(",", "")
@@ -217,19 +249,23 @@ class Bench:
                       + ("failed" if got is None else f"{got[0]:.3f}"), file=sys.stderr)
         ours = rows.get("halognn") or next(iter(rows.values()))
         unit = "ns an edge" if name == "sampler" else "s an epoch"
-        lines = [f"\n### {name}\n", f"| | {unit} | loss | ratio to the first line (least, most) |",
-                 "|---|--:|--:|--:|"]
+        lines = [f"\n### {name}\n", f"| | {unit} | loss | ratio to the first line (least, most) "
+                 "| processor s | ratio (least, most) |", "|---|--:|--:|--:|--:|--:|"]
         for who, results in rows.items():
             pairs = [(r, o) for r, o in zip(results, ours) if r and o]
             if not pairs:
-                lines.append(f"| {who} | failed | | |")
+                lines.append(f"| {who} | failed | | | | |")
                 continue
             ratios = [r[0] / o[0] for r, o in pairs]
             loss = statistics.median(r[1] for r, _ in pairs)
+            used = [r[2] / o[2] for r, o in pairs if r[2] / o[2] > 0]
             lines.append(f"| {who} | {statistics.median(r[0] for r, _ in pairs):.3f} "
                          f"| {'' if math.isnan(loss) else f'{loss:.3f}'} "
                          f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}, "
-                         f"{max(ratios):.2f}) |")
+                         f"{max(ratios):.2f}) |"
+                         + (f" {statistics.median(r[2] for r, _ in pairs):.2f} | "
+                            f"{statistics.median(used):.2f} ({min(used):.2f}, {max(used):.2f}) |"
+                            if used else " | |"))
         text = "\n".join(lines) + "\n"
         print(text)
         (self.out / f"{name}.md").write_text(text)
@@ -239,7 +275,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("data")
-    p.add_argument("cases", nargs="+", choices=["one", "four", "1gbit", "200mbit", "sampler"])
+    p.add_argument("cases", nargs="+",
+                   choices=["one", "four", "1gbit", "200mbit", "links", "sampler"])
     p.add_argument("--out", default="run/peers")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--epochs", type=int, default=3)
