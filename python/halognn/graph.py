@@ -13,7 +13,8 @@ class Graph:
 
     edge_index: integers [2, E], sources and destinations, 0 to num_nodes-1
     x: numbers [N, F], or a sparse matrix of SciPy, or None
-    y: [N] of classes (numbers, -1 or -100 for none, or words) or [N, C] of 0 and 1, or None
+    y: [N] of classes (numbers, -1 or -100 for none, or words) or [N, C] of 0 and 1, or with
+        write_dataset(task="regression") [N] or [N, C] of numbers, NaN for none; or None
     masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}
     ids: [N] of integers or words, the ids of the vertices in the source, or None
     more: other arrays of the source, by name: `halognn import` says which it does not read, and

@@ -133,7 +133,7 @@ def write_dataset(directory, graph, undirected=None, **options):
     graph: a Graph, or one of PyTorch Geometric, DGL or NetworkX
     undirected: add the reverse of every edge that lacks it; None: as the graph says
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
-        feature_type="float16", ignore=["edge_type"], name="mine", force=True
+        feature_type="float16", task="regression", ignore=["edge_type"], name="mine", force=True
     """
     graph = graph_of(graph)
     if undirected is not None:

@@ -60,7 +60,7 @@ type Training struct {
 	Sum       parallel.SumMode
 }
 
-// Loss says how the loss differs from the plain cross-entropy.
+// Loss says how the loss differs from that of the task.
 type Loss struct {
 	task.Objective
 	Balanced bool // weight of a class: training seeds / (classes * seeds of the class)

@@ -256,6 +256,13 @@ func (c *Config) table() []section {
 					"weights. It is computed on the host, as that of `train.label_smoothing`."},
 			{"label_smoothing", number(&c.Training.Loss.Smoothing, 0, from(0).below(1)), 0,
 				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
+			{"loss", oneOf(&c.Training.Loss.Loss, task.LossAuto,
+				word{task.LossAuto, "that of the task; of numbers `mse`"},
+				word{task.LossSquared, "the squared error"},
+				word{task.LossAbsolute, "the absolute error"},
+				word{task.LossHuber, "squared up to 1, then absolute"},
+			), 0, "the loss of numbers (regression)",
+				"Errors are in standard deviations of the training targets. It is computed on the host."},
 			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
 				"validations without a better one after which training stops; 0 never stops " +
 					"early", "Refused where the validation vertices give the metric no value."},

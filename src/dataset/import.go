@@ -58,7 +58,9 @@ type ImportOptions struct {
 	// StandardizeAs is a dataset that was standardized, whose shifts and scales are applied: for a
 	// graph that a model trained on that one is to predict.
 	StandardizeAs string
-	Table         TableOptions // of the format csv
+	// Task is task.Regression if labels are numbers to predict, else "": labels say which task it is.
+	Task  string
+	Table TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -115,8 +117,8 @@ func (r ImportReport) String() string {
 	if r.Task == task.None {
 		b.WriteString("  labels    none\n")
 	} else {
-		fmt.Fprintf(&b, "  labels    %s, %d classes, %d vertices labelled\n", r.Task, r.Classes,
-			r.Labelled)
+		fmt.Fprintf(&b, "  labels    %s, %d %s, %d vertices labelled\n", r.Task, r.Classes,
+			task.Find(r.Task).Outputs(), r.Labelled)
 	}
 	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
 		r.Split)
@@ -256,6 +258,11 @@ func (s *source) write() (ImportReport, error) {
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
 	s.vertices = g.NumVertices()
+	if s.regression() {
+		if err := checkTargets(s); err != nil {
+			return ImportReport{}, err
+		}
+	}
 	split, err := s.chooseSplit()
 	if err != nil {
 		return ImportReport{}, err

@@ -331,7 +331,7 @@ func readLabels(s *source, a arraySource, key string) error {
 	if r.Shape[0] != s.vertices {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
 	}
-	if r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
+	if !s.regression() && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
 		names, err := npy.ReadText(r)
 		if err == nil {
 			err = s.nameClasses(names)
@@ -348,6 +348,9 @@ func readLabels(s *source, a arraySource, key string) error {
 	if cols > 1 && r.Fortran {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
+	}
+	if s.regression() {
+		return readNumbers(s, a, key, r, cols)
 	}
 	if cols != 1 {
 		if err := s.makeMarks(cols, a.name(key)); err != nil {

@@ -96,9 +96,7 @@ func (c *numberedClasses) set(v int, y float64) error {
 	case math.IsNaN(y) || slices.Contains(noClasses, int(y)) && y == math.Trunc(y):
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number; real-valued targets "+
-			"(regression) are not supported: cut their range into classes first, for example "+
-			"with numpy.digitize", v, y, ErrValue)
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)
 	case y < 0 || y >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
@@ -163,13 +161,8 @@ func distinctLabels(
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return wholeNumbers(labels)
 		}
-		return nil, 0, false, fmt.Errorf(
-			"vertex %d has label %s: %w: real-valued targets (regression) are not "+
-				"supported: cut their range into classes first, for example with pandas.qcut",
-			at,
-			fraction,
-			ErrValue,
-		)
+		return nil, 0, false, fmt.Errorf("vertex %d has label %s: %w: want a class; "+cureNumbers, at,
+			fraction, ErrValue)
 	}
 	if integers {
 		for _, none := range noClasses {

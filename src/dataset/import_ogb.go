@@ -213,10 +213,15 @@ func readTableLabels(s *source, path string) error {
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
 		if n == 0 {
 			row = make([]float64, r.Columns())
-			if len(row) > 1 {
-				if err := s.makeMarks(len(row), path); err != nil {
-					return err
-				}
+			var err error
+			switch {
+			case s.regression():
+				err = makeTargets(s, len(row), path)
+			case len(row) > 1:
+				err = s.makeMarks(len(row), path)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		if n++; n > s.vertices {
@@ -227,9 +232,12 @@ func readTableLabels(s *source, path string) error {
 		}
 		for c, y := range row {
 			var err error
-			if len(row) == 1 {
+			switch {
+			case s.regression():
+				err = setTarget(s, n-1, c, y)
+			case len(row) == 1:
 				err = s.setLabel(n-1, y)
-			} else {
+			default:
 				err = s.setMark(n-1, c, y)
 			}
 			if err != nil {

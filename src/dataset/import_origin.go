@@ -51,7 +51,7 @@ func readOrigin(s *source, dir string) error {
 
 // checkOrigin compares origin.json with what was read.
 func checkOrigin(s *source) error {
-	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil {
+	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil && s.targets == nil {
 		return fmt.Errorf("origin.json: %d classes, and no labels: %w", s.origin.Classes, ErrValue)
 	}
 	for _, p := range s.origin.Parts {

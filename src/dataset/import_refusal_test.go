@@ -3,6 +3,7 @@ package dataset_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,16 @@ func asked(change func(o *dataset.ImportOptions)) func(testing.TB, string, *data
 	return func(t testing.TB, dir string, o *dataset.ImportOptions) {
 		nodes(goodNodes)(t, dir, o)
 		change(o)
+	}
+}
+
+// regression asks for numbers to predict.
+func regression(
+	spoil func(testing.TB, string, *dataset.ImportOptions),
+) func(testing.TB, string, *dataset.ImportOptions) {
+	return func(t testing.TB, dir string, o *dataset.ImportOptions) {
+		spoil(t, dir, o)
+		o.Task = "regression"
 	}
 }
 
@@ -208,14 +219,28 @@ func TestImportRefusals(t *testing.T) {
 			),
 			[]string{
 				"g.npz: y: vertex 0 has label 0.5",
-				"regression",
-				"not supported",
+				"--task regression",
 				"numpy.digitize",
 			},
 		},
 		{"regression of several values", inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float32{0.5, 1.5, 2, 3, 4, 5}, 3, 2)
-		})), []string{"column 0", "must be 0 or 1", "real-valued targets are not supported"}},
+		})), []string{"column 0", "must be 0 or 1", "--task regression"}},
+		{"no numbers to predict", regression(inArrays(func(testing.TB) map[string][]byte {
+			return map[string][]byte{"y": nil}
+		})), []string{"there are no labels"}},
+		{"numbers that are all the same", regression(inArrays(plus("y", func(t testing.TB) []byte {
+			return array(t, []float32{7, float32(math.NaN()), 7}, 3)
+		}))), []string{"number 0 is 7 for every vertex", "nothing to learn"}},
+		{"some of the numbers", regression(inArrays(plus("y", func(t testing.TB) []byte {
+			return array(t, []float64{1, 2, math.NaN(), 3, 4, 5}, 3, 2)
+		}))), []string{"vertex 1: 1 of 2 numbers are NaN"}},
+		{"a number beyond float32", regression(inArrays(plus("y", func(t testing.TB) []byte {
+			return array(t, []float64{1, 2, 1e300}, 3)
+		}))), []string{"vertex 2 has 1e+300", "finite float32"}},
+		{"words for numbers", regression(inArrays(plus("y", func(testing.TB) []byte {
+			return texts("|S1", []byte("abc"), "3,")
+		}))), []string{"it holds words"}},
 		{
 			"Python objects",
 			inArrays(plus("y", func(testing.TB) []byte { return texts("|O", []byte("x"), "3") })),
@@ -485,6 +510,9 @@ func TestImportRefusals(t *testing.T) {
 		},
 		{"measurements for labels", nodes("id,label\na,0.5\nb,1.5\nc,2\n"),
 			[]string{"column label", "label 0.5", "regression", "pandas.qcut"}},
+		{"a word for a number", regression(nodes("id,label\na,0.5\nb,x\nc,2\n")),
+			[]string{"column label", `vertex 1 is "x"`, "want a number, or nothing"}},
+		{"no column of numbers", regression(nodes("id,f\na,0.5\nb,1\nc,2\n")), []string{"--label"}},
 		{
 			"ids for labels",
 			nodes(ids.String()),

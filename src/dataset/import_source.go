@@ -25,7 +25,8 @@ type source struct {
 	weights    []float32 // of the edges in the order of addEdge; nil: they have none
 	undirected bool      // the format stores each edge once
 	labels     []int32
-	marks      []uint8 // several labels a vertex: [vertices, classes]
+	marks      []uint8   // several labels a vertex: [vertices, classes]
+	targets    []float32 // numbers to predict: [vertices, classes], NaN for none
 	classes    int
 	classNames []string
 	features   *features
@@ -61,6 +62,7 @@ func (s *source) free() {
 	mem.Free(s.weights)
 	mem.Free(s.labels)
 	mem.Free(s.marks)
+	mem.Free(s.targets)
 	for _, f := range s.release {
 		f()
 	}
@@ -68,6 +70,8 @@ func (s *source) free() {
 
 func (s *source) task() string {
 	switch {
+	case s.targets != nil:
+		return task.Regression
 	case s.marks != nil:
 		return task.Multilabel
 	case s.classes > 0:
@@ -78,18 +82,19 @@ func (s *source) task() string {
 
 // truths returns the labels of all vertices.
 func (s *source) truths() task.Labels {
-	if s.marks != nil {
+	switch {
+	case s.targets != nil:
+		return task.Labels{Data: npy.Bytes(s.targets), Width: 4 * s.classes}
+	case s.marks != nil:
 		return task.Labels{Data: s.marks, Width: s.classes}
 	}
 	return task.Labels{Data: npy.Bytes(s.labels), Width: 4}
 }
 
 func (s *source) labelled() (n int64) {
-	if s.marks != nil {
-		return int64(s.vertices)
-	}
-	for _, y := range s.labels {
-		if y >= 0 {
+	name, labels := s.task(), s.truths()
+	for v := range s.vertices {
+		if name != task.None && task.Labelled(name, labels, v) {
 			n++
 		}
 	}
@@ -178,9 +183,7 @@ func (s *source) setLabel(v int, y float64) error {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number; real-valued targets "+
-			"(regression) are not supported: cut their range into classes first, for example "+
-			"with numpy.digitize", v, y, ErrValue)
+		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)
 	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
 		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for "+
@@ -210,7 +213,7 @@ func (s *source) makeMarks(classes int, file string) error {
 func (s *source) setMark(v, c int, y float64) error {
 	if y != 0 && y != 1 {
 		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
-			"each must be 0 or 1 (real-valued targets are not supported)", v, y, c, ErrValue)
+			"each must be 0 or 1; "+cureNumbers, v, y, c, ErrValue)
 	}
 	s.marks[v*s.classes+c] = uint8(y)
 	return nil

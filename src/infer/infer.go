@@ -120,6 +120,7 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 	}
 	logits := kept[0].data // of the last layer: never a file
 	kept = nil
+	s.Model.Undo(logits)
 	return logits, nil
 }
 
@@ -146,6 +147,7 @@ func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
 		}
 		s.Device.Download(out[lo*classes:hi*classes], y.Data)
 	}
+	s.Model.Undo(out)
 	return out, nil
 }
 

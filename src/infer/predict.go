@@ -106,6 +106,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	if err != nil {
 		return nil, err
 	}
+	s.Model.SetScale(m.Scale)
 	chosen, err := s.choose(what.Vertices)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err

@@ -42,6 +42,7 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 		}
 		host = mem.Grow(host, len(logits.Data))
 		s.Device.Download(host, logits.Data)
+		s.Model.Undo(host[:len(logits.Data)])
 		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
 	if s.Pipe.Ahead() == 0 {

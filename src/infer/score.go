@@ -19,7 +19,9 @@ type Score struct {
 	pairs     []float32 // of a metric that needs them
 }
 
-func (s Passes) Score() Score { return Score{task: s.Task, metric: s.Metric} }
+func (s Passes) Score() Score {
+	return Score{task: s.Task, metric: s.Metric, Tally: task.NewTally(s.Task, s.Job.Model.Out)}
+}
 
 // Add scores a prediction: the logits of a vertex and its label.
 func (s *Score) Add(z []float32, label []byte) {
@@ -89,8 +91,10 @@ func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Met
 
 // OverRanks sums a tally over all ranks. Collective.
 func OverRanks(c comm.Comm, own *task.Tally) (sum task.Tally, err error) {
-	all, err := comm.Allgather(c, own.Numbers()...)
-	for ; len(all) > 0; all = all[task.Len:] {
+	numbers := own.Numbers()
+	all, err := comm.Allgather(c, numbers...)
+	sum.Facts = make([]float64, len(own.Facts))
+	for ; len(all) > 0; all = all[len(numbers):] {
 		sum.Add(all)
 	}
 	return sum, err

@@ -72,7 +72,7 @@ func TestQuality(t *testing.T) {
 				if c.metric == microF1 {
 					of = task.Find(task.Multilabel)
 				}
-				s := Score{task: of, metric: of.Metrics[0]}
+				s := Score{task: of, metric: of.Metrics[0], Tally: task.NewTally(of, 2)}
 				if c.metric == rocAUC {
 					s.metric = of.Metrics[1]
 				}

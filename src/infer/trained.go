@@ -23,7 +23,8 @@ type Model struct {
 	Weights    []nn.Tensor
 	In, Out    int // features and classes
 	Task       string
-	ClassNames []string // nil: unknown
+	ClassNames []string   // nil: unknown
+	Scale      task.Scale // of numbers
 	About      map[string]string
 }
 
@@ -64,15 +65,19 @@ func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 func modelOf(run, path string, weights []nn.Tensor, about map[string]string) (*Model, error) {
 	var err error
 	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about}
-	var in, out, names error
+	var in, out, names, scale error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
 	if text, named := about["class_names"]; named {
 		names = json.Unmarshal([]byte(text), &m.ClassNames)
 	}
-	err = errors.Join(in, out, names)
+	if text, scaled := about["scale"]; scaled {
+		scale = json.Unmarshal([]byte(text), &m.Scale)
+	}
+	err = errors.Join(in, out, names, scale)
 	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 ||
-		m.ClassNames != nil && len(m.ClassNames) != m.Out) {
+		m.ClassNames != nil && len(m.ClassNames) != m.Out ||
+		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.Out || len(m.Scale.Std) != m.Out)) {
 		err = fmt.Errorf("task %q, %d features, %d classes, %d names of them", m.Task, m.In, m.Out,
 			len(m.ClassNames))
 	}
@@ -95,6 +100,9 @@ func (m *Model) className(c int) string {
 func (m *Model) columnName(c int) string {
 	if m.ClassNames != nil {
 		return m.ClassNames[c]
+	}
+	if task.Find(m.Task).Numbers {
+		return fmt.Sprintf("number_%d", c)
 	}
 	return fmt.Sprintf("class_%d", c)
 }

@@ -26,6 +26,8 @@ type Model struct {
 	task *task.Task
 	loss task.LossFunc // of training
 
+	scale task.Scale // of numbers
+
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
 	grad [2]*buffer
@@ -102,9 +104,20 @@ func (m *Model) SetObjective(o task.Objective) error {
 	loss, err := m.task.LossWith(o, m.Config.Out)
 	if err == nil {
 		m.loss = loss
+		m.SetScale(o.Scale)
 	}
 	return err
 }
+
+// SetScale says what outputs that are numbers stand for.
+func (m *Model) SetScale(s task.Scale) { m.scale = s }
+
+// Scale returns what SetScale or SetObjective set.
+func (m *Model) Scale() task.Scale { return m.scale }
+
+// Undo turns rows of outputs on the host into what the model predicts, in place: numbers are
+// brought to the unit of the targets, scores of classes stay.
+func (m *Model) Undo(z []float32) { m.scale.Undo(z) }
 
 // bind gives every layer its slices of the flat arrays, in which the last layer comes first.
 func (m *Model) bind() {

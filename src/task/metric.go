@@ -2,13 +2,13 @@ package task
 
 import "slices"
 
-// Facts is how many numbers a task adds up over labels, before anything is predicted.
-const Facts = 2
-
-// positive is a fact of classes: labels of class 1, or with several labels a vertex all labels.
+// positive is the one fact of classes: labels of class 1, or with several labels a vertex all labels.
 const positive = 0
 
-// Sums are what a task adds up over predictions; those of classes are of (vertex, class) pairs.
+func one(int) int { return 1 }
+
+// Sums are what a task adds up over predictions: those of classes are of (vertex, class) pairs, those
+// of numbers of (vertex, output) pairs.
 type Sums [3]float64
 
 // Sums of classes. A vertex of one class that is wrong is one false positive and one false negative.
@@ -21,43 +21,41 @@ const (
 // Tally is what metrics are made of: sums over vertices, in float64, in which counts are exact.
 type Tally struct {
 	Vertices  float64
-	Labelled  float64 // of these
-	Facts     [Facts]float64
-	Undefined float64 // vertices with an output that is not finite; they count as no others
-	Shortfall float64 // a lower bound of the loss, summed
+	Labelled  float64   // of these
+	Facts     []float64 // as many as Task.Facts says
+	Undefined float64   // vertices with an output that is not finite; they count as no others
+	Shortfall float64   // a lower bound of the loss, summed
 	Sums      Sums
 }
 
-// Len is the length of Tally.Numbers.
-const Len = 4 + Facts + len(Sums{})
+// NewTally returns the tally of no vertices.
+func NewTally(of *Task, outputs int) Tally { return Tally{Facts: make([]float64, of.Facts(outputs))} }
 
 // Numbers returns the sums in a row.
 func (t *Tally) Numbers() []float64 {
-	return slices.Concat([]float64{t.Vertices, t.Labelled, t.Undefined, t.Shortfall}, t.Facts[:],
-		t.Sums[:])
+	return slices.Concat([]float64{t.Vertices, t.Labelled, t.Undefined, t.Shortfall}, t.Sums[:],
+		t.Facts)
 }
 
 // Add adds Numbers of other vertices.
 func (t *Tally) Add(x []float64) {
 	t.Vertices, t.Labelled, t.Undefined, t.Shortfall = t.Vertices+x[0], t.Labelled+x[1],
 		t.Undefined+x[2], t.Shortfall+x[3]
-	for i, y := range x[4 : 4+Facts] {
-		t.Facts[i] += y
+	x = x[4:]
+	for i := range t.Sums {
+		t.Sums[i] += x[i]
 	}
-	for i, y := range x[4+Facts : Len] {
-		t.Sums[i] += y
+	for i := range t.Facts {
+		t.Facts[i] += x[len(t.Sums)+i]
 	}
 }
 
 // See counts a vertex by its label, and reports whether it has one.
 func (t *Tally) See(of *Task, label []byte) bool {
 	t.Vertices++
-	facts, ok := of.Truth(label)
+	ok := of.Truth(label, t.Facts)
 	if ok {
 		t.Labelled++
-		for i, x := range facts {
-			t.Facts[i] += x
-		}
 	}
 	return ok
 }

@@ -26,12 +26,13 @@ var multiclass = Task{
 		}
 		return ""
 	},
-	Truth: func(label []byte) (facts [Facts]float64, ok bool) {
+	Facts: one,
+	Truth: func(label []byte, facts []float64) bool {
 		y := class(label)
-		if y == 1 {
-			facts[positive] = 1
+		if y == 1 && facts != nil {
+			facts[positive]++
 		}
-		return facts, y >= 0
+		return y >= 0
 	},
 	Judge: func(t *Tally, z []float32, label []byte) {
 		y, best := class(label), argmax(z)

@@ -25,11 +25,14 @@ var multilabel = Task{
 		}
 		return ""
 	},
-	Truth: func(label []byte) (facts [Facts]float64, ok bool) {
-		for _, is := range label {
-			facts[positive] += float64(is)
+	Facts: one,
+	Truth: func(label []byte, facts []float64) bool {
+		if facts != nil {
+			for _, is := range label {
+				facts[positive] += float64(is)
+			}
 		}
-		return facts, true
+		return true
 	},
 	Judge: func(t *Tally, z []float32, label []byte) {
 		short := 0.0 // the distances from 0 of logits on the wrong side

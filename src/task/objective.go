@@ -10,7 +10,7 @@ import (
 	"halognn/src/npy"
 )
 
-// Objective changes the targets in the loss of a task of classes. The zero value is the plain one.
+// Objective changes the loss of a task. The zero value is the plain one.
 type Objective struct {
 	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
 	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
@@ -19,19 +19,30 @@ type Objective struct {
 	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing < 1
 	// (Szegedy et al., CVPR 2016).
 	Smoothing float64
+	// Loss is that of numbers, one of LossAuto, ...; "" is LossAuto. Their targets are scaled.
+	Loss string
+	Scale
 }
 
 // plain reports whether o changes nothing.
-func (o Objective) plain() bool { return o.Weights == nil && o.Smoothing == 0 }
+func (o Objective) plain() bool {
+	return o.Weights == nil && o.Smoothing == 0 && o.usual() && o.Mean == nil
+}
+
+func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
 
 // check returns all errors in o for a task with so many classes.
 func (o Objective) check(t *Task, classes int) error {
 	var faults []error
-	if t.Changed == nil {
+	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {
 		faults = append(faults, fmt.Errorf("class weights and label smoothing are for tasks of one "+
 			"class a vertex, not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
 	}
-	if o.Weights != nil && len(o.Weights) != classes {
+	if !t.Numbers && !o.usual() {
+		faults = append(faults, fmt.Errorf("train.loss %s is of numbers, and the graph has %s a vertex; "+
+			"use auto", o.Loss, t.Has))
+	}
+	if t.Class != nil && o.Weights != nil && len(o.Weights) != classes {
 		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+
 			"one for each, or balanced", len(o.Weights), classes))
 	}

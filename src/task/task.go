@@ -23,20 +23,23 @@ type Task struct {
 
 	DType   string // of labels.npy, and of predictions
 	Wide    bool   // a label has a column for each output of the model, else one number
+	Numbers bool   // outputs are numbers, and undone by Scale; else they are of classes
 	Column  string // name of the one column, unless Wide
 	File    string // of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
-	// Changed is the loss with an objective; nil: it takes none.
+	// Changed is the loss with an objective that Objective.check lets pass; nil: none but the plain.
 	Changed func(o Objective) LossFunc
 
 	// Fault says what is wrong with a label; "" for nothing.
 	Fault func(label []byte, outputs int) string
-	// Truth returns what a label adds to Tally.Facts, and whether there is one: otherwise the vertex
-	// is no seed, and is not judged.
-	Truth func(label []byte) (facts [Facts]float64, ok bool)
+	// Facts returns how many numbers are added up over labels, before anything is predicted.
+	Facts func(outputs int) int
+	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged. It
+	// adds what the label says to facts, unless these are nil.
+	Truth func(label []byte, facts []float64) bool
 	// Class returns the class, or -1; nil unless a vertex has one.
 	Class func(label []byte) int32
 	// Judge adds the outputs z of a vertex with a label to Tally.Sums and Tally.Shortfall.
@@ -49,7 +52,7 @@ type Task struct {
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
-var tasks = []*Task{&multiclass, &multilabel}
+var tasks = []*Task{&multiclass, &multilabel, &regression}
 
 // Register adds a task to the table and returns the function that removes it.
 func Register(t *Task) (remove func()) {
@@ -92,6 +95,14 @@ func Names() string {
 		names = append(names, t.Name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// Outputs says what the outputs of a model are, in the plural.
+func (t *Task) Outputs() string {
+	if t.Numbers {
+		return "numbers"
+	}
+	return "classes"
 }
 
 // Layout returns the type and shape of the labels of n vertices.
@@ -144,8 +155,7 @@ func Labelled(name string, l Labels, v int) bool {
 	if t == nil {
 		return true
 	}
-	_, ok := t.Truth(l.Row(v))
-	return ok
+	return t.Truth(l.Row(v), nil)
 }
 
 // mostClasses is the number of classes that a graph of any size may have. The output of a model is

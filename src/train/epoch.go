@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/graph"
+	"halognn/src/npy"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/record"
@@ -255,7 +256,45 @@ func (r *run) setObjective() error {
 			}
 		}
 	}
+	if r.s.Task.Numbers {
+		var err error
+		if o.Scale, err = r.scale(); err != nil {
+			return comm.AgreedOn(r.s.Comm, err)
+		}
+	}
 	return comm.Agree(r.s.Comm, r.s.Model.SetObjective(o))
+}
+
+// scale returns the mean and spread of the training targets. Sums of parts are added in the order of
+// parts, so that no digest depends on the number of ranks. Collective.
+func (r *run) scale() (task.Scale, error) {
+	labels, outputs := r.s.Shards.Labels(), r.s.Job.Model.Out
+	width := 1 + 2*outputs // vertices, sums, squares
+	own := make([]float64, 0, (r.s.Last-r.s.First)*width)
+	for p := r.s.First; p < r.s.Last; p++ {
+		sums := make([]float64, width)
+		for _, v := range r.s.Shards.Train(p) {
+			sums[0]++
+			for c, y := range npy.View[float32](labels.Row(int(v))) {
+				sums[1+c] += float64(y)
+				sums[1+outputs+c] += float64(y) * float64(y)
+			}
+		}
+		own = append(own, sums...)
+	}
+	all, err := comm.Allgather(r.s.Comm, own...)
+	if err != nil {
+		return task.Scale{}, err
+	}
+	total := make([]float64, width)
+	for i, x := range all {
+		total[i%width] += x
+	}
+	s, err := task.ScaleOf(total[0], total[1:1+outputs], total[1+outputs:])
+	if err != nil {
+		err = fmt.Errorf("%s: %w", r.s.Shards.Dir, err)
+	}
+	return s, err
 }
 
 // balance sets the weight of each class to the inverse of its share of the training seeds.

@@ -144,7 +144,7 @@ func (r evaluator) quality(sum *infer.Score) (infer.Quality, error) {
 // lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
 // better metric where there is none. Collective.
 func (r evaluator) lookAtValidation() (err error) {
-	var own task.Tally
+	own := task.NewTally(r.s.Task, r.s.Job.Model.Out)
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range r.s.Shards.Valid(p) {
 			own.See(r.s.Task, r.s.Shards.Labels().Row(int(v)))

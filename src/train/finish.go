@@ -101,6 +101,10 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		text, _ := json.Marshal(names) // of strings: cannot fail
 		about["class_names"] = string(text)
 	}
+	if s := r.s.Model.Scale(); s.Mean != nil {
+		text, _ := json.Marshal(s) // of finite numbers: cannot fail
+		about["scale"] = string(text)
+	}
 	return about
 }
 

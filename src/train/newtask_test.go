@@ -28,7 +28,7 @@ func number() *task.Task {
 	return &task.Task{
 		Name: "number", Has: "a number", Loss: "squared error", DType: "<f4", Column: "value",
 		File: "numbers",
-		Metrics: []*task.Metric{{Name: "mae", Doc: "the mean absolute error", Less: true,
+		Metrics: []*task.Metric{{Name: "distance", Doc: "the mean absolute error", Less: true,
 			Value: func(t *task.Tally) (float64, bool) {
 				return t.Sums[0] / max(1, t.Sums[1]), t.Sums[1] > 0
 			}}},
@@ -47,9 +47,8 @@ func number() *task.Task {
 			return s
 		},
 		Fault: func([]byte, int) string { return "" },
-		Truth: func(label []byte) (facts [task.Facts]float64, ok bool) {
-			return facts, value(label) == value(label)
-		},
+		Facts: func(int) int { return 0 },
+		Truth: func(label []byte, _ []float64) bool { return value(label) == value(label) },
 		Judge: func(t *task.Tally, z []float32, label []byte) {
 			t.Sums[0] += math.Abs(float64(z[0] - value(label)))
 			t.Sums[1]++
@@ -67,7 +66,7 @@ func number() *task.Task {
 func TestATaskIsOneRow(t *testing.T) {
 	defer task.Register(number())()
 	if _, err := config.WithDefaults([]string{"data.parts=p", "run.dir=d",
-		"train.metric=mae"}); err != nil {
+		"train.metric=distance"}); err != nil {
 		t.Errorf("the config does not know its metric: %v", err)
 	}
 	labels, split := make([]float32, 90), graph.Split{}
@@ -93,7 +92,7 @@ func TestATaskIsOneRow(t *testing.T) {
 		}
 	}
 	first, best := values[0], slices.Min(values)
-	if sum.MetricName != "mae" || sum.ValidMetric.Value != best || !(best < 0.8*first) {
+	if sum.MetricName != "distance" || sum.ValidMetric.Value != best || !(best < 0.8*first) {
 		t.Errorf("%s is %g, the best of all %g, at first %g", sum.MetricName, sum.ValidMetric.Value, best,
 			first)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"halognn/src/dataset"
+	"halognn/src/task"
 )
 
 // out is printed by commands to standard output.
@@ -183,6 +184,10 @@ func importCommand(p *process) *cobra.Command {
 			case directed:
 				o.Undirected = dataset.No
 			}
+			if o.Task != "" && o.Task != task.Regression {
+				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
+					"show, or use %s", o.Task, task.Regression))
+			}
 			if c.Flags().Changed("split-index") {
 				o.SplitIndex = &index
 			}
@@ -208,6 +213,8 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
+	f.StringVar(&o.Task, "task", "",
+		"regression: labels are numbers to predict (default: classes, as the labels show)")
 	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the "+
 		"split that comes with the data, else 60/20/20)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
@@ -229,7 +236,7 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
 	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
-		"of 0 and 1, or a .npy file (default: label, y, class)")
+		"of 0 and 1 or of numbers, or a .npy file (default: label, y, class)")
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",

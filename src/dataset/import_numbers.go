@@ -1,0 +1,128 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/dataset/table"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/task"
+)
+
+// cureNumbers says what to do about labels that are no classes.
+const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their range, " +
+	"for example with numpy.digitize or pandas.qcut"
+
+// regression reports whether labels are numbers to predict.
+func (s *source) regression() bool { return s.options.Task == task.Regression }
+
+// makeTargets allocates the numbers to predict, none known.
+func makeTargets(s *source, outputs int, file string) error {
+	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
+		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs, s.vertices,
+			ErrValue)
+	}
+	n := int64(s.vertices) * int64(outputs)
+	if err := room(file, fmt.Sprintf("%d numbers for each of %d vertices", outputs, s.vertices),
+		4*n); err != nil {
+		return err
+	}
+	s.classes, s.targets = outputs, mem.Make[float32](int(n))
+	for i := range s.targets {
+		s.targets[i] = float32(math.NaN())
+	}
+	return nil
+}
+
+// setTarget sets number c of vertex v; NaN is none.
+func setTarget(s *source, v, c int, y float64) error {
+	if x := float32(y); math.IsInf(float64(x), 0) {
+		return fmt.Errorf("vertex %d has %g to predict: %w: want a finite float32; scale the numbers "+
+			"by their unit", v, y, ErrValue)
+	}
+	s.targets[v*s.classes+c] = float32(y)
+	return nil
+}
+
+// checkTargets returns an error about a vertex with some of its numbers, and about numbers that are
+// all the same: there would be nothing to learn.
+func checkTargets(s *source) error {
+	if s.targets == nil {
+		return fmt.Errorf("%s: %w: there are no labels; --task regression needs a number or several for "+
+			"each vertex", s.options.In, ErrValue)
+	}
+	t := task.Find(task.Regression)
+	if err := t.Check(s.truths(), s.classes); err != nil {
+		return fmt.Errorf("%s: %w: %w", s.options.In, err, ErrValue)
+	}
+	for c := range s.classes {
+		least, most := math.Inf(1), math.Inf(-1)
+		for v := range s.vertices {
+			if y := float64(s.targets[v*s.classes+c]); y == y {
+				least, most = min(least, y), max(most, y)
+			}
+		}
+		if least >= most {
+			return fmt.Errorf("%s: %w: %s is %g for every vertex that has one: there is nothing to "+
+				"learn; leave it out, or name another column", s.options.In, ErrValue, targetName(s, c), least)
+		}
+	}
+	return nil
+}
+
+func targetName(s *source, c int) string {
+	if c < len(s.classNames) {
+		return s.classNames[c]
+	}
+	return fmt.Sprintf("number %d", c)
+}
+
+// readNumbers reads an array [N] or [N, C] of numbers to predict.
+func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) error {
+	if r.IsText() {
+		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key), ErrValue)
+	}
+	if err := makeTargets(s, cols, a.name(key)); err != nil {
+		return err
+	}
+	i := 0
+	return eachChunk(r, r.Elems(), func(part []float64) error {
+		for _, y := range part {
+			if err := setTarget(s, i/cols, i%cols, y); err != nil {
+				return fmt.Errorf("%s: %w", a.name(key), err)
+			}
+			i++
+		}
+		return nil
+	})
+}
+
+// setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
+func setTableNumbers(s *source, t *csvTable, c nodeColumns, columns [][]string) error {
+	if len(columns) == 0 {
+		return fmt.Errorf("%s: %w: no column of numbers to predict; name some with --label", t.path,
+			ErrValue)
+	}
+	if err := makeTargets(s, len(columns), t.path); err != nil {
+		return err
+	}
+	for i, column := range columns {
+		name := t.header[c.labels[i]]
+		s.classNames = append(s.classNames, name)
+		for v, text := range column {
+			y, ok := table.ParseFloat([]byte(text))
+			switch {
+			case noLabel(text):
+				y = math.NaN()
+			case !ok:
+				return fmt.Errorf("%s: column %s: vertex %d is %.40q: %w: want a number, or nothing "+
+					"for none", t.path, name, v, text, ErrValue)
+			}
+			if err := setTarget(s, v, i, y); err != nil {
+				return fmt.Errorf("%s: column %s: %w", t.path, name, err)
+			}
+		}
+	}
+	return nil
+}
