@@ -25,7 +25,7 @@ import (
 func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	parts := smallParts.dir(t)
+	parts, weighted := smallParts.dir(t), weightedParts.dir(t)
 	multilabel := partitioned(t,
 		handmade{task: "multilabel"}.write(t, filepath.Join(t.TempDir(), "data")), 4, "ldg",
 		"--allow-imbalance")
@@ -57,6 +57,21 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 			"run.ranks_per_node=2"}},
 		{multilabel, 4, []string{"cache.policy=sieve", "run.ranks_per_node=1", "run.stage_dir=" +
 			t.TempDir()}},
+		{parts, 4, []string{"cache.policy=prefetch", "sample.kind=poisson", "run.ranks_per_node=1",
+			"exchange.sums=on", "sample.eval_fanouts=4,4"}},
+		{parts, 4, []string{"cache.policy=none", "sample.kind=ladies", "sample.layer_vertices=300",
+			"model.kind=gcn", "model.gcn_norm=both", "run.ranks_per_node=1"}},
+		{parts, 2, []string{"cache.policy=none", "sample.kind=poisson", "parallel.mode=split"}},
+		{parts, 4, []string{"cache.policy=none", "sample.kind=ladies", "sample.layer_vertices=300",
+			"parallel.mode=push-pull", "run.ranks_per_node=1"}},
+		{weighted, 4, []string{"cache.policy=none", "run.ranks_per_node=1", "topology.load=copy"}},
+		{weighted, 2, []string{"cache.policy=none", "sample.kind=poisson", "sample.seeds=global",
+			"run.ranks_per_node=1", "train.eval_mode=full"}},
+		{weighted, 4, []string{"cache.policy=sieve", "sample.kind=ladies",
+			"sample.layer_vertices=300", "run.ranks_per_node=1"}},
+		{weighted, 2, []string{"cache.policy=none", "sample.kind=labor", "model.kind=gcn",
+			"model.gcn_norm=both", "run.stage_dir=" + t.TempDir()}},
+		{weighted, 4, []string{"cache.policy=none", "parallel.mode=split", "model.kind=gin"}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
@@ -163,17 +178,35 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 	}
 }
 
+// askers are what hops ask by: an owner returns more or less of a vertex.
+var askers = []struct {
+	parts *fixture
+	sets  []string
+}{
+	{smallParts, []string{"sample.seeds=local"}},
+	{smallParts, []string{"sample.seeds=global"}},
+	{smallParts, []string{"sample.kind=poisson", "model.kind=gin"}},
+	{smallParts, []string{"sample.kind=ladies", "sample.layer_vertices=300"}},
+	{weightedParts, []string{"sample.seeds=global"}},
+	{weightedParts, []string{"sample.kind=poisson"}},
+	{weightedParts, []string{"sample.kind=ladies", "sample.layer_vertices=300"}},
+}
+
 // A simulation counts what a run asks, to the byte.
 func TestAskedVerticesAreAsSimulated(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	for _, seeds := range []string{"local", "global"} {
-		run := trained(t, smallParts.dir(t), 4, "topology.kind=partitioned", "cache.policy=none",
-			"sample.seeds="+seeds)
-		out := halognn(t).must(t, "simulate", "--parts", smallParts.dir(t), "--ranks", "4",
+	for _, a := range askers {
+		run := trained(t, a.parts.dir(t), 4, append(a.sets, "topology.kind=partitioned",
+			"cache.policy=none", "cache.alpha=0.1")...)
+		args := []string{"simulate", "--parts", a.parts.dir(t), "--ranks", "4",
 			"--set", "sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96",
-			"--epochs", "2", "--set", "sample.seeds="+seeds, "--policies", "none", "--alphas", "0.1", "--out",
-			filepath.Join(t.TempDir(), "simulated")).out
+			"--epochs", "2", "--policies", "none", "--alphas", "0.1", "--out",
+			filepath.Join(t.TempDir(), "simulated")}
+		for _, set := range a.sets {
+			args = append(args, "--set", set)
+		}
+		out := halognn(t).must(t, args...).out
 		for what, n := range map[string]int64{
 			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
 			"sampling bytes":             run.Sampling.Bytes,
@@ -181,7 +214,7 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 		} {
 			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
 			if m == nil || m[1] != strconv.FormatInt(n, 10) {
-				t.Errorf("seeds %s: %s %q are simulated, %d counted", seeds, what, m, n)
+				t.Errorf("%s, %v: %s %q are simulated, %d counted", a.parts.name, a.sets, what, m, n)
 			}
 		}
 	}
@@ -192,24 +225,24 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 func TestRoundsAreAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	for _, ranks := range []int{1, 2, 4, 8} {
-		for _, seeds := range []string{"local", "global"} {
-			sets := []string{
-				"topology.kind=partitioned", "cache.policy=none", "sample.seeds=" + seeds,
+	for _, a := range askers {
+		for _, ranks := range []int{1, 2, 4} {
+			sets := append([]string{
+				"topology.kind=partitioned", "cache.policy=none",
 				"train.epochs=1", "sample.batch_scope=global",
 				"sample.batch=450", "sample.fanouts=5,300,2", "model.layers=3",
 				"run.ranks_per_node=1",
-			}
+			}, a.sets...)
 			args := []string{"--ranks", strconv.Itoa(ranks)}
 			for _, s := range sets {
 				args = append(args, "--set", s)
 			}
-			plan, run := planned(t, smallParts.dir(t), args...),
-				trained(t, smallParts.dir(t), ranks, sets...)
+			plan, run := planned(t, a.parts.dir(t), args...),
+				trained(t, a.parts.dir(t), ranks, sets...)
 			if 32%run.StepsPerEpoch != 0 || float64(plan.Collective) != run.RoundsPerStep {
-				t.Errorf("%d ranks, seeds %s: %d steps; %d collectives a step are planned, %g "+
+				t.Errorf("%d ranks, %v: %d steps; %d collectives a step are planned, %g "+
 					"are counted",
-					ranks, seeds, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
+					ranks, a.sets, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
 			}
 			if (plan.Rounds == nil) != (ranks == 1) {
 				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Rounds)
@@ -227,8 +260,8 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 				{"bytes", plan.Rounds.Bytes, run.Sampling.Bytes},
 			} {
 				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
-					t.Errorf("%d ranks, seeds %s: %g %s are planned, %d counted", ranks, seeds,
-						c.planned*steps, c.what, c.counted)
+					t.Errorf("%d ranks, %s, %v: %g %s are planned, %d counted", ranks, a.parts.name,
+						a.sets, c.planned*steps, c.what, c.counted)
 				}
 			}
 		}

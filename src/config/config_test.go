@@ -101,10 +101,10 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve " +
 				"or prefetch, or topology.kind=replicated",
 		}},
-		{"a sampler on a partitioned topology", minimal +
-			"topology: {kind: partitioned}\nsample: {kind: poisson}\n", nil,
-			[]string{"with which sample.kind poisson cannot be had",
-				"choose sample.kind=neighbour, or topology.kind=replicated"}},
+		{"what is near on a partitioned topology", minimal +
+			"topology: {kind: partitioned}\nsample: {kind: poisson, locality: 2}\n", nil,
+			[]string{"with which sample.locality cannot be had",
+				"choose sample.locality=1, or topology.kind=replicated"}},
 		{"a sampler that attention cannot use", minimal +
 			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
 			[]string{"sample.kind is poisson, with which model.kind gat cannot be had", "by the probability that they were drawn",

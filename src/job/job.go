@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -33,6 +32,7 @@ func (s *Spec) Fit(of *shard.Shards) {
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
 	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
+	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
 }
 
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
@@ -104,18 +104,14 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	for r := range j.node {
 		j.node[r] = r / max(1, j.RanksPerNode)
 	}
+	j.Sample = j.Sample.InJob(1, j.Ranks, j.Ranks, j.RanksPerNode)
 	return j, nil
 }
 
-// fits returns an error if ranks cannot share the graph as the job says: they would have to send
-// each other weights of edges, or share fewer columns of features than there are ranks.
+// fits returns an error if ranks cannot share the graph as the job says: they would share fewer
+// columns of features than there are ranks.
 func (s *Spec) fits() error {
-	switch {
-	case s.Partitioned && s.Model.EdgeWeights:
-		return errors.New("edges of the graph have weights, which ranks do not send each other " +
-			"with topology.kind=partitioned; set model.edge_weights=false, or " +
-			"topology.kind=replicated")
-	case s.Mode.Columns && s.Model.In < s.Ranks:
+	if s.Mode.Columns && s.Model.In < s.Ranks {
 		return fmt.Errorf("%d columns of features cannot be shared by %d ranks; start at most %d "+
 			"ranks, or set parallel.mode=data", s.Model.In, s.Ranks, s.Model.In)
 	}

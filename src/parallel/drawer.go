@@ -125,7 +125,8 @@ func (s *Strategy) drawOwn() error {
 
 // degreesKnown returns an error if edges are weighed by degrees that this rank cannot know.
 func (s *Strategy) degreesKnown() error {
-	if s.needs.Weights == nn.WeightsSymmetric && s.o.Partitioned && s.o.Topology.Rows == nil {
+	if t := s.o.Topology; s.needs.Weights == nn.WeightsSymmetric && t.Rows == nil &&
+		t.Graph.NumVertices() < len(t.Original) {
 		return errors.New("the model weighs edges by the degrees of all vertices, whose row " +
 			"pointers this rank does not hold")
 	}

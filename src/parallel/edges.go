@@ -75,7 +75,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 		b, transpose := e.of(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
 		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
-			ids: sourcesOf(s, l), topology: t}
+			ids: sourcesOf(s, l), topology: t, totals: s.Totals}
 		if !v.data && !v.estimates {
 			v.of = nil
 		}
@@ -104,6 +104,7 @@ type values struct {
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
+	totals    []float64 // of destinations whose owners have said them
 }
 
 // at returns the value of a sampled edge.
@@ -112,6 +113,14 @@ func (v *values) at(edge int64) float64 {
 		return 1
 	}
 	return float64(v.of[edge])
+}
+
+// totalOf returns total of a destination.
+func (v *values) totalOf(d int) float64 {
+	if len(v.totals) > 0 {
+		return v.totals[d]
+	}
+	return v.total(int32(d))
 }
 
 // total returns the sum of the weights, without probabilities, of all in-edges that a source has in
@@ -151,7 +160,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 			sum = 1
 		}
 		if v.estimates {
-			sum += v.total(int32(d))
+			sum += v.totalOf(d)
 		} else {
 			for k := range hi - lo {
 				sum += v.at(at + k)

@@ -30,6 +30,7 @@ type world struct {
 	features []float32 // [vertices, cols]; float16 holds them exactly
 	labels   []int32
 	targets  []uint8
+	spec     sample.Spec // what modes draw by; the zero Spec: fanouts
 }
 
 func newWorld(t *testing.T, parts int) *world {

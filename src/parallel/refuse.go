@@ -163,8 +163,8 @@ func partitionedRefuses(s *job.Spec) []clash {
 		whole = p.Whole
 	}
 	return []clash{
-		{s.Sample.NeedsWhole(), "sample.kind " + string(s.Sample.Kind),
-			"ranks do not send each other the degrees and weights that it needs", neighbour},
+		{s.Locality.Favours(), "sample.locality",
+			"who draws for a vertex does not know what is near to the rank that asks", "sample.locality=1"},
 		{whole != "", "cache.policy " + s.Cache.Policy, whole,
 			policies(func(p *policy.Policy) bool { return p.Whole == "" })},
 	}

@@ -252,8 +252,8 @@ func (d *remoteDrawer) startReply(m *Minibatch, c comm.Comm) (request, error) {
 	r.comm = c
 	count.Rounds++
 	count.Bytes += int64(len(r.answer.Sizes))
-	width := sample.SizeBytes(r.asking.Fanout)
-	r.half = c.StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count, width)
+	r.half = c.StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
+		r.asking.Reply.Vertex())
 	return replyRound{m}, nil
 }
 
@@ -267,11 +267,12 @@ func (a replyRound) Wait() error {
 		return err
 	}
 	r.asking.Room(r.edges)
-	count.Drawn += int64(len(r.asking.Neighbours))
+	edge := r.asking.Reply.Edge
+	count.Drawn += int64(len(r.asking.Neighbours) * sample.VertexBytes / edge)
 	count.Rounds++
 	count.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
 	return r.comm.StartAlltoallv(mem.Bytes(r.answer.Neighbours), mem.Bytes(r.asking.Neighbours),
-		r.answer.Edges, r.edges, sample.VertexBytes).Wait()
+		r.answer.Edges, r.edges, edge).Wait()
 }
 
 // extend numbers what has come back, and asks for the next hop.

@@ -10,8 +10,10 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/pipeline"
 	"halognn/src/sample"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -33,6 +35,10 @@ func (w *world) partitioned(c comm.Comm) (*sample.Topology, []int64) {
 	}
 	lo, hi := g.Indptr[first], g.Indptr[last]
 	copy(t.Graph.Indices[lo:hi], g.Indices[lo:hi])
+	if w.topology.Weights != nil {
+		t.Weights, t.WeightSums = make([]float32, len(g.Indices)), w.topology.WeightSums
+		copy(t.Weights[lo:hi], w.topology.Weights[lo:hi])
+	}
 	return t, rows
 }
 
@@ -189,23 +195,54 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 	return nil
 }
 
-// What cannot be had is refused by name.
-func TestPartitionedRefuses(t *testing.T) {
-	w := newWorld(t, 2)
-	err := comm.RunWorld(2, func(c comm.Comm) error {
-		topology, rows := w.partitioned(c)
-		spec := sample.Neighbours(2)
-		spec.Kind = sample.Poisson
-		_, err := newRemoteDrawer(c, rows, false, DrawerOptions{Topology: topology, Samplers: 1,
-			Sampling: sample.Options{Spec: spec}}, drawn{})
-		if err == nil || !strings.Contains(err.Error(),
-			"sample.kind poisson needs the whole topology") {
-			return fmt.Errorf("another kind of sampling: %v", err)
+// Whatever draws and whatever weighs edges, minibatches, losses and gradients have the bits of the
+// topology that all hold, in every mode whose ranks ask each other or draw together.
+func TestPartitionedSamplersHaveTheBitsOfReplicated(t *testing.T) {
+	const n = 4
+	plain := newWorld(t, 8)
+	before := mem.Allocated()
+	lasting := sample.Numbers{Shared: true, Dependency: 2, Steps: n}
+	for name, spec := range map[string]sample.Spec{
+		"neighbour":          sample.Neighbours(4, 3),
+		"labor":              {Kind: sample.Labor, Fanouts: []int{4, 3}, Numbers: lasting},
+		"poisson":            {Kind: sample.Poisson, Fanouts: []int{4, 3}},
+		"poisson by numbers": {Kind: sample.Poisson, Fanouts: []int{4, 3}, Numbers: lasting},
+		"ladies":             {Kind: sample.LADIES, Vertices: []int{30, 50}},
+	} {
+		for _, weighted := range []bool{false, true} {
+			for _, config := range []nn.Config{{Kind: "sage"}, {Kind: "gin"}, {Kind: "gcn"},
+				{Kind: "gcn", GCNNorm: nn.GCNBoth}} {
+				config.Layers, config.In, config.Hidden, config.Out = 2, cols, 4, classes
+				config.Task, config.Dropout, config.Norm = task.Multiclass, 0.4, nn.NormNone
+				config.EdgeWeights, config.Estimates = weighted, spec.Estimates()
+				w := *plain
+				if weighted {
+					w = *plain.weighed()
+				}
+				w.spec = spec
+				for _, g := range []grouping{{ModeData, 1, 1}, {ModeData, 2, 1}, {ModeData, 4, 1},
+					{ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModePushPull, 2, 1}, {ModePushPull, 4, 1}} {
+					if g.mode == ModeSplit && !spec.HasFanouts() {
+						continue // refused: TestModesRefuseByName
+					}
+					want, _, err := w.steps(g, config, false, n, 2)
+					var got [][]result
+					if err == nil {
+						got, _, err = w.steps(g, config, true, n, 2)
+					}
+					if err == nil {
+						err = sameBits(got, want)
+					}
+					if err != nil {
+						t.Errorf("%s, weights %t, %s %s, %v: %v", name, weighted, config.Kind,
+							config.GCNNorm, g, err)
+					}
+				}
+			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
+	}
+	if after := mem.Allocated(); after != before {
+		t.Errorf("%d bytes were not given back", after-before)
 	}
 }
 

@@ -168,7 +168,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 	o := Options{
 		Comm: counted, Host: ref.Host{}, Device: device, Model: l.model, Gradients: l.gradients,
 		Drawing: Drawing{Topology: &w.topology, MaxSeeds: 64, Labels: w.oneLabel(), Workers: 2,
-			Partitioned: apart, GroupSize: g.perNode, SeedsElsewhere: g.mode == ModePushPull},
+			Partitioned: apart, GroupSize: g.perNode, SeedsElsewhere: g.mode != ModeSplit},
 		Reading: Reading{Exchange: x, FirstCol: first, Cols: end - first, Policy: policy,
 			Depth: depth},
 	}
@@ -177,6 +177,9 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 	}
 	if config.ReadsNeighbours() {
 		o.Sample = sample.Neighbours([]int{4, 3, 3}[:config.Layers]...)
+		if w.spec.Kind != "" {
+			o.Sample = w.spec
+		}
 	}
 	if apart {
 		o.Topology, _ = w.partitioned(c)
@@ -323,8 +326,8 @@ func TestModesAgree(t *testing.T) {
 				continue // refused: TestModesRefuseByName
 			}
 			for _, apart := range []bool{false, true} {
-				if apart && (config.EdgeWeights || g.mode != ModeSplit && g.mode != ModePushPull) {
-					continue // ranks do not send each other weights of edges: package job
+				if apart && g.mode != ModeSplit && g.mode != ModePushPull {
+					continue // TestPartitionedSamplersHaveTheBitsOfReplicated
 				}
 				results, moved, err := w.steps(g, config, apart, n, g.ranks()%3*2)
 				if want := done[g.lone()]; err == nil && want != nil {

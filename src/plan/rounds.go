@@ -16,14 +16,16 @@ type Rounds struct {
 	busiest float64 // bytes of one rank: on average as many are received as sent
 }
 
-// asks returns what a minibatch of a rank asks others.
-func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch) []sample.Asked {
+// asks returns what a minibatch of a rank, drawn by spec, asks others.
+func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec) []sample.Asked {
 	if p.askingHops() == 0 {
 		return nil
 	}
+	j := p.of.job
 	first, last := p.of.layout.Vertices(r.rank)
-	return mb.Asks(p.of.job.Sample.Fanouts, p.of.job.Ranks, p.of.job.GlobalSeeds,
-		graph.VertexID(first), graph.VertexID(last))
+	return mb.Asks(&sample.Askers{Spec: spec, OfData: j.Model.EdgeWeights,
+		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.GlobalSeeds,
+		First: graph.VertexID(first), End: graph.VertexID(last)})
 }
 
 // askingHops returns how many hops of a minibatch ask other ranks.
@@ -56,17 +58,29 @@ func (p messagePlan) rounds() *Rounds {
 }
 
 // askingBytes is what a minibatch holds between the rounds, for the largest hop: sample.Asking and,
-// as others ask as much, sample.Answer.
+// as others ask as much, sample.Answer; and the totals of estimates.
 func (p messagePlan) askingBytes(s *shape) int64 {
-	most := int64(0)
+	j, most := p.of.job, int64(0)
 	for l, a := range s.asks {
-		h, width := s.hops[l], int64(sample.SizeBytes(p.of.job.Sample.Fanouts[len(s.asks)-1-l]))
-		asked, drawn := int64(a.Vertices), int64(a.Neighbours)
-		own := int64(h.destinations) - asked
-		answer := func(vertices, edges int64) int64 { return vertices*(8+4+width) + 4*edges }
-		bytes := 8*int64(h.destinations) + asked*width + 4*drawn +
-			answer(own, int64(h.edges)-drawn) + 4*asked + answer(asked, drawn)
+		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, j.Model.EdgeWeights)
+		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
+		own, width := int64(h.destinations)-asked, int64(reply.Vertex())
+		answer := func(vertices, edges int64) int64 {
+			if reply.Edge > sample.VertexBytes { // drawn apart from their weights
+				edges *= 2
+			}
+			return vertices*(8+4+width) + edge*edges
+		}
+		mine := max(0, int64(h.edges)-drawn)
+		if !j.Sample.HasFanouts() && asked > 0 { // all edges come back: of own vertices as many each
+			mine = drawn * own / asked
+		}
+		bytes := 8*int64(h.destinations) + asked*width + edge*drawn +
+			answer(own, mine) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
+	}
+	if s.asks != nil && j.Sample.Estimates() {
+		most += 8 * int64(s.hops[0].destinations)
 	}
 	return most
 }
@@ -81,8 +95,15 @@ func (p messagePlan) topologyBytes(rank int) (rows, common int64) {
 	first, last := p.of.layout.Vertices(rank)
 	g, n := &p.of.shards.Topology().Graph, last-first
 	pointers, labels := 8*(n+1), n*int64(p.of.holding().labelBytes())
+	sums, edge := int64(0), int64(4)
+	if p.of.shards.Weighted {
+		sums, edge = 4*n, 8
+	}
 	if p.of.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
 		pointers, common = 0, common+8*(p.of.shards.Vertices+1)
+		if p.of.shards.Weighted {
+			sums, common = 0, common+4*p.of.shards.Vertices
+		}
 	}
 	if p.of.job.GlobalSeeds {
 		labels, common = 0, common+p.of.shards.Vertices*int64(p.of.holding().labelBytes())
@@ -91,5 +112,5 @@ func (p messagePlan) topologyBytes(rank int) (rows, common int64) {
 	if p.of.shards.HasTopology() {
 		edges = g.Indptr[last] - g.Indptr[first]
 	}
-	return pointers + 4*edges + labels, common
+	return pointers + sums + edge*edges + labels, common
 }

@@ -28,22 +28,34 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 	return hops
 }
 
-// Asks returns what each block of a minibatch, input layer first, asks in a job of so many ranks,
-// of which the one whose minibatch it is has the vertices [first, end). O(V).
-func (m *Minibatch) Asks(
-	fanouts []int, ranks int, elsewhere bool, first, end graph.VertexID,
-) []Asked {
+// Askers are the ranks of a job, of which one asks.
+type Askers struct {
+	Spec       Spec // of what is drawn
+	OfData     bool // edges are weighed by the data
+	Topology   *Topology
+	Ranks      int
+	Elsewhere  bool           // seeds may be vertices of any rank
+	First, End graph.VertexID // the vertices of the asker
+}
+
+// Asks returns what each block of a minibatch, input layer first, asks of other ranks. O(V).
+func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
-	for l := range AskingHops(len(m.Blocks), ranks, elsewhere) {
+	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
 		b, a := &m.Blocks[l], &asks[l]
 		for d, v := range m.Frontier[:b.NumDst] {
-			if v < first || v >= end {
-				a.Vertices++
+			switch {
+			case v >= of.First && v < of.End:
+				continue
+			case of.Spec.HasFanouts():
 				a.Neighbours += int(b.Indptr[d+1] - b.Indptr[d])
+			default: // all of them come back
+				a.Neighbours += int(of.Topology.Degree(v))
 			}
+			a.Vertices++
 		}
-		width := SizeBytes(fanouts[len(m.Blocks)-1-l])
-		a.Bytes = ranks*AskBytes + a.Vertices*(VertexBytes+width) + a.Neighbours*VertexBytes
+		reply := of.Spec.Reply(len(m.Blocks)-l, of.OfData)
+		a.Bytes = of.Ranks*AskBytes + a.Vertices*(VertexBytes+reply.Vertex()) + a.Neighbours*reply.Edge
 	}
 	return asks
 }

@@ -126,7 +126,9 @@ func (s *Fused) convert(block *graph.Block) {
 func (s *Fused) extendPairs(block *graph.Block) {
 	p, drawn := s.pairs, asVertices(block.Indices)
 	p.src, p.dst = mem.Grow(p.src, len(drawn)), mem.Grow(p.dst, len(drawn))
+	p.weights = mem.Grow(p.weights, len(block.Weights))
 	copy(p.src, drawn)
+	copy(p.weights, block.Weights)
 	for i, v := range s.mb.Frontier {
 		for e := block.Indptr[i]; e < block.Indptr[i+1]; e++ {
 			p.dst[e] = v

@@ -89,7 +89,7 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 						check(s.Sample(&mb, []graph.VertexID{busy, 0, busy + 1}, Key{Step: 3}))
 						var a Answer
 						defer a.Free()
-						err := (&Remote{s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2},
+						err := (&Remote{fused: s}).Answer(&a, []graph.VertexID{busy, 0}, []int{2},
 							[]uint64{3}, &Asking{Fanout: fanouts[0]})
 						if c.array == graph.Indptr {
 							check(err)

@@ -201,7 +201,8 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// weigh sets the weights of the edges that destinations [lo,hi) drew at positions pos of Indices.
+// weigh sets the weights of the edges that destinations [lo,hi) drew at positions pos of Indices,
+// which are not read if edges weigh 1/q alone and none are near.
 func (h *hop) weigh(lo, hi int, pos []int64) {
 	first := h.indptr[lo]
 	for i := lo; i < hi; i++ {
@@ -210,7 +211,7 @@ func (h *hop) weigh(lo, hi int, pos []int64) {
 			weights[k] = inverse
 		}
 		if h.poisson && h.numbered(i) {
-			h.weighBelow(weights, i, pos[h.indptr[i]-first:])
+			h.weighBelow(weights, i, pos, int(h.indptr[i]-first))
 		} else if h.near != nil && h.degree[i] > h.fanout {
 			h.weighNear(weights, i)
 		}

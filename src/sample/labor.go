@@ -369,12 +369,13 @@ func (h *hop) countBelow(i int) (n int64) {
 	return n
 }
 
-// weighBelow sets the weights of the edges at positions pos that destination i drew by itself.
-func (h *hop) weighBelow(weights []float32, i int, pos []int64) {
+// weighBelow sets the weights of the edges that destination i drew each by itself, the first at
+// position pos[at].
+func (h *hop) weighBelow(weights []float32, i int, pos []int64, at int) {
 	b := h.bounds(i)
 	ofNear, ofOthers := inverseBelow(b.near), inverseBelow(b.others)
 	for k := range weights {
-		if weights[k] = ofOthers; h.isNear(pos[k]) {
+		if weights[k] = ofOthers; h.near != nil && h.isNear(pos[at+k]) {
 			weights[k] = ofNear
 		}
 	}

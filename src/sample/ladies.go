@@ -102,23 +102,49 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 		if h > 0 { // the map numbers what was not drawn, too
 			s.fused.number(s.wide.Frontier)
 		}
-		all := &s.wide.Blocks[0]
-		if err := s.fused.expand(all, All, 0); err != nil {
+		if err := s.fused.expand(&s.wide.Blocks[0], All, 0); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
-		s.weigh(all)
-		s.draw(all, n, key.hop(h+1), likelier(s.fused.options.Near.Vertices, h, key), key.Favour)
-		s.keep(&mb.Blocks[layers-1-h], all)
+		s.choose(&mb.Blocks[layers-1-h], n, key.hop(h+1),
+			likelier(s.fused.options.Near.Vertices, h, key), key.Favour)
 	}
-	mb.Frontier = mem.Grow(mb.Frontier, len(s.wide.Frontier))
-	mb.Original = mem.Grow(mb.Original, len(s.wide.Frontier))
-	copy(mb.Frontier, s.wide.Frontier)
-	copy(mb.Original, s.wide.Original)
+	s.wide.copyFrontier(mb)
 	mb.Seeds = mb.Frontier[:len(seeds)]
 	for l := 1; l < layers && !s.fused.options.ForwardOnly; l++ {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])
 	}
 	return nil
+}
+
+// copyFrontier copies the frontier to another minibatch.
+func (m *Minibatch) copyFrontier(to *Minibatch) {
+	to.Frontier, to.Original = mem.Grow(to.Frontier, len(m.Frontier)), mem.Grow(to.Original, len(m.Frontier))
+	copy(to.Frontier, m.Frontier)
+	copy(to.Original, m.Original)
+}
+
+// extend makes the block of a Remote's hop, of which all in-neighbours of the frontier have come.
+func (s *Ladies) extend(mb *Minibatch, block *graph.Block, a *Asking) error {
+	w := &s.wide
+	w.layers(1)
+	mb.copyFrontier(w)
+	if err := s.fused.extend(&w.Blocks[0], a); err != nil {
+		return err
+	}
+	s.choose(block, a.layer, a.Word, a.near, a.favour)
+	mb.Totals = mem.Grow(mb.Totals, block.NumDst)
+	copy(mb.Totals, w.Totals)
+	w.copyFrontier(mb)
+	return nil
+}
+
+// choose draws about n of the sources of the hop with all in-neighbours, and makes its block of
+// these.
+func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, favour float64) {
+	all := &s.wide.Blocks[0]
+	s.weigh(all)
+	s.draw(all, n, hop, near, favour)
+	s.keep(block, all)
 }
 
 // weigh sets the mass of each source.
@@ -135,7 +161,12 @@ func (s *Ladies) weigh(b *graph.Block) {
 			}
 			continue
 		}
-		total := float64(s.fused.topology.WeightSums[s.wide.Frontier[d]])
+		total := 0.0
+		if len(s.wide.Totals) > 0 {
+			total = s.wide.Totals[d]
+		} else {
+			total = float64(s.fused.topology.WeightSums[s.wide.Frontier[d]])
+		}
 		if total == 0 {
 			continue
 		}

@@ -20,30 +20,36 @@ import (
 //	Extend   block, next frontier <── neighbours ──
 //	End      transposes
 //
+// Of kind LADIES owners return all neighbours, and the asker draws among those of the whole frontier.
+// What weighs edges comes along (Reply): their weights in the data, and of estimates the total of
+// each vertex, from which the probabilities follow.
+//
 // Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between
 // two calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine
 // at a time uses one. Beside the rows it holds it takes memory for the largest frontier so far.
-type Remote struct{ fused *Fused }
+type Remote struct {
+	fused *Fused
+	layer Ladies // of kind LADIES, over fused
+}
 
 // NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored: minibatches are
-// prepared side by side. A kind of sampling that needs more than the rows of single vertices is
-// refused.
+// prepared side by side. Near vertices are for kind LADIES alone: others draw where rows lie, and
+// there nobody knows what is near to the asker.
 func NewRemote(t *Topology, o Options) (*Remote, error) {
 	o.Workers = 1
-	for _, s := range []Spec{o.Spec, o.Eval} {
-		if s.NeedsWhole() {
-			return nil, fmt.Errorf("sample.kind %s needs the whole topology on every rank; choose "+
-				"topology.kind replicated, or sample.kind %s", s.kind(), Neighbour)
-		}
+	var weights, near error
+	if o.Weights && t.Weights == nil {
+		weights = errNoWeights
 	}
-	if o.Weights {
-		return nil, errors.New("sample: ranks do not send each other weights of edges; choose " +
-			"topology.kind replicated, or draw without them")
+	if !o.Near.None() && o.HasFanouts() {
+		near = fmt.Errorf("sample.kind %s draws where rows lie, and there nobody knows what is near to "+
+			"the asker; choose sample.kind %s, or topology.kind replicated", o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
 		o.Map = MapHash // of 4 bytes for every vertex of the graph there would be as many as before
 	}
-	if err := errors.Join(t.check(), o.Spec.Check(), o.check()); err != nil {
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
+		o.Near.check(o.Spec, t)); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	if o.valueBits == 0 { // the edges of a hop may be any of the graph's
@@ -53,14 +59,15 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Remote{s.(*Fused)}, nil
+	f := s.(*Fused)
+	return &Remote{f, Ladies{fused: f}}, nil
 }
 
 // Free returns the memory.
-func (r *Remote) Free() { r.fused.Free() }
+func (r *Remote) Free() { r.layer.Free() }
 
 // Bytes returns the memory held now.
-func (r *Remote) Bytes() int64 { return r.fused.Bytes() }
+func (r *Remote) Bytes() int64 { return r.layer.Bytes() }
 
 // Begin makes the seeds the first frontier of a minibatch of so many hops. Errors: as those of
 // Sampler.Sample about seeds.
@@ -72,6 +79,7 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	s.mb = mb
 	return s.contain(func() error {
 		mb.layers(hops)
+		mb.Totals = mb.Totals[:0]
 		if err := s.start(seeds); err != nil {
 			return fmt.Errorf("sample: %w", err)
 		}
@@ -80,19 +88,54 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	})
 }
 
+// Reply says how many bytes an owner returns about a vertex: of Size the number of its neighbours,
+// of Total their number in the graph or, of data with weights, the sum of these, and of Edge each
+// neighbour and its weight.
+type Reply struct{ Size, Total, Edge int }
+
+// Vertex returns what is not about neighbours.
+func (r Reply) Vertex() int { return r.Size + r.Total }
+
+// Reply returns that of hop h, from 1, where edges are weighed by the data or not.
+func (s Spec) Reply(h int, ofData bool) Reply {
+	r := Reply{Size: 4, Edge: VertexBytes}
+	if s.Estimates() {
+		r.Total = 4
+	} else if f := s.fanout(h); f != All && f <= math.MaxUint8 {
+		r.Size = 1
+	}
+	if ofData {
+		r.Edge += 4
+	}
+	return r
+}
+
+// fanout returns that of hop h, from 1. Of kind LADIES a layer chooses among all neighbours.
+func (s Spec) fanout(h int) int {
+	if !s.HasFanouts() {
+		return All
+	}
+	return s.Fanouts[h-1]
+}
+
 // Asking is one hop of a minibatch between its calls. Its arrays lie outside the Go heap and are
 // reused by the next hop; the zero value is ready for use.
 type Asking struct {
 	Word   uint64 // names the draws
 	Fanout int
-	when   moment // of the minibatch
+	Reply  Reply
+	kind   Kind
+	when   moment   // of the minibatch
+	favour float64  // Key.Favour, for
+	near   []uint64 // the vertices that the asker draws likelier
+	layer  int      // vertices that it draws; 0: owners draw
 
 	// What goes to the owners, and what comes back. The rows of the asker itself are not among
 	// them.
 	Count      []int            // [K] vertices asked of each rank
 	IDs        []graph.VertexID // [V] by rank, then in frontier order
-	Sizes      []byte           // [V] neighbours of each, in SizeBytes(Fanout) bytes
-	Neighbours []graph.VertexID // [E] in order of IDs
+	Sizes      []byte           // [V] rows of Reply.Vertex() bytes
+	Neighbours []graph.VertexID // [E] in order of IDs, each before the bits of its weight if it has one
 
 	rank  int
 	owner []int32          // [n] of the frontier
@@ -114,7 +157,12 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	if !train {
 		spec = r.fused.options.evaluated()
 	}
-	a.Word, a.Fanout, a.when = spec.word(key, h), spec.Fanouts[h-1], spec.moment(key)
+	a.Word, a.Fanout, a.when = spec.word(key, h), spec.fanout(h), spec.moment(key)
+	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, r.fused.options.Weights), 0
+	if a.kind == LADIES {
+		a.layer, a.favour = spec.Vertices[h-1], key.Favour
+		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
+	}
 	a.divide(parts, ranks, rank, frontier)
 }
 
@@ -156,45 +204,56 @@ func (a *Asking) rewind() int {
 	return total
 }
 
-// SizeBytes is the width of a number of neighbours that are at most a fanout.
-func SizeBytes(fanout int) int {
-	if fanout >= 1 && fanout <= math.MaxUint8 {
-		return 1
+// size reads the number of neighbours of row i of an answer.
+func (r Reply) size(rows []byte, i int) int {
+	if at := i * r.Vertex(); r.Size == 1 {
+		return int(rows[at])
+	} else {
+		return int(binary.LittleEndian.Uint32(rows[at:]))
 	}
-	return 4
 }
 
-// size reads entry i of sizes.
-func size(sizes []byte, width, i int) int {
-	if width == 1 {
-		return int(sizes[i])
+// total reads the total of row i.
+func (r Reply) total(rows []byte, i int) float64 {
+	word := binary.LittleEndian.Uint32(rows[i*r.Vertex()+r.Size:])
+	if r.weighs() {
+		return float64(math.Float32frombits(word))
 	}
-	return int(binary.LittleEndian.Uint32(sizes[4*i:]))
+	return float64(word)
 }
+
+// weighs reports whether neighbours come with weights.
+func (r Reply) weighs() bool { return r.Edge > VertexBytes }
+
+// words of a neighbour.
+func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
 // Room makes room for the answers about IDs: first Sizes and, when these have come, with their sum
 // by rank in edges [K], Neighbours.
 func (a *Asking) Room(edges []int) {
 	if edges == nil {
-		a.Sizes = mem.Grow(a.Sizes, len(a.IDs)*SizeBytes(a.Fanout))
+		a.Sizes = mem.Grow(a.Sizes, len(a.IDs)*a.Reply.Vertex())
 		return
 	}
 	total := 0
 	for _, n := range edges {
 		total += n
 	}
-	a.Neighbours = mem.Grow(a.Neighbours, total)
+	a.Neighbours = mem.Grow(a.Neighbours, total*a.Reply.words())
 }
 
 // Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has
 // is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
-	width, i := SizeBytes(a.Fanout), 0
+	i, most := 0, a.Fanout
+	if most == All || a.kind == Poisson {
+		most = math.MaxInt32
+	}
 	for o, n := range a.Count {
 		sum := 0
 		for range n {
-			k := size(a.Sizes, width, i)
-			if k < 0 || a.Fanout != All && k > a.Fanout {
+			k := a.Reply.size(a.Sizes, i)
+			if k > most {
 				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a "+
 					"fanout of %d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
 			}
@@ -230,10 +289,12 @@ func (a *Asking) Bytes() int64 {
 type Answer struct {
 	Edges      []int            // [K] neighbours for each rank
 	Sizes      []byte           // as in Asking
-	Neighbours []graph.VertexID // by rank, in the order asked
+	Neighbours []graph.VertexID // by rank, in the order asked, as in Asking
 
 	indptr   []int64
 	original []int32
+	drawn    []graph.VertexID // of neighbours with weights
+	weights  []float32        // and these
 }
 
 // Free returns the arrays.
@@ -242,12 +303,15 @@ func (a *Answer) Free() {
 	mem.Free(a.Neighbours)
 	mem.Free(a.indptr)
 	mem.Free(a.original)
+	mem.Free(a.drawn)
+	mem.Free(a.weights)
 	*a = Answer{}
 }
 
 // Bytes returns their memory.
 func (a *Answer) Bytes() int64 {
-	return int64(cap(a.Sizes)) + int64(cap(a.Neighbours)+cap(a.original))*4 + int64(cap(a.indptr))*8
+	words := cap(a.Neighbours) + cap(a.original) + cap(a.drawn) + cap(a.weights)
+	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
 // Answer draws for vertices whose rows are held here: count[r] of ids are asked by rank r, for
@@ -269,53 +333,85 @@ func (r *Remote) Answer(
 		}
 		at += n
 	}
-	return s.contain(func() error { return s.answer(a, ids, count, word, own.Fanout, own.when) })
+	return s.contain(func() error { return s.answer(a, ids, count, word, own) })
 }
 
 func (s *Fused) answer(
-	a *Answer, ids []graph.VertexID, count []int, word []uint64, fanout int, when moment,
+	a *Answer, ids []graph.VertexID, count []int, word []uint64, own *Asking,
 ) error {
-	n := len(ids)
+	n, h := len(ids), &s.hop
 	a.original = mem.Grow(a.original, n)
 	for i, v := range ids {
 		a.original[i] = s.topology.Original[v]
 	}
 	a.indptr = mem.Grow(a.indptr, n+1)
-	s.hop.start(&s.topology, ids, a.original, a.indptr, fanout, 0)
-	if err := s.locate(); err != nil {
-		return err
-	}
-	edges := int(a.indptr[n])
-	if err := s.checkEdges(edges, n); err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	a.Neighbours = mem.Grow(a.Neighbours, edges)
-	s.hop.drawn = a.Neighbours
+	h.start(&s.topology, ids, a.original, a.indptr, own.Fanout, 0)
+	h.poisson = own.kind == Poisson
 	if len(a.Edges) != len(count) {
 		a.Edges = make([]int, len(count))
 	}
-	at := 0
+	at, edges := 0, int64(0)
+	a.indptr[0] = 0
+	for from, n := range count { // how many Poisson draws depends on who asks
+		h.key = word[from]
+		h.number(own.when)
+		a.Edges[from] = int(h.locate(at, at+n))
+		for i := at + 1; i <= at+n; i++ {
+			a.indptr[i] += edges
+		}
+		at, edges = at+n, edges+int64(a.Edges[from])
+	}
+	if err := s.checkEdges(int(edges), n); err != nil {
+		return fmt.Errorf("sample: %w", err)
+	}
+	reply, words := own.Reply, own.Reply.words()
+	a.Neighbours = mem.Grow(a.Neighbours, int(edges)*words)
+	h.drawn = a.Neighbours
+	if reply.weighs() {
+		a.drawn, a.weights = mem.Grow(a.drawn, int(edges)), mem.Grow(a.weights, int(edges))
+		h.drawn, h.weights, h.ofData = a.drawn, a.weights, s.topology.Weights
+	}
+	at = 0
 	for from, n := range count {
-		s.hop.key = word[from]
-		s.hop.number(when)
+		h.key = word[from]
+		h.number(own.when)
 		if s.pairs != nil {
 			s.drawVertices(at, at+n, nil)
 		} else {
-			s.workers[0].drawChunks(&s.hop, at, at+n)
+			s.workers[0].drawChunks(h, at, at+n)
 		}
-		a.Edges[from] = int(a.indptr[at+n] - a.indptr[at])
 		at += n
 	}
-	width := SizeBytes(fanout)
-	a.Sizes = mem.Grow(a.Sizes, n*width)
-	for i := range n {
-		if size := a.indptr[i+1] - a.indptr[i]; width == 1 {
-			a.Sizes[i] = byte(size)
-		} else {
-			binary.LittleEndian.PutUint32(a.Sizes[4*i:], uint32(size))
+	if reply.weighs() {
+		for e, u := range a.drawn {
+			a.Neighbours[2*e] = u
+			a.Neighbours[2*e+1] = graph.VertexID(math.Float32bits(a.weights[e]))
 		}
 	}
+	s.reply(a, ids, reply)
 	return nil
+}
+
+// reply writes the rows of an answer about vertices whose draws are there.
+func (s *Fused) reply(a *Answer, ids []graph.VertexID, r Reply) {
+	width := r.Vertex()
+	a.Sizes = mem.Grow(a.Sizes, len(ids)*width)
+	for i, v := range ids {
+		row, size := a.Sizes[i*width:][:width], uint32(a.indptr[i+1]-a.indptr[i])
+		if r.Size == 1 {
+			row[0] = byte(size)
+		} else {
+			binary.LittleEndian.PutUint32(row, size)
+		}
+		if r.Total == 0 {
+			continue
+		}
+		total := uint32(s.hop.degree[i])
+		if r.weighs() {
+			total = math.Float32bits(s.topology.WeightSums[v])
+		}
+		binary.LittleEndian.PutUint32(row[r.Size:], total)
+	}
 }
 
 // Draw makes the draws of the asker's own vertices, which no other rank is asked for.
@@ -328,12 +424,18 @@ func (r *Remote) Draw(a *Asking) error {
 // appends the vertices that it finds to the frontier. The cost is that of numbering the edges, and
 // the frontier, which another Remote may have numbered before.
 func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
-	s := r.fused
-	s.mb = mb
+	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
+	extend := func() error { return s.extend(block, a) }
+	if s.mb = mb; a.kind == LADIES {
+		s.mb = &r.layer.wide
+		extend = func() error { return r.layer.extend(mb, block, a) }
+	}
+	mb.Estimates = Spec{Kind: a.kind}.Estimates()
 	return s.contain(func() error {
-		if err := s.extend(&mb.Blocks[len(mb.Blocks)-h], a); err != nil {
+		if err := extend(); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)
 		}
+		mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 		return nil
 	})
 }
@@ -354,7 +456,6 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	}
 	if s.pairs != nil {
 		s.extendPairs(block)
-		mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 		return nil
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+len(drawn), len(s.topology.Original))+1)
@@ -364,54 +465,87 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	s.gatherOriginal(n, total)
 	block.NumDst, block.NumSrc = n, total
 	mb.Frontier = mb.Frontier[:total]
-	mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 	return nil
 }
 
 // join puts the neighbours of the frontier's vertices, from wherever they have come, into its
-// order.
+// order, and weighs them.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
-	width, mine := SizeBytes(a.Fanout), a.mine.indptr
-	a.rewind()
+	reply, mine := a.Reply, a.mine.indptr
+	if a.rewind(); reply.Total > 0 {
+		s.mb.Totals = mem.Grow(s.mb.Totals, len(a.owner))
+	}
 	edge := 0
 	for o, n := range a.Count {
 		next := &a.next[o]
 		next.edge = edge
 		for i := next.vertex; i < next.vertex+n; i++ {
-			edge += size(a.Sizes, width, i)
+			edge += reply.size(a.Sizes, i)
 		}
 	}
 	block.Indptr[0] = 0
 	own, edges := 0, 0
 	for i, o := range a.owner {
-		if int(o) == a.rank {
-			edges += int(mine[own+1] - mine[own])
-			own++
-		} else {
-			next := &a.next[o]
-			edges += size(a.Sizes, width, next.vertex)
-			next.vertex++
+		rows, at := a.mine.Sizes, &own
+		if int(o) != a.rank {
+			rows, at = a.Sizes, &a.next[o].vertex
 		}
+		edges += reply.size(rows, *at)
+		if reply.Total > 0 {
+			s.mb.Totals[i] = reply.total(rows, *at)
+		}
+		*at++
 		block.Indptr[i+1] = int64(edges)
 	}
 	if err := s.checkEdges(edges, len(a.owner)); err != nil {
 		return err
 	}
-	block.Indices = mem.Grow(block.Indices, edges)
-	drawn := asVertices(block.Indices)
+	block.Indices, block.Weights = mem.Grow(block.Indices, edges), block.Weights[:0]
+	if reply.weighs() {
+		block.Weights = mem.Grow(block.Weights, edges)
+	}
 	own = 0
 	for i, o := range a.owner {
-		to := drawn[block.Indptr[i]:block.Indptr[i+1]]
 		if int(o) == a.rank {
-			copy(to, a.mine.Neighbours[mine[own]:])
+			reply.take(block, i, a.mine.Neighbours, int(mine[own]))
 			own++
 		} else {
 			next := &a.next[o]
-			copy(to, a.Neighbours[next.edge:])
-			next.edge += len(to)
+			reply.take(block, i, a.Neighbours, next.edge)
+			next.edge += int(block.Indptr[i+1] - block.Indptr[i])
 		}
 	}
+	if a.kind == Poisson && !reply.weighs() {
+		s.weighDrawn(block, a)
+	}
 	return nil
+}
+
+// take copies the neighbours of destination i, which begin with edge k of an answer.
+func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
+	lo, hi := block.Indptr[i], block.Indptr[i+1]
+	to := asVertices(block.Indices)[lo:hi]
+	if !r.weighs() {
+		copy(to, from[k:])
+		return
+	}
+	for e := range to {
+		to[e] = from[2*(k+e)]
+		block.Weights[int(lo)+e] = math.Float32frombits(uint32(from[2*(k+e)+1]))
+	}
+}
+
+// weighDrawn weighs the edges that Poisson has drawn, by the degrees of their destinations.
+func (s *Fused) weighDrawn(block *graph.Block, a *Asking) {
+	h, n := &s.hop, len(a.owner)
+	block.Weights = mem.Grow(block.Weights, len(block.Indices))
+	h.start(&s.topology, nil, nil, block.Indptr, a.Fanout, a.Word)
+	h.poisson, h.weights, h.degree = true, block.Weights, mem.Grow(h.degree, n)
+	h.number(a.when)
+	for i, total := range s.mb.Totals {
+		h.degree[i] = int64(total)
+	}
+	h.weigh(0, n, nil)
 }
 
 // End completes a minibatch whose blocks are all there.

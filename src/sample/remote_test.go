@@ -30,8 +30,13 @@ func newCluster(t *testing.T, whole *Topology, offsets []int64, o Options) *clus
 			Indptr:  whole.Graph.Indptr[first : last+1],
 			Indices: whole.Graph.Indices[:whole.Graph.Indptr[last]:whole.Graph.Indptr[last]],
 		}
-		r, err := NewRemote(&Topology{Graph: g, First: graph.VertexID(first),
-			Original: whole.Original}, o)
+		part := &Topology{Graph: g, First: graph.VertexID(first), Original: whole.Original}
+		if whole.Weights != nil {
+			part.Weights, part.WeightSums = whole.Weights[:len(g.Indices)], make([]float32, last)
+			copy(part.WeightSums[first:], whole.WeightSums[first:last])
+			part.WeightSums = append(part.WeightSums, make([]float32, len(whole.Original)-int(last))...)
+		}
+		r, err := NewRemote(part, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +108,7 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 
 // deliver brings rank k its answers.
 func (c *cluster) deliver(k int) error {
-	a, width := &c.asking[k], SizeBytes(c.asking[k].Fanout)
+	a, width := &c.asking[k], c.asking[k].Reply.Vertex()
 	a.Room(nil)
 	a.Sizes = a.Sizes[:0]
 	for o := range c.answers {
@@ -127,7 +132,9 @@ func (c *cluster) deliver(k int) error {
 		if edges[o] != c.answers[o].Edges[k] {
 			return errors.New("sizes and edges of an answer differ")
 		}
-		a.Neighbours = append(a.Neighbours, c.answers[o].Neighbours[at:at+edges[o]]...)
+		words := a.Reply.Edge / VertexBytes
+		a.Neighbours = append(a.Neighbours,
+			c.answers[o].Neighbours[words*at:words*(at+edges[o])]...)
 	}
 	return nil
 }
@@ -137,9 +144,12 @@ func (c *cluster) deliver(k int) error {
 // numbers.
 func TestRemoteIsReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 0))
-	for round := range 36 {
+	for round := range 72 {
 		n := 3 + r.IntN(300)
 		whole := randomTopology(r, n)
+		if round%2 == 1 {
+			weigh(r, whole)
+		}
 		fanouts := [][]int{{1}, {15, 10, 5}, {All, 2}, {3, All}, {70, 4}, {300, 1}}[round%6]
 		ranks := 1 + r.IntN(5)
 		offsets := []int64{0}
@@ -154,6 +164,19 @@ func TestRemoteIsReference(t *testing.T) {
 			if round >= 12 && o.Kernel == KernelFused {
 				o.Spec = numbered(Labor, r, fanouts...)
 			}
+			switch round / 12 {
+			case 3:
+				o.Spec.Kind = Poisson
+				o.Spec.Numbers.Shared = o.Kernel == KernelFused
+			case 4:
+				o.Spec = Spec{Kind: Poisson, Fanouts: o.Spec.Fanouts}
+			case 5:
+				o.Spec = ladies(fanouts...)
+				for i := range o.Spec.Vertices {
+					o.Spec.Vertices[i] = 1 + r.IntN(n)
+				}
+			}
+			o.Weights = whole.Weights != nil
 			c := newCluster(t, whole, offsets, o)
 			mbs := make([]Minibatch, ranks)
 			for step := range 4 {
@@ -174,6 +197,20 @@ func TestRemoteIsReference(t *testing.T) {
 					if d := difference(&mbs[k], reference); d != "" {
 						t.Fatalf("round %d, step %d, rank %d of %d: %s", round, step, k, ranks, d)
 					}
+					for i, total := range mbs[k].Totals {
+						v := mbs[k].Frontier[i]
+						all := float64(whole.Degree(v))
+						if o.Weights {
+							all = float64(whole.WeightSums[v])
+						}
+						if total != all {
+							t.Fatalf("round %d: vertex %d has a total of %v, want %v", round, v, total, all)
+						}
+					}
+					if n := mbs[k].Blocks[0].NumDst; want.Estimates() && len(mbs[k].Totals) != n ||
+						!want.Estimates() && len(mbs[k].Totals) != 0 {
+						t.Fatalf("round %d: %d totals of %d destinations", round, len(mbs[k].Totals), n)
+					}
 					reference.Free()
 				}
 			}
@@ -192,11 +229,16 @@ func TestRemoteRefuses(t *testing.T) {
 	c := newCluster(t, whole, []int64{0, 40, 100}, Options{Spec: Neighbours(3, 2)})
 	defer c.free()
 	_, err := NewRemote(whole, Options{Spec: Neighbours(3), Weights: true})
-	if err == nil || !strings.Contains(err.Error(), "do not send each other weights") {
-		t.Errorf("weights of edges: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "have no weights") {
+		t.Errorf("weights that are not there: %v", err)
+	}
+	near := Spec{Kind: Poisson, Fanouts: []int{3}}
+	_, err = NewRemote(whole, Options{Spec: near, Near: NewNear(near, 100, len(whole.Graph.Indices))})
+	if err == nil || !strings.Contains(err.Error(), "nobody knows what is near") {
+		t.Errorf("vertices near to the asker: %v", err)
 	}
 	err = c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
-		&Asking{Fanout: 3})
+		&Asking{Fanout: 3, Reply: Neighbours(3).Reply(1, false)})
 	if !errors.Is(err, graph.ErrVertexRange) ||
 		!strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {
 		t.Errorf("a vertex of another rank: %v", err)

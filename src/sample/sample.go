@@ -51,7 +51,7 @@ const All = -1
 //	Rows           [N+1]  row pointers of the whole graph, where Graph is a part of it and Degree
 //	                      is asked of any vertex; nil otherwise
 //	Weights               of the edges, as Graph.Indices; nil where they have none
-//	WeightSums     [N]    of each vertex's in-edges
+//	WeightSums     [N]    of each vertex's in-edges; of vertices whose rows are held, or of all
 //
 // A rank that holds only some rows may pass a range of the whole graph's Indptr, so Indptr[0] need
 // not be 0. The arrays may be memory-mapped; if a file shrinks while mapped, the call that reads it
@@ -84,6 +84,8 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
 //	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
 //	               other ranks; only those before them are a prefix of Frontier. nil otherwise
+//	Totals         of estimates by a Remote: of each destination of the input layer its degree or, of
+//	               data with weights, the sum of those of all its in-edges. Empty otherwise
 //
 // Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
 // each is over the probability that its edge was drawn. They are empty if neither is asked for.
@@ -94,6 +96,7 @@ type Minibatch struct {
 	Original   []int32
 	Transposes []graph.BlockTranspose
 	Others     [][]graph.VertexID
+	Totals     []float64
 	Estimates  bool // weighted sums over a block's edges estimate those over all in-edges
 }
 
@@ -109,12 +112,13 @@ func (m *Minibatch) Free() {
 	}
 	mem.Free(m.Frontier)
 	mem.Free(m.Original)
+	mem.Free(m.Totals)
 	*m = Minibatch{}
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
-	n := int64(cap(m.Frontier)+cap(m.Original)) * 4
+	n := int64(cap(m.Frontier)+cap(m.Original))*4 + int64(cap(m.Totals))*8
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +

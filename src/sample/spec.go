@@ -48,6 +48,7 @@ type Spec struct {
 	// of Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All
 	Fanouts  []int
 	Vertices []int   // of LADIES: vertices per hop, seed hop first; each >= 1
+	Weighted bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
 	Numbers  Numbers // of Labor and Poisson
 }
 
@@ -71,7 +72,6 @@ type method struct {
 	brief     string           // for the config's page
 	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
 	estimates bool             // Minibatch.Estimates: edges weigh 1/q
-	whole     bool             // a rank that draws needs the whole topology
 	hops      func(Spec) int   // blocks of a minibatch
 	check     func(Spec) error // all errors in a Spec with at least one hop
 	make      func(*Topology, Options) (Sampler, error)
@@ -87,12 +87,12 @@ var methods = []method{
 		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
 	{kind: Poisson, brief: "each neighbour by itself, with probability fanout/degree; it weighs the " +
 		"inverse of that, so what is aggregated is an unbiased estimate",
-		fanouts: true, estimates: true, whole: true, hops: countFanouts, check: checkNumbers,
+		fanouts: true, estimates: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
 	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` of all neighbours of a layer's " +
 		"vertices, those that many have in common more likely, with all edges between them; they " +
 		"weigh the inverse of their probability",
-		estimates: true, whole: true, hops: func(s Spec) int { return len(s.Vertices) },
+		estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
 }
 
@@ -144,10 +144,6 @@ func (s Spec) Estimates() bool { return s.method().estimates }
 // them.
 func (s Spec) HasFanouts() bool { return s.method().fanouts }
 
-// NeedsWhole reports whether a rank that draws needs the whole topology: NewRemote refuses the
-// kind.
-func (s Spec) NeedsWhole() bool { return s.method().whole }
-
 // Check returns all errors, joined. A Spec without hops is an error.
 func (s Spec) Check() error {
 	m := s.method()
@@ -196,6 +192,7 @@ var errNoWeights = errors.New("the edges of the topology have no weights")
 // both, joined.
 func New(t *Topology, o Options) (Sampler, error) {
 	var weights error
+	o.Weights = o.Weights || o.Spec.Weighted
 	if o.Weights && t.Weights == nil {
 		weights = errNoWeights
 	}

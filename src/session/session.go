@@ -217,7 +217,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	}
 	opened(s.Features.Close)
 	o := s.StrategyOptions()
-	o.Sample, o.Eval, o.MaxSeeds = s.Spec.Sample, s.Spec.Eval, s.Job.MaxSeeds()
+	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
 	o.Gradients, o.Depth = gradients, s.Spec.Depth

@@ -28,21 +28,23 @@ type Options struct {
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
-	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy and labels.npy only the
-	// rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
+	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy, labels.npy and what edges
+	// weigh only the rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
 	// then read them into memory of the process. Ranks 0 opens all.
 	Rank, Ranks int
 	AllLabels   bool // labels of all vertices nevertheless, for seeds of other ranks
-	AllRows     bool // all of indptr.npy nevertheless, for a model that reads degrees of any vertex
+	// all of indptr.npy nevertheless, and of the sums of weights, for a model that reads degrees of
+	// any vertex
+	AllRows bool
 }
 
 // perVertex are the files with rows that a rank needs of its own vertices only.
-var perVertex = []string{"indptr.npy", "indices.npy", "labels.npy"}
+var perVertex = []string{"indptr.npy", "indices.npy", "labels.npy", dataset.WeightsFile, sumsFile}
 
 // windowed reports whether only the rows of Options.Rank are opened of a file.
 func (s *Shards) windowed(name string) bool {
 	o := &s.options
-	whole := o.AllLabels && name == "labels.npy" || o.AllRows && name == "indptr.npy"
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows && (name == "indptr.npy" || name == sumsFile)
 	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
 }
 
@@ -130,10 +132,6 @@ func (s *Shards) mapFiles() error {
 		mapInto(s, "test.npy", &s.test.ids),
 		s.mapLabels(),
 	}
-	if s.Weighted && s.options.Ranks == 0 { // without a window
-		errs = append(errs, mapInto(s, dataset.WeightsFile, &s.topology.Weights),
-			mapInto(s, sumsFile, &s.topology.WeightSums))
-	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
 	}
@@ -169,7 +167,12 @@ func (s *Shards) mapTopology() error {
 			s.Vertices, s.Edges)
 	}
 	s.topology.Graph.Indptr, s.topology.First = rows, graph.VertexID(s.first)
-	return mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)
+	errs := []error{mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)}
+	if s.Weighted {
+		errs = append(errs, mapRows(s, dataset.WeightsFile, &s.topology.Weights, begin, end),
+			mapRows(s, sumsFile, &s.topology.WeightSums, s.first, s.last))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Shards) mapLabels() error {

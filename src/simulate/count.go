@@ -111,14 +111,12 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 }
 
 // ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
-// alone, where the kind of sampling permits that.
+// alone.
 func (c *counter) ask(mb *sample.Minibatch) {
-	if c.job.Sample.NeedsWhole() {
-		return
-	}
 	first, end := c.job.Vertices(c.rank)
-	asked := sample.Sum(mb.Asks(c.job.Sample.Fanouts, c.job.Ranks, c.job.GlobalSeeds,
-		graph.VertexID(first), graph.VertexID(end)))
+	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
+		OfData: c.job.Model.EdgeWeights, Topology: c.shards.Topology(), Ranks: c.job.Ranks,
+		Elsewhere: c.job.GlobalSeeds, First: graph.VertexID(first), End: graph.VertexID(end)}))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 

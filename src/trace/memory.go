@@ -6,8 +6,8 @@ const (
 	// rows of the node's parts (a run: own and peer parts); one copy a node. With `parallel.mode:
 	// push-pull` also the rank's columns of all rows
 	MemFeatures = "features"
-	// indptr, indices, labels; one copy a node. With `topology.kind: partitioned` of the rank's own
-	// vertices alone
+	// indptr, indices, labels, what edges weigh; one copy a node. With `topology.kind: partitioned` of
+	// the rank's own vertices alone
 	MemTopology = "topology"
 	// original ids and splits; one copy a node
 	MemIDs = "ids"

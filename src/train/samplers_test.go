@@ -54,6 +54,7 @@ func TestSamplersTrainAlike(t *testing.T) {
 						{policy.Sim, policy.Sieve, policy.Degree}}[i%2][k],
 					Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
 				}
+				o.Partitioned = o.Cache.Policy != policy.Lookahead
 				sameRun(t, run.finished(t, o), want)
 				run.ranks, run.dir = 4, t.TempDir()
 				got := run.finished(t, o)
@@ -88,8 +89,7 @@ func simulatedRows(t *testing.T, shards *shard.Shards, o Options) int64 {
 	return int64(rows)
 }
 
-// A sampler that weighs edges is refused for a model that cannot use weights, and where a rank
-// lacks what it needs, before any training.
+// A sampler that weighs edges is refused for a model that cannot use weights, before any training.
 func TestSamplersAreRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
 	for want, change := range map[string]func(o *Options){
@@ -97,7 +97,6 @@ func TestSamplersAreRefused(t *testing.T) {
 		"which model kind sage with maxima cannot use": func(o *Options) {
 			o.Model.Aggregation = nn.AggregateMax
 		},
-		"ranks do not send each other the degrees": func(o *Options) { o.Partitioned = true },
 	} {
 		for _, kind := range []sample.Kind{sample.Poisson, sample.LADIES} {
 			o := drawnBy(kind)
