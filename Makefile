@@ -133,6 +133,11 @@ fuzz: deps build ## every reader of files fuzzed, TIME=6m each; TARGET=part of a
 deps: ## install what building and running need (apt-get; elsewhere it says what to install)
 	@tests/install.sh run
 
+.PHONY: setup-kaminpar
+setup-kaminpar: ## the wheel for `partition --method kaminpar`, into build/kaminpar, where env.sh finds it
+	@python3 -m venv build/kaminpar && build/kaminpar/bin/pip install --quiet kaminpar
+	@build/kaminpar/bin/python3 -c 'import kaminpar; print("KaMinPar", kaminpar.__version__)'
+
 .PHONY: deps-test
 deps-test:
 	@tests/install.sh test

@@ -107,6 +107,11 @@ else
   halognn_say METIS "not found (no metis.h; METIS_ROOT may name where it is)"
 fi
 
+# KaMinPar runs in a Python that has its wheel; without one `partition` has METIS and LDG.
+if [ -z "${HALOGNN_KAMINPAR_PYTHON:-}" ] && [ -x "$HALOGNN_ROOT/build/kaminpar/bin/python3" ]; then
+  export HALOGNN_KAMINPAR_PYTHON="$HALOGNN_ROOT/build/kaminpar/bin/python3"
+fi
+
 # hwloc is the launcher's affair (binding); halognn reads the cpuset it is given. CUDA is loaded at
 # run time.
 if command -v hwloc-info >/dev/null 2>&1; then

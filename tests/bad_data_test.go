@@ -248,7 +248,24 @@ func TestBadDatasets(t *testing.T) {
 		{"an unknown method", func(t *testing.T, dir string) []string {
 			return partitioning(smallData.dir(t), dir, "--method", "kahip")
 		},
-			usage, []string{"kahip", "metis, ldg"}},
+			usage, []string{"kahip", "metis, kaminpar, ldg"}},
+		{"a file of parts that is not named", func(t *testing.T, dir string) []string {
+			return partitioning(smallData.dir(t), dir, "--method", "file")
+		}, usage, []string{"--method file needs --assignment"}},
+		{"an assignment to another method", func(t *testing.T, dir string) []string {
+			return partitioning(smallData.dir(t), dir, "--assignment", "x", "--keep", "--threads", "2")
+		}, usage, []string{"--assignment is for --method file", "--keep is", "--threads is"}},
+		{"an assignment of another graph", func(t *testing.T, dir string) []string {
+			path := filepath.Join(dir, "graph.part.4")
+			if err := os.WriteFile(path, []byte("0\n1\n2\n3\n"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			return partitioning(smallData.dir(t), dir, "--method", "file", "--assignment", path)
+		}, badData, []string{"graph.part.4", "4 entries", "one for each vertex"}},
+		{"no KaMinPar", func(t *testing.T, dir string) []string {
+			t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
+			return partitioning(smallData.dir(t), dir, "--method", "kaminpar")
+		}, badData, []string{"pip install kaminpar", "--method ldg"}},
 		{"an order that needs settings",
 			func(t *testing.T, dir string) []string {
 				return partitioning(smallData.dir(t), dir,

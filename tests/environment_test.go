@@ -27,6 +27,8 @@ var environment = []struct {
 		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
 			"and `../build` beside the program, and where the system's loader looks"},
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
+		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
+			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
 		{"HALOGNN_MPI_CUDA", "`1`, `0`",
 			"whether MPI takes device memory, where the library says otherwise"},
 	}},

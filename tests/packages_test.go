@@ -40,7 +40,8 @@ var packages = []struct {
 	{1, "rundir", "the run directory on disk: names, lock, heartbeat file, checkpoint files, the " +
 		"log of steps"},
 	{2, "dataset", "foreign formats in, generators, the DATASET directory"},
-	{2, "partition", "vertex to part; `partition/metis` is the METIS binding"},
+	{2, "partition", "vertex to part; `partition/metis` and `partition/kaminpar` are bindings, " +
+		"`partition/assignment` reads what another program cut"},
 	{2, "sample", "seeds to blocks, the seed order of an epoch"},
 	{2, "nn", "layers, parameters, optimisers, schedules"},
 	{2, "cache", "which remote rows are at hand: static sets, prefetch buffer, SIEVE, " +

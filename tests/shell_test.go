@@ -22,7 +22,8 @@ func TestShellCompletion(t *testing.T) {
 		want []string
 	}{
 		{[]string{"import", "--format", ""}, dataset.Formats()},
-		{[]string{"partition", "--method", ""}, []string{"contiguous", "ldg", "metis", "random"}},
+		{[]string{"partition", "--method", ""}, []string{"auto", "contiguous", "file",
+			"kaminpar", "ldg", "metis", "random"}},
 		{[]string{"simulate", "--policies", ""}, simulate.Policies()},
 		{[]string{"simulate", "--policies", "none,vi"}, []string{"none,vip"}},
 		{[]string{"train", "--set", "train.l"}, []string{"train.lr="}},

@@ -22,6 +22,15 @@ func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailabl
 // tells.
 func ReadBytes() (int64, bool) { return number("/proc/self/io", "rchar:") }
 
+// ResidentOf returns the resident bytes of a process, those of files told apart.
+func ResidentOf(pid int) (private, files int64, err error) {
+	status := fmt.Sprintf("/proc/%d/status", pid)
+	if private, err = kilobytes(status, "RssAnon:"); err == nil {
+		files, err = kilobytes(status, "RssFile:")
+	}
+	return private, files, err
+}
+
 // kilobytes returns a line of a file that counts kilobytes, as bytes.
 func kilobytes(path, field string) (int64, error) {
 	f, err := os.Open(path)

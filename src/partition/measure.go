@@ -176,10 +176,16 @@ func (r Report) Check(l Limits) error {
 	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges,
 		func(p PartReport) int64 { return p.Edges })
 	if errs != nil {
-		errs = append(errs, errors.New("use --method metis or ldg, fewer parts, another "+
+		errs = append(errs, errors.New("use --method metis, kaminpar or ldg, fewer parts, another "+
 			"--seed, or --allow-imbalance to go on with slow parts"))
 	}
 	return errors.Join(errs...)
+}
+
+// Cut returns the figures of a cut in a line.
+func (r Report) Cut() string {
+	return fmt.Sprintf("%.2f%% of the edges are cut, largest/mean %.3f vertices, %.3f edges",
+		100*r.CutFraction, r.VertexImbalance, r.EdgeImbalance)
 }
 
 // Of more than mostLines parts, shownParts at either end are printed.

@@ -6,8 +6,11 @@
 //	                    ├ Random      balanced, ignores the edges
 //	                    ├ Contiguous  equal ranges of vertex ids
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
-//	                    └ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge
-//	                                  (needs cgo)
+//	                    ├ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge
+//	                    |             (needs cgo)
+//	                    ├ kaminpar    multilevel on a compressed graph, 3 to 12 bytes an edge, in a
+//	                    |             process of its own
+//	                    └ assignment  parts that another program wrote to a file
 //
 // A part is balanced in several things at once, the constraints: with TrainingWeights these are
 // vertices (feature memory), training seeds (steps), validation and test vertices (evaluation), and
@@ -48,6 +51,20 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 			strings.Join(known, ", "))
 	}
 	return method(g, w, o)
+}
+
+// Memory predicts the bytes that a method takes on a graph, beside its mapped file: what was measured
+// an edge and a vertex (docs/results/partitioning.md), rounded up. Edges are stored ones, which METIS
+// and KaMinPar keep in both directions: of a graph without reverse edges they take twice as much.
+func Memory(method string, vertices, edges int64) int64 {
+	switch method {
+	case "metis":
+		return 50*edges + 40*vertices
+	case "kaminpar":
+		return 4*edges + 80*vertices
+	default: // ldg; the constraints and the part of each vertex
+		return 24 * vertices
+	}
 }
 
 // Weights are the vertex weights that a method balances and the edge weights that it avoids
@@ -108,6 +125,15 @@ type Options struct {
 	Seed   uint64 // random stream; 0 is a stream like any other
 	// per constraint, the largest part may hold this many times the mean; nil means 1.05 each
 	Imbalance []float32
+	// told what a user may want to know of the parts, a line each; nil: nobody is
+	Note func(line string)
+}
+
+// Tell passes a line on to Note.
+func (o *Options) Tell(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(fmt.Sprintf(format, args...))
+	}
 }
 
 // MaxParts bounds the number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.
@@ -199,6 +225,23 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 		add(slices.Repeat([]int32{1}, n), defaultImbalance)
 	}
 	return list
+}
+
+// Combined returns one weight a vertex for libraries that balance one: the sum of its constraints,
+// each scaled to the same total. The sum over all vertices is below 2^31. Memory 4 bytes a vertex.
+func Combined(n int, w Weights, o Options) []int32 {
+	list := Constraints(n, w, o)
+	each := float64(math.MaxInt32)/float64(len(list)) - float64(n) // rounding adds up to 1 a vertex
+	each = max(min(each, 1000*float64(n)), float64(n))
+	sum := make([]int32, n)
+	for v := range sum {
+		x := 0.5
+		for i := range list {
+			x += each * float64(list[i].Weights[v]) / float64(list[i].Total)
+		}
+		sum[v] = max(1, int32(x))
+	}
+	return sum
 }
 
 // load is the state of a balanced assignment: the weight of every constraint in every part.

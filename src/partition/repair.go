@@ -62,6 +62,44 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves
 }
 
+// refinements bounds the passes of Refine.
+const refinements = 10
+
+// Refine moves each vertex, in order, to the part of most of its in-edges that has room for it within
+// every limit of o, in passes over the graph until one moves less than a thousandth of the vertices.
+// It takes back part of what Repair cost the cut. Time O(M) a pass, memory O(N).
+func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
+	l, near := newLoad(g.NumVertices(), w, o), newNeighbours(o.Parts)
+	size := make([]int, o.Parts)
+	for v, k := range part {
+		l.add(v, int(k), 1)
+		size[k]++
+	}
+	for range refinements {
+		moves := 0
+		for v, from := range part {
+			near.count(g, w.Edge, part, v)
+			best := from
+			for _, k := range near.parts {
+				if near.weight[k] > near.weight[best] && size[from] > 1 && l.fullness(v, int(k)) <= 1 {
+					best = k
+				}
+			}
+			if best != from {
+				l.add(v, int(from), -1)
+				l.add(v, int(best), 1)
+				size[from]--
+				size[best]++
+				part[v] = best
+				moves++
+			}
+		}
+		if moves <= len(part)/1000 {
+			return
+		}
+	}
+}
+
 type move struct {
 	price float64 // cut lost per relief; negative where the cut improves
 	v, to int32

@@ -40,6 +40,27 @@ func TestRepairBringsEverythingWithinLimits(t *testing.T) {
 	}
 }
 
+func TestRefineLowersTheCutWithinLimits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	g := clusters(t, rng, 8, func(int, int) int { return 10 })
+	w, err := TrainingWeights(g, graph.Split{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Parts: 4}
+	part, err := Random(g, w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := Measure(g, part, 4, graph.Split{})
+	Refine(g, w, o, part)
+	after := Measure(g, part, 4, graph.Split{})
+	if after.CutFraction > 0.8*before.CutFraction || after.VertexImbalance > 1.06 ||
+		after.EdgeImbalance > 1.06 {
+		t.Errorf("%s, before %s", after.Cut(), before.Cut())
+	}
+}
+
 func TestRepairLeavesBalancedPartsAlone(t *testing.T) {
 	g := edges(t, 4, [2]int{0, 1}, [2]int{2, 3})
 	part := []int32{0, 1, 0, 1}

@@ -9,7 +9,6 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/dataset"
-	"halognn/src/partition"
 	"halognn/src/simulate"
 )
 
@@ -21,7 +20,7 @@ func complete(c *cobra.Command) {
 		"preset":       dataset.Presets(),
 		"format":       dataset.Formats(),
 		"feature-type": {dataset.Float32, dataset.Float16},
-		"method":       append(slices.Sorted(maps.Keys(partition.Methods())), "metis"),
+		"method":       methodWords(),
 		"order":        {"degree", "vip"},
 		"mode":         {"full", "sampled"},
 		"profile":      slices.Sorted(maps.Keys(profileKinds)),

@@ -12,7 +12,6 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/partition"
-	"halognn/src/partition/metis"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -21,12 +20,13 @@ func partitionCommand(p *process) *cobra.Command {
 	var o partition.Options
 	var data string
 	to := replaceable{parts: true}
+	var how cutting
 	var order hotOrder
 	var weights weighing
 	var features string
 	var unbalanced bool
 	c := &cobra.Command{
-		Use: "partition --data DATASET --parts P --method metis|ldg|random|contiguous " +
+		Use: "partition --data DATASET --parts P --method metis|kaminpar|file|ldg|random|contiguous|auto " +
 			"[--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
 		Short: "Cut a dataset into parts, one or more for each rank of a later run",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out " +
@@ -42,13 +42,13 @@ func partitionCommand(p *process) *cobra.Command {
 				return usageError(fmt.Errorf("--parts is %d; it must be at least 1", o.Parts))
 			}
 			err := errors.Join(order.check(c, weights.by != weighData),
-				weights.check(c, &o.Method, &order, o.Parts))
+				how.check(c), weights.check(c, &how, &order, o.Parts))
 			if err != nil {
 				return usageError(err)
 			}
 			return dataError(mem.Guard(func() error {
 				return to.make(func(dir string) error {
-					return p.partition(c, data, dir, o, order, &weights, features, unbalanced)
+					return p.partition(c, data, dir, o, how, order, &weights, features, unbalanced)
 				})
 			}))
 		},
@@ -57,8 +57,7 @@ func partitionCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")
-	f.StringVar(&o.Method, "method", "metis",
-		"metis: best cut, most memory; ldg: streaming; random; contiguous")
+	how.flags(c)
 	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by "+
 		"in-degree, or by how likely a minibatch reads them (vip)")
 	f.IntSliceVar(&order.fanouts, "fanouts", nil,
@@ -77,8 +76,8 @@ func partitionCommand(p *process) *cobra.Command {
 }
 
 // partition makes parts of a dataset.
-func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, order hotOrder,
-	weights *weighing, features string, unbalanced bool) error {
+func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, how cutting,
+	order hotOrder, weights *weighing, features string, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
 			"that they were cut from", data))
@@ -88,12 +87,6 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 		return dataError(err)
 	}
 	defer d.Close()
-	methods := partition.Methods()
-	methods["metis"] = metis.KWay
-	if _, ok := methods[o.Method]; !ok {
-		return usageError(fmt.Errorf("--method %s is unknown; use metis, ldg, random or contiguous",
-			o.Method))
-	}
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
 	}
@@ -101,6 +94,12 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 		return dataError(err)
 	}
 	p.discardOnSignal()
+	if err := how.choose(c, d); err != nil {
+		return err
+	}
+	methods, done := how.table(dir)
+	defer done()
+	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
 	part, err := weights.cut(c, methods, d, o)
 	if err != nil {
 		return dataError(err)

@@ -80,8 +80,8 @@ func (w *weighing) flags(c *cobra.Command) {
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
 // check completes the sampling and returns all faults. The flags --fanouts and --batch are given;
-// method may be changed.
-func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, parts int) error {
+// how may be changed.
+func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
 	if words := weighingWords(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))
 	}
@@ -106,12 +106,13 @@ func (w *weighing) check(c *cobra.Command, method *string, order *hotOrder, part
 		return errors.Join(faults...)
 	}
 	switch given := c.Flags().Changed("method"); {
-	case w.by != weighRand && *method != "metis" && *method != "ldg":
-		fault("--method %s reads no weights; with --weights %s use metis or ldg", *method, w.by)
-	case w.by == weighRand && given && *method != "random":
-		fault("--weights rand deals vertices out at random; leave --method %s out", *method)
+	case w.by != weighRand && !how.weighs():
+		fault("--method %s reads no weights; with --weights %s use metis, kaminpar or ldg", how.method,
+			w.by)
+	case w.by == weighRand && given && how.method != "random":
+		fault("--weights rand deals vertices out at random; leave --method %s out", how.method)
 	case w.by == weighRand:
-		*method = "random"
+		how.method = "random"
 	}
 	if order.by != "degree" {
 		fault("--order %s is for minibatches of one part; with --weights %s use degree", order.by,

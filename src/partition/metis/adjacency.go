@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/partition"
 )
 
 // ErrTooLarge is wrapped by the error about a graph that libmetis cannot index.
@@ -25,13 +26,15 @@ func maxIndex[I index]() int64 {
 	return math.MaxInt64
 }
 
+// Fits reports whether METIS of Debian, with indices of 32 bits, can index so many stored edges.
+func Fits(edges int64) bool { return edges < math.MaxInt32 }
+
 // checkSize is called with limit = maxIndex; tests lower it.
 func checkSize(what string, count, limit int64) error {
 	if count < limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %d %s, but its indices end at %d; use the streaming partitioner "+
-		"(--method ldg), which needs O(N) memory, "+
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method ldg, "+
 		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
 }
 
@@ -62,15 +65,15 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	if err := checkSize("vertices", int64(n), limit); err != nil {
 		return adjacency[I]{}, err
 	}
-	in := directed{g.Indptr, g.Indices, edge}
-	out := in.transpose()
-	defer out.free()
+	in := partition.Edges{Indptr: g.Indptr, Indices: g.Indices, Weights: edge}
+	out := in.Transpose()
+	defer out.Free()
 
 	// First count the distinct neighbours of every vertex, then fill them in.
 	ptr := mem.Make[int64](n + 1)
 	defer mem.Free(ptr)
 	overVertices[I](n, func(v int, last []I) {
-		for _, list := range [][]graph.VertexID{in.of(v), out.of(v)} {
+		for _, list := range [][]graph.VertexID{in.Of(v), out.Of(v)} {
 			for _, u := range list {
 				if int(u) != v && last[u] != I(v)+1 { // u was last seen at another vertex
 					last[u] = I(v) + 1
@@ -90,13 +93,13 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	for v, p := range ptr {
 		a.xadj[v] = I(p)
 	}
-	scale := divisor(2*in.totalWeight(), ptr[n], limit)
+	scale := divisor(2*in.TotalWeight(), ptr[n], limit)
 	overVertices[I](n, func(v int, slot []I) {
 		begin := a.xadj[v]
 		next := begin
-		for _, d := range []directed{in, out} {
-			for e := d.indptr[v]; e < d.indptr[v+1]; e++ {
-				u := d.indices[e]
+		for _, d := range []partition.Edges{in, out} {
+			for e := d.Indptr[v]; e < d.Indptr[v+1]; e++ {
+				u := d.Indices[e]
 				if int(u) == v {
 					continue
 				}
@@ -107,7 +110,7 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 					next++
 					slot[u] = next
 				}
-				a.adjwgt[slot[u]-1] += I(d.weight(e) / scale)
+				a.adjwgt[slot[u]-1] += I(d.Weight(e) / scale)
 			}
 		}
 		for i := begin; i < next; i++ {
@@ -125,66 +128,6 @@ func divisor(total, count, limit int64) int64 {
 		return 1
 	}
 	return total/(limit-count) + 1
-}
-
-// directed is a graph stored by in-edges or by out-edges, with optional edge weights.
-type directed struct {
-	indptr  []int64
-	indices []graph.VertexID
-	weights []int32 // nil means 1
-}
-
-func (d directed) of(v int) []graph.VertexID { return d.indices[d.indptr[v]:d.indptr[v+1]] }
-
-func (d directed) weight(e int64) int64 {
-	if d.weights == nil {
-		return 1
-	}
-	return int64(d.weights[e])
-}
-
-func (d directed) totalWeight() int64 {
-	if d.weights == nil {
-		return int64(len(d.indices))
-	}
-	var total int64
-	for _, w := range d.weights {
-		total += int64(w)
-	}
-	return total
-}
-
-// transpose returns the same edges seen from their other ends, by counting sort.
-func (d directed) transpose() directed {
-	n := len(d.indptr) - 1
-	t := directed{mem.Make[int64](n + 1), mem.Make[graph.VertexID](len(d.indices)),
-		mem.Make[int32](len(d.weights))}
-	for _, u := range d.indices {
-		t.indptr[u+1]++
-	}
-	for v := range n {
-		t.indptr[v+1] += t.indptr[v]
-	}
-	next := t.indptr // counted up while filling, then moved back by one
-	for v := range n {
-		for e := d.indptr[v]; e < d.indptr[v+1]; e++ {
-			u := d.indices[e]
-			t.indices[next[u]] = graph.VertexID(v)
-			if d.weights != nil {
-				t.weights[next[u]] = d.weights[e]
-			}
-			next[u]++
-		}
-	}
-	copy(t.indptr[1:], t.indptr[:n])
-	t.indptr[0] = 0
-	return t
-}
-
-func (d directed) free() {
-	mem.Free(d.indptr)
-	mem.Free(d.indices)
-	mem.Free(d.weights)
 }
 
 // overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has

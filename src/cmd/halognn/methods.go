@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"halognn/src/config"
+	"halognn/src/dataset"
+	"halognn/src/mem"
+	"halognn/src/partition"
+	"halognn/src/partition/assignment"
+	"halognn/src/partition/kaminpar"
+	"halognn/src/partition/metis"
+)
+
+// cutting is the method of a partition, with its flags.
+type cutting struct {
+	method     string
+	assignment string
+	keep       bool
+	threads    int
+}
+
+// methodsOf are the words of --method with their meaning.
+var methodsOf = []struct{ word, means string }{
+	{"metis", "best cut, most memory"},
+	{"kaminpar", "as good on a tenth of it, by the wheel kaminpar"},
+	{"ldg", "streaming"}, {"random", ""}, {"contiguous", ""},
+	{"file", "the parts of --assignment"},
+	{"auto", "metis where it fits, else kaminpar where it is installed, else ldg"},
+}
+
+func methodWords() (words []string) {
+	for _, of := range methodsOf {
+		words = append(words, of.word)
+	}
+	return words
+}
+
+func (m *cutting) flags(c *cobra.Command) {
+	var meanings []string
+	for _, of := range methodsOf {
+		meanings = append(meanings, strings.TrimSuffix(of.word+": "+of.means, ": "))
+	}
+	f := c.Flags()
+	f.StringVar(&m.method, "method", "metis", strings.Join(meanings, "; "))
+	f.StringVar(&m.assignment, "assignment", "", "--method file: the part of each vertex of the "+
+		"dataset, a line each as METIS's GRAPH.part.K, or a .npy")
+	f.BoolVar(&m.keep, "keep", false, "--method file: leave parts as they are, balanced or not")
+	f.IntVar(&m.threads, "threads", 1, "--method kaminpar: more are faster, and parts then differ "+
+		"from run to run")
+}
+
+// check returns all faults.
+func (m *cutting) check(c *cobra.Command) error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if words := methodWords(); !slices.Contains(words, m.method) {
+		fault("--method %s is unknown; use %s", m.method, config.OrList(words))
+	}
+	file := m.method == "file"
+	if file && m.assignment == "" {
+		fault("--method file needs --assignment: %s", c.Flag("assignment").Usage)
+	}
+	for _, flag := range []string{"assignment", "keep"} {
+		if !file && c.Flags().Changed(flag) {
+			fault("--%s is for --method file", flag)
+		}
+	}
+	if own := m.method == "kaminpar" || m.method == "auto"; !own && c.Flags().Changed("threads") {
+		fault("--threads is for --method kaminpar")
+	}
+	if m.threads < 1 || m.threads > config.MaxThreads {
+		fault("--threads is %d; it must be 1 to %d", m.threads, config.MaxThreads)
+	}
+	return errors.Join(faults...)
+}
+
+// weighs reports whether the method reads weights.
+func (m *cutting) weighs() bool { return m.method != "random" && m.method != "contiguous" }
+
+// table returns all methods. Those of kaminpar write beside dir, until done is called.
+func (m *cutting) table(dir string) (methods map[string]partition.Func, done func()) {
+	scratch := ""
+	methods = partition.Methods()
+	methods["metis"] = metis.KWay
+	methods["file"] = assignment.File(m.assignment, m.keep)
+	methods["kaminpar"] = kaminpar.KWay(m.threads, func() (_ string, err error) {
+		scratch, err = dataset.Begin(dir + ".kaminpar")
+		return scratch, err
+	})
+	return methods, func() {
+		if scratch != "" {
+			dataset.Discard(scratch)
+		}
+	}
+}
+
+// choose makes auto a method, and says why.
+func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
+	if m.method != "auto" {
+		return nil
+	}
+	room, err := mem.CacheRoom()
+	if err != nil {
+		return err
+	}
+	need := partition.Memory("metis", d.Meta.Vertices, d.Meta.Edges)
+	_, missing := kaminpar.Find()
+	switch {
+	case metis.Fits(d.Meta.Edges) && need <= room:
+		m.method = "metis"
+		out(c, "method metis: it takes about %.1f GB, and %.1f GB are free\n", gb(need), gb(room))
+	case missing == nil:
+		m.method = "kaminpar"
+		out(c, "method kaminpar: METIS would take about %.1f GB, and %.1f GB are free\n", gb(need),
+			gb(room))
+	default:
+		m.method = "ldg"
+		out(c, "method ldg, which cuts about twice as much as others: METIS would take about %.1f GB, "+
+			"and %.1f GB are free; `pip install kaminpar` (make setup-kaminpar) would take about %.1f GB\n",
+			gb(need), gb(room), gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
+	}
+	return nil
+}
+
+func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -1,0 +1,163 @@
+// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the cut
+// of METIS in a small part of its memory.
+//
+//	CSC ──> ParHIP file ──> python3, a process of its own ──> assignment .npy ──> part [N], repaired
+//	        streamed        mapped, compressed, cut
+//
+// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one weight,
+// which is partition.Combined; partition.Repair then brings each constraint within its limit.
+//
+// Source: Gottesbüren, Heuer, Sanders, Schulz and Seemaier, Deep multilevel graph partitioning, ESA
+// 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning, 2024.
+package kaminpar
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/partition"
+	"halognn/src/partition/assignment"
+)
+
+//go:embed cut.py
+var script string
+
+// ErrMissing is wrapped by the error that there is no KaMinPar.
+var ErrMissing = errors.New("KaMinPar is not installed")
+
+// manyParts is where the context for many parts becomes better.
+const manyParts = 1024
+
+// python is who runs the wheel.
+func python() string { return cmp.Or(os.Getenv("HALOGNN_KAMINPAR_PYTHON"), "python3") }
+
+// Find returns which KaMinPar there is, such as "KaMinPar 3.7.3".
+func Find() (string, error) {
+	said, err := exec.Command(python(), "-c", script).CombinedOutput()
+	if text := strings.TrimSpace(string(said)); err != nil {
+		return "", fmt.Errorf("%w for %s (%s); run `pip install kaminpar` (or `make setup-kaminpar`), and "+
+			"name its Python in HALOGNN_KAMINPAR_PYTHON, or use --method ldg", ErrMissing, python(),
+			cmp.Or(text[strings.LastIndex(text, "\n")+1:], err.Error()))
+	} else {
+		return "KaMinPar " + text, nil
+	}
+}
+
+// KWay returns the method. scratch makes a directory with room for 8 bytes a vertex and 4 an edge of
+// both directions, which the caller removes. With one thread equal seeds give equal parts; with more,
+// Options.Note is told that they do not. It is told of time and memory too.
+//
+// The process takes 3 bytes an edge on graphs of 10^8 edges and more, beside pages of the file, and
+// 20 to 30 a vertex.
+func KWay(threads int, scratch func() (string, error)) partition.Func {
+	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
+		if err := partition.Check(g, w, o); err != nil {
+			return nil, err
+		}
+		if o.Parts == 1 {
+			return make([]int32, g.NumVertices()), nil
+		}
+		name, err := Find()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := scratch()
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, "graph.parhip")
+		if err := writeParHIP(file, g, w.Edge, partition.Combined(g.NumVertices(), w, o)); err != nil {
+			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 8 bytes a vertex and 4 an "+
+				"edge beside --out", name, err)
+		}
+		begin := time.Now()
+		used, err := cut(dir, file, threads, o)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file", name,
+			threads, time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6)
+		if threads > 1 {
+			o.Tell("parts depend on the order of its threads: another run gives others; --threads 1 repeats")
+		}
+		if err := os.Remove(file); err != nil {
+			return nil, err
+		}
+		part, err := assignment.Read(filepath.Join(dir, "part.npy"), g.NumVertices(), o.Parts)
+		if err != nil {
+			return nil, err
+		}
+		if moves := partition.Repair(g, w, o, part); moves > 0 {
+			o.Tell("%d vertices moved to balance the parts", moves)
+			partition.Refine(g, w, o, part)
+		}
+		return partition.Renumber(g, w, part, o.Parts), nil
+	}
+}
+
+// usage is the most memory that a process was seen to have, in bytes.
+type usage struct{ private, files int64 }
+
+// cut runs the process, which ends with this one.
+func cut(dir, file string, threads int, o partition.Options) (most usage, err error) {
+	context := "terapart"
+	if o.Parts >= manyParts {
+		context = "terapart-largek"
+	}
+	c := exec.Command(python(), "-c", script, file, strconv.Itoa(o.Parts),
+		strconv.FormatUint(o.Seed&(1<<31-1), 10), strconv.Itoa(threads), context,
+		filepath.Join(dir, "part.npy"))
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	// the signal comes when the thread ends that started the process
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		return most, err
+	}
+	ended, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			if private, files, err := mem.ResidentOf(c.Process.Pid); err == nil {
+				most.private, most.files = max(most.private, private), max(most.files, files)
+			}
+			select {
+			case <-ended:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	err = c.Wait()
+	close(ended)
+	<-watched
+	if err == nil {
+		return most, nil
+	}
+	text := strings.TrimSpace(said.String())
+	if at := len(text) - 500; at > 0 {
+		text = "..." + text[at:]
+	}
+	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() ||
+		strings.Contains(text, "MemoryError") || strings.Contains(text, "bad_alloc") {
+		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger machine, or "+
+			"--method ldg", float64(most.private)/1e6)
+	}
+	return most, fmt.Errorf("it ended with nothing cut (%w): %s", err, text)
+}
