@@ -379,6 +379,49 @@ func (f *fanoutList) fault(name, _ string) string {
 	return strings.Join(faults, "\n")
 }
 
+// countOrAll is a whole number, or all, which is 0.
+type countOrAll struct{ *wholeNumber[int] }
+
+func (c *countOrAll) parse(text string) bool {
+	if text == "all" {
+		*c.field = 0
+		return true
+	}
+	return c.wholeNumber.parse(text) && *c.field > 0
+}
+
+func (c *countOrAll) flat() string {
+	if *c.field == 0 {
+		return "all"
+	}
+	return c.wholeNumber.flat()
+}
+
+func (c *countOrAll) kind() string { return "a whole number or all" }
+func (c *countOrAll) yaml() string { return c.flat() }
+func (c *countOrAll) fault(name, brief string) string {
+	if *c.field == 0 {
+		return ""
+	}
+	return c.wholeNumber.fault(name, brief)
+}
+
+// negatives is how negatives of links are drawn.
+type negatives struct{ bound[sample.Negatives] }
+
+func (n *negatives) parse(text string) (ok bool) {
+	is, err := sample.ParseNegatives(text)
+	if err == nil {
+		*n.field = is
+	}
+	return err == nil
+}
+
+func (n *negatives) kind() string             { return "uniform:k, joint:k, local:k or batch" }
+func (n *negatives) limits() string           { return "k at least 1" }
+func (n *negatives) yaml() string             { return n.flat() }
+func (n *negatives) fault(_, _ string) string { return "" }
+
 // weightList is the weights of classes: a word, or a number for each.
 type weightList struct{ bound[Loss] }
 

@@ -274,6 +274,35 @@ func (c *Config) table() []section {
 				"how gradients are added over ranks", ""},
 		}},
 
+		{name: "links", doc: linksDoc, keys: []*Key{
+			{"negatives", &negatives{bound[sample.Negatives]{&c.Job.Links.Negatives,
+				sample.Negatives{Kind: sample.NegativesUniform, Count: 16}}}, 0,
+				"what a training link is held against: `uniform:k`, k vertices of the whole graph for each " +
+					"link; `joint:k`, the same k for k consecutive links; `local:k`, k vertices of the stream's " +
+					"own parts; `batch`, the targets of the other links", "Drawn by key."},
+			{"corrupt", oneOf(&c.Job.Links.Corrupt, sample.CorruptTarget,
+				word{sample.CorruptTarget, ""}, word{sample.CorruptSource, ""},
+				word{sample.CorruptBoth, "in turn"}), 0,
+				"the end of a link that negatives take the place of", ""},
+			{"filter", boolean(&c.Job.Links.Filter, false), 0,
+				"draw a negative again that is an edge of the graph", ""},
+			{"exclude", boolean(&c.Job.Links.Exclude, true), 0,
+				"leave the links of a minibatch, and their reverses, out before its neighbours are drawn",
+				"With `false` a model sees in training what it is to predict, and later does not."},
+			{"score", oneOf(&c.Job.Links.Score, task.Dot, word{task.Dot, "the inner product of the " +
+				"embeddings"}, word{task.Cosine, "that of embeddings of length 1"}), 0,
+				"how a link is rated", ""},
+			{"loss", oneOf(&c.Job.Links.Loss, task.Contrastive,
+				word{task.Contrastive, "softmax cross-entropy of a link among its negatives"},
+				word{task.CrossEntropy, "of each by itself, the mean over a link and its negatives"}), 0,
+				"the loss of links", "It is divided by the links of all ranks."},
+			{"scale", number(&c.Job.Links.Scale, 1, above(0).upTo(1e6)), 0,
+				"what scores are multiplied by in the loss", "For `cosine`, whose scores end at 1."},
+			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
+				"vertices that validation and test rank the target of a link among, keyed by the link, or `all`",
+				"A target that has a link with the source is none of them."},
+		}},
+
 		{name: "exchange", keys: []*Key{
 			{"sums", oneOf(&c.Sums, SumsOff,
 				word{SumsOff, "rows alone travel"},
@@ -562,6 +591,10 @@ equal ones, those that more vertices may sample (out-degree), then those of lowe
 neither read nor change a dynamic cache. No policy changes a number of the training, except with
 ` + "`sample.locality`" + `. If all ranks are on one node, rows are read from memory, and there is no
 cache unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
+
+const linksDoc = `Of a graph whose task is links ([links](guide/links.md)); other graphs ignore them. A
+minibatch has ` + "`sample.batch`" + ` links, whose ends and negatives are its seeds. Embeddings are as
+wide as ` + "`model.hidden`" + `.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`

@@ -9,6 +9,8 @@
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
+//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and target;
+//	                         those of validation and test are no edges of the graph
 //
 //	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when
 //	                                                           whole
@@ -107,7 +109,7 @@ func (m *Meta) check() error {
 			fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
 	}
 	switch known := task.Find(m.Task) != nil; {
-	case known && m.Classes < 1:
+	case known && m.Classes < 1 && !task.Find(m.Task).Embeds:
 		faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
 	case !known && m.Task != task.None:
 		faults = append(faults,
@@ -143,6 +145,7 @@ func (m *Meta) layout() map[string]npy.Info {
 	if m.Weighted {
 		files[WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
 	}
+	m.linkLayout(files)
 	return files
 }
 

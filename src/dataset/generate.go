@@ -39,6 +39,7 @@ type GenerateOptions struct {
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // [Float32]
+	SplitLinks  string  // shares of the edges that are links, in percent; "": vertices have labels
 	EdgeWeights bool    // weights of edges, uniform in [0,1), equal both ways
 	Seed        uint64
 
@@ -125,6 +126,11 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if _, err := ParseFractions(o.Split); err != nil {
 		faults = append(faults, err)
 	}
+	if o.SplitLinks != "" {
+		if _, err := ParseFractions(o.SplitLinks); err != nil {
+			faults = append(faults, err)
+		}
+	}
 	return o, errors.Join(faults...)
 }
 
@@ -181,6 +187,13 @@ func (o GenerateOptions) meta() Meta {
 	if o.Preset != "" {
 		settings["preset"], settings["scale"] = o.Preset, number(o.Scale)
 	}
+	if o.SplitLinks != "" {
+		settings["split_links"] = o.SplitLinks
+		return Meta{
+			Name: first(o.Preset, o.Kind), Task: task.Links, Features: o.Features, FeatureType: o.FeatureType,
+			Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings},
+		}
+	}
 	return Meta{
 		Name: first(o.Preset, o.Kind), Task: task.Multiclass, Features: o.Features, Classes: o.Classes,
 		FeatureType: o.FeatureType,
@@ -202,8 +215,12 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return err
 	}
 	defer t.abort()
+	var links graph.LinkSplit
 	for _, of := range o.spans() {
 		part := ""
+		if !of.all && o.SplitLinks != "" {
+			return errors.New("links are drawn of a graph that fits in memory, and this one does not")
+		}
 		if !of.all {
 			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)
 		}
@@ -217,11 +234,12 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 			return err
 		}
 		t.report.Add(report)
-		stage("writing %d edges", rows.NumEdges())
 		var weights []float32
 		if o.EdgeWeights {
 			weights = o.edgeWeights(rows, of.first)
 		}
+		weights = o.takeLinks(rows, weights, &links)
+		stage("writing %d edges", rows.NumEdges())
 		err = t.Append(rows, weights)
 		mem.Free(weights)
 		rows.Free()
@@ -238,6 +256,9 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	if err := o.writeFeatures(w, classes); err != nil {
 		return err
 	}
+	if o.SplitLinks != "" {
+		return w.Links(links)
+	}
 	o.hideLabels(classes)
 	if err := w.Labels(npy.Bytes(classes)); err != nil {
 		return err
@@ -247,6 +268,15 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return err
 	}
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
+}
+
+// takeLinks makes links of the edges, if they are the task, and returns the weights that are left.
+func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
+	if o.SplitLinks != "" {
+		shares, _ := ParseFractions(o.SplitLinks) // which Resolve has checked
+		*s, weights = SplitLinks(g, weights, shares, o.Seed, true)
+	}
+	return weights
 }
 
 // drawer fills classes, and returns what draws the edges and what frees its memory, which may be

@@ -40,6 +40,9 @@ type ImportOptions struct {
 	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
 	// the data, else 60/20/20 of the labelled vertices.
 	Split string
+	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy, valid.npy
+	// and test.npy; "" means that vertices are. Labels are then left out.
+	SplitLinks string
 	// Seed of the shuffle for percentages: the split is that of
 	// numpy.random.RandomState(Seed).permutation.
 	Seed uint64
@@ -85,7 +88,8 @@ type ImportReport struct {
 	Train         int
 	Valid         int
 	Test          int
-	Unlabelled    int // split vertices left out because they have no label
+	Unlabelled    int    // split vertices left out because they have no label
+	Links         string // how many; "" unless they are the task
 	Notes         []string
 }
 
@@ -114,11 +118,16 @@ func (r ImportReport) String() string {
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
-	if r.Task == task.None {
+	if r.Links != "" {
+		fmt.Fprintf(&b, "  links     %s\n", r.Links)
+	} else if r.Task == task.None {
 		b.WriteString("  labels    none\n")
 	} else {
 		fmt.Fprintf(&b, "  labels    %s, %d %s, %d vertices labelled\n", r.Task, r.Classes,
 			task.Find(r.Task).Outputs(), r.Labelled)
+	}
+	if r.Links != "" {
+		return b.String()
 	}
 	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
 		r.Split)
@@ -263,7 +272,14 @@ func (s *source) write() (ImportReport, error) {
 			return ImportReport{}, err
 		}
 	}
-	split, err := s.chooseSplit()
+	split, links := &splitSource{from: "of links: " + s.options.SplitLinks}, graph.LinkSplit{}
+	if s.options.SplitLinks == "" {
+		split, err = s.chooseSplit()
+	} else if links, weights, err = takeLinks(s, g, weights, undirected || g.Reciprocal() == g.NumEdges()); err == nil &&
+		len(links.Train) == 0 {
+		err = fmt.Errorf("%s: %w: there are no training links; give them a larger share", s.options.In,
+			ErrValue)
+	}
 	if err != nil {
 		return ImportReport{}, err
 	}
@@ -284,6 +300,9 @@ func (s *source) write() (ImportReport, error) {
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
 		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
 	}
+	if r.Task == task.Links {
+		r.Classes, r.Labelled, r.Links = 0, 0, describeLinks(&links)
+	}
 	if !undirected {
 		r.Reciprocal = g.Reciprocal()
 	}
@@ -298,7 +317,7 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	defer w.Abort()
-	if err := s.writeFiles(w, g, weights, split.Split); err != nil {
+	if err := s.writeFiles(w, g, weights, split.Split, links); err != nil {
 		return ImportReport{}, err
 	}
 	return r, w.Close()
@@ -343,7 +362,8 @@ func checkSums(g *graph.CSC, weights []float32) error {
 	return nil
 }
 
-func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split graph.Split) error {
+func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split graph.Split,
+	links graph.LinkSplit) error {
 	if err := w.Topology(g); err != nil {
 		return err
 	}
@@ -370,7 +390,11 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split gr
 			return err
 		}
 	}
-	if w.Meta.Task != task.None {
+	if w.Meta.Task == task.Links {
+		if err := w.Links(links); err != nil {
+			return err
+		}
+	} else if w.Meta.Task != task.None {
 		if err := w.Labels(s.truths().Data); err != nil {
 			return err
 		}

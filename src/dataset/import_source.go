@@ -70,6 +70,8 @@ func (s *source) free() {
 
 func (s *source) task() string {
 	switch {
+	case s.options.SplitLinks != "":
+		return task.Links
 	case s.targets != nil:
 		return task.Regression
 	case s.marks != nil:
@@ -92,6 +94,9 @@ func (s *source) truths() task.Labels {
 }
 
 func (s *source) labelled() (n int64) {
+	if s.task() == task.Links {
+		return 0
+	}
 	name, labels := s.task(), s.truths()
 	for v := range s.vertices {
 		if name != task.None && task.Labelled(name, labels, v) {

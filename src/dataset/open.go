@@ -19,6 +19,7 @@ type Dataset struct {
 	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
+	Links    graph.LinkSplit // of the task of links
 	features *npy.File
 	identity string
 	closers  []func() error
@@ -47,7 +48,7 @@ func (d *Dataset) mapFiles() error {
 		mapInto(d, "indices.npy", &d.Graph.Indices),
 		mapInto(d, "train.npy", &d.Split.Train),
 		mapInto(d, "valid.npy", &d.Split.Valid),
-		mapInto(d, "test.npy", &d.Split.Test),
+		mapInto(d, "test.npy", &d.Split.Test), d.mapLinks(),
 	}
 	labels, err := d.open("labels.npy")
 	if err == nil {

@@ -64,4 +64,5 @@ const (
 	keyCentroid
 	keyFeature
 	keyWeight
+	keyLink
 )

@@ -51,6 +51,9 @@ func (d *Dataset) verifyContent() error {
 	if splits == nil {
 		splits = checkSplitLabels(d.Meta.Task, d.Split, d.Labels)
 	}
+	if layout == nil {
+		faults = append(faults, name("links", d.Links.Validate(d.Graph)))
+	}
 	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits),
 		name("features.npy", d.checkFeatures()))...)
 }

@@ -181,7 +181,7 @@ func (w *Writer) fillIn() error {
 			return err
 		}
 	}
-	if !has("labels.npy") && task.Stored(w.Meta.Task).Class != nil {
+	if !has("labels.npy") && !task.Stored(w.Meta.Task).Wide {
 		if err := w.Labels(npy.Bytes(slices.Repeat([]int32{-1}, n))); err != nil {
 			return err
 		}

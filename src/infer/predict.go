@@ -32,6 +32,8 @@ type Request struct {
 	// Path is of the predictions, a NumPy file, or a table if it ends in .csv; "": none are written.
 	Path       string
 	Embeddings string   // NumPy file of what the last layer reads, float32 [vertices, H]; "": none
+	Links      string   // file of pairs of ids whose scores are written, of the task of links; "": none
+	Top        int      // best partners of each vertex, of that task; 0: none
 	Vertices   []string // ids in the source of those to predict, in the order of the rows; nil: all
 }
 
@@ -107,6 +109,12 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 		return nil, err
 	}
 	s.Model.SetScale(m.Scale)
+	if asks := what.Links != "" || what.Top > 0; asks != (s.Task.Embeds && what.Form == FormClasses) {
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top are what a model of links predicts, "+
+			"and of others nobody asks for them; its embeddings are --logits"))
+	} else if asks {
+		return predictLinks(ctx, s, what)
+	}
 	chosen, err := s.choose(what.Vertices)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 )
 
 // Job is a Spec on parts. With K ranks on P parts, if K divides P, rank r has P/K consecutive
@@ -20,8 +21,9 @@ type Job struct {
 	Streams *sample.Streams // nil if nothing is trained
 	Exact   bool            // ranks have whole parts, as in a run
 
-	first []int64 // [K+1] rank r has the vertices first[r] to first[r+1]-1
-	node  []int   // [K] the node of each rank
+	first []int64          // [K+1] rank r has the vertices first[r] to first[r+1]-1
+	begin []graph.VertexID // of the vertices of each stream
+	node  []int            // [K] the node of each rank
 	share []sample.Share
 }
 
@@ -30,6 +32,9 @@ type Job struct {
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
+	if task.Stored(of.Task).Embeds {
+		m.Out = m.Hidden
+	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
 	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
 	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
@@ -56,6 +61,10 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 			"or be a multiple of them", spec.Ranks, s.Parts)
 	}
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
+	rated := task.Stored(s.Task).Embeds
+	if rated { // seeds are numbers of links
+		o.Original = nil
+	}
 	if spec.GlobalBatch {
 		o.Scope = sample.ScopeGlobal
 	} else {
@@ -67,6 +76,15 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	var err error
 	if j.Streams, err = sample.NewStreams(streams, o); err != nil {
 		return nil, err
+	}
+	if rated {
+		links, _ := s.LinksOf(0)
+		j.begin = append(j.begin, graph.VertexID(s.Vertices))
+		j.Sample.Links, err = j.Streams.Rate(links, j.begin, s.Topology(), spec.Links.LinkOptions)
+		if err != nil {
+			j.Close()
+			return nil, err
+		}
 	}
 	for r := range spec.Ranks {
 		share, err := sample.ShareOf(j.Streams.Streams(), spec.Ranks, size, r)
@@ -138,9 +156,10 @@ func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 		for p := r * per; p < (r+1)*per; p++ {
 			if p == r*per && r%size == 0 || j.StreamPerPart {
 				streams = append(streams, nil)
+				j.begin = append(j.begin, graph.VertexID(s.Offsets[p]))
 			}
 			last := &streams[len(streams)-1]
-			*last = append(*last, s.Train(p)...)
+			*last = append(*last, j.seeds(p)...)
 		}
 	}
 	j.first = append(j.first, s.Vertices)
@@ -152,11 +171,12 @@ func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 func (j *Job) cutParts(size int) (streams [][]graph.VertexID) {
 	s, pieces := j.Shards, j.Ranks/j.Shards.Parts
 	for p := range s.Parts {
-		rows, train := s.Offsets[p+1]-s.Offsets[p], s.Train(p)
+		rows, train := s.Offsets[p+1]-s.Offsets[p], j.seeds(p)
 		for i := range pieces {
 			j.first = append(j.first, s.Offsets[p]+rows*int64(i)/int64(pieces))
 			if (p*pieces+i)%size == 0 {
 				streams = append(streams, nil)
+				j.begin = append(j.begin, graph.VertexID(j.first[len(j.first)-1]))
 			}
 			last := &streams[len(streams)-1]
 			*last = append(*last, train[len(train)*i/pieces:len(train)*(i+1)/pieces]...)
@@ -164,6 +184,19 @@ func (j *Job) cutParts(size int) (streams [][]graph.VertexID) {
 	}
 	j.first = append(j.first, s.Vertices)
 	return streams
+}
+
+// seeds returns the seeds of a part: its training vertices, or the numbers of its training links.
+func (j *Job) seeds(part int) []graph.VertexID {
+	if !task.Stored(j.Shards.Task).Embeds {
+		return j.Shards.Train(part)
+	}
+	_, of := j.Shards.LinksOf(0)
+	numbers := make([]graph.VertexID, of[part+1]-of[part])
+	for i := range numbers {
+		numbers[i] = graph.VertexID(of[part] + i)
+	}
+	return numbers
 }
 
 // Close gives the memory back.

@@ -21,11 +21,13 @@ import (
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // Spec describes a job. All ranks of a run have the same.
 type Spec struct {
 	Model     nn.Config // In, Out and Task are taken from the parts
+	Links     LinkSpec  // of the task of links
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // Every is set by New, from StepEpochs
 
@@ -60,6 +62,13 @@ type Spec struct {
 	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless
 	// Job.SetNodes says more
 	RanksPerNode int
+}
+
+// LinkSpec says how links are trained and judged.
+type LinkSpec struct {
+	sample.LinkOptions
+	task.Pairs
+	Judged int // negatives of a link that it is ranked among; 0: all vertices
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex

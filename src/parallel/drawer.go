@@ -179,6 +179,11 @@ func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 
 // copyLabels copies the labels of the scored seeds.
 func (o *DrawerOptions) copyLabels(m *Minibatch) {
+	if l := o.Sampling.Links; l != nil && m.Train { // the truth of a link is which seeds are its ends
+		m.labels = l.Truth(m.labels, m.Key)
+		m.Batch.Labels = m.labels
+		return
+	}
 	width := o.Labels.Width
 	m.labels = mem.Grow(m.labels, len(m.Scored)*width)
 	for i, v := range m.Scored {

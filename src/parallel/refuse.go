@@ -10,6 +10,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // What a job cannot have: the only list of combinations that are refused. Package config checks
@@ -33,6 +34,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 			[]clash{{s.Kernel == sample.KernelCOO, "sample.kernel coo",
 				"it draws for one vertex after the other, and not by numbers of vertices",
 				"sample.kernel=fused"}})...)
+	}
+	if task.Stored(s.Model.Task).Embeds {
+		all = append(all, linksRefuse(s)...)
 	}
 	if s.Partitioned {
 		all = append(all, refused("topology.kind", "partitioned", "replicated",
@@ -280,4 +284,24 @@ func filesRefuse(s *job.Spec) []clash {
 		{s.Cache.HaloFraction > 0, "cache.halo_fraction",
 			"all rows are remote and a rank has no halo", "cache.alpha"},
 	}
+}
+
+// linksRefuse lists what a job cannot have whose task is links.
+func linksRefuse(s *job.Spec) (all []job.Refusal) {
+	o := &s.Links
+	const leaks = "a minibatch would draw its own links as messages unless they are left out, and that " +
+		"is not written for it"
+	all = append(all, refused("links.exclude", "true", "false", []clash{
+		{o.Exclude && s.Partitioned, "topology.kind partitioned", "the lists of links do not travel to " +
+			"the owners that draw", "topology.kind=replicated"},
+		{o.Exclude && s.Reads() && !s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), leaks, neighbour},
+		{o.Exclude && s.Locality.Favours(), "sample.locality", leaks, "sample.locality=1"},
+		{o.Exclude && s.Kernel == sample.KernelCOO, "sample.kernel coo", leaks, "sample.kernel=fused"},
+	})...)
+	all = append(all, refused("links.filter", "true", "false", []clash{
+		{o.Filter && s.Partitioned, "topology.kind partitioned", "rows of other ranks are not asked for " +
+			"edges", "topology.kind=replicated"}})...)
+	return append(all, refused("parallel.mode", s.Mode.Name, ModeData, []clash{
+		{s.Mode.Name != "" && s.Mode.Name != ModeData, "the task of links",
+			"a rank that has only some of a minibatch's vertices cannot rate its links", "another graph"}})...)
 }

@@ -92,6 +92,8 @@ type Eval struct {
 	Seconds float64 `json:"seconds"`
 	// when it was written: seconds since 1970
 	Time float64 `json:"time"`
+	// of the task of links: every metric of the validation links
+	Links map[string]float64 `json:"valid_links,omitempty"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
 	// as in `summary.json`, of this epoch; null where the vertices give it no value

@@ -62,6 +62,8 @@ type Quality struct {
 	// that metric, in [0, 1], of the test vertices, with the weights of the best epoch and all
 	// neighbours; null, as those below, where the vertices give it no value
 	TestMetric Metric `json:"test_metric"`
+	// of the task of links: every metric of the test links
+	Links map[string]float64 `json:"test_links,omitempty"`
 	// that metric of the validation vertices at the best epoch
 	ValidMetric Metric `json:"valid_metric"`
 	// share of the test vertices whose largest logit is the label, with those weights; multi-label:

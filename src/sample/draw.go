@@ -12,6 +12,7 @@ const (
 	shuffling
 	numbering
 	phasing
+	negating
 )
 
 // fold turns a purpose and a key into one word.

@@ -39,7 +39,8 @@ type hop struct {
 	chunk    int              // destinations a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
-	degree []int64 // [n] and its length
+	degree []int64 // [n] and the edges that it may draw of it: all but those of skips
+	skips  skips   // of the minibatch
 
 	indptr []int64          // [n+1] the result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
@@ -86,7 +87,10 @@ func (h *hop) locate(lo, hi int) int64 {
 	for i, v := range h.vertices[lo:hi] {
 		row := rows[v-first:][:2]
 		begin[i], degree[i] = row[0], row[1]-row[0]
-		edges += min(row[1]-row[0], h.fanout)
+		if lo+i < h.skips.end() {
+			degree[i] -= int64(len(h.skips.of(lo + i)))
+		}
+		edges += min(degree[i], h.fanout)
 		ends[i] = edges
 	}
 	if h.poisson {
@@ -137,6 +141,10 @@ func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 // h.chunk of them. What the kernel leaves is drawn plainly: damage, which panics there, and what is
 // rare.
 func (d *drawer) draw(h *hop, lo, hi int) {
+	if end := min(hi, h.skips.end()); lo < end {
+		d.drawPlainly(h, lo, end)
+		lo = end
+	}
 	for ; h.byKernel() && lo < hi; lo++ {
 		if lo += d.drawLeast(h, lo, hi); lo < hi {
 			d.drawPlainly(h, lo, lo+1)
@@ -151,6 +159,10 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
 		for i := lo; i < hi; i++ {
+			if without := h.skips.of(i); len(without) > 0 {
+				d.drawRest(h, i, without)
+				continue
+			}
 			// Panics if the row leaves Indices, instead of cutting it short.
 			row := indices[h.begin[i]:][:h.degree[i]]
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
@@ -191,6 +203,9 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 		default:
 			d.picks.choose(pos, begin, degree, vertexStream(h.key, h.original[i]))
 		}
+		if without := h.skips.of(i); len(without) > 0 && !h.numbered(i) {
+			pass(pos, begin, without)
+		}
 	}
 	drawn := h.drawn[first:h.indptr[hi]]
 	for k, p := range d.pos[:len(drawn)] {
@@ -198,6 +213,22 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 	if h.weights != nil {
 		h.weigh(lo, hi, d.pos)
+	}
+}
+
+// drawRest draws all edges that are left of the row of destination i.
+func (d *drawer) drawRest(h *hop, i int, without []int64) {
+	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.degree[i])))
+	pos := d.pos[:h.degree[i]]
+	for k := range pos {
+		pos[k] = h.begin[i] + int64(k)
+	}
+	pass(pos, h.begin[i], without)
+	for k, p := range pos {
+		h.drawn[h.indptr[i]+int64(k)] = h.topology.Graph.Indices[p]
+	}
+	if h.weights != nil {
+		h.weigh(i, i+1, pos)
 	}
 }
 

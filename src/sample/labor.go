@@ -220,7 +220,7 @@ const blockNumbers = 1024
 // candidates returns the neighbours of destination i with numbers below a bound, in the order of the
 // row, each number<<32 | place in the row.
 func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
-	row := h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]]
+	row := h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(h.skips.of(i))]
 	n := 0
 	for lo := 0; lo < len(row); lo += blockNumbers {
 		block := row[lo:min(lo+blockNumbers, len(row))]
@@ -237,7 +237,7 @@ func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
 			}
 		}
 	}
-	return d.found[:n]
+	return h.skips.rest(i, d.found[:n])
 }
 
 // keepBelow appends to the first n of found the vertices of a row, from place first on, with numbers
@@ -360,9 +360,11 @@ func (b bounds) has(near bool, number uint64) bool {
 
 // countBelow returns how many neighbours destination i draws, each by itself.
 func (h *hop) countBelow(i int) (n int64) {
-	b := h.bounds(i)
-	for k, u := range h.topology.Graph.Indices[h.begin[i]:][:h.degree[i]] {
-		if b.has(h.isNear(h.begin[i]+int64(k)), uint64(h.numberOf(u))) {
+	b, without := h.bounds(i), h.skips.of(i)
+	for k, u := range h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(without)] {
+		if len(without) > 0 && without[0] == int64(k) {
+			without = without[1:]
+		} else if b.has(h.isNear(h.begin[i]+int64(k)), uint64(h.numberOf(u))) {
 			n++
 		}
 	}

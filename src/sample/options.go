@@ -47,10 +47,12 @@ const parallelEdges = 1 << 14
 
 // evaluated returns the Spec of SampleEval.
 func (o *Options) evaluated() Spec {
-	if o.Eval.Hops() == 0 {
-		return o.Spec
+	if o.Eval.Hops() > 0 {
+		return o.Eval
 	}
-	return o.Eval
+	s := o.Spec
+	s.Links = nil
+	return s
 }
 
 // check fills in defaults and returns all errors, joined, except those of Spec.
@@ -76,6 +78,10 @@ func (o *Options) check() error {
 	if o.Numbered() && o.Numbers.Steps < 1 {
 		fault("numbers of vertices change from step to step, of an epoch with %d steps; make the Spec "+
 			"one of a job (InJob)", o.Numbers.Steps)
+	}
+	if o.Links.Excludes() && (o.Kernel == KernelCOO || !o.HasFanouts() || !o.Near.None()) {
+		fault("edges of a minibatch's links are left out by kernel fused and kinds with fanouts, without " +
+			"likelier vertices; choose these, or links.exclude=false")
 	}
 	if !o.Near.None() {
 		switch {

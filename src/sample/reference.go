@@ -79,8 +79,8 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 // or Floyd's choice in the order drawn, of as many as the fanout says or a binomial draw; and 1/q.
 func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (drawn []int64,
 	inverse func(e int64) float32) {
-	begin, end := t.Graph.Indptr[v-t.First], t.Graph.Indptr[v-t.First+1]
-	fanout, degree := int64(spec.Fanouts[h]), end-begin
+	row := referenceRow(t, v, spec, key)
+	fanout, degree := int64(spec.Fanouts[h]), int64(len(row))
 	count := min(fanout, degree)
 	if fanout == All {
 		count = degree
@@ -98,10 +98,7 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (dr
 	}
 	inverse = func(int64) float32 { return scale }
 	if count == degree {
-		for e := begin; e < end; e++ {
-			drawn = append(drawn, e)
-		}
-		return drawn, inverse
+		return row, inverse
 	}
 	s := vertexStream(hop, t.Original[v])
 	taken := make(map[uint64]bool)
@@ -111,9 +108,27 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (dr
 			pick = j
 		}
 		taken[pick] = true
-		drawn = append(drawn, begin+int64(pick))
+		drawn = append(drawn, row[pick])
 	}
 	return drawn, inverse
+}
+
+// referenceRow returns the edges that v may draw: all but those of the minibatch's links.
+func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int64) {
+	without := map[graph.VertexID]bool{}
+	if spec.Links.Excludes() {
+		for _, n := range spec.Links.streams.numbers(key.Epoch, key.Step, key.Stream, nil) {
+			l := spec.Links.links[n]
+			without[l.Source] = without[l.Source] || l.Target == v
+			without[l.Target] = without[l.Target] || l.Source == v
+		}
+	}
+	for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
+		if !without[t.Graph.Indices[e]] {
+			row = append(row, e)
+		}
+	}
+	return row
 }
 
 // referenceLayer draws about n of the in-neighbours of all destinations together, and returns what
@@ -233,7 +248,7 @@ func referenceNumbers(t *Topology, v graph.VertexID, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
 	numbers := map[int64]uint64{}
 	step, lasts := key.Epoch*spec.Numbers.Steps+key.Step, max(1, spec.Numbers.Dependency)
-	for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
+	for _, e := range referenceRow(t, v, spec, key) {
 		id := uint64(uint32(t.Original[t.Graph.Indices[e]]))
 		phase := int(random.Mix(fold(phasing, key.Seed)^id) >> 32 * uint64(lasts) >> 32)
 		word := random.Mix(spec.word(key, h+1) + uint64((step+phase)/lasts)*random.Golden)

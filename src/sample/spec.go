@@ -50,6 +50,8 @@ type Spec struct {
 	Vertices []int   // of LADIES: vertices per hop, seed hop first; each >= 1
 	Weighted bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
 	Numbers  Numbers // of Labor and Poisson
+	// whose minibatches leave their own edges out (Neighbour, Labor and Poisson); nil: none does
+	Links *Links
 }
 
 // String names the kind and its numbers.

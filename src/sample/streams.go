@@ -79,6 +79,7 @@ type Streams struct {
 	offsets   []int            // [K+1]
 	larger    []int            // [K] the step at which the larger pieces of a stream start
 	orders    []order          // [K], or one for SeedsGlobal
+	links     *Links           // that seeds are the numbers of; nil: they are vertices
 }
 
 // order holds the shuffled seeds of one stream. It keeps two epochs, because the pipeline may
@@ -214,8 +215,17 @@ func (s *Streams) Warning() string {
 
 // Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The
 // first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; the
-// others copy the piece.
+// others copy the piece. Of links they are the ends, and those of their negatives.
 func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
+	if s.links == nil {
+		return s.numbers(epoch, step, stream, dst)
+	}
+	s.links.of(epoch, step, stream, func(r *rated) { dst = append(dst[:0], r.seeds...) })
+	return dst
+}
+
+// numbers returns the seeds, vertices or numbers of links, of a stream at a step.
+func (s *Streams) numbers(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	lo, hi := s.bounds(step, stream)
 	k := stream
 	if s.options.Seeds == SeedsGlobal {
@@ -238,6 +248,9 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 // Source returns the seeds from which a stream draws, and its mean number of seeds a step. The
 // caller must not change them.
 func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
+	if s.links != nil {
+		return s.links.source(stream)
+	}
 	if s.options.Seeds == SeedsGlobal {
 		return s.all, float64(len(s.all)) / float64(s.steps*s.Streams())
 	}
@@ -269,8 +282,15 @@ func (s *Streams) PieceLen(step, stream int) int {
 	return hi - lo
 }
 
-// MaxPiece returns the seeds of the largest piece.
+// MaxPiece returns the seeds of the largest piece; of links a bound.
 func (s *Streams) MaxPiece() int {
+	if s.links != nil {
+		return s.links.mostSeeds(s.maxNumbers())
+	}
+	return s.maxNumbers()
+}
+
+func (s *Streams) maxNumbers() int {
 	if s.options.Seeds == SeedsGlobal {
 		return ceil(ceil(len(s.all), s.steps), s.Streams())
 	}

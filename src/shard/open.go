@@ -68,6 +68,7 @@ type Shards struct {
 	labels             task.Labels
 	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
+	links              [3]linkView
 	mapped, mappedRows int64
 	closers            []func() error
 
@@ -130,7 +131,7 @@ func (s *Shards) mapFiles() error {
 		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
 		mapInto(s, "test.npy", &s.test.ids),
-		s.mapLabels(),
+		s.mapLabels(), mapLinks(s),
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)

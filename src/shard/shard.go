@@ -7,6 +7,8 @@
 //	        original_id.npy  int32 [N]    id in the dataset of each vertex
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
+//	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by the part
+//	                         of the target and, inside a part, by original ids of target and source
 //	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
 //	                         where they differ from that; a copy of the dataset's file
 //	        part-0000/features.npy        float32 or float16 [offsets[1]-offsets[0], F]
@@ -74,7 +76,8 @@ type Meta struct {
 	Features    int                 `json:"features"`
 	FeatureType string              `json:"feature_type"`
 	Origin      Origin              `json:"origin"`
-	Splits      []SplitSizes        `json:"splits"` // [P]
+	Splits      []SplitSizes        `json:"splits"`          // [P]
+	Links       []SplitSizes        `json:"links,omitempty"` // [P] of the task of links
 	Report      partition.Report    `json:"report"`
 	Files       map[string]npy.Info `json:"files"` // by path inside the directory
 }
@@ -169,6 +172,7 @@ func (m *Meta) layout() map[string]npy.Info {
 		files[dataset.WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
 		files[sumsFile] = npy.Info{DType: "<f4", Shape: []int{n}}
 	}
+	m.linkLayout(files)
 	for k := range m.Parts {
 		files[featuresFile(k)] = npy.Info{DType: m.rowType(),
 			Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}

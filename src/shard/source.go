@@ -210,6 +210,47 @@ func ReadIDs(path string) ([]string, error) {
 	return ids, nil
 }
 
+// ReadPairs reads pairs of ids: a line each, separated by a comma, a tab or blanks, of which a first
+// line "source,target" is a heading; or a .npy of integers [n, 2].
+func ReadPairs(path string) (pairs [][2]string, err error) {
+	if filepath.Ext(path) == ".npy" {
+		r, err := npy.OpenReader(path)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		if len(r.Shape) != 2 || r.Shape[1] != 2 {
+			return nil, fmt.Errorf("%s: %w: shape %s; want pairs, [n, 2]", path, ErrMismatch,
+				npy.ShapeString(r.Shape))
+		}
+		ids, err := npy.ReadAll[int64](r)
+		for ; len(ids) > 1; ids = ids[2:] {
+			pairs = append(pairs, [2]string{strconv.FormatInt(ids[0], 10), strconv.FormatInt(ids[1], 10)})
+		}
+		return pairs, err
+	}
+	text, err := mem.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+		switch {
+		case len(words) == 0 || number == 1 && words[0] == "source":
+		case len(words) < 2:
+			return nil, fmt.Errorf("%s, line %d: %w: %.60q; want source and target", path, number, ErrMismatch, line)
+		default:
+			pairs = append(pairs, [2]string{words[0], words[1]})
+		}
+	}
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("%s: %w: no pairs; write one a line", path, ErrMismatch)
+	}
+	return pairs, nil
+}
+
 func readIDArray(path string) ([]string, error) {
 	r, err := npy.OpenReader(path)
 	if err != nil {

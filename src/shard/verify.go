@@ -32,7 +32,7 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 		names = append(names, featuresFile(k))
 	}
 	for name := range s.Files {
-		if shared && filepath.Dir(name) == "." {
+		if dir := filepath.Dir(name); shared && (dir == "." || dir == "links") {
 			names = append(names, name)
 		}
 	}
@@ -74,6 +74,7 @@ func (s *Shards) verifyContent() error {
 	original := checkPermutation(s.topology.Original)
 	check("original_id.npy", original)
 	check("labels.npy", s.checkLabels())
+	check("links", checkLinks(s, layout == nil && original == nil))
 	splits := graph.Split{Train: s.train.ids, Valid: s.valid.ids, Test: s.test.ids}
 	if err := splits.Validate(int(s.Vertices)); err != nil || original != nil {
 		check("train.npy, valid.npy, test.npy", err)

@@ -85,7 +85,10 @@ func (w *writer) write() error {
 	}
 	defer mem.Free(w.original)
 	w.meta.Splits = make([]SplitSizes, w.meta.Parts)
-	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, w.sourceIDs, func() error {
+	if m.Task == task.Links {
+		w.meta.Links = make([]SplitSizes, w.meta.Parts)
+	}
+	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, w.links, w.sourceIDs, func() error {
 		return put(w, "original_id.npy", w.original, len(w.original))
 	}}
 	if m.Weighted {

@@ -22,11 +22,14 @@ type Objective struct {
 	// Loss is that of numbers, one of LossAuto, ...; "" is LossAuto. Their targets are scaled.
 	Loss string
 	Scale
+	// Pairs says how links are rated, of the task of links alone.
+	Pairs Pairs
 }
 
 // plain reports whether o changes nothing.
 func (o Objective) plain() bool {
-	return o.Weights == nil && o.Smoothing == 0 && o.usual() && o.Mean == nil
+	return o.Weights == nil && o.Smoothing == 0 && o.usual() && o.Mean == nil &&
+		o.Pairs == Pairs{}
 }
 
 func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
@@ -60,7 +63,7 @@ func (o Objective) check(t *Task, classes int) error {
 
 // LossWith returns the loss with an objective, or all errors in it.
 func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
-	if o.plain() {
+	if o.plain() && !t.Embeds {
 		return t.Minibatch, nil
 	}
 	if err := o.check(t, classes); err != nil {

@@ -27,6 +27,7 @@ type Task struct {
 	Column  string // name of the one column, unless Wide
 	File    string // of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
+	Embeds  bool // outputs are embeddings, of the width of hidden rows, and seeds are links
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
@@ -52,7 +53,7 @@ type Task struct {
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
-var tasks = []*Task{&multiclass, &multilabel, &regression}
+var tasks = []*Task{&multiclass, &multilabel, &regression, &links}
 
 // Register adds a task to the table and returns the function that removes it.
 func Register(t *Task) (remove func()) {

@@ -119,7 +119,7 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			ValidAccuracy: r.of.best.valid.Accuracy,
 			BestEpoch:     r.of.best.epoch, TestMetric: final.test.Metric,
 			TestAccuracy:     final.test.Accuracy,
-			MajorityAccuracy: majority, Confusion: final.confusion,
+			MajorityAccuracy: majority, Confusion: final.confusion, Links: final.tested,
 		},
 		Trained: record.Trained{
 			Epochs: r.of.sums.Epochs, StepsPerEpoch: r.of.steps(),
@@ -248,6 +248,9 @@ func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
 // in. A class without training seeds gets 0. Collective.
 func (r *run) setObjective() error {
 	o := r.o.Loss.Objective
+	if r.s.Task.Embeds {
+		o.Pairs = r.s.Spec.Links.Pairs
+	}
 	if r.o.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
 		if r.s.Task.Class != nil { // else the task refuses weights

@@ -23,7 +23,9 @@ type evaluation struct {
 	valid infer.Quality
 	test  *infer.Quality // full only
 
-	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
+	links     map[string]float64 // of validation links: every metric
+	tested    map[string]float64 // of test links
+	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
 }
 
 func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
@@ -31,6 +33,7 @@ func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
 		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
 		ValidAccuracy: e.valid.Accuracy, ValidMetric: e.valid.Metric,
 	}
+	rec.Links = e.links
 	if e.test != nil {
 		rec.TestAccuracy, rec.TestMetric = &e.test.Accuracy, &e.test.Metric
 	}
@@ -39,6 +42,9 @@ func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
 
 // evaluate judges the current model on the validation vertices. Collective.
 func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
+	if r.s.Task.Embeds {
+		return r.evaluateLinks(ctx)
+	}
 	if r.of.o.EvalFull {
 		return r.evaluateFull(ctx)
 	}
@@ -61,6 +67,9 @@ func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error)
 // evaluateFull judges the model on validation and test vertices with all neighbours; without any,
 // nothing is inferred. Collective.
 func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
+	if r.s.Task.Embeds {
+		return r.evaluateLinks(ctx)
+	}
 	var logits []float32
 	var err error
 	if r.of.valid.Vertices > 0 || r.tests() {
@@ -86,6 +95,46 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 		e.confusion, err = r.confused(test.Confusion)
 	}
 	return e, err
+}
+
+// evaluateLinks ranks validation and test links by embeddings of all vertices, computed once with all
+// neighbours. Collective.
+func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
+	rows, err := infer.Over(r.s).Full(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(rows)
+	bad, err := comm.AgreeAny(r.s.Comm, !nn.Finite(rows))
+	if err == nil && bad {
+		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("the embeddings are not finite: %w", nn.ErrDiverged))
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &evaluation{mode: "full", test: new(infer.Quality)}
+	if e.links, err = infer.RankLinks(infer.Over(r.s), rows, 1); err != nil {
+		return nil, err
+	}
+	if e.tested, err = infer.RankLinks(infer.Over(r.s), rows, 2); err != nil {
+		return nil, err
+	}
+	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)
+	return e, nil
+}
+
+// ofLinks picks the metrics that choose epochs and stand beside them.
+func (r evaluator) ofLinks(all map[string]float64) (q infer.Quality) {
+	pick := func(name string) record.Metric {
+		x, ok := all[name]
+		m := record.Metric{Value: x, Known: ok}
+		if !ok {
+			m.Why = "no links"
+		}
+		return m
+	}
+	q.Metric, q.Accuracy = pick(r.s.Metric.Name), pick(r.s.Task.Metrics[0].Name)
+	return q
 }
 
 // mostConfused is the largest number of classes for which a confusion matrix is counted: its table
@@ -145,6 +194,10 @@ func (r evaluator) quality(sum *infer.Score) (infer.Quality, error) {
 // better metric where there is none. Collective.
 func (r evaluator) lookAtValidation() (err error) {
 	own := task.NewTally(r.s.Task, r.s.Job.Model.Out)
+	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Embeds {
+		own.Vertices = float64(of[r.s.Last] - of[r.s.First])
+		own.Labelled = own.Vertices
+	}
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range r.s.Shards.Valid(p) {
 			own.See(r.s.Task, r.s.Shards.Labels().Row(int(v)))

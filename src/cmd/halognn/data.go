@@ -116,10 +116,13 @@ func generateCommand(p *process) *cobra.Command {
 			}
 			defer d.Close()
 			m := d.Meta
+			sizes, of := [3]int{len(d.Split.Train), len(d.Split.Valid), len(d.Split.Test)}, ""
+			if m.Task == task.Links {
+				sizes, of = [3]int{len(d.Links.Train), len(d.Links.Valid), len(d.Links.Test)}, " links"
+			}
 			out(c, "%s: %d vertices, %d directed edges, %d features (%s), %d classes; %d train, "+
-				"%d valid, %d test\n", to.dir,
-				m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes, len(d.Split.Train),
-				len(d.Split.Valid), len(d.Split.Test))
+				"%d valid, %d test%s\n", to.dir, m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes,
+				sizes[0], sizes[1], sizes[2], of)
 			return nil
 		},
 	}
@@ -139,6 +142,8 @@ func generateCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Split, "split", "",
 		"train/valid/test in percent (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, "float32 or float16")
+	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test in percent of the "+
+		"pairs of vertices with an edge, such as 85/5/10")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
 	return c
@@ -184,9 +189,16 @@ func importCommand(p *process) *cobra.Command {
 			case directed:
 				o.Undirected = dataset.No
 			}
-			if o.Task != "" && o.Task != task.Regression {
+			switch links := o.Task == task.Links; {
+			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
-					"show, or use %s", o.Task, task.Regression))
+					"show, or use %s or %s", o.Task, task.Regression, task.Links))
+			case links && o.SplitLinks == "":
+				o.SplitLinks = "85/5/10"
+			case !links && o.SplitLinks != "":
+				return usageError(errors.New("--split-links is of --task links"))
+			case links && o.Split != "":
+				return usageError(errors.New("--split is of vertices; use --split-links"))
 			}
 			if c.Flags().Changed("split-index") {
 				o.SplitIndex = &index
@@ -214,9 +226,12 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",
-		"regression: labels are numbers to predict (default: classes, as the labels show)")
+		"regression: labels are numbers to predict; links: edges are what to predict (default: classes, "+
+			"as the labels show)")
 	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the "+
 		"split that comes with the data, else 60/20/20)")
+	f.StringVar(&o.SplitLinks, "split-links", "", "train/valid/test in percent of the pairs of vertices "+
+		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
 	f.IntVar(&index, "split-index", 0, "which split, from 0, where the data come with several")
 	f.StringToStringVar(&o.Keys, "keys", nil,

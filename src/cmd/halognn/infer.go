@@ -82,6 +82,10 @@ func inferCommand(p *process) *cobra.Command {
 	f.StringVar(&o.vertices, "vertices", "",
 		"predict only the vertices whose ids in the source this file has, a line each "+
 			"or as .npy, in that order")
+	f.StringVar(&o.what.Links, "links", "", "of the task of links: write the scores of the pairs that this "+
+		"file has, source and target a line, or .npy [n, 2], by ids in the source")
+	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write so many best partners of each vertex, or "+
+		"of each of --vertices, that it has no link with")
 	f.StringArrayVar(&o.sets, "set", nil,
 		"override a key of the run's config, as compute.threads=2; repeatable")
 	p.flag(c)
@@ -119,6 +123,13 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	}
 	if ext := strings.ToLower(filepath.Ext(w.Path)); ext != "" && ext != ".npy" && ext != ".csv" {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
+	}
+	if w.Links != "" && w.Top != 0 || w.Top < 0 {
+		reject("--top %d: ask for at least 1, without --links", w.Top)
+	}
+	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || o.mode != "full") {
+		reject("--links and --top write scores to --out, by embeddings of all neighbours: leave --logits, " +
+			"--probabilities and --mode out")
 	}
 	if o.logits && o.probabilities {
 		reject("--logits and --probabilities exclude each other; leave one out")
@@ -240,6 +251,12 @@ func (o *inferFlags) tell(
 		ranks = fmt.Sprintf("%d ranks", n)
 	}
 	var text strings.Builder
+	if o.what.Links != "" || o.what.Top > 0 {
+		_, err := fmt.Fprintf(w, "scored %d links of %s with the %s of %s on %s: %.2f s, %.2f s with opening "+
+			"and writing\nwritten to %s\n", done.Vertices, parts.Dir, m.About["kind"], from, ranks, done.Seconds,
+			took.Seconds(), o.what.Path)
+		return err
+	}
 	fmt.Fprintf(&text, "predicted %d of %d vertices of %s with the %s of %s, %s, on %s: %.2f s, "+
 		"%.2f s with opening and writing\n", done.Vertices, parts.Vertices, parts.Dir,
 		m.About["kind"], from, how, ranks, done.Seconds, took.Seconds())

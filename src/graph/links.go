@@ -1,0 +1,109 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// Link is a pair of vertices that a model is to rate.
+type Link struct{ Source, Target VertexID }
+
+// Reverse returns the link the other way round.
+func (l Link) Reverse() Link { return Link{l.Target, l.Source} }
+
+// Compare orders links by target, then by source: the order of a CSC.
+func (l Link) Compare(m Link) int {
+	return cmp.Or(cmp.Compare(l.Target, m.Target), cmp.Compare(l.Source, m.Source))
+}
+
+// Links returns the memory of 2n ids as n links.
+func Links(ids []VertexID) []Link {
+	return unsafe.Slice((*Link)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids)/2)
+}
+
+// LinkIDs is the inverse of Links.
+func LinkIDs(links []Link) []VertexID {
+	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
+}
+
+// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a pair
+// that comes several times, are in one of the lists alone.
+type LinkSplit struct{ Train, Valid, Test []Link }
+
+// Lists returns the three lists.
+func (s *LinkSplit) Lists() [3]*[]Link { return [3]*[]Link{&s.Train, &s.Valid, &s.Test} }
+
+// SplitNames are the names of the lists of a split.
+var SplitNames = [3]string{"train", "valid", "test"}
+
+// Validate reports the first link of a vertex that does not exist among those of g, and the first
+// pair that is on two sides of the split or, of validation and test, an edge of g, which passes
+// messages. O(n log n) of the links.
+func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
+
+// ValidateBy is Validate for a graph of which has finds an edge.
+func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
+	n := uint32(g.NumVertices())
+	type sided struct {
+		Link
+		side int
+	}
+	var pairs []sided
+	for side, list := range s.Lists() {
+		for i, l := range *list {
+			if uint32(l.Source) >= n || uint32(l.Target) >= n {
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has %d vertices)",
+					SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
+			}
+			if side > 0 && (has(l) || has(l.Reverse())) {
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the graph, so a "+
+					"model would be told it", SplitNames[side], i, l.Source, l.Target)
+			}
+			if l.Source > l.Target {
+				l = l.Reverse()
+			}
+			pairs = append(pairs, sided{l, side})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b sided) int { return cmp.Or(a.Compare(b.Link), a.side-b.side) })
+	for i := 1; i < len(pairs); i++ {
+		if a, b := pairs[i-1], pairs[i]; a.Link == b.Link && a.side != b.side {
+			return fmt.Errorf("the link between %d and %d is on two sides of the split, %s and %s", a.Source,
+				a.Target, SplitNames[a.side], SplitNames[b.side])
+		}
+	}
+	return nil
+}
+
+// Has reports whether the link is an edge. O(log degree): rows must be in ascending order.
+func (g *CSC) Has(l Link) bool {
+	_, found := slices.BinarySearch(g.InNeighbours(l.Target), l.Source)
+	return found
+}
+
+// DropEdges removes the edges that drop names, and their weights if edges have some, in place. It
+// returns the weights that are left.
+func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
+	kept, begin := int64(0), int64(0)
+	for v := range g.NumVertices() {
+		end := g.Indptr[v+1]
+		for e := begin; e < end; e++ {
+			if drop(Link{g.Indices[e], VertexID(v)}) {
+				continue
+			}
+			g.Indices[kept] = g.Indices[e]
+			if weights != nil {
+				weights[kept] = weights[e]
+			}
+			kept++
+		}
+		begin, g.Indptr[v+1] = end, kept
+	}
+	g.Indices = g.Indices[:kept]
+	if weights != nil {
+		weights = weights[:kept]
+	}
+	return weights
+}

@@ -1,0 +1,381 @@
+package sample
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/random"
+)
+
+// Negatives are the vertices that a link's own are held against: how they are drawn, and how many.
+type Negatives struct {
+	Kind  string
+	Count int // of a link; of NegativesBatch ignored
+}
+
+// The kinds of negatives.
+const (
+	NegativesUniform = "uniform" // vertices of the whole graph, for each link
+	NegativesJoint   = "joint"   // the same ones for so many consecutive links
+	NegativesLocal   = "local"   // vertices of the stream's own parts
+	NegativesBatch   = "batch"   // the targets of the other links of the minibatch
+)
+
+// ParseNegatives reads a word such as uniform:16.
+func ParseNegatives(text string) (Negatives, error) {
+	kind, count, _ := strings.Cut(text, ":")
+	n, err := strconv.Atoi(count)
+	switch {
+	case kind == NegativesBatch && count == "":
+		return Negatives{Kind: kind}, nil
+	case err == nil && n >= 1 && n <= graph.MaxVertices &&
+		slices.Contains([]string{NegativesUniform, NegativesJoint, NegativesLocal}, kind):
+		return Negatives{kind, n}, nil
+	}
+	return Negatives{}, fmt.Errorf("%q is no choice of negatives", text)
+}
+
+// String is what ParseNegatives reads.
+func (n Negatives) String() string {
+	if n.Kind == NegativesBatch {
+		return n.Kind
+	}
+	return fmt.Sprintf("%s:%d", n.Kind, n.Count)
+}
+
+// The ends of a link that negatives take the place of.
+const (
+	CorruptTarget = "target"
+	CorruptSource = "source"
+	CorruptBoth   = "both" // in turn
+)
+
+// LinkOptions say what a minibatch has beside its links.
+type LinkOptions struct {
+	Negatives Negatives
+	Corrupt   string
+	Filter    bool // draw again what is an edge of the graph
+	Exclude   bool // the links of a minibatch, and their reverses, are not drawn in it
+}
+
+// tries bounds how often a negative is drawn again: where nearly all pairs are links it stays away.
+const tries = 64
+
+// Links are training links cut into minibatches by Streams of their numbers. The seeds of a
+// minibatch are the distinct ends of its links and negatives in first-seen order:
+//
+//	links      a->b  c->d        negatives of each   e f | g h
+//	seeds      a b c d e f g h   each once
+//	truth      2 links, 2 negatives; pairs of rows: ab ae af, cd cg ch
+//
+// A negative depends on (run seed, epoch, step, stream, link or chunk of links, its number) alone.
+// Safe for concurrent use.
+type Links struct {
+	options  LinkOptions
+	seed     uint64
+	links    []graph.Link
+	streams  *Streams
+	first    []graph.VertexID // [K+1] vertices of the streams
+	topology *Topology
+
+	mu    sync.Mutex
+	kept  [16]rated // the last minibatches, for those who ask for them again
+	turn  int
+	place map[graph.VertexID]int32
+}
+
+// rated is a minibatch of links.
+type rated struct {
+	epoch, step, stream int
+	known               bool
+	seeds               []graph.VertexID
+	truth               []int32
+	without             []exclusion // sorted
+}
+
+// exclusion is an edge that is not drawn: of the row of a seed, from a vertex.
+type exclusion struct {
+	row    int32
+	source graph.VertexID
+}
+
+// Rate makes the seeds of a job's streams links: number i of them is links[i]. first [K+1] are the
+// vertices of the streams. The links stay the caller's. Error: more negatives than there are
+// vertices to draw.
+func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, o LinkOptions) (*Links,
+	error) {
+	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, first: first, topology: t,
+		place: map[graph.VertexID]int32{}}
+	for k := range s.Streams() {
+		if lo, hi := l.choices(k); o.Negatives.Count > int(hi-lo)-2 && s.GlobalSeeds(0) > 0 {
+			return nil, fmt.Errorf("links.negatives is %s, and there are %d vertices to draw %d others "+
+				"from; ask for fewer", o.Negatives, hi-lo, o.Negatives.Count)
+		}
+	}
+	s.links = l
+	return l, nil
+}
+
+// choices returns the vertices that the negatives of a stream are drawn from.
+func (l *Links) choices(stream int) (lo, hi graph.VertexID) {
+	if l.options.Negatives.Kind == NegativesLocal {
+		return l.first[stream], l.first[stream+1]
+	}
+	return 0, graph.VertexID(len(l.topology.Original))
+}
+
+// mostSeeds bounds the seeds of a minibatch of so many links.
+func (l *Links) mostSeeds(links int) int {
+	n, k := 2*links, l.options.Negatives.Count
+	switch l.options.Negatives.Kind {
+	case NegativesUniform, NegativesLocal:
+		n += links * k
+	case NegativesJoint:
+		n += ceil(links, k) * k
+	}
+	return min(n, len(l.topology.Original))
+}
+
+// of calls f with a minibatch.
+func (l *Links) of(epoch, step, stream int, f func(r *rated)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.kept {
+		if r := &l.kept[i]; r.known && r.epoch == epoch && r.step == step && r.stream == stream {
+			f(r)
+			return
+		}
+	}
+	r := &l.kept[l.turn]
+	l.turn = (l.turn + 1) % len(l.kept)
+	r.epoch, r.step, r.stream, r.known = epoch, step, stream, true
+	l.make(r)
+	f(r)
+}
+
+func (l *Links) make(r *rated) {
+	numbers := l.streams.numbers(r.epoch, r.step, r.stream, nil)
+	o := &l.options
+	r.seeds, r.truth, r.without = r.seeds[:0], r.truth[:0], r.without[:0]
+	clear(l.place)
+	row := func(v graph.VertexID) int32 {
+		i, seen := l.place[v]
+		if !seen {
+			i = int32(len(r.seeds))
+			l.place[v], r.seeds = i, append(r.seeds, v)
+		}
+		return i
+	}
+	for _, n := range numbers {
+		a, b := row(l.links[n].Source), row(l.links[n].Target)
+		if o.Exclude {
+			r.without = append(r.without, exclusion{b, l.links[n].Source}, exclusion{a, l.links[n].Target})
+		}
+	}
+	slices.SortFunc(r.without, func(a, b exclusion) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.source, b.source))
+	})
+	r.without = slices.Compact(r.without)
+	k := o.Negatives.Count
+	if o.Negatives.Kind == NegativesBatch {
+		k = max(0, len(numbers)-1)
+	}
+	r.truth = append(r.truth, int32(len(numbers)), int32(k))
+	word := fold(negating, l.seed, r.epoch, r.step, r.stream)
+	for i, n := range numbers {
+		link := l.links[n]
+		a, b := l.place[link.Source], l.place[link.Target]
+		r.truth = append(r.truth, a, b)
+		for j := range k {
+			source := o.Corrupt == CorruptSource || o.Corrupt == CorruptBoth && j%2 == 1
+			v := l.negative(link, source, numbers, word, i, j, r.stream)
+			switch {
+			case v < 0: // there is none
+				r.truth = append(r.truth, -1, -1)
+			case source:
+				r.truth = append(r.truth, row(v), b)
+			default:
+				r.truth = append(r.truth, a, row(v))
+			}
+		}
+	}
+}
+
+// negative returns number j of link i of a minibatch, or -1.
+func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID, word uint64,
+	i, j, stream int) graph.VertexID {
+	o := &l.options
+	if o.Negatives.Kind == NegativesBatch {
+		other := l.links[numbers[(i+1+j)%len(numbers)]]
+		v := other.Target
+		if source {
+			v = other.Source
+		}
+		if l.wrong(link, v, source) {
+			return -1
+		}
+		return v
+	}
+	lo, hi := l.choices(stream)
+	by := random.Mix(uint64(uint32(link.Source))<<32 | uint64(uint32(link.Target)))
+	if o.Negatives.Kind == NegativesJoint {
+		by = random.Mix(uint64(i / o.Negatives.Count))
+	}
+	s := stream64(random.Mix(word^by) + uint64(j)*random.Golden)
+	for range tries {
+		v := lo + graph.VertexID(s.below(uint64(hi-lo)))
+		if !l.wrong(link, v, source) {
+			return v
+		}
+		if o.Negatives.Kind == NegativesJoint { // others have it too
+			return -1
+		}
+	}
+	return -1
+}
+
+// stream64 begins a sequence.
+func stream64(word uint64) *stream { s := stream(random.Mix(word)); return &s }
+
+// wrong reports whether v in the place of an end of the link is no negative: it is an end of the
+// link, or, with the filter, the pair is an edge.
+func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
+	if v == link.Source || v == link.Target {
+		return true
+	}
+	if !l.options.Filter {
+		return false
+	}
+	if source {
+		link.Source = v
+	} else {
+		link.Target = v
+	}
+	return slices.Contains(l.topology.Graph.InNeighbours(link.Target-l.topology.First), link.Source)
+}
+
+// Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits:
+// int32 numbers, links, negatives of each, and the rows of each pair, -1 for one that is missing.
+func (l *Links) Truth(dst []byte, key Key) []byte {
+	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+		dst = mem.Grow(dst, 4*len(r.truth))
+		copy(dst, npy.Bytes(r.truth))
+	})
+	return dst
+}
+
+// source returns the ends of a stream's links, each once, and the mean number of seeds of a
+// minibatch as its first step has them. Negatives are drawn of more vertices than these.
+func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
+	s := l.streams
+	numbers := s.shuffled(0)
+	if s.options.Seeds != SeedsGlobal {
+		numbers = s.shuffled(stream)
+	}
+	seen := make(map[graph.VertexID]bool, len(numbers))
+	for _, n := range numbers {
+		for _, v := range [2]graph.VertexID{l.links[n].Source, l.links[n].Target} {
+			if !seen[v] {
+				seen[v] = true
+				ends = append(ends, v)
+			}
+		}
+	}
+	return ends, min(float64(len(ends)), float64(l.mostSeeds(s.PieceLen(0, stream))))
+}
+
+// Excludes reports whether minibatches leave edges out.
+func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
+
+// skips are the edges that destinations of a minibatch do not draw. Seeds come first in every
+// frontier, so that destination i is seed i in each hop.
+type skips struct {
+	start []int32 // [S+1] those of seed i are places[start[i]:start[i+1]]
+	place []int64 // in the row, ascending
+}
+
+// of returns the places in the row of destination i that are not drawn.
+func (k *skips) of(i int) []int64 {
+	if i+1 >= len(k.start) {
+		return nil
+	}
+	return k.place[k.start[i]:k.start[i+1]]
+}
+
+// end returns the number of destinations, from the first on, that may skip.
+func (k *skips) end() int { return max(0, len(k.start)-1) }
+
+// find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
+func (k *skips) find(l *Links, key Key, t *Topology, seeds []graph.VertexID) {
+	k.start, k.place = k.start[:0], k.place[:0]
+	if !l.Excludes() {
+		return
+	}
+	var without []exclusion
+	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) { without = slices.Clone(r.without) })
+	for i := 0; len(without) > 0; i++ {
+		k.start = append(k.start, int32(len(k.place)))
+		n := 0
+		for n < len(without) && int(without[n].row) == i {
+			n++
+		}
+		if mine := without[:n]; n > 0 {
+			row := t.Graph.InNeighbours(seeds[i] - t.First)
+			for p, u := range row {
+				if excludes(mine, u) {
+					k.place = append(k.place, int64(p))
+				}
+			}
+		}
+		without = without[n:]
+	}
+	k.start = append(k.start, int32(len(k.place)))
+}
+
+// excludes reports whether sorted exclusions of one row name a vertex.
+func excludes(list []exclusion, u graph.VertexID) bool {
+	if len(list) <= 8 {
+		for i := range list {
+			if list[i].source == u {
+				return true
+			}
+		}
+		return false
+	}
+	_, found := slices.BinarySearchFunc(list, u,
+		func(e exclusion, u graph.VertexID) int { return cmp.Compare(e.source, u) })
+	return found
+}
+
+// pass turns positions among the edges that are left of the row that begins at begin into positions
+// among all.
+func pass(pos []int64, begin int64, without []int64) {
+	for i, p := range pos {
+		for _, at := range without {
+			if p < begin+at {
+				break
+			}
+			p++
+		}
+		pos[i] = p
+	}
+}
+
+// rest removes the candidates of destination i, place in the row in the low half, that it skips.
+func (k *skips) rest(i int, found []uint64) []uint64 {
+	without := k.of(i)
+	if len(without) == 0 {
+		return found
+	}
+	return slices.DeleteFunc(found, func(c uint64) bool {
+		_, skipped := slices.BinarySearch(without, int64(uint32(c)))
+		return skipped
+	})
+}

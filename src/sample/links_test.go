@@ -1,0 +1,161 @@
+package sample
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"halognn/src/graph"
+)
+
+// rateEdges makes minibatches of links of a graph's first edges.
+func rateEdges(t *testing.T, top *Topology, batch int, o LinkOptions) (*Streams, *Links) {
+	t.Helper()
+	var links []graph.Link
+	var numbers []graph.VertexID
+	g := &top.Graph
+	for v := range g.NumVertices() {
+		for i, u := range g.InNeighbours(graph.VertexID(v)) {
+			if i < 3 && int(u) != v {
+				numbers = append(numbers, graph.VertexID(len(links)))
+				links = append(links, graph.Link{Source: u, Target: graph.VertexID(v)})
+			}
+		}
+	}
+	s, err := NewStreams([][]graph.VertexID{numbers}, StreamOptions{Batch: batch, Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Rate(links, []graph.VertexID{0, graph.VertexID(g.NumVertices())}, top, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
+}
+
+// Every sampler leaves the edges of a minibatch's links out before it draws, both ways, and draws
+// what the reference draws of the rest: fanouts stay full.
+func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
+	top := randomTopology(rand.New(rand.NewPCG(1, 3)), 400)
+	for _, spec := range []Spec{
+		Neighbours(5, 3), Neighbours(All, 4), {Kind: Labor, Fanouts: []int{4, 3}},
+		{Kind: Poisson, Fanouts: []int{4, 3}},
+		{Kind: Poisson, Fanouts: []int{4, 3}, Numbers: Numbers{Shared: true}},
+	} {
+		s, l := rateEdges(t, top, 40, LinkOptions{Negatives: Negatives{NegativesUniform, 2},
+			Corrupt: CorruptBoth, Exclude: true})
+		spec = spec.InJob(s.Steps(), 1, 1, 1)
+		spec.Links = l
+		sampler, err := New(top, Options{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for step := range 5 {
+			key := Key{Seed: 7, Epoch: 1, Step: step}
+			seeds := s.Piece(1, step, 0, nil)
+			var mb Minibatch
+			if err := sampler.Sample(&mb, seeds, key); err != nil {
+				t.Fatal(err)
+			}
+			want := Reference(top, spec, seeds, key)
+			if mb.Digest() != want.Digest() {
+				t.Fatalf("%s, step %d: not the reference's minibatch", spec, step)
+			}
+			pairs := map[graph.Link]bool{}
+			for _, n := range s.numbers(1, step, 0, nil) {
+				pairs[l.links[n]], pairs[l.links[n].Reverse()] = true, true
+			}
+			shorter := 0
+			for h := range mb.Blocks {
+				b := &mb.Blocks[h]
+				for d := range b.NumDst {
+					v, drawn := mb.Frontier[d], b.Indices[b.Indptr[d]:b.Indptr[d+1]]
+					left := 0
+					for _, u := range top.Graph.InNeighbours(v) {
+						if !pairs[graph.Link{Source: u, Target: v}] {
+							left++
+						}
+					}
+					if d < len(seeds) && left < len(top.Graph.InNeighbours(v)) {
+						shorter++
+					}
+					fanout := spec.Fanouts[len(mb.Blocks)-1-h]
+					if spec.Kind != Poisson && d < len(seeds) && fanout != All && len(drawn) != min(fanout, left) {
+						t.Fatalf("%s: %d of %d left are drawn with fanout %d", spec, len(drawn), left, fanout)
+					}
+					for _, i := range drawn {
+						if pairs[graph.Link{Source: mb.Frontier[i], Target: v}] {
+							t.Fatalf("%s: the link from %d to %d is drawn", spec, mb.Frontier[i], v)
+						}
+					}
+				}
+			}
+			if shorter == 0 {
+				t.Fatal("no row has lost an edge, so nothing is tested")
+			}
+			if err := sampler.SampleEval(&mb, seeds, key); err != nil {
+				t.Fatal(err)
+			}
+			plain := spec
+			plain.Links = nil
+			if mb.Digest() != Reference(top, plain, seeds, key).Digest() {
+				t.Fatalf("%s: evaluation leaves edges out", spec)
+			}
+		}
+	}
+}
+
+// Negatives are no ends of their link, are of the stream's vertices where they are local, and with
+// the filter no edges; seeds are distinct, and the truth names them.
+func TestNegatives(t *testing.T) {
+	top := randomTopology(rand.New(rand.NewPCG(1, 4)), 300)
+	for _, o := range []LinkOptions{
+		{Negatives: Negatives{NegativesUniform, 5}, Corrupt: CorruptBoth, Filter: true},
+		{Negatives: Negatives{NegativesJoint, 8}, Corrupt: CorruptTarget},
+		{Negatives: Negatives{NegativesLocal, 5}, Corrupt: CorruptSource},
+		{Negatives: Negatives{Kind: NegativesBatch}, Corrupt: CorruptTarget},
+	} {
+		s, l := rateEdges(t, top, 32, o)
+		seeds := slices.Clone(s.Piece(2, 1, 0, nil))
+		if len(seeds) > s.MaxPiece() {
+			t.Errorf("%v: %d seeds, and at most %d were expected", o, len(seeds), s.MaxPiece())
+		}
+		if sorted := slices.Sorted(slices.Values(seeds)); len(slices.Compact(sorted)) != len(seeds) {
+			t.Errorf("%v: seeds are not distinct", o)
+		}
+		l.of(2, 1, 0, func(r *rated) {
+			links, k, pairs := int(r.truth[0]), int(r.truth[1]), r.truth[2:]
+			if links != s.PieceLen(1, 0) || len(pairs) != 2*links*(1+k) {
+				t.Fatalf("%v: %d links, %d negatives, %d rows", o, links, k, len(pairs))
+			}
+			missing := 0
+			for i := range links {
+				own := pairs[2*i*(1+k):]
+				link := graph.Link{Source: seeds[own[0]], Target: seeds[own[1]]}
+				for j := 1; j <= k; j++ {
+					if own[2*j] < 0 {
+						missing++
+						continue
+					}
+					n := graph.Link{Source: seeds[own[2*j]], Target: seeds[own[2*j+1]]}
+					if n == link || n.Source == n.Target || n.Source != link.Source && n.Target != link.Target {
+						t.Fatalf("%v: %v is no negative of %v", o, n, link)
+					}
+					if o.Filter && slices.Contains(top.Graph.InNeighbours(n.Target), n.Source) {
+						t.Fatalf("%v: the negative %v is an edge", o, n)
+					}
+				}
+			}
+			if missing > links*k/4 {
+				t.Errorf("%v: %d of %d negatives are missing", o, missing, links*k)
+			}
+		})
+		if again := s.Piece(2, 1, 0, nil); !slices.Equal(again, seeds) {
+			t.Errorf("%v: seeds change", o)
+		}
+	}
+	s, _ := rateEdges(t, top, 32, LinkOptions{Negatives: Negatives{NegativesUniform, 1}, Corrupt: CorruptTarget})
+	if _, err := s.Rate(nil, nil, top, LinkOptions{Negatives: Negatives{NegativesUniform, 300}}); err == nil {
+		t.Error("more negatives than vertices are not refused")
+	}
+}

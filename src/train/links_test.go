@@ -1,0 +1,179 @@
+package train
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/partition"
+	"halognn/src/policy"
+	"halognn/src/record"
+	"halognn/src/rundir"
+	"halognn/src/sample"
+	"halognn/src/session"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+	"halognn/src/task"
+)
+
+// linkOptions train a small model of links, a stream for every part.
+func linkOptions(k int) Options {
+	o := sageOptions()
+	o.StreamPerPart, o.Epochs = true, 1
+	o.Model.Layers, o.Sample = 2, sample.Neighbours(4, 3)
+	o.Links.LinkOptions = sample.LinkOptions{Corrupt: sample.CorruptTarget, Exclude: true,
+		Negatives: sample.Negatives{Kind: sample.NegativesUniform, Count: k}}
+	o.Links.Score, o.Links.Loss, o.Links.Judged = task.Dot, task.Contrastive, 20
+	return o
+}
+
+func trainLinks(t *testing.T, shards *shard.Shards, ranks int, o Options) (s *record.Summary, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		one, err := Run(t.Context(), Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
+			Host: ref.Host{}, Workers: 2, RanksPerNode: 1}, Dir: dir}, o)
+		if c.Rank() == 0 {
+			s = one
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+// With a stream for each part blocks are those of any number of ranks, and losses, weights and every
+// metric of a rank for each part are those of one rank, caches included, for every choice of negatives, score, loss and sampler; and a model tells
+// planted links from others.
+func TestLinksOnAnyNumberOfRanks(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
+		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
+	if err := shards.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	cachePolicy := map[int]string{2: policy.VIP, 4: policy.Lookahead}
+	for name, change := range map[string]func(o *Options){
+		"uniform": func(o *Options) { o.Epochs, o.Model.Hidden, o.Model.Dropout = 6, 12, 0 },
+		"joint": func(o *Options) {
+			o.Links.Negatives.Kind, o.Links.Corrupt = sample.NegativesJoint, sample.CorruptBoth
+		},
+		"batch, cosine": func(o *Options) {
+			o.Links.Negatives, o.Links.Score, o.Links.Scale = sample.Negatives{Kind: sample.NegativesBatch}, task.Cosine, 8
+		},
+		"local, filter": func(o *Options) {
+			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true, task.CrossEntropy
+		},
+		"labor": func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
+	} {
+		o := linkOptions(4)
+		change(&o)
+		want, _ := trainLinks(t, shards, 1, o)
+		for _, ranks := range []int{2, 4} {
+			o.Cache = policy.Settings{Policy: cachePolicy[ranks], Alpha: 0.2}
+			got, _ := trainLinks(t, shards, ranks, o)
+			if got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("%s: blocks of %d ranks are others", name, ranks)
+			}
+			if ranks == 2 { // which add gradients of four parts in another order
+				continue
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
+				t.Errorf("%s: losses and weights of %d ranks are others", name, ranks)
+			}
+			for metric, x := range want.Links {
+				if got.Links[metric] != x {
+					t.Errorf("%s: %s of %d ranks is %v, of one %v", name, metric, ranks, got.Links[metric], x)
+				}
+			}
+		}
+		if auc := want.Links[task.AUC]; name == "uniform" && auc < 0.7 {
+			t.Errorf("the AUC of planted links is %.3f", auc)
+		}
+	}
+}
+
+// Links of a random graph are predicted by nothing. In the first epoch, in which each link is new,
+// the AUC of training minibatches is then that of guessing, within four standard errors; where a
+// link is drawn among the neighbours of its ends it is not, so the test can fail.
+func TestLinksDoNotLeak(t *testing.T) {
+	const vertices, degree, features = 2000, 8, 16
+	r := rand.New(rand.NewPCG(1, 2))
+	var edges graph.Builder
+	for range vertices * degree / 2 {
+		edges.Add(graph.VertexID(r.IntN(vertices)), graph.VertexID(r.IntN(vertices)))
+	}
+	g, _, err := edges.Build(vertices, graph.CleanOptions{Undirected: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, _ := dataset.SplitLinks(g, nil, dataset.Fractions{0.9, 0.05, 0.05}, 1, true)
+	dir := t.TempDir()
+	w, err := dataset.Create(filepath.Join(dir, "data"), dataset.Meta{Name: "random", Task: task.Links,
+		Features: features})
+	must(t, err)
+	must(t, w.Topology(g))
+	rows, err := w.Features(vertices, features, dataset.Float32)
+	must(t, err)
+	row := make([]float32, features)
+	for range vertices {
+		for i := range row {
+			row[i] = float32(r.NormFloat64())
+		}
+		must(t, rows.Write(row))
+	}
+	must(t, rows.Close())
+	must(t, w.Links(links))
+	must(t, w.Close())
+	g.Free()
+	d, err := dataset.Open(filepath.Join(dir, "data"))
+	must(t, err)
+	must(t, d.Verify())
+	newID, offsets := partition.Order(make([]int32, vertices), 1, partition.InDegrees(d.Graph))
+	must(t, shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets}))
+	shards, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
+	must(t, err)
+	defer func() { must(t, shards.Close()); must(t, d.Close()) }()
+
+	auc := func(exclude bool) float64 {
+		o := linkOptions(1) // of one negative, rank 1 or 2: MRR = (1 + AUC) / 2
+		o.Epochs, o.Batch, o.Links.Exclude = 1, 64, exclude
+		o.Model.Hidden, o.Model.Dropout = 16, 0
+		_, run := trainLinks(t, shards, 1, o)
+		text, err := mem.ReadFile(filepath.Join(run, rundir.MetricsFile))
+		must(t, err)
+		sum, n := 0.0, 0.0
+		for line := range strings.Lines(string(text)) {
+			var step record.Step
+			must(t, json.Unmarshal([]byte(line), &step))
+			if step.Kind == "step" {
+				sum += step.Accuracy.Value * float64(step.Seeds)
+				n += float64(step.Seeds)
+			}
+		}
+		return 2*sum/n - 1
+	}
+	without, with := auc(true), auc(false)
+	t.Logf("AUC of training in the first epoch: %.4f without a minibatch's links, %.4f with them", without, with)
+	if n := float64(len(links.Train)); (without-0.5)*(without-0.5)*4*n > 16 {
+		t.Errorf("it is %.4f without them, so they leak", without)
+	}
+	if with < 0.6 {
+		t.Errorf("it is %.4f with them, so the test shows nothing", with)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
