@@ -230,7 +230,8 @@ func TestPlanSizes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, "plan", "--preset", "papers100M", "--ranks", "16", "--out", dir)
 	for _, want := range []string{"papers100M: 16 ranks", "features (one copy a node)", "remote MB",
-		"t_remote", "of sizes alone", "the cut is assumed"} {
+		"t_remote", "of sizes alone", "the cut is assumed",
+		"with --method metis"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("it does not say %q: %v", want, r)
 		}

@@ -228,20 +228,59 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 }
 
 // Combined returns one weight a vertex for libraries that balance one: the sum of its constraints,
-// each scaled to the same total. The sum over all vertices is below 2^31. Memory 4 bytes a vertex.
-func Combined(n int, w Weights, o Options) []int32 {
+// each scaled to a total in proportion to its emphasis (nil: equal ones). The sum over all vertices is
+// below 2^31 up to 2^28 vertices. Memory 4 bytes a vertex.
+func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	list := Constraints(n, w, o)
-	each := float64(math.MaxInt32)/float64(len(list)) - float64(n) // rounding adds up to 1 a vertex
-	each = max(min(each, 1000*float64(n)), float64(n))
+	all, factors := 0.0, make([]float64, len(list))
+	for i := range list {
+		factors[i] = 1
+		if emphasis != nil {
+			factors[i] = emphasis[i]
+		}
+		all += factors[i]
+	}
+	// rounding adds up to 1 a vertex
+	total := max(min(math.MaxInt32-2*float64(n), 4000*float64(n)), float64(n))
+	for i := range list {
+		factors[i] *= total / all / float64(list[i].Total)
+	}
 	sum := make([]int32, n)
 	for v := range sum {
 		x := 0.5
 		for i := range list {
-			x += each * float64(list[i].Weights[v]) / float64(list[i].Total)
+			x += factors[i] * float64(list[i].Weights[v])
 		}
 		sum[v] = max(1, int32(x))
 	}
 	return sum
+}
+
+// Imbalances returns the largest part over the mean of each of the Constraints.
+func Imbalances(n int, w Weights, o Options, part []int32) []float64 {
+	l := newLoad(n, w, o)
+	for v, k := range part {
+		l.add(v, int(k), 1)
+	}
+	most := make([]float64, len(l.constraints))
+	for i, sum := range l.sum {
+		c := i % len(most)
+		most[c] = max(most[c], float64(sum)/l.constraints[c].Mean)
+	}
+	return most
+}
+
+// CutWeight returns what the edges between parts cost. Time O(M).
+func CutWeight(g *graph.CSC, edge []int32, part []int32) (cost int64) {
+	all := Edges{Indptr: g.Indptr, Indices: g.Indices, Weights: edge}
+	for v, k := range part {
+		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
+			if part[g.Indices[e]] != k {
+				cost += all.Weight(e)
+			}
+		}
+	}
+	return cost
 }
 
 // load is the state of a balanced assignment: the weight of every constraint in every part.

@@ -128,4 +128,15 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	return nil
 }
 
+// cuttingNote says what memory methods take on a graph of these sizes.
+func cuttingNote(vertices, edges int64) string {
+	need := func(method string) float64 { return gb(partition.Memory(method, vertices, edges)) }
+	limit := ""
+	if !metis.Fits(edges) {
+		limit = " and indices of 64 bits"
+	}
+	return fmt.Sprintf("`partition` takes about %.1f GB with --method metis%s, %.1f GB with kaminpar, "+
+		"%.1f GB with ldg, beside pages of the graph", need("metis"), limit, need("kaminpar"), need("ldg"))
+}
+
 func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -144,5 +144,6 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		p.Notes = append(p.Notes, fmt.Sprintf("the cut is assumed: %g of the edges between parts; give "+
 			"--cut, as `halognn partition` tells it", assumedCut))
 	}
+	p.Notes = append(p.Notes, cuttingNote(m.Vertices, m.Edges))
 	return tellPlan(command, p, c, o.out)
 }

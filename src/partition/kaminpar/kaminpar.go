@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,35 +79,55 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		if err != nil {
 			return nil, err
 		}
-		file := filepath.Join(dir, "graph.parhip")
-		if err := writeParHIP(file, g, w.Edge, partition.Combined(g.NumVertices(), w, o)); err != nil {
+		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
+		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
 			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 8 bytes a vertex and 4 an "+
 				"edge beside --out", name, err)
 		}
-		begin := time.Now()
-		used, err := cut(dir, file, threads, o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file", name,
-			threads, time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6)
 		if threads > 1 {
 			o.Tell("parts depend on the order of its threads: another run gives others; --threads 1 repeats")
 		}
-		if err := os.Remove(file); err != nil {
-			return nil, err
+		var best []int32
+		var least int64
+		emphasis := slices.Repeat([]float64{1}, len(partition.Constraints(n, w, o)))
+		for try := range tries {
+			begin := time.Now()
+			used, err := cut(dir, file, threads, o)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			part, err := assignment.Read(filepath.Join(dir, "part.npy"), n, o.Parts)
+			if err != nil {
+				return nil, err
+			}
+			for c, x := range partition.Imbalances(n, w, o, part) {
+				emphasis[c] *= x * x
+			}
+			moves := partition.Repair(g, w, o, part)
+			if moves > 0 {
+				partition.Refine(g, w, o, part)
+			}
+			cost := partition.CutWeight(g, w.Edge, part)
+			if best == nil || cost < least {
+				best, least = part, cost
+			}
+			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file; %d "+
+				"vertices moved to balance the parts, cut %d", name, threads, time.Since(begin).Seconds(),
+				float64(used.private)/1e6, float64(used.files)/1e6, moves, cost)
+			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
+				break
+			}
+			if err := reweigh(file, partition.Combined(n, w, o, emphasis)); err != nil {
+				return nil, err
+			}
 		}
-		part, err := assignment.Read(filepath.Join(dir, "part.npy"), g.NumVertices(), o.Parts)
-		if err != nil {
-			return nil, err
-		}
-		if moves := partition.Repair(g, w, o, part); moves > 0 {
-			o.Tell("%d vertices moved to balance the parts", moves)
-			partition.Refine(g, w, o, part)
-		}
-		return partition.Renumber(g, w, part, o.Parts), nil
+		return partition.Renumber(g, w, best, o.Parts), nil
 	}
 }
+
+// Where Repair had to move more than one in fewMoves vertices, which costs the cut much, constraints
+// that were exceeded weigh more in another try; the best of tries is kept.
+const tries, fewMoves = 4, 50
 
 // usage is the most memory that a process was seen to have, in bytes.
 type usage struct{ private, files int64 }

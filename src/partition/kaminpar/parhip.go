@@ -51,6 +51,22 @@ func writeParHIP(path string, g *graph.CSC, edge, vertex []int32) (err error) {
 	return cmp.Or(w.err, w.out.Flush(), f.Close())
 }
 
+// reweigh replaces the weights of the vertices in a file.
+func reweigh(path string, vertex []int32) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, f.Close()) }()
+	var head [24]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return err
+	}
+	entries := int64(binary.LittleEndian.Uint64(head[16:]))
+	_, err = f.WriteAt(mem.Bytes(vertex), 8*int64(3+len(vertex)+1)+4*entries)
+	return err
+}
+
 type parhip struct {
 	out *bufio.Writer
 	err error // the first
