@@ -142,8 +142,7 @@ func TestDefaultsOfSharers(t *testing.T) {
 		{[]string{"parallel.mode=hybrid", "cache.placement=group"}, "", 0,
 			"choose cache.placement=own"},
 		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "choose cache.source=owners"},
-		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, "", 0,
-			"choose topology.kind=replicated"},
+		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, policy.Sieve, 4, ""},
 	} {
 		got, err := Load(writeConfig(t, minimal), c.sets)
 		switch {

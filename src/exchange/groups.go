@@ -79,6 +79,15 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 			g.alone[k] = 1
 		}
 	}
+	found := len(p.Parts) // sources from here on are passed on
+	if r := &p.relayed; len(r.parts) > 0 {
+		found = r.own
+		for _, i := range r.read {
+			if k := g.place[i]; k >= 0 {
+				g.alone[k] = 1
+			}
+		}
+	}
 	g.member, g.edge, g.part = g.member[:0], g.edge[:0], g.part[:0]
 	g.begin = append(mem.Grow(g.begin[:0], 1)[:0], 0)
 	for d := range destinations {
@@ -87,8 +96,8 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 			for end < hi && e.Indices[end] >= 0 {
 				end++
 			}
-			if part := p.Parts[compute.SourceOf(e.Indices[lo])]; x.remote[part] != 0 {
-				g.add(e.Indices[lo:end], lo, part)
+			if s := compute.SourceOf(e.Indices[lo]); int(s) < found && x.remote[p.Parts[s]] != 0 {
+				g.add(e.Indices[lo:end], lo, p.Parts[s])
 			}
 			lo = end
 		}

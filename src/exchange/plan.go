@@ -190,14 +190,15 @@ func (x *Exchange) size(p *Plan, n int) {
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
-		p.Rows.Tables = make([][]byte, parts+4)
+		p.Rows.Tables = make([][]byte, parts+5)
 	}
 	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
 	copy(p.Rows.Tables, x.tables)
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
-	p.Rows.Wide, p.relayed.found = 0, p.relayed.found[:0]
+	r := &p.relayed
+	p.Rows.Wide, r.found, r.sums, r.parts = 0, r.found[:0], r.sums[:0], r.parts[:0]
 }
 
 // locate sets every vertex's reference as if all parts could be read here, counts the vertices of

@@ -18,6 +18,10 @@ import (
 //	Collect           rows of the share that others read, by rank   ──┐ group
 //	StartRelay        rows that others pass on, in Tables[P+2]  <─────┘
 //
+// With Options.Sums, Share comes before Request: a sum may stand for the neighbours of a destination
+// that the rank finds itself, and rows that others read come as rows. A group has one part, and so
+// one finder, which makes it whole or absent.
+//
 // Options.Buffer changes as soon as Keep has run, and what is passed on is read by two ranks at
 // different times. So Collect takes all that a minibatch reads of the buffer out of it: the own rows
 // as well, which then lie in Tables[P+3].
@@ -25,9 +29,28 @@ import (
 // relayed is what a plan passes on and is passed.
 type relayed struct {
 	found []compute.RowRef // [planned] where the rows lie that were planned; empty without Relay
+	sums  []compute.RowRef // those that edges read beyond own rows and those passed on
 	own   int              // of them, those that the rank itself reads
+	parts []uint16         // [own + passed on] of Share, empty without: the part of each row
+	read  []int32          // of Share: places among those planned of rows that others read
 	sent  []byte           // [W, rowBytes] what others read, then own rows of the buffer
 	got   []byte           // [R, rowBytes]
+}
+
+// Share tells a Request that follows what Relay is going to be told, and which rows others read, as
+// Collect is. It returns the part of each of the own vertices and then of ids, until the next call.
+func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
+	r := &p.relayed
+	r.own, r.read = own, at
+	r.parts = mem.Grow(r.parts[:0], own+len(ids))
+	copy(r.parts, p.Parts[:own])
+	for k, v := range ids {
+		r.parts[own+k] = 0 // of one that Relay refuses
+		if uint32(v) < x.parts.Vertices() {
+			r.parts[own+k] = uint16(x.parts.Find(uint32(v)))
+		}
+	}
+	return r.parts
 }
 
 // Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by ids,
@@ -51,6 +74,7 @@ func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 		p.Rows.Of[own+k] = compute.MakeRowRef(table, k)
 		p.Parts[own+k] = uint16(x.parts.Find(uint32(v)))
 	}
+	p.Rows.Of = append(mem.Grow(p.Rows.Of, len(p.Rows.Of)+len(r.sums))[:len(p.Rows.Of)], r.sums...)
 	return nil
 }
 
@@ -107,11 +131,15 @@ func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) com
 }
 
 // bytes returns the memory of the arrays.
-func (r *relayed) bytes() int64 { return int64(cap(r.found))*8 + int64(cap(r.sent)+cap(r.got)) }
+func (r *relayed) bytes() int64 {
+	return int64(cap(r.found)+cap(r.sums))*8 + int64(cap(r.parts))*2 + int64(cap(r.sent)+cap(r.got))
+}
 
 // free frees the arrays.
 func (r *relayed) free() {
 	mem.Free(r.found)
+	mem.Free(r.sums)
+	mem.Free(r.parts)
 	mem.Free(r.sent)
 	mem.Free(r.got)
 }

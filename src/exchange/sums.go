@@ -210,12 +210,22 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c, table := p.choosing, len(x.base)+1
 	if x.dtype == compute.Float16 {
-		table++
+		table += 3
 		p.Rows.Tables[table], p.Rows.Wide = p.received, table
 	}
-	frontier := len(p.Rows.Of)
-	more := max(0, len(c.chosen)-len(c.vacant))
-	p.Rows.Of = mem.Grow(p.Rows.Of, frontier+more)
+	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
+	if r := &p.relayed; len(r.parts) > 0 { // Relay puts them behind those that are passed on
+		frontier, beyond = len(r.parts), &r.sums
+	}
+	next := len(*beyond)
+	*beyond = mem.Grow(*beyond, next+max(0, len(c.chosen)-len(c.vacant)))
+	set := func(j int, ref compute.RowRef) {
+		if j < len(c.vacant) {
+			p.Rows.Of[c.vacant[j]] = ref
+		} else {
+			(*beyond)[next+j-len(c.vacant)] = ref
+		}
+	}
 	place := func(j int) int32 {
 		if j < len(c.vacant) {
 			return c.vacant[j]
@@ -224,11 +234,11 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 	}
 	for j, group := range c.chosen {
 		at := &c.next[2*x.owner(&c.list, group)+1]
-		p.Rows.Of[place(j)] = compute.MakeRowRef(table, *at)
+		set(j, compute.MakeRowRef(table, *at))
 		*at += x.sumRows()
 	}
 	for j := len(c.chosen); j < len(c.vacant); j++ { // which nobody reads
-		p.Rows.Of[place(j)] = p.Rows.Of[place(0)]
+		set(j, p.Rows.Of[c.vacant[0]])
 	}
 	p.shorten(e, place)
 }

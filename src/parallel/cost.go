@@ -43,7 +43,7 @@ func hybridRounds(of Messages) int {
 	if of.Group == 1 || of.Hops == 0 {
 		return splitRounds(of)
 	}
-	return splitRounds(of) + relayRounds
+	return splitRounds(of) + relayRounds + askRounds*of.Asking
 }
 
 func pushPullRounds(of Messages) int { return columnRounds + askRounds*of.Asking }

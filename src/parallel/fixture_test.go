@@ -30,7 +30,9 @@ type world struct {
 	features []float32 // [vertices, cols]; float16 holds them exactly
 	labels   []int32
 	targets  []uint8
-	spec     sample.Spec // what modes draw by; the zero Spec: fanouts
+	spec     sample.Spec    // what modes draw by; the zero Spec: fanouts
+	wide     bool           // sharers have float32 features
+	sums     *exchange.Sums // what owners add for sharers; nil: nothing
 }
 
 func newWorld(t *testing.T, parts int) *world {

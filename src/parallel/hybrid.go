@@ -43,17 +43,18 @@ func (relay) vertices(m *Minibatch) []graph.VertexID { return m.shared.crossing(
 func (relay) serve(*Minibatch) error                 { return nil }
 func (relay) counters(*Minibatch, *trace.Counters)   {}
 
-func (relay) edges(*fetched, *Minibatch) *exchange.Edges { return nil }
+// edges are those from the vertices that this rank finds: their parts are not found elsewhere.
+func (r relay) edges(f *fetched, m *Minibatch) *exchange.Edges {
+	c := m.shared.crossing(0)
+	f.group(m, r.exchange.Share(&m.Fetch, c.Own(), c.IDs, c.At))
+	return m.grouped
+}
 
 // request also lists those rows that others pass on.
-func (r relay) request(f *fetched, m *Minibatch, w exchange.Wants) error {
+func (r relay) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
 	c := m.shared.crossing(0)
 	r.exchange.Request(&m.Fetch, c.Reads, w)
-	if err := r.exchange.Relay(&m.Fetch, c.Own(), c.IDs); err != nil {
-		return err
-	}
-	f.group(m)
-	return nil
+	return r.exchange.Relay(&m.Fetch, c.Own(), c.IDs)
 }
 
 // stages pass the rows on. A row of a cache that changes is read twice, here and where the batch is

@@ -216,9 +216,6 @@ func hybridRefuses(s *job.Spec) []clash {
 			policies(func(p *policy.Policy) bool { return p.Window == nil })},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"each rank of a node keeps other rows as it is", ownCache},
-		{s.Partitioned, "topology.kind partitioned",
-			"a rank also draws for vertices of other nodes, whose in-edges it would not hold",
-			"topology.kind=replicated"},
 	}...)
 }
 
@@ -245,9 +242,8 @@ func sumsRefuse(s *job.Spec) []clash {
 	return []clash{
 		{known && !model.Needs().OnlySums(), name,
 			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
-		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
-			"only ranks with minibatches of their own fetch the rows of others",
-			"parallel.mode=" + ModeData},
+		{s.Mode.Sharing == sample.Together || s.Mode.Columns, "parallel.mode " + s.Mode.Name,
+			"no rank finds rows of others", "parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
 			"rows are then read from files, and none travels", owners},
 		{s.Cache.Level && (s.Cache.Policy == policy.Auto || p != nil && slices.Contains(p.Reads, "level")),

@@ -41,13 +41,12 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModeSplit, func(s *job.Spec) { s.Sample.Kind = sample.LADIES }, "sample.kind ladies"},
 		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{ModeHybrid, func(s *job.Spec) { s.Model.Norm = nn.NormBatch }, "model.norm batch"},
-		{ModeHybrid, func(s *job.Spec) { s.Partitioned = true }, "topology.kind=replicated"},
 		{ModeHybrid, func(s *job.Spec) { s.Cache.Policy = policy.Lookahead }, "have drawn them together"},
 		{ModeData, func(s *job.Spec) { s.Partitioned, s.Cache.Policy = true, policy.Lookahead },
 			"topology.kind is partitioned, with which cache.policy lookahead"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },
 			"exchange.sums is on, with which model.kind gat"},
-		{ModeHybrid, func(s *job.Spec) { s.Sums = true }, "with which parallel.mode hybrid"},
+		{ModeSplit, func(s *job.Spec) { s.Sums = true }, "with which parallel.mode split"},
 	} {
 		m, err := ModeOf(c.mode)
 		if err != nil {

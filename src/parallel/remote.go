@@ -124,18 +124,25 @@ func (d *remoteDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for i := range d.rounds() {
 		h := d.first + i
-		name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 		stages = append(stages,
-			collective(trace.Ask, name("ask"), func(m *Minibatch) (request, error) {
-				return d.startAsk(m, d.ask[i])
-			}, nil),
-			local(trace.Sample, name("answer"), d.answer),
-			collective(trace.Ask, name("reply"), func(m *Minibatch) (request, error) {
-				return d.startReply(m, d.reply[i])
-			}, nil),
-			local(trace.Sample, name("extend"), func(m *Minibatch) error { return d.extend(m, h) }))
+			d.round(h, func(m *Minibatch) error { return d.extend(m, h) })...)
 	}
 	return stages
+}
+
+// round returns the stages in which hop h asks, and then does what it is for.
+func (d *remoteDrawer) round(h int, extend func(*Minibatch) error) []Stage {
+	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
+	return []Stage{
+		collective(trace.Ask, name("ask"), func(m *Minibatch) (request, error) {
+			return d.startAsk(m, d.ask[h-d.first])
+		}, nil),
+		local(trace.Sample, name("answer"), d.answer),
+		collective(trace.Ask, name("reply"), func(m *Minibatch) (request, error) {
+			return d.startReply(m, d.reply[h-d.first])
+		}, nil),
+		local(trace.Sample, name("extend"), extend),
+	}
 }
 
 // sample makes the hops that need no other rank, and asks for the first that does.

@@ -100,8 +100,9 @@ func (f *fetched) stages() []Stage {
 }
 
 // group brings the edges of the input layer into the order in which their rows are added.
-func (f *fetched) group(m *Minibatch) {
-	m.grouped = m.edges.Group(&m.Sampled, f.needs, m.Fetch.Parts, f.x.Parts())
+// parts are of the frontier's vertices.
+func (f *fetched) group(m *Minibatch, parts []uint16) {
+	m.grouped = m.edges.Group(&m.Sampled, f.needs, parts, f.x.Parts())
 }
 
 // slice copies the rows that others ask for.
@@ -149,7 +150,7 @@ func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.Sampled.Front
 func (frontier) serve(*Minibatch) error                 { return nil }
 func (frontier) counters(*Minibatch, *trace.Counters)   {}
 func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
-	f.group(m)
+	f.group(m, m.Fetch.Parts)
 	return m.grouped
 }
 func (r frontier) request(_ *fetched, m *Minibatch, w exchange.Wants) error {

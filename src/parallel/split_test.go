@@ -145,7 +145,11 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		return nil, err
 	}
 	per := (len(w.offsets) - 1) / c.Size()
-	first, end, tables := 0, cols, w.tables(c.Rank(), per, compute.Float16)
+	dtype := compute.Float16
+	if w.wide {
+		dtype = compute.Float32
+	}
+	first, end, tables := 0, cols, w.tables(c.Rank(), per, dtype)
 	if g.columns() { // one of them, but the last rank all others
 		if first = c.Rank(); first < c.Size()-1 {
 			end = first + 1
@@ -156,11 +160,11 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 	}
 	var buffer []byte
 	if policy != nil {
-		buffer = make([]byte, policy.Slots()*cols*compute.Float16.Size())
+		buffer = make([]byte, policy.Slots()*cols*dtype.Size())
 	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
-		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: compute.Float16,
-		Host: ref.Host{}, Buffer: buffer,
+		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: dtype,
+		Host: ref.Host{}, Buffer: buffer, Sums: w.sums,
 	})
 	if err != nil {
 		return nil, err
@@ -326,7 +330,7 @@ func TestModesAgree(t *testing.T) {
 				continue // refused: TestModesRefuseByName
 			}
 			for _, apart := range []bool{false, true} {
-				if apart && g.mode != ModeSplit && g.mode != ModePushPull {
+				if apart && g.mode == ModeData {
 					continue // TestPartitionedSamplersHaveTheBitsOfReplicated
 				}
 				results, moved, err := w.steps(g, config, apart, n, g.ranks()%3*2)
@@ -342,6 +346,11 @@ func TestModesAgree(t *testing.T) {
 				}
 				if err != nil {
 					t.Errorf("%s, %v, partitioned %v: %v", name, g, apart, err)
+				}
+				if before := done[g]; err == nil && apart {
+					if err = sameBits(results, before); err != nil {
+						t.Errorf("%s, %v: partitioned, not replicated: %v", name, g, err)
+					}
 				}
 				done[g] = results
 			}
@@ -401,6 +410,80 @@ func TestRowsOfACacheThatChangesArePassedOn(t *testing.T) {
 					if err != nil || cached == 0 || changed == 0 {
 						t.Errorf("%s, %v, %s, depth %d: %d rows of the cache, %d replaced: %v", name, g,
 							k.name, depth, cached, changed, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where owners add rows for the ranks of a node, the bits are those without sums, on a topology that
+// all hold or none, with a cache that changes or none; fewer bytes travel, and some as sums.
+func TestSumsInANodeLeaveTheBits(t *testing.T) {
+	const n = 5
+	for i, name := range []string{"sage", "sage max", "gcn both weighted", "gin", "sage", "gin"} {
+		plain := newWorld(t, 8)
+		if plain.wide = i < 4; !plain.wide { // only large groups are worth a sum of float32 numbers
+			plain = newWorld(t, 4)
+		}
+		plain.spec = sample.Neighbours(2, 1, 20)
+		config, w := sharedModels()[name], plain
+		if config.EdgeWeights {
+			w = plain.weighed()
+		}
+		needs := config.Needs()
+		summing := *w
+		summing.sums = &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
+			Weighted: needs.Weights != nn.NoWeights}
+		for _, g := range []grouping{{ModeHybrid, 2, 2}, {ModeHybrid, 4, 1}, {ModeHybrid, 2, 4}} {
+			if g.ranks() > len(w.offsets)-1 {
+				continue
+			}
+			rows, _, err := w.steps(g, config, false, n, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range changing {
+				if k.ahead > 0 {
+					continue // its gate comes before the frontiers
+				}
+				for _, cached := range []bool{false, true} {
+					got := make([][]result, g.ranks())
+					err := comm.RunWorld(g.ranks(), func(c comm.Comm) error {
+						device := ref.New()
+						defer device.Close()
+						var policy cache.Policy
+						if cached {
+							var err error
+							if policy, err = k.make(capacity / 4); err != nil {
+								return err
+							}
+							defer policy.Free()
+						}
+						l, err := summing.sharer(c, device, g, config, !cached, policy, 3)
+						if err != nil {
+							return err
+						}
+						if got[c.Rank()], err = l.step(device, n, 3, c.Rank()/g.perNode,
+							g.nodes); err != nil {
+							return err
+						}
+						l.strategy.o.Exchange.Free()
+						return l.close()
+					})
+					if err == nil {
+						err = sameBits(got, rows)
+					}
+					var all, before trace.Counters
+					for r := range got {
+						for i := range got[r] {
+							all.Add(got[r][i].Counters)
+							before.Add(rows[r][i].Counters)
+						}
+					}
+					if err != nil || all.Sums == 0 || all.RowBytes > before.RowBytes {
+						t.Errorf("%s, float32 %v, %v, %s %v: %d rows and %d sums, %d rows without: %v", name,
+							w.wide, g, k.name, cached, all.Remote, all.Sums, before.Remote, err)
 					}
 				}
 			}

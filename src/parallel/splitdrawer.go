@@ -14,7 +14,9 @@ import (
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
 // vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
-// after the last one too. As in remoteDrawer no sampler is held from one stage to another.
+// after the last one too. A hop begins with the rounds of a remoteDrawer if ranks hold the in-edges of
+// their own vertices alone and draw for those of other groups. As there no sampler is held from one
+// stage to another.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
@@ -23,6 +25,7 @@ type splitDrawer struct {
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
 	samplers pool[*sample.Split]
+	asker    *remoteDrawer // of the hops whose in-edges other groups hold
 }
 
 // newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
@@ -36,6 +39,14 @@ func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, arou
 	for range size {
 		d.ones = append(d.ones, 1)
 	}
+	var err error
+	d.asker = &remoteDrawer{ranks: 1, samplers: make(pool[*sample.Remote])}
+	if o.Partitioned && size < o.Comm.Size() && d.hops() > 0 {
+		d.asker, err = newRemoteDrawer(o.Comm, o.Rows, o.SeedsElsewhere, draw, around)
+		if err != nil {
+			return nil, err
+		}
+	}
 	for range min(d.hops(), 1) * draw.Samplers {
 		s, err := sample.NewSplit(draw.Topology, d.owners, d.rank, draw.Sampling)
 		if err != nil {
@@ -43,7 +54,6 @@ func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, arou
 		}
 		d.samplers <- s
 	}
-	var err error
 	if size == o.Comm.Size() {
 		d.group, err = o.Comm.Dup()
 	} else {
@@ -64,31 +74,40 @@ func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
 // close frees samplers and communicator.
 func (d *splitDrawer) close() error {
 	d.samplers.free()
+	err := d.asker.close()
 	if d.group == nil {
-		return nil
+		return err
 	}
-	return d.group.Free()
+	return errors.Join(err, d.group.Free())
 }
 
 // Bytes implements Draw.
-func (d *splitDrawer) Bytes() int64 { return d.samplers.bytes() }
+func (d *splitDrawer) Bytes() int64 { return d.samplers.bytes() + d.asker.Bytes() }
 
 // stages are those from the seeds to the blocks and, with serving, to the rows that others read.
 func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
-	if d.ranks() == 1 {
-		return stages
-	}
-	for h := 1; h < d.hops(); h++ {
-		stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
-			return d.joinAndDraw(m, s, h)
-		})...)
-	}
-	if d.serving {
-		stages = append(stages, d.crossing(d.hops(), "serve", d.serve)...)
+	for h := 1; h <= d.hops(); h++ {
+		if d.asks(h) {
+			stages = append(stages, d.asker.round(h, func(m *Minibatch) error {
+				return d.samplers.with(func(s *sample.Split) error { return d.extend(m, s, h) })
+			})...)
+		}
+		switch {
+		case d.ranks() == 1:
+		case h < d.hops():
+			stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
+				return d.joinAndDraw(m, s, h)
+			})...)
+		case d.serving:
+			stages = append(stages, d.crossing(h, "serve", d.serve)...)
+		}
 	}
 	return stages
 }
+
+// asks reports whether hop h asks those that hold in-edges.
+func (d *splitDrawer) asks(h int) bool { return d.asker.rounds() > 0 && h >= d.asker.first }
 
 // crossing returns the stages in which the vertices that hop h has found go to their owners, and
 // then does what it is for.
@@ -150,12 +169,30 @@ func (d *splitDrawer) mine(m *Minibatch) error {
 	return nil
 }
 
-// draw draws hop h. A rank alone goes on with the next.
+// draw draws hop h, or asks for it.
 func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
-	c := &m.shared.hops[h-1]
-	if err := s.Draw(&m.Sampled, c, h, m.Train, m.Key, &m.Edges); err != nil {
+	if d.asks(h) {
+		s.Ask(&m.draws.asking, &d.asker.parts, d.asker.ranks, &m.Sampled, m.Key, h, m.Train)
+		return nil
+	}
+	err := s.Draw(&m.Sampled, &m.shared.hops[h-1], h, m.Train, m.Key, &m.Edges)
+	if err != nil {
 		return err
 	}
+	return d.found(m, s, h)
+}
+
+// extend makes hop h of what has come back.
+func (d *splitDrawer) extend(m *Minibatch, s *sample.Split, h int) error {
+	err := s.Extend(&m.Sampled, &m.shared.hops[h-1], h, &m.draws.asking, m.Key, &m.Edges)
+	if err != nil {
+		return err
+	}
+	return d.found(m, s, h)
+}
+
+// found follows hop h. A rank alone goes on with the next.
+func (d *splitDrawer) found(m *Minibatch, s *sample.Split, h int) error {
 	switch {
 	case h == d.hops():
 		d.complete(m, s)

@@ -388,7 +388,10 @@ func (p *planner) note(out *Plan) {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
-	if p.job.OwnersSums() != nil && !p.sending().shares() {
+	if p.job.OwnersSums() != nil && p.sending().shares() {
+		add("owners add rows; where ranks draw together, rows without sums are predicted: an upper " +
+			"estimate")
+	} else if p.job.OwnersSums() != nil {
 		if p.job.TrySums {
 			add("exchange.sums auto uses sums if they take less time than they save, which is measured " +
 				"when a run begins; planned is on")

@@ -210,7 +210,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.took += time.Since(begin)
 		shape := shapeOf(&mb, r.reader.Local)
-		shape.asks = p.sending().asks(r, &mb, p.job.Sample)
+		shape.asks = p.sending().asks(r, &mb, p.job.Sample, all)
 		r.edges += shape.numEdges()
 		if err := sums.probed(&mb, &shape); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := shapeOf(mb, r.reader.Local)
-		shape.asks = p.sending().asks(r, mb, p.job.Eval)
+		shape.asks = p.sending().asks(r, mb, p.job.Eval, all)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err

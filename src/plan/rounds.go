@@ -16,8 +16,12 @@ type Rounds struct {
 	busiest float64 // bytes of one rank: on average as many are received as sent
 }
 
-// asks returns what a minibatch of a rank, drawn by spec, asks others.
-func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec) []sample.Asked {
+// all is the share of a rank that draws for all vertices of its minibatches.
+func all(graph.VertexID) bool { return true }
+
+// asks returns what the share of a rank in a minibatch, drawn by spec, asks others.
+func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec,
+	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
 		return nil
 	}
@@ -25,12 +29,12 @@ func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec) [
 	first, last := p.of.layout.Vertices(r.rank)
 	return mb.Asks(&sample.Askers{Spec: spec, OfData: j.Model.EdgeWeights,
 		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.GlobalSeeds,
-		First: graph.VertexID(first), End: graph.VertexID(last)})
+		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws})
 }
 
 // askingHops returns how many hops of a minibatch ask other ranks.
 func (p messagePlan) askingHops() int {
-	if !p.of.job.Partitioned || p.shares() {
+	if !p.of.job.Partitioned || p.groupSize() == p.of.job.Ranks {
 		return 0
 	}
 	return sample.AskingHops(p.of.job.Sample.Hops(), p.of.job.Ranks, p.of.job.GlobalSeeds)

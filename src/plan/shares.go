@@ -95,7 +95,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads))
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
-			shape := g.shapeOf(r)
+			shape := g.shapeOf(r, p.job.Sample)
 			r.add(&shape)
 		}
 	}
@@ -119,14 +119,16 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	return nil
 }
 
-// shapeOf is the share of a rank in the minibatch that the loads are of.
-func (g *groupProbe) shapeOf(r *rankPlan) shape {
+// shapeOf is the share of a rank in the minibatch that the loads are of, drawn by spec.
+func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
 	if !g.p.sending().relays() {
 		return s
 	}
 	s.remote = 0
+	s.asks = g.p.sending().asks(r, &g.mb, spec,
+		func(v graph.VertexID) bool { return g.owners.Of(v) == member })
 	first, last := g.p.layout.Vertices(r.rank)
 	for _, v := range g.mb.Frontier {
 		if g.owners.Of(v) != member {
@@ -171,7 +173,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		}
 		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
 		for _, r := range ranks {
-			shape := g.shapeOf(r)
+			shape := g.shapeOf(r, p.job.Eval)
 			r.judged.atLeast(&shape)
 		}
 	}

@@ -56,7 +56,7 @@ func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	}, p.of.job.OwnersSums() != nil && !c.Shared())
+	}, p.of.job.OwnersSums() != nil && !c.Shared() && !p.of.sending().shares())
 	if err != nil {
 		return Traffic{}, err
 	}

@@ -72,6 +72,8 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	switch {
 	case j.AllInMemory() || j.OwnersSums() == nil:
 		return sumsOff("every rank reads all rows in memory"), nil
+	case j.Mode.Sharing != sample.Alone:
+		return sumsOff("a rank alone cannot sample what ranks sample together"), nil
 	case j.Partitioned:
 		return sumsOff("a rank cannot sample ahead where the topology is partitioned"), nil
 	case n < 1:

@@ -34,8 +34,9 @@ type Askers struct {
 	OfData     bool // edges are weighed by the data
 	Topology   *Topology
 	Ranks      int
-	Elsewhere  bool           // seeds may be vertices of any rank
-	First, End graph.VertexID // the vertices of the asker
+	Elsewhere  bool                      // seeds may be vertices of any rank
+	First, End graph.VertexID            // the vertices of the asker
+	Draws      func(graph.VertexID) bool // reports whether the asker draws for a vertex
 }
 
 // Asks returns what each block of a minibatch, input layer first, asks of other ranks. O(V).
@@ -45,7 +46,7 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 		b, a := &m.Blocks[l], &asks[l]
 		for d, v := range m.Frontier[:b.NumDst] {
 			switch {
-			case v >= of.First && v < of.End:
+			case v >= of.First && v < of.End || !of.Draws(v):
 				continue
 			case of.Spec.HasFanouts():
 				a.Neighbours += int(b.Indptr[d+1] - b.Indptr[d])

@@ -23,6 +23,9 @@ import (
 //	Last     the vertices of the last hop stay where they were found: their rows come from there
 //	Serve    if their owners are to find these rows: which they are
 //
+// Where this rank does not hold the in-edges of all vertices that it draws for, Ask and Extend take
+// the place of Draw, with what Remote does between them.
+//
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
 // come first, and the own frontier is that of the block below, so what the layer below computes
 // lies where the layer reads it, and the rows of other ranks land behind it.
@@ -193,6 +196,7 @@ func (s *Split) Begin(mb *Minibatch, own []graph.VertexID, hops int) error {
 	f.mb = mb
 	return f.contain(func() error {
 		mb.layers(hops)
+		mb.Totals = mb.Totals[:0]
 		if err := f.start(own); err != nil {
 			return fmt.Errorf("sample: %w", err)
 		}
@@ -223,6 +227,24 @@ func (s *Split) Draw(
 		mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 		return nil
 	})
+}
+
+// Ask groups the frontier by the ranks that hold its in-edges, as Remote.Ask does.
+func (s *Split) Ask(a *Asking, parts *graph.PartIndex, ranks int, mb *Minibatch, key Key, h int,
+	train bool) {
+	(&Remote{fused: s.fused}).Ask(a, parts, ranks, s.rank, mb.Frontier, key, h, train)
+}
+
+// Extend is Draw when the answers of a are there and Remote.Draw has been called.
+func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, edges *uint64) error {
+	if err := (&Remote{fused: s.fused}).Extend(mb, h, a); err != nil {
+		return err
+	}
+	block := &mb.Blocks[len(mb.Blocks)-h]
+	*edges += EdgesDigest(block, mb.Original, h, key)
+	s.divide(mb, c, block.NumDst)
+	mb.Seeds = mb.Frontier[:len(mb.Seeds)]
+	return nil
 }
 
 // divide keeps own vertices in the frontier, of which those from n on are new, and groups the

@@ -116,7 +116,8 @@ func (c *counter) ask(mb *sample.Minibatch) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
 		OfData: c.job.Model.EdgeWeights, Topology: c.shards.Topology(), Ranks: c.job.Ranks,
-		Elsewhere: c.job.GlobalSeeds, First: graph.VertexID(first), End: graph.VertexID(end)}))
+		Elsewhere: c.job.GlobalSeeds, First: graph.VertexID(first), End: graph.VertexID(end),
+		Draws: func(graph.VertexID) bool { return true }}))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 

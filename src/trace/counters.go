@@ -90,7 +90,7 @@ type Counters struct {
 type Sampling struct {
 	// with `topology.kind: partitioned`, or `parallel.mode: split` or `hybrid`: vertices of frontiers,
 	// over all hops, for which ranks asked other ranks to draw; with `hybrid` those of the last hop
-	// too, whose rows they asked for
+	// too, whose rows they asked for, and on a partitioned topology those that other nodes drew for
 	Asked int64 `json:"asked_vertices"`
 	// vertices for which this rank drew for others
 	Answered int64 `json:"answered_vertices,omitzero"`
