@@ -1,0 +1,108 @@
+package infer
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/shard/shardtest"
+	"halognn/src/task"
+)
+
+// Ranks among all vertices, best partners and scores are those of plain loops, on any number of
+// ranks and with blocks of a few rows; a vertex is no partner of itself nor of one it has a link with.
+func TestLinksAreRankedAsByLoops(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3})
+	old := blockBytes
+	blockBytes = 4 * 5 * 16
+	defer func() { blockBytes = old }()
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
+	n, cols := int(shards.Vertices), o.Model.Hidden
+	rows := make([]float32, n*cols)
+	for i := range rows {
+		rows[i] = float32(math.Sin(float64(i * i)))
+	}
+	score := func(u, v graph.VertexID) float32 {
+		return o.Links.Rate(rows[int(u)*cols:][:cols], rows[int(v)*cols:][:cols])
+	}
+	linked := map[graph.Link]bool{}
+	for split := range 3 {
+		all, _ := shards.LinksOf(split)
+		for _, l := range all {
+			linked[l], linked[l.Reverse()] = true, true
+		}
+	}
+	test, _ := shards.LinksOf(2)
+	var want task.Ranked
+	for _, l := range test {
+		above := 0
+		for v := range graph.VertexID(n) {
+			if v != l.Source && !linked[graph.Link{Source: l.Source, Target: v}] && score(l.Source, v) > score(l.Source, l.Target) {
+				above++
+			}
+		}
+		want.See(above, 0)
+	}
+	var vertices []graph.VertexID
+	for v := n - 1; v >= 0; v -= 7 {
+		vertices = append(vertices, graph.VertexID(v))
+	}
+	for _, ranks := range []int{1, 3} {
+		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
+			begin, end := s.Job.Vertices(s.Comm.Rank())
+			own := rows[int(begin)*cols : int(end)*cols]
+			got, err := RankLinks(s, own, 2)
+			if err != nil {
+				return err
+			}
+			for name, x := range want.Metrics(nil) {
+				if math.Abs(got[name]-x) > 1e-9 {
+					t.Errorf("%d ranks: %s is %g, by loops %g", ranks, name, got[name], x)
+				}
+			}
+			scores, err := scoreLinks(s, own, test)
+			if err != nil {
+				return err
+			}
+			for i, l := range test {
+				if scores[i] != score(l.Source, l.Target) {
+					t.Errorf("%d ranks: link %v has the score %g", ranks, l, scores[i])
+				}
+			}
+			best, _, err := topOf(s, own, vertices, 4)
+			if err != nil {
+				return err
+			}
+			for i, v := range vertices {
+				var others []graph.VertexID
+				for u := range graph.VertexID(n) {
+					if u != v && !linked[graph.Link{Source: v, Target: u}] {
+						others = append(others, u)
+					}
+				}
+				slices.SortFunc(others, func(a, b graph.VertexID) int {
+					if score(v, a) > score(v, b) {
+						return -1
+					}
+					return 1
+				})
+				for k := range 4 {
+					if l := best[4*i+k]; l.Source != v || l.Target != others[k] {
+						t.Errorf("%d ranks: partner %d of %d is %d, by loops %d", ranks, k, v, l.Target, others[k])
+					}
+				}
+			}
+			if _, _, err := asked(s, Request{Top: n}); err == nil {
+				t.Error("more partners than there are others are not refused")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

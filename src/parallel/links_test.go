@@ -1,0 +1,39 @@
+package parallel
+
+import (
+	"strings"
+	"testing"
+
+	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/sample"
+	"halognn/src/task"
+)
+
+// What links cannot be trained with is refused by name, and without links none of it is.
+func TestRefusalsOfLinks(t *testing.T) {
+	for want, change := range map[string]func(*job.Spec){
+		"topology.kind partitioned": func(s *job.Spec) { s.Partitioned = true },
+		"sample.kernel coo":         func(s *job.Spec) { s.Kernel = sample.KernelCOO },
+		"sample.kind ladies": func(s *job.Spec) {
+			s.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}}
+		},
+		"the task of links": func(s *job.Spec) { s.Mode.Name = ModeSplit },
+	} {
+		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links}, Sample: sample.Neighbours(2, 2)}
+		s.Links.Exclude = true
+		change(&s)
+		named := func() (found bool) {
+			for _, r := range Refusals(&s) {
+				found = found || strings.Contains(r.Error(), want) && r.Key != "sample.kind"
+			}
+			return found
+		}
+		if !named() {
+			t.Errorf("%s is not refused: %v", want, Refusals(&s))
+		}
+		if s.Model.Task = task.Multiclass; named() {
+			t.Errorf("%s is refused without links", want)
+		}
+	}
+}
