@@ -20,6 +20,10 @@ const CountBytes = 8
 // HopSizeBytes is the size of an input hop in a message to ranks that hold columns.
 const HopSizeBytes = 8 * hopSize
 
+// BetweenBytes is what a hidden row of that width costs between two layers, or a partial sum: its way
+// there, and that of its gradient back.
+func BetweenBytes(width int) float64 { return 2 * 4 * float64(width) }
+
 // Messages describe the minibatches of a rank to the costs of a mode.
 type Messages struct {
 	Hops   int // of a minibatch; 0 for a model that reads no neighbours

@@ -28,10 +28,10 @@ func (p messagePlan) pushed() *Shuffles {
 		s.add(&Shuffles{
 			Edges:  of(func(s *shape) float64 { return float64(s.numEdges()) }),
 			Loaded: of(func(s *shape) float64 { return float64(s.frontier()) }),
-			Hidden: sums, Bytes: 2 * sums * 4 * float64(width), Sampling: push,
+			Hidden: sums, Bytes: sums * parallel.BetweenBytes(width), Sampling: push,
 		}, 1/scale)
 		s.found = max(s.found, minibatches*push)
-		s.between = max(s.between, minibatches*2*sums*4*float64(width))
+		s.between = max(s.between, minibatches*sums*parallel.BetweenBytes(width))
 	}
 	return s
 }

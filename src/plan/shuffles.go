@@ -48,8 +48,8 @@ func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuff
 			}
 			in, _ := p.of.job.Model.Widths(l)
 			s.Hidden += others
-			s.Bytes += 2 * others * 4 * float64(in)
-			between += 2 * most * 4 * float64(in)
+			s.Bytes += others * parallel.BetweenBytes(in)
+			between += most * parallel.BetweenBytes(in)
 		}
 		s.found, s.features, s.between = max(s.found, found), max(s.features, features),
 			max(s.between, between)
