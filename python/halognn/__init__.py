@@ -1,7 +1,8 @@
 """Graphs into halognn, and runs out of it.
 
     from_pyg, from_dgl, from_scipy, from_networkx   a library's graph -> Graph, arrays of NumPy
-    formats.read(format, path)                      a published graph: planetoid, saint, gemsec, mat
+    formats.read(format, path)                      a published graph: planetoid, saint, gemsec,
+                                                    musae, mat
     write_dataset(directory, graph)                 a DATASET directory, by `halognn import`
     partition(directory, dataset, parts)            a PARTS directory
     train(parts, run, ...) -> Run                   trains, by `halognn train`, and reads the run

@@ -13,7 +13,9 @@ def main(words):
         return 2
     form, path, out, *flags = words
     try:
-        with stored(read(form, path)) as arguments:
+        split = next((b.removeprefix("--split=") for a, b in zip(["", *flags], flags)
+                      if a == "--split" or b.startswith("--split=")), "")
+        with stored(read(form, path, split)) as arguments:
             if {"--undirected", "--directed"} & set(flags):
                 arguments = [a for a in arguments if a not in ("--undirected", "--directed")]
             print(call(["import", *arguments, "--out", out, *flags]), end="")

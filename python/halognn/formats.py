@@ -3,13 +3,15 @@
     read("planetoid", directory)       ind.NAME.*, pickles of NumPy and SciPy
     read("saint", directory)           GraphSAINT: adj_full.npz, feats.npy, class_map.json, role.json
     read("gemsec", directory)          XX_edges.csv, XX_genres.json
+    read("musae", directory)           XX_edges.csv, XX_features.json, XX_target.csv
     read("mat", file or directory)     MATLAB: attributed graphs, Facebook100
     python3 -m halognn FORMAT IN OUT   the same into a DATASET, with flags of `halognn import`
 
-planetoid, saint and mat need SciPy; mat of version 7.3 needs h5py.
+All but gemsec need SciPy; mat of version 7.3 needs h5py.
 """
 
 import collections
+import csv
 import glob
 import json
 import os
@@ -24,13 +26,14 @@ class FormatError(ValueError):
     """A file is not as its format says; the text names it and what is wrong."""
 
 
-def read(form, path):
-    """Read a graph; form is one of FORMATS. Its origin is kept with the dataset."""
+def read(form, path, split=""):
+    """Read a graph; form is one of FORMATS. Its origin is kept with the dataset. split is the one
+    that the import will be given: the graphs of musae are joined in the order in which it names them."""
     if form not in FORMATS:
         raise ValueError(f"format {form!r} is unknown; there are {', '.join(FORMATS)}; "
                          "`halognn import` reads others")
     path = os.fspath(path)
-    graph = FORMATS[form](path)
+    graph = musae(path, split) if form == "musae" else FORMATS[form](path)
     graph.origin = {"format": form, "in": os.path.basename(os.path.abspath(path)),
                     "name": name_of(path), **graph.origin}
     return graph
@@ -211,6 +214,115 @@ def gemsec(path):
     return Graph(np.ascontiguousarray(edges.T), len(genres), None, y, undirected=True, origin=origin)
 
 
+# The inductive task on the six Twitch countries: train on three, validate on one, test on two.
+TWITCH = "DE,FR,ES/RU/ENGB,PTBR"
+
+
+def musae(path, split=""):
+    """The graphs of a directory and of those below it, joined: in the order of the split, then by name.
+    The six Twitch countries have the split TWITCH unless another one is given.
+
+    XX_edges.csv      from,to: each edge once
+    XX_features.json  {"vertex": [column, ...]}: features are 0 or 1
+    XX_target.csv     the vertex is new_id, or id without that; the label is mature, ml_target,
+                      page_type or target
+
+    Names may begin with musae_; the older collection has directories edges, features and target."""
+    import scipy.sparse
+    suffix = "_edges.csv"
+    found = [path + suffix] if not os.path.isdir(path) else [
+        f for below in ("", "*") for f in glob.glob(os.path.join(glob.escape(path), below, "*" + suffix))]
+    stems = {os.path.basename(f).removesuffix(suffix).removeprefix("musae_"):
+             f.removesuffix(suffix) for f in found if os.path.exists(f)}
+    if not stems:
+        raise FormatError(f"{path}: no file *{suffix} is there, nor in a directory below")
+    order = split.replace("/", ",").split(",")
+    twitch = TWITCH.replace("/", ",").split(",")
+    if set(stems) == set(twitch) and not set(order) & set(twitch):
+        order, split = twitch, split or TWITCH
+    names = sorted(stems, key=lambda n: (order.index(n) if n in order else len(order), n))
+    edges, labels, rows, columns, parts, first = [], [], [], [], [], 0
+    for name in names:
+        target = parsed(_beside(stems[name], "target", "csv"), _targets)
+        n = len(target)
+        lists = parsed(_beside(stems[name], "features", "json"), lambda f: _lists(json.load(
+            f, object_pairs_hook=lambda pairs: pairs), n))
+        pairs = parsed(stems[name] + suffix, lambda f: _below(np.loadtxt(
+            f, dtype=np.int64, delimiter=",", skiprows=1, ndmin=2), n))
+        edges.append(pairs.T + first)
+        labels += target
+        rows += [np.full(len(row), v + first) for v, row in lists]
+        columns += [row for _, row in lists]
+        parts.append({"name": name, "first": first, "count": n})
+        first += n
+    rows, columns = (np.concatenate([np.zeros(0, np.int64), *a]) for a in (rows, columns))
+    x = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)),
+                                (first, int(columns.max(initial=-1)) + 1))
+    x.sum_duplicates()
+    x.data[:] = 1
+    graph = Graph(np.ascontiguousarray(np.concatenate(edges, axis=1)), first, x, undirected=True,
+                  origin={"parts": parts if len(parts) > 1 else []})
+    classes = sorted(set(labels), key=lambda y: y.encode())
+    number = {"False": 0, "True": 1}
+    if not set(classes) <= set(number):
+        if not all(y.removeprefix("-").isdigit() for y in classes):
+            graph.origin["class_names"] = classes
+        number = {y: i if "class_names" in graph.origin else int(y) for i, y in enumerate(classes)}
+    graph.y = np.array([number[y] for y in labels], np.int64)
+    if split == TWITCH and order is twitch:
+        graph.origin["split"] = "by graph: " + split
+        for key, graphs in zip(("train_idx", "valid_idx", "test_idx"), split.split("/")):
+            graph.more[key] = np.concatenate([np.arange(p["first"], p["first"] + p["count"])
+                                              for p in parts if p["name"] in graphs.split(",")])
+    return graph
+
+
+def _beside(stem, what, ending):
+    """The file that belongs to the edges of a graph, in their directory or in a sibling named so."""
+    name = f"{os.path.basename(stem)}_{what}.{ending}"
+    for below in ".", os.path.join("..", what):
+        file = os.path.normpath(os.path.join(os.path.dirname(stem), below, name))
+        if os.path.exists(file):
+            return file
+    raise FormatError(f"{os.path.dirname(stem)}: no file {name} is there, which belongs to the edges; a "
+                      "graph without features and labels is imported by halognn import --format csv")
+
+
+def _below(ids, n):
+    if ids.shape[1:] != (2,) or not ((ids >= 0) & (ids < n)).all():
+        raise ValueError(f"want two columns of vertices 0 to {n - 1}")
+    return ids
+
+
+def _targets(f):
+    """The label of each vertex, as text. The Twitch files repeat a few vertices, with one label."""
+    table = csv.DictReader(f.read().decode().splitlines())
+    fields = table.fieldnames or []
+    vertex = next((c for c in ("new_id", "id") if c in fields), None)
+    label = next((c for c in ("mature", "ml_target", "page_type", "target") if c in fields), None)
+    if vertex is None or label is None:
+        raise ValueError(f"columns {','.join(fields)}; want new_id or id, and mature, ml_target, "
+                         "page_type or target")
+    of = {}
+    for row in table:
+        v = int(row[vertex])
+        if of.setdefault(v, row[label]) != row[label]:
+            raise ValueError(f"line {table.line_num}: vertex {v} is {row[label]} here and {of[v]} before")
+    if sorted(of) != list(range(len(of))):
+        raise ValueError(f"want a row for each vertex, 0 to {len(of) - 1}")
+    return [of[v] for v in range(len(of))]
+
+
+def _lists(members, n):
+    """[(vertex, columns), ...] of a JSON object, of which each key is a vertex below n, once."""
+    lists = [(int(v), np.array(row, np.int64).reshape(-1)) for v, row in members]
+    if len({v for v, _ in lists}) < len(lists) or any(not 0 <= v < n for v, _ in lists):
+        raise ValueError(f"want vertices 0 to {n - 1}, each once")
+    if any((row < 0).any() for _, row in lists):
+        raise ValueError("want columns from 0")
+    return lists
+
+
 def mat(path):
     """MATLAB files, of version 7.3 by h5py, by their variables.
 
@@ -345,4 +457,4 @@ def facebook(paths, files):
     })
 
 
-FORMATS = {"planetoid": planetoid, "saint": saint, "gemsec": gemsec, "mat": mat}
+FORMATS = {"planetoid": planetoid, "saint": saint, "gemsec": gemsec, "musae": musae, "mat": mat}

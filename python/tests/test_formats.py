@@ -79,6 +79,20 @@ def gemsec(where):
     return where
 
 
+def musae(where):
+    for name, edges, features, target in (
+            ("AA", "from,to\n0,2\n1,2\n", '{"2": [], "0": [1, 1], "1": [0]}',
+             "id,mature,new_id\n77,False,1\n78,False,0\n79,True,2\n"),
+            ("BB", "from,to\n0,1\n", '{"0": [1], "1": []}',
+             "id,mature,new_id\n5,True,0\n6,False,1\n5,True,0\n")):
+        os.makedirs(os.path.join(where, name), exist_ok=True)
+        stem = os.path.join(where, name, "musae_" + name)
+        write(stem + "_edges.csv", edges)
+        write(stem + "_features.json", features)
+        write(stem + "_target.csv", target)
+    return where
+
+
 def facebook(where):
     import scipy.io
     for name, n, users in (("A1", 2, [[1, 2, 0, 0, 0, 2004, 0], [0, 1, 0, 0, 0, 2010, 0]]),
@@ -120,6 +134,31 @@ class TestFormats(Case):
                 with open(os.path.join(self.at("data"), "meta.json"), encoding="utf-8") as f:
                     meta = json.load(f)
                 self.assertEqual((meta["classes"], meta["provenance"]["source"]), (3, "import " + form))
+
+    def test_musae(self):
+        where = self.files(musae)
+        out = subprocess.run([sys.executable, "-m", "halognn", "musae", where, self.at("data"),
+                              "--split", "BB//AA"], capture_output=True, text=True)
+        self.assertEqual((out.returncode, out.stderr), (0, ""))
+        self.assertEqual(self.array("data", "indices").tolist(), [1, 0, 4, 4, 2, 3])
+        self.assertEqual(self.array("data", "labels").tolist(), [1, 0, 0, 0, 1])
+        self.assertEqual(self.array("data", "features").tolist(),
+                         [[0, 1], [0, 0], [0, 1], [1, 0], [0, 0]])
+        self.assertEqual(self.array("data", "train").tolist(), [0, 1])
+        self.assertEqual(self.array("data", "test").tolist(), [2, 3, 4])
+        with self.assertRaises(halognn.HalognnError) as caught:
+            halognn.write_dataset(self.at("b"), formats.read("musae", where), split="AA/CC/BB")
+        self.assertRegex(str(caught.exception), 'no graph "CC".*of AA, BB')
+
+    def test_musae_in_the_directories_of_its_repository(self):
+        for of, text in (("edges/lastfm_edges.csv", "node_1,node_2\n0,1\n"),
+                         ("features/lastfm_features.json", '{"0": [1], "1": [0]}'),
+                         ("target/lastfm_target.csv", "id,target\n0,b\n1,a\n")):
+            os.makedirs(os.path.dirname(self.at(of)), exist_ok=True)
+            write(self.at(of), text)
+        graph = formats.read("musae", self.at("edges/lastfm"))
+        self.assertEqual((graph.num_nodes, graph.x.shape, graph.y.tolist()), (2, (2, 2), [1, 0]))
+        self.assertEqual(graph.origin["class_names"], ["a", "b"])
 
     def test_matlab_7_3(self):
         h5py = library("h5py")
@@ -210,6 +249,16 @@ class TestFormats(Case):
         spoil(saint, "role.json", b'{"tr": [0], "xx": [1]}', "want tr, va and te")
         spoil(mat, "tiny.mat", b"x" * 200, "")
         spoil(gemsec, "XX_genres.json", b'{"0": ["a"], "2": ["b"]}', "vertices 0 to 1")
+        bb = "BB/musae_BB_"
+        spoil(musae, bb + "features.json", b'{"0": [1', "Expecting")
+        spoil(musae, bb + "features.json", b'{"0": [1], "0": [1]}', "0 to 1, each once")
+        spoil(musae, bb + "features.json", b'{"0": [-1]}', "want columns from 0")
+        spoil(musae, bb + "features.json", b'{"0": [0], "1": [null]}', "NoneType")
+        spoil(musae, bb + "edges.csv", b"from,to\n0,1\n0,2\n", "vertices 0 to 1")
+        spoil(musae, bb + "target.csv", b"id,mature,new_id\n5,True,0\n6,False,0\n", "before")
+        os.remove(os.path.join(self.files(musae), bb + "features.json"))
+        self.assertRaisesRegex(formats.FormatError, "no file musae_BB_features.json", formats.read,
+                               "musae", self.at("source"))
         self.assertRaisesRegex(ValueError, "unknown; there are planetoid", formats.read, "ogb", ".")
 
     def test_command_line(self):
@@ -226,7 +275,8 @@ class TestFormats(Case):
     # The import of a public graph equals the independently made copy of it in plain arrays.
     def test_real_graphs(self):
         for name, form, path in (("cora", "planetoid", ""), ("citeseer", "planetoid", ""),
-                                 ("blogcatalog", "mat", "BlogCatalog.mat"), ("deezer-hu", "gemsec", "")):
+                                 ("blogcatalog", "mat", "BlogCatalog.mat"), ("deezer-hu", "gemsec", ""),
+                                 ("twitch", "musae", "")):
             where = os.path.join(DATA, name)
             with self.subTest(name):
                 if not os.path.isdir(where):

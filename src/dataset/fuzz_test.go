@@ -38,7 +38,6 @@ func FuzzImportOGB(f *testing.F)       { fuzzImport(f, fixtures["ogb"]) }
 func FuzzImportOGBBinary(f *testing.F) { fuzzImport(f, fixtures["ogb binary"]) }
 func FuzzImportNPZ(f *testing.F)       { fuzzImport(f, fixtures["npz attributed"]) }
 func FuzzImportArrays(f *testing.F)    { fuzzImport(f, fixtures["npy directory"]) }
-func FuzzImportMusae(f *testing.F)     { fuzzImport(f, makeMusae) }
 
 func FuzzImportTables(f *testing.F) {
 	fuzzImport(f, func(t testing.TB, dir string) (o dataset.ImportOptions) {

@@ -32,7 +32,7 @@ type ImportOptions struct {
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
 	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
-	// edge once: ogb, musae, and npz in the attributed-graph layout.
+	// edge once: ogb, and npz in the attributed-graph layout.
 	Undirected     Choice
 	KeepLoops      bool
 	KeepDuplicates bool
@@ -158,11 +158,10 @@ var importers = map[string]func(*source) error{
 	"ogb":      readOGB,
 	"npz":      readNPZ,
 	"edgelist": readEdgeList,
-	"musae":    readMusae,
 }
 
 // readByPython are the formats of python/halognn/formats.py.
-var readByPython = []string{"gemsec", "mat", "planetoid", "saint"}
+var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 
 // Formats lists the formats that Import reads.
 func Formats() []string {

@@ -275,9 +275,26 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values),
 			len(columns))
 	}
-	m := &sparseRows{ends: ends, columns: columns, values: values, sum: true}
 	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)),
-		m.write)
+		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
+}
+
+// writeSparse stores CSR rows densely; repeated entries add up, as in scipy. Time O(rows*cols), memory
+// one row.
+func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
+	row := make([]float32, w.cols)
+	for v := range len(ends) - 1 {
+		for k := ends[v]; k < ends[v+1]; k++ {
+			row[columns[k]] += values[k]
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+		for _, c := range columns[ends[v]:ends[v+1]] {
+			row[c] = 0
+		}
+	}
+	return nil
 }
 
 // setDenseFeatures registers an array [vertices, columns] of features, to be streamed.

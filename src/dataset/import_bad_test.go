@@ -65,7 +65,7 @@ func TestImportBadInput(t *testing.T) {
 	}{
 		{"unknown format", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" },
-			[]string{`"dgl" is unknown`, "csv, edgelist, musae, npz, ogb"}, nil},
+			[]string{`"dgl" is unknown`, "csv, edgelist, npz, ogb"}, nil},
 		{"all faults of the options at once", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
 				o.Format, o.In, o.FeatureType = "x", "", "int8"
@@ -179,14 +179,6 @@ func TestImportBadInput(t *testing.T) {
 					KeepDuplicates: true}
 				write(t, o.In, []byte("source,target,weight\na,b,1\n"))
 			}, []string{"edges.csv", "--keep-duplicates"}, graph.ErrKeptDuplicates},
-		{"truncated JSON", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			path := filepath.Join(dir, "BB", "musae_BB_features.json")
-			write(t, path, cut(t, path))
-		}, []string{"musae_BB_features.json: truncated after byte"}, nil},
-		{"a vertex twice", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [1], "0": [1]}`))
-		},
-			[]string{`key "0"`, "twice"}, dataset.ErrValue},
 		{"falling offsets", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_indptr",
 				array(t, []int64{0, 5, 4, 8, 8, 8, 8}, 7))
@@ -275,24 +267,6 @@ func TestImportBadInput(t *testing.T) {
 					"x": array(t, []float32{}, 0, 1<<40)})
 			}, []string{"wide.npz: x", "1099511627776 feature columns"}, nil},
 
-		{"an edge into the next graph", "musae",
-			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "BB", "musae_BB_edges.csv"),
-					[]byte("from,to\n0,1\n0,2\n"))
-			}, []string{"musae_BB_edges.csv: line 3", "vertex 2", "0 to 1"}, graph.ErrVertexRange},
-		{"a graph with two labels for a vertex", "musae",
-			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "BB", "musae_BB_target.csv"),
-					[]byte("id,mature,new_id\n5,True,0\n6,False,0\n"))
-			}, []string{"musae_BB_target.csv: line 3: vertex 0", "one label a vertex"},
-			dataset.ErrValue},
-		{"a negative feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"), []byte(`{"0": [-1]}`))
-		}, []string{"musae_BB_features.json: byte", `key "0"`}, dataset.ErrValue},
-		{"null for a feature", "musae", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			write(t, filepath.Join(dir, "BB", "musae_BB_features.json"),
-				[]byte(`{"0": [3], "1": [null]}`))
-		}, []string{"musae_BB_features.json: byte", `key "1"`, "null"}, dataset.ErrValue},
 		{"a directory of two edge lists", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
 				*o = dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "lists"),
@@ -300,15 +274,9 @@ func TestImportBadInput(t *testing.T) {
 				write(t, filepath.Join(o.In, "a.txt"), []byte("0 1\n"))
 				write(t, filepath.Join(o.In, "b.txt"), []byte("0 1\n"))
 			}, []string{"lists: the directory holds 2 files", "name the one to read"}, nil},
-		{"an unknown graph in the split", "musae",
-			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "AA/CC/BB" },
-			[]string{`no graph "CC"`, "of AA, BB"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fixture := fixtures[c.fixture]
-			if c.fixture == "musae" {
-				fixture = makeMusae
-			}
 			dir, out := t.TempDir(), t.TempDir()
 			o := fixture(t, dir)
 			o.Out = filepath.Join(out, "new")

@@ -81,7 +81,6 @@ func TestImportEqualsNeutralCopy(t *testing.T) {
 		o    dataset.ImportOptions
 	}{
 		{"amazon-computers", dataset.ImportOptions{Format: "npz"}},
-		{"twitch", dataset.ImportOptions{Format: "musae"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			skipLarge(t, true)

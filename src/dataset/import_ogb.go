@@ -109,7 +109,7 @@ func readOGBText(s *source, raw string) error {
 		}
 	}
 	path := either(raw, "edge.csv")
-	if err := readPairs(s, path, 0); err != nil {
+	if err := readPairs(s, path); err != nil {
 		return err
 	}
 	edges, err := onlyNumber(raw, "num-edge-list.csv")

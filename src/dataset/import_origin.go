@@ -49,6 +49,17 @@ func readOrigin(s *source, dir string) error {
 	return nil
 }
 
+// noteParts adds a note with the vertex range of each joined graph.
+func noteParts(s *source) {
+	if len(s.parts) < 2 {
+		return
+	}
+	for _, p := range s.parts {
+		s.notes = append(s.notes,
+			fmt.Sprintf("graph %s: vertices %d to %d", p.Name, p.First, p.First+p.Count-1))
+	}
+}
+
 // checkOrigin compares origin.json with what was read.
 func checkOrigin(s *source) error {
 	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil && s.targets == nil {

@@ -581,14 +581,6 @@ func TestImportRefusals(t *testing.T) {
 			o.Table.Features = []string{filepath.Join(dir, "x.npy")}
 			write(t, o.Table.Features[0], array(t, make([]float32, 6), 3, 2))
 		}, []string{"edges.csv: line 2", "vertex 3", "0 to 2"}},
-		{
-			"a MUSAE graph without features",
-			func(t testing.TB, dir string, o *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "facebook_edges.csv"), []byte("id_1,id_2\n0,1\n"))
-				o.Format, o.In = "musae", dir
-			},
-			[]string{"no file facebook_features.json", "--format csv"},
-		},
 	}
 	if len(cases) < 60 {
 		t.Errorf("%d refusals", len(cases))

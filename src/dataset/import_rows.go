@@ -30,7 +30,7 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 
 // readPairs adds the edges of a table of two columns, source and destination. One header line is
 // skipped.
-func readPairs(s *source, path string, first int64) error {
+func readPairs(s *source, path string) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
 		if err := r.Ints(edge[:]); err != nil {
@@ -39,21 +39,11 @@ func readPairs(s *source, path string, first int64) error {
 			}
 			return err
 		}
-		// A vertex id is checked against its own graph before the offset of the joined graphs is
-		// added.
-		if limit := int64(s.vertices) - first; edge[0] >= limit || edge[1] >= limit ||
-			edge[0] < 0 || edge[1] < 0 {
-			return r.Errorf("%w", vertexRange(firstOutside(edge, limit), limit))
+		if err := s.addEdge(edge[0], edge[1]); err != nil {
+			return r.Errorf("%w", err)
 		}
-		return s.addEdge(first+edge[0], first+edge[1])
+		return nil
 	})
-}
-
-func firstOutside(edge [2]int64, limit int64) int64 {
-	if edge[0] < 0 || edge[0] >= limit {
-		return edge[0]
-	}
-	return edge[1]
 }
 
 // isHeader reports whether no field of the row is a number.

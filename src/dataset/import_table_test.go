@@ -248,22 +248,6 @@ func TestImportOwnData(t *testing.T) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
 		}},
-		{"MUSAE in the directories of its repository",
-			func(t testing.TB, dir string, o *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "edges", "lastfm_edges.csv"),
-					[]byte("node_1,node_2\n0,1\n"))
-				write(t, filepath.Join(dir, "features", "lastfm_features.json"),
-					[]byte(`{"0": [1], "1": [0]}`))
-				write(t, filepath.Join(dir, "target", "lastfm_target.csv"),
-					[]byte("id,target\n0,1\n1,0\n"))
-				o.Format, o.In, o.Split = "musae", filepath.Join(dir, "edges", "lastfm"), "50/0/50"
-			}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0}) || d.Meta.Features != 2 ||
-					d.Meta.Edges != 2 {
-					t.Errorf("labels %v, %d features, %d edges", d.Labels, d.Meta.Features,
-						d.Meta.Edges)
-				}
-			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var o dataset.ImportOptions

@@ -363,39 +363,10 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
 		}},
-		{"musae, two graphs", makeMusae,
-			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(d.Graph.Indices, []graph.VertexID{1, 0, 4, 4, 2, 3}) ||
-					!slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 0, 0, 1}) {
-					t.Errorf("edges %v, labels %v", d.Graph.Indices, d.Labels)
-				}
-				if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
-					[]float32{0, 1, 0, 0, 0, 1, 1, 0, 0, 0}) {
-					t.Errorf("features %v", got)
-				}
-				if !slices.Equal(d.Split.Train, []graph.VertexID{0, 1}) ||
-					!slices.Equal(d.Split.Test, []graph.VertexID{2, 3, 4}) {
-					t.Errorf("split %v", d.Split)
-				}
-			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, r := imported(t, c.make(t, t.TempDir()))
 			c.check(t, d, r)
 		})
 	}
-}
-
-func makeMusae(t testing.TB, dir string) dataset.ImportOptions {
-	for name, files := range map[string][3]string{
-		"AA": {"from,to\n0,2\n1,2\n", `{"2": [], "0": [1, 1], "1": [0]}`,
-			"id,mature,new_id\n77,False,1\n78,False,0\n79,True,2\n"},
-		"BB": {"from,to\n0,1\n", `{"0": [1], "1": []}`,
-			"id,mature,new_id\n5,True,0\n6,False,1\n5,True,0\n"},
-	} {
-		write(t, filepath.Join(dir, name, "musae_"+name+"_edges.csv"), []byte(files[0]))
-		write(t, filepath.Join(dir, name, "musae_"+name+"_features.json"), []byte(files[1]))
-		write(t, filepath.Join(dir, name, "musae_"+name+"_target.csv"), []byte(files[2]))
-	}
-	return dataset.ImportOptions{Format: "musae", In: dir, Split: "BB//AA"}
 }

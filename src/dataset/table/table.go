@@ -1,5 +1,5 @@
 // Package table reads rows of numbers from text files of any size, plain or gzip: the CSV files of
-// OGB and MUSAE, and SNAP edge lists.
+// OGB, and SNAP edge lists.
 //
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
 //	                                 ── Floats(dst)        Fields()
