@@ -276,7 +276,7 @@ func TestScheduleSetsRoundsApart(t *testing.T) {
 		for _, depth := range []int{0, 1, 3, 4, 5, 8, 20} {
 			type start struct{ item, collective int }
 			at := map[start]int{}
-			for i, c := range pipeline.Schedule(9, collectives, depth) {
+			for i, c := range (pipeline.Order{Items: 9, Collectives: collectives, Depth: depth}).Schedule() {
 				at[start{i, c}] = len(at)
 			}
 			for i := range 8 {

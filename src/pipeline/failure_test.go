@@ -23,8 +23,9 @@ const (
 )
 
 // failShapes have every kind of chain, of two local stages, none, one, and ordered stages at the
-// gate, between collectives and after the last one. They end with a local stage.
-var failShapes = []string{"LLCCLCL", "LOLCOCCOL"}
+// gate, between collectives and after the last one, and a collective before the gate. They end with a
+// local stage.
+var failShapes = []string{"LLCCLCL", "LOLCOCCOL", "LCLGLCCL"}
 
 var errPeer = errors.New("the peer's own error")
 
@@ -73,6 +74,7 @@ type model struct {
 	chains   [][]string // local stages before each station, and after the last
 	stations []string   // collectives and ordered stages
 	stages   []string   // collectives
+	gate     int        // its station
 	schedule []point    // starts in order: stage, item
 	ranks    [allRanks]struct {
 		admitted, arrived, starts int
@@ -93,13 +95,18 @@ func newModel(s scene) *model {
 			m.chains[last] = append(m.chains[last], name)
 			continue
 		}
-		if letter == 'C' {
+		switch letter {
+		case 'C':
 			m.stages = append(m.stages, name)
+		case 'G':
+			m.gate = len(m.stations)
 		}
 		m.stations = append(m.stations, name)
 		m.chains = append(m.chains, nil)
 	}
-	for i, c := range Schedule(s.items(), len(m.stages), s.depth) {
+	o := order(s.shape, s.items(), s.depth)
+	o.Ahead = s.ahead
+	for i, c := range o.Schedule() {
 		m.schedule = append(m.schedule, point{m.stages[c], i})
 	}
 	for r := range m.ranks {
@@ -131,11 +138,18 @@ func (m *model) move(n *int) { *n++; m.moved = true }
 // come reports whether an item of a rank has come to station k and may enter it.
 func (m *model) come(rank, k, item int) bool {
 	r := &m.ranks[rank]
-	if k > 0 {
-		return r.passed[k-1] > item && m.chain(rank, k, item)
+	comes := func(item int) bool {
+		before := r.admitted
+		if k > 0 {
+			before = r.passed[k-1]
+		}
+		return before > item && m.chain(rank, k, item)
+	}
+	if k != m.gate {
+		return comes(item)
 	}
 	seen := min(m.items(), item+m.ahead+1)
-	for r.arrived < min(seen, r.admitted) && m.chain(rank, 0, r.arrived) &&
+	for r.arrived < seen && comes(r.arrived) &&
 		m.pass(rank, point{"arrive", r.arrived}) {
 		m.move(&r.arrived)
 	}
@@ -158,7 +172,7 @@ func (m *model) step(rank int) {
 	}
 	for k, name := range m.stations {
 		i := r.passed[k]
-		if name[0] == 'O' {
+		if name[0] != 'C' {
 			if i < n && m.come(rank, k, i) && m.pass(rank, point{name, i}) {
 				move(&r.passed[k])
 			}
@@ -211,7 +225,7 @@ func scenes(shape string, depth, ahead int) (all []scene) {
 	m := newModel(scene{shape: shape, depth: depth, ahead: ahead, oldest: oldest})
 	places := slices.Concat(m.chains...)
 	for _, name := range m.stations {
-		if name[0] == 'O' {
+		if name[0] != 'C' {
 			places = append(places, name)
 		}
 	}
@@ -294,7 +308,10 @@ func (h held) Wait() error {
 }
 
 func (a *actors) stages(rank int) (stages []Stage[batch]) {
-	gate := strings.IndexAny(a.shape, "OC")
+	gate := strings.Index(a.shape, "G")
+	if gate < 0 {
+		gate = strings.IndexAny(a.shape, "OC")
+	}
 	for k, letter := range a.shape {
 		name := fmt.Sprintf("%c%d", letter, k)
 		at := func(what string) func(*batch) error {
@@ -308,7 +325,7 @@ func (a *actors) stages(rank int) (stages []Stage[batch]) {
 		if k == gate {
 			s.Arrive = at("arrive")
 		}
-		if letter == 'O' {
+		if letter != 'C' {
 			s.Ordered = at(name)
 			stages = append(stages, s)
 			continue
@@ -492,7 +509,8 @@ func TestRanksThatFailAnywhere(t *testing.T) {
 	for trial := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, trial))
 		ranks, n, depth := 1+random.IntN(4), 4+random.IntN(12), random.IntN(6)
-		shape := []string{"LCLCL", "CCC", "LLCCLCL", "C", "LOLCOCO", "OCOOC"}[random.IntN(6)]
+		shape := []string{"LCLCL", "CCC", "LLCCLCL", "C", "LOLCOCO", "OCOOC",
+			"LCLCLGLCC", "CCGC", "LCOGOCLC"}[random.IntN(9)]
 		ahead := random.IntN(4)
 		before := runtime.NumGoroutine()
 		w, gradients := newWorld(t, ranks), newWorld(t, ranks)

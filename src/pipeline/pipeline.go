@@ -22,50 +22,59 @@
 //
 // # Foresight
 //
-// The work of an item at its first station, the gate, may depend on later items whose first chain
-// has run (a look-ahead cache). With Ahead > 0 there are Depth+1+Ahead slots, and item i passes the
-// gate when item i+Ahead has reached it, but not before item i-Depth-1 has been consumed: at most
-// Depth+1 items are beyond the gate. Item i+Ahead is admitted when item i-Depth-1 has been
-// consumed, so foresight adds no wait to those of the schedule. The last items of a run foresee the
-// first ones of the next run if that continues it (RunOn).
+// The work of an item at one station, the gate, may depend on later items that have reached it (a
+// look-ahead cache). The gate is the station with Arrive, else the first one. With Ahead > 0 there
+// are Depth+1+Ahead slots, and item i passes the gate when item i+Ahead has reached it, but not
+// before item i-Depth-1 has been consumed: at most Depth+1 items are beyond the gate. The last
+// items of a run foresee the first ones of the next run if that continues it (RunOn): these pass
+// all stages before the gate in this run.
 //
 // # Schedule
 //
-// Let C be the number of collective stages. Item i starts collective c at tick i*g + c, within one
-// tick the older item first, with g = C if Depth is 0, else the smallest g for which Depth*g >= C
-// (see Schedule). Depth >= C gives g = 1: one start of every collective a tick. The order is a pure
-// function of (n, C, Depth), and one goroutine, the lane, makes all starts and waits until the item
-// is ready. So ranks that agree on these three numbers issue the same sequence, whatever their
-// speed and pool. Local and ordered stages take no tick. Ranks may differ in them.
+// Let C be the number of collective stages, of which B come before the gate, and A = Ahead if
+// B > 0, else 0. Item i starts collective c at tick i*g + c if c < B, and at (i+A)*g + c
+// otherwise, within one tick the older item first, with g = C if Depth is 0, else the smallest g for
+// which Depth*g >= C (see Schedule). Depth >= C gives g = 1: one start of every collective a tick.
+// The order is a pure function of these numbers and those of the items, and one goroutine, the
+// lane, makes all starts and waits until the item is ready. So ranks that agree on them issue the
+// same sequence, whatever their speed and pool. Local and ordered stages take no tick. Ranks may
+// differ in them, and in Ahead if B = 0.
 //
 // # No deadlock
 //
-// This section covers runs in which no rank fails; Endings covers the others. Segment c of an item
-// is its local and ordered stages between the ends of collectives c-1 and c. The last one, segment
-// C, ends with the consumption of the item, which may hold collectives of its own. Give the start
-// and the end of collective c of item i the time i*g + c, and its segment c the time i*g + c - 1/2.
-// Everything a rank waits for, here or on a peer, is then earlier; or at the same time and of an
-// older item; or at the same time, of the same item, and before it in the list of stages:
+// This section covers runs in which no rank fails; Endings covers the others. Let t(i,c) be the
+// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and ordered
+// stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
+// consumption of the item, which may hold collectives of its own. Give the start and the end of
+// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages of
+// segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a peer,
+// is then earlier; or at the same time and of an older item; or at the same time, of the same item,
+// and before it in the list of stages:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
 //     item i;
 //   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each
-//     collective in item order, for the end of (i-1,c);
-//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before. An ordered stage
-//     waits for the same stage of item i-1 as well, g ticks before, and consumption for older
-//     consumptions here and on the peers. A local stage waits for nothing else;
+//     collective in item order, for the end of (i-1,c), g ticks before;
+//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before or, beyond the gate of
+//     segment B, earlier. An ordered stage waits for the same stage of item i-1 as well, g ticks
+//     before, and consumption for older consumptions here and on the peers. A local stage waits for
+//     nothing else;
 //   - segment 0 of item i waits for its admission, which is the consumption of item i-Depth-1-Ahead
-//     at (i-Depth-1-Ahead)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
-//     (Depth+1)*g >= C; and it is of an older item;
-//   - the gate waits for the consumption of item i-Depth-1 as well, of which the same holds, and
-//     for the first chains of items up to i+Ahead. Those wait for the admission of their items
-//     alone, which is the consumption of items up to i-Depth-1 again.
+//     at (i-Depth-1-Ahead+A)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
+//     (Depth+1)*g >= C and A <= Ahead; and it is of an older item;
+//   - the gate, at (i+A)*g + B - 1/2, waits for the consumption of item i-Depth-1, which comes at
+//     (i+A-Depth-1)*g + C - 1/2: (i+A)*g - 1/2 at most, and of an older item. It waits for the arrival
+//     of items up to i+Ahead. If B > 0 that is at (i+A)*g + B - 1/2 at most: the same time, and of
+//     a younger item. Count the stages of a segment before the gate as before all gates of the same
+//     time: they wait for ends of collectives half a tick before, and for each other in item order. If
+//     B = 0 arrivals wait for the admission of their items alone, which is the consumption of items
+//     up to i-Depth-1 again.
 //
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool
 // waits for nothing, and ordered stages are not on the pool. Depth*g >= C says more: item i+1 is
-// complete before the lane needs item i+1+Depth, so the next item can be ready while its
-// predecessor is still being consumed.
+// complete before the lane needs item i+1+Depth beyond the gate, so the next item can be ready while
+// its predecessor is still being consumed.
 //
 // # Endings
 //
@@ -111,9 +120,10 @@ import (
 )
 
 // ErrStop, returned by consume, ends a run early without an error. The Depth items after it, all
-// that may have passed the gate on any rank, are finished but not consumed, and no others. So ranks
-// that stop at the same item have started the same collectives, whatever their foresight, and may
-// use the communicators again.
+// that may have passed the gate on any rank, are finished but not consumed. Where collectives come
+// before the gate the Ahead items after these, all that are admitted on any rank, are brought up to
+// the gate. So ranks that stop at the same item have started the same collectives, and may use the
+// communicators again.
 var ErrStop = errors.New("stop after this item")
 
 // Request is a collective under way. Wait is called once and returns when it is complete on this
@@ -138,9 +148,9 @@ type Stage[T any] struct {
 	// does nothing.
 	Finish func(*T) error
 
-	// Arrive, of the gate only, is called when an item has reached it: items in order, on the
-	// goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. nil does
-	// nothing.
+	// Arrive makes this station the gate. It is called when an item has reached it: items in
+	// order, on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that
+	// call. nil does nothing.
 	Arrive func(*T) error
 }
 
@@ -150,7 +160,8 @@ type Options struct {
 	Workers int // goroutines for local stages; 0 means one per CPU
 
 	// Ahead is how many later items must have reached the gate before an item passes it, as far as
-	// the run has them. Each takes one more slot; see Foresight in the package comment.
+	// the run has them. Each takes one more slot; see Foresight in the package comment. Ranks must
+	// agree on it if collectives come before the gate.
 	Ahead int
 
 	// OnWorker is called once on every pool goroutine, with its number, before New returns, to lock
@@ -182,7 +193,9 @@ type Span struct {
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
-	stations    []int // stage numbers of those that are not local; the first one is the gate
+	stations    []int // stage numbers of those that are not local
+	gate        int   // the station that is the gate
+	before      int   // collectives before the gate
 	collectives []int // [C] stations that are collectives
 	// [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them
 	// all
@@ -240,6 +253,9 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 		if stage.Local != nil {
 			continue
 		}
+		if stage.Arrive != nil {
+			p.gate, p.before = len(p.stations), len(p.collectives)
+		}
 		if stage.Start != nil {
 			p.collectives = append(p.collectives, len(p.stations))
 		}
@@ -281,12 +297,11 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 			errs = append(errs, fmt.Errorf("item %d is nil", k))
 		}
 	}
-	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Local == nil })
+	gate := slices.IndexFunc(stages, func(s Stage[T]) bool { return s.Arrive != nil })
 	for i, s := range stages {
-		if s.Arrive != nil && i != gate {
-			errs = append(errs,
-				fmt.Errorf("stage %q has Arrive, but is not the gate, the first that is not local",
-					s.Name))
+		if s.Arrive != nil && (i != gate || s.Local != nil) {
+			errs = append(errs, fmt.Errorf(
+				"stage %q has Arrive, but one stage alone is the gate, and it is not local", s.Name))
 		}
 		kinds := 0
 		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {

@@ -33,7 +33,7 @@ func newBatches(depth int) []*batch {
 	return items
 }
 
-// stagesOf makes one stage per letter of shape, L local, O ordered, C collective on w. An ordered
+// stagesOf makes one stage per letter of shape, L local, O ordered, G so and the gate, C collective on w. An ordered
 // stage fails unless items come to it in order. pause is called where a stage may take time.
 func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[batch],
 	passed []string) {
@@ -47,9 +47,12 @@ func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[ba
 		switch letter {
 		case 'L':
 			stages = append(stages, Stage[batch]{Name: name, Local: pass})
-		case 'O':
-			next := 0
-			stages = append(stages, Stage[batch]{Name: name, Ordered: func(b *batch) error {
+		case 'O', 'G':
+			next, arrive := 0, func(*batch) error { return nil }
+			if letter == 'O' {
+				arrive = nil
+			}
+			stages = append(stages, Stage[batch]{Name: name, Arrive: arrive, Ordered: func(b *batch) error {
 				if b.number == 0 { // another run
 					next = 0
 				}
@@ -81,10 +84,19 @@ func scheduled(shape string, n, depth int) []string {
 			collectives = append(collectives, fmt.Sprintf("C%d", k))
 		}
 	}
-	for i, c := range Schedule(n, len(collectives), depth) {
+	for i, c := range order(shape, n, depth).Schedule() {
 		names = append(names, operationName(i, collectives[c]))
 	}
 	return names
+}
+
+// order returns that of n items of a shape without foresight.
+func order(shape string, n, depth int) Order {
+	o := Order{Items: n, Collectives: strings.Count(shape, "C"), Depth: depth}
+	if gate := strings.Index(shape, "G"); gate > 0 {
+		o.Before = strings.Count(shape[:gate], "C")
+	}
+	return o
 }
 
 func mustNew[T any](t testing.TB, items []*T, stages []Stage[T], o Options) *Pipeline[T] {
@@ -346,7 +358,7 @@ func TestNewReportsAllFaults(t *testing.T) {
 			{Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
 	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil",
 		`"empty" must have`, `"odd" has Finish`,
-		`"both" must have`, `"late" has Arrive, but is not the gate`} {
+		`"both" must have`, `"late" has Arrive, but one stage alone is the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
@@ -513,7 +525,7 @@ func TestScheduleIsSortedByTickThenAge(t *testing.T) {
 					return a.item - b.item
 				})
 				at := map[start]int{} // position by item and collective
-				for i, k := range Schedule(n, c, depth) {
+				for i, k := range (Order{Items: n, Collectives: c, Depth: depth}).Schedule() {
 					at[start{0, i, k}] = len(got)
 					got = append(got, start{i*g + k, i, k})
 				}

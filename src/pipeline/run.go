@@ -24,9 +24,10 @@ type run struct {
 	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why; valid after end
 
-	room  chan struct{} // from the consumer to the gate: one more item may pass
-	stop  chan struct{} // closed when consume has returned ErrStop
-	limit int           // items that are still finished then; valid after stop
+	room chan struct{} // from the consumer to the gate: one more item may pass
+	stop chan struct{} // closed when consume has returned ErrStop
+	// items that are still finished then, and those that still come to the gate; valid after stop
+	limit, come int
 }
 
 // fail ends the run; the first error is kept. It calls OnFail first, so that nothing here waits for
@@ -108,7 +109,7 @@ func (p *Pipeline[T]) RunOn(
 		switch {
 		case r.ended():
 			err = r.err
-		case !r.beyond(n):
+		case !r.beyond(n, &r.limit):
 			p.first, p.parked = (p.first+n)%len(p.slots), next
 		}
 	}()
@@ -195,7 +196,11 @@ func (p *Pipeline[T]) launch(r *run) {
 func (p *Pipeline[T]) inOrder(r *run, k int) {
 	defer r.goroutines.Done()
 	stage, arrived := p.stations[k], r.parked
-	for i := range r.n {
+	first, end := 0, r.n
+	if k < p.gate {
+		first, end = r.parked, r.all
+	}
+	for i := first; i < end; i++ {
 		if p.come(r, k, i, &arrived) != mine {
 			return // the run has failed, or stops before this item and all later ones
 		}
@@ -218,7 +223,9 @@ func (p *Pipeline[T]) lane(r *run) {
 		}
 	}()
 	arrived := r.parked
-	for i, c := range Schedule(r.n, len(p.collectives), p.options.Depth) {
+	order := Order{Items: r.n, Collectives: len(p.collectives), Depth: p.options.Depth,
+		Before: p.before, Ahead: p.options.Ahead, Parked: r.parked, Next: r.all - r.n}
+	for i, c := range order.Schedule() {
 		s, k := p.at(i), p.collectives[c]
 		switch p.come(r, k, i, &arrived) {
 		case over:
@@ -238,10 +245,13 @@ func (p *Pipeline[T]) lane(r *run) {
 
 // come waits until item i may enter station k. arrived counts the items that have reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
-	if k == 0 {
+	switch {
+	case k == p.gate:
 		return p.foresee(r, i, arrived)
+	case k < p.gate:
+		return r.await(p.at(i).ready[k], i, &r.come)
 	}
-	return r.await(p.at(i).ready[k], i)
+	return r.await(p.at(i).ready[k], i, &r.limit)
 }
 
 // foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is room
@@ -249,7 +259,7 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
-		t := r.await(s.ready[0], *arrived)
+		t := r.await(s.ready[p.gate], *arrived, &r.come)
 		if t == skipped && *arrived > i { // the run stops: there are no more to foresee
 			break
 		}
@@ -259,14 +269,14 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 		if s.arrive != nil {
 			begin := time.Now()
 			if err := mem.Contain(s.arrive); err != nil {
-				r.fail(p.stageError(*arrived, p.stations[0], err))
+				r.fail(p.stageError(*arrived, p.stations[p.gate], err))
 				return over
 			}
-			s.took[p.stations[0]] += time.Since(begin)
+			s.took[p.stations[p.gate]] += time.Since(begin)
 		}
 		*arrived++
 	}
-	return r.await(r.room, i)
+	return r.await(r.room, i, &r.limit)
 }
 
 // What a station finds when it waits for an item.
@@ -281,11 +291,11 @@ const (
 // await waits until item i is ready. The token of a slot is always that of item i: the item that
 // had the slot before has passed the station, for the lane by the schedule, for an ordered stage
 // because it takes items in order. When the run stops, items beyond its limit may have left tokens
-// too.
-func (r *run) await(ready <-chan struct{}, i int) turn {
+// too. limit is that of the station.
+func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {
 	case <-ready:
-		if r.beyond(i) {
+		if r.beyond(i, limit) {
 			return skipped
 		}
 		return mine
@@ -293,7 +303,7 @@ func (r *run) await(ready <-chan struct{}, i int) turn {
 		return over
 	case <-r.stop:
 	}
-	if r.beyond(i) {
+	if r.beyond(i, limit) {
 		return skipped
 	}
 	select {
@@ -304,11 +314,11 @@ func (r *run) await(ready <-chan struct{}, i int) turn {
 	}
 }
 
-// beyond reports whether the run stops before item i.
-func (r *run) beyond(i int) bool {
+// beyond reports whether the run stops and item i is beyond the limit, which is valid then.
+func (r *run) beyond(i int, limit *int) bool {
 	select {
 	case <-r.stop:
-		return i >= r.limit
+		return i >= *limit
 	default:
 		return false
 	}
@@ -383,7 +393,10 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		switch {
 		case err == ErrStop:
 			end, stopping = min(r.n, i+p.options.Depth+1), true
-			r.limit = end
+			r.limit, r.come = end, end
+			if p.before > 0 { // every rank has admitted as many
+				r.come = min(r.all, i+len(p.slots))
+			}
 			close(r.stop)
 		case err != nil:
 			r.fail(err)

@@ -2,32 +2,61 @@ package pipeline
 
 import "iter"
 
-// Schedule yields the (item, collective) pairs of n items in the order in which every rank starts
-// them: item i starts collective c at tick i*g + c, and within a tick the older item comes first.
+// Order is the order in which every rank starts the collectives of a run.
+type Order struct {
+	Items       int
+	Collectives int // of an item
+	Depth       int
+
+	// Before: so many collectives come before the gate, which Ahead later items must have reached.
+	// Both 0: none does. Parked: the first items have made these in the run before. Next: as many
+	// items of the run after make them in this one.
+	Before, Ahead, Parked, Next int
+}
+
+// Schedule yields (item, collective) pairs: item i starts collective c at tick i*g + c if that
+// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes first.
 //
-//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 0 or 1 (g = 3)
-//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5
-//	i=0   0  1  2                 i=0   0  1  2                   i=0   0  1  2
-//	i=1      0  1  2              i=1         0  1  2             i=1            0  1  2
-//	i=2         0  1  2           i=2               0  1  2
+//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 3, Before 1, Ahead 2
+//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5  6
+//	i=0   0  1  2                 i=0   0  1  2                   i=0   0        1  2
+//	i=1      0  1  2              i=1         0  1  2             i=1      0        1  2
+//	i=2         0  1  2           i=2               0  1  2       i=2         0        1  2
 //
 // It allocates nothing per pair.
-func Schedule(n, collectives, depth int) iter.Seq2[int, int] {
+func (o Order) Schedule() iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
-		if n <= 0 || collectives <= 0 {
+		if o.Items <= 0 || o.Collectives <= 0 {
 			return
 		}
-		g := gap(collectives, depth)
-		for tick := 0; tick <= (n-1)*g+collectives-1; tick++ {
-			oldest := max(0, (tick-collectives+g)/g) // the first i with tick - i*g < collectives
-			youngest := min(n-1, tick/g)
-			for i := oldest; i <= youngest; i++ {
+		g, ahead := gap(o.Collectives, o.Depth), o.Ahead
+		if o.Before == 0 {
+			ahead = 0
+		}
+		last := max((o.Items-1+ahead)*g+o.Collectives-1, (o.Items+o.Next-1)*g+o.Before-1)
+		for tick := range last + 1 {
+			// beyond the gate, where items are older
+			late := tick - ahead*g
+			for i := oldest(late, o.Collectives, g, 0); i < o.Items && i*g <= late-o.Before; i++ {
+				if !yield(i, late-i*g) {
+					return
+				}
+			}
+			for i := oldest(tick, o.Before, g, o.Parked); i < o.Items+o.Next && i*g <= tick; i++ {
 				if !yield(i, tick-i*g) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// oldest returns the first item, from first on, for which tick - item*g is below end.
+func oldest(tick, end, g, first int) int {
+	if tick < end {
+		return first
+	}
+	return max(first, (tick-end)/g+1)
 }
 
 // gap returns g, the ticks between two items, for at least one collective: the smallest with
