@@ -46,6 +46,24 @@ func (m *Graph) HaloSize(local, home []Range) (int, error) {
 // fault.
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
+		var remote []graph.VertexID
+		for mb := range r.minibatches(epoch, from, n, fault) {
+			remote = remote[:0]
+			for _, v := range mb.Frontier {
+				if !within(r.Local, v) {
+					remote = append(remote, v)
+				}
+			}
+			if !yield(remote) {
+				return
+			}
+		}
+	}
+}
+
+// minibatches yields those whose remote vertices Ahead does.
+func (r *Workload) minibatches(epoch, from, n int, fault *error) iter.Seq[*sample.Minibatch] {
+	return func(yield func(*sample.Minibatch) bool) {
 		s, err := sample.New(r.Topology, sample.Options{
 			Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(),
 			ForwardOnly: true,
@@ -57,7 +75,7 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 		defer s.Free()
 		var mb sample.Minibatch
 		defer mb.Free()
-		var seeds, remote []graph.VertexID
+		var seeds []graph.VertexID
 		each := r.Streams.Steps() * r.Count
 		for i := from; i < min(from+n, (r.Epochs-epoch+1)*each); i++ {
 			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count,
@@ -68,13 +86,7 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 					key.Step, err)
 				return
 			}
-			remote = remote[:0]
-			for _, v := range mb.Frontier {
-				if !within(r.Local, v) {
-					remote = append(remote, v)
-				}
-			}
-			if !yield(remote) {
+			if !yield(&mb) {
 				return
 			}
 		}
@@ -141,8 +153,12 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its
 // turn: 24 bytes a vertex of the input frontier, 16 more a vertex of each other, 4 bytes an edge of
-// the input layer, whose rows no gradient flows to, and 12 of each other.
+// the input layer, whose rows no gradient flows to, and 12 of each other. For a kind of sampling
+// without fanouts, the mean of a few minibatches.
 func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
+	if !r.Sample.HasFanouts() {
+		return r.countedBytes(4)
+	}
 	fanouts, err := r.Sample.FanoutsFor("the memory of a window of minibatches")
 	if err != nil {
 		return 0, fmt.Errorf("access: %w", err)
@@ -162,4 +178,22 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 		reached = min(reached*(1+draws), frontier)
 	}
 	return int64(bytes), nil
+}
+
+// countedBytes counts what waitingBytes estimates, over the first n minibatches.
+func (r *Workload) countedBytes(n int) (int64, error) {
+	var fault error
+	bytes, counted := 0, 0
+	for mb := range r.minibatches(1, 0, n, &fault) {
+		counted++
+		bytes += 24 * len(mb.Frontier)
+		for l := range mb.Blocks {
+			edge := 12
+			if l == 0 {
+				edge = 4
+			}
+			bytes += 16*max(0, len(mb.Blocks[l].Indptr)-1) + edge*len(mb.Blocks[l].Indices)
+		}
+	}
+	return int64(bytes / max(1, counted)), fault
 }

@@ -162,15 +162,9 @@ func estimatesRefuse(s *job.Spec) []clash {
 
 // partitionedRefuses lists what a job cannot have of which no rank sees the whole topology.
 func partitionedRefuses(s *job.Spec) []clash {
-	whole := ""
-	if p := policy.Find(s.Cache.Policy); p != nil {
-		whole = p.Whole
-	}
 	return []clash{
 		{s.Locality.Favours(), "sample.locality",
 			"who draws for a vertex does not know what is near to the rank that asks", "sample.locality=1"},
-		{whole != "", "cache.policy " + s.Cache.Policy, whole,
-			policies(func(p *policy.Policy) bool { return p.Whole == "" })},
 	}
 }
 
@@ -202,18 +196,7 @@ func splitRefuses(s *job.Spec) []clash {
 
 // hybridRefuses lists what hybrid parallelism cannot have.
 func hybridRefuses(s *job.Spec) []clash {
-	p := policy.Find(s.Cache.Policy)
-	why := ""
-	switch {
-	case s.Cache.Policy == policy.Auto:
-		why = "among what it tries is look-ahead, which knows frontiers before the ranks of a node " +
-			"have drawn them together"
-	case p != nil && p.Window != nil:
-		why = "it must know frontiers before the ranks of a node have drawn them together"
-	}
 	return append(sharedRefuse(s), []clash{
-		{why != "", "cache.policy " + s.Cache.Policy, why,
-			policies(func(p *policy.Policy) bool { return p.Window == nil })},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"each rank of a node keeps other rows as it is", ownCache},
 	}...)

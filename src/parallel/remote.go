@@ -25,10 +25,10 @@ import (
 // these are. Whoever waits for the first half starts the second: to the pipeline a round is one
 // collective, whose end waits for nothing but its start on all ranks.
 //
-// Every round has a communicator of its own, on which all ranks start first and second halves in
-// turn, minibatch by minibatch. The schedule sees to that: within a tick the older minibatch goes
-// first, so (i+1, c) starts after (i, c+1), which needs the end of (i, c), its second half
-// included. A round is never the last collective of a minibatch, to which this would not apply.
+// Every round has two communicators of its own: one for first halves, which the lane starts, and one
+// for second halves, which one goroutine starts minibatch by minibatch. So all ranks start what is on
+// one communicator in the same order, also in the last round before the gate of a look-ahead cache,
+// after which a minibatch waits while the lane starts that round of the next.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.
@@ -37,19 +37,21 @@ type remoteDrawer struct {
 	ranks      int
 	parts      graph.PartIndex // of ranks
 	first      int             // the first hop that has rounds
-	ask, reply []comm.Comm     // by hop, from first
+	ask, reply [][2]comm.Comm  // by hop, from first: of the first and of the second halves
 	ones       []int           // [K] one count for every rank
 	samplers   pool[*sample.Remote]
+	idle       chan remoteDraws // of minibatches that are drawn
 	drawn
 }
 
-// remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop.
+// remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop, and
+// by another minibatch once this one is drawn: it may then wait in a window.
 type remoteDraws struct {
 	asking sample.Asking
 	answer sample.Answer
 
 	d           *remoteDrawer
-	comm        comm.Comm // of the round under way
+	comm        comm.Comm // of the second half of the round under way
 	half        request   // its first half
 	asks, asked []int64   // [2K] count and word, by rank: sent, received
 	words       []uint64  // [K] received
@@ -66,6 +68,7 @@ func newRemoteDrawer(
 	d := &remoteDrawer{
 		o: o, ranks: c.Size(), parts: graph.NewPartIndex(rows), first: 2,
 		samplers: make(pool[*sample.Remote], o.Samplers), drawn: around,
+		idle: make(chan remoteDraws, o.Samplers+2*o.Sampling.Hops()),
 	}
 	if elsewhere {
 		d.first = 1
@@ -80,17 +83,14 @@ func newRemoteDrawer(
 		}
 		d.samplers <- s
 	}
-	for range d.rounds() {
-		ask, err := c.Dup()
-		if err != nil {
-			return nil, errors.Join(err, d.close())
+	d.ask, d.reply = make([][2]comm.Comm, d.rounds()), make([][2]comm.Comm, d.rounds())
+	for i := range d.rounds() {
+		for _, own := range []*comm.Comm{&d.ask[i][0], &d.ask[i][1], &d.reply[i][0], &d.reply[i][1]} {
+			var err error
+			if *own, err = c.Dup(); err != nil {
+				return nil, errors.Join(err, d.close())
+			}
 		}
-		d.ask = append(d.ask, ask)
-		reply, err := c.Dup()
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.reply = append(d.reply, reply)
 	}
 	return d, nil
 }
@@ -109,15 +109,31 @@ func (d *remoteDrawer) rounds() int {
 // close frees samplers and communicators.
 func (d *remoteDrawer) close() error {
 	d.samplers.free()
+	close(d.idle)
+	for r := range d.idle {
+		r.free()
+	}
 	var errs []error
-	for _, c := range slices.Concat(d.ask, d.reply) {
-		errs = append(errs, c.Free())
+	for _, round := range slices.Concat(d.ask, d.reply) {
+		for _, c := range round {
+			if c != nil {
+				errs = append(errs, c.Free())
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
 
 // Bytes implements Draw.
-func (d *remoteDrawer) Bytes() int64 { return d.samplers.bytes() }
+func (d *remoteDrawer) Bytes() int64 {
+	bytes := d.samplers.bytes()
+	for range len(d.idle) {
+		r := <-d.idle
+		bytes += r.bytes()
+		d.idle <- r
+	}
+	return bytes
+}
 
 // stages are those from the seeds to the blocks.
 func (d *remoteDrawer) stages() []Stage {
@@ -151,6 +167,10 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 		return err
 	}
 	m.Scored = m.Seeds
+	select {
+	case m.draws = <-d.idle:
+	default:
+	}
 	alone := d.hops() - d.rounds()
 	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
@@ -181,6 +201,12 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
 	s.End(&m.Sampled)
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
 	d.end(m)
+	select {
+	case d.idle <- m.draws:
+	default:
+		m.draws.free()
+	}
+	m.draws = remoteDraws{}
 }
 
 func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
@@ -189,12 +215,12 @@ func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
 
 // startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
 // the ids follow.
-func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
+func (d *remoteDrawer) startAsk(m *Minibatch, on [2]comm.Comm) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
 	}
 	r, count := &m.draws, &m.asked
-	r.comm, r.d = c, d
+	r.comm, r.d = on[1], d
 	r.asks, r.asked = mem.Grow(r.asks, 2*d.ranks), mem.Grow(r.asked, 2*d.ranks)
 	if len(r.wanted) != d.ranks {
 		r.wanted, r.words = make([]int, d.ranks), make([]uint64, d.ranks)
@@ -206,7 +232,7 @@ func (d *remoteDrawer) startAsk(m *Minibatch, c comm.Comm) (request, error) {
 	count.Asked += int64(len(r.asking.IDs))
 	count.Rounds++
 	count.Bytes += int64(d.ranks) * sample.AskBytes
-	r.half = c.StartAlltoallv(
+	r.half = on[0].StartAlltoallv(
 		mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
 	return askRound{m}, nil
 }
@@ -251,15 +277,15 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 }
 
 // startReply sends everyone the sizes of what its vertices have drawn; the neighbours follow.
-func (d *remoteDrawer) startReply(m *Minibatch, c comm.Comm) (request, error) {
+func (d *remoteDrawer) startReply(m *Minibatch, on [2]comm.Comm) (request, error) {
 	if err := m.point(fault.Reply, d.rank); err != nil {
 		return nil, err
 	}
 	r, count := &m.draws, &m.asked
-	r.comm = c
+	r.comm = on[1]
 	count.Rounds++
 	count.Bytes += int64(len(r.answer.Sizes))
-	r.half = c.StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
+	r.half = on[0].StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
 		r.asking.Reply.Vertex())
 	return replyRound{m}, nil
 }

@@ -13,8 +13,7 @@ var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
 		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. It " +
 		"transfers [as few rows as any cache could](results/default-policy.md)",
-	Whole: "it samples minibatches ahead of time, and their frontiers are known only after " +
-		"rounds between ranks",
+	Needs: true, // a graph, to sample its first window and to plan it
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)
@@ -47,7 +46,6 @@ var lookahead = &Policy{
 		return cache.LookaheadBytes(o, int(s.Uses*float64(s.Window+1)))
 	},
 	Foresees: true,
-	Fanouts:  true, // the window is planned for the memory of minibatches that wait
 	Variants: asIs(Lookahead),
 	Reads:    []string{"window", "level"},
 }

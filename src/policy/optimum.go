@@ -13,7 +13,6 @@ const Optimum = "optimum"
 var optimum = &Policy{
 	Name: Optimum, Doc: "the offline optimum: the fewest rows that any cache of whole rows can " +
 		"transfer",
-	Whole: "it counts all accesses of the run",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		o, err := cache.NewOptimum(s.Graph.NumVertices(), s.Capacity, true)
 		return counts{o}, nil, err

@@ -66,8 +66,6 @@ type Policy struct {
 	// Fanouts: what it does follows from fanouts, so a kind of sampling without them is refused.
 	Fanouts bool
 
-	// Whole says why each rank needs the whole topology in every step; "" if it does not.
-	Whole string
 	// Needs: Open analyses the graph. Static policies do so to rank it.
 	Needs bool
 

@@ -119,7 +119,7 @@ const (
 func (s *Store) candidates(minibatches int) (all []trial) {
 	for _, name := range policy.Names(policy.Trainable) {
 		p := policy.Find(name)
-		if p.Variants == nil || s.Job.Partitioned && p.Whole != "" {
+		if p.Variants == nil {
 			continue
 		}
 		for _, v := range p.Variants(minibatches) {
