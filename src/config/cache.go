@@ -24,9 +24,9 @@ func (c *Config) settle(given func(key string) bool) {
 // fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
 	spec := c.Spec()
-	fallbacks := []string{c.Job.Cache.Policy, policy.Sieve, policy.VIP, policy.Sim}
+	fallbacks := []string{c.Job.Cache.Policy, policy.VIP, policy.Sim}
 	if spec.Locality.Favours() { // draws follow what a cache keeps, best if it keeps the same
-		fallbacks = fallbacks[2:]
+		fallbacks = fallbacks[1:]
 	}
 	for _, name := range fallbacks {
 		spec.Cache.Policy = name

@@ -29,7 +29,7 @@ func TestDefaultPolicy(t *testing.T) {
 		{"sample: {kind: poisson}\n", nil, "lookahead"},
 		{"sample: {kind: poisson, locality: 2}\n", nil, "vip"},
 		{"sample: {kind: ladies, locality: 2}\n", nil, "sim"},
-		{"sample: {kind: ladies}\n", nil, "sieve"},
+		{"sample: {kind: ladies}\n", nil, "lookahead"},
 		{"sample: {kind: ladies, locality: 2}\ncache: {source: files}\n", nil, "sim"},
 		{"cache: {policy: prefetch}\n", nil, "prefetch"},
 		{"cache: {gamma: 0.9}\n", nil, "lookahead"},
