@@ -37,22 +37,23 @@ func TestWithoutFanouts(t *testing.T) {
 	defer mem.Free(p)
 	for name, f := range map[string]func() error{
 		"ranking by vip": func() error { _, err := g.RankVIP(r); return err },
-		"the memory of a window": func() error {
-			_,
-				err := g.PlanWindow(r, p, 10)
-			return err
-		},
-		"the memory of a window of mi": func() error {
-			_,
-				err := g.WindowBytes(r, p, 3)
-			return err
-		},
 	} {
 		err := f()
 		if !errors.Is(err, sample.ErrFanouts) || !strings.Contains(err.Error(), name) ||
 			!strings.Contains(err.Error(), "sample.kind ladies") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// The memory of a window is that of counted minibatches.
+	one, err := g.WindowBytes(r, p, 1)
+	if err != nil || one < 24 {
+		t.Errorf("a minibatch that waits takes %d bytes: %v", one, err)
+	}
+	if three, err := g.WindowBytes(r, p, 3); err != nil || three != 3*one {
+		t.Errorf("three take %d bytes, one %d: %v", three, one, err)
+	}
+	if _, err := g.PlanWindow(r, p, 10); err != nil {
+		t.Errorf("planning a window: %v", err)
 	}
 	// Without fanouts reads are counted, over all minibatches of an epoch where these are few.
 	reads, err := g.Reads(r)

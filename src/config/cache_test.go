@@ -131,18 +131,18 @@ func TestDefaultsOfSharers(t *testing.T) {
 		{[]string{"parallel.mode=split", "cache.policy=sieve"}, "", 0,
 			"parallel.mode is split, with which cache.policy sieve cannot be had"},
 		{[]string{"parallel.mode=split", "cache.source=files"}, "", 0, "choose cache.source=owners"},
-		{[]string{"parallel.mode=hybrid"}, policy.Sieve, 4, ""},
-		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.Sieve, 4, ""},
+		{[]string{"parallel.mode=hybrid"}, policy.Lookahead, 4, ""},
+		{[]string{"parallel.mode=hybrid", "sample.kind=poisson"}, policy.Lookahead, 4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.policy=none"}, policy.None, 4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.policy=prefetch"}, policy.Prefetch, 4, ""},
-		{[]string{"parallel.mode=hybrid", "cache.policy=lookahead"}, "", 0, "it must know frontiers"},
-		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, "", 0, "look-ahead, which knows"},
+		{[]string{"parallel.mode=hybrid", "cache.policy=auto"}, policy.Auto, 4, ""},
+		{[]string{"topology.kind=partitioned"}, policy.Lookahead, 2, ""},
 		{[]string{"parallel.mode=hybrid", "cache.policy=halo1", "cache.halo_fraction=0.5"}, policy.Halo1,
 			4, ""},
 		{[]string{"parallel.mode=hybrid", "cache.placement=group"}, "", 0,
 			"choose cache.placement=own"},
 		{[]string{"parallel.mode=hybrid", "cache.source=files"}, "", 0, "choose cache.source=owners"},
-		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, policy.Sieve, 4, ""},
+		{[]string{"parallel.mode=hybrid", "topology.kind=partitioned"}, policy.Lookahead, 4, ""},
 	} {
 		got, err := Load(writeConfig(t, minimal), c.sets)
 		switch {

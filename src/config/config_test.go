@@ -94,13 +94,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"sample.eval_fanouts has 4 entries but model.layers is 3",
 			}},
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
-		{"lookahead on a partitioned topology", minimal +
-			"topology: {kind: partitioned}\ncache: {policy: lookahead}\n", nil, []string{
-			"topology.kind is partitioned, with which cache.policy lookahead cannot be had, " +
-				"because it samples minibatches ahead",
-			"choose cache.policy=none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve " +
-				"or prefetch, or topology.kind=replicated",
-		}},
 		{"what is near on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\nsample: {kind: poisson, locality: 2}\n", nil,
 			[]string{"with which sample.locality cannot be had",
@@ -115,11 +108,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a formula of fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
 			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
-				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve or prefetch, or " +
-					"sample.kind=neighbour"}},
-		{"a window of fanouts that there are not", minimal +
-			"sample: {kind: ladies}\ncache: {policy: lookahead}\n", nil,
-			[]string{"cache.policy lookahead cannot be had"}},
+				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve, prefetch or " +
+					"lookahead, or sample.kind=neighbour"}},
 		{"a choice among formulas of fanouts", minimal +
 			"sample: {kind: ladies}\ncache: {policy: auto}\n", nil,
 			[]string{"cache.policy auto cannot be had"}},

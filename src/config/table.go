@@ -432,7 +432,7 @@ func (c *Config) table() []section {
 				"how ranks share a step",
 				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
 					"many times more seeds. `pipeline.depth` then is 4 by default. `cache.policy` is " +
-					"`none` by default with `split` and `push-pull`, and `sieve` with `hybrid`."},
+					"`none` by default with `split` and `push-pull`."},
 		}},
 
 		{name: "compute", keys: []*Key{
