@@ -10,11 +10,14 @@ a line to CSV after each run, so that a study that is stopped goes on where it w
 outer loop: the same settings of all sets for one seed, then the next. DATA holds the public graphs;
 products is generated. --table prints, for each set and batch, differences to neighbour at fanouts
 x1, paired by seed, with standard errors; cost is relative to it. rows and bytes are those of an
-epoch over all ranks, bytes with ids (no ratio below 1 kB); seconds are the median epoch's."""
+epoch over all ranks, bytes with ids (no ratio below 1 kB); seconds are the median epoch's. It also
+prints the settings with the fewest rows and bytes that are within 0.3 points or two standard errors
+over 3 seeds or more, and draws a figure of each set beside CSV."""
 
 import argparse
 import csv
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -120,30 +123,93 @@ def study(a):
                         f.write(",".join(str(v) for v in [*key, *found]) + "\n")
 
 
+def settings(done):
+    """Yields (set, batch, its settings): of each its name, the seeds that neighbour at x1 has too,
+    mean test, mean difference to that, its standard error (NaN of one seed), and rows, bytes and
+    seconds relative to it (NaN of bytes below 1 kB)."""
+    lines = {}
+    for (name, batch, *how, seed), found in done.items():
+        lines.setdefault((name, batch), {}).setdefault(tuple(how), {})[seed] = found
+    for (name, batch), runs in sorted(lines.items(), key=lambda l: (l[0][0], int(l[0][1]))):
+        base, of = runs.get(("neighbour", "1", "rank", "1", "False"), {}), []
+        for (kind, factor, share, lasts, layer), found in runs.items():
+            seeds = [s for s in found if s in base]
+            if not seeds:
+                continue
+            gap = [found[s][1] - base[s][1] for s in seeds]
+            error = statistics.stdev(gap) / len(gap) ** .5 if len(gap) > 1 else math.nan
+            cost = [[sum(r[s][i] for s in seeds) for r in (found, base)] for i in (2, 3, 4)]
+            told = f"{kind} x{factor}"
+            if kind == "labor":
+                told += f", {share}, {lasts}" + ", one number for all hops" * (layer == "True")
+            of.append((told, len(seeds), statistics.mean(found[s][1] for s in seeds),
+                       statistics.mean(gap), error,
+                       *(c / b if i != 1 or b >= 1000 else math.nan
+                         for i, (c, b) in enumerate(cost))))
+        yield name, batch, sorted(of, key=lambda s: (s[0][0] != "n", -s[1], s[5]))
+
+
+def number(x, form):
+    return "" if math.isnan(x) else format(x, form)
+
+
 def table(done):
-    """Prints each setting beside neighbour at x1, over the seeds that both have."""
+    """Prints each setting beside neighbour at x1, and the cheapest ones that are no worse."""
     print("| set, batch | setting | seeds | test | difference | its standard error "
           "| rows | bytes | seconds |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    lines = {}
-    for (*setting, seed), found in done.items():
-        lines.setdefault(tuple(setting), {})[seed] = found
-    for (name, batch, *how), runs in lines.items():
-        base = lines.get((name, batch, "neighbour", "1", "rank", "1", "False"), {})
-        seeds = [s for s in runs if s in base]
-        if not seeds:
-            continue
-        gap = [runs[s][1] - base[s][1] for s in seeds]
-        error = f"{statistics.stdev(gap) / len(gap) ** .5:.2f}" if len(gap) > 1 else ""
-        cost = [(sum(runs[s][i] for s in seeds), sum(base[s][i] for s in seeds)) for i in (2, 3, 4)]
-        kind, factor, share, dependency, layer = how
-        name = f"{name}, {batch}"
-        told = f"{kind} x{factor}"
-        if kind == "labor":
-            told += f", {share}, {dependency}" + (", one number for all hops" * (layer == "True"))
-        costs = " | ".join("" if i == 1 and of < 1000 else f"{c / of:.3f}"
-                           for i, (c, of) in enumerate(cost))
-        print(f"| {name} | {told} | {len(seeds)} | {statistics.mean(runs[s][1] for s in seeds):.2f}"
-              f" | {statistics.mean(gap):+.2f} | {error} | {costs} |")
+    chosen = []
+    for name, batch, of in settings(done):
+        for told, seeds, test, gap, error, *cost in of:
+            print(f"| {name}, {batch} | {told} | {seeds} | {test:.2f} | {gap:+.2f} | "
+                  f"{number(error, '.2f')} | {' | '.join(number(c, '.3f') for c in cost)} |")
+        fair = [s for s in of if s[1] >= 3 and s[3] >= -max(0.3, 2 * s[4])]
+        for cost, at in (("rows", 5), ("bytes", 6)):
+            told, seeds, _, gap, error, rows, sent, _ = min(
+                (s for s in fair if not math.isnan(s[at])), key=lambda s: s[at],
+                default=("", 0, *[math.nan] * 6))
+            chosen.append(f"| {name}, {batch} | {cost} | {told} | {seeds} | {number(gap, '+.2f')} | "
+                          f"{number(error, '.2f')} | {number(rows, '.3f')} | {number(sent, '.3f')} |")
+    print("\n| set, batch | fewest | setting | seeds | difference | its standard error | rows "
+          "| bytes |\n|---|---|---|--:|--:|--:|--:|--:|", *chosen, sep="\n")
+
+
+def figures(done, directory):
+    """Draws for each set labor-SET.svg: test accuracy against rows, a panel for each batch."""
+    panels = {}
+    for name, batch, of in settings(done):
+        panels.setdefault(name, []).append((batch, of))
+    for name, parts in panels.items():
+        text = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{460 * len(parts)}" height="330" '
+                'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" '
+                'fill="white"/>']
+        for k, (batch, of) in enumerate(parts):
+            errors = [0 if math.isnan(s[4]) else s[4] for s in of]
+            low = min(s[2] - e for s, e in zip(of, errors)) - .1
+            high = max(s[2] + e for s, e in zip(of, errors)) + .1
+            right = max(s[5] for s in of) * 1.05
+            x = lambda rows: 460 * k + 50 + 390 * rows / right
+            y = lambda test: 285 - 245 * (test - low) / (high - low)
+            text.append(f'<text x="{x(0)}" y="20" font-size="13">{name}, batch {batch}: test, %, '
+                        f'against rows of neighbour x1</text><path d="M{x(0)} 40V285H{x(right)}" '
+                        'fill="none" stroke="black"/>')
+            for i in range(5):
+                at = low + (high - low) * i / 4
+                text.append(f'<text x="{x(0) - 6}" y="{y(at) + 4:.0f}" text-anchor="end">{at:.1f}'
+                            f'</text><text x="{x(right * i / 4):.0f}" y="302" '
+                            f'text-anchor="middle">{right * i / 4:.2f}</text>')
+            for (told, seeds, test, _, _, rows, *_), e in zip(of, errors):
+                colour = "#c03030" if told[0] == "n" else "#3050c0"
+                short = told.replace("neighbour ", "").replace("labor ", "")
+                short = short.replace(", rank", "").replace("one number for all hops", "1 for hops")
+                text.append(f'<path d="M{x(rows):.1f} {y(test - e):.1f}V{y(test + e):.1f}" '
+                            f'stroke="{colour}"/><circle cx="{x(rows):.1f}" cy="{y(test):.1f}" '
+                            f'r="{4 if seeds >= 3 else 2}" fill="{colour}"/><text '
+                            f'x="{x(rows) + 6:.1f}" y="{y(test) - 4:.1f}" fill="{colour}" '
+                            f'font-size="9">{short}</text>')
+        text.append('<text x="50" y="322">red: neighbour, blue: labor (factor of fanouts, steps that '
+                    'a number lasts); large: 3 seeds or more; bars: standard errors of differences'
+                    '</text></svg>')
+        (directory / f"labor-{name}.svg").write_text("\n".join(text) + "\n")
 
 
 def main():
@@ -161,6 +227,7 @@ def main():
     a = p.parse_args()
     if a.table:
         table(read(a.csv))
+        figures(read(a.csv), a.csv.resolve().parent)
         return
     a.data, a.out = a.data.resolve(), a.out.resolve()
     os.makedirs(a.out, exist_ok=True)

@@ -246,7 +246,8 @@ class Bench:
                 if got and k == 0:
                     fastest[c.peer] = min((got[0], c.name), fastest.get(c.peer, (math.inf, "")))
                 print(f"{name}, round {k + 1}: {c.name}: "
-                      + ("failed" if got is None else f"{got[0]:.3f}"), file=sys.stderr)
+                      + ("failed" if got is None else f"{got[0]:.3f} s, {got[-1]:.3f} of processors"),
+                      file=sys.stderr)
         ours = rows.get("halognn") or next(iter(rows.values()))
         unit = "ns an edge" if name == "sampler" else "s an epoch"
         lines = [f"\n### {name}\n", f"| | {unit} | loss | ratio to the first line (least, most) "
