@@ -109,8 +109,8 @@ func (d *remoteDrawer) rounds() int {
 // close frees samplers and communicators.
 func (d *remoteDrawer) close() error {
 	d.samplers.free()
-	close(d.idle)
-	for r := range d.idle {
+	for range len(d.idle) {
+		r := <-d.idle
 		r.free()
 	}
 	var errs []error
