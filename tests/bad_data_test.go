@@ -262,10 +262,6 @@ func TestBadDatasets(t *testing.T) {
 			}
 			return partitioning(smallData.dir(t), dir, "--method", "file", "--assignment", path)
 		}, badData, []string{"graph.part.4", "4 entries", "one for each vertex"}},
-		{"no KaMinPar", func(t *testing.T, dir string) []string {
-			t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
-			return partitioning(smallData.dir(t), dir, "--method", "kaminpar")
-		}, badData, []string{"pip install kaminpar", "--method ldg"}},
 		{"an order that needs settings",
 			func(t *testing.T, dir string) []string {
 				return partitioning(smallData.dir(t), dir,
@@ -303,4 +299,11 @@ func TestBadDatasets(t *testing.T) {
 	} {
 		t.Run(c.name, c.run)
 	}
+}
+
+func TestPartitionWithoutKaMinPar(t *testing.T) { // alone, for it sets a variable
+	dir := t.TempDir()
+	t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
+	r := halognn(t).run(t, partitioning(smallData.dir(t), dir, "--method", "kaminpar")...)
+	badInput{code: badData, want: []string{"pip install kaminpar", "--method ldg"}}.check(t, dir, r)
 }
