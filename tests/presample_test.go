@@ -108,7 +108,7 @@ func TestBadWeights(t *testing.T) {
 			[]string{"--config", "--fanouts and --batch"}},
 		{"half of it", args("--weights", "edge", "--fanouts", "5"), usage, []string{"--batch"}},
 		{"a method without weights", args("--weights", "node", "--method", "contiguous",
-			"--fanouts", "5", "--batch", "96"), usage, []string{"contiguous", "metis or ldg"}},
+			"--fanouts", "5", "--batch", "96"), usage, []string{"contiguous", "metis, kaminpar or ldg"}},
 		{"another method than random", args("--weights", "rand", "--method", "ldg"), usage,
 			[]string{"--weights rand", "--method ldg"}},
 		{"an order of one part", args(append(slices.Clone(sampled), "--order", "vip")...), usage,
