@@ -163,7 +163,7 @@ func estimatesRefuse(s *job.Spec) []clash {
 // partitionedRefuses lists what a job cannot have of which no rank sees the whole topology.
 func partitionedRefuses(s *job.Spec) []clash {
 	return []clash{
-		{s.Locality.Favours(), "sample.locality",
+		{s.Locality.Favours() && s.Reads(), "sample.locality",
 			"who draws for a vertex does not know what is near to the rank that asks", "sample.locality=1"},
 	}
 }
