@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/compute/computetest"
 	"halognn/src/job"
 	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
@@ -15,9 +14,6 @@ import (
 func generated(t testing.TB) *shard.Shards { return sessiontest.Graph(t, 6, 300) }
 
 func sageOptions() job.Spec { return sessiontest.Spec() }
-
-// cudaLibrary builds, or finds, the library of kernels.
-func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
 // onRanks opens passes on every rank, each a node of its own, and calls f.
 func onRanks(shards *shard.Shards, ranks int, o job.Spec,

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package infer
 
 import (
@@ -5,12 +7,13 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 )
 
 // A device with its own memory infers by columns to the bits that it infers with all at once.
 func TestOffboardInfersByColumns(t *testing.T) {
-	library := cudaLibrary(t)
+	library := computetest.CUDALibrary(t, "../..")
 	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
 	cacheRoom = func() (int64, error) { return 0, nil }
 	gpu := func() (compute.Device, error) {
