@@ -133,7 +133,7 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 		ranks int
 		sets  []string
 	}{
-		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split"}},
+		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split", "model.norm=batch"}},
 		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none"}},
 		{1, []string{"parallel.mode=push-pull"}}, {4, []string{"parallel.mode=push-pull"}},
 		{4, []string{"parallel.mode=push-pull", "model.kind=gcn", "model.gcn_norm=both"}},

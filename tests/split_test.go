@@ -89,7 +89,8 @@ func tryMode(t *testing.T, mode string, cases []modeCase, alone func(ranks int) 
 func TestSplitIsOneRank(t *testing.T) {
 	tryMode(t, "split", append(slices.Clone(linearCases),
 		modeCase{4, []string{"model.kind=gat", "model.norm=layer"}},
-		modeCase{2, []string{"model.kind=mlp"}},
+		modeCase{2, []string{"model.kind=mlp", "model.norm=batch"}},
+		modeCase{8, []string{"model.norm=batch", "model.layers=3", "sample.fanouts=4,3,2"}},
 		modeCase{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
 	), func(int) int { return 1 }, alike)
 }
@@ -107,6 +108,7 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 		sets           []string
 	}{
 		{2, 2, []string{"model.kind=gat", "model.norm=layer"}},
+		{2, 2, []string{"model.norm=batch"}},
 		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
 		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
 		// Poisson's estimates of all neighbours' rows make gin's sums large: at a rate of 0.05 it
@@ -207,8 +209,8 @@ func TestModesGoOn(t *testing.T) {
 		stages  []string
 		streams string // sample.streams
 	}{
-		{1, []string{"parallel.mode=split"}, []string{"found 1", "owners 1", "join 1"}, "rank"},
-		{2, []string{"parallel.mode=hybrid"}, []string{"join 1", "serve 2", "collect", "pass on"},
+		{1, []string{"parallel.mode=split", "model.norm=batch"}, []string{"found 1", "owners 1", "join 1"}, "rank"},
+		{2, []string{"parallel.mode=hybrid", "model.norm=batch"}, []string{"join 1", "serve 2", "collect", "pass on"},
 			"rank"},
 		{1, []string{"parallel.mode=push-pull"}, []string{"pack", "sizes", "push", "join"}, "part"},
 	} {

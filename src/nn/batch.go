@@ -89,7 +89,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matri
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
-		dx = m.BackwardLayer(l, &m.inputs[l], dx)
+		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx) // no other rank has rows
 		if ready != nil {
 			ready(l)
 		}

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"halognn/src/compute"
 )
@@ -13,10 +14,16 @@ import (
 //	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n      in the gradients, of each minibatch
 //	step        the sums over minibatches and ranks, with the gradients
 //	update      running = 0.9 running + 0.1 sum/n
+//
+// Where ranks share the minibatch its rows are those of all of them: each gathers, in rank order, the
+// others' moments in forward, and in backward their sums for dgamma and dbeta.
 type batchNorm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
 	mean, variance             *buffer   // [out] of the minibatch
+	total                      float64   // its rows
+	shift                      *buffer   // [2,out] what backward adds to dx if it is shared
+	host                       []float32 // [5,out]: moments, sums of backward and gamma, on the host
 	running                    []Param   // running_mean, running_var [out], num_batches_tracked [1]
 	values                     [2][]float32
 }
@@ -34,26 +41,110 @@ func batchNormStatistics(l, out int) []Param {
 }
 
 func (n *batchNorm) reserve(rows, out int) error {
-	return reserveAll(sized{n.x, rows * out}, sized{n.mean, out}, sized{n.variance, out})
+	return reserveAll(sized{n.x, rows * out}, sized{n.mean, out}, sized{n.variance, out},
+		sized{n.shift, 2 * out})
 }
 
 // forward sets y from x, which the convolution has made, and applies then to it.
-func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, train bool,
-	then compute.Epilogue) {
+func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
+	then compute.Epilogue) error {
 	mean, variance := n.values[0], n.values[1]
-	if train {
+	if in.Train {
 		mean, variance = n.mean.data[:y.Cols], n.variance.data[:y.Cols]
 		dev.ColumnMoments(mean, variance, x)
+		n.total = float64(x.Rows)
+		if in.Gather != nil {
+			if err := n.join(dev, mean, variance, x.Rows, in.Gather); err != nil {
+				return err
+			}
+		}
 	}
 	dev.BatchNorm(y, x, n.gamma, n.beta, mean, variance, normEps, then)
+	return nil
 }
 
-// backward turns dy, the gradient with respect to y, into that before then, in place, and sets the
-// gradients of the parameters and dx, which may be dy.
-func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix,
-	then compute.Epilogue) {
-	dev.BatchNormBackward(dx, n.dgamma, n.dbeta, dy, x, n.gamma, n.mean.data[:dy.Cols],
-		n.variance.data[:dy.Cols], normEps, y, then)
+// join turns the moments of the own rows into those of all ranks' (Chan, Golub and LeVeque, 1983),
+// the same bits on each.
+func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int, gather Gather) error {
+	out := len(mean)
+	if n.host == nil {
+		n.host = make([]float32, 5*out)
+	}
+	own := n.host[:2*out+1]
+	dev.Download(own[:out], mean)
+	dev.Download(own[out:2*out], variance)
+	own[2*out] = float32(rows)
+	all, err := gather(own, false)
+	if err != nil {
+		return err
+	}
+	n.total = 0
+	for r := 2 * out; r < len(all); r += len(own) {
+		n.total += float64(all[r])
+	}
+	// over adds up a number of each rank, by its rows.
+	over := func(value func(own []float32) float64) float32 {
+		sum := 0.0
+		for r := 0; r < len(all); r += len(own) {
+			sum += float64(float64(all[r+2*out]) * value(all[r:r+2*out]))
+		}
+		return float32(sum / max(1, n.total))
+	}
+	for j := range out {
+		n.host[j] = over(func(own []float32) float64 { return float64(own[j]) })
+		n.host[out+j] = over(func(own []float32) float64 {
+			d := float64(own[j]) - float64(n.host[j])
+			return float64(own[out+j]) + float64(d*d)
+		})
+	}
+	dev.Upload(mean, n.host[:out])
+	dev.Upload(variance, n.host[out:2*out])
+	return nil
+}
+
+// backward turns dy, the gradient with respect to y, into that before then, in place, sets the
+// gradients of the parameters, of which each rank has its share, and returns that with respect to x,
+// in the memory of dx, which may be dy, or of x.
+func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in *Input,
+	then compute.Epilogue) (compute.Matrix, error) {
+	mean, variance := n.mean.data[:dy.Cols], n.variance.data[:dy.Cols]
+	dev.BatchNormBackward(dx, n.dgamma, n.dbeta, dy, x, n.gamma, mean, variance, normEps, y, then)
+	if in.Gather == nil {
+		return dx, nil
+	}
+	shift, bias, err := n.correction(dev, x.Rows, in.Gather)
+	if err == nil {
+		dev.BatchNorm(x, x, shift, bias, mean, variance, normEps, compute.Epilogue{Add: dx})
+	}
+	return x, err
+}
+
+// correction returns what dx lacks where dgamma and dbeta are sums over the own rows R alone, as scale
+// and shift of the normalised rows. With G and B for the sums over all ranks' rows N:
+//
+//	gamma*root * (dgamma/R - G/N)     gamma*root * (dbeta/R - B/N)
+func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (scale, shift []float32,
+	err error) {
+	out := len(n.dgamma)
+	variance, own, gamma := n.host[out:2*out], n.host[2*out:4*out], n.host[4*out:]
+	dev.Download(own[:out], n.dgamma)
+	dev.Download(own[out:], n.dbeta)
+	dev.Download(gamma, n.gamma)
+	all, err := gather(own, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, v := range own {
+		sum, j := 0.0, k%out
+		for r := k; r < len(all); r += len(own) {
+			sum += float64(all[r])
+		}
+		root := 1 / math.Sqrt(float64(variance[j])+normEps)
+		own[k] = float32(float64(gamma[j]) * root *
+			(float64(v)/float64(max(1, rows)) - sum/max(1, n.total)))
+	}
+	dev.Upload(n.shift.data[:2*out], own)
+	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
 // setStatistics puts what the minibatch adds to the running values into the host's copy of the
@@ -69,8 +160,8 @@ func (m *Model) setStatistics() {
 		m.dev.Download(mean, n.mean.data[:out])
 		m.dev.Download(variance, n.variance.data[:out])
 		unbiased := rows
-		if rows > 1 {
-			unbiased = rows * rows / (rows - 1)
+		if total := float32(n.total); total > 1 {
+			unbiased = rows * total / (total - 1)
 		}
 		for j := range mean {
 			mean[j] *= rows

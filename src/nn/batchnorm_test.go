@@ -3,9 +3,14 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
+	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/npy"
 	"halognn/src/task"
 )
 
@@ -95,6 +100,82 @@ func TestRunningStatistics(t *testing.T) {
 		alone.Hops, alone.X = seedHops(2, 1), b.X.RowsAt(0, 1)
 		if d := deviation(download(dev, forward(t, m, &alone).Data), widen(logits[:2])); d > 1e-6 {
 			t.Errorf("the logits of a vertex depend on the others: they deviate by %g", d)
+		}
+	})
+}
+
+// Ranks that share a minibatch, one of them without rows and one with a single row, come together to
+// the loss of a float64 model of all rows, its numerical derivatives, and the statistics of all rows.
+func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		c := Config{Kind: "mlp", Layers: 3, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Residual: true,
+			Activation: ELU, Task: task.Multiclass}
+		whole := newModel(t, dev, c, 1)
+		b, rows := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, 9)
+		b.InputGradient = false
+		o := newOracle(t, dev, whole, b)
+		logits := forward(t, whole, b)
+		statistics, _ := whole.Loss(b, logits)
+		want := download(dev, whole.Params.Grads)
+
+		first := []int{0, 4, 4, 8, 9}
+		grads, losses := make([]float32, whole.Params.Len()), 0.0
+		var turn sync.Mutex // a device has one user at a time
+		err := comm.RunWorld(len(first)-1, func(on comm.Comm) error {
+			turn.Lock()
+			defer turn.Unlock()
+			gather := func(own []float32, _ bool) ([]float32, error) {
+				turn.Unlock()
+				defer turn.Lock()
+				all := make([]float32, len(own)*on.Size())
+				return all, on.StartAllgatherv(npy.Bytes(own), npy.Bytes(all),
+					slices.Repeat([]int{len(own)}, on.Size()), 4).Wait()
+			}
+			m := newModel(t, dev, c, 1)
+			lo, hi := first[on.Rank()], first[on.Rank()+1]
+			own := *b
+			own.Hops, own.X, own.Labels = seedHops(c.Layers, hi-lo), b.X.RowsAt(lo, hi), b.Labels[4*lo:4*hi]
+			inputs, x, err := make([]Input, c.Layers), own.X, error(nil)
+			for l := range inputs {
+				inputs[l] = own.Input(l, x)
+				inputs[l].Gather = gather
+				if x, err = m.ForwardLayer(l, &inputs[l]); err != nil {
+					return err
+				}
+			}
+			share, dy := m.Loss(&own, x)
+			for l := c.Layers - 1; l >= 0; l-- {
+				if dy, err = m.BackwardLayer(l, &inputs[l], dy); err != nil {
+					return err
+				}
+			}
+			losses += share.Loss
+			for i, v := range download(dev, m.Params.Grads) {
+				grads[i] += v
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := math.Abs(losses/statistics.Loss - 1); d > 1e-6 || math.IsNaN(d) {
+			t.Errorf("the loss is %g, of a rank alone %g", losses, statistics.Loss)
+		}
+		for _, q := range whole.Params.Statistics {
+			if d := deviation(q.of(grads), widen(q.of(want))); d > 1e-6 {
+				t.Errorf("%s deviates by %g", q.Name, d)
+			}
+		}
+		x := widen(rows)
+		for _, q := range whole.Params.List {
+			d := deviation(q.of(grads), o.differentiate(o.params[q.Name], x))
+			if strings.HasSuffix(q.Name, "bias") && strings.HasPrefix(q.Name, "lins") &&
+				q.Shape[0] == c.Hidden {
+				d = deviation(q.of(grads), make([]float64, q.Len())) // a norm takes it away
+			}
+			if !(d <= gradientTolerance) {
+				t.Errorf("the gradient of %s deviates by %.2g", q.Name, d)
+			}
 		}
 	})
 }

@@ -131,7 +131,7 @@ func passOfShares(t *testing.T, dev compute.Device, m *Model, b *Batch, shares [
 	stats, grad := m.Loss(b, m.Output(x))
 	grad = m.OutputBackward(grad)
 	for l := len(b.Hops) - 1; l >= 0; l-- {
-		grad = m.BackwardLayer(l, &inputs[l], grad)
+		grad, _ = m.BackwardLayer(l, &inputs[l], grad)
 	}
 	return stats, grad
 }

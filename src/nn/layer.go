@@ -68,10 +68,17 @@ type Input struct {
 	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
 	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
 	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
-	Shares   []compute.Matrix
+	Shares []compute.Matrix
+	// where other ranks have rows of the minibatch, too: for norms over all of its rows
+	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X
 }
+
+// Gather returns len(own) numbers of every rank that has rows of a minibatch, in rank order, those of
+// own among them: valid until the next call. The ranks call it alike; backward says which way the
+// layers run.
+type Gather func(own []float32, backward bool) (all []float32, err error)
 
 // gradient returns the size of the gradient that backward gives if in.Gradient, for rows of cols
 // columns.

@@ -79,7 +79,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 				constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
 		if s.hidden && c.Norm == NormBatch {
-			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer()}
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer(),
+				shift: m.store.buffer()}
 			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l), s.out, 1),
 				constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
 			statistics = append(statistics, batchNormStatistics(l, s.out)...)
@@ -203,7 +204,7 @@ func (m *Model) Reserve(l int, in *Input) error {
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
 // layer runs again. The capacity of its Data has in.Room rows more, which are the caller's. Without
-// in.Train there is no dropout. Errors are as for Reserve.
+// in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
@@ -214,7 +215,9 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if n := s.batch; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
-		n.forward(m.dev, y, x, in.Train, then)
+		if err := n.forward(m.dev, y, x, in, then); err != nil {
+			return y, fmt.Errorf("batch norm of layer %d: %w", l, err)
+		}
 	} else if n := s.norm; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
@@ -260,8 +263,8 @@ func (m *Model) dropped(in *Input) float32 {
 // returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, valid until
 // layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
 // such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
-// before, on the same input with in.Train.
-func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix) {
+// before, on the same input with in.Train. Errors are those of in.Gather.
+func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if m.jump != nil && l < len(m.stages)-1 {
 		m.jump.take(dy, l, true)
@@ -278,7 +281,10 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		then = compute.Epilogue{}
 	}
 	if n := s.batch; n != nil {
-		n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, then)
+		dy, err = n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, in, then)
+		if err != nil {
+			return dx, fmt.Errorf("batch norm of layer %d: %w", l, err)
+		}
 		then = compute.Epilogue{}
 	}
 	if in.Gradient {
@@ -289,5 +295,5 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}
 	m.dev.Settle()
-	return dx
+	return dx, nil
 }

@@ -172,9 +172,10 @@ func TestLayerByLayer(t *testing.T) {
 		}
 		_, dy := m.Loss(b, x)
 		for l := c.Layers - 1; l >= 0; l-- {
-			dx := m.BackwardLayer(l, &inputs[l], upload(t, dev, dy.Rows, dy.Cols, download(dev, dy.Data)))
-			if (dx.Data != nil) != (l > 0) {
-				t.Errorf("layer %d returned a gradient of %d rows", l, dx.Rows)
+			dx, err := m.BackwardLayer(l, &inputs[l],
+				upload(t, dev, dy.Rows, dy.Cols, download(dev, dy.Data)))
+			if (dx.Data != nil) != (l > 0) || err != nil {
+				t.Errorf("layer %d returned a gradient of %d rows, %v", l, dx.Rows, err)
 			}
 			dy = dx
 		}

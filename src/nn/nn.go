@@ -132,6 +132,15 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
+// BatchNorms returns the norms over all rows of a minibatch.
+func (c Config) BatchNorms() int {
+	n := 0
+	for l := 0; l < c.Layers && c.Norm == NormBatch && c.hidden(l); l++ {
+		n++
+	}
+	return n
+}
+
 // Jumps reports whether the model has jumping knowledge.
 func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
 

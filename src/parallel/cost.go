@@ -10,6 +10,7 @@ const (
 	fetchRounds    = 3 // fetched: counts, ids, rows
 	askRounds      = 4 // remoteDrawer, of a hop that asks: counts, ids; sizes, neighbours
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
+	normRounds     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
 	relayRounds    = 3 // relay, of the last hop: counts, ids, rows
 	columnRounds   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
 )
@@ -24,11 +25,16 @@ const HopSizeBytes = 8 * hopSize
 // there, and that of its gradient back.
 func BetweenBytes(width int) float64 { return 2 * 4 * float64(width) }
 
+// NormBytes is what a rank sends every other one for a norm over the rows of all, of that width: two
+// moments and their rows, and two sums of backward.
+func NormBytes(width int) float64 { return 4 * float64(2*width+1+2*width) }
+
 // Messages describe the minibatches of a rank to the costs of a mode.
 type Messages struct {
 	Hops   int // of a minibatch; 0 for a model that reads no neighbours
 	Asking int // of them, those that ask owners to draw
 	Group  int // ranks that train a minibatch together
+	Norms  int // over all rows of a minibatch
 }
 
 // Rounds returns the collectives that a rank starts for a minibatch.
@@ -40,7 +46,7 @@ func splitRounds(of Messages) int {
 	if of.Group == 1 {
 		return dataRounds(of)
 	}
-	return fetchRounds + crossingRounds*max(0, of.Hops-1)
+	return fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms
 }
 
 func hybridRounds(of Messages) int {

@@ -182,9 +182,6 @@ func sharedRefuse(s *job.Spec) []clash {
 			"sample.locality=1"},
 		{s.Kernel == sample.KernelCOO, "sample.kernel coo", "it draws whole minibatches",
 			"sample.kernel=fused"},
-		{s.Model.Norm == nn.NormBatch, "model.norm " + nn.NormBatch,
-			"its statistics are over all rows of a minibatch, of which no rank has all",
-			"model.norm=" + nn.NormLayer},
 	}
 }
 

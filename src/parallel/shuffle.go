@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/trace"
 )
@@ -16,38 +17,51 @@ import (
 //	gradient of the layer below  [own frontier]              <── added, rank by rank
 //
 // A vertex that several ranks read gets its gradient as (of the own edges) + ((of rank 0) + (of rank
-// 1) + ...), whatever comes first.
+// 1) + ...), whatever comes first. For norms over all rows of the minibatch it gathers sums over those
+// of each rank.
 type shuffler struct {
 	mover
 	drawer    *splitDrawer
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
+
+	minibatch      *Minibatch // whose layers run, for gather, and
+	phases         Phases
+	sums, gathered []float32 // [n], [S,n] in host memory
+	counts         []int     // [S] of n
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
 func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) {
 	made, err := newMover(drawer.group, drawer.rank, device)
-	return &shuffler{mover: made, drawer: drawer}, err
+	return &shuffler{mover: made, drawer: drawer, counts: make([]int, drawer.ranks())}, err
 }
 
 // close frees memory and communicator.
 func (s *shuffler) close() error {
 	s.device.Free(s.send)
 	s.device.Free(s.got)
+	mem.Free(s.sums)
+	mem.Free(s.gathered)
 	return s.mover.close()
 }
 
 // bytes returns the host memory of the rows on their way: allocated by package mem, or pinned.
 func (s *shuffler) bytes() (allocated, pinned int64) {
+	sums := int64(cap(s.sums)+cap(s.gathered)) * 4
 	if s.accelerator != nil {
-		return 0, int64(len(s.host)) * 4
+		return sums, int64(len(s.host)) * 4
 	}
-	return int64(len(s.send)+len(s.got)) * 4, 0
+	return sums + int64(len(s.send)+len(s.got))*4, 0
 }
 
 // forward puts behind the rows of the own frontier, which the layer below has computed, those that
 // layer l > 0 reads of other ranks.
 func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
-	if l == 0 || s.comm.Size() == 1 {
+	if s.comm.Size() == 1 {
+		return nil
+	}
+	s.minibatch, s.phases, in.Gather = m, phases, s.gather
+	if l == 0 || s.drawer.hops() == 0 {
 		return nil
 	}
 	if err := s.enter(m, trace.Forward, phases); err != nil {
@@ -71,6 +85,31 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
+// gather is the nn.Gather of the minibatch whose layers run.
+func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
+	of, count, n := trace.Forward, &s.minibatch.moved, len(own)
+	if backward {
+		of = trace.Backward
+	}
+	if err := s.enter(s.minibatch, of, s.phases); err != nil {
+		return nil, err
+	}
+	s.sums, s.gathered = mem.Grow(s.sums, n), mem.Grow(s.gathered, n*len(s.counts))
+	copy(s.sums, own)
+	for r := range s.counts {
+		s.counts[r] = n
+	}
+	others := int64(n*(len(s.counts)-1)) * 4
+	count.Rounds++
+	count.Bytes += others
+	count.Got += others
+	if err := s.start(mem.Bytes(s.sums), mem.Bytes(s.gathered), nil, s.counts, 4).Wait(); err != nil {
+		return nil, err
+	}
+	s.leave(of, s.phases)
+	return s.gathered, nil
+}
+
 // weigh has nothing to do: each rank has computed whole rows.
 func (s *shuffler) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
 
@@ -78,7 +117,7 @@ func (s *shuffler) weigh(*Minibatch, int, compute.Matrix, Phases) error { return
 func (s *shuffler) backward(
 	m *Minibatch, l int, dx compute.Matrix, phases Phases,
 ) (compute.Matrix, error) {
-	if s.comm.Size() == 1 {
+	if s.comm.Size() == 1 || s.drawer.hops() == 0 {
 		return dx, nil
 	}
 	if err := s.enter(m, trace.Backward, phases); err != nil {

@@ -41,7 +41,7 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 		return nil, err
 	}
 	s.draw = drawer
-	if drawer.hops() == 0 { // no layer reads rows of another rank
+	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 { // no layer reads rows of another rank
 		return drawer, nil
 	}
 	shuffled, err := newShuffler(s.o.Device, drawer)

@@ -68,6 +68,10 @@ func sharedModels() map[string]nn.Config {
 	add("norm, residual, jumping", "sage", func(c *nn.Config) {
 		c.Norm, c.Residual, c.Jumping = nn.NormLayer, true, nn.JumpCat
 	})
+	add("mlp, batch norm", "mlp", func(c *nn.Config) { c.Norm = nn.NormBatch })
+	add("batch norm, residual, jumping", "gcn", func(c *nn.Config) {
+		c.Norm, c.Residual, c.Jumping, c.Activation = nn.NormBatch, true, nn.JumpCat, nn.ELU
+	})
 	add("residual, jumping max", "gat", func(c *nn.Config) {
 		c.Residual, c.Jumping = true, nn.JumpMax
 	})

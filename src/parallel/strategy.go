@@ -215,7 +215,9 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	phases.Begin(trace.Backward)
 	grad = model.OutputBackward(grad)
 	for l := s.layers - 1; l >= 0; l-- {
-		grad = model.BackwardLayer(l, &s.inputs[l], grad)
+		if grad, err = model.BackwardLayer(l, &s.inputs[l], grad); err != nil {
+			return t, err
+		}
 		if err = s.between.weigh(m, l, grad, phases); err != nil {
 			return t, err
 		}

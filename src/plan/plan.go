@@ -309,7 +309,8 @@ func (p *planner) plan() (*Plan, error) {
 		return nil, err
 	}
 	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
-		Asking: p.sending().askingHops(), Group: p.sending().groupSize()})
+		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
+		Norms: j.Model.BatchNorms()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory

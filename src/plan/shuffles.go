@@ -27,11 +27,13 @@ type Shuffles struct {
 func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
+	norms := float64(p.of.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(p.of.job.Model.Hidden)
+	s.Bytes += norms * float64(len(loads))
 	if len(loads) == 1 {
 		counts = 0
 	}
 	for _, of := range loads {
-		var found, features, between float64
+		found, features, between := 0.0, 0.0, norms
 		for l, x := range of {
 			others, most := float64(x.Others), float64(max(x.Others, x.Wanted))
 			if l > 0 || p.relays() {
