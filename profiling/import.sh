@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# import.sh FORMAT IN DATASET: a public graph into a DATASET, by the program or, for the formats that
+# import.sh FORMAT IN DATASET [FLAG...]: a public graph into a DATASET, by the program or, for the formats that
 # the Python package reads, by PYTHON (python3), which needs NumPy and SciPy for them.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -8,4 +8,4 @@ case $1 in
   gemsec | mat | planetoid | saint)
     PYTHONPATH=$root/python exec "${PYTHON:-python3}" -m halognn "$@" ;;
 esac
-exec "$HALOGNN" import --format "$1" --in "$2" --out "$3"
+exec "$HALOGNN" import --format "$1" --in "$2" --out "$3" "${@:4}"

@@ -83,6 +83,12 @@ func TestBadImports(t *testing.T) {
 			save(t, filepath.Join(in, "x.npy"), x, 10, 3)
 			return importing(in, dir, "--feature-type", "float16")
 		}, badData, []string{"/in: x:", "1e+06", "float16"}},
+		{"features too small for int8", func(t *testing.T, dir string) []string {
+			in, x := arrays(t, dir), make([]float32, 30)
+			x[4] = 1e-40
+			save(t, filepath.Join(in, "x.npy"), x, 10, 3)
+			return importing(in, dir, "--feature-type", "int8")
+		}, badData, []string{"/in: x:", "column 1", "1e-40", "float32"}},
 		{"a label out of range", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)
 			save(t, filepath.Join(in, "y.npy"), []int64{0, 1, 0, 1, -7, 1, 0, 1, 0, 1}, 10)

@@ -250,30 +250,39 @@ func TestModelFileHasPyGNames(t *testing.T) {
 	}
 }
 
-// float16 rows are sent as stored, at half the bytes, and train as well.
-func TestFloat16Features(t *testing.T) {
+// float16 and int8 rows are sent as stored, at half and a quarter of the bytes, and train as well in
+// every mode.
+func TestNarrowFeatures(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	sets := []string{"run.ranks_per_node=1", "train.epochs=3"}
-	var runs [2]*outcome
-	for i, dtype := range []string{"float32", "float16"} {
+	var single []*outcome // of each mode with float32
+	for _, c := range []struct {
+		dtype string
+		bytes int64
+		off   float64 // share by which losses may differ: values are rounded to 11 bits, and to 8
+	}{{"float32", 4, 0}, {"float16", 2, 0.01}, {"int8", 1, 0.02}} {
 		data := filepath.Join(t.TempDir(), "data")
 		halognn(t).must(t, "generate", "--vertices", "1000", "--features", "12", "--classes", "4",
-			"--feature-type", dtype, "--out", data)
-		runs[i] = trained(t, partitioned(t, data, 2, "ldg", "--allow-imbalance"), 2, sets...)
-		for _, e := range runs[i].epochs {
-			if want := e.Remote * 12 * int64(4/(i+1)); e.RemoteBytes != want || want == 0 {
-				t.Errorf("%s: %d rows took %d bytes, want %d", dtype, e.Remote, e.RemoteBytes, want)
+			"--feature-type", c.dtype, "--out", data)
+		parts := partitioned(t, data, 2, "ldg", "--allow-imbalance")
+		for i, mode := range []string{"data", "split", "hybrid", "push-pull"} {
+			o := trained(t, parts, 2, "run.ranks_per_node=1", "train.epochs=3", "parallel.mode="+mode)
+			if len(single) == i {
+				single = append(single, o)
 			}
-		}
-	}
-	single, half := runs[0], runs[1]
-	if single.BlocksDigest != half.BlocksDigest {
-		t.Errorf("the feature type changed the minibatches")
-	}
-	for i := range single.steps { // values are rounded to 11 bits
-		if s, h := single.steps[i].Loss, half.steps[i].Loss; math.Abs(s-h) > 0.01*s {
-			t.Errorf("step %d: loss %g with float16 rows, %g with float32", i, h, s)
+			for _, e := range o.epochs {
+				if want := e.Remote * 12 * c.bytes; i == 0 && (e.RemoteBytes != want || want == 0) {
+					t.Errorf("%s: %d rows took %d bytes, want %d", c.dtype, e.Remote, e.RemoteBytes, want)
+				}
+			}
+			if single[i].BlocksDigest != o.BlocksDigest {
+				t.Errorf("%s, %s changed the minibatches", c.dtype, mode)
+			}
+			for k := range o.steps {
+				if s, h := single[i].steps[k].Loss, o.steps[k].Loss; math.Abs(s-h) > c.off*s {
+					t.Errorf("%s, step %d: loss %g with %s rows, %g with float32", mode, k, h, c.dtype, s)
+				}
+			}
 		}
 	}
 }

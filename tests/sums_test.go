@@ -15,13 +15,21 @@ import (
 	"halognn/src/trace"
 )
 
-// wideParts is a graph whose float16 rows are wide enough beside ids for sums to pay, in 8 parts.
-var wideParts = &fixture{name: "wide-8", make: func(t *testing.T, dir string) {
-	data := filepath.Join(t.TempDir(), "data")
-	halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features", "65",
-		"--classes", "5", "--feature-type", "float16", "--seed", "1", "--out", data)
-	halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", dir)
-}}
+// wideParts and byteParts are a graph whose float16 and int8 rows are wide enough beside ids for sums
+// to pay, in 8 parts.
+var (
+	wideParts = &fixture{name: "wide-8", make: widePartsOf("float16", 65)}
+	byteParts = &fixture{name: "byte-8", make: widePartsOf("int8", 130)}
+)
+
+func widePartsOf(featureType string, columns int) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		data := filepath.Join(t.TempDir(), "data")
+		halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features",
+			strconv.Itoa(columns), "--classes", "5", "--feature-type", featureType, "--seed", "1", "--out", data)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", dir)
+	}
+}
 
 // Sums of neighbours that their owners make change what travels, never a number: for every
 // aggregation, cache, number of ranks, parts and ranks of a node, depth, kind of rows and topology,
@@ -30,6 +38,7 @@ func TestSumsChangeNoNumber(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	small, wide, weighted := smallParts.dir(t), wideParts.dir(t), weightedParts.dir(t)
+	bytes := byteParts.dir(t)
 	for _, c := range []struct {
 		parts string
 		ranks int
@@ -59,6 +68,13 @@ func TestSumsChangeNoNumber(t *testing.T) {
 			"train.eval_mode=full"}},
 		{wide, 4, []string{"cache.policy=none", "sample.fanouts=20,10", "model.kind=gcn",
 			"model.aggregation=max"}},
+		{bytes, 4, []string{"cache.policy=none", "sample.fanouts=20,10"}},
+		{bytes, 2, []string{"cache.policy=lookahead", "sample.fanouts=20,10", "model.kind=gin",
+			"train.eval_mode=full"}},
+		{bytes, 4, []string{"cache.policy=vip", "sample.fanouts=20,10", "model.kind=gcn",
+			"model.gcn_norm=both"}},
+		{bytes, 4, []string{"cache.policy=none", "sample.fanouts=20,10", "model.aggregation=max",
+			"topology.kind=partitioned"}},
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
@@ -164,8 +180,8 @@ func TestSumsAreChosen(t *testing.T) {
 	}
 }
 
-// A GPU reads sums among rows like rows, but for float32 sums among float16 rows: these the host
-// adds.
+// A GPU reads sums among rows like rows, but for float32 sums among float16 rows and for int8
+// rows: these the host adds.
 func TestSumsOnGPU(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
@@ -177,6 +193,7 @@ func TestSumsOnGPU(t *testing.T) {
 		{weightedParts.dir(t), []string{"model.kind=gcn", "compute.gpu_reads=mapped"}},
 		{smallParts.dir(t), []string{"model.aggregation=max", "compute.gpu_rows=0"}},
 		{wideParts.dir(t), []string{"sample.fanouts=20,10"}},
+		{byteParts.dir(t), []string{"sample.fanouts=20,10", "cache.policy=vip"}},
 	} {
 		sets := append([]string{"run.ranks_per_node=1", "compute.device=cuda", "train.epochs=1"},
 			c.sets...)
@@ -204,7 +221,7 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 	for _, c := range []struct {
 		parts, model string
 	}{
-		{smallParts.dir(t), "sage"}, {wideParts.dir(t), "gcn"},
+		{smallParts.dir(t), "sage"}, {wideParts.dir(t), "gcn"}, {byteParts.dir(t), "sage"},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
 		policies := []string{"none", "vip", "oracle", "lookahead", "sieve"}

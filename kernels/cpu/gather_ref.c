@@ -3,15 +3,13 @@
 #include "half.h"
 #include "kernels.h"
 
-void gather_rows_ref(float *dst, int64_t n, int64_t cols, int half, const halognn_table *tables,
-                     const uint64_t *of) {
+void gather_rows_ref(float *dst, int64_t n, int64_t cols, halognn_elements as,
+                     const halognn_table *tables, const uint64_t *of) {
     for (int64_t i = 0; i < n; i++, dst += cols) {
-        if (half) {
-            const uint16_t *row = halognn_ref_row(tables, of[i], cols * 2);
-            for (int64_t j = 0; j < cols; j++)
-                dst[j] = halognn_half(row[j]);
-        } else {
-            memcpy(dst, halognn_ref_row(tables, of[i], cols * 4), (size_t)cols * 4);
+        const void *row = halognn_ref_row(tables, of[i], cols * as.bytes);
+        for (int64_t j = 0; j < cols; j++) {
+            const float x = halognn_element(element_of(&as, of[i]), row, j);
+            dst[j] = as.scale ? x * as.scale[j] : x;
         }
     }
 }

@@ -1,9 +1,22 @@
-/* Elements of rows that are float16 (IEEE binary16) or float32. */
+/* Elements of rows: float16 (IEEE binary16), integers, or float32. */
 #ifndef HALOGNN_HALF_H
 #define HALOGNN_HALF_H
 
 #include <stdint.h>
 #include <string.h>
+
+#include "halognn_cpu.h"
+
+typedef enum { FLOAT, HALF, BYTE, SHORT } element;
+
+/* What the elements of a row are. */
+static inline element element_of(const halognn_elements *as, uint64_t ref) {
+    if (as->bytes == 4)
+        return FLOAT;
+    if ((int64_t)(ref >> HALOGNN_REF_ROW_BITS) == as->wide)
+        return as->wide_bytes == 4 ? FLOAT : SHORT;
+    return as->bytes == 2 ? HALF : BYTE;
+}
 
 /* To float32, exact for every value. */
 static inline float halognn_half(uint16_t h) {
@@ -23,13 +36,22 @@ static inline float halognn_half(uint16_t h) {
     return f;
 }
 
-/* Element j of a row. A float32 row that lies among float16 rows may begin at any even address. */
-static inline float halognn_element(int half, const void *row, int64_t j) {
+/* Element j of a row. A row that lies among narrower ones may begin at any multiple of these. */
+static inline float halognn_element(element is, const void *row, int64_t j) {
     float x;
-    if (half)
+    int16_t i;
+    switch (is) {
+    case HALF:
         return halognn_half(((const uint16_t *)row)[j]);
-    memcpy(&x, (const char *)row + j * (int64_t)sizeof x, sizeof x);
-    return x;
+    case BYTE:
+        return ((const int8_t *)row)[j];
+    case SHORT:
+        memcpy(&i, (const char *)row + j * (int64_t)sizeof i, sizeof i);
+        return i;
+    default:
+        memcpy(&x, (const char *)row + j * (int64_t)sizeof x, sizeof x);
+        return x;
+    }
 }
 
 #endif

@@ -17,7 +17,7 @@
 #define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is, and stays */
 
 /* Where rows lie, and what is made of them. */
-typedef enum { MATRIX, TABLES, HALF_TABLES } source;
+typedef enum { MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
 typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
 
 #define HAS_WEIGHTS(how) ((how) > SUM)
@@ -28,9 +28,9 @@ typedef struct {
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
     const void *h;       /* the matrix, for sources other than tables */
-    const halognn_table *tables; /* TABLES, HALF_TABLES */
+    const halognn_table *tables; /* sources other than MATRIX */
     const uint64_t *of;
-    uint64_t wide;           /* HALF_TABLES: the table of float32 rows */
+    halognn_elements as;
     const int32_t *counts;   /* MEAN: what to divide by, NULL for the number of edges */
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
@@ -53,9 +53,13 @@ ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
     return 1.0f / (float)(d[1] - d[0]);
 }
 
-ALWAYS_INLINE int is_half(source from, const edges *g, int64_t e) {
-    return from == HALF_TABLES &&
-           g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS != g->wide;
+/* What the elements of an edge's row are. */
+ALWAYS_INLINE element element_in(source from, const edges *g, int64_t e) {
+    if (from <= TABLES)
+        return FLOAT;
+    if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) != g->as.wide)
+        return from == HALF_TABLES ? HALF : BYTE;
+    return from == HALF_TABLES || g->as.wide_bytes == 4 ? FLOAT : SHORT;
 }
 
 /* The number that the sum of segment d is divided by. */
@@ -82,9 +86,17 @@ ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges
             x = x * w;                                                         \
         sum[k] = set ? x : sum[k] + x;                                         \
     }
-    if (is_half(from, g, e)) {
+    switch (element_in(from, g, e)) {
+    case HALF:
         ADD(load_half, uint16_t)
-    } else {
+        break;
+    case BYTE:
+        ADD(load_byte, int8_t)
+        break;
+    case SHORT:
+        ADD(load_short, int16_t)
+        break;
+    default:
         ADD(load, float)
     }
 #undef ADD
@@ -133,6 +145,10 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
     } else if (hi > lo) {
         UNROLL for (int k = 0; k < n; k++) sum[k] /= count_of(g, d, lo, hi);
     }
+    if (HAS_GROUPS(from) && g->as.scale) {
+        UNROLL for (int k = 0; k < n; k++)
+            sum[k] *= load(g->as.scale + (k < n - 1 ? j + k * LANES : final));
+    }
     UNROLL for (int k = 0; k < n - 1; k++) store(out + j + k * LANES, sum[k]);
     if (foreign == 0) {
         store(out + final, sum[n - 1]);
@@ -157,9 +173,10 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
                 before[j] = begin > lo ? before[j] + sum[j] : sum[j];
             begin = e;
         }
-        const int set = HAS_GROUPS(from) && e == begin, half = is_half(from, g, e);
+        const int set = HAS_GROUPS(from) && e == begin;
+        const element is = element_in(from, g, e);
         for (int64_t j = 0; j < g->cols; j++) {
-            float x = halognn_element(half, row, j);
+            float x = halognn_element(is, row, j);
             x = HAS_WEIGHTS(how) ? x * w : x;
             sum[j] = set ? x : sum[j] + x;
         }
@@ -171,6 +188,8 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
             out[j] = g->add ? out[j] + sum[j] : sum[j];
         else
             out[j] = hi > lo ? sum[j] / count_of(g, d, lo, hi) : 0;
+        if (HAS_GROUPS(from) && g->as.scale)
+            out[j] *= g->as.scale[j];
     }
 }
 
@@ -223,25 +242,27 @@ ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64
             prefetch_edge(from, &g, e);
             const void *row = row_of(from, &g, e);
             const int32_t i = g.indices[e];
-            const int half = is_half(from, &g, e);
+            const element is = element_in(from, &g, e);
             if (e == indptr[d]) {
                 for (int64_t j = 0; j < g.cols; j++)
-                    out[j] = halognn_element(half, row, j);
+                    out[j] = halognn_element(is, row, j);
                 for (int64_t j = 0; at != NULL && j < g.cols; j++)
                     at[j] = i;
             } else if (at == NULL) {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = halognn_element(half, row, j);
+                    const float x = halognn_element(is, row, j);
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }
             } else {
                 INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = halognn_element(half, row, j);
+                    const float x = halognn_element(is, row, j);
                     at[j] = LARGER(x, out[j]) ? i : at[j];
                     out[j] = LARGER(x, out[j]) ? x : out[j];
                 }
             }
         }
+        for (int64_t j = 0; HAS_GROUPS(from) && g.as.scale && j < g.cols; j++)
+            out[j] *= g.as.scale[j];
     }
 }
 
@@ -281,20 +302,26 @@ ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_
 
 void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                          const int32_t *indices, int how, const int32_t *counts,
-                         const float *weights, int half, int64_t wide, const halognn_table *tables,
+                         const float *weights, halognn_elements as, const halognn_table *tables,
                          const uint64_t *of) {
     const edges g = {.cols = cols,
-                     .row_bytes = cols * (half ? 2 : 4),
+                     .row_bytes = cols * as.bytes,
                      .indices = indices,
                      .counts = counts,
                      .weights = weights,
-                     .wide = (uint64_t)wide,
+                     .as = as,
                      .tables = tables,
                      .of = of};
-    if (half)
+    switch (as.bytes) {
+    case 1:
+        reduce_rows(BYTE_TABLES, g, how, out, segments, indptr);
+        break;
+    case 2:
         reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
-    else
+        break;
+    default:
         reduce_rows(TABLES, g, how, out, segments, indptr);
+    }
 }
 
 void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols,

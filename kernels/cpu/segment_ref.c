@@ -25,7 +25,7 @@ static int larger(float x, float most) { return most == most && !(x <= most); }
 /* The rows of a group are added to each other first, and then to the groups before. */
 void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
                       const int32_t *indices, int how, const int32_t *counts, const float *weights,
-                      int half, int64_t wide, const halognn_table *tables, const uint64_t *of) {
+                      halognn_elements as, const halognn_table *tables, const uint64_t *of) {
     for (int64_t d = 0; d < segments; d++, out += cols) {
         const int64_t lo = indptr[d], hi = indptr[d + 1];
         for (int64_t j = 0; j < cols; j++) {
@@ -33,9 +33,8 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
             int groups = 0;
             for (int64_t e = lo; e < hi; e++) {
                 const uint64_t ref = of[source_of(indices[e])];
-                const void *row = halognn_ref_row(tables, ref, cols * (half ? 2 : 4));
-                const int narrow = half && (int64_t)(ref >> HALOGNN_REF_ROW_BITS) != wide;
-                const float x = halognn_element(narrow, row, j);
+                const void *row = halognn_ref_row(tables, ref, cols * as.bytes);
+                const float x = halognn_element(element_of(&as, ref), row, j);
                 if (how == HALOGNN_MAX) {
                     if (e == lo || larger(x, all))
                         all = x;
@@ -56,6 +55,8 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
         }
         if (how == HALOGNN_MEAN && hi > lo)
             divide(out, cols, counts ? counts[d] : hi - lo);
+        for (int64_t j = 0; as.scale && j < cols; j++)
+            out[j] *= as.scale[j];
     }
 }
 

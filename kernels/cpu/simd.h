@@ -39,8 +39,8 @@
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
-/* Of 2 bytes: a float32 row may lie among float16 rows. */
-typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
+/* Of 1 byte: a float32 row may lie among int8 rows. */
+typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
 ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }
 ALWAYS_INLINE void store(float *p, vec v) { *(unaligned_vec *)p = v; }
@@ -50,6 +50,22 @@ ALWAYS_INLINE vec load_half(const uint16_t *p) {
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 #else
     return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#endif
+}
+
+ALWAYS_INLINE vec load_byte(const int8_t *p) {
+#if LANES == 16
+    return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+#else
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#endif
+}
+
+ALWAYS_INLINE vec load_short(const int16_t *p) {
+#if LANES == 16
+    return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)));
+#else
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)));
 #endif
 }
 

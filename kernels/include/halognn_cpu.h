@@ -23,6 +23,16 @@ typedef struct {
     int64_t rows;
 } halognn_table;
 
+/* What elements of rows are: of bytes 4 float32, of 2 float16, of 1 int8; but those of table wide (-1:
+ * none), which hold sums, have wide_bytes: 4 float32, of 2 int16. Every row begins at a multiple of
+ * the bytes of a row of the other tables. Column c of a result is multiplied by scale[c], unless
+ * scale is NULL. */
+typedef struct {
+    int bytes, wide_bytes;
+    int64_t wide;
+    const float *scale;
+} halognn_elements;
+
 /* A row reference names a row of one of several tables: table << HALOGNN_REF_ROW_BITS | row. */
 #define HALOGNN_REF_ROW_BITS 48
 

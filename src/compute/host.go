@@ -1,6 +1,9 @@
 package compute
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // DType is the element type of stored feature rows.
 type DType uint8
@@ -9,22 +12,29 @@ type DType uint8
 const (
 	Float32 DType = iota
 	Float16
+	Int8  // times a scale for each column: Rows.Scale
+	Int16 // of sums of Int8 rows alone
 )
 
+var dtypes = [...]struct {
+	name string
+	size int
+}{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1}, Int16: {"int16", 2}}
+
 // Size returns the bytes of one element.
-func (t DType) Size() int {
-	if t == Float16 {
-		return 2
-	}
-	return 4
-}
+func (t DType) Size() int { return dtypes[t].size }
 
 // String returns the NumPy name of the type.
-func (t DType) String() string {
-	if t == Float16 {
-		return "float16"
+func (t DType) String() string { return dtypes[t].name }
+
+// TypeNamed returns the type of feature rows that a dataset calls so.
+func TypeNamed(name string) (t DType, known bool) {
+	for t := range Int16 {
+		if t.String() == name {
+			return t, true
+		}
 	}
-	return "float32"
+	return 0, false
 }
 
 // RowRef refers to one feature row: a table and a row of that table.
@@ -51,14 +61,33 @@ type Rows struct {
 	Tables [][]byte // each a whole number of rows of Cols elements
 	Of     []RowRef
 
-	// Wide is the table, if it is not 0, in which rows of Float16 have float32 elements: sums of rows.
-	// Its row i begins, like those of the other tables, after i times RowBytes.
-	Wide int
+	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
+	Scale []float32
+
+	// Wide is the table, if it is not 0, whose rows are sums of rows, of the type WideType, which is
+	// wider than Type. Its row i begins, like those of the other tables, after i times RowBytes.
+	Wide     int
+	WideType DType
 }
 
-// IsWide reports whether row i has float32 elements though the type is Float16.
-func (r *Rows) IsWide(i int) bool {
-	return r.Type == Float16 && r.Wide != 0 && r.Of[i].Table() == r.Wide
+// TypeOf returns the element type of row i.
+func (r *Rows) TypeOf(i int) DType {
+	if r.Wide != 0 && r.Of[i].Table() == r.Wide {
+		return r.WideType
+	}
+	return r.Type
+}
+
+// SumType returns the type in which a sum of rows travels, and the most rows that it may be of: sums
+// of Int8 rows are exact in Int16, a maximum stays as it is, and everything else is Float32.
+func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
+	switch {
+	case t != Int8 || weighted:
+		return Float32, math.MaxInt32
+	case how == ReduceMax:
+		return Int8, math.MaxInt32
+	}
+	return Int16, math.MaxInt16 / math.MaxInt8
 }
 
 // RowBytes returns the bytes of a stored row.
@@ -83,7 +112,7 @@ func (r Reduction) String() string {
 // Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
 // use.
 type Host interface {
-	// GatherRows sets dst[i] = row i of rows, converted to float32, for the first dst.Rows rows.
+	// GatherRows sets dst[i] = row i of rows, converted to float32 and scaled, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
 	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E], of

@@ -5,7 +5,8 @@
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
 //	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
-//	          features.npy   float32 or float16 [N, F]
+//	          features.npy   float32, float16 or int8 [N, F]
+//	          feature_scale.npy   float32 [F], by which int8 columns are multiplied; only with these
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
@@ -30,6 +31,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
@@ -43,9 +45,16 @@ const Format = 1
 const (
 	Float32 = "float32"
 	Float16 = "float16"
+	Int8    = "int8" // times a scale for each column
 )
 
+// FeatureTypes are what Meta.FeatureType may be.
+const FeatureTypes = Float32 + ", " + Float16 + " or " + Int8
+
 const metaFile = "meta.json"
+
+// ScaleFile holds the scales of int8 columns, in a dataset and in parts.
+const ScaleFile = "feature_scale.npy"
 
 // WeightsFile holds the weights of edges, in a dataset and in parts.
 const WeightsFile = "edge_weights.npy"
@@ -68,7 +77,7 @@ type Meta struct {
 	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
 	Features    int                 `json:"features"`
 	Classes     int                 `json:"classes"`
-	FeatureType string              `json:"feature_type"` // Float32 or Float16
+	FeatureType string              `json:"feature_type"` // FeatureTypes
 	Provenance  Provenance          `json:"provenance"`
 	Files       map[string]npy.Info `json:"files"` // by file name
 }
@@ -85,20 +94,27 @@ type Provenance struct {
 	Notes   []string `json:"notes,omitempty"` // what else a reader should know
 }
 
-// rowType returns the NumPy name of the feature type.
-func (m *Meta) rowType() string {
-	if m.FeatureType == Float16 {
-		return npy.DType[npy.Float16]()
-	}
-	return npy.DType[float32]()
+// Type returns the element type of the feature rows.
+func (m *Meta) Type() compute.DType {
+	t, _ := compute.TypeNamed(m.FeatureType)
+	return t
+}
+
+// RowFile returns the element type in files of feature rows.
+func RowFile(t compute.DType) string {
+	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
+		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8]()}[t]
 }
 
 // RowBytes returns the bytes of one feature row.
-func (m *Meta) RowBytes() int {
-	if m.FeatureType == Float16 {
-		return 2 * m.Features
+func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
+
+// CheckFeatureType returns an error for what is none of FeatureTypes.
+func CheckFeatureType(name string) error {
+	if _, ok := compute.TypeNamed(name); !ok {
+		return fmt.Errorf("feature type %q is not %s", name, FeatureTypes)
 	}
-	return 4 * m.Features
+	return nil
 }
 
 // check returns an error if no dataset can have m.
@@ -115,9 +131,8 @@ func (m *Meta) check() error {
 		faults = append(faults,
 			fmt.Errorf("task %q is not one of %s, %s", m.Task, task.Names(), task.None))
 	}
-	if m.FeatureType != Float32 && m.FeatureType != Float16 {
-		faults = append(faults,
-			fmt.Errorf("feature type %q is neither %s nor %s", m.FeatureType, Float32, Float16))
+	if err := CheckFeatureType(m.FeatureType); err != nil {
+		faults = append(faults, err)
 	}
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 ||
 		m.Vertices > graph.MaxVertices || m.Edges < 0 {
@@ -138,12 +153,15 @@ func (m *Meta) layout() map[string]npy.Info {
 	files := map[string]npy.Info{
 		"indptr.npy":   {DType: "<i8", Shape: []int{n + 1}},
 		"indices.npy":  {DType: "<i4", Shape: []int{int(m.Edges)}},
-		"features.npy": {DType: m.rowType(), Shape: []int{n, m.Features}},
+		"features.npy": {DType: RowFile(m.Type()), Shape: []int{n, m.Features}},
 		"labels.npy":   task.Stored(m.Task).Layout(n, m.Classes),
 		"train.npy":    ids, "valid.npy": ids, "test.npy": ids,
 	}
 	if m.Weighted {
 		files[WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
+	}
+	if m.FeatureType == Int8 {
+		files[ScaleFile] = npy.Info{DType: "<f4", Shape: []int{m.Features}}
 	}
 	m.linkLayout(files)
 	return files

@@ -30,16 +30,14 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 	if err := w.Topology(g); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := w.Features(5, 2, featureType)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for v := range 5 {
-		if err := rows.Write([]float32{float32(v), 0.1}); err != nil {
-			t.Fatal(err)
+	err = errors.Join(w.WriteFeatures(2, featureType, nil, func(rows *RowWriter) error {
+		for v := range 5 {
+			if err := rows.Write([]float32{float32(v), 0.1}); err != nil {
+				return err
+			}
 		}
-	}
-	err = errors.Join(rows.Close(), w.Labels(npy.Bytes([]int32{0, 2, 1, -1, 0})),
+		return nil
+	}), w.Labels(npy.Bytes([]int32{0, 2, 1, -1, 0})),
 		w.Splits(graph.Split{Train: []graph.VertexID{4, 0}, Valid: []graph.VertexID{1},
 			Test: []graph.VertexID{2}}))
 	if err != nil {
@@ -49,7 +47,7 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 }
 
 func TestWriteOpenVerify(t *testing.T) {
-	for _, featureType := range []string{Float32, Float16} {
+	for _, featureType := range []string{Float32, Float16, Int8} {
 		dir := filepath.Join(t.TempDir(), "sub", "tiny")
 		if err := tiny(t, dir, featureType).Close(); err != nil {
 			t.Fatal(err)
@@ -64,11 +62,14 @@ func TestWriteOpenVerify(t *testing.T) {
 		}
 		row := make([]float32, 2)
 		d.FeatureRow(row, 3)
-		want := float32(0.1)
-		if featureType == Float16 {
-			want = npy.ToFloat16(0.1).Float32()
+		want := [2]float32{3, 0.1}
+		switch featureType {
+		case Float16:
+			want[1] = npy.ToFloat16(0.1).Float32()
+		case Int8: // 95.25 steps of 4 / 127, and 127 of 0.1 / 127
+			want = [2]float32{95 * float32(4./127), 127 * (float32(0.1) / 127)}
 		}
-		if row[0] != 3 || row[1] != want || len(d.FeatureBytes()) != 5*d.Meta.RowBytes() {
+		if [2]float32(row) != want || len(d.FeatureBytes()) != 5*d.Meta.RowBytes() {
 			t.Errorf("%s: features of vertex 3 are %v", featureType, row)
 		}
 		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) ||
@@ -172,6 +173,22 @@ func TestWriterRefuses(t *testing.T) {
 			r, _ := w.Features(5, 2, Float16)
 			return r.Write([]float32{70000, 0})
 		}, "float16 ends at 65504"},
+		{"bytes without scales", func(w *Writer) error { _, err := w.Features(5, 2, Int8); return err },
+			"need scales"},
+		{"a scale below what float32 holds", func(w *Writer) error {
+			return w.WriteFeatures(2, Int8, nil, func(r *RowWriter) error {
+				return r.Write([]float32{0, 1e-40, 0, 0, 0, 0, 0, 0, 1, 0})
+			})
+		}, "largest number of column 1 is 1e-40"},
+		{"a scale above", func(w *Writer) error {
+			return w.WriteFeatures(2, Int8, &scaling{shift: []float64{0, 0}, factor: []float64{1e30, 1}},
+				func(r *RowWriter) error { return r.Write([]float32{0, 0, 0, 0, 1e9, 0, 0, 0, 1, 0}) })
+		}, "largest number of column 0 is +Inf"},
+		{"NaN in bytes", func(w *Writer) error {
+			return w.WriteFeatures(2, Int8, nil, func(r *RowWriter) error {
+				return r.Write([]float32{0, 0, nan, 0, 0, 0, 0, 0, 1, 0})
+			})
+		}, "vertex 1, column 0 is NaN"},
 		{"half a row", func(w *Writer) error {
 			r,
 				_ := w.Features(5, 2, "")

@@ -17,6 +17,13 @@ func SetMemory(t testing.TB, bytes int64) {
 // FeatureRow sets dst [Features] to the features of v, as float32.
 func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {
 	begin, end := int(v)*d.Meta.Features, (int(v)+1)*d.Meta.Features
+	if d.Meta.FeatureType == Int8 {
+		q, _ := npy.As[int8](d.features)
+		for i, x := range q[begin:end] {
+			dst[i] = float32(x) * d.Scale[i]
+		}
+		return
+	}
 	if d.Meta.FeatureType == Float16 {
 		half, _ := npy.As[npy.Float16](d.features) // Open checked the type
 		for i, h := range half[begin:end] {

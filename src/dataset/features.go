@@ -43,10 +43,12 @@ func (o GenerateOptions) drawClasses(classes []int32) {
 
 // writeFeatures streams the rows: slabs of them are drawn by all CPUs and written in order.
 func (o GenerateOptions) writeFeatures(w *Writer, classes []int32) error {
-	out, err := w.Features(o.Vertices, o.Features, o.FeatureType)
-	if err != nil {
-		return err
-	}
+	return w.WriteFeatures(o.Features, o.FeatureType, nil, func(out *RowWriter) error {
+		return o.drawFeatures(out, classes)
+	})
+}
+
+func (o GenerateOptions) drawFeatures(out *RowWriter, classes []int32) error {
 	centre, upTo := o.centroids(), runningSum(o.classShares())
 	slab := max(1, (1<<22)/o.Features)
 	rows := make([]float32, slab*o.Features)
@@ -69,7 +71,7 @@ func (o GenerateOptions) writeFeatures(w *Writer, classes []int32) error {
 			return err
 		}
 	}
-	return out.Close()
+	return nil
 }
 
 // runningSum returns the sums of the first 1, 2, ... weights.

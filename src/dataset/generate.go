@@ -97,6 +97,9 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	o.Labelled = first(o.Labelled, preset.Labelled, 1)
 	o.Split = first(o.Split, preset.Split, "60/20/20")
 	o.FeatureType = first(o.FeatureType, preset.FeatureType, Float32)
+	if err := CheckFeatureType(o.FeatureType); err != nil {
+		faults = append(faults, err)
+	}
 	if o.Kind != SBM && o.Kind != RMAT {
 		fault("kind %q is neither %s nor %s", o.Kind, SBM, RMAT)
 	}

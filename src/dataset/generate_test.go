@@ -33,6 +33,7 @@ func TestGenerateDependsOnOptionsAlone(t *testing.T) {
 		{Vertices: 5000, Degree: 8, Features: 9, Classes: 5, Seed: 3},
 		{Kind: RMAT, Vertices: 5000, Degree: 8, Features: 3, Classes: 5, Seed: 3, Labelled: 0.5,
 			FeatureType: Float16},
+		{Vertices: 3000, Degree: 8, Features: 9, Classes: 5, Seed: 3, FeatureType: Int8},
 	} {
 		live := mem.Allocated()
 		var want string
@@ -294,7 +295,7 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		{"scaled away", GenerateOptions{Preset: "arxiv", Scale: 1e-7},
 			[]string{"1 vertices", "40 classes for 1 vertices"}},
 		{"negative scale", GenerateOptions{Preset: "arxiv", Scale: -1}, []string{"scale -1"}},
-		{"feature type", GenerateOptions{FeatureType: "int8"}, []string{"int8"}},
+		{"feature type", GenerateOptions{FeatureType: "int4"}, []string{"int4"}},
 	} {
 		parent := t.TempDir()
 		err := Generate(filepath.Join(parent, "g"), c.o)

@@ -46,7 +46,7 @@ type ImportOptions struct {
 	// Seed of the shuffle for percentages: the split is that of
 	// numpy.random.RandomState(Seed).permutation.
 	Seed uint64
-	// FeatureType is Float32 or Float16; "" keeps float16 and makes everything else float32.
+	// FeatureType is one of FeatureTypes; "" keeps float16 and makes everything else float32.
 	FeatureType string
 	// SplitIndex chooses one of several splits that are columns of one array; nil: there is only
 	// one.
@@ -192,9 +192,8 @@ func (o *ImportOptions) check() error {
 	} else if err := Target(o.Out); err != nil {
 		faults = append(faults, err)
 	}
-	if o.FeatureType != "" && o.FeatureType != Float32 && o.FeatureType != Float16 {
-		faults = append(faults,
-			fmt.Errorf("feature type %q is neither %s nor %s", o.FeatureType, Float32, Float16))
+	if o.FeatureType != "" {
+		faults = append(faults, CheckFeatureType(o.FeatureType))
 	}
 	if o.In != "" && importers[o.Format] != nil {
 		if err := foreign(o.In, o.Format); err != nil {
@@ -319,6 +318,7 @@ func (s *source) write() (ImportReport, error) {
 	if err := s.writeFiles(w, g, weights, split.Split, links); err != nil {
 		return ImportReport{}, err
 	}
+	r.Notes = slices.Concat(r.Notes, w.notes)
 	return r, w.Close()
 }
 
@@ -399,15 +399,8 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split gr
 		}
 	}
 	if s.features != nil {
-		rows, err := w.Features(s.vertices, s.features.cols, s.features.stored)
-		if err != nil {
-			return err
-		}
-		rows.scaling = s.scaling
-		if err := s.features.write(rows); err != nil {
-			return err
-		}
-		if err := rows.Close(); err != nil {
+		if err := w.WriteFeatures(s.features.cols, s.features.stored, s.scaling,
+			s.features.write); err != nil {
 			return err
 		}
 	}

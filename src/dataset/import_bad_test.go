@@ -68,9 +68,9 @@ func TestImportBadInput(t *testing.T) {
 			[]string{`"dgl" is unknown`, "csv, edgelist, npz, ogb"}, nil},
 		{"all faults of the options at once", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
-				o.Format, o.In, o.FeatureType = "x", "", "int8"
+				o.Format, o.In, o.FeatureType = "x", "", "int4"
 			},
-			[]string{`format "x"`, "no input", `"int8"`}, nil},
+			[]string{`format "x"`, "no input", `"int4"`}, nil},
 		{"no such input", "ogb",
 			func(_ *testing.T, dir string, o *dataset.ImportOptions) {
 				o.In = filepath.Join(dir, "nowhere")

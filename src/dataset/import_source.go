@@ -52,7 +52,7 @@ type graphPart struct {
 // features are the rows still to be written.
 type features struct {
 	cols    int
-	stored  string // Float32 or Float16
+	stored  string // of FeatureTypes
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
 }
@@ -255,7 +255,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
 			"%s, which is %s; "+
-			"use float16, raise the limit, choose another disk, or reduce the columns first",
+			"use float16 or int8, raise the limit, choose another disk, or reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

@@ -17,6 +17,7 @@ type Dataset struct {
 	Meta     Meta
 	Graph    *graph.CSC
 	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
+	Scale    []float32   // [Features] of Int8 rows; nil else
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
 	Links    graph.LinkSplit // of the task of links
@@ -57,6 +58,9 @@ func (d *Dataset) mapFiles() error {
 	faults = append(faults, err)
 	if d.Meta.Weighted {
 		faults = append(faults, mapInto(d, WeightsFile, &d.Weights))
+	}
+	if d.Meta.FeatureType == Int8 {
+		faults = append(faults, mapInto(d, ScaleFile, &d.Scale))
 	}
 	features, err := d.open("features.npy")
 	if err == nil {

@@ -27,7 +27,7 @@ func (o *GenerateOptions) room(dir string) error {
 	}
 	if disk > float64(free) {
 		return fmt.Errorf("%w: %d vertices with %.0f edges and %d features (%s) take about %s, "+
-			"and %s has %s free; choose another disk, float16, or fewer vertices (--scale)",
+			"and %s has %s free; choose another disk, float16 or int8, or fewer vertices (--scale)",
 			ErrRoom, o.Vertices, edges, o.Features, o.FeatureType, size(disk), where,
 			size(float64(free)))
 	}

@@ -8,18 +8,46 @@ import (
 	"halognn/src/npy"
 )
 
-// RowWriter writes feature rows in vertex order, rounded to float16 (to nearest, ties to even) if
-// the dataset has that type.
+// RowWriter writes feature rows in vertex order, as the type of the dataset: rounded to float16 (to
+// nearest, ties to even), or to multiples of a column's scale.
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
 	cols   int
 	next   int // vertex of the next row
 	half   []npy.Float16
+	bytes  *quantizer // of Int8
 	closed bool
 
-	moments *moments // if set, rows update it and are not written
-	scaling *scaling // applied before rounding
+	scaling *scaling                              // applied first; may be nil
+	look    func(first, cols int, rows []float32) // if set, is given rows, which are not written
+}
+
+// WriteFeatures writes features.npy of cols columns, or of Int8 also their scales; dtype is one of
+// FeatureTypes, and f, which may be nil, is applied first. write passes all rows: of Int8 it is
+// called twice, first to find the largest number of each column.
+func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
+	write func(*RowWriter) error) error {
+	if dtype == Int8 {
+		q := &quantizer{largest: make([]float32, cols)}
+		if err := write(&RowWriter{w: &Writer{Meta: Meta{FeatureType: Float32}}, cols: cols, scaling: f,
+			look: q.look}); err != nil {
+			return err
+		}
+		if err := q.choose(); err != nil {
+			return err
+		}
+		w.bytes = q
+	}
+	rows, err := w.Features(int(w.Meta.Vertices), cols, dtype)
+	if err != nil {
+		return err
+	}
+	rows.scaling = f
+	if err := write(rows); err != nil {
+		return err
+	}
+	return rows.Close()
 }
 
 // Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for the type in
@@ -36,11 +64,19 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if err := w.Meta.check(); err != nil {
 		return nil, err
 	}
-	out, err := npy.Create(filepath.Join(w.tmp, "features.npy"), w.Meta.rowType(), rows, cols)
+	if w.Meta.FeatureType == Int8 {
+		if w.bytes == nil {
+			return nil, fmt.Errorf("dataset: int8 rows need scales, which WriteFeatures finds")
+		}
+		if err := put(w, ScaleFile, w.bytes.scale, cols); err != nil {
+			return nil, err
+		}
+	}
+	out, err := npy.Create(filepath.Join(w.tmp, "features.npy"), RowFile(w.Meta.Type()), rows, cols)
 	if err != nil {
 		return nil, err
 	}
-	w.rows = &RowWriter{w: w, out: out, cols: cols}
+	w.rows = &RowWriter{w: w, out: out, cols: cols, bytes: w.bytes}
 	return w.rows, nil
 }
 
@@ -62,7 +98,7 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 			len(rows), r.cols)
 	}
 	limit := float32(math.MaxFloat32)
-	if r.w.Meta.FeatureType == Float16 && r.moments == nil && r.scaling == nil {
+	if r.w.Meta.FeatureType == Float16 && r.scaling == nil {
 		limit = halfLimit
 	}
 	for i, x := range rows {
@@ -87,19 +123,21 @@ func badFeature(vertex, column int, x float32) error {
 
 // WriteChecked is Write for rows that passed Check.
 func (r *RowWriter) WriteChecked(rows []float32) error {
-	if r.cols > 0 {
-		r.next += len(rows) / r.cols
-	}
-	switch {
-	case r.moments != nil:
-		if r.cols > 0 {
-			r.moments.add(r.next-len(rows)/r.cols, r.cols, rows)
-		}
+	if r.cols == 0 {
 		return nil
-	case r.scaling != nil && r.cols > 0:
+	}
+	first := r.next
+	r.next += len(rows) / r.cols
+	if r.scaling != nil {
 		rows = r.scaling.of(rows)
 	}
-	if r.w.Meta.FeatureType == Float32 {
+	switch {
+	case r.look != nil:
+		r.look(first, r.cols, rows)
+		return nil
+	case r.bytes != nil:
+		return npy.Write(r.out, r.bytes.round(rows))
+	case r.w.Meta.FeatureType == Float32:
 		return npy.Write(r.out, rows)
 	}
 	if cap(r.half) < len(rows) {
@@ -119,6 +157,9 @@ func (r *RowWriter) Close() error {
 		return err
 	}
 	r.w.Meta.Files["features.npy"] = r.out.Info()
+	if r.bytes != nil {
+		r.w.notes = append(r.w.notes, r.bytes.notes()...)
+	}
 	return nil
 }
 

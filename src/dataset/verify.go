@@ -45,7 +45,8 @@ func (d *Dataset) verifyContent() error {
 	if bad := (*graph.LayoutError)(nil); errors.As(layout, &bad) {
 		file = bad.Array + ".npy"
 	}
-	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights))}
+	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights)),
+		name(ScaleFile, CheckScales(d.Scale))}
 	faults = append(faults, name("labels.npy", checkLabels(&d.Meta, d.Labels)))
 	splits := d.Split.Validate(int(d.Meta.Vertices))
 	if splits == nil {
@@ -60,7 +61,17 @@ func (d *Dataset) verifyContent() error {
 
 // checkFeatures reports the first value that is NaN or infinite.
 func (d *Dataset) checkFeatures() error {
-	if d.Meta.FeatureType == Float16 {
+	switch d.Meta.FeatureType {
+	case Int8:
+		q, err := npy.As[int8](d.features, -1, -1)
+		if err != nil {
+			return err
+		}
+		if i := slices.Index(q, math.MinInt8); i >= 0 {
+			return badFeature(i/d.Meta.Features, i%d.Meta.Features, math.MinInt8)
+		}
+		return nil
+	case Float16:
 		half, err := npy.As[npy.Float16](d.features, -1, -1)
 		if err != nil {
 			return err

@@ -26,6 +26,8 @@ type Writer struct {
 	labels task.Labels // kept until Close to check the splits against
 	split  graph.Split
 	rows   *RowWriter
+	bytes  *quantizer // of Int8 features
+	notes  []string   // what was noticed while features were written
 }
 
 // Create begins a dataset at dir, which must not exist or be an empty directory. It uses Name,
@@ -149,6 +151,7 @@ func (w *Writer) finish() error {
 	if err := w.fillIn(); err != nil {
 		return err
 	}
+	w.Meta.Provenance.Notes = slices.Concat(w.Meta.Provenance.Notes, w.notes)
 	if err := errors.Join(w.Meta.check(), w.Meta.checkFiles()); err != nil {
 		return err
 	}
@@ -173,11 +176,8 @@ func (w *Writer) fillIn() error {
 		return errors.New("there is no topology")
 	}
 	if !has("features.npy") {
-		rows, err := w.Features(n, 0, w.Meta.FeatureType)
-		if err != nil {
-			return err
-		}
-		if err := rows.Close(); err != nil {
+		if err := w.WriteFeatures(0, w.Meta.FeatureType, nil,
+			func(*RowWriter) error { return nil }); err != nil {
 			return err
 		}
 	}

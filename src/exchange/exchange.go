@@ -94,8 +94,9 @@ type Options struct {
 	// are read from them, and counted as stored.
 	Stored bool
 
-	Cols int // elements of a row
-	Type compute.DType
+	Cols  int // elements of a row
+	Type  compute.DType
+	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
@@ -125,6 +126,7 @@ type Exchange struct {
 	rows     int            // of this rank
 	cols     int
 	dtype    compute.DType
+	scale    []float32
 	rowBytes int
 	tables   [][]byte         // [P+1] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
@@ -155,7 +157,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
-		cols: o.Cols, dtype: o.Type, rowBytes: o.Cols * o.Type.Size(),
+		cols: o.Cols, dtype: o.Type, scale: o.Scale, rowBytes: o.Cols * o.Type.Size(),
 		sums: o.Sums, choices: make(chan *choosing, 64),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
 		remote: make([]uint8, parts),

@@ -26,8 +26,8 @@ type Sums struct {
 
 const floatBytes = 4
 
-// costs are the bytes that travel, ids and weights among them.
-type costs struct{ row, sum, member int }
+// costs are the bytes that travel, ids and weights among them, and the most members of a sum.
+type costs struct{ row, sum, member, most int }
 
 // MemberBytes returns what it takes to name a row of a sum, with its weight.
 func (s *Sums) MemberBytes() int {
@@ -37,9 +37,19 @@ func (s *Sums) MemberBytes() int {
 	return IDBytes
 }
 
+// typeOf returns the type of sums of rows of type t, and the most rows of one.
+func (s *Sums) typeOf(t compute.DType) (compute.DType, int) { return t.SumType(s.How, s.Weighted) }
+
+// Bytes returns the bytes of a sum of rows.
+func (s *Sums) Bytes(cols int, t compute.DType) int {
+	of, _ := s.typeOf(t)
+	return cols * of.Size()
+}
+
 // costs returns the bytes of a row, of a sum, and of each member of a sum.
 func (s *Sums) costs(cols int, t compute.DType) costs {
-	return costs{row: cols*t.Size() + IDBytes, sum: cols * floatBytes, member: s.MemberBytes()}
+	_, most := s.typeOf(t)
+	return costs{row: cols*t.Size() + IDBytes, sum: s.Bytes(cols, t), member: s.MemberBytes(), most: most}
 }
 
 // Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place
@@ -211,7 +221,11 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 				c.cover.member = append(c.cover.member, k)
 			}
 		}
-		if c.cover.add(c.sum + len(members)*c.member) {
+		bytes := c.sum + len(members)*c.member
+		if len(members) > c.most { // rows cost less
+			bytes = math.MaxInt32
+		}
+		if c.cover.add(bytes) {
 			c.groups = append(c.groups, int32(i))
 		}
 	}

@@ -192,7 +192,7 @@ func (x *Exchange) size(p *Plan, n int) {
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
 		p.Rows.Tables = make([][]byte, parts+5)
 	}
-	p.Rows.Cols, p.Rows.Type = x.cols, x.dtype
+	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"unsafe"
@@ -113,14 +114,18 @@ type serving struct {
 	of      []compute.RowRef
 	ptr     []int64
 	indices []int32
+	sums    []float32 // that travel in another type
 }
 
-func (s *serving) bytes() int64 { return int64(cap(s.of)+cap(s.ptr))*8 + int64(cap(s.indices))*4 }
+func (s *serving) bytes() int64 {
+	return int64(cap(s.of)+cap(s.ptr))*8 + int64(cap(s.indices)+cap(s.sums))*4
+}
 
 func (s *serving) free() {
 	mem.Free(s.of)
 	mem.Free(s.ptr)
 	mem.Free(s.indices)
+	mem.Free(s.sums)
 }
 
 // counts returns how many numbers ranks tell each other before ids.
@@ -132,7 +137,10 @@ func (x *Exchange) counts() int {
 }
 
 // sumRows returns the rows of the receive buffer that a sum takes.
-func (x *Exchange) sumRows() int { return x.cols * floatBytes / x.rowBytes }
+func (x *Exchange) sumRows() int {
+	of, _ := x.sums.typeOf(x.dtype)
+	return of.Size() / x.dtype.Size()
+}
 
 // divide puts the choice into the plan: which misses travel, as positions in the frontier.
 func (x *Exchange) divide(p *Plan) {
@@ -209,9 +217,9 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c, table := p.choosing, len(x.base)+1
-	if x.dtype == compute.Float16 {
+	if of, _ := x.sums.typeOf(x.dtype); of != x.dtype {
 		table += 3
-		p.Rows.Tables[table], p.Rows.Wide = p.received, table
+		p.Rows.Tables[table], p.Rows.Wide, p.Rows.WideType = p.received, table, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
 	if r := &p.relayed; len(r.parts) > 0 { // Relay puts them behind those that are passed on
@@ -327,9 +335,26 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	if x.sums.Weighted {
 		weights = asFloats(mem.Bytes(ids[members : 2*members]))
 	}
-	x.host.SegmentRows(compute.Matrix{Rows: sums, Cols: x.cols, Data: asFloats(dst)}, how,
-		compute.Segments{Indptr: s.ptr, Indices: s.indices}, weights,
+	to := compute.Matrix{Rows: sums, Cols: x.cols}
+	kind, _ := x.sums.typeOf(x.dtype)
+	if kind == compute.Float32 {
+		to.Data = asFloats(dst)
+	} else {
+		s.sums = mem.Grow(s.sums[:0], sums*x.cols)
+		to.Data = s.sums
+	}
+	x.host.SegmentRows(to, how, compute.Segments{Indptr: s.ptr, Indices: s.indices}, weights,
 		compute.Rows{Cols: x.cols, Type: x.dtype, Tables: x.tables, Of: s.of})
+	switch kind {
+	case compute.Int8:
+		for i, y := range to.Data {
+			dst[i] = byte(int8(y))
+		}
+	case compute.Int16:
+		for i, y := range to.Data {
+			binary.LittleEndian.PutUint16(dst[2*i:], uint16(int16(y)))
+		}
+	}
 	p.ServedSums += int64(sums)
 	return nil
 }

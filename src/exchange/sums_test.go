@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -34,6 +35,10 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 		{2, 2, 1, 300, 64, compute.Float32, Sums{How: compute.ReduceSum, Weighted: true}},
 		{2, 1, 1, 300, 50, compute.Float32, Sums{How: compute.ReduceMax, Own: true}},
 		{3, 1, 1, 300, 100, compute.Float16, Sums{How: compute.ReduceMax, Own: true}},
+		{3, 2, 1, 300, 120, compute.Int8, Sums{How: compute.ReduceMean, Own: true}},
+		{4, 1, 2, 300, 121, compute.Int8, Sums{How: compute.ReduceSum}},
+		{2, 2, 1, 300, 150, compute.Int8, Sums{How: compute.ReduceSum, Weighted: true}},
+		{3, 1, 1, 300, 100, compute.Int8, Sums{How: compute.ReduceMax, Own: true}},
 		{1, 4, 1, 100, 3, compute.Float32, Sums{How: compute.ReduceMean}},
 		{4, 1, 1, 5, 3, compute.Float32, Sums{How: compute.ReduceMean, Own: true}},
 	} {
@@ -87,11 +92,23 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 func (l *layout) finite() {
 	for _, table := range l.tables {
 		for i := range table {
-			if size := l.dtype.Size(); i%size == size-1 {
+			if size := l.dtype.Size(); l.dtype == compute.Int8 {
+				table[i] = byte(max(int8(table[i]), -math.MaxInt8))
+			} else if i%size == size-1 {
 				table[i] &= 0xbb // no exponent of all ones
 			}
 		}
 	}
+}
+
+// scale returns the scales of the columns of int8 rows, nil else.
+func (l *layout) scale() (scale []float32) {
+	for c := range l.cols {
+		if l.dtype == compute.Int8 {
+			scale = append(scale, 1/float32(c+3))
+		}
+	}
+	return scale
 }
 
 // sum fetches one random frontier with sums and compares.
@@ -116,7 +133,7 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	g.ByPart(e.Indptr, e.Indices, e.Weights, p.Parts, x.Parts())
 
 	// As if all rows were here.
-	all := compute.Rows{Cols: l.cols, Type: l.dtype, Tables: l.tables}
+	all := compute.Rows{Cols: l.cols, Type: l.dtype, Scale: l.scale(), Tables: l.tables}
 	for i, v := range ids {
 		all.Of = append(all.Of, compute.MakeRowRef(int(p.Parts[i]), int(int64(v)-l.offsets[p.Parts[i]])))
 	}
@@ -201,7 +218,7 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return fmt.Errorf("%d bytes were sent, but %d, %d, %d counted", count.sent, p.CountBytes,
 			p.IDBytes, p.RowBytes)
 	}
-	if want := p.Served*int64(l.cols*l.dtype.Size()) + p.ServedSums*int64(4*l.cols); want != p.RowBytes {
+	if want := p.Served*int64(l.cols*l.dtype.Size()) + p.ServedSums*int64(how.Bytes(l.cols, l.dtype)); want != p.RowBytes {
 		return fmt.Errorf("%d bytes of %d rows and %d sums", p.RowBytes, p.Served, p.ServedSums)
 	}
 	return nil

@@ -78,7 +78,8 @@ func (s Passes) Full(ctx context.Context) ([]float32, error) { return s.full(ctx
 // if Env.ScratchDir is given, and the input rows of depth+1 chunks. Source: layer-wise inference as
 // in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
-	in := layerInput{s.Store.Tables, s.Shards.Meta.Features, s.Shards.Meta.Type()}
+	in := s.Shards.Rows()
+	in.Tables = s.Store.Tables
 	block, err := s.columnsAtOnce()
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 					next, err = s.inferColumns(ctx, l, rows)
 					return err
 				}
-				in = layerInput{s.ownTables(rows.data, rows.cols), rows.cols, compute.Float32}
+				in = compute.Rows{Tables: s.ownTables(rows.data, rows.cols), Cols: rows.cols}
 			}
 			next, err = s.inferLayer(ctx, l, in, block)
 			return err
@@ -151,13 +152,6 @@ func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
 	return out, nil
 }
 
-// layerInput is what chunks read of the layer before: tables as of Store.FetcherOf.
-type layerInput struct {
-	tables [][]byte
-	cols   int
-	dtype  compute.DType
-}
-
 // ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
 func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	offsets := s.Shards.Meta.Offsets
@@ -175,12 +169,12 @@ func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
 // blocks of so many columns.
-func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
+func (s Passes) inferLayer(ctx context.Context, l int, in compute.Rows, block int) (out layerRows,
 	err error) {
 	if out, err = s.makeRows(l, block); err != nil {
 		return out, err
 	}
-	err = s.inferChunks(ctx, in, s.chunks(in.cols*in.dtype.Size()),
+	err = s.inferChunks(ctx, in, s.chunks(in.RowBytes()),
 		func(o parallel.Options) (*parallel.Strategy, error) {
 			o.Resident = l == 0 && !s.Job.Mode.Columns // those are other rows
 			return parallel.NewLayer(o, l)
@@ -215,14 +209,14 @@ func (s Passes) givesLogits(l int) bool {
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
 // and hands on what it makes of them: y for the own vertices from number at on. Collective.
-func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
+func (s Passes) inferChunks(ctx context.Context, in compute.Rows, chunks chunks,
 	newStrategy func(parallel.Options) (*parallel.Strategy, error),
 	take func(at int, y compute.Matrix) error) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
 	}
-	fetch, err := s.Store.FetcherOf(in.tables, in.cols, in.dtype)
+	fetch, err := s.Store.FetcherOf(in)
 	if err != nil {
 		return err
 	}
@@ -230,7 +224,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	if s.Job.Reads() {
 		o.Sample = sample.Neighbours(sample.All)
 	}
-	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.cols
+	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.Cols
 	strategy, err := newStrategy(o)
 	if err != nil {
 		return err

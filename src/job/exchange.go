@@ -3,6 +3,7 @@ package job
 import (
 	"halognn/src/exchange"
 	"halognn/src/nn"
+	"halognn/src/shard"
 )
 
 // OwnersSums returns what the owners of rows add for others; nil if rows alone travel.
@@ -13,6 +14,15 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	needs := s.Model.Needs()
 	return &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
 		Weighted: needs.Weights != nn.NoWeights}
+}
+
+// SumBytes returns the bytes of a sum of rows that travels; 0 if rows alone do.
+func (s *Spec) SumBytes(of *shard.Meta) int {
+	sums := s.OwnersSums()
+	if sums == nil {
+		return 0
+	}
+	return sums.Bytes(of.Features, of.Type())
 }
 
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for

@@ -29,7 +29,7 @@ func seedsOf(stream, n int) []graph.VertexID {
 func TestBatchIsWhatItsKeySays(t *testing.T) {
 	fanouts := []int{4, 3}
 	for _, ranks := range []int{1, 2, 4} {
-		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
 				d, err := w.data(c, dtype,

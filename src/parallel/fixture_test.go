@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"halognn/src/comm"
@@ -23,11 +24,11 @@ const (
 	classes  = 3
 )
 
-// world is a random graph with features of both types and labels, cut into parts of uneven size.
+// world is a random graph with features of all types and labels, cut into parts of uneven size.
 type world struct {
 	topology sample.Topology
 	offsets  []int64
-	features []float32 // [vertices, cols]; float16 holds them exactly
+	features []float32 // [vertices, cols]; float16 and int8 hold them exactly
 	labels   []int32
 	targets  []uint8
 	spec     sample.Spec    // what modes draw by; the zero Spec: fanouts
@@ -81,14 +82,25 @@ func (w *world) table(p, first, end int, dtype compute.DType) []byte {
 	table := []byte{}
 	for v := w.offsets[p]; v < w.offsets[p+1]; v++ {
 		for _, x := range w.row(graph.VertexID(v))[first:end] {
-			if dtype == compute.Float16 {
+			switch dtype {
+			case compute.Int8:
+				table = append(table, byte(int8(8*x)))
+			case compute.Float16:
 				table = binary.LittleEndian.AppendUint16(table, uint16(npy.ToFloat16(x)))
-			} else {
+			default:
 				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(x))
 			}
 		}
 	}
 	return table
+}
+
+// scaleOf returns the scales of the columns of a type, nil for those that have none.
+func scaleOf(dtype compute.DType) []float32 {
+	if dtype != compute.Int8 {
+		return nil
+	}
+	return slices.Repeat([]float32{1. / 8}, cols)
 }
 
 // data makes the strategy for rank c, which reads its own rows and the cached rows in buffer, for a
@@ -101,7 +113,7 @@ func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs
 	}
 	x, err := exchange.New(own, exchange.Options{
 		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype),
-		Cols: cols, Type: dtype, Host: ref.Host{}, Buffer: buffer,
+		Cols: cols, Type: dtype, Scale: scaleOf(dtype), Host: ref.Host{}, Buffer: buffer,
 	})
 	if err != nil {
 		return nil, err

@@ -176,9 +176,8 @@ func (c *calibration) rows() (float64, error) {
 	for i, v := range c.mb.Frontier {
 		refs[i] = compute.MakeRowRef(0, int(uint64(v)*2654435761%uint64(n)))
 	}
-	rows := compute.Rows{Cols: c.planner.shards.Features, Type: c.planner.shards.Type(),
-		Tables: [][]byte{table},
-		Of:     refs}
+	rows := c.planner.shards.Rows()
+	rows.Tables, rows.Of = [][]byte{table}, refs
 	d := c.destinations()
 	own, mean := c.matrix(d, mem.Make[float32](d*c.planner.shards.Features)),
 		c.matrix(d, mem.Make[float32](d*c.planner.shards.Features))

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"halognn/src/access"
-	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/policy"
@@ -115,7 +114,7 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
 		t.Bytes = t.Rows*float64(p.of.shards.RowBytes()) +
-			t.Sums*float64(p.of.shards.Features*compute.Float32.Size())
+			t.Sums*float64(p.of.job.SumBytes(&p.of.shards.Meta))
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}

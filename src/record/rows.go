@@ -1,9 +1,6 @@
 package record
 
-import (
-	"halognn/src/shard"
-	"halognn/src/trace"
-)
+import "halognn/src/trace"
 
 // Rows counts feature rows by where they came from, per epoch, summed over ranks.
 type Rows struct {
@@ -24,13 +21,13 @@ type Rows struct {
 	ScoreSeconds float64 `json:"score_seconds"`
 }
 
-// RowsOf returns what reports have of counters. Bytes are those of so many rows and sums: an
-// identity that every epoch is held to.
-func RowsOf(c trace.Counters, of shard.Meta) Rows {
+// RowsOf returns what reports have of counters, of rows and sums of so many bytes: an identity that
+// every epoch is held to.
+func RowsOf(c trace.Counters, rowBytes, sumBytes int) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{
 		Counters: c.Reported(), Fetched: c.Fetched(),
-		RemoteBytes: c.Remote*int64(of.RowBytes()) + c.Sums*int64(4*of.Features),
+		RemoteBytes: c.Remote*int64(rowBytes) + c.Sums*int64(sumBytes),
 		HitRate:     hit, BufferHitRate: buffer, ScoreSeconds: c.Scoring.Seconds(),
 	}
 }

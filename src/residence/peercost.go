@@ -115,7 +115,8 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 		}
 	}
 	next := (self + 1) % node.Size()
-	if device := t.store.Device.Capabilities().Accelerator; device != nil {
+	if device := t.store.Device.Capabilities().Accelerator; device != nil &&
+		!t.store.convertsRows() {
 		refer(next)
 		peer, bus, err = t.timeCards(node, device, table.Bytes(), self*rows, mine, refs)
 		return 0, peer, bus, err
@@ -157,9 +158,8 @@ func (t rowTimer) timeCards(node comm.Comm, device compute.Accelerator, table []
 	}
 	tables := make([][]byte, cached+1)
 	tables[cached] = table
-	rows := compute.Rows{
-		Cols: t.store.shards().Features, Type: t.store.shards().Type(), Tables: tables, Of: refs,
-	}
+	rows := t.store.shards().Rows()
+	rows.Tables, rows.Of = tables, refs
 	var batches []compute.Rows
 	for range 1 + measuredTimes { // the first is not counted
 		batches = append(batches, rows)
@@ -183,12 +183,13 @@ func (t rowTimer) scattered(i, n int) int {
 
 // timeGather returns the seconds to gather rows.
 func (t rowTimer) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
-	cols := t.store.shards().Features
-	dst := compute.Matrix{Rows: len(refs), Cols: cols, Data: mem.Make[float32](len(refs) * cols)}
+	rows := t.store.shards().Rows()
+	rows.Tables, rows.Of = tables, refs
+	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols, Data: mem.Make[float32](len(refs) * rows.Cols)}
 	defer mem.Free(dst.Data)
 	clear(dst.Data) // its pages are there before the clock runs
 	begin := time.Now()
-	t.store.Host.GatherRows(dst, compute.Rows{Cols: cols, Type: t.store.shards().Type(), Tables: tables, Of: refs})
+	t.store.Host.GatherRows(dst, rows)
 	return time.Since(begin).Seconds()
 }
 

@@ -170,7 +170,8 @@ func (s *Store) Bytes() (n int64) {
 // may be nil, or columns. Collective.
 func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
-	o.Tables, o.Cols, o.Type = s.read, s.cols, s.shards().Type()
+	rows := s.rows()
+	o.Tables, o.Cols, o.Type, o.Scale = rows.Tables, rows.Cols, rows.Type, rows.Scale
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer = c.fixed, c.buffer()
@@ -178,12 +179,23 @@ func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// FetcherOf makes the exchange of other rows that are distributed like the vertices: tables [P]
-// hold this rank's parts, with cols columns of the given type. Collective.
-func (s *Store) FetcherOf(tables [][]byte, cols int, t compute.DType) (*exchange.Fetcher, error) {
+// FetcherOf makes the exchange of other rows that are distributed like the vertices: their tables [P]
+// hold this rank's parts. Collective.
+func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
-	o.Tables, o.Cols, o.Type = tables, cols, t
+	o.Tables, o.Cols, o.Type, o.Scale = rows.Tables, rows.Cols, rows.Type, rows.Scale
 	return exchange.Open(s.Comm, o)
+}
+
+// rows describes the rows that minibatches read, without references.
+func (s *Store) rows() compute.Rows {
+	rows := s.shards().Rows()
+	if rows.Tables = s.read; s.Job.Mode.Columns && rows.Scale != nil {
+		first, end := s.Columns()
+		rows.Scale = rows.Scale[first:end]
+	}
+	rows.Cols = s.cols
+	return rows
 }
 
 func (s *Store) exchangeOptions() exchange.Options {

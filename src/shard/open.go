@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"halognn/src/compute"
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/npy"
@@ -66,6 +67,7 @@ type Shards struct {
 	options            Options
 	topology           sample.Topology
 	labels             task.Labels
+	scale              []float32
 	first, last        int64 // vertices whose rows of the windowed files can be read
 	train, valid, test splitView
 	links              [3]linkView
@@ -132,6 +134,10 @@ func (s *Shards) mapFiles() error {
 		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
 		mapInto(s, "test.npy", &s.test.ids),
 		s.mapLabels(), mapLinks(s),
+	}
+	if s.Type() == compute.Int8 {
+		errs = append(errs, mapInto(s, dataset.ScaleFile, &s.scale))
+		errs = append(errs, dataset.CheckScales(s.scale))
 	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
@@ -243,6 +249,11 @@ func (s *Shards) Topology() *sample.Topology { return &s.topology }
 // Labels returns the label of each vertex, as Meta.Task has them. With Options.Ranks only those of
 // the rank's own vertices can be read.
 func (s *Shards) Labels() task.Labels { return s.labels }
+
+// Rows describes the feature rows, without tables and references.
+func (s *Shards) Rows() compute.Rows {
+	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale}
+}
 
 // Train returns the training seeds of a part, by original id.
 func (s *Shards) Train(part int) []graph.VertexID { return s.train.of(part) }

@@ -11,7 +11,8 @@
 //	                         of the target and, inside a part, by original ids of target and source
 //	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
 //	                         where they differ from that; a copy of the dataset's file
-//	        part-0000/features.npy        float32 or float16 [offsets[1]-offsets[0], F]
+//	        feature_scale.npy             float32 [F], only of int8 rows
+//	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F]
 //	        part-0001/features.npy        ...
 //
 // Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So
@@ -122,10 +123,8 @@ type SplitSizes struct {
 
 // Type returns the element type of the feature rows.
 func (m *Meta) Type() compute.DType {
-	if m.FeatureType == dataset.Float16 {
-		return compute.Float16
-	}
-	return compute.Float32
+	t, _ := compute.TypeNamed(m.FeatureType) // which check has seen
+	return t
 }
 
 // RowBytes returns the bytes of one feature row.
@@ -173,18 +172,14 @@ func (m *Meta) layout() map[string]npy.Info {
 		files[sumsFile] = npy.Info{DType: "<f4", Shape: []int{n}}
 	}
 	m.linkLayout(files)
+	if m.Type() == compute.Int8 {
+		files[dataset.ScaleFile] = npy.Info{DType: "<f4", Shape: []int{m.Features}}
+	}
 	for k := range m.Parts {
-		files[featuresFile(k)] = npy.Info{DType: m.rowType(),
+		files[featuresFile(k)] = npy.Info{DType: dataset.RowFile(m.Type()),
 			Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}
 	}
 	return files
-}
-
-func (m *Meta) rowType() string {
-	if m.Type() == compute.Float16 {
-		return npy.DType[npy.Float16]()
-	}
-	return npy.DType[float32]()
 }
 
 // check reports impossible values in m.
@@ -196,6 +191,9 @@ func (m *Meta) check() error {
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 || len(m.Splits) != m.Parts {
 		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts,
 			len(m.Offsets), len(m.Splits))
+	}
+	if err := dataset.CheckFeatureType(m.FeatureType); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 {
 		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,

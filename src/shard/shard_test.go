@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"halognn/src/compute"
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -41,18 +42,12 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 		}
 		errs = append(errs, w.EdgeWeights(weights))
 	}
-	rows, err := w.Features(n, meta.Features, meta.FeatureType)
-	if err != nil {
-		t.Fatal(err)
+	made := make([]float32, n*meta.Features)
+	for i := range made {
+		made[i] = rng.Float32()
 	}
-	for range n {
-		row := make([]float32, meta.Features)
-		for f := range row {
-			row[f] = rng.Float32()
-		}
-		errs = append(errs, rows.Write(row))
-	}
-	errs = append(errs, rows.Close())
+	errs = append(errs, w.WriteFeatures(meta.Features, w.Meta.FeatureType, nil,
+		func(rows *dataset.RowWriter) error { return rows.Write(made) }))
 	labels, marks := make([]int32, n), make([]uint8, n*meta.Classes)
 	for i := range marks {
 		marks[i] = uint8(rng.IntN(2))
@@ -134,6 +129,8 @@ func TestPartsHoldTheDatasetUnderNewIDs(t *testing.T) {
 		{200, 4, dataset.Meta{Name: "classes", Task: task.Multiclass, Features: 5, Classes: 3}},
 		{150, 7, dataset.Meta{Name: "marks", Task: task.Multilabel, Features: 8, Classes: 6,
 			FeatureType: dataset.Float16}},
+		{90, 3, dataset.Meta{Name: "bytes", Task: task.Multiclass, Features: 4, Classes: 2,
+			FeatureType: dataset.Int8}},
 		{30, 1, dataset.Meta{Name: "one part", Task: task.Multiclass, Features: 1, Classes: 2}},
 		{20, 20, dataset.Meta{Name: "a part each", Task: task.Multiclass, Features: 2,
 			Classes: 2}},
@@ -191,6 +188,10 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		if got, want := s.Labels().Row(int(id)), ds.Labels.Row(v); !bytes.Equal(got, want) {
 			t.Fatalf("vertex %d has label %v, want %v", v, got, want)
 		}
+	}
+	if rows := s.Rows(); rows.Cols != s.Features || !slices.Equal(rows.Scale, ds.Scale) ||
+		(rows.Type == compute.Int8) != (len(ds.Scale) > 0) {
+		t.Fatalf("rows are %+v, of scales %v", rows, ds.Scale)
 	}
 	size := s.RowBytes()
 	for k := range s.Parts {

@@ -37,7 +37,7 @@ func TestDegreeRow(t *testing.T) {
 
 // Features that are made of the graph depend on the vertex alone, and not on how the graph is cut.
 func TestStructuralFeatures(t *testing.T) {
-	for _, typ := range []string{dataset.Float32, dataset.Float16} { // of no columns
+	for _, typ := range []string{dataset.Float32, dataset.Float16, dataset.Int8} { // of no columns
 		ds := makeDataset(t, rand.New(rand.NewPCG(5, 6)), 90,
 			dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: 3, FeatureType: typ})
 		for _, parts := range []int{1, 4} {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"halognn/src/compute"
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -93,6 +94,9 @@ func (w *writer) write() error {
 	}}
 	if m.Weighted {
 		tasks = append(tasks, w.weights, w.sums)
+	}
+	if w.meta.Type() == compute.Int8 {
+		tasks = append(tasks, func() error { return put(w, dataset.ScaleFile, w.ds.Scale, len(w.ds.Scale)) })
 	}
 	for k := range w.meta.Parts {
 		tasks = append(tasks, func() error { return w.features(k) })
@@ -327,7 +331,7 @@ func (w *writer) features(part int) error {
 		return err
 	}
 	first, last := w.meta.Offsets[part], w.meta.Offsets[part+1]
-	out, err := npy.Create(filepath.Join(w.dir, name), w.meta.rowType(), int(last-first),
+	out, err := npy.Create(filepath.Join(w.dir, name), dataset.RowFile(w.meta.Type()), int(last-first),
 		w.meta.Features)
 	if err != nil {
 		return err

@@ -17,6 +17,10 @@ import (
 	"halognn/src/trace"
 )
 
+func (r ledger) rowsOf(c trace.Counters) record.Rows {
+	return record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
+}
+
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
 func (r ledger) endEpoch(took time.Duration) error {
 	all, err := r.of.keeper().gatherShares(took)
@@ -24,7 +28,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 		return err
 	}
 	total := all.Rows
-	rows := record.RowsOf(total, r.s.Shards.Meta)
+	rows := r.rowsOf(total)
 	if total.Remote != total.Served || total.Sums != total.ServedSums ||
 		total.RowBytes != rows.RemoteBytes {
 		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
@@ -128,7 +132,7 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:          record.RowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs)), meta),
+		Rows:          r.rowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs))),
 		RoundsPerStep: r.of.sums.Rounds,
 		OwnerSkew:     r.of.sums.OwnerSkew,
 		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,

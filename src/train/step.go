@@ -160,7 +160,7 @@ func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minib
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums),
 		WaitSeconds: r.of.step.waiting.Seconds(),
-		Rounds:      r.of.step.rows.Rounds, Rows: record.RowsOf(r.of.step.rows, r.s.Shards.Meta),
+		Rounds:      r.of.step.rows.Rounds, Rows: r.rowsOf(r.of.step.rows),
 	})
 	if r.of.env.Progress != nil {
 		r.of.env.Progress.Step(stats.Loss)

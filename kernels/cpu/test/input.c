@@ -104,6 +104,10 @@ input build(const shape *s) {
     in.half = must_alloc((size_t)stored * 2);
     for (int64_t i = 0; i < stored; i++)
         in.half[i] = (uint16_t)(bits() % 0x7c00 | (bits() & 1) << 15); /* finite, subnormals too */
+    in.bytes = must_alloc((size_t)stored);
+    for (int64_t i = 0; i < stored; i++)
+        in.bytes[i] = (int8_t)(bits() % 255 - 127);
+    in.scale = floats(s->cols);
     in.refs = must_alloc((size_t)s->sources * 8);
     in.ids = must_alloc((size_t)s->sources * 4);
     const int64_t part = s->sources / TABLES;
@@ -111,6 +115,7 @@ input build(const shape *s) {
         const int64_t rows = t < TABLES - 1 ? part : s->sources - part * (TABLES - 1);
         in.tables[t] = (halognn_table){in.h + t * part * s->cols, rows};
         in.half_tables[t] = (halognn_table){in.half + t * part * s->cols, rows};
+        in.byte_tables[t] = (halognn_table){in.bytes + t * part * s->cols, rows};
     }
     for (int64_t i = 0; i < s->sources; i++) {
         int t = (int)below(TABLES);
@@ -125,7 +130,8 @@ input build(const shape *s) {
 void release(input *in) {
     void *all[] = {in->indptr, in->t_indptr, in->indices, in->grouped, in->t_indices,
                    in->ids,    in->h,        in->x,       in->dy,      in->gamma,
-                   in->beta,   in->half,     in->refs,    in->weights, in->t_edges};
+                   in->beta,   in->half,     in->refs,    in->weights, in->t_edges,
+                   in->bytes,  in->scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -140,4 +146,12 @@ float *coarse(const input *in) {
     for (int64_t i = 0; i < n; i++)
         h[i] = i % 101 == 100 ? NAN : nearbyintf(2 * in->h[i]);
     return h;
+}
+
+halognn_elements elements_of(const input *in, int bytes, int64_t wide, int wide_bytes) {
+    return (halognn_elements){bytes, wide_bytes, wide, bytes == 1 ? in->scale : NULL};
+}
+
+const halognn_table *tables_of(const input *in, int bytes) {
+    return bytes == 1 ? in->byte_tables : bytes == 2 ? in->half_tables : in->tables;
 }

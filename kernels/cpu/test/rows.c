@@ -1,14 +1,15 @@
 /* Rows and columns: gathered, copied, added. */
 #include "test.h"
 
-static outputs gather(const halognn_cpu *k, const input *in, int half) {
+static outputs gather(const halognn_cpu *k, const input *in, int bytes) {
     const outputs o = one(in->s->sources * in->s->cols, NULL);
-    halognn_gather_rows(k, o.at[0], in->s->sources, in->s->cols, half,
-                        half ? in->half_tables : in->tables, in->refs);
+    halognn_gather_rows(k, o.at[0], in->s->sources, in->s->cols, elements_of(in, bytes, -1, 4),
+                        tables_of(in, bytes), in->refs);
     return o;
 }
-static outputs gather_float(const halognn_cpu *k, const input *in) { return gather(k, in, 0); }
-static outputs gather_half(const halognn_cpu *k, const input *in) { return gather(k, in, 1); }
+static outputs gather_float(const halognn_cpu *k, const input *in) { return gather(k, in, 4); }
+static outputs gather_half(const halognn_cpu *k, const input *in) { return gather(k, in, 2); }
+static outputs gather_byte(const halognn_cpu *k, const input *in) { return gather(k, in, 1); }
 
 static outputs slice(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->s->sources * in->s->cols, NULL);
@@ -59,6 +60,7 @@ static outputs column_dot(const halognn_cpu *k, const input *in) {
 const test rows_tests[] = {
     {"gather_rows float32", gather_float, 0},
     {"gather_rows float16", gather_half, 0},
+    {"gather_rows int8", gather_byte, 0},
     {"slice_rows", slice, 0},
     {"add_bias", add_bias, 0},
     {"column_sum", column_sum, 0},

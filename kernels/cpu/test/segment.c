@@ -8,46 +8,60 @@ static outputs mean(const halognn_cpu *k, const input *in) {
 }
 
 static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts,
-                       const float *weights, int half, int64_t wide) {
+                       const float *weights, int bytes, int64_t wide,
+                       int wide_bytes) {
     const outputs o = one(in->cells, NULL);
     halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how,
-                         counts, weights, half, wide, half ? in->half_tables : in->tables,
-                         in->refs);
+                         counts, weights, elements_of(in, bytes, wide, wide_bytes),
+                         tables_of(in, bytes), in->refs);
     return o;
 }
 static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights,
-                    int half) {
-    return rows_of(k, in, how, NULL, weights, half, -1);
+                    int bytes) {
+    return rows_of(k, in, how, NULL, weights, bytes, -1, 4);
 }
 /* Means over other numbers than those of the edges; the float16 table 0 has float32 rows. */
 static outputs mean_mixed_rows(const halognn_cpu *k, const input *in) {
     int32_t *counts = must_alloc((size_t)in->s->segments * 4);
     for (int64_t d = 0; d < in->s->segments; d++)
         counts[d] = (int32_t)(3 + d % 5);
-    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 1, 0);
+    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 2, 0, 4);
     free(counts);
     return o;
 }
 static outputs max_mixed_rows(const halognn_cpu *k, const input *in) {
-    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 1, 0);
+    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 2, 0, 4);
 }
 static outputs mean_rows(const halognn_cpu *k, const input *in) {
-    return rows(k, in, HALOGNN_MEAN, NULL, 0);
+    return rows(k, in, HALOGNN_MEAN, NULL, 4);
 }
 static outputs mean_half_rows(const halognn_cpu *k, const input *in) {
-    return rows(k, in, HALOGNN_MEAN, NULL, 1);
+    return rows(k, in, HALOGNN_MEAN, NULL, 2);
 }
 static outputs sum_rows(const halognn_cpu *k, const input *in) {
-    return rows(k, in, HALOGNN_SUM, NULL, 0);
+    return rows(k, in, HALOGNN_SUM, NULL, 4);
 }
 static outputs weighted_half_rows(const halognn_cpu *k, const input *in) {
-    return rows(k, in, HALOGNN_SUM, in->weights, 1);
+    return rows(k, in, HALOGNN_SUM, in->weights, 2);
 }
 static outputs max_rows(const halognn_cpu *k, const input *in) {
-    return rows(k, in, HALOGNN_MAX, NULL, 0);
+    return rows(k, in, HALOGNN_MAX, NULL, 4);
 }
 static outputs max_half_rows(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MAX, NULL, 2);
+}
+static outputs mean_bytes(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_MEAN, NULL, 1);
+}
+static outputs weighted_bytes(const halognn_cpu *k, const input *in) {
+    return rows(k, in, HALOGNN_SUM, in->weights, 1);
+}
+static outputs max_bytes(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_MAX, NULL, 1);
+}
+/* The int8 table 0 has int16 rows. Of random bytes float32 rows would be any numbers. */
+static outputs mean_shorts(const halognn_cpu *k, const input *in) {
+    return rows_of(k, in, HALOGNN_MEAN, NULL, NULL, 1, 0, 2);
 }
 
 static outputs max(const halognn_cpu *k, const input *in, int with_arg) {
@@ -108,6 +122,10 @@ const test segment_tests[] = {
     {"segment_rows weighted sum of float16", weighted_half_rows, 0},
     {"segment_rows max", max_rows, 0},
     {"segment_rows max of float16", max_half_rows, 0},
+    {"segment_rows mean of int8", mean_bytes, 0},
+    {"segment_rows weighted sum of int8", weighted_bytes, 0},
+    {"segment_rows max of int8", max_bytes, 0},
+    {"segment_rows mean of int8 and int16", mean_shorts, 0},
     {"segment_max", max_alone, 0},
     {"segment_max with arg", max_with_arg, 0},
     {"segment_max_backward", max_backward, 0},

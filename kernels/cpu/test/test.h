@@ -33,8 +33,10 @@ typedef struct {
     int32_t *grouped; /* indices, of which a third begin groups */
     float *h, *x, *dy, *gamma, *beta, *weights;
     uint16_t *half;
+    int8_t *bytes;
+    float *scale; /* [cols] */
     uint64_t *refs;
-    halognn_table tables[TABLES], half_tables[TABLES];
+    halognn_table tables[TABLES], half_tables[TABLES], byte_tables[TABLES];
 } input;
 
 typedef struct {
@@ -48,6 +50,10 @@ extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[]
     optimizer_tests[];
 
 extern uint64_t random_state; /* of the functions that draw */
+
+/* What rows of elements of so many bytes are, and where they lie. */
+halognn_elements elements_of(const input *in, int bytes, int64_t wide, int wide_bytes);
+const halognn_table *tables_of(const input *in, int bytes);
 
 void *must_alloc(size_t bytes); /* ends the program if there is no memory */
 float *floats(int64_t n);       /* n random numbers between -1 and 1 */

@@ -141,7 +141,7 @@ func generateCommand(p *process) *cobra.Command {
 		"share of edges that stay inside a class (default 0.8, or the preset's)")
 	f.StringVar(&o.Split, "split", "",
 		"train/valid/test in percent (default 60/20/20, or the preset's)")
-	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, "float32 or float16")
+	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, dataset.FeatureTypes)
 	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test in percent of the "+
 		"pairs of vertices with an edge, such as 85/5/10")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
@@ -259,7 +259,7 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
 		"csv: the first row is data; columns are called 0, 1, ...")
 	f.StringVar(&o.FeatureType, "feature-type", "",
-		"float32 or float16 (default: float16 stays, all else becomes float32)")
+		dataset.FeatureTypes+" (default: float16 stays, all else becomes float32)")
 	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+
 		"this (default: four fifths of the free disk)")
 	return c

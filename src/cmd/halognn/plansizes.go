@@ -21,7 +21,7 @@ const assumedCut = 0.2
 
 // graphSizes are the flags of plan that describe a graph without parts.
 type graphSizes struct {
-	preset, features16       string
+	preset, featureType      string
 	vertices, edges          int
 	features, classes, train int
 	cut                      float64
@@ -34,7 +34,7 @@ func (g *graphSizes) flags(c *cobra.Command) {
 	f.IntVar(&g.vertices, "vertices", 0, "plan without parts: vertices (default: the preset's)")
 	f.IntVar(&g.edges, "edges", 0, "stored directed edges (default: the preset's)")
 	f.IntVar(&g.features, "features", 0, "feature columns (default: the preset's)")
-	f.StringVar(&g.features16, "feature-type", "", "float32 or float16 (default: the preset's)")
+	f.StringVar(&g.featureType, "feature-type", "", dataset.FeatureTypes+" (default: the preset's)")
 	f.IntVar(&g.classes, "classes", 0, "classes (default: the preset's, or 16)")
 	f.IntVar(&g.train, "train", 0, "training vertices (default: the preset's, or a tenth)")
 	f.Float64Var(&g.cut, "cut", assumedCut, "share of the edges between parts, one for each rank")
@@ -46,7 +46,7 @@ func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 // meta returns what such a graph in so many equal parts would say of itself.
 func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	o := dataset.GenerateOptions{Preset: g.preset, Vertices: g.vertices, Features: g.features,
-		Classes: g.classes, FeatureType: g.features16}
+		Classes: g.classes, FeatureType: g.featureType}
 	var faults []error
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -57,8 +57,6 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 		"--vertices needs --edges and --features, or --preset")
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
-	need(g.features16 == "" || g.features16 == dataset.Float16 || g.features16 == dataset.Float32,
-		"--feature-type is %q; it must be %s or %s", g.features16, dataset.Float32, dataset.Float16)
 	o, err := o.Resolve()
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err

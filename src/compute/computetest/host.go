@@ -13,7 +13,7 @@ import (
 
 func testHost(t *testing.T, host compute.Host) {
 	for _, s := range segmentShapes {
-		for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
 				// safe for concurrent use: several goroutines, each with its own output
 				var all sync.WaitGroup
@@ -48,15 +48,25 @@ func outside(t *testing.T, n int) (x []float32, check func()) {
 func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []float64) {
 	const tables, tableRows = 3, 40
 	rows := compute.Rows{Cols: cols, Type: dtype}
+	if dtype == compute.Int8 {
+		for range cols {
+			rows.Scale = append(rows.Scale, 0.01+b.random.Float32())
+		}
+	}
 	var values [tables][]float64
 	for k := range tables {
 		var data []byte
-		for range tableRows * cols {
-			if v := float32(b.random.NormFloat64()); dtype == compute.Float16 {
+		for i := range tableRows * cols {
+			switch v := float32(b.random.NormFloat64()); dtype {
+			case compute.Int8:
+				q := int8(b.random.IntN(255) - 127)
+				data = append(data, byte(q))
+				values[k] = append(values[k], float64(float32(q)*rows.Scale[i%cols]))
+			case compute.Float16:
 				h := npy.ToFloat16(v)
 				data = binary.LittleEndian.AppendUint16(data, uint16(h))
 				values[k] = append(values[k], float64(h.Float32()))
-			} else {
+			default:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 				values[k] = append(values[k], float64(v))
 			}
@@ -171,9 +181,11 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 				continue
 			}
 			vectors, whole, parts := matrix(alone.Len()), matrix(s.Len()), matrix(s.Len())
-			host.SegmentRows(vectors, how, alone, w, rows)
+			unscaled := rows // as owners add them
+			unscaled.Scale = nil
+			host.SegmentRows(vectors, how, alone, w, unscaled)
 			host.SegmentRows(whole, how, s, w, rows)
-			sums := compute.Rows{Cols: cols, Tables: [][]byte{npy.Bytes(vectors.Data)}}
+			sums := compute.Rows{Cols: cols, Scale: rows.Scale, Tables: [][]byte{npy.Bytes(vectors.Data)}}
 			for i := range vectors.Rows {
 				sums.Of = append(sums.Of, compute.MakeRowRef(0, i))
 			}

@@ -159,6 +159,9 @@ func newRowBench(b *testing.B, cols int, dtype compute.DType) rowBench {
 		r.table[i] = byte(i) & 0x3b // no exponent of infinity or NaN
 	}
 	r.rows = compute.Rows{Cols: cols, Type: dtype, Tables: [][]byte{r.table}}
+	if dtype == compute.Int8 {
+		r.rows.Scale = randomMatrix(b, 1, cols).Data
+	}
 	for range benchReads {
 		id := rand.IntN(len(r.table) / rowBytes)
 		r.ids = append(r.ids, int32(id))
@@ -173,7 +176,7 @@ var benchWidths = []int{64, 100, 128, 256, 602}
 // a ratio of 0.7.
 func BenchmarkGather(b *testing.B) {
 	h := openHost(b, "")
-	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+	for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 		for _, cols := range benchWidths {
 			r := newRowBench(b, cols, dtype)
 			rowBytes := cols * dtype.Size()
@@ -217,6 +220,30 @@ func BenchmarkSegmentMean(b *testing.B) {
 			versus(b, "GB/s", means,
 				func() { h.SegmentRows(out, compute.ReduceMean, viaRefs, nil, r.rows) }, copies,
 				bound)
+		})
+	}
+}
+
+// BenchmarkSegmentBytes compares the means of int8 rows with the copy of these rows; bytes are those
+// read and written. The goal is a ratio of 0.7.
+func BenchmarkSegmentBytes(b *testing.B) {
+	h := openHost(b, "")
+	for _, cols := range benchWidths {
+		r := newRowBench(b, cols, compute.Int8)
+		copied := mem.Make[byte](benchReads * cols)
+		defer mem.Free(copied)
+		s := compute.Segments{Indptr: []int64{0}}
+		for e := range r.ids {
+			s.Indices = append(s.Indices, int32(e))
+			if (e+1)%benchEdges == 0 {
+				s.Indptr = append(s.Indptr, int64(e+1))
+			}
+		}
+		out := r.dst.RowsAt(0, s.Len())
+		b.Run(fmt.Sprintf("width=%d", cols), func(b *testing.B) {
+			versus(b, "GB/s", float64((benchReads+4*s.Len())*cols),
+				func() { h.SegmentRows(out, compute.ReduceMean, s, nil, r.rows) },
+				float64(2*benchReads*cols), func() { copyRows(copied, r.table, cols, r.ids) })
 		})
 	}
 }

@@ -50,7 +50,7 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	panicIfNoRow("GatherRows", of, tables)
 	n, cols := size(dst)
 	panicOnFault(C.halognn_gather_rows(h.level, floats(dst.Data), n, cols,
-		cBool(rows.Type == compute.Float16), unsafe.SliceData(tables), refs(of)))
+		elements(&rows), unsafe.SliceData(tables), refs(of)))
 }
 
 // SegmentRows implements compute.Host.
@@ -71,8 +71,7 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 	segments, cols := size(dst)
 	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,
 		int64s(s.Indptr), int32s(s.Indices), C.int(how), int32s(s.Counts), floats(weights),
-		cBool(rows.Type == compute.Float16), wideTable(rows), unsafe.SliceData(tables),
-		refs(rows.Of)))
+		elements(&rows), unsafe.SliceData(tables), refs(rows.Of)))
 }
 
 // SliceRows implements compute.Host.
@@ -92,12 +91,16 @@ func (h *Host) AddInto(sum, x []float32) {
 	addInto(h.level, sum, x)
 }
 
-// wideTable returns the table of sums among rows of float16, or -1.
-func wideTable(rows compute.Rows) C.int64_t {
-	if rows.Wide == 0 {
-		return -1
+// elements says what the elements of rows are.
+func elements(rows *compute.Rows) C.halognn_elements {
+	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: -1}
+	if rows.Wide != 0 {
+		as.wide, as.wide_bytes = C.int64_t(rows.Wide), C.int(rows.WideType.Size())
 	}
-	return C.int64_t(rows.Wide)
+	if len(rows.Scale) > 0 {
+		as.scale = floats(rows.Scale)
+	}
+	return as
 }
 
 func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
@@ -115,8 +118,8 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 			pins.Pin(unsafe.SliceData(t))
 		}
 		n := len(t) / max(1, rowBytes)
-		if i == rows.Wide && i != 0 && rows.Type == compute.Float16 {
-			n-- // a wide row is as long as two
+		if i == rows.Wide && i != 0 {
+			n -= rows.WideType.Size()/rows.Type.Size() - 1 // a wide row is as long as several
 		}
 		space = append(space, C.halognn_table{
 			base: unsafe.Pointer(unsafe.SliceData(t)),

@@ -16,9 +16,11 @@ func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	compute.CheckGatherRows(dst, rows)
 	for i := range dst.Rows {
 		stored := storedRow(rows, i)
-		for j, out := 0, dst.Row(i); j < len(out); j++ {
-			out[j] = element(rows.Type, stored, j)
+		out := dst.Row(i)
+		for j := range out {
+			out[j] = element(rows.TypeOf(i), stored, j)
 		}
+		scale(out, rows.Scale)
 	}
 }
 
@@ -40,11 +42,8 @@ func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Seg
 				if weights != nil {
 					weight = weights[e]
 				}
-				i, dtype := int(compute.SourceOf(s.Indices[e])), rows.Type
-				if rows.IsWide(i) {
-					dtype = compute.Float32
-				}
-				stored := storedRow(rows, i)
+				i := int(compute.SourceOf(s.Indices[e]))
+				dtype, stored := rows.TypeOf(i), storedRow(rows, i)
 				for j := range group {
 					x := element(dtype, stored, j) * weight
 					group[j] = combine(how, e == begin, group[j], float32(x))
@@ -62,6 +61,13 @@ func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Seg
 		default:
 			divide(out, int(hi-lo))
 		}
+		scale(out, rows.Scale)
+	}
+}
+
+func scale(row, by []float32) {
+	for c, f := range by {
+		row[c] *= f
 	}
 }
 
@@ -79,16 +85,18 @@ func combine(how compute.Reduction, first bool, there, x float32) float32 {
 // storedRow returns row i as it is stored.
 func storedRow(rows compute.Rows, i int) []byte {
 	size := rows.RowBytes()
-	ref, end := rows.Of[i], size
-	if rows.IsWide(i) {
-		end = rows.Cols * compute.Float32.Size()
-	}
+	ref, end := rows.Of[i], rows.Cols*rows.TypeOf(i).Size()
 	return rows.Tables[ref.Table()][ref.Row()*size : ref.Row()*size+end]
 }
 
 func element(t compute.DType, stored []byte, j int) float32 {
-	if t == compute.Float16 {
+	switch t {
+	case compute.Float16:
 		return npy.Float16(binary.LittleEndian.Uint16(stored[2*j:])).Float32()
+	case compute.Int8:
+		return float32(int8(stored[j]))
+	case compute.Int16:
+		return float32(int16(binary.LittleEndian.Uint16(stored[2*j:])))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(stored[4*j:]))
 }

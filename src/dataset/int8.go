@@ -1,0 +1,99 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// quantizer makes a number x of column c the integer q that is nearest to x / scale[c], ties to
+// even: x is then scale[c] * q but for half a scale. The largest number of the column is 127.
+type quantizer struct {
+	largest, scale []float32 // [F]
+	row            []int8
+	// of each column the numbers other than 0, and those beyond a tenth of the largest
+	some, large []int64
+}
+
+// look finds the largest numbers.
+func (z *quantizer) look(_, cols int, rows []float32) {
+	for i, x := range rows {
+		c := i % cols
+		z.largest[c] = max(z.largest[c], x, -x)
+	}
+}
+
+// choose sets the scales. A column whose scale, or what is multiplied by it, is no ordinary float32
+// is refused.
+func (z *quantizer) choose() error {
+	z.scale = make([]float32, len(z.largest))
+	z.some, z.large = make([]int64, len(z.scale)), make([]int64, len(z.scale))
+	for c, x := range z.largest {
+		z.scale[c] = x / math.MaxInt8
+		if x == 0 {
+			z.scale[c] = 1
+		}
+		if err := checkScale(c, z.scale[c]); err != nil {
+			return fmt.Errorf("the largest number of column %d is %g: %w; scale the column, or use %s",
+				c, x, err, Float32)
+		}
+	}
+	return nil
+}
+
+// CheckScales reports the first scale that no column of int8 numbers can have.
+func CheckScales(scale []float32) error {
+	for c, s := range scale {
+		if err := checkScale(c, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkScale(c int, s float32) error {
+	const smallest = 0x1p-126 // of full precision
+	if !(s >= smallest && s*math.MaxInt8 <= math.MaxFloat32) {
+		return fmt.Errorf("int8 column %d has a scale of %g: %w: it must be from 1.2e-38 to 2.6e+36", c,
+			s, ErrValue)
+	}
+	return nil
+}
+
+func (z *quantizer) round(rows []float32) []int8 {
+	z.row = slices.Grow(z.row[:0], len(rows))[:len(rows)]
+	for i, x := range rows {
+		c := i % len(z.scale)
+		q := math.RoundToEven(float64(x) / float64(z.scale[c]))
+		z.row[i] = int8(max(-math.MaxInt8, min(q, math.MaxInt8)))
+		if x != 0 {
+			z.some[c]++
+		}
+		if max(q, -q) > math.MaxInt8/10. {
+			z.large[c]++
+		}
+	}
+	return z.row
+}
+
+// notes names the columns that a few large numbers leave little of the 255 values.
+func (z *quantizer) notes() []string {
+	var names []string
+	for c, n := range z.some {
+		if z.large[c]*1000 <= n && n > 0 {
+			names = append(names, fmt.Sprint(c))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	const most = 10
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		list += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth of " +
+		"their range, where few values are told apart: " + list + "; cap what lies beyond, or use " +
+		Float16}
+}
