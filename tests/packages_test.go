@@ -36,7 +36,7 @@ var packages = []struct {
 	{1, "task", "the table of what models are trained for: labels, losses, metrics, predictions"},
 	{1, "pipeline", "items prepared wide and finished in order; knows no graphs"},
 	{1, "trace", "time per phase, the time model of a step, the items of memory, spans, tables"},
-	{1, "chart", "curves and bars as SVG"},
+	{1, "chart", "curves and bars on self-contained HTML pages"},
 	{1, "rundir", "the run directory on disk: names, lock, heartbeat file, checkpoint files, the " +
 		"log of steps"},
 	{2, "dataset", "foreign formats in, generators, the DATASET directory"},

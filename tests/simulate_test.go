@@ -33,8 +33,8 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 		}
 		rows[column(l, "policy")+" "+column(l, "alpha")] = n
 	}
-	if svg := read(t, filepath.Join(dir, "simulate.svg")); !bytes.Contains(svg, []byte("<svg")) {
-		t.Errorf("simulate.svg is %q ...", svg[:min(len(svg), 40)])
+	if page := read(t, filepath.Join(dir, "simulate.html")); !bytes.Contains(page, []byte("curves")) {
+		t.Errorf("simulate.html is %q ...", page[:min(len(page), 40)])
 	}
 	return rows
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -47,13 +50,17 @@ func (p *page) end() {
 // plot writes a chart beside the page and refers to it.
 func (p *page) plot(title string, d chart.Drawing) error {
 	id := p.name + "-" + p.graph
-	c := chart.New(id, title, "", d)
+	numbers, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, id+".svg"),
-		[]byte(c.File("profiling/papers "+p.name)), 0o644); err != nil {
-		return err
+	draw := exec.Command("python3", "profiling/figure.py", filepath.Join(p.dir, id+".svg"))
+	draw.Stdin = bytes.NewReader(numbers)
+	if text, err := draw.CombinedOutput(); err != nil {
+		return fmt.Errorf("profiling/figure.py: %w\n%s", err, text)
 	}
 	p.printf("\n![%s](%s.svg)\n", title, id)
 	return nil

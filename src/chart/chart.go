@@ -1,22 +1,40 @@
-// Package chart draws plots as SVG: curves over x, and horizontal bars.
+// Package chart draws plots on self-contained HTML pages: curves over x, and horizontal bars.
 //
-//	Curves ──┐
-//	         ├─> Chart ─┬─> SVG    an element of a page that includes Style once
-//	Bars ────┘          ├─> File   a file of its own
-//	                    └─> Table  the same numbers as text
+//	Curves ──┐          ┌─> HTML   an element of a page that has Head once
+//	         ├─> Chart ─┼─> Page   a page of its own
+//	Bars ────┘          └─> Table  the same numbers as text
 //
-// Plots need no fonts, scripts or network. Their colours follow a light or dark theme and print
-// dark on white. After the last colour the dash pattern or the stripes change. The package knows
-// nothing about runs or ranks.
+// uPlot draws curves from numbers within the page: values under the pointer, zoom, names that
+// switch curves off. Bars are elements with a width. Nothing is loaded from a network. Colours
+// follow a light or dark theme and print dark on white. The package knows nothing about runs or
+// ranks.
 package chart
 
 import (
+	_ "embed"
+	"fmt"
 	"html"
-	"math"
-	"strconv"
+	"strings"
 )
 
-// Chart is a plot with its title. ID names its file and its place in a page.
+var (
+	//go:embed uPlot.iife.min.js
+	uPlot string
+	//go:embed uPlot.min.css
+	uPlotStyle string
+	//go:embed uPlot.LICENSE
+	license string
+	//go:embed chart.js
+	script string
+	//go:embed chart.css
+	style string
+)
+
+// Palette is the number of colours. Number n of a palette has colour n%Palette. From Palette on,
+// curves are dashed, with another pattern each time the colours begin again, and bars are striped.
+const Palette = 9
+
+// Chart is a plot with its title. ID is its place in a page.
 type Chart struct {
 	ID, Title, Note string
 	Drawing
@@ -28,43 +46,46 @@ type Drawing interface {
 	Empty() bool
 	// Table returns the numbers of the drawing as text, with a header.
 	Table() (columns []string, rows [][]string)
-
-	size() (width, height float64)
-	draw(*canvas)
+	// HTML returns the drawing as an element, well-formed as XML too.
+	HTML() string
 }
-
-// SVG returns the chart as an element. The page around it includes Style.
-func (c *Chart) SVG() string { return c.element("") }
 
 // New returns a chart of the drawing.
 func New(id, title, note string, d Drawing) *Chart { return &Chart{id, title, note, d} }
 
-// FileHead returns the first bytes of the files of an origin, by which they are recognised.
-func FileHead(origin string) string {
-	return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- " + origin + " -->\n"
+// Head is what a page with charts has in its head: styles, and the script that draws once the page
+// is there, sorts tables and, on a page that is served, takes over what has changed.
+func Head() string {
+	return "<style>\n" + uPlotStyle + "\n" + style + "</style>\n<script>//<![CDATA[\n/*\n" + license +
+		"\n*/\n" + uPlot + "\n" + script + "\n//]]></script>\n"
 }
 
-// File returns the chart as an SVG file of its own. The origin must fit into a comment of XML.
-func (c *Chart) File(origin string) string {
-	return FileHead(origin) +
-		c.element("<style>"+Style+`</style><rect class="paper" width="100%" height="100%"/>`)
-}
-
-func (c *Chart) element(head string) string {
-	width, height := c.size()
-	label := c.Title
-	if c.Note != "" {
-		label += ". " + c.Note
+// Page returns a page of the chart alone.
+func (c *Chart) Page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<title>%s</title>
+%s</head>
+<body>
+<main><h1>%[1]s</h1>%[3]s<p class="note">%s</p><div class="wide"><table>`,
+		html.EscapeString(c.Title), Head(), c.HTML(), html.EscapeString(c.Note))
+	columns, rows := c.Table()
+	row(&b, "th", columns)
+	for _, cells := range rows {
+		row(&b, "td", cells)
 	}
-	var s canvas
-	s.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" role="img" aria-label="%s">%s`,
-		px(width), px(height), escape(label), head)
-	c.draw(&s)
-	s.put("</svg>\n")
-	return s.b.String()
+	b.WriteString("</table></div></main>\n</body>\n</html>\n")
+	return b.String()
 }
 
-// px writes a length of the page.
-func px(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
-
-func escape(s string) string { return html.EscapeString(s) }
+func row(b *strings.Builder, tag string, cells []string) {
+	b.WriteString("<tr>")
+	for _, cell := range cells {
+		fmt.Fprintf(b, "<%s>%s</%[1]s>", tag, html.EscapeString(cell))
+	}
+	b.WriteString("</tr>\n")
+}

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,11 +29,9 @@ func Number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// Short formats a number where there is little room, with an SI prefix.
-func Short(v float64) string { return shortTo(v, 3) }
-
-func shortTo(v float64, digits int) string {
-	a, unit := math.Abs(v), ""
+// Short formats a number where there is little room: to three digits, with an SI prefix.
+func Short(v float64) string {
+	a, unit, digits := math.Abs(v), "", 3
 	switch {
 	case a >= 1e12: // no unit makes it short
 	case a >= 1e9:
@@ -44,24 +41,11 @@ func shortTo(v float64, digits int) string {
 	case a >= 1e4:
 		v, unit = v/1e3, "k"
 	case a >= 1e3:
-		digits = max(digits, 4)
+		digits = 4
 	}
 	s := strconv.FormatFloat(v, 'g', digits, 64)
 	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") { // 999.9 is 1000, not 1e+03
 		s = strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return s + unit
-}
-
-// tickLabels formats the numbers of an axis with enough digits to distinguish them.
-func tickLabels(ticks []float64) []string {
-	for digits := 3; ; digits++ {
-		labels := make([]string, len(ticks))
-		for i, v := range ticks {
-			labels[i] = shortTo(v, digits)
-		}
-		if len(slices.Compact(slices.Clone(labels))) == len(ticks) || digits == 17 {
-			return labels
-		}
-	}
 }

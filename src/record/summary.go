@@ -80,6 +80,8 @@ type Quality struct {
 	// test vertices of class i (row) that were taken for class j (column); one class a vertex, up
 	// to 40 classes; absent without test vertices
 	Confusion [][]int64 `json:"confusion,omitempty"`
+	// with it: names of the classes, where the dataset has them
+	ClassNames []string `json:"class_names,omitempty"`
 	// epoch, from 1, whose validation was best; the first one on a tie; without a validation metric
 	// the last one
 	BestEpoch int `json:"best_epoch"`

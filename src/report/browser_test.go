@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,28 +16,60 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"halognn/src/chart"
 )
 
-// measure runs inside the page and lists in its title every text that leaves its plot, and every
-// pair of overlapping names.
-const measure = `<script>
-const faults = [];
-for (const svg of document.querySelectorAll('svg')) {
-  const frame = svg.getBoundingClientRect(), seen = [];
-  for (const text of svg.querySelectorAll('text')) {
-    const box = text.getBoundingClientRect(), words = text.firstChild.textContent;
-    if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1) faults.push('outside: ' + words);
-    for (const [other, what] of seen)
-      if (Math.min(box.right, other.right) - Math.max(box.left, other.left) > 3 && Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top) > 4)
-        faults.push('overlap: ' + words + ' / ' + what);
-    seen.push([box, words]);
+// measure shows the page in frames of two widths, opens what is folded, uses it as a reader does,
+// and lists in its title what is wrong.
+const measure = `<body><script>
+const faults = [], until = ms => new Promise(done => setTimeout(done, ms));
+async function look(width) {
+  const frame = document.createElement('iframe');
+  frame.style = 'width:' + width + 'px;height:2000px;border:0';
+  frame.src = '/';
+  document.body.append(frame);
+  await new Promise(done => { frame.onload = done; });
+  const page = frame.contentDocument, say = what => faults.push(width + ': ' + what);
+  frame.contentWindow.onerror = say;
+  for (const d of page.querySelectorAll('details')) d.open = true;
+  await until(400);
+  if (page.documentElement.scrollWidth > width) say('the page is ' + page.documentElement.scrollWidth + ' wide');
+  const plots = page.querySelectorAll('.curves'), drawn = page.querySelectorAll('.uplot canvas');
+  if (plots.length !== drawn.length) say(drawn.length + ' of ' + plots.length + ' plots');
+  for (const e of page.querySelectorAll('.uplot, .bar, p, summary, h1, h2')) {
+    const box = e.getBoundingClientRect();
+    if (box.right > width + 1 || box.left < -1) say(e.tagName + ' ' + e.className + ' leaves the page: ' + e.textContent.slice(0, 40));
   }
+  const over = page.querySelector('.u-over'), box = over.getBoundingClientRect();
+  const move = (type, x) => over.dispatchEvent(new MouseEvent(type, {clientX: box.left + x, clientY: box.top + 9, button: 0, bubbles: true}));
+  move('mouseenter', 9);
+  move('mousemove', box.width - 9);
+  await until(100);
+  const values = [...over.closest('.uplot').querySelectorAll('.u-legend tr:not(.aside) .u-value')].map(e => e.textContent);
+  if (!values.slice(1).every(v => /^[0-9.]+$/.test(v))) say('values under the pointer are ' + values);
+  const name = page.querySelectorAll('.u-legend th')[1];
+  name.click();
+  await until(50);
+  if (!name.parentNode.classList.contains('u-off')) say('a click on a name hides nothing');
+  const head = page.querySelector('#runs th:nth-child(2)'), column = () => [...page.querySelectorAll('#runs tbody tr')].map(r => parseFloat(r.cells[1].textContent)).filter(isFinite);
+  for (const sign of [-1, 1]) {
+    head.click();
+    const all = column();
+    if (all.some((v, i) => i && sign * (v - all[i - 1]) < 0)) say('sorted: ' + all);
+  }
+  return plots.length;
 }
-document.title = 'measured ' + document.querySelectorAll('svg').length + ' plots: ' + faults.join('; ');
+(async () => {
+  try {
+    const plots = [await look(1280), await look(390)];
+    document.title = 'measured ' + plots + ': ' + faults.join('; ');
+  } catch (e) { document.title = 'measured: ' + e; }
+})();
 </script></body>`
 
-// A real browser shows the page in light and dark, prints it, and finds all text of the plots
-// inside them and apart.
+// A real browser shows the page in light and dark, prints it, and finds nothing wider than the page
+// on a screen or a phone; values, names and tables answer the pointer.
 func TestInABrowser(t *testing.T) {
 	chromium := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -70,7 +105,7 @@ func TestInABrowser(t *testing.T) {
 	if err := Write(runs, dir); err != nil {
 		t.Fatal(err)
 	}
-	page := filepath.Join(dir, PageFile)
+	page := "file://" + filepath.Join(dir, PageFile)
 	browse := func(file string, flags ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -81,7 +116,7 @@ func TestInABrowser(t *testing.T) {
 			"--hide-scrollbars", "--window-size=1000,900", "--user-data-dir=" +
 				filepath.Join(dir, "profile"),
 		}, flags...)
-		c := exec.CommandContext(ctx, chromium, append(flags, "file://"+file)...)
+		c := exec.CommandContext(ctx, chromium, append(flags, file)...)
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its helpers end with it
 		c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 		c.WaitDelay = time.Second
@@ -110,18 +145,29 @@ func TestInABrowser(t *testing.T) {
 	if info, err := os.Stat(pdf); err != nil || info.Size() < 10_000 {
 		t.Errorf("printing gave %v, %v", info, err)
 	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
+	served := http.NewServeMux()
+	served.Handle("/", http.FileServer(http.Dir(dir)))
+	served.HandleFunc("/measure", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<!DOCTYPE html>"+measure)
+	})
+	served.HandleFunc("/{$}", func(w http.ResponseWriter, q *http.Request) {
+		text, err := os.ReadFile(filepath.Join(dir, PageFile))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+		_, _ = w.Write(text)
+	})
+	server := httptest.NewServer(served)
+	defer server.Close()
+	title := regexp.MustCompile(`<title>(measured[^<]*)</title>`).FindStringSubmatch(
+		browse(server.URL+"/measure", "--virtual-time-budget=10000", "--dump-dom"))
+	n := 0
+	for _, c := range chartsOf(runs) {
+		if _, curves := c.Drawing.(*chart.Curves); curves {
+			n++
+		}
 	}
-	measured := filepath.Join(dir, "measured.html")
-	if err := os.WriteFile(measured, []byte(strings.Replace(string(text), "</body>", measure, 1)),
-		0o666); err != nil {
-		t.Fatal(err)
-	}
-	title := regexp.MustCompile(`<title>(measured [^<]*)</title>`).FindStringSubmatch(browse(measured, "--dump-dom"))
-	if want := fmt.Sprintf("measured %d plots: ", len(chartsOf(runs))); title == nil ||
-		title[1] != want {
+	if want := fmt.Sprintf("measured %d,%[1]d: ", n); title == nil || title[1] != want {
 		t.Errorf("the browser says %q, expected %q", title, want)
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -19,7 +20,8 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	}
 	learning, metrics := byMetric(runs)
 	for i, g := range learning {
-		for _, c := range []*chart.Chart{lossEpochs(g), lossSteps(g), validation(g, metrics[i])} {
+		for _, c := range []*chart.Chart{validation(g, metrics[i]), lossEpochs(g), lossSteps(g),
+			rates(g)} {
 			all = append(all, part(c, i, len(learning), metrics[i]))
 		}
 	}
@@ -54,10 +56,10 @@ func series(records []record, of func(record) (float64, bool)) (x, y []float64) 
 
 func lossEpochs(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "epoch", Y: "mean loss of the epoch", Whole: true}
-	for _, r := range runs {
+	curvesOf(c, runs, func(r *Run) chart.Curve {
 		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
-		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
-	}
+		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
+	})
 	return chart.New("loss", "Training loss",
 		"Dropout is on. Runs with equal points are one curve.", c)
 }
@@ -115,14 +117,32 @@ func (r *Run) places() []float64 {
 func lossSteps(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "steps done", Y: "global loss"}
 	size := bins(runs)
-	for _, r := range runs {
+	curvesOf(c, runs, func(r *Run) chart.Curve {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
 			loss, ok := r.Steps.at("loss", k)
 			return loss, 1, ok
 		})
+		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
+	})
+	return chart.New("loss-steps", "Training loss, step by step", meansOf(size), c)
+}
+
+// rates draws the learning rate, unless it is the same at every step of every run.
+func rates(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "steps done", Y: "learning rate", Zero: true}
+	size, least, most := bins(runs), math.Inf(1), math.Inf(-1)
+	for _, r := range runs {
+		x, y := r.binned(size, func(k int) (float64, float64, bool) {
+			rate, ok := r.Steps.at("lr", k)
+			least, most = min(least, cmp.Or(rate, least)), max(most, rate)
+			return rate, 1, ok
+		})
 		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
 	}
-	return chart.New("loss-steps", "Training loss, step by step", meansOf(size), c)
+	if !(least < most) {
+		c.Curves = nil
+	}
+	return chart.New("rate", "Learning rate", meansOf(size), c)
 }
 
 func meansOf(size int) string {
@@ -134,12 +154,13 @@ func meansOf(size int) string {
 
 // validation draws the metric over epochs; the curve's label has the result of the test.
 func validation(runs []*Run, metric string) *chart.Chart {
-	scale, unit, digits := 100.0, ", %", 1
-	if !task.IsShare(metric) {
-		scale, unit, digits = 1, "", 3
+	scale, unit := scaleOf(metric)
+	digits := 1
+	if unit == "" {
+		digits = 3
 	}
 	c := &chart.Curves{X: "epoch", Y: "validation " + metric + unit, Whole: true}
-	for _, r := range runs {
+	curvesOf(c, runs, func(r *Run) chart.Curve {
 		x, y := series(r.Evals, func(e record) (float64, bool) {
 			v, ok := e.num("valid_metric")
 			return scale * v, ok
@@ -148,7 +169,9 @@ func validation(runs []*Run, metric string) *chart.Chart {
 		if v, ok := r.Summary.num("test_metric"); ok {
 			one.End = ", test " + strconv.FormatFloat(scale*v, 'f', digits, 64)
 		}
-		c.Add(one)
+		return one
+	})
+	for _, r := range runs {
 		if x, y := r.training(); len(runs) <= mostTrained && task.IsShare(metric) && len(x) > 0 {
 			c.Add(chart.Curve{
 				Names: []string{r.Name + ", training"}, X: x, Y: y, Color: r.color, Dashed: true,
@@ -158,6 +181,14 @@ func validation(runs []*Run, metric string) *chart.Chart {
 	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights "+
 		"of the best epoch, stands beside the name. Dashed: the same of the minibatches while "+
 		"they were trained, with dropout on.", c)
+}
+
+// scaleOf returns the factor and the unit in which a metric is drawn.
+func scaleOf(metric string) (scale float64, unit string) {
+	if task.IsShare(metric) {
+		return 100, ", %"
+	}
+	return 1, ""
 }
 
 // mostTrained is the largest number of runs for which a curve of training is drawn beside

@@ -49,6 +49,59 @@ func alike(a, b *Run, but func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, but)) == 0
 }
 
+// dataOf names the data set of a run: the directory of its parts and, where it is known, the size of
+// the graph, so that parts of one graph are one data set.
+func dataOf(r *Run) string {
+	if g := graphOf(r); g != "" {
+		return g
+	}
+	parts, _ := r.setting("data.parts")
+	return parts
+}
+
+func sameData(a, b *Run) bool { return dataOf(a) == dataOf(b) }
+
+// byData divides runs by data set. A run without a summary joins those on its parts.
+func byData(runs []*Run) [][]*Run {
+	return groups(runs, func(a, b *Run) bool {
+		partsA, _ := a.setting("data.parts")
+		partsB, _ := b.setting("data.parts")
+		return sameData(a, b) || (a.Summary == nil || b.Summary == nil) && partsA == partsB
+	})
+}
+
+// seedKey picks the settings in which repetitions of one job differ.
+func seedKey(key string) bool { return key == "train.seed" || key == "data.split_index" }
+
+// repeated divides runs into jobs: the runs of each differ in seeds only.
+func repeated(runs []*Run) [][]*Run {
+	return groups(runs, func(a, b *Run) bool {
+		ranksA, _ := a.ranks()
+		ranksB, _ := b.ranks()
+		return ranksA == ranksB && sameData(a, b) && alike(a, b, seedKey)
+	})
+}
+
+// ranked orders runs by data set, and within it by the validation metric, best first. Runs with
+// different metrics stay as they are.
+func ranked(runs []*Run) (out []*Run) {
+	for _, g := range byData(runs) {
+		valid := func(r *Run) float64 {
+			x, ok := r.Summary.num("valid_metric")
+			if !ok {
+				return -1
+			}
+			return x
+		}
+		one := !slices.ContainsFunc(g, func(r *Run) bool { return r.metric() != g[0].metric() })
+		if one {
+			slices.SortStableFunc(g, func(a, b *Run) int { return cmp.Compare(valid(b), valid(a)) })
+		}
+		out = append(out, g...)
+	}
+	return out
+}
+
 // groups divides runs, in order, into groups of runs that are the same as the first of their group.
 func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
@@ -180,8 +233,8 @@ func studies(runs []*Run) (out []study) {
 	return out
 }
 
-// byMetric divides runs by their validation metric: different metrics mean different tasks and
-// losses. The metric of an unfinished run is unknown, so it joins the runs on the same parts.
+// byMetric divides runs by data set and validation metric: different metrics mean different tasks
+// and losses. The metric of an unfinished run is unknown, so it joins the runs on the same parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	of := map[string]string{} // parts
 	for _, r := range runs {
@@ -193,7 +246,9 @@ func byMetric(runs []*Run) (all [][]*Run, names []string) {
 		parts, _ := r.setting("data.parts")
 		return cmp.Or(r.metric(), of[parts], "metric not recorded, "+parts)
 	}
-	all = groups(runs, func(a, b *Run) bool { return name(a) == name(b) })
+	for _, some := range byData(runs) {
+		all = append(all, groups(some, func(a, b *Run) bool { return name(a) == name(b) })...)
+	}
 	for _, g := range all {
 		names = append(names, name(g[0]))
 	}
@@ -208,7 +263,7 @@ func policyGroups(runs []*Run) (all [][]*Run, names []string) {
 	all = groups(ranked, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()
 		ranksB, _ := b.ranks()
-		return ranksA == ranksB && alike(a, b, cacheKey)
+		return ranksA == ranksB && sameData(a, b) && alike(a, b, cacheKey)
 	})
 	all = slices.DeleteFunc(all, func(g []*Run) bool {
 		return !slices.ContainsFunc(g, func(r *Run) bool { return r.policy() != g[0].policy() })

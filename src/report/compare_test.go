@@ -61,7 +61,7 @@ func TestAStudyIsOfEqualWork(t *testing.T) {
 			slices.Contains(ids(chartsOf(runs)), "scaling") != c.study {
 			t.Errorf("%s: %d studies", c.name, len(all))
 		}
-		if text := scalingChart(runs).SVG(); strings.Contains(text, "NaN") ||
+		if text := scalingChart(runs).HTML(); strings.Contains(text, "NaN") ||
 			strings.Contains(text, "Inf") {
 			t.Errorf("%s: the plot has points nowhere", c.name)
 		}
@@ -89,7 +89,7 @@ func TestPoliciesAreComparedOnEqualWork(t *testing.T) {
 	for _, e := range unknown[1].Epochs {
 		delete(e, "wait_fraction")
 	}
-	if text := policyTimes(unknown).SVG(); strings.Contains(text, "vip, training: ") ||
+	if text := policyTimes(unknown).HTML(); strings.Contains(text, "vip, training: ") ||
 		!strings.Contains(text, "vip, of both, waiting not recorded: 1.500") {
 		t.Error("waiting that was not recorded is taken for none")
 	}
@@ -115,7 +115,7 @@ func TestMetricsDoNotShareAnAxis(t *testing.T) {
 			t.Errorf("no plot %s among %q", id, got)
 		}
 	}
-	if text := validation(all[1], names[1]).SVG(); !strings.Contains(text,
+	if text := validation(all[1], names[1]).HTML(); !strings.Contains(text,
 		"validation micro_f1, %") {
 		t.Error("the axis does not say what it measures")
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-
-	"halognn/src/chart"
 )
 
 // markdown escapes plain text so that Markdown shows it unchanged, also in a table.
@@ -48,16 +46,17 @@ func (t *table) markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n\n", t.note)
 }
 
-func writeMarkdown(w io.Writer, runs []*Run, tables []table, charts []*chart.Chart) {
+func writeMarkdown(w io.Writer, runs []*Run) {
 	fmt.Fprintf(w, "# halognn report: %s\n\n", markdown(runsWord(runs)))
+	for _, sentence := range verdict(runs) {
+		fmt.Fprintf(w, "%s\n", markdown(sentence))
+	}
+	fmt.Fprintln(w)
 	for _, fault := range warnings(runs) {
 		fmt.Fprintf(w, "- %s\n", markdown(fault))
 	}
-	for i := range tables {
+	for _, t := range tablesOf(runs) {
 		fmt.Fprintln(w)
-		tables[i].markdown(w)
-	}
-	for _, c := range charts {
-		fmt.Fprintf(w, "## %s\n\n![%s](%s/%s.svg)\n\n%s\n\n", markdown(c.Title), markdown(c.Title), PlotsDir, c.ID, c.Note)
+		t.markdown(w)
 	}
 }

@@ -110,7 +110,7 @@ func overheads(runs []*Run) table {
 	for _, r := range runs {
 		wait, waits := mean(r.Epochs, "wait_fraction")
 		stall, stalls := r.Summary.num("communication_stall_seconds")
-		share, shares := r.Summary.num("communication_stall_fraction")
+		stalled, shares := r.Summary.num("communication_stall_fraction")
 		startup, starts := mean(r.Epochs, "startup_seconds")
 		started, known := mean(r.Epochs, "startup_fraction")
 		prepared, sets := r.Summary.num("setup_seconds")
@@ -118,8 +118,8 @@ func overheads(runs []*Run) table {
 			continue
 		}
 		t.rows = append(t.rows, []string{
-			r.Name, percent(wait, waits), cell(startup, starts), percent(started, known),
-			cell(stall, stalls), percent(share, shares),
+			r.Name, share(wait, waits), cell(startup, starts), share(started, known),
+			cell(stall, stalls), share(stalled, shares),
 			cell(prepared, sets),
 		})
 	}
@@ -158,7 +158,7 @@ func setUp(runs []*Run) table {
 		epoch, timed := mean(r.Epochs, "seconds")
 		trained := epoch * float64(len(r.Epochs))
 		t.rows = append(t.rows,
-			append(row, cell(total, known), percent(cache/trained, timed && trained > 0)))
+			append(row, cell(total, known), share(cache/trained, timed && trained > 0)))
 	}
 	if n := len(t.rows); n > 0 && n <= mostTurned {
 		t.turn()

@@ -27,6 +27,14 @@ func metricText(metric string, x float64, ok bool) string {
 	return percent(x, ok)
 }
 
+// share formats a share of the epochs. What goes on beside or before them may take longer.
+func share(x float64, ok bool) string {
+	if ok && x > 1 {
+		return fmt.Sprintf("%.2f\u202ftimes", x)
+	}
+	return percent(x, ok)
+}
+
 func percent(x float64, ok bool) string {
 	if !ok {
 		return chart.Absent

@@ -84,35 +84,29 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 	plots := 0
 	parse(t, string(text)).each(func(e *element) {
 		switch e.XMLName.Local {
-		case "script", "link", "img", "iframe", "object", "use", "image", "b":
+		case "link", "img", "iframe", "object", "use", "image":
 			t.Errorf("the page has an element %s", e.XMLName.Local)
-		case "svg":
+		}
+		if strings.HasPrefix(e.attr("id"), "plot-") {
 			plots++
-			if e.attr("role") != "img" || e.attr("aria-label") == "" {
-				t.Error("a plot says nothing to readers of the text alone")
-			}
 		}
 		for _, a := range e.Attrs {
-			if ref := a.Name.Local == "href" || a.Name.Local == "src"; ref &&
-				!strings.HasPrefix(a.Value, "#") || strings.Contains(a.Value, "url(") {
-				t.Errorf("%s refers to %q", e.XMLName.Local, a.Value)
+			if ref := a.Name.Local == "href" || a.Name.Local == "src"; ref ||
+				strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Value, "url(") {
+				t.Errorf("%s has %s %q", e.XMLName.Local, a.Name.Local, a.Value)
 			}
 		}
 	})
-	if bare := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg",
-		""); strings.Contains(bare, "://") || strings.Contains(bare, "@import") {
+	own, _, _ := strings.Cut(string(text), "<script>")
+	_, body, _ := strings.Cut(string(text), "</script>")
+	if strings.Contains(own+body, "://") || strings.Contains(own+body, "@import") {
 		t.Error("the page refers to something outside")
 	}
-	files, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
-	if err != nil || len(files) != plots || plots != 14 {
-		t.Errorf("%d plots on the page, %d files, expected 14 (%v)", plots, len(files), err)
+	if plots != 14 {
+		t.Errorf("%d plots on the page, expected 14", plots)
 	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parse(t, string(text))
+	if !strings.Contains(string(text), "Permission is hereby granted") {
+		t.Error("the page lacks the licence of uPlot")
 	}
 	for _, words := range []string{"killed: not finished", "prefers-color-scheme: dark",
 		"@media print"} {
@@ -122,10 +116,17 @@ func TestPageIsWellFormedAndStandsAlone(t *testing.T) {
 	}
 }
 
-// axis maps values to coordinates, found from two ticks of a plot.
-type axis struct{ v0, v1, p0, p1 float64 }
-
-func (a axis) value(at float64) float64 { return a.v0 + (at-a.p0)/(a.p1-a.p0)*(a.v1-a.v0) }
+// points are those of the curves of a chart.
+func points(c *chart.Chart) (out [][][2]float64) {
+	for _, k := range c.Drawing.(*chart.Curves).Curves {
+		var one [][2]float64
+		for i := range k.X {
+			one = append(one, [2]float64{k.X[i], k.Y[i]})
+		}
+		out = append(out, one)
+	}
+	return out
+}
 
 func number(t *testing.T, s string) float64 {
 	t.Helper()
@@ -134,53 +135,6 @@ func number(t *testing.T, s string) float64 {
 		t.Fatal(err)
 	}
 	return x
-}
-
-// axes finds the scales of a plot from the labels beside grid lines and ticks, as a reader would.
-func axes(t *testing.T, svg *element, log bool) (x, y axis) {
-	t.Helper()
-	var xs, ys [][2]float64 // value, place
-	for i, e := range svg.Children {
-		if e.XMLName.Local != "line" || i+1 == len(svg.Children) {
-			continue
-		}
-		label := svg.Children[i+1]
-		v, err := strconv.ParseFloat(label.Text, 64)
-		if err != nil {
-			continue
-		}
-		if log {
-			v = math.Log(v)
-		}
-		switch e.attr("class") {
-		case "grid":
-			ys = append(ys, [2]float64{v, number(t, e.attr("y1"))})
-		case "axis":
-			xs = append(xs, [2]float64{v, number(t, e.attr("x1"))})
-		}
-	}
-	if len(xs) < 2 || len(ys) < 2 {
-		t.Fatalf("%d ticks of x, %d of y", len(xs), len(ys))
-	}
-	of := func(all [][2]float64) axis {
-		first, last := all[0], all[len(all)-1]
-		return axis{first[0], last[0], first[1], last[1]}
-	}
-	return of(xs), of(ys)
-}
-
-// points reads a curve back from its path.
-func points(t *testing.T, path *element, x, y axis) (out [][2]float64) {
-	t.Helper()
-	for _, one := range strings.FieldsFunc(path.attr("d"),
-		func(r rune) bool { return r == 'M' || r == 'L' }) {
-		var at [2]float64
-		if _, err := fmt.Sscan(one, &at[0], &at[1]); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, [2]float64{x.value(at[0]), y.value(at[1])})
-	}
-	return out
 }
 
 func near(t *testing.T, what string, got, want [][2]float64) {
@@ -200,75 +154,90 @@ func near(t *testing.T, what string, got, want [][2]float64) {
 }
 
 func TestCurvesGoThroughTheData(t *testing.T) {
+	seeds := func(runs []*Run) *chart.Chart {
+		for i, r := range runs {
+			r.Config["train.seed"], r.Epochs[0]["loss"] = i, 1.75+float64(i)/2
+		}
+		return lossEpochs(runs)
+	}
 	for _, c := range []struct {
 		what string
 		of   func([]*Run) *chart.Chart
 		runs []string
-		log  bool
 		want [][][2]float64
 	}{
-		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"}, false,
+		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"},
 			[][][2]float64{{{1, 1.75}, {2, 1}}}},
-		{"loss", lossEpochs, []string{"base", "old"}, false,
-			[][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
-		{"steps", lossSteps, []string{"vip"}, false,
+		{"loss", lossEpochs, []string{"base", "old"}, [][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
+		{"mean over seeds", seeds, []string{"base", "base"}, [][][2]float64{{{1, 2}, {2, 1}}}},
+		{"steps", lossSteps, []string{"vip"},
 			[][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},
 		{"validation", func(runs []*Run) *chart.Chart { return validation(runs, "accuracy") },
-			[]string{"base"}, false, [][][2]float64{{{1, 60}, {2, 70}}, {{1, 50}, {2, 50}}}},
-		{"waiting", overlapChart, []string{"base"}, false, [][][2]float64{{{1, 10}, {2, 30}}}},
-		{"hit rate and the one so far", hitRates, []string{"vip"}, false, [][][2]float64{
+			[]string{"base"}, [][][2]float64{{{1, 60}, {2, 70}}, {{1, 50}, {2, 50}}}},
+		{"waiting", overlapChart, []string{"base"}, [][][2]float64{{{1, 10}, {2, 30}}}},
+		{"hit rate and the one so far", hitRates, []string{"vip"}, [][][2]float64{
 			{{1, 100. / 3}, {2, 100. / 3}, {3, 50}, {4, 50}},
 			{{1, 100. / 3}, {2, 100. / 3}, {3, 37.5}, {4, 40}},
 		}},
-		{"scaling, ideal first", scalingChart, []string{"base", "wide"}, true, [][][2]float64{
-			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.25)}},
-			{{math.Log(2), math.Log(2.5)}, {math.Log(4), math.Log(1.5625)}},
+		{"scaling, ideal first", scalingChart, []string{"base", "wide"}, [][][2]float64{
+			{{2, 2.5}, {4, 1.25}}, {{2, 2.5}, {4, 1.5625}},
 		}},
 	} {
-		svg := parse(t, c.of(fixture(t, c.runs...)).SVG())
-		x, y := axes(t, svg, c.log)
-		paths := svg.find("curve")
-		if len(paths) != len(c.want) {
-			t.Errorf("%s: %d curves, expected %d", c.what, len(paths), len(c.want))
+		got := points(c.of(fixture(t, c.runs...)))
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %d curves, expected %d", c.what, len(got), len(c.want))
 			continue
 		}
-		for i, path := range paths {
-			near(t, c.what, points(t, path, x, y), c.want[i])
+		for i := range got {
+			near(t, c.what, got[i], c.want[i])
 		}
 	}
+	band := seeds(fixture(t, "base", "base")).Drawing.(*chart.Curves).Curves[0]
+	if want := 0.5 / math.Sqrt2; math.Abs(band.High[0]-2-want) > 1e-12 || band.Low[1] != 1 {
+		t.Errorf("the band is from %v to %v", band.Low, band.High)
+	}
+}
+
+// A learning rate that stays is not drawn.
+func TestLearningRates(t *testing.T) {
+	runs := fixture(t, "base", "vip")
+	if !rates(runs).Empty() {
+		t.Error("a rate that is the same everywhere is drawn")
+	}
+	runs[1].Steps.of["lr"][3] = 0.005
+	got := points(rates(runs))
+	near(t, "rates", got[1], [][2]float64{{1, 0.01}, {2, 0.01}, {3, 0.01}, {4, 0.005}})
 }
 
 // Evictions happened at the second step of killed, and nowhere else.
 func TestMarksStandAtEvictions(t *testing.T) {
-	svg := parse(t, hitRates(fixture(t, "killed")).SVG())
-	x, _ := axes(t, svg, false)
-	marks := svg.find("mark")
-	if len(marks) != 1 || math.Abs(x.value(number(t, marks[0].attr("x1")))-2) > 1e-3 {
-		t.Errorf("%d marks, expected one at step 2", len(marks))
+	curves := hitRates(fixture(t, "killed")).Drawing.(*chart.Curves).Curves
+	if marks := curves[0].Marks; !slices.Equal(marks, []float64{2}) {
+		t.Errorf("marks at %v, expected one at step 2", marks)
 	}
 }
 
 func TestBarsAreAsLongAsTheData(t *testing.T) {
-	svg := parse(t, tierBars(fixture(t, "base", "vip", "old")).SVG())
-	perRow, sum := 0.0, map[string]float64{}
-	for _, area := range svg.find("area") {
-		name := area.Children[0].Text // "vip, own cache: 350"
-		run, rest, _ := strings.Cut(name, ", ")
-		_, value, _ := strings.Cut(rest, ": ")
-		rows := number(t, strings.ReplaceAll(value, "\u202f", ""))
-		wide := number(t, area.attr("width"))
-		if perRow == 0 {
-			perRow = wide / rows
-		}
-		if math.Abs(wide-rows*perRow) > 0.02 {
-			t.Errorf("%s is %g wide, expected %g", name, wide, rows*perRow)
-		}
-		sum[run] += rows
+	c := tierBars(fixture(t, "base", "vip", "old"))
+	var lengths []float64
+	for _, one := range c.Drawing.(*chart.Bars).Bars {
+		lengths = append(lengths, one.Length())
 	}
-	if sum["base"] != 5200 || sum["vip"] != 5150 || sum["old"] != 5200 {
-		t.Errorf("bars add up to %v", sum)
+	if !slices.Equal(lengths, []float64{5200, 5150, 5200}) {
+		t.Errorf("bars add up to %v", lengths)
 	}
-	if text := tierBars(fixture(t, "old")).SVG(); !strings.Contains(text, unknownTier) ||
+	widths := map[string]float64{}
+	for i, e := range parse(t, c.HTML()).find("bar") {
+		e.each(func(piece *element) {
+			if v, ok := strings.CutPrefix(piece.attr("style"), "width:"); ok {
+				widths[fmt.Sprint(i)] += number(t, strings.TrimSuffix(v, "%"))
+			}
+		})
+	}
+	if math.Abs(widths["0"]-100) > 0.01 || math.Abs(widths["1"]-100*5150./5200) > 0.01 {
+		t.Errorf("widths are %v", widths)
+	}
+	if text := tierBars(fixture(t, "old")).HTML(); !strings.Contains(text, unknownTier) ||
 		strings.Contains(text, "own cache: 0") {
 		t.Error("an old run's transferred rows are not shown, or what it did not count is")
 	}

@@ -27,7 +27,8 @@ type Run struct {
 
 	Damaged []string // records left out because they are damaged: file, line and error
 
-	color int // of its curves, by its index among the runs
+	source string // of the config, safe to display
+	color  int    // of its curves, by its index among the runs
 }
 
 // Load reads run directories. A path that is not a run directory is an error; all of them are
@@ -58,6 +59,9 @@ func load(dir string) (*Run, error) {
 			err)
 	}
 	r := &Run{Dir: dir, Config: map[string]any{}}
+	for line := range strings.Lines(string(text)) {
+		r.source += visible(strings.TrimSuffix(line, "\n")) + "\n"
+	}
 	var config map[string]any
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, rundir.ConfigFile), err)

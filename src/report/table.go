@@ -20,16 +20,46 @@ type table struct {
 	columns         []string
 	rows            [][]string
 	words           bool // cells are words, not numbers
+	turned          bool // a column is a run
 }
 
 func tablesOf(runs []*Run) []table {
-	tables := append([]table{settings(runs), outcomes(runs)}, confusions(runs)...)
+	runs = ranked(runs)
+	tables := append([]table{repetitions(runs), outcomes(runs), settings(runs)}, confusions(runs)...)
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
 	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs),
 		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
+	for i := range tables {
+		tables[i].dropZeros()
+	}
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
+}
+
+// dropZeros removes columns of numbers that are zero or absent in every row, unless all are.
+func (t *table) dropZeros() {
+	if t.words || t.allZero() {
+		return
+	}
+	if t.turned {
+		t.turn()
+		defer t.turn()
+	}
+	for at := len(t.columns) - 1; at > 0; at-- {
+		if slices.ContainsFunc(t.rows, func(row []string) bool {
+			return at < len(row) && row[at] != chart.Absent && strings.Trim(row[at], "0.\u202f%") != ""
+		}) {
+			continue
+		}
+		cut := func(row []string) []string { return slices.Delete(slices.Clone(row), at, at+1) }
+		t.columns = cut(t.columns)
+		for i, row := range t.rows {
+			if at < len(row) {
+				t.rows[i] = cut(row)
+			}
+		}
+	}
 }
 
 // outcomes is the table of every run's results.
@@ -53,7 +83,7 @@ func outcomes(runs []*Run) table {
 		t.rows = append(t.rows, []string{
 			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"),
 			strconv.Itoa(len(r.Epochs)), cell(seconds, timed), r.spread(),
-			percent(wait, waits), count(memory/1e6, measured),
+			share(wait, waits), count(memory/1e6, measured),
 			cmp.Or(s.text("loss_digest"), chart.Absent),
 		})
 	}
@@ -89,7 +119,7 @@ func differences(runs []*Run) table {
 	t := table{
 		id: "differences", title: "What differs in the configs",
 		columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch",
-			"transferred/epoch", "hit rate", "test"),
+			"transferred/epoch", "hit rate", "valid", "test"),
 		note: "All other settings are the same. " + chart.Absent +
 			": the run's version had no such key.",
 	}
@@ -109,7 +139,7 @@ func differences(runs []*Run) table {
 		hit, rated := r.hitRate()
 		t.rows = append(t.rows,
 			append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted),
-				percent(hit, rated), score(r, "test_metric")))
+				percent(hit, rated), score(r, "valid_metric"), score(r, "test_metric")))
 	}
 	if len(t.columns) > 10 && len(runs) < 10 {
 		t.turn()
@@ -126,7 +156,7 @@ func (t *table) turn() {
 			turned[k] = append(turned[k], v)
 		}
 	}
-	t.columns, t.rows = turned[0], turned[1:]
+	t.columns, t.rows, t.turned = turned[0], turned[1:], !t.turned
 }
 
 func traffic(runs []*Run) table {
@@ -281,6 +311,9 @@ func phases(runs []*Run) table {
 		}
 		t.rows = append(t.rows, row)
 	}
+	if n := len(t.rows); n > 0 && n <= mostTurned {
+		t.turn()
+	}
 	return t
 }
 
@@ -294,7 +327,7 @@ func Print(w io.Writer, runs []*Run) error {
 		}
 	}
 	for _, t := range tablesOf(runs) {
-		if !slices.Contains([]string{"runs", "differences", "scaling", "overheads", "model",
+		if !slices.Contains([]string{"seeds", "runs", "differences", "scaling", "overheads", "model",
 			"caches"}, t.id) {
 			continue
 		}

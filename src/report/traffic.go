@@ -194,7 +194,7 @@ func predicted(runs []*Run) *chart.Chart {
 // hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the
 // form of MassiveGNN, Figure 10.
 func hitRates(runs []*Run) *chart.Chart {
-	c := &chart.Curves{X: "steps done", Y: "remote accesses found in a cache, % (rank 0)",
+	c := &chart.Curves{X: "steps done", Y: "found in a cache, %",
 		Zero: true}
 	size := bins(runs)
 	for _, r := range runs {
@@ -232,7 +232,7 @@ func hitRates(runs []*Run) *chart.Chart {
 	}
 	return chart.New(
 		"hits", "Hit rate over steps",
-		meansOf(size)+" This is the buffer hit rate, which does not charge rows fetched to "+
+		meansOf(size)+" Of the remote accesses of rank 0: the buffer hit rate, which does not charge rows fetched to "+
 			"be kept. "+
 			"Marks above the axis: steps at which rows were evicted; curves that evict at most "+
 			"steps have none.", c,

@@ -20,7 +20,22 @@ func verdict(runs []*Run) (sentences []string) {
 	case len(finished) == 1:
 		sentences = append(sentences, judged(finished[0]), paced(finished[0]))
 	default:
-		sentences = append(sentences, best(finished), fastest(finished))
+		all := byData(finished)
+		for _, g := range all {
+			of := ""
+			if parts, _ := g[0].setting("data.parts"); len(all) > 1 {
+				of = visible(filepath.Base(parts)) + ": "
+			}
+			about := []string{best(g), fastest(g)}
+			if len(g) == 1 {
+				about = []string{judged(g[0]), paced(g[0])}
+			}
+			for _, s := range about {
+				if s != "" {
+					sentences = append(sentences, of+s)
+				}
+			}
+		}
 	}
 	if n := len(runs) - len(finished); n > 0 {
 		sentences = append(sentences, fmt.Sprintf("%d of %d runs have not finished.", n, len(runs)))
@@ -69,35 +84,40 @@ func paced(r *Run) string {
 	return s + "."
 }
 
-// best names the run with the highest metric, if all runs have the same one, and says how many have
-// no value of it.
+// best names the run with the best validation, if all runs have the same metric, with its test
+// beside it, and says how many have no value of it. Of jobs that were repeated with other seeds it
+// names the best job.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {
 			return ""
 		}
 	}
-	test := func(r *Run) float64 { x, _ := r.Summary.num("test_metric"); return x }
-	order := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
-		_, known := r.Summary.num("test_metric")
-		return !known
-	})
-	if len(order) == 0 {
+	jobs := jobsOf(runs)
+	if len(jobs) == 0 {
 		return ""
 	}
-	slices.SortStableFunc(order, func(a, b *Run) int { return cmp.Compare(test(b), test(a)) })
-	first, last := order[0], order[len(order)-1]
-	metric, high, low := visible(first.metric()), test(first), test(last)
+	first, last := jobs[0], jobs[len(jobs)-1]
+	metric, valued := visible(first.runs[0].metric()), 0
+	for _, j := range jobs {
+		valued += len(j.runs)
+	}
 	rest := ""
-	if n := len(runs) - len(order); n > 0 {
+	if n := len(runs) - valued; n > 0 {
 		rest = fmt.Sprintf(" %d of %d runs have none.", n, len(runs))
 	}
-	if rest == "" && high == low {
-		return fmt.Sprintf("All runs have the same test %s, %s.", metric, metricText(metric, high, true))
+	if len(jobs) > 1 && rest == "" && first.valid == last.valid && first.test == last.test {
+		return fmt.Sprintf("All runs have the same validation %s, %s; test %s.", metric,
+			first.text(first.valid), first.text(first.test))
 	}
-	s := fmt.Sprintf("Best test %s: %s, %s", metric, first.Name, metricText(metric, high, true))
-	if len(order) > 1 {
-		s += fmt.Sprintf("; the worst, %s, has %s", last.Name, metricText(metric, low, true))
+	s := fmt.Sprintf("Best by validation: %s, %s %s; test %s", first.name, metric,
+		first.text(first.valid), first.text(first.test))
+	if len(first.runs) > 1 {
+		s += fmt.Sprintf(" (mean ± standard deviation of %d seeds)", len(first.runs))
+	}
+	if len(jobs) > 1 {
+		s += fmt.Sprintf(". The last of %d, %s, has %s; test %s", len(jobs), last.name,
+			last.text(last.valid), last.text(last.test))
 	}
 	return s + "." + rest
 }
@@ -293,20 +313,31 @@ func confusions(runs []*Run) (all []table) {
 		}
 		if len(m) <= mostMatrix {
 			for j := range m {
-				t.columns = append(t.columns, fmt.Sprintf("as %d", j))
+				t.columns = append(t.columns, "as "+className(r, j))
 			}
 		} else {
 			t.columns = append(t.columns, "most often taken for")
 		}
 		for c, row := range m {
-			t.rows = append(t.rows, classRow(m, c, row))
+			t.rows = append(t.rows, classRow(r, m, c, row))
 		}
 		all = append(all, t)
 	}
 	return all
 }
 
-func classRow(m [][]float64, c int, row []float64) []string {
+// className is that of the dataset, or its number.
+func className(r *Run, c int) string {
+	names, _ := r.Summary["class_names"].([]any)
+	if c < len(names) {
+		if name, ok := names[c].(string); ok && name != "" {
+			return visible(name)
+		}
+	}
+	return fmt.Sprint(c)
+}
+
+func classRow(r *Run, m [][]float64, c int, row []float64) []string {
 	of, as, worst := 0.0, 0.0, -1
 	for j, n := range row {
 		of += n
@@ -316,13 +347,14 @@ func classRow(m [][]float64, c int, row []float64) []string {
 		}
 	}
 	cells := []string{
-		fmt.Sprint(c), count(of, true), percent(row[c]/of, of > 0), percent(row[c]/as, as > 0),
+		className(r, c), count(of, true), percent(row[c]/of, of > 0), percent(row[c]/as, as > 0),
 	}
 	if len(m) > mostMatrix {
 		if worst < 0 {
 			return append(cells, chart.Absent)
 		}
-		return append(cells, fmt.Sprintf("%d (%s)", worst, percent(row[worst]/of, true)))
+		return append(cells, fmt.Sprintf("%s (%s)", className(r, worst),
+			percent(row[worst]/of, true)))
 	}
 	for _, n := range row {
 		cells = append(cells, count(n, true))

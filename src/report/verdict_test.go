@@ -15,6 +15,19 @@ func TestVerdict(t *testing.T) {
 		runs[0].Summary["majority_accuracy"] = share
 		return runs
 	}
+	other := fixture(t, "base", "wide")
+	other[1].Summary["graph"] = map[string]any{"vertices": 7.0}
+	other[1].Config["data.parts"] = "data/other"
+	sweep := fixture(t, "base", "base", "vip")
+	for i, r := range sweep {
+		r.Config["train.seed"], r.Config["cache.policy"] = i, "none"
+		r.Config["train.lr"] = 0.01 * float64(1+i/2)
+		r.Summary["valid_metric"] = []float64{0.7, 0.8, 0.72}[i]
+		r.Summary["test_metric"] = []float64{0.6, 0.64, 0.9}[i]
+	}
+	delete(sweep[2].Config, "cache.alpha")
+	delete(sweep[0].Config, "cache.alpha")
+	delete(sweep[1].Config, "cache.alpha")
 	worse := fixture(t, "base", "vip")
 	worse[1].Summary["test_metric"] = 0.5
 	untested := func(names ...string) []*Run {
@@ -41,11 +54,12 @@ func TestVerdict(t *testing.T) {
 				"1 000 feature rows crossed between nodes.",
 		}},
 		{"equal runs", fixture(t, "base", "vip"), []string{
-			"All runs have the same test accuracy, 71.00 %.",
+			"All runs have the same validation accuracy, 70.00 %; test 71.00 %.",
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 		}},
 		{"unequal runs, one of which was killed", append(worse, fixture(t, "killed")...), []string{
-			"Best test accuracy: base, 71.00 %; the worst, vip, has 50.00 %.",
+			"Best by validation: base, accuracy 70.00 %; test 71.00 %. The last of 2, vip, has " +
+				"70.00 %; test 50.00 %.",
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 			"1 of 3 runs have not finished.",
 		}},
@@ -55,8 +69,22 @@ func TestVerdict(t *testing.T) {
 				"1 000 feature rows crossed between nodes.",
 		}},
 		{"two runs, one without a test", untested("base", "vip"), []string{
-			"Best test accuracy: base, 71.00 %. 1 of 2 runs have none.",
+			"Best by validation: base, accuracy 70.00 %; test 71.00 %. 1 of 2 runs have none.",
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+		}},
+		{"two data sets, which are not compared", other, []string{
+			"parts: Test accuracy 71.00 % with the weights of epoch 2 of 2.",
+			"parts: An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
+				"1 000 feature rows crossed between nodes.",
+			"other: Test accuracy 70.50 % with the weights of epoch 2 of 1.",
+			"other: An epoch took 1.562 s, of which training waited 10.00 % for minibatches; " +
+				"1 800 feature rows crossed between nodes.",
+		}},
+		{"a sweep, chosen by validation, not by test", sweep, []string{
+			"Best by validation: train.lr 0.01, accuracy 75.00 ± 7.07 %; test 62.00 ± 2.83 % " +
+				"(mean ± standard deviation of 2 seeds). The last of 2, train.lr 0.02, " +
+				"has 72.00 %; test 90.00 %.",
+			"Fastest epochs: testdata/vip, 1.500 s, 1.7 times as fast as testdata/base.",
 		}},
 		{"nothing finished", fixture(t, "killed"), []string{"No run has finished."}},
 	} {
@@ -115,7 +143,7 @@ func TestAnAreaIsANumber(t *testing.T) {
 		!slices.Contains(got, "0.9123") {
 		t.Errorf("test and valid are %q", got)
 	}
-	if drawn := validation(runs, "roc_auc").File(origin); strings.Contains(drawn, "roc_auc, %") ||
+	if drawn := validation(runs, "roc_auc").HTML(); strings.Contains(drawn, "roc_auc, %") ||
 		!strings.Contains(drawn, "test 0.912") {
 		t.Error("the curve has per cents")
 	}
@@ -173,6 +201,36 @@ func TestSettings(t *testing.T) {
 		"ranks: 2 on 2 nodes, n<1>, job 77\nfinished: 2026-01-02 03:04:05 UTC\nversion: v1\n"
 	if d := cmp.Diff(want, text); d != "" {
 		t.Error(d)
+	}
+}
+
+// Columns of zeros are dropped; runs and rows of words are not.
+func TestZerosAreDropped(t *testing.T) {
+	one := table{columns: []string{"run", "a", "b", "c"},
+		rows: [][]string{{"x", "0", "1", "–"}, {"y", "0.00\u202f%", "0", "–"}}}
+	one.dropZeros()
+	if d := cmp.Diff([][]string{{"run", "b"}, {"x", "1"}, {"y", "0"}},
+		append([][]string{one.columns}, one.rows...)); d != "" {
+		t.Error(d)
+	}
+}
+
+// Classes have the names of the dataset.
+func TestClassNames(t *testing.T) {
+	r := fixture(t, "base")[0]
+	r.Summary["confusion"] = []any{[]any{3.0, 1.0}, []any{0.0, 2.0}}
+	r.Summary["class_names"] = []any{"cat", "<dog>"}
+	got := confusions([]*Run{r})[0]
+	if d := cmp.Diff([]string{"as cat", "as <dog>"}, got.columns[4:]); d != "" ||
+		got.rows[1][0] != "<dog>" {
+		t.Error(d, got.rows)
+	}
+}
+
+// What goes on beside the epoch is not more than all of it.
+func TestSharesAreBelowOneHundred(t *testing.T) {
+	if a, b := share(0.5, true), share(1.0254, true); a != "50.00\u202f%" || b != "1.03\u202ftimes" {
+		t.Error(a, b)
 	}
 }
 

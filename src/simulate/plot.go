@@ -10,30 +10,30 @@ import (
 	"halognn/src/policy"
 )
 
-// WriteSVG draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
-// for each policy, and a band between no cache and the best static one if both were simulated.
+// WritePage draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
+// for each policy, and above the best static one a band up to no cache if both were simulated.
 // Sizes are spaced equally. Less than one row is drawn as one. Source: the form of SALIENT++,
 // Figure 2.
-func (r *Result) WriteSVG(w io.Writer) error {
+func (r *Result) WritePage(w io.Writer) error {
 	sizes, of := r.Options.sizes()
-	c := &chart.Curves{
-		Heading: fmt.Sprintf("%v, batch %d, %d ranks", r.Options.Sample,
-			r.Options.Batch, r.Options.Ranks),
-		X: "cache size: " + of, Y: "remote rows per epoch", LogY: true, Band: r.band(),
-	}
+	c := &chart.Curves{X: "cache size: " + of, Y: "remote rows per epoch", LogY: true}
 	for i, size := range sizes {
 		c.At, c.AtLabels = append(c.At, float64(i)), append(c.AtLabels, fmt.Sprintf("%g", size))
 	}
 	for i, name := range r.Options.Policies {
-		c.Add(chart.Curve{
+		one := chart.Curve{
 			Names: []string{name}, X: c.At, Y: r.curve(i),
 			Color: r.color(i),
 			Open:  !r.Options.Policy(name).Static(),
-		})
+		}
+		if none := slices.Index(r.Options.Policies, policy.None); name == policy.Oracle && none >= 0 {
+			one.Low, one.High = one.Y, r.curve(none)
+		}
+		c.Add(one)
 	}
-	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %s", of, c.Heading)
-	_, err := io.WriteString(w,
-		chart.New("simulate", title, "", c).File("a plot of halognn simulate"))
+	title := fmt.Sprintf("Remote rows per epoch by %s of the cache: %v, batch %d, %d ranks", of,
+		r.Options.Sample, r.Options.Batch, r.Options.Ranks)
+	_, err := io.WriteString(w, chart.New("simulate", title, "Rings: dynamic policies.", c).Page())
 	return err
 }
 
@@ -52,18 +52,4 @@ func (r *Result) curve(p int) (rows []float64) {
 		rows = append(rows, math.Max(n, 1))
 	}
 	return rows
-}
-
-// band returns the area of static caches: between no cache and the best static one.
-func (r *Result) band() *chart.Band {
-	none := slices.Index(r.Options.Policies, policy.None)
-	oracle := slices.Index(r.Options.Policies, policy.Oracle)
-	if none < 0 || oracle < 0 || len(r.Capacity) < 2 {
-		return nil
-	}
-	b := &chart.Band{Upper: r.curve(none), Lower: r.curve(oracle)}
-	for i := range r.Capacity {
-		b.X = append(b.X, float64(i))
-	}
-	return b
 }

@@ -117,8 +117,13 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 	if err != nil {
 		return nil, err
 	}
+	var names []string
+	if final.confusion != nil {
+		names = r.s.Shards.ClassNames
+	}
 	s := &record.Summary{
 		Quality: record.Quality{
+			ClassNames: names,
 			MetricName: r.s.Metric.Name, ValidMetric: r.of.best.valid.Metric,
 			ValidAccuracy: r.of.best.valid.Accuracy,
 			BestEpoch:     r.of.best.epoch, TestMetric: final.test.Metric,

@@ -66,8 +66,8 @@ func TestAPolicyIsOneRow(t *testing.T) {
 	if rows, _ := r.PerEpoch(0, 0); int64(rows) != got.Remote {
 		t.Errorf("%g rows an epoch are simulated, %d measured", rows, got.Remote)
 	}
-	var svg, table bytes.Buffer
-	if err := r.WriteSVG(&svg); err != nil || !strings.Contains(svg.String(), name) {
+	var page, table bytes.Buffer
+	if err := r.WritePage(&page); err != nil || !strings.Contains(page.String(), name) {
 		t.Errorf("it is not drawn (%v)", err)
 	}
 	if err := r.Print(&table); err != nil || !strings.Contains(table.String(), name) {

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +15,13 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	var out string
+	var out, address string
 	c := &cobra.Command{
-		Use:   "report RUN [RUN ...] --out DIR",
+		Use:   "report RUN [RUN ...] (--out DIR | --serve)",
 		Short: "Tables, plots and one page about one run or many",
 		Example: "  halognn report run/demo/sage --out run/report\n" +
-			"  halognn report runs/scaling-* --out runs/scaling-report",
+			"  halognn report runs/scaling-* --out runs/scaling-report\n" +
+			"  halognn report run/demo/sage --serve    # follows a job that runs",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("no runs: name the run.dir of one `halognn train`, " +
@@ -25,12 +30,17 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := required(c, "out"); err != nil {
-				return err
+			if !c.Flags().Changed("serve") {
+				if err := required(c, "out"); err != nil {
+					return err
+				}
 			}
 			runs, err := report.Load(args)
 			if err != nil {
 				return dataError(err)
+			}
+			if c.Flags().Changed("serve") {
+				return serve(c, args, address)
 			}
 			if err := report.Write(runs, out); err != nil {
 				return dataError(err)
@@ -44,6 +54,29 @@ func reportCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&out, "out", "",
-		"the directory to write: report.html, report.md, CSV files, plots")
+		"the directory to write: report.html, report.md, CSV files")
+	c.Flags().StringVar(&address, "serve", "", "show the page at this address and keep it up to "+
+		"date, instead of writing it; without an address "+defaultAddress)
+	c.Flags().Lookup("serve").NoOptDefVal = defaultAddress
 	return c
+}
+
+// defaultAddress is of this machine only: runs are nobody else's business.
+const defaultAddress = "localhost:8017"
+
+func serve(c *cobra.Command, dirs []string, address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return usageError(fmt.Errorf("--serve=%s: %w; give another HOST:PORT", address, err))
+	}
+	out(c, "the report is at http://%s/, and follows the runs; Ctrl-C ends it\n", l.Addr())
+	server := &http.Server{Handler: &report.Server{Dirs: dirs}, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		<-stopOnSignals()
+		_ = server.Close()
+	}()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }

@@ -128,7 +128,7 @@ func simulateCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	run.flags(c, 5, "the directory to write simulate.csv, steps.csv and simulate.svg to")
+	run.flags(c, 5, "the directory to write simulate.csv, steps.csv and simulate.html to")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.StringSliceVar(&o.Policies, "policies", nil, "some of "+
 		strings.Join(simulate.Policies(), ", ")+" (default: all that the run can have); with keys of "+
@@ -176,7 +176,7 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return err
 	}
 	if err := writeFiles(dir, map[string]func(io.Writer) error{
-		"simulate.csv": r.WriteCSV, "steps.csv": r.WriteStepsCSV, "simulate.svg": r.WriteSVG,
+		"simulate.csv": r.WriteCSV, "steps.csv": r.WriteStepsCSV, "simulate.html": r.WritePage,
 	}); err != nil {
 		return dataError(err)
 	}
