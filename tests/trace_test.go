@@ -22,7 +22,7 @@ func TestTraceHoldsEveryMinibatch(t *testing.T) {
 	if traced.LossDigest != plain.LossDigest {
 		t.Errorf("loss digest %s with a trace, %s without", traced.LossDigest, plain.LossDigest)
 	}
-	stages := []string{"sample", "plan", "counts", "ids", "slice", "rows", "assemble", "wait",
+	stages := []string{"sample", "plan", "ids", "slice", "rows", "assemble", "wait",
 		"forward", "backward", "sync", "update"}
 	for rank := range 2 {
 		text, err := os.ReadFile(filepath.Join(dir, "trace", fmt.Sprintf("rank-%04d.json", rank)))

@@ -157,7 +157,7 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	if of := (rows{got.Local, got.Peer, got.Remote, got.RemoteBytes}); of != mean {
 		t.Errorf("summary.json: %+v an epoch, want %+v", of, mean)
 	}
-	rounds := 3.0
+	rounds := 2.0
 	if c.perPart {
 		rounds *= 4 // parts of a rank
 	}

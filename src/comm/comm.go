@@ -51,6 +51,10 @@ type Comm interface {
 	// j's recvRows for it.
 	StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request
 
+	// StartAlltoallThen is StartAlltoallv with more rows in the same messages, of which the receiver
+	// learns from the rows before how many they are: see Then.
+	StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int, then Then) Request
+
 	// StartAllgatherv sends this rank's rows to all; recv receives recvRows[r] rows of every rank
 	// r, in rank order.
 	StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request
@@ -99,7 +103,39 @@ type Comm interface {
 	Free() error
 }
 
-// Pacer is a Comm whose all-to-alls can go by pieces: at most window bytes of them are under way from
+// Then is what follows the rows of an all-to-all: SendRows[r] rows of Send for rank r, in rank order
+// without gaps. The request owns the counts too. When the rows before have come from all ranks, Expect
+// is asked once, on any goroutine: for the buffer of what follows and the rows of each rank in it, which
+// must be those that the rank sends. Its error is that of Wait.
+type Then struct {
+	Send     []byte
+	SendRows []int
+	RowBytes int
+	Expect   Expecter
+}
+
+// Expecter knows how much follows the rows of an all-to-all. It must wait for nothing.
+type Expecter interface {
+	Expect() (recv []byte, rows []int, err error)
+}
+
+// CheckSend checks what one of size ranks sends. Implementations of Comm call it.
+func (t *Then) CheckSend(size int) error {
+	if t.RowBytes <= 0 || t.Expect == nil {
+		return fmt.Errorf("alltoallv: %d bytes follow a row, or nobody expects them", t.RowBytes)
+	}
+	return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
+}
+
+// Receive asks Expect, and checks the answer. Implementations of Comm call it.
+func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
+	if recv, rows, err = t.Expect.Expect(); err == nil {
+		err = checkRows("alltoallv: receive", size, recv, rows, t.RowBytes)
+	}
+	return recv, rows, err
+}
+
+// Pacer is a Comm whose all-to-alls, if both ends know all counts, can go by pieces: at most window bytes of them are under way from
 // a rank at a time, so that what it sends on other communicators waits for no more than those. Worth
 // it where a link is slow: a window of what it carries in some 30 ms keeps it busy. Every rank gives
 // the same window, before its first all-to-all; 0 is no limit.

@@ -49,6 +49,7 @@ type call struct {
 	rowBytes           int
 	send, recv         []byte
 	sendRows, recvRows []int // the caller's; not kept
+	then               Then
 	sum                []float32
 	color, key         int
 }
@@ -61,6 +62,7 @@ type post struct {
 	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
 	made           *member       // the result of Dup, Split and Node
 	done           chan struct{} // holds one token when the operation is complete
+	err            error         // then, of this rank alone
 	pending        bool          // not waited for
 }
 
@@ -112,7 +114,10 @@ func (p *post) exchange(earlier []int) {
 	last := s.copied == len(g.ranks)
 	g.mu.Unlock()
 	if last {
-		s.finish()
+		if err := s.finish(); err != nil {
+			g.world.Abort(err)
+			return
+		}
 		complete = true
 	}
 }
@@ -134,7 +139,7 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	}
 	s := g.open[number-g.base]
 	p = &s.posts[rank]
-	p.call, p.pending = c, true
+	p.call, p.pending, p.err = c, true, nil
 	offsets(p.sendAt, c.sendRows)
 	offsets(p.recvAt, c.recvRows)
 	if g.gone > 0 {
@@ -197,12 +202,12 @@ func (p *post) settle() error {
 	g.claim(&p.pending)
 	select {
 	case <-p.done:
-		return nil
+		return p.err
 	default:
 	}
 	select {
 	case <-p.done:
-		return nil
+		return p.err
 	case <-g.world.ended:
 	}
 	g.mu.Lock()

@@ -17,6 +17,22 @@ func (m *member) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, row
 		sendRows: sendRows, recvRows: recvRows})
 }
 
+// StartAlltoallThen implements Comm. The last rank to join copies what follows.
+func (m *member) StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int,
+	then Then) Request {
+	err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes)
+	if err == nil {
+		err = then.CheckSend(m.Size())
+	}
+	if err != nil {
+		return failed{m.misuse(err)}
+	}
+	return m.start(call{kind: alltoallThen, rowBytes: rowBytes, send: send, recv: recv,
+		sendRows: sendRows, recvRows: recvRows, then: then})
+}
+
+const alltoallThen = "alltoallv and more"
+
 // StartAllgatherv implements Comm.
 func (m *member) StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request {
 	if err := CheckAllgatherv(m.rank, m.Size(), send, recv, recvRows, rowBytes); err != nil {
@@ -134,7 +150,7 @@ func (s *meeting) deliver(from, to *post) error {
 	var rows []byte
 	var sent int
 	switch from.kind {
-	case "alltoallv":
+	case "alltoallv", alltoallThen:
 		sent = from.sendAt[to.rank+1] - from.sendAt[to.rank]
 		rows = from.send[from.sendAt[to.rank]*from.rowBytes:]
 	case "allgatherv":
@@ -159,7 +175,7 @@ func (s *meeting) mismatch(format string, args ...any) error {
 
 func (p *post) describe() string {
 	switch p.kind {
-	case "alltoallv", "allgatherv":
+	case "alltoallv", "allgatherv", alltoallThen:
 		return fmt.Sprintf("%s of rows of %d bytes", p.kind, p.rowBytes)
 	case "allreduce":
 		return fmt.Sprintf("%s of %d floats", p.kind, len(p.sum))
@@ -168,8 +184,10 @@ func (p *post) describe() string {
 }
 
 // finish does the work that needs all ranks; the last one to have copied calls it.
-func (s *meeting) finish() {
+func (s *meeting) finish() error {
 	switch s.posts[0].kind {
+	case alltoallThen:
+		return s.follow()
 	case "allreduce":
 		total := s.posts[0].sum
 		for r := 1; r < len(s.posts); r++ {
@@ -181,6 +199,31 @@ func (s *meeting) finish() {
 	case "dup", "split", "node":
 		s.split()
 	}
+	return nil
+}
+
+// follow copies what follows the rows of an all-to-all. A rank that refuses it fails alone.
+func (s *meeting) follow() error {
+	for r := range s.posts {
+		offsets(s.posts[r].sendAt, s.posts[r].then.SendRows)
+	}
+	for r := range s.posts {
+		to, width := &s.posts[r], s.posts[r].then.RowBytes
+		recv, rows, err := to.then.Receive(len(s.posts))
+		if to.err = err; err != nil {
+			continue
+		}
+		for q, n := range rows {
+			from := &s.posts[q]
+			begin, end := from.sendAt[r], from.sendAt[r+1]
+			if end-begin != n || from.then.RowBytes != width {
+				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d expects "+
+					"%d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)
+			}
+			recv = recv[copy(recv[:n*width], from.then.Send[begin*width:]):]
+		}
+	}
+	return nil
 }
 
 // split makes the communicators of a Dup, Split or Node.

@@ -149,7 +149,7 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 	stages := []pipeline.Stage[decided]{
 		{Name: "locate", Local: func(m *decided) error { return x.Locate(&m.plan, m.ids) }},
 		{
-			Name: "counts",
+			Name: "ids",
 			Start: func(m *decided) (pipeline.Request, error) {
 				m.choice = nil
 				if len(m.ids)%7 == 0 { // as evaluation does: the buffer is neither read nor changed
@@ -158,13 +158,9 @@ func follow(world comm.Comm, l *layout, w *whim, depth int, total *trace.Counter
 					m.choice = w.decide(m.plan.RemoteIDs)
 					x.Request(&m.plan, m.ids, Wants{Slot: m.slot, Early: m.early})
 				}
-				return x.StartCounts(&m.plan), nil
+				return x.StartAsk(&m.plan), nil
 			},
-			Finish: func(m *decided) error { return x.FinishCounts(&m.plan) },
 		},
-		{Name: "ids", Start: func(m *decided) (pipeline.Request, error) {
-			return x.StartIDs(&m.plan), nil
-		}},
 		{Name: "slice", Local: func(m *decided) error { return x.SliceRows(&m.plan) }},
 		{
 			Name:  "rows",

@@ -32,9 +32,8 @@
 // finds the remote vertices; Request is told which of them are in Buffer and which rows to fetch
 // besides; Keep copies rows into the cache after all rows of the minibatch have been read.
 //
-// The stages of one minibatch are, in pipeline terms, Plan (local), StartCounts with FinishCounts,
-// StartIDs, SliceRows (local), StartRows. Many plans may be in flight. One communicator serves the
-// three collectives: all ranks must start its operations in the same order, and the pipeline's lane
+// The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
+// StartRows. Many plans may be in flight. One communicator serves both collectives: all ranks must start its operations in the same order, and the pipeline's lane
 // does so by a schedule on which all ranks agree. Nothing else may use it, because gradients and
 // layer shuffles follow other schedules.
 //

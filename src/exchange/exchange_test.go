@@ -156,14 +156,9 @@ func TestPlansInFlight(t *testing.T) {
 func stages(x *Exchange) []pipeline.Stage[minibatch] {
 	return []pipeline.Stage[minibatch]{
 		{Name: "plan", Local: func(m *minibatch) error { return x.Plan(&m.plan, m.ids) }},
-		{
-			Name:   "counts",
-			Start:  func(m *minibatch) (pipeline.Request, error) { return x.StartCounts(&m.plan), nil },
-			Finish: func(m *minibatch) error { return x.FinishCounts(&m.plan) },
-		},
 		{Name: "ids", Start: func(m *minibatch) (pipeline.Request,
 			error) {
-			return x.StartIDs(&m.plan), nil
+			return x.StartAsk(&m.plan), nil
 		}},
 		{Name: "slice", Local: func(m *minibatch) error { return x.SliceRows(&m.plan) }},
 		{Name: "rows", Start: func(m *minibatch) (pipeline.Request,
@@ -257,7 +252,7 @@ func TestStoredRowsAreNotFetched(t *testing.T) {
 				if err := fetch(x, &p, ids); err != nil {
 					return err
 				}
-				want := trace.Counters{Frontier: int64(len(ids)), Rounds: 3, CountBytes: 8 * ranks}
+				want := trace.Counters{Frontier: int64(len(ids)), Rounds: 2, CountBytes: 8 * ranks}
 				for i, v := range ids {
 					ref, row := p.Rows.Of[i], l.row(int64(v))
 					if got := p.Rows.Tables[ref.Table()][ref.Row()*len(row):][:len(row)]; string(

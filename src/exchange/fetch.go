@@ -13,33 +13,39 @@ const countBytes = 8 // of an entry of Plan.asked
 // IDBytes are the bytes of the id with which a row is asked for, an entry of Plan.askIDs.
 const IDBytes = 4
 
-// StartCounts sends every rank the number of its rows, and of sums of them, that p requests. All
-// ranks start the collectives of their plans in the same order, even for a plan that requests
-// nothing.
-func (x *Exchange) StartCounts(p *Plan) comm.Request {
+// StartAsk tells every rank which of its rows p requests, and the members of sums: counts, and the ids
+// behind them. All ranks start the collectives of their plans in the same order, even for a plan that
+// requests nothing.
+func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Rounds++
-	p.CountBytes = int64(len(p.asked)) * countBytes
-	return x.comm.StartAlltoallv(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones,
-		x.counts()*countBytes)
+	p.CountBytes, p.IDBytes = int64(len(p.asked))*countBytes, int64(len(p.askIDs))*IDBytes
+	p.on = x
+	return x.comm.StartAlltoallThen(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones,
+		x.counts()*countBytes, comm.Then{Send: mem.Bytes(p.askIDs), SendRows: p.askNumbers,
+			RowBytes: IDBytes, Expect: (*expected)(p)})
 }
 
-// FinishCounts makes room for the ids that others request from this rank. Call it when the request
-// of StartCounts is complete. A frontier's vertices are distinct, so no rank can request more rows
-// than there are: a larger count is an error that names both ranks. A row may be in many sums.
-func (x *Exchange) FinishCounts(p *Plan) error {
+// expected is a plan to which others send ids.
+type expected Plan
+
+// Expect makes room for the ids that others request from this rank, when their counts are here. A
+// frontier's vertices are distinct, so no rank can request more rows than there are: a larger count is
+// an error that names both ranks. A row may be in many sums.
+func (p *expected) Expect() ([]byte, []int, error) {
+	x := p.on
 	numbers, rows := 0, 0
 	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
 	for r := range x.ranks {
 		n := p.wanted[r*x.counts()]
 		if n < 0 || n > int64(x.rows) {
-			return fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n,
+			return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n,
 				x.rank, x.rows, cure)
 		}
 		p.wantNumbers[r], p.wantRows[r] = int(n), int(n)
 		if x.sums != nil {
 			sums, members := p.wanted[r*x.counts()+1], p.wanted[r*x.counts()+2]
 			if sums < 0 || sums > members || members > math.MaxInt32/2 {
-				return fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
+				return nil, nil, fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
 					members, x.rank, cure)
 			}
 			p.wantRows[r] += int(sums) * x.sumRows()
@@ -56,26 +62,18 @@ func (x *Exchange) FinishCounts(p *Plan) error {
 	}
 	p.wantIDs = mem.Grow(p.wantIDs[:0], numbers)
 	p.sent = mem.Grow(p.sent[:0], rows*x.rowBytes)
-	return nil
+	return mem.Bytes(p.wantIDs), p.wantNumbers, nil
 }
 
 const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
 	"and check those"
 
-// StartIDs sends every rank the rows that p requests from it, and the members of sums.
-func (x *Exchange) StartIDs(p *Plan) comm.Request {
-	p.Rounds++
-	p.IDBytes = int64(len(p.askIDs)) * IDBytes
-	return x.comm.StartAlltoallv(mem.Bytes(p.askIDs), mem.Bytes(p.wantIDs), p.askNumbers,
-		p.wantNumbers, IDBytes)
-}
-
 // Asked returns the rows that others request, counted from this rank's first vertex: between the end
-// of StartIDs's request and SliceRows, which checks and overwrites them.
+// of StartAsk's request and SliceRows, which checks and overwrites them.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests, and
-// adds those of which they request sums. Call it when the request of StartIDs is complete. An id
+// adds those of which they request sums. Call it when the request of StartAsk is complete. An id
 // outside this rank's rows is an error that names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
 	ids, dst := p.wantIDs, p.sent

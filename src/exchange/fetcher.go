@@ -26,13 +26,7 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	if err := f.Plan(p, ids); err != nil {
 		return err
 	}
-	if err := f.StartCounts(p).Wait(); err != nil {
-		return err
-	}
-	if err := f.FinishCounts(p); err != nil {
-		return err
-	}
-	if err := f.StartIDs(p).Wait(); err != nil {
+	if err := f.StartAsk(p).Wait(); err != nil {
 		return err
 	}
 	if err := f.SliceRows(p); err != nil {

@@ -125,7 +125,7 @@ func (l *layout) check(p *Plan, rank int, ids []graph.VertexID,
 	if got.Frontier != got.Local+got.Cached+got.Peer+got.Remote {
 		return fmt.Errorf("%+v: the parts do not add up to the frontier", got)
 	}
-	want.Rounds = 3
+	want.Rounds = 2
 	want.ServedReads = got.Served // without sums
 	want.Served, want.CountBytes, want.IDBytes, want.RowBytes = got.Served, 8*int64(l.ranks),
 		4*want.Remote, got.Served*int64(rowBytes)
@@ -147,13 +147,7 @@ func fetch(x *Exchange, p *Plan, ids []graph.VertexID) error {
 
 // finish runs the stages after the requests.
 func finish(x *Exchange, p *Plan) error {
-	if err := x.StartCounts(p).Wait(); err != nil {
-		return err
-	}
-	if err := x.FinishCounts(p); err != nil {
-		return err
-	}
-	if err := x.StartIDs(p).Wait(); err != nil {
+	if err := x.StartAsk(p).Wait(); err != nil {
 		return err
 	}
 	if err := x.SliceRows(p); err != nil {
@@ -175,19 +169,31 @@ func (slicer) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 // sends them.
 type tally struct {
 	comm.Comm
-	sent   [3]int64 // by call, in turn: counts, ids, rows
+	sent   [3]int64 // counts, ids, rows
 	calls  int
 	damage func(rowBytes int, send []byte)
 }
 
 func (c *tally) StartAlltoallv(send, recv []byte, sendRows, recvRows []int,
 	rowBytes int) comm.Request {
-	for _, n := range sendRows {
-		c.sent[c.calls%3] += int64(n * rowBytes)
-	}
+	c.count(2, send, sendRows, rowBytes)
 	c.calls++
+	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
+}
+
+func (c *tally) StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int,
+	then comm.Then) comm.Request {
+	c.count(0, send, sendRows, rowBytes)
+	c.count(1, then.Send, then.SendRows, then.RowBytes)
+	c.calls++
+	return c.Comm.StartAlltoallThen(send, recv, sendRows, recvRows, rowBytes, then)
+}
+
+func (c *tally) count(what int, send []byte, rows []int, rowBytes int) {
+	for _, n := range rows {
+		c.sent[what] += int64(n * rowBytes)
+	}
 	if c.damage != nil {
 		c.damage(rowBytes, send)
 	}
-	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
 }

@@ -30,10 +30,11 @@ type Plan struct {
 	// Value, nil before.
 	Worth []uint8
 
-	missing []int32 // positions in the frontier of vertices whose rows are not at hand
-	rows    []int32 // those of them whose rows are fetched: all, without sums
-	early   []int32 // rows of the receive buffer for early rows, which the frontier does not read
-	part    []int   // [P] vertices of each part, then the next position in askIDs
+	on      *Exchange // where it asks
+	missing []int32   // positions in the frontier of vertices whose rows are not at hand
+	rows    []int32   // those of them whose rows are fetched: all, without sums
+	early   []int32   // rows of the receive buffer for early rows, which the frontier does not read
+	part    []int     // [P] vertices of each part, then the next position in askIDs
 
 	// Requests, by owner: rows by part, then in frontier order; members of sums, of which the first
 	// is inverted; the weights of these, as bits. The answers: rows, sums.

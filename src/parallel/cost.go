@@ -7,8 +7,8 @@ import "halognn/src/nn"
 
 // The collectives of a minibatch.
 const (
-	fetchRounds    = 3 // fetched: counts, ids, rows
-	askRounds      = 4 // remoteDrawer, of a hop that asks: counts, ids; sizes, neighbours
+	fetchRounds    = 2 // fetched: ids, rows
+	askRounds      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
 	normRounds     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
 	relayRounds    = 3 // relay, of the last hop: counts, ids, rows

@@ -162,7 +162,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 
 // composeData makes data parallelism: every rank draws its own minibatches, on the whole topology or
 // with the help of others, fetches the feature rows it lacks, and trains on them. Ranks meet in the
-// three collectives of a fetch and in the sum of the gradients.
+// two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
 	s.rows = newFetched(s, frontier{s.o.Exchange})
 	return s.drawOwn()

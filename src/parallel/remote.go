@@ -3,7 +3,6 @@ package parallel
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"halognn/src/comm"
 	"halognn/src/fault"
@@ -16,31 +15,24 @@ import (
 // remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A
 // hop whose frontier others own takes two rounds, each a collective of the pipeline:
 //
-//	local     collective                 local      collective                   local
-//	sample ──> ask 2 ──────────────────> answer 2 ──> reply 2 ─────────────────> extend 2 ──> ask 3
-//	seeds,     counts and words, ids     draws for    sizes, neighbours          block,
-//	hop 1      to the owners             the askers   back                       next frontier
+//	local     collective   local          collective      local
+//	sample ──> ask 2 ─────> answer 2 ────> reply 2 ──────> extend 2 ──> ask 3
+//	seeds,     ids to the   draws for      sizes and       block,
+//	hop 1      owners       the askers     neighbours back next frontier
 //
-// A round first sends arrays of known length, counts or sizes, and then the arrays whose lengths
-// these are. Whoever waits for the first half starts the second: to the pipeline a round is one
-// collective, whose end waits for nothing but its start on all ranks.
-//
-// Every round has two communicators of its own: one for first halves, which the lane starts, and one
-// for second halves, which one goroutine starts minibatch by minibatch. So all ranks start what is on
-// one communicator in the same order, also in the last round before the gate of a look-ahead cache,
-// after which a minibatch waits while the lane starts that round of the next.
+// How much comes says what comes first: counts, sizes.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.
 type remoteDrawer struct {
-	o          DrawerOptions
-	ranks      int
-	parts      graph.PartIndex // of ranks
-	first      int             // the first hop that has rounds
-	ask, reply [][2]comm.Comm  // by hop, from first: of the first and of the second halves
-	ones       []int           // [K] one count for every rank
-	samplers   pool[*sample.Remote]
-	idle       chan remoteDraws // of minibatches that are drawn
+	o        DrawerOptions
+	ranks    int
+	parts    graph.PartIndex // of ranks
+	first    int             // the first hop that has rounds
+	comm     comm.Comm       // of all rounds, which the pipeline's lane starts; nil if there are none
+	ones     []int           // [K] one count for every rank
+	samplers pool[*sample.Remote]
+	idle     chan remoteDraws // of minibatches that are drawn
 	drawn
 }
 
@@ -51,11 +43,9 @@ type remoteDraws struct {
 	answer sample.Answer
 
 	d           *remoteDrawer
-	comm        comm.Comm // of the second half of the round under way
-	half        request   // its first half
-	asks, asked []int64   // [2K] count and word, by rank: sent, received
-	words       []uint64  // [K] received
-	wanted      []int     // [K] vertices that each rank asks for
+	asks, asked []int64  // [2K] count and word, by rank: sent, received
+	words       []uint64 // [K] received
+	wanted      []int    // [K] vertices that each rank asks for
 	wantIDs     []graph.VertexID
 	edges       []int // [K] neighbours that each rank returns
 }
@@ -83,14 +73,9 @@ func newRemoteDrawer(
 		}
 		d.samplers <- s
 	}
-	d.ask, d.reply = make([][2]comm.Comm, d.rounds()), make([][2]comm.Comm, d.rounds())
-	for i := range d.rounds() {
-		for _, own := range []*comm.Comm{&d.ask[i][0], &d.ask[i][1], &d.reply[i][0], &d.reply[i][1]} {
-			var err error
-			if *own, err = c.Dup(); err != nil {
-				return nil, errors.Join(err, d.close())
-			}
-		}
+	var err error
+	if d.comm, err = c.Dup(); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
@@ -113,15 +98,10 @@ func (d *remoteDrawer) close() error {
 		r := <-d.idle
 		r.free()
 	}
-	var errs []error
-	for _, round := range slices.Concat(d.ask, d.reply) {
-		for _, c := range round {
-			if c != nil {
-				errs = append(errs, c.Free())
-			}
-		}
+	if d.comm == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return d.comm.Free()
 }
 
 // Bytes implements Draw.
@@ -150,13 +130,9 @@ func (d *remoteDrawer) stages() []Stage {
 func (d *remoteDrawer) round(h int, extend func(*Minibatch) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
-		collective(trace.Ask, name("ask"), func(m *Minibatch) (request, error) {
-			return d.startAsk(m, d.ask[h-d.first])
-		}, nil),
+		collective(trace.Ask, name("ask"), d.startAsk, nil),
 		local(trace.Sample, name("answer"), d.answer),
-		collective(trace.Ask, name("reply"), func(m *Minibatch) (request, error) {
-			return d.startReply(m, d.reply[h-d.first])
-		}, nil),
+		collective(trace.Ask, name("reply"), d.startReply, nil),
 		local(trace.Sample, name("extend"), extend),
 	}
 }
@@ -213,14 +189,13 @@ func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
 	s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
 }
 
-// startAsk tells every rank how many of its vertices the minibatch asks for, and under which word;
-// the ids follow.
-func (d *remoteDrawer) startAsk(m *Minibatch, on [2]comm.Comm) (request, error) {
+// startAsk asks every rank for the draws of its vertices in the minibatch, under which word.
+func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
 	}
 	r, count := &m.draws, &m.asked
-	r.comm, r.d = on[1], d
+	r.d = d
 	r.asks, r.asked = mem.Grow(r.asks, 2*d.ranks), mem.Grow(r.asked, 2*d.ranks)
 	if len(r.wanted) != d.ranks {
 		r.wanted, r.words = make([]int, d.ranks), make([]uint64, d.ranks)
@@ -231,39 +206,34 @@ func (d *remoteDrawer) startAsk(m *Minibatch, on [2]comm.Comm) (request, error) 
 	}
 	count.Asked += int64(len(r.asking.IDs))
 	count.Rounds++
-	count.Bytes += int64(d.ranks) * sample.AskBytes
-	r.half = on[0].StartAlltoallv(
-		mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones, sample.AskBytes)
-	return askRound{m}, nil
+	count.Bytes += int64(d.ranks)*sample.AskBytes + int64(len(r.asking.IDs))*sample.VertexBytes
+	return d.comm.StartAlltoallThen(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones,
+		sample.AskBytes, comm.Then{Send: mem.Bytes(r.asking.IDs), SendRows: r.asking.Count,
+			RowBytes: sample.VertexBytes, Expect: (*askedFor)(m)}), nil
 }
 
-// askRound and replyRound are a minibatch's round of which the first half is under way.
-type askRound struct{ m *Minibatch }
-type replyRound struct{ m *Minibatch }
+// askedFor and repliedTo are minibatches of which others ask for draws, and get some.
+type (
+	askedFor  Minibatch
+	repliedTo Minibatch
+)
 
-// Wait completes the first half, and starts and completes the second.
-func (a askRound) Wait() error {
-	r, count := &a.m.draws, &a.m.asked
-	if err := r.half.Wait(); err != nil {
-		return err
-	}
+// Expect makes room for the vertices that others ask for, whose numbers are here.
+func (m *askedFor) Expect() ([]byte, []int, error) {
+	r := &m.draws
 	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
-			return fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, which "+
-				"has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
+			return nil, nil, fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, "+
+				"which has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)
 	}
 	r.wantIDs = mem.Grow(r.wantIDs[:0], total)
-	count.Answered += int64(total)
-	count.Rounds++
-	count.Bytes += int64(len(r.asking.IDs)) * sample.VertexBytes
-	return r.comm.StartAlltoallv(
-		mem.Bytes(r.asking.IDs), mem.Bytes(r.wantIDs), r.asking.Count, r.wanted,
-		sample.VertexBytes).Wait()
+	m.asked.Answered += int64(total)
+	return mem.Bytes(r.wantIDs), r.wanted, nil
 }
 
 // answer draws for whoever asks, and for the minibatch's own vertices.
@@ -276,36 +246,28 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 	})
 }
 
-// startReply sends everyone the sizes of what its vertices have drawn; the neighbours follow.
-func (d *remoteDrawer) startReply(m *Minibatch, on [2]comm.Comm) (request, error) {
+// startReply sends everyone what its vertices have drawn: sizes and neighbours.
+func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 	if err := m.point(fault.Reply, d.rank); err != nil {
 		return nil, err
 	}
 	r, count := &m.draws, &m.asked
-	r.comm = on[1]
 	count.Rounds++
-	count.Bytes += int64(len(r.answer.Sizes))
-	r.half = on[0].StartAlltoallv(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
-		r.asking.Reply.Vertex())
-	return replyRound{m}, nil
+	count.Bytes += int64(len(r.answer.Sizes)) + int64(len(r.answer.Neighbours))*sample.VertexBytes
+	return d.comm.StartAlltoallThen(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
+		r.asking.Reply.Vertex(), comm.Then{Send: mem.Bytes(r.answer.Neighbours),
+			SendRows: r.answer.Edges, RowBytes: r.asking.Reply.Edge, Expect: (*repliedTo)(m)}), nil
 }
 
-// Wait is as that of askRound.
-func (a replyRound) Wait() error {
-	r, count := &a.m.draws, &a.m.asked
-	if err := r.half.Wait(); err != nil {
-		return err
-	}
+// Expect makes room for neighbours, whose numbers are here.
+func (m *repliedTo) Expect() ([]byte, []int, error) {
+	r := &m.draws
 	if err := r.asking.Edges(r.edges); err != nil {
-		return err
+		return nil, nil, err
 	}
 	r.asking.Room(r.edges)
-	edge := r.asking.Reply.Edge
-	count.Drawn += int64(len(r.asking.Neighbours) * sample.VertexBytes / edge)
-	count.Rounds++
-	count.Bytes += int64(len(r.answer.Neighbours)) * sample.VertexBytes
-	return r.comm.StartAlltoallv(mem.Bytes(r.answer.Neighbours), mem.Bytes(r.asking.Neighbours),
-		r.answer.Edges, r.edges, edge).Wait()
+	m.asked.Drawn += int64(len(r.asking.Neighbours) * sample.VertexBytes / r.asking.Reply.Edge)
+	return mem.Bytes(r.asking.Neighbours), r.edges, nil
 }
 
 // extend numbers what has come back, and asks for the next hop.

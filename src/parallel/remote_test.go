@@ -171,7 +171,7 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 	if c.Size() == 1 {
 		hops = 0
 	}
-	if minibatches := int64(len(t.digests)); s.Rounds != 4*hops*minibatches ||
+	if minibatches := int64(len(t.digests)); s.Rounds != 2*hops*minibatches ||
 		got.Rounds != want.Rounds+s.Rounds {
 		return fmt.Errorf("%d rounds to sample %d minibatches of %d hops, %d in all", s.Rounds,
 			minibatches, hops, got.Rounds)

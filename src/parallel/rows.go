@@ -40,8 +40,8 @@ func (a *assembly) batch(m *Minibatch) {
 	}
 }
 
-// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: three
-// collectives, counts and ids out, rows back. For whom a rank finds rows is the answer of readers;
+// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: two
+// collectives, ids out and rows back. For whom a rank finds rows is the answer of readers;
 // which of them it keeps, of keeper.
 type fetched struct {
 	assembly
@@ -89,11 +89,8 @@ func newFetched(s *Strategy, r readers) *fetched {
 func (f *fetched) stages() []Stage {
 	x := f.x
 	stages := append(f.keeper.plan(f),
-		collective(trace.Exchange, "counts",
-			func(m *Minibatch) (request, error) { return x.StartCounts(&m.Fetch), nil },
-			func(m *Minibatch) error { return x.FinishCounts(&m.Fetch) }),
 		collective(trace.Exchange, "ids",
-			func(m *Minibatch) (request, error) { return x.StartIDs(&m.Fetch), nil }, nil),
+			func(m *Minibatch) (request, error) { return x.StartAsk(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", f.slice),
 		collective(trace.Exchange, "rows", f.start, nil))
 	return append(stages, f.readers.stages(f)...)

@@ -92,6 +92,14 @@ func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) co
 	return c.Comm.StartAlltoallv(send, recv, out, in, width)
 }
 
+func (c counting) StartAlltoallThen(send, recv []byte, out, in []int, width int,
+	then comm.Then) comm.Request {
+	for r, n := range out {
+		c.bytes.Add(int64(n*width + then.SendRows[r]*then.RowBytes))
+	}
+	return c.Comm.StartAlltoallThen(send, recv, out, in, width, then)
+}
+
 func (c counting) StartAllgatherv(send, recv []byte, in []int, width int) comm.Request {
 	c.bytes.Add(int64((c.Size() - 1) * in[c.Rank()] * width))
 	return c.Comm.StartAllgatherv(send, recv, in, width)

@@ -23,13 +23,13 @@ type Summary struct {
 	Trained
 
 	Rows
-	// collectives that a rank has started for the minibatches of a step: counts, ids and rows, so 3
-	// for each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
-	// partitioned` also counts, ids, sizes and neighbours: 4 for each hop that asks other ranks.
+	// collectives that a rank has started for the minibatches of a step: ids and rows, so 2 for
+	// each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
+	// partitioned` also ids and neighbours: 2 for each hop that asks other ranks.
 	// With `parallel.mode: split` counts and ids of each hop but the last, and 2 shuffles for each
 	// layer after the first; with `hybrid` also counts, ids and rows of the last hop; with `push-pull`
-	// 4 instead of 3: sizes and input hops, partial sums and their gradients. Published figures leave
-	// counts and sizes out. Equal on all ranks; of the last epoch
+	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Equal on all ranks; of
+	// the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch

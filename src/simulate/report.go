@@ -27,7 +27,7 @@ func (r *Result) partitioned() [][]string {
 		{"vertices asked for", each(r.Asked.Vertices)},
 		{"neighbours returned", each(r.Asked.Neighbours)},
 		{"sampling bytes", each(r.Asked.Bytes)},
-		{"more collectives of a rank", strconv.Itoa(4 * hops * r.Minibatches * r.Steps)},
+		{"more collectives of a rank", strconv.Itoa(2 * hops * r.Minibatches * r.Steps)},
 	}...)
 }
 

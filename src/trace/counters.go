@@ -56,7 +56,7 @@ type Counters struct {
 	ServedSums int64 `json:"served_sums,omitzero"`
 	// rows that this rank read for others: those that it sent, and those that it added, as often
 	ServedReads int64 `json:"read_for_others,omitzero"`
-	// collectives started: counts, ids, rows, one each, and those of Sampling and Shuffles
+	// collectives started: ids with their counts, rows, one each, and those of Sampling and Shuffles
 	Rounds int64 `json:"collectives,omitzero"`
 	// counts sent, one for each rank
 	CountBytes int64 `json:"count_bytes,omitzero"`
@@ -96,7 +96,8 @@ type Sampling struct {
 	Answered int64 `json:"answered_vertices,omitzero"`
 	// neighbours that came back; where ranks share minibatches they stay where they are drawn
 	Drawn int64 `json:"drawn_neighbours"`
-	// collectives started: counts, ids, sizes and neighbours are one each
+	// collectives started: ids, and neighbours, are one each, with their numbers; counts apart where
+	// ranks share minibatches
 	Rounds int64 `json:"sampling_collectives,omitzero"`
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours (4 if the fanout is above 255 or all; 8, with

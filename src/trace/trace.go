@@ -32,8 +32,8 @@ const (
 	// on a goroutine of its own, in order: the policy of a dynamic cache: its decisions, its
 	// scores, and feeding it the window
 	Score
-	// on the lane: counts, ids and rows: from the start to the completion of each all-to-all,
-	// summed over the three
+	// on the lane: ids and rows: from the start to the completion of each all-to-all, summed over
+	// the two
 	Exchange
 	// on the pool: copying the rows that other ranks requested into one buffer
 	Slice

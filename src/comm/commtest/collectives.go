@@ -29,6 +29,106 @@ func longRows(c comm.Comm) error {
 	return startExchange(c, p).finish()
 }
 
+// following is what follows an all-to-all: known rows say how much.
+type following struct {
+	known, more plan
+	rank        int
+	recv        []byte // known rows after their counts are checked
+	got         []byte
+	rows        []int
+	asked       int
+	request     comm.Request
+}
+
+// Expect implements comm.Expecter.
+func (f *following) Expect() ([]byte, []int, error) {
+	f.asked++
+	at := 0
+	for from, n := range f.known.received(f.rank) {
+		if n > 0 { // a rank of which there are no known rows sends no more
+			f.rows[from] = int(f.recv[at*f.known.rowBytes]) | int(f.recv[at*f.known.rowBytes+1])<<8
+		}
+		at += n
+	}
+	f.got = make([]byte, total(f.rows)*f.more.rowBytes)
+	return f.got, f.rows, nil
+}
+
+// startFollowing starts an all-to-all of known rows, of which the first of each rank begins with how
+// many follow.
+func startFollowing(c comm.Comm, seed uint64, long bool) *following {
+	f := &following{known: newPlan(c.Size(), seed), more: newPlan(c.Size(), seed+500), rank: c.Rank(),
+		rows: make([]int, c.Size())}
+	f.known.rowBytes = max(2, f.known.rowBytes)
+	for from := range f.known.rows {
+		for to, n := range f.known.rows[from] {
+			if n == 0 {
+				f.more.rows[from][to] = 0
+			} else if long {
+				f.more.rows[from][to] += min(400, 40_000/f.more.rowBytes)
+			}
+		}
+	}
+	send, at := f.known.sendBuffer(f.rank), 0
+	for to, n := range f.known.sent(f.rank) {
+		if n > 0 {
+			more := f.more.rows[f.rank][to]
+			send[at*f.known.rowBytes], send[at*f.known.rowBytes+1] = byte(more), byte(more>>8)
+		}
+		at += n
+	}
+	received := f.known.received(f.rank)
+	f.recv = make([]byte, total(received)*f.known.rowBytes)
+	f.request = c.StartAlltoallThen(send, f.recv, f.known.sent(f.rank), received, f.known.rowBytes,
+		comm.Then{Send: f.more.sendBuffer(f.rank), SendRows: f.more.sent(f.rank),
+			RowBytes: f.more.rowBytes, Expect: f})
+	return f
+}
+
+func (f *following) finish() error {
+	if err := f.request.Wait(); err != nil {
+		return fmt.Errorf("seed %d: %w", f.known.seed, err)
+	}
+	if f.asked != 1 || !slices.Equal(f.rows, f.more.received(f.rank)) {
+		return fmt.Errorf("seed %d: asked %d times, %v more, want %v", f.known.seed, f.asked, f.rows,
+			f.more.received(f.rank))
+	}
+	at := 0
+	for from, n := range f.known.received(f.rank) {
+		if n > 0 {
+			first, want := f.recv[at*f.known.rowBytes:], make([]byte, f.known.rowBytes)
+			f.known.fill(want, from, f.rank, 0)
+			copy(first, want[:2])
+		}
+		at += n
+	}
+	if err := f.known.checkReceived(f.rank, f.recv); err != nil {
+		return err
+	}
+	return f.more.checkReceived(f.rank, f.got)
+}
+
+// alltoallThen has many under way, among all-to-alls whose counts both ends know.
+func alltoallThen(c comm.Comm) error {
+	for seed := uint64(0); seed < 40; seed += 8 {
+		var under []*following
+		var among []exchange
+		for k := range uint64(8) {
+			under = append(under, startFollowing(c, 4000+seed+k, k%3 == 2))
+			among = append(among, startExchange(c, newPlan(c.Size(), 5000+seed+k)))
+		}
+		for i := range slices.Backward(under) {
+			if err := among[i].finish(); err != nil {
+				return err
+			}
+			if err := under[i].finish(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
 		// as far as it concerns rank 0: everybody receives what is sent to it

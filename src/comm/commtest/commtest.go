@@ -30,6 +30,7 @@ func Cases() []Case {
 	return []Case{
 		{"alltoallv of random counts", alltoallv},
 		{"alltoallv of long rows", longRows},
+		{"alltoallv and more", alltoallThen},
 		{"allgatherv of random counts", allgatherv},
 		{"allreduce", allreduce},
 		{"barrier", barrier},

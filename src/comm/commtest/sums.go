@@ -156,6 +156,15 @@ func agreement(c comm.Comm) error {
 
 // noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole
 // process, so in process the other ranks are counted too.
+// told expects what it was told.
+type told struct {
+	recv []byte
+	rows []int
+}
+
+// Expect implements comm.Expecter.
+func (t *told) Expect() ([]byte, []int, error) { return t.recv, t.rows, nil }
+
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {
@@ -166,6 +175,9 @@ func noAllocations(c comm.Comm) error {
 	recv := make([]byte, total(recvRows)*p.rowBytes)
 	own, all := make([]byte, 4), make([]byte, 4*c.Size())
 	ones := slices.Repeat([]int{1}, c.Size())
+	first, firsts := make([]byte, c.Size()), make([]byte, c.Size())
+	then := comm.Then{Send: send, SendRows: sendRows, RowBytes: p.rowBytes,
+		Expect: &told{slices.Clone(recv), recvRows}}
 	buckets := [][]float32{make([]float32, 80), make([]float32, 50)}
 	var failed error
 	note := func(err error) {
@@ -175,14 +187,16 @@ func noAllocations(c comm.Comm) error {
 	}
 	step := func() {
 		rows := c.StartAlltoallv(send, recv, sendRows, recvRows, p.rowBytes)
+		more := c.StartAlltoallThen(first, firsts, ones, ones, 1, then)
 		gathered := c.StartAllgatherv(own, all, ones, 4)
 		barrier := c.StartBarrier()
-		first, second := summer.Start(buckets[0]), summer.Start(buckets[1])
+		one, other := summer.Start(buckets[0]), summer.Start(buckets[1])
 		note(rows.Wait())
+		note(more.Wait())
 		note(gathered.Wait())
 		note(barrier.Wait())
-		note(first.Wait())
-		note(second.Wait())
+		note(one.Wait())
+		note(other.Wait())
 	}
 	const warm, runs = 50, 100
 	for range warm {

@@ -23,6 +23,7 @@ type communicator struct {
 	rank, size int
 	freed      bool
 	window     int // see Pace; 0 is no limit
+	thens      int // operations of kind alltoallThen so far; of the engine
 }
 
 // failed is the request of an operation that could not be handed over.
@@ -69,6 +70,28 @@ func (c *communicator) StartAlltoallv(send, recv []byte, sendRows, recvRows []in
 	}
 	op.out.plan(sendRows, maxCount, piece)
 	op.in.plan(recvRows, maxCount, piece)
+	return c.engine.hand(op)
+}
+
+// StartAlltoallThen implements comm.Comm.
+func (c *communicator) StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int,
+	then comm.Then) comm.Request {
+	err := comm.CheckAlltoallv(c.size, send, recv, sendRows, recvRows, rowBytes)
+	if err == nil {
+		err = then.CheckSend(c.size)
+	}
+	if err = c.usable(err, max(rowBytes, then.RowBytes)); err != nil {
+		return failed{err}
+	}
+	op := c.operation(alltoallThen)
+	op.send, op.recv, op.rowBytes = send, recv, rowBytes
+	op.pin(send)
+	op.pin(recv)
+	op.pin(then.Send)
+	if op.more == nil {
+		op.more = new(more)
+	}
+	op.more.plan(op, sendRows, recvRows, then)
 	return c.engine.hand(op)
 }
 

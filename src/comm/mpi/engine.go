@@ -42,7 +42,8 @@ type engine struct {
 	taken    []*operation // the queue being served; swapped with queue
 	underway int          // operations started and not completed
 	pacer    pacer
-	unfreed  error // why communicators could not be freed
+	news     []C.hgnn_done // of the last poll
+	unfreed  error         // why communicators could not be freed
 }
 
 func newEngine() *engine { return &engine{} }
@@ -160,23 +161,30 @@ func (e *engine) turn() error {
 	e.mu.Lock()
 	all := e.all
 	e.mu.Unlock()
-	for _, d := range unsafe.Slice(news.done, news.n) {
+	// copied, for what follows an end may start others, which the C side notes in the same array
+	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
+	for _, d := range e.news {
 		var op *operation
 		if slot, paced := slotOf(d.owner); paced {
 			op = e.pacer.taken(slot)
 		} else {
 			op = all[d.owner]
 		}
-		op.parts--
-		switch {
-		case op.completed: // it failed before this part completed
-		case d.code != 0:
-			e.complete(op, fault(op.name(), d.code))
-		case op.parts == 0:
-			e.complete(op, op.finish())
-		}
+		e.ended(op, d.code)
 	}
 	return nil
+}
+
+// ended counts a part of an operation that has completed.
+func (e *engine) ended(op *operation, code C.int) {
+	op.parts--
+	switch {
+	case op.completed: // it failed before this part completed
+	case code != 0:
+		e.complete(op, fault(op.name(), code))
+	case op.parts == 0:
+		e.complete(op, op.finish())
+	}
 }
 
 // complete ends an operation, whose request returns err. After an error some of its parts may never
@@ -184,6 +192,15 @@ func (e *engine) turn() error {
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
+	if op.kind == firsts { // part of another, nobody waits for it
+		if of := op.of; err == nil {
+			e.give(op)
+			e.ended(of, 0)
+		} else if !of.completed {
+			e.complete(of, err)
+		}
+		return
+	}
 	if op.kind == free { // nobody waits for it
 		e.unfreed = errors.Join(e.unfreed, err)
 		if err == nil {

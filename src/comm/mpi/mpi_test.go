@@ -63,9 +63,9 @@ func onRank(f func(comm.Comm) error) error {
 
 func TestSuite(t *testing.T) {
 	needRank(t)
-	defer func() { maxCount = math.MaxInt32 }()
+	defer func(room int) { maxCount, firstRoom = math.MaxInt32, room }(firstRoom)
 	for _, limit := range []int{math.MaxInt32, 40, 3} {
-		maxCount = limit
+		maxCount, firstRoom = limit, min(firstRoom, limit)
 		t.Run(fmt.Sprintf("limit=%d", limit), func(t *testing.T) { commtest.Run(t, onRank) })
 	}
 	paced := world.(*communicator)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"halognn/src/comm"
 	"halognn/src/mem"
 )
 
@@ -18,6 +19,8 @@ type kind int
 
 const (
 	alltoallv kind = iota
+	alltoallThen
+	firsts // the first messages of the operation before, as far as this rank receives them
 	allgatherv
 	allreduce
 	barrier
@@ -31,7 +34,7 @@ const (
 	free
 )
 
-var names = [...]string{"MPI_Ialltoallv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
 	"MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
@@ -51,8 +54,10 @@ type operation struct {
 	out, in    cut
 	packedOut  []byte // off the heap
 	packedIn   []byte
-	peer       int   // of a message
-	pieces     []int // [size] the first message to each rank that the pacer has not taken
+	more       *more      // of alltoallThen
+	of         *operation // of firsts
+	peer       int        // of a message
+	pieces     []int      // [size] the first message to each rank that the pacer has not taken
 	color, key int
 	made       *communicator // by dup, split and node
 
@@ -90,6 +95,9 @@ func (op *operation) wait() error {
 func (op *operation) reset() {
 	op.pins.Unpin()
 	op.comm, op.made, op.send, op.recv, op.sum = nil, nil, nil, nil, nil
+	if op.of = nil; op.more != nil {
+		op.more.then, op.more.recv = comm.Then{}, nil
+	}
 	op.completed = false
 }
 
@@ -98,6 +106,8 @@ func (op *operation) start() error {
 	switch op.kind {
 	case alltoallv:
 		return op.startAlltoallv()
+	case alltoallThen:
+		return op.more.start(op)
 	case allgatherv:
 		return op.startAllgatherv()
 	case send, recv:
@@ -210,6 +220,7 @@ func (op *operation) startMessage() error {
 const (
 	collectiveTag = iota
 	messageTag
+	thenTag // and the tags after it, in turn
 )
 
 // finish runs when all parts have completed.
@@ -220,8 +231,11 @@ func (op *operation) finish() error {
 	mem.Free(op.packedIn)
 	mem.Free(op.packedOut)
 	op.packedIn, op.packedOut = nil, nil
-	if op.kind >= dup {
+	switch {
+	case op.kind >= dup:
 		return op.setUp()
+	case op.kind == firsts:
+		return op.of.more.follow(op.of)
 	}
 	return nil
 }

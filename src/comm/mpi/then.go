@@ -1,0 +1,194 @@
+//go:build cgo && mpi
+
+package mpi
+
+/*
+#include "engine.h"
+*/
+import "C"
+
+import (
+	"halognn/src/comm"
+	"halognn/src/mem"
+)
+
+// more is what an all-to-all has of which the receiver does not know all counts. It goes by messages
+// between each pair:
+//
+//	first    the rows that both ends know, and those that follow, as far as there is room for each
+//	others   the rest of the known rows, then of those that follow
+//
+// A receive may be longer than its message, so the first one needs no count. The known rows say how
+// many follow, of which the first message has those for which there is room; what else comes is
+// received then, straight into its place. The messages of an operation have a tag of their own, for it
+// receives after later ones have begun.
+type more struct {
+	then        comm.Then
+	out, in     cut // of what follows; those of the operation are of the known rows
+	recv        []byte
+	sent, heads []byte // first messages by rank, off the heap; kept
+	tag         C.int
+}
+
+// firstRoom bounds the first messages of an operation, in bytes of known rows and of others; one holds
+// firstMost at most, which many an MPI sends without asking. Tests lower it, on all ranks alike.
+var firstRoom = 1 << 20
+
+const firstMost = 16 << 10
+
+// tags that operations take in turn. MPI has 32767 at least.
+const tags = 1 << 14
+
+// room returns the rows of a first message.
+func (c *communicator) room(rowBytes int) int { return min(firstMost, firstRoom/c.size) / rowBytes }
+
+// plan is called where the operation is prepared.
+func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
+	c := op.comm
+	m.then = then
+	op.out.planFirst(sendRows, c.rank, c.room(op.rowBytes), maxCount)
+	op.in.planFirst(recvRows, c.rank, c.room(op.rowBytes), maxCount)
+	m.out.planFirst(then.SendRows, c.rank, c.room(then.RowBytes), maxCount)
+	copy(op.recv[op.in.first[c.rank]*op.rowBytes:],
+		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
+}
+
+// start gives the messages to MPI that need not wait.
+func (m *more) start(op *operation) error {
+	c := op.comm
+	m.tag = thenTag + C.int(c.thens%tags)
+	c.thens++
+	op.parts++ // heads
+	heads := c.engine.take()
+	heads.kind, heads.comm, heads.of = firsts, c, op
+	c.engine.underway++
+	most := c.room(m.then.RowBytes) * m.then.RowBytes
+	m.heads = mem.Grow(m.heads[:0], op.in.inside()*op.rowBytes+(c.size-1)*most)
+	m.sent = mem.Grow(m.sent[:0], op.out.inside()*op.rowBytes+m.out.inside()*m.then.RowBytes)
+	into, from := m.heads, m.sent
+	for r := range c.size {
+		if r == c.rank {
+			continue
+		}
+		n := int(op.in.counts[r])*op.rowBytes + most
+		if err := heads.part(C.hgnn_recv(c.id, pointer(into[:n]), C.int(n), 1, C.int(r), m.tag,
+			heads.owner())); err != nil {
+			return err
+		}
+		into = into[n:]
+	}
+	if err := op.in.receive(heads, op.recv, op.rowBytes, m.tag); err != nil {
+		return err
+	}
+	for r := range c.size {
+		if r == c.rank {
+			continue
+		}
+		n := op.out.take(from, op.send, op.rowBytes, r)
+		n += m.out.take(from[n:], m.then.Send, m.then.RowBytes, r)
+		if err := op.part(C.hgnn_send(c.id, pointer(from[:n]), C.int(n), 1, C.int(r), m.tag,
+			op.owner())); err != nil {
+			return err
+		}
+		from = from[n:]
+	}
+	if err := op.out.deliver(op, op.send, op.rowBytes, m.tag); err != nil {
+		return err
+	}
+	if err := m.out.deliver(op, m.then.Send, m.then.RowBytes, m.tag); err != nil {
+		return err
+	}
+	if heads.parts == 0 { // no other rank
+		c.engine.complete(heads, heads.finish())
+	}
+	return nil
+}
+
+// follow receives what follows the known rows, which are here.
+func (m *more) follow(op *operation) error {
+	c := op.comm
+	most := c.room(m.then.RowBytes) * m.then.RowBytes
+	at := 0
+	for r, n := range op.in.counts {
+		if r == c.rank {
+			continue
+		}
+		copy(op.recv[op.in.first[r]*op.rowBytes:], m.heads[at:at+int(n)*op.rowBytes])
+		at += int(n)*op.rowBytes + most
+	}
+	recv, rows, err := m.then.Receive(c.size)
+	if err != nil {
+		return err
+	}
+	m.recv = recv
+	op.pin(recv)
+	m.in.planFirst(rows, c.rank, c.room(m.then.RowBytes), maxCount)
+	at = 0
+	for r, n := range m.in.counts {
+		to := recv[m.in.first[r]*m.then.RowBytes:]
+		if r == c.rank {
+			copy(to[:rows[r]*m.then.RowBytes], m.then.Send[m.out.first[r]*m.then.RowBytes:])
+			continue
+		}
+		at += int(op.in.counts[r]) * op.rowBytes
+		copy(to, m.heads[at:at+int(n)*m.then.RowBytes])
+		at += most
+	}
+	return m.in.receive(op, recv, m.then.RowBytes, m.tag)
+}
+
+// planFirst plans one side of an all-to-all that goes by messages alone: the first one to each rank
+// holds at most so many rows, the others limit. The rank's own rows are in no message.
+func (c *cut) planFirst(rows []int, self, most, limit int) {
+	c.counts = mem.Grow(c.counts, len(rows))
+	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
+	first := 0
+	for r, n := range rows {
+		c.first = append(c.first, first)
+		c.counts[r] = int32(min(n, most))
+		if r == self {
+			c.counts[r] = 0
+		} else {
+			for done := int(c.counts[r]); done < n; done += limit {
+				c.messages = append(c.messages, message{r, first + done, min(limit, n-done)})
+			}
+		}
+		first += n
+	}
+}
+
+// inside returns the rows in first messages.
+func (c *cut) inside() (rows int) {
+	for _, n := range c.counts {
+		rows += int(n)
+	}
+	return rows
+}
+
+// take copies the rows of the first message to a rank, and returns their bytes.
+func (c *cut) take(to, rows []byte, rowBytes, r int) int {
+	return copy(to[:int(c.counts[r])*rowBytes], rows[c.first[r]*rowBytes:])
+}
+
+// deliver sends the other messages, and receive receives them, as parts of op.
+func (c *cut) deliver(op *operation, rows []byte, rowBytes int, tag C.int) error {
+	for _, m := range c.messages {
+		err := op.part(C.hgnn_send(op.comm.id, pointer(rows[m.first*rowBytes:]), C.int(m.rows),
+			C.int(rowBytes), C.int(m.peer), tag, op.owner()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cut) receive(op *operation, rows []byte, rowBytes int, tag C.int) error {
+	for _, m := range c.messages {
+		err := op.part(C.hgnn_recv(op.comm.id, pointer(rows[m.first*rowBytes:]), C.int(m.rows),
+			C.int(rowBytes), C.int(m.peer), tag, op.owner()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
