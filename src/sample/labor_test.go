@@ -289,6 +289,37 @@ func TestTablesFollow(t *testing.T) {
 	}
 }
 
+// Where a hop has a table, poisson reads numbers from it, to count as well as to choose. Those here
+// are of no minibatch, so that what is computed again is seen.
+func TestNumbersAreReadFromTables(t *testing.T) {
+	const degree, fanout = 40, 10
+	topology, spec := star(degree), Spec{Kind: Poisson, Numbers: Numbers{Shared: true, Steps: 1}}
+	var h hop
+	defer h.free()
+	h.start(topology, []graph.VertexID{0}, topology.Original[:1], make([]int64, 2), fanout, 1)
+	h.number(spec.moment(Key{}))
+	h.begin[0], h.degree[0] = 0, degree
+	for low := range 3 {
+		h.table = make([]uint32, degree+1)
+		var want []int64
+		for v := range h.table {
+			if h.table[v] = 1 << 31; v > 0 && v%8 <= low {
+				h.table[v] = 1 << 29
+				want = append(want, int64(v-1))
+			}
+		}
+		d := newDrawer()
+		pos := make([]int64, len(want))
+		if n := h.countBelow(0); n != int64(len(want)) {
+			t.Fatalf("%d counted, want %d of the table", n, len(want))
+		}
+		if d.chooseBelow(pos, &h, 0); !slices.Equal(pos, want) {
+			t.Errorf("draws %v, want %v of the table", pos, want)
+		}
+		d.free()
+	}
+}
+
 // Every level of the kernel draws what plain Go does: of rows of every length around those of
 // vectors, of a hub, of parallel edges, whose numbers are equal, with a table of numbers and without.
 func TestNumbersAtEveryLevel(t *testing.T) {
