@@ -2,7 +2,7 @@
 """Accuracy against cost of sample.kind labor beside neighbour, a run at a time.
 
     profiling/labor.py DATA CSV [--out run/labor] [--seeds 1-10] [--sets computers,...]
-                       [--first N] [--seconds 3600]
+                       [--batches 512,4096] [--settings 0,1,...] [--seconds 3600]
     profiling/labor.py DATA CSV --table
 
 Trains what CSV does not have yet, on 4 ranks in one process with look-ahead at alpha 0.2, and adds
@@ -82,7 +82,7 @@ def train(a, key):
         "model.layers": len(fanouts), "model.hidden": hidden, "sample.batch": batch,
         "sample.fanouts": ",".join(str(round(f * factor)) for f in fanouts), "sample.kind": kind,
         "train.seed": seed, "train.epochs": epochs, "train.lr": rate, "train.eval_every": every,
-        "cache.policy": "lookahead", "cache.alpha": 0.2,
+        "cache.policy": "lookahead", "cache.alpha": 0.2, "compute.threads": 1,
     }
     if kind == "labor":
         values |= {"sample.share": share, "sample.dependency": dependency,
@@ -110,9 +110,9 @@ def study(a):
         a.csv.write_text(",".join(KEY + FOUND) + "\n")
     first, last = (int(n) for n in a.seeds.split("-"))
     for seed in range(first, last + 1):
-        for batch in (512, 4096):
+        for batch in a.batches.split(","):
             for name in a.sets.split(","):
-                for setting in SETTINGS[:a.first]:
+                for setting in (SETTINGS[int(i)] for i in a.settings.split(",")):
                     key = (name, batch, *setting, seed)
                     if tuple(str(k) for k in key) in done:
                         continue
@@ -221,7 +221,9 @@ def main():
     p.add_argument("--program", default=ROOT / "bin" / "halognn")
     p.add_argument("--seeds", default="1-10")
     p.add_argument("--sets", default=",".join(SETS))
-    p.add_argument("--first", type=int, default=len(SETTINGS), help="only so many settings")
+    p.add_argument("--batches", default="512,4096")
+    p.add_argument("--settings", default=",".join(str(i) for i in range(len(SETTINGS))),
+                   help="their places in SETTINGS")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no run after so many")
     p.add_argument("--table", action="store_true")
     a = p.parse_args()
