@@ -46,6 +46,16 @@ func (j *job) text(s score) string {
 	return fmt.Sprintf("%.4f ± %.4f", s.mean, s.deviation)
 }
 
+// Scores says what a run came to.
+func (r *Run) Scores() string {
+	if r.Summary == nil {
+		return r.state()
+	}
+	score := scores([]*Run{r})
+	return fmt.Sprintf("%s: valid %s, test %s", cmp.Or(r.metric(), "metric"),
+		score(r, "valid_metric"), score(r, "test_metric"))
+}
+
 // jobsOf divides runs of one data set and metric into jobs, best by validation first; runs that have
 // neither a validation nor a test metric belong to none.
 func jobsOf(runs []*Run) (jobs []job) {

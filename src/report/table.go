@@ -321,14 +321,26 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // Print writes to a terminal the list of damaged records, and the most important tables.
 func Print(w io.Writer, runs []*Run) error {
+	return printTables(w, runs, "seeds", "runs", "differences", "scaling", "overheads", "model",
+		"caches")
+}
+
+// PrintSweep writes the table of a sweep: jobs over seeds or, without several seeds, runs.
+func PrintSweep(w io.Writer, runs []*Run) error {
+	if len(repetitions(runs).rows) > 0 {
+		return printTables(w, runs, "seeds")
+	}
+	return printTables(w, runs, "runs")
+}
+
+func printTables(w io.Writer, runs []*Run, ids ...string) error {
 	for _, fault := range warnings(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {
 			return err
 		}
 	}
 	for _, t := range tablesOf(runs) {
-		if !slices.Contains([]string{"seeds", "runs", "differences", "scaling", "overheads", "model",
-			"caches"}, t.id) {
+		if !slices.Contains(ids, t.id) {
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {

@@ -76,12 +76,12 @@ submit "${two[@]}" "$jobs/infer.sbatch" "$run" --mode full
 completes "infer.sbatch, 2 ranks" 60
 exists "$run/predictions-$job.npy"
 
-printf '%s\n' 'train.lr=0.01' '' 'train.lr=0.003 model.hidden=8' >sweep.txt
-submit --array=1-2 "${two[@]}" "$jobs/sweep.sbatch" config.yaml sweep.txt --set train.epochs=1
+submit --array=1-2 "${two[@]}" "$jobs/sweep.sbatch" config.yaml --grid model.hidden=16,8 \
+  --set train.epochs=1
 array_over() { ! squeue --noheader --jobs="$job" 2>/dev/null | grep -q .; }
 until_ok 90 "sweep.sbatch" array_over
 study=runs/halognn-sweep-$job
-is "the second run's width" "$(sed -n 's/^ *hidden: //p' "$study/run-2/config.yaml")" 8
+is "the second run's width" "$(sed -n 's/^ *hidden: //p' "$study/model.hidden=8/config.yaml")" 8
 is "the runs of the sweep's report" "$(($(wc -l <"$study/report/runs.csv") - 1))" 2
 echo "ok: sweep.sbatch, 2 runs"
 

@@ -91,7 +91,7 @@ func rootCommand(p *process) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
 		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
-		inferCommand(p), reportCommand(), checkCommand(), versionCommand(), doctorCommand(p),
+		inferCommand(p), reportCommand(), sweepCommand(p), checkCommand(), versionCommand(), doctorCommand(p),
 		manCommand())
 	must(root.RegisterFlagCompletionFunc("log-format",
 		cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp)))

@@ -30,10 +30,9 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if !c.Flags().Changed("serve") {
-				if err := required(c, "out"); err != nil {
-					return err
-				}
+			if !c.Flags().Changed("serve") && out == "" {
+				return usageError(errors.New("--out is missing: the directory to write; or --serve, to " +
+					"show the page without writing it"))
 			}
 			runs, err := report.Load(args)
 			if err != nil {
