@@ -50,8 +50,8 @@ var ofNumbers = []choice{
 
 // unfit are settings that a mode refuses. Most draws have none.
 var unfit = map[string][]string{
-	"split":     {"sample.streams=part", "sample.kind=ladies"},
-	"hybrid":    {"sample.streams=part", "sample.kind=ladies"},
+	"split":     {"sample.streams=part"},
+	"hybrid":    {"sample.streams=part"},
 	"push-pull": {"model.kind=gat", "model.kind=gatv2", "model.aggregation=max"},
 }
 

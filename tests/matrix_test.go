@@ -140,7 +140,9 @@ func TestCombinationsAreDocumented(t *testing.T) {
 		}
 		page.WriteString("\n")
 	}
-	page.WriteString("\n### Why not\n\n")
+	if len(reasons) > 0 {
+		page.WriteString("\n### Why not\n\n")
+	}
 	for i, why := range reasons {
 		fmt.Fprintf(&page, "%d. %s\n", i+1, why)
 	}

@@ -135,6 +135,9 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	}{
 		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split", "model.norm=batch"}},
 		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none"}},
+		{4, []string{"parallel.mode=split", "sample.kind=ladies", "sample.layer_vertices=900"}},
+		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none",
+			"sample.kind=ladies", "sample.layer_vertices=900", "topology.kind=partitioned"}},
 		{1, []string{"parallel.mode=push-pull"}}, {4, []string{"parallel.mode=push-pull"}},
 		{4, []string{"parallel.mode=push-pull", "model.kind=gcn", "model.gcn_norm=both"}},
 	} {
@@ -151,6 +154,9 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps, plan.Shuffles)
 		}
 		p := plan.Shuffles
+		if plan.Rounds != nil { // of other nodes
+			p.Sampling += plan.Rounds.Bytes
+		}
 		for _, c := range []struct {
 			name    string
 			planned float64

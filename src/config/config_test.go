@@ -150,8 +150,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"sample.kernel coo cannot be had, because it draws all neighbours alike; choose sample.kernel=fused"}},
 		{"what ranks that share minibatches cannot draw", minimal +
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
-			[]string{"parallel.mode is split, with which sample.kind ladies cannot be had",
-				"parallel.mode is split, with which sample.locality cannot be had"}},
+			[]string{"parallel.mode is split, with which sample.locality cannot be had"}},
 		{"adapting with what a restart changes", minimal +
 			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: sieve}\n", nil,
 			[]string{"cache.policy sieve cannot be had, because a run that goes on", "choose " +

@@ -10,6 +10,7 @@ const (
 	fetchRounds    = 2 // fetched: ids, rows
 	askRounds      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
+	layerRounds    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
 	normRounds     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
 	relayRounds    = 3 // relay, of the last hop: counts, ids, rows
 	columnRounds   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
@@ -35,6 +36,7 @@ type Messages struct {
 	Asking int // of them, those that ask owners to draw
 	Group  int // ranks that train a minibatch together
 	Norms  int // over all rows of a minibatch
+	Layers int // hops that are drawn as a whole
 }
 
 // Rounds returns the collectives that a rank starts for a minibatch.
@@ -46,7 +48,8 @@ func splitRounds(of Messages) int {
 	if of.Group == 1 {
 		return dataRounds(of)
 	}
-	return fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms
+	return fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms +
+		layerRounds*of.Layers
 }
 
 func hybridRounds(of Messages) int {

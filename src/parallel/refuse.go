@@ -175,8 +175,6 @@ func sharedRefuse(s *job.Spec) []clash {
 			"a rank reads the rows of its own vertices alone", owners},
 		{s.StreamPerPart, "sample.streams part",
 			"each minibatch has seeds of several parts", "sample.streams=rank"},
-		{s.Sample.Kind == sample.LADIES, "sample.kind " + string(s.Sample.Kind),
-			"it draws from all neighbours of a layer, of which no rank has all", neighbour},
 		{s.Locality.Favours(), "sample.locality",
 			"ranks that share a minibatch draw alike, whatever one of them has at hand",
 			"sample.locality=1"},

@@ -37,7 +37,6 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModePushPull, func(s *job.Spec) { s.Model.Aggregation = nn.AggregateMax },
 			"model.kind sage with model.aggregation max"},
 		{ModePushPull, func(s *job.Spec) { s.Cache.Policy = policy.Sieve }, "no feature row travels"},
-		{ModeSplit, func(s *job.Spec) { s.Sample.Kind = sample.LADIES }, "sample.kind ladies"},
 		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{ModeHybrid, func(s *job.Spec) { s.StreamPerPart = true }, "sample.streams part"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },

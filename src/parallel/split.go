@@ -88,6 +88,8 @@ type sharing struct {
 	hops        []sample.Crossing // by hop, from the seeds on
 	moves       []move            // by layer; that of layer 0 is the exchange's
 	asks, asked []int64           // [K] counts of vertices: sent, received
+	layer       *sample.Layer     // the hop that is drawn as a whole; nil if none is in progress
+	counts      []int             // [K] vertices that ranks have found for it
 }
 
 // move is a hop's shuffle index as kernels read it.
@@ -149,6 +151,9 @@ func (s *sharing) bytes() int64 {
 	for h := range s.hops {
 		n += s.hops[h].Bytes()
 	}
+	if s.layer != nil {
+		n += s.layer.Bytes()
+	}
 	for l := range s.moves {
 		b, t := &s.moves[l].pack, &s.moves[l].add
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 + int64(cap(t.Indices)+cap(t.Edges))*4
@@ -161,6 +166,9 @@ func (s *sharing) free() {
 	mem.Free(s.asks)
 	mem.Free(s.asked)
 	mem.Free(s.own)
+	if s.layer != nil {
+		s.layer.Free()
+	}
 	for h := range s.hops {
 		s.hops[h].Free()
 	}

@@ -14,7 +14,7 @@ import (
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
 // vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
-// after the last one too. A hop begins with the rounds of a remoteDrawer if ranks hold the in-edges of
+// after the last one too. A hop that is drawn as a whole (sample.Layer) has two more before. A hop begins with the rounds of a remoteDrawer if ranks hold the in-edges of
 // their own vertices alone and draw for those of other groups. As there no sampler is held from one
 // stage to another.
 type splitDrawer struct {
@@ -25,7 +25,8 @@ type splitDrawer struct {
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
 	samplers pool[*sample.Split]
-	asker    *remoteDrawer // of the hops whose in-edges other groups hold
+	asker    *remoteDrawer      // of the hops whose in-edges other groups hold
+	layers   chan *sample.Layer // of minibatches that are drawn
 }
 
 // newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
@@ -35,6 +36,7 @@ func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, arou
 		drawn: around, o: draw, owners: sample.NewOwners(o.Rows, size),
 		serving:  serving && draw.Sampling.Hops() > 0,
 		samplers: make(pool[*sample.Split], draw.Samplers),
+		layers:   make(chan *sample.Layer, draw.Samplers),
 	}
 	for range size {
 		d.ones = append(d.ones, 1)
@@ -74,6 +76,9 @@ func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
 // close frees samplers and communicator.
 func (d *splitDrawer) close() error {
 	d.samplers.free()
+	for range len(d.layers) {
+		(<-d.layers).Free()
+	}
 	err := d.asker.close()
 	if d.group == nil {
 		return err
@@ -82,7 +87,15 @@ func (d *splitDrawer) close() error {
 }
 
 // Bytes implements Draw.
-func (d *splitDrawer) Bytes() int64 { return d.samplers.bytes() + d.asker.Bytes() }
+func (d *splitDrawer) Bytes() int64 {
+	bytes := d.samplers.bytes() + d.asker.Bytes()
+	for range len(d.layers) {
+		l := <-d.layers
+		bytes += l.Bytes()
+		d.layers <- l
+	}
+	return bytes
+}
 
 // stages are those from the seeds to the blocks and, with serving, to the rows that others read.
 func (d *splitDrawer) stages() []Stage {
@@ -92,6 +105,9 @@ func (d *splitDrawer) stages() []Stage {
 			stages = append(stages, d.asker.round(h, func(m *Minibatch) error {
 				return d.samplers.with(func(s *sample.Split) error { return d.extend(m, s, h) })
 			})...)
+		}
+		if d.ranks() > 1 && d.o.Sampling.Layered(true) {
+			stages = append(stages, d.choosing(h)...)
 		}
 		switch {
 		case d.ranks() == 1:
@@ -124,6 +140,99 @@ func (d *splitDrawer) crossing(h int, what string,
 			return d.samplers.with(func(s *sample.Split) error { return do(m, s) })
 		}),
 	}
+}
+
+// choosing returns the stages in which ranks tell each other the in-neighbours that they have found for
+// hop h, and draw of these. A minibatch that is evaluated by fanouts tells nothing.
+func (d *splitDrawer) choosing(h int) []Stage {
+	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
+	return []Stage{
+		collective(trace.Ask, name("masses"), d.startMasses, d.finishMasses),
+		collective(trace.Ask, name("layer"), d.startLayer, nil),
+		local(trace.Sample, name("choose"), func(m *Minibatch) error {
+			if !d.o.Sampling.Layered(m.Train) {
+				return nil
+			}
+			return d.samplers.with(func(s *sample.Split) error { return d.choose(m, s, h) })
+		}),
+	}
+}
+
+// startMasses tells every rank how many in-neighbours this one has found.
+func (d *splitDrawer) startMasses(m *Minibatch) (request, error) {
+	if err := m.point(fault.Ask, d.rank); err != nil {
+		return nil, err
+	}
+	x := &m.shared
+	x.asks[0] = 0
+	if x.layer != nil {
+		x.asks[0] = int64(len(x.layer.Own)) * 4 / sample.CandidateBytes
+	}
+	m.asked.Rounds++
+	m.asked.Bytes += int64(d.ranks()-1) * CountBytes
+	return d.group.StartAllgatherv(mem.Bytes(x.asks[:1]), mem.Bytes(x.asked), d.ones, CountBytes), nil
+}
+
+// finishMasses makes room for what all have found.
+func (d *splitDrawer) finishMasses(m *Minibatch) error {
+	x := &m.shared
+	if len(x.counts) != d.ranks() {
+		x.counts = make([]int, d.ranks())
+	}
+	for k, n := range x.asked {
+		x.counts[k] = int(n)
+	}
+	if x.layer == nil {
+		return nil
+	}
+	return x.layer.Expect(d.owners, d.rank, x.counts)
+}
+
+// startLayer tells every rank what this one has found.
+func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
+	x := &m.shared
+	m.asked.Rounds++
+	if x.layer == nil {
+		return d.group.StartAllgatherv(nil, nil, x.counts, sample.CandidateBytes), nil
+	}
+	m.asked.Bytes += int64(d.ranks()-1) * int64(len(x.layer.Own)) * 4
+	return d.group.StartAllgatherv(mem.Bytes(x.layer.Own), mem.Bytes(x.layer.All), x.counts,
+		sample.CandidateBytes), nil
+}
+
+// choose draws hop h among what all have found.
+func (d *splitDrawer) choose(m *Minibatch, s *sample.Split, h int) error {
+	x := &m.shared
+	err := s.Choose(&m.Sampled, x.layer, x.counts, &x.hops[h-1], h, m.Train, m.Key, &m.Edges)
+	if err != nil {
+		return err
+	}
+	if h == d.hops() {
+		select {
+		case d.layers <- x.layer:
+		default:
+			x.layer.Free()
+		}
+		x.layer = nil
+	}
+	return d.found(m, s, h)
+}
+
+// find finds the in-neighbours among which hop h is drawn, from own in-edges or from what has come
+// back. A rank alone goes on.
+func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Asking) error {
+	x := &m.shared
+	if x.layer == nil {
+		select {
+		case x.layer = <-d.layers:
+		default:
+			x.layer = new(sample.Layer)
+		}
+	}
+	if err := s.Find(&m.Sampled, x.layer, h, a); err != nil || d.ranks() > 1 {
+		return err
+	}
+	return d.choose(m, s, h)
 }
 
 // sample takes the own seeds of a minibatch and draws their neighbours.
@@ -175,6 +284,9 @@ func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
 		s.Ask(&m.draws.asking, &d.asker.parts, d.asker.ranks, &m.Sampled, m.Key, h, m.Train)
 		return nil
 	}
+	if d.o.Sampling.Layered(m.Train) {
+		return d.find(m, s, h, nil)
+	}
 	err := s.Draw(&m.Sampled, &m.shared.hops[h-1], h, m.Train, m.Key, &m.Edges)
 	if err != nil {
 		return err
@@ -184,6 +296,9 @@ func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
 
 // extend makes hop h of what has come back.
 func (d *splitDrawer) extend(m *Minibatch, s *sample.Split, h int) error {
+	if d.o.Sampling.Layered(m.Train) {
+		return d.find(m, s, h, &m.draws.asking)
+	}
 	err := s.Extend(&m.Sampled, &m.shared.hops[h-1], h, &m.draws.asking, m.Key, &m.Edges)
 	if err != nil {
 		return err

@@ -38,7 +38,10 @@ func (p messagePlan) probeShares() error {
 	size := p.groupSize()
 	g := groupProbe{
 		p: p.of, owners: sample.NewOwners(p.of.layout.Offsets(), size),
-		loads: sample.NewLoads(size, p.of.job.Sample.Hops()),
+		loads: sample.NewLoads(size, p.of.job.Sample.Hops()), candidates: make([][]int, size),
+	}
+	for r := range g.candidates {
+		g.candidates[r] = make([]int, p.of.job.Sample.Layers())
 	}
 	for i, r := range p.of.ranks {
 		if i == 0 || p.of.ranks[i-1].rank/size != r.rank/size {
@@ -69,6 +72,8 @@ type groupProbe struct {
 	groups  [][]*rankPlan // the analysed ranks that share minibatches
 	owners  *sample.Owners
 	loads   [][]sample.Load // of a minibatch, by member of its group
+	// [S,layers] vertices that members find for layers that are drawn as a whole
+	candidates [][]int
 	sampler sample.Sampler
 	mb      sample.Minibatch
 }
@@ -92,7 +97,10 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		}
 		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
 		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
-		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads))
+		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
+			g.mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
+		}
+		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads, g.candidates))
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
 			shape := g.shapeOf(r, p.job.Sample)

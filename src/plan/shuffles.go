@@ -23,8 +23,9 @@ type Shuffles struct {
 	found, features, between float64
 }
 
-// shuffled counts one minibatch, by the loads of all ranks.
-func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuffles {
+// shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a whole, by
+// what each has found for them (sample.Minibatch.Candidates).
+func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
 	norms := float64(p.of.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(p.of.job.Model.Hidden)
@@ -32,7 +33,13 @@ func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuff
 	if len(loads) == 1 {
 		counts = 0
 	}
-	for _, of := range loads {
+	all := make([]float64, p.of.job.Sample.Layers()) // bytes of what ranks tell the others of a layer
+	for _, of := range candidates {
+		for l, n := range of {
+			all[l] += float64(parallel.CountBytes + sample.CandidateBytes*n)
+		}
+	}
+	for r, of := range loads {
 		found, features, between := 0.0, 0.0, norms
 		for l, x := range of {
 			others, most := float64(x.Others), float64(max(x.Others, x.Wanted))
@@ -52,6 +59,11 @@ func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load) Shuff
 			s.Hidden += others
 			s.Bytes += others * parallel.BetweenBytes(in)
 			between += most * parallel.BetweenBytes(in)
+		}
+		for l, n := range candidates[r] {
+			sent := float64(parallel.CountBytes + sample.CandidateBytes*n)
+			s.Sampling += sent * float64(len(loads)-1)
+			found += max(sent*float64(len(loads)-1), all[l]-sent)
 		}
 		s.found, s.features, s.between = max(s.found, found), max(s.features, features),
 			max(s.between, between)

@@ -24,7 +24,12 @@ const LADIES Kind = "ladies"
 // far.
 type Ladies struct {
 	fused *Fused // expands a hop to all in-neighbours, and draws what is evaluated
-	// of the hop in progress with all in-neighbours; its frontier is that of the minibatch before
+	layer
+}
+
+// layer is a hop of kind LADIES in progress.
+type layer struct {
+	// of it with all in-neighbours; its frontier is that of the minibatch before
 	wide    Minibatch
 	mass    []float64 // [sources of wide] m, then q
 	number  []int32   // [sources of wide] position in the next frontier; -1: not drawn
@@ -55,17 +60,24 @@ func checkVertices(s Spec) error {
 // Free implements Sampler.
 func (s *Ladies) Free() {
 	s.fused.Free()
+	s.layer.free()
+	*s = Ladies{}
+}
+
+func (s *layer) free() {
 	s.wide.Free()
 	mem.Free(s.mass)
 	mem.Free(s.number)
 	mem.Free(s.inverse)
-	*s = Ladies{}
 }
 
 // Bytes implements Sampler.
 func (s *Ladies) Bytes() int64 {
-	return s.fused.Bytes() + s.wide.Bytes() + int64(cap(s.mass))*8 +
-		int64(cap(s.number)+cap(s.inverse))*4
+	return s.fused.Bytes() + s.layer.bytes()
+}
+
+func (s *layer) bytes() int64 {
+	return s.wide.Bytes() + int64(cap(s.mass))*8 + int64(cap(s.number)+cap(s.inverse))*4
 }
 
 // Sample implements Sampler. It reads all in-edges of the destinations of each hop, and numbers
@@ -125,30 +137,41 @@ func (m *Minibatch) copyFrontier(to *Minibatch) {
 
 // extend makes the block of a Remote's hop, of which all in-neighbours of the frontier have come.
 func (s *Ladies) extend(mb *Minibatch, block *graph.Block, a *Asking) error {
-	w := &s.wide
-	w.layers(1)
-	mb.copyFrontier(w)
-	if err := s.fused.extend(&w.Blocks[0], a); err != nil {
+	s.begin(mb)
+	if err := s.fused.extend(&s.wide.Blocks[0], a); err != nil {
 		return err
 	}
 	s.choose(block, a.layer, a.Word, a.near, a.favour)
-	mb.Totals = mem.Grow(mb.Totals, block.NumDst)
-	copy(mb.Totals, w.Totals)
-	w.copyFrontier(mb)
+	s.copyTotals(mb)
+	s.wide.copyFrontier(mb)
 	return nil
+}
+
+// begin begins a hop of a minibatch whose other hops are elsewhere.
+func (s *layer) begin(mb *Minibatch) {
+	s.wide.layers(1)
+	s.wide.Totals = s.wide.Totals[:0]
+	mb.copyFrontier(&s.wide)
+}
+
+// copyTotals copies what has come about the destinations.
+func (s *layer) copyTotals(mb *Minibatch) {
+	mb.Totals = mem.Grow(mb.Totals, len(s.wide.Totals))
+	copy(mb.Totals, s.wide.Totals)
 }
 
 // choose draws about n of the sources of the hop with all in-neighbours, and makes its block of
 // these.
 func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, favour float64) {
-	all := &s.wide.Blocks[0]
-	s.weigh(all)
-	s.draw(all, n, hop, near, favour)
-	s.keep(block, all)
+	s.weigh(s.fused.topology.WeightSums)
+	s.prefer(n, near, favour)
+	s.draw(hop)
+	s.keep(block)
 }
 
-// weigh sets the mass of each source.
-func (s *Ladies) weigh(b *graph.Block) {
+// weigh sets the mass of each source. sums are those of the weights of all vertices' edges.
+func (s *layer) weigh(sums []float32) {
+	b := &s.wide.Blocks[0]
 	s.mass = mem.Grow(s.mass, b.NumSrc)
 	clear(s.mass)
 	for d := range b.NumDst {
@@ -165,7 +188,7 @@ func (s *Ladies) weigh(b *graph.Block) {
 		if len(s.wide.Totals) > 0 {
 			total = s.wide.Totals[d]
 		} else {
-			total = float64(s.fused.topology.WeightSums[s.wide.Frontier[d]])
+			total = float64(sums[s.wide.Frontier[d]])
 		}
 		if total == 0 {
 			continue
@@ -177,9 +200,9 @@ func (s *Ladies) weigh(b *graph.Block) {
 	}
 }
 
-// draw draws about n of the sources, near ones favour times likelier, and gives those that are new
-// a place in the next frontier.
-func (s *Ladies) draw(b *graph.Block, n int, hop uint64, near []uint64, favour float64) {
+// prefer turns masses into probabilities of drawing about n of the sources, near ones favour times
+// likelier.
+func (s *layer) prefer(n int, near []uint64, favour float64) {
 	probabilities(s.mass, n)
 	if near != nil {
 		for u, v := range s.wide.Frontier {
@@ -189,6 +212,11 @@ func (s *Ladies) draw(b *graph.Block, n int, hop uint64, near []uint64, favour f
 		}
 		probabilities(s.mass, n)
 	}
+}
+
+// draw draws sources, and gives those that are new a place in the next frontier.
+func (s *layer) draw(hop uint64) {
+	b := &s.wide.Blocks[0]
 	s.number = mem.Grow(s.number, b.NumSrc)
 	s.inverse = mem.Grow(s.inverse, b.NumSrc)
 	next := int32(b.NumDst)
@@ -253,7 +281,8 @@ func probabilities(mass []float64, n int) {
 
 // keep makes the block of the edges from the sources drawn, and shortens the frontier to the
 // destinations and these.
-func (s *Ladies) keep(to, all *graph.Block) {
+func (s *layer) keep(to *graph.Block) {
+	all := &s.wide.Blocks[0]
 	to.Indptr = mem.Grow(to.Indptr, all.NumDst+1)
 	edges := int64(0)
 	for d := range all.NumDst {

@@ -55,6 +55,14 @@ func (o *Options) evaluated() Spec {
 	return s
 }
 
+// spec returns that of minibatches that are trained or not.
+func (o *Options) spec(train bool) Spec {
+	if train {
+		return o.Spec
+	}
+	return o.evaluated()
+}
+
 // check fills in defaults and returns all errors, joined, except those of Spec.
 func (o *Options) check() error {
 	var faults []error

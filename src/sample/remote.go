@@ -153,10 +153,7 @@ type cursor struct{ vertex, edge int }
 // rank is the asker's own. parts are the vertices of each rank. O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	frontier []graph.VertexID, key Key, h int, train bool) {
-	spec := r.fused.options.Spec
-	if !train {
-		spec = r.fused.options.evaluated()
-	}
+	spec := r.fused.options.spec(train)
 	a.Word, a.Fanout, a.when = spec.word(key, h), spec.fanout(h), spec.moment(key)
 	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, r.fused.options.Weights), 0
 	if a.kind == LADIES {

@@ -138,6 +138,14 @@ func (s Spec) Hops() int {
 	return 0
 }
 
+// Layers returns how many hops are drawn as a whole, among all in-neighbours of their destinations.
+func (s Spec) Layers() int {
+	if s.kind() == LADIES {
+		return len(s.Vertices)
+	}
+	return 0
+}
+
 // Estimates reports whether the edges of a minibatch weigh 1/q, q the probability that an edge was
 // drawn: Minibatch.Estimates.
 func (s Spec) Estimates() bool { return s.method().estimates }

@@ -24,7 +24,8 @@ import (
 //	Serve    if their owners are to find these rows: which they are
 //
 // Where this rank does not hold the in-edges of all vertices that it draws for, Ask and Extend take
-// the place of Draw, with what Remote does between them.
+// the place of Draw, with what Remote does between them. Of kind LADIES Find and Choose do, with what
+// travels between them (Layer).
 //
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
 // come first, and the own frontier is that of the block below, so what the layer below computes
@@ -85,16 +86,9 @@ func (o *Owners) first(rank int) int { return rank - rank%o.Size }
 
 // NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that it owns.
 // MaxSeeds bounds the seeds of its group. Workers is ignored: minibatches are prepared side by side.
-// Kinds that draw a hop as a whole, and the kernel to compare with, are refused.
+// The kernel to compare with is refused.
 func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
-	for _, s := range []Spec{o.Spec, o.Eval} {
-		if !s.HasFanouts() {
-			return nil, fmt.Errorf("sample: ranks that share a minibatch draw for single vertices, "+
-				"which sample.kind %s does not; choose sample.kind %s, or parallel.mode data",
-				s.kind(), Neighbour)
-		}
-	}
 	if o.Kernel != KernelFused {
 		return nil, errors.New("sample: ranks that share a minibatch draw by the fused kernel; " +
 			"choose sample.kernel fused, or parallel.mode data")
@@ -211,10 +205,7 @@ func (s *Split) Draw(
 	mb *Minibatch, c *Crossing, h int, train bool, key Key, edges *uint64,
 ) error {
 	f := s.fused
-	spec := f.options.Spec
-	if !train {
-		spec = f.options.evaluated()
-	}
+	spec := f.options.spec(train)
 	f.mb = mb
 	f.begin(spec, key)
 	return f.contain(func() error {

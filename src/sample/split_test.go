@@ -1,7 +1,9 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,13 +18,16 @@ type splitters struct {
 	owners    *Owners
 	of        []*Split
 	crossings [][]Crossing // by rank, hop
+	layers    []Layer
+	found     []int // in the input layer, by rank; of kind LADIES
 	edges     []uint64
 }
 
 func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
 	o Options) *splitters {
 	t.Helper()
-	c := &splitters{owners: NewOwners(offsets, len(offsets)-1), edges: make([]uint64, len(offsets)-1)}
+	c := &splitters{owners: NewOwners(offsets, len(offsets)-1), edges: make([]uint64, len(offsets)-1),
+		layers: make([]Layer, len(offsets)-1), found: make([]int, len(offsets)-1)}
 	for r := range len(offsets) - 1 {
 		topology := *whole
 		if windows { // the rows of own vertices alone
@@ -43,6 +48,7 @@ func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
 func (c *splitters) free() {
 	for r, s := range c.of {
 		s.Free()
+		c.layers[r].Free()
 		for h := range c.crossings[r] {
 			c.crossings[r][h].Free()
 		}
@@ -63,9 +69,9 @@ func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, tra
 			return err
 		}
 		c.edges[r] = 0
-		if err := s.Draw(&mbs[r], &c.crossings[r][0], 1, train, key, &c.edges[r]); err != nil {
-			return err
-		}
+	}
+	if err := c.draw(mbs, 1, train, key); err != nil {
+		return err
 	}
 	for h := 1; h < hops; h++ {
 		for to := range ranks {
@@ -91,14 +97,51 @@ func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, tra
 			if err := s.Join(&mbs[r], &c.crossings[r][h-1], h); err != nil {
 				return err
 			}
-			if err := s.Draw(&mbs[r], &c.crossings[r][h], h+1, train, key,
-				&c.edges[r]); err != nil {
-				return err
-			}
+		}
+		if err := c.draw(mbs, h+1, train, key); err != nil {
+			return err
 		}
 	}
 	for r, s := range c.of {
 		s.Last(&mbs[r], &c.crossings[r][hops-1])
+	}
+	return nil
+}
+
+// draw draws hop h on all ranks.
+func (c *splitters) draw(mbs []Minibatch, h int, train bool, key Key) error {
+	var all []uint32
+	var count []int
+	for r, s := range c.of {
+		x, l := &c.crossings[r][h-1], &c.layers[r]
+		if !s.fused.options.Layered(train) {
+			if err := s.Draw(&mbs[r], x, h, train, key, &c.edges[r]); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.Find(&mbs[r], l, h, nil); err != nil {
+			return err
+		}
+		all, count = append(all, l.Own...), append(count, len(l.Own)*4/CandidateBytes)
+		if h == len(c.crossings[r]) { // it is the input layer: Candidates counts from there
+			c.found[r] = len(l.Own) * 4 / CandidateBytes
+		}
+	}
+	for r, s := range c.of {
+		l := &c.layers[r]
+		if !s.fused.options.Layered(train) {
+			return nil
+		}
+		if err := l.Expect(c.owners, r, count); err != nil {
+			return err
+		}
+		copy(l.All, all)
+		s.fused.vertices.reset() // nothing is kept from Find to Choose
+		err := s.Choose(&mbs[r], l, count, &c.crossings[r][h-1], h, train, key, &c.edges[r])
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -146,7 +189,7 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 	before := mem.Allocated()
 	for _, offsets := range [][]int64{{0, n}, {0, 100, n}, {0, 20, 20, 250, n}} {
 		for _, fanouts := range [][]int{{4}, {3, All}, {5, 3, 2}} {
-			for variant := range 3 {
+			for variant := range 4 {
 				windows := variant > 0
 				o := Options{Spec: Neighbours(fanouts...), MaxSeeds: 40, Weights: true}
 				o.Eval = Neighbours(slices.Repeat([]int{2}, len(fanouts))...)
@@ -155,6 +198,8 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 					o.Kind, o.Eval.Kind = Poisson, Poisson
 				case 2:
 					o.Spec = numbered(Labor, r, fanouts...)
+				case 3:
+					o.Spec = Spec{Kind: LADIES, Vertices: []int{60, 9, 90}[:len(fanouts)]}
 				}
 				name := fmt.Sprintf("%d ranks, %v, windows %v", len(offsets)-1, o.Spec, windows)
 				c := newSplitters(t, whole, offsets, windows, o)
@@ -178,6 +223,18 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 					}
 					if err := c.compare(mbs, &want, offsets, key); err != nil {
 						t.Fatalf("%s, step %d: %v", name, step, err)
+					}
+					if step < 3 && variant == 3 {
+						found := make([][]int, len(mbs))
+						for r := range found {
+							found[r] = make([]int, len(fanouts))
+						}
+						want.Candidates(whole, c.owners.Of, found)
+						for r, n := range c.found {
+							if found[r][0] != n {
+								t.Errorf("%s: rank %d has found %d, counted on the whole %d", name, r, n, found[r][0])
+							}
+						}
 					}
 				}
 				c.free()
@@ -244,7 +301,12 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 		wanted := edgesOf(&want.Blocks[l], want.Frontier)
 		slices.SortFunc(all, byIDs)
 		slices.SortFunc(wanted, byIDs)
-		if !slices.Equal(all, wanted) {
+		// What LADIES draws by are sums, which ranks add up in another order.
+		same := func(a, b edge) bool {
+			return a.from == b.from && a.to == b.to &&
+				math.Abs(float64(a.weight-b.weight)) <= 3e-7*float64(b.weight)
+		}
+		if !slices.EqualFunc(all, wanted, same) {
 			return fmt.Errorf("hop %d: %d edges, want %d", h, len(all), len(wanted))
 		}
 	}
@@ -307,8 +369,7 @@ func (c *splitters) compareFrontier(mbs []Minibatch, frontier []graph.VertexID, 
 	return nil
 }
 
-// What others claim of this rank's vertices is checked, and kinds of sampling that are no draws of
-// single vertices are refused.
+// What others claim of this rank's vertices, and of the graph's, is checked.
 func TestSplitRefuses(t *testing.T) {
 	r := rand.New(rand.NewPCG(16, 2))
 	whole, rows := randomTopology(r, 60), NewOwners([]int64{0, 20, 60}, 2)
@@ -356,7 +417,28 @@ func TestSplitRefuses(t *testing.T) {
 	bad = o
 	bad.Kind = "layers"
 	_, err = NewSplit(whole, rows, 0, bad)
-	expect("a kind", err, "sample.kind layers")
+	expect("a kind", err, `sample.kind "layers" is unknown`)
+	layered := o
+	layered.Spec = Spec{Kind: LADIES, Vertices: []int{5, 5}}
+	ladies, err := NewSplit(whole, rows, 0, layered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ladies.Free()
+	var l Layer
+	defer l.Free()
+	if err := errors.Join(ladies.Begin(&mb, []graph.VertexID{3}, 2), ladies.Find(&mb, &l, 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	own := len(l.Own) * 4 / CandidateBytes
+	expect("candidates", l.Expect(rows, 0, []int{own, 61}), "rank 1 has found 61 of 60 vertices")
+	if err := l.Expect(rows, 0, []int{own, 1}); err != nil {
+		t.Fatal(err)
+	}
+	copy(l.All, l.Own)
+	l.All[len(l.Own)] = 60
+	expect("a candidate", ladies.Choose(&mb, &l, []int{own, 1}, &x, 1, true, Key{}, new(uint64)),
+		"has found vertex 60")
 	bad = o
 	bad.Weights = true
 	_, err = NewSplit(whole, rows, 0, bad)
