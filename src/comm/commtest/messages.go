@@ -129,7 +129,7 @@ func noAllocationsOfMessages(c comm.Comm) error {
 			}
 		}
 	}
-	const warm, runs = 50, 100
+	const warm, runs = 10, 30
 	for range warm {
 		step()
 	}
