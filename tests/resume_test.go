@@ -342,6 +342,31 @@ func TestOneJobWorksOnARun(t *testing.T) {
 	}
 }
 
+// Jobs that start at once with one run directory: one of them trains, and has the numbers of a job
+// alone; each other one is told once that the directory is taken, whoever sees it first.
+func TestJobsThatStartAtOnce(t *testing.T) {
+	unlessShort(t)
+	dir, p := newRunDir(t), halognn(t)
+	args := append(trainArgs(t, smallParts.dir(t), dir), "--ranks-in-process", "2")
+	var jobs []*job
+	for range 6 {
+		jobs = append(jobs, start(t, nil, p.path, args...))
+	}
+	trains := 0
+	for _, j := range jobs {
+		r := j.wait(t)
+		if r.code == 0 {
+			trains++
+		} else if message := r.message(t); r.code != usage || !strings.Contains(message, dir) {
+			t.Errorf("a job beside others in %s: %v", dir, r)
+		}
+	}
+	if trains != 1 {
+		t.Errorf("%d of %d jobs trained, want one", trains, len(jobs))
+	}
+	sameNumbers(t, outcomeOf(t, dir, result{}), trained(t, smallParts.dir(t), 2))
+}
+
 // stopped returns the directory of a run of two ranks that was stopped after its first epoch.
 func stopped(t *testing.T) string {
 	t.Helper()
