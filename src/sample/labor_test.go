@@ -186,6 +186,25 @@ func TestEdgesDoNotDependOnRanks(t *testing.T) {
 	}
 }
 
+// With one number for all hops a seed draws the same neighbours in each; with one for each, others.
+func TestNumbersOfAllHops(t *testing.T) {
+	topology := star(60)
+	for _, layers := range []bool{true, false} {
+		spec := labor(5, 5, 5)
+		spec.Numbers.Layers = layers
+		var mb Minibatch
+		err := mustNew(t, topology, Options{Spec: spec}).Sample(&mb, []graph.VertexID{0}, Key{Step: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := func(l int) []int32 { return slices.Sorted(slices.Values(mb.Blocks[l].Indices[:5])) }
+		if same := slices.Equal(drawn(0), drawn(2)) && slices.Equal(drawn(1), drawn(2)); same != layers {
+			t.Errorf("one number for all hops: %v; the same neighbours are drawn: %v", layers, same)
+		}
+		mb.Free()
+	}
+}
+
 // A vertex of a million neighbours draws exactly its fanout, parallel edges are neighbours of their
 // own with one number, and a row without neighbours draws nothing.
 func TestNumbersOfOddRows(t *testing.T) {
