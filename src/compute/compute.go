@@ -51,6 +51,7 @@ func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 // overlap inputs unless a method says so.
 type Kernels interface {
 	LinearKernels
+	GroupKernels
 	DenseKernels
 	SegmentKernels
 	AttentionKernels

@@ -109,7 +109,7 @@ type family struct {
 }
 
 var families = []family{
-	linearTests, denseTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
+	linearTests, groupTests, denseTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
 }
 
 func cases() (all []testCase) {

@@ -37,7 +37,11 @@ type Device struct {
 	partial []float32    // partial sums of chunks
 	sums    []float32    // and their sums
 	losses  []chunkLoss
-	bad     atomic.Bool // a tile found an index out of range
+
+	groupTiles   []groupTile  // of a product in groups
+	groupFactors [2][]float32 // its rounded factors
+
+	bad atomic.Bool // a tile found an index out of range
 }
 
 // New opens a device. Close ends its threads.
@@ -113,7 +117,8 @@ func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load())
 
 // scratch returns the bytes outside the heap that the kernels have grown so far.
 func (d *Device) scratch() int64 {
-	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
+	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums) +
+		cap(d.groupFactors[0]) + cap(d.groupFactors[1])
 	bytes := int64(floats) * 4
 	if d.rounding != nil {
 		bytes += d.rounding.bytes()

@@ -1,0 +1,130 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"gonum.org/v1/gonum/blas"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// groupProduct is y = x w_gᵀ or dx = dy w_g, in tiles of rows of one group each.
+type groupProduct struct {
+	out, in compute.Matrix
+	w       []float32
+	t       blas.Transpose // of the weights
+	stride  int            // elements in a row of the weights
+	g       compute.Groups
+}
+
+// groupTile is a range of rows of one group, and where its sum of products begins among the partial
+// ones: below 0 it is the group's.
+type groupTile struct{ group, lo, hi, at int }
+
+// GroupMatMul implements compute.Device.
+func (d *Device) GroupMatMul(y, x compute.Matrix, w []float32, g compute.Groups) {
+	defer d.probe.Start(compute.CheckGroupMatMul(y, x, w, g)).Done()
+	d.groupProduct(groupProduct{y, x, w, blas.Trans, x.Cols, g})
+}
+
+// GroupMatMulInput implements compute.Device.
+func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.Groups) {
+	defer d.probe.Start(compute.CheckGroupMatMulInput(dx, dy, w, g)).Done()
+	d.groupProduct(groupProduct{dx, dy, w, blas.NoTrans, dx.Cols, g})
+}
+
+func (d *Device) groupProduct(p groupProduct) {
+	p.in.Data = d.roundedFactor(0, p.in.Data[:p.in.Rows*p.in.Cols])
+	p.w = d.roundedFactor(1, p.w)
+	d.cutGroups(p.g, productRows(p.out.Rows), 0)
+	run(d, len(d.groupTiles), 1, p)
+}
+
+func (a *groupProduct) tile(d *Device, i, _ int) {
+	t := d.groupTiles[i]
+	out, in := a.out.RowsAt(t.lo, t.hi), a.in.RowsAt(t.lo, t.hi)
+	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols,
+		a.w[t.group*a.g.Stride:], a.stride, 0, out.Data, out.Cols)
+}
+
+// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds, and
+// groupPartials the number of tiles that it does not exceed by more than the number of groups.
+const (
+	groupChunks   = 4
+	groupPartials = 64
+)
+
+// groupSum is dw_g = dyᵀ x. A tile adds some chunks of rows of a group, in their order; if there are
+// several, their sums are then added in order.
+type groupSum struct {
+	dw     []float32
+	dy, x  compute.Matrix
+	stride int
+}
+
+// GroupMatMulWeights implements compute.Device.
+func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g compute.Groups) {
+	defer d.probe.Start(compute.CheckGroupMatMulWeights(dw, dy, x, g)).Done()
+	dy.Data = d.roundedFactor(0, dy.Data[:dy.Rows*dy.Cols])
+	x.Data = d.roundedFactor(1, x.Data[:x.Rows*x.Cols])
+	chunks, size := max(groupChunks, chunkCount(dy.Rows)/groupPartials), dy.Cols*x.Cols
+	partials := d.cutGroups(g, chunks*compute.ChunkRows, size)
+	d.partial = mem.Grow(d.partial, partials)
+	for i := range g.Ends {
+		if lo, hi := g.Rows(i); lo == hi {
+			clear(dw[i*g.Stride:][:size])
+		}
+	}
+	run(d, len(d.groupTiles), 1, groupSum{dw, dy, x, g.Stride})
+	for _, t := range d.groupTiles {
+		if t.at >= 0 {
+			addInto(d.level, dw[t.group*g.Stride:][:size], d.partial[t.at:][:size])
+		}
+	}
+}
+
+func (a *groupSum) tile(d *Device, i, _ int) {
+	t := d.groupTiles[i]
+	sum := a.dw[t.group*a.stride:]
+	if t.at >= 0 {
+		sum = d.partial[t.at:]
+	}
+	for lo := t.lo; lo < t.hi; lo += compute.ChunkRows {
+		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)), a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data, x.Cols,
+			beta(lo > t.lo), sum, x.Cols)
+	}
+}
+
+// cutGroups cuts every group into tiles of that many rows, and returns the room that their partial
+// sums of size elements take: the first tile of a group needs none.
+func (d *Device) cutGroups(g compute.Groups, rows, size int) (room int) {
+	d.groupTiles = d.groupTiles[:0]
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		for at := lo; at < hi; at += rows {
+			t := groupTile{i, at, min(at+rows, hi), -1}
+			if at > lo {
+				t.at = room
+				room += size
+			}
+			d.groupTiles = append(d.groupTiles, t)
+		}
+	}
+	return room
+}
+
+// roundedFactor returns factor i of a product in groups: as it is, or rounded to bfloat16 and
+// multiplied as float32, which is the same number.
+func (d *Device) roundedFactor(i int, x []float32) []float32 {
+	if d.rounding == nil {
+		return x
+	}
+	d.groupFactors[i] = mem.Grow(d.groupFactors[i], len(x))
+	precision := d.Capabilities().Precision
+	for j, v := range x {
+		d.groupFactors[i][j] = precision.Round(v)
+	}
+	return d.groupFactors[i]
+}

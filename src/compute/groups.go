@@ -1,0 +1,91 @@
+package compute
+
+import "fmt"
+
+// Groups cut the rows of a product into groups of consecutive rows, each with weights of its own:
+// those of group g begin at element g*Stride.
+type Groups struct {
+	Ends   []int32 // [G] group g has the rows Ends[g-1] to Ends[g]-1, the first from row 0 on
+	Stride int
+}
+
+// Rows returns the rows [lo, hi) of group g.
+func (g Groups) Rows(i int) (lo, hi int) {
+	if i > 0 {
+		lo = int(g.Ends[i-1])
+	}
+	return lo, int(g.Ends[i])
+}
+
+// Weights returns the weights of group i, a matrix [rows, cols].
+func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
+	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
+}
+
+// GroupKernels are products of groups of rows with weights of their own, as graphs of many relations
+// have them: one call computes them all, however small they are.
+type GroupKernels interface {
+	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
+	GroupMatMul(y, x Matrix, w []float32, g Groups)
+	// GroupMatMulInput sets dx = dy w_g in the rows of each group:  dx [R,F], dy [R,O], w_g [O,F].
+	GroupMatMulInput(dx, dy Matrix, w []float32, g Groups)
+	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group, summed in chunks; zero for a
+	// group without rows:  dw_g [O,F], dy [R,O], x [R,F].
+	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
+}
+
+// CheckGroupMatMul checks the arguments of GroupMatMul.
+func CheckGroupMatMul(y, x Matrix, w []float32, g Groups) Call {
+	return checkGroups("GroupMatMul", y, x, w, g)
+}
+
+// CheckGroupMatMulInput checks the arguments of GroupMatMulInput.
+func CheckGroupMatMulInput(dx, dy Matrix, w []float32, g Groups) Call {
+	return checkGroups("GroupMatMulInput", dy, dx, w, g)
+}
+
+// CheckGroupMatMulWeights checks the arguments of GroupMatMulWeights.
+func CheckGroupMatMulWeights(dw []float32, dy, x Matrix, g Groups) Call {
+	return checkGroups("GroupMatMulWeights", dy, x, dw, g)
+}
+
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit.
+func checkGroups(kernel string, y, x Matrix, w []float32, g Groups) Call {
+	n, at := len(g.Ends), 0
+	rises := true
+	for _, end := range g.Ends {
+		rises = rises && int(end) >= at
+		at = int(end)
+	}
+	if !y.holds() || !x.holds() || y.Rows != x.Rows || at != y.Rows || !rises ||
+		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
+		panic(fmt.Sprintf("compute: %s: [R,O], [R,F] are %v, %v, with %d groups up to row %d and %d "+
+			"weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))
+	}
+	return Call{Kernel: kernel, Bytes: x.bytes() + y.bytes() + floatBytes*n*y.Cols*x.Cols,
+		Flops: productFlops(y, x)}
+}
+
+// GroupMatMulInParts is the definition of GroupMatMul: a product for each group.
+func GroupMatMulInParts(k LinearKernels, y, x Matrix, w []float32, g Groups) {
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		k.MatMul(y.RowsAt(lo, hi), x.RowsAt(lo, hi), g.Weights(w, i, y.Cols, x.Cols), false)
+	}
+}
+
+// GroupMatMulInputInParts is the definition of GroupMatMulInput.
+func GroupMatMulInputInParts(k LinearKernels, dx, dy Matrix, w []float32, g Groups) {
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		k.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols), false)
+	}
+}
+
+// GroupMatMulWeightsInParts is the definition of GroupMatMulWeights.
+func GroupMatMulWeightsInParts(k LinearKernels, dw []float32, dy, x Matrix, g Groups) {
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		k.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))
+	}
+}
