@@ -1,6 +1,7 @@
 """Graphs into halognn, and runs out of it.
 
-    from_pyg, from_dgl, from_scipy, from_networkx   a library's graph -> Graph, arrays of NumPy
+    from_pyg, from_dgl, from_scipy, from_networkx   a library's graph -> Graph or, with vertex types,
+                                                    TypedGraph: arrays of NumPy
     formats.read(format, path)                      a published graph: planetoid, saint, gemsec,
                                                     musae, mat
     write_dataset(directory, graph)                 a DATASET directory, by `halognn import`
@@ -16,11 +17,11 @@ its sentence. No library is imported here but NumPy.
 """
 
 from . import formats
-from .graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy
 from .program import HalognnError, infer, partition, train, write_dataset
 from .run import Run, read_run, source_ids
 
 __all__ = [
-    "Graph", "HalognnError", "Run", "formats", "from_dgl", "from_networkx", "from_pyg", "from_scipy",
+    "Graph", "HalognnError", "Run", "TypedGraph", "formats", "from_dgl", "from_networkx", "from_pyg", "from_scipy",
     "infer", "partition", "read_run", "source_ids", "train", "write_dataset",
 ]

@@ -49,6 +49,33 @@ class Graph:
         return arrays
 
 
+@dataclass
+class TypedGraph:
+    """A graph with vertex types and relations.
+
+    nodes: {type: Graph} of which edge_index is not read: num_nodes, x, y, masks, ids of its vertices
+    edges: {(source, name, target): integers [2, E]}, vertices numbered within their type
+    reverse: write_dataset adds the reverse of every relation, as (target, "rev_" + name, source)
+    """
+
+    nodes: dict
+    edges: dict
+    reverse: bool = False
+    origin: dict = field(default_factory=dict)
+
+    def arrays(self):
+        """The arrays by the names that `halognn import --format npz` knows."""
+        arrays = {"edge_index," + ",".join(relation): pairs for relation, pairs in self.edges.items()}
+        for kind, graph in self.nodes.items():
+            for name, array in graph.arrays().items():
+                if name != "edge_index":
+                    arrays[f"{name},{kind}"] = array
+        return arrays
+
+
+NO_EDGES = np.zeros((2, 0), dtype=np.int64)
+
+
 def numpy_of(array, name="the array"):
     """A tensor or sequence as a NumPy array in C order."""
     layout = str(getattr(array, "layout", ""))
@@ -70,11 +97,9 @@ def numpy_of(array, name="the array"):
 
 
 def from_pyg(data):
-    """A torch_geometric.data.Data object."""
+    """A torch_geometric.data.Data or HeteroData object."""
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
-        raise ValueError(
-            "this is a HeteroData object: heterogeneous graphs are not supported; "
-            "data.to_homogeneous() joins the types if their features have one width")
+        return _typed_pyg(data)
     if getattr(data, "ptr", None) is not None and getattr(data, "num_graphs", 1) > 1:
         raise ValueError("this is a batch of graphs: graph-level tasks are not supported; give one "
                          "Data object")
@@ -97,11 +122,48 @@ def from_pyg(data):
     return graph
 
 
+def _typed_pyg(data):
+    nodes = {}
+    for kind in data.node_types:
+        store = data[kind]
+        graph = nodes[kind] = Graph(NO_EDGES, int(store.num_nodes))
+        for name, value in store.items():
+            if name in ("x", "y") and value is not None:
+                value = value.to_dense() if getattr(value, "is_sparse", False) else value
+                setattr(graph, name, numpy_of(value, name))
+            elif name in MASKS:
+                graph.masks[name] = numpy_of(value, name)
+    edges = {}
+    for relation in data.edge_types:
+        if "edge_index" not in data[relation]:
+            raise ValueError(f"the edges of {relation} are not in edge_index; leave "
+                             "torch_geometric.transforms.ToSparseTensor out")
+        edges[tuple(relation)] = numpy_of(data[relation].edge_index, "edge_index")
+    return TypedGraph(nodes, edges)
+
+
+def _typed_dgl(g, features, labels):
+    nodes = {}
+    for kind in g.ntypes:
+        graph = nodes[kind] = Graph(NO_EDGES, g.num_nodes(kind))
+        for name, value in g.nodes[kind].data.items():
+            if name == features:
+                graph.x = numpy_of(value, name)
+            elif name == labels:
+                graph.y = numpy_of(value, name)
+            elif name in MASKS:
+                graph.masks[name] = numpy_of(value, name)
+    edges = {}
+    for relation in g.canonical_etypes:
+        source, target = g.edges(etype=relation, order="eid")
+        edges[relation] = np.stack([numpy_of(source), numpy_of(target)])
+    return TypedGraph(nodes, edges)
+
+
 def from_dgl(g, features="feat", labels="label"):
-    """A homogeneous DGLGraph; features and labels are names in g.ndata."""
+    """A DGLGraph, of one type or several; features and labels are names in g.ndata."""
     if not g.is_homogeneous:
-        raise ValueError("the graph has several types of vertices or edges: heterogeneous graphs "
-                         "are not supported; dgl.to_homogeneous(g, ndata=[...]) joins them")
+        return _typed_dgl(g, features, labels)
     source, target = g.edges(order="eid")
     graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
     for name, value in g.ndata.items():

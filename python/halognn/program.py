@@ -11,7 +11,7 @@ import tempfile
 
 import numpy as np
 
-from .graph import Graph, from_dgl, from_networkx, from_pyg
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg
 from .run import Run, read_run
 
 
@@ -102,7 +102,7 @@ def flags(options):
 
 def graph_of(graph):
     """A Graph, from one of the libraries by the module of its class."""
-    if isinstance(graph, Graph):
+    if isinstance(graph, (Graph, TypedGraph)):
         return graph
     module = type(graph).__module__.split(".")[0]
     makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx}
@@ -110,6 +110,13 @@ def graph_of(graph):
         raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give "
                         "halognn.Graph(edge_index, num_nodes, x, y), or a graph of PyTorch Geometric, DGL or NetworkX")
     return makers[module](graph)
+
+
+def direction(graph):
+    """The flags about the reverses of edges."""
+    if isinstance(graph, TypedGraph):
+        return ["--reverse"] if graph.reverse else []
+    return ["--undirected" if graph.undirected else "--directed"]
 
 
 @contextlib.contextmanager
@@ -123,14 +130,13 @@ def stored(graph):
         if graph.origin:
             with open(os.path.join(arrays, "origin.json"), "w", encoding="utf-8") as f:
                 json.dump(graph.origin, f)
-        yield ["--format", "npz", "--in", arrays,
-               "--undirected" if graph.undirected else "--directed"]
+        yield ["--format", "npz", "--in", arrays, *direction(graph)]
 
 
 def write_dataset(directory, graph, undirected=None, **options):
     """Write a graph as a DATASET directory and return the report of the import.
 
-    graph: a Graph, or one of PyTorch Geometric, DGL or NetworkX
+    graph: a Graph or TypedGraph, or one of PyTorch Geometric, DGL or NetworkX
     undirected: add the reverse of every edge that lacks it; None: as the graph says
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
         feature_type="float16", task="regression", ignore=["edge_type"], name="mine", force=True

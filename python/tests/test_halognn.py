@@ -88,7 +88,7 @@ class TestDatasets(Case):
             halognn.write_dataset(self.at("d"), graph)
         self.assertEqual(caught.exception.code, 3)
         graph = halognn.Graph(edges, 3, more={"edge_type": np.array([0, 1])})
-        with self.assertRaisesRegex(halognn.HalognnError, "heterogeneous graphs are not supported"):
+        with self.assertRaisesRegex(halognn.HalognnError, "a graph with types names its arrays"):
             halognn.write_dataset(self.at("d"), graph)
         report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
         self.assertIn("array edge_type is not read", report)
@@ -275,8 +275,11 @@ class TestPyG(Case):
         hetero = self.pyg.HeteroData()
         hetero["paper"].x = self.torch.zeros(3, 2)
         hetero["paper", "cites", "paper"].edge_index = self.torch.zeros(2, 1, dtype=self.torch.long)
-        with self.assertRaisesRegex(ValueError, "heterogeneous graphs are not supported"):
-            halognn.from_pyg(hetero)
+        typed = halognn.from_pyg(hetero)
+        typed.reverse = True
+        report = halognn.write_dataset(self.at("typed"), typed)
+        self.assertIn("type      paper: 3 vertices, 2 features", report)
+        self.assertIn("relation  paper,rev_cites,paper", report)
         with self.assertRaisesRegex(ValueError, "graph-level tasks are not supported"):
             halognn.from_pyg(self.pyg.Batch.from_data_list([self.data, self.data]))
         self.data.x = self.data.x.to_sparse()

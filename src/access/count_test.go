@@ -37,7 +37,7 @@ func newGenerated(t *testing.T, parts int, o dataset.GenerateOptions) *generated
 	if err != nil {
 		t.Fatal(err)
 	}
-	newID, offsets := partition.Order(part, parts, partition.InDegrees(ds.Graph))
+	newID, offsets := partition.Order(part, parts, partition.InDegrees(ds.Graph, &ds.Columns))
 	g := graph.Relabel(ds.Graph, newID)
 	t.Cleanup(g.Free)
 	out := &generated{Graph: mustNew(t, g, Options{}),

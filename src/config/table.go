@@ -112,6 +112,12 @@ func (c *Config) table() []section {
 			), 0,
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
 					kindsWithHeads() + " read it."},
+			{"bases", whole(&c.Job.Model.Bases, 0, 0).upTo(graph.MaxRelations), 0,
+				"matrices of which `rgcn` combines the weights of each relation; 0: each has its own",
+				"Other models ignore it."},
+			{"project", whole(&c.Job.Model.Project, 0, 0).upTo(mostHidden), 0,
+				"width to which the rows of all vertex types are brought, by a linear map each; 0: " +
+					"`model.hidden`", "Graphs without vertex types ignore it."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"what LeakyReLU multiplies attention scores below 0 by",
 				"Only " + kindsWithHeads() + " read it."},

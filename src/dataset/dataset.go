@@ -13,6 +13,13 @@
 //	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and target;
 //	                         those of validation and test are no edges of the graph
 //
+// A graph of several vertex types and relations (graph.Schema) has its vertices type by type, in a
+// row of in-edges one relation after the other, and in the place of features.npy
+//
+//	          columns.npy        int64 [C+1]  where the in-edges of a vertex and relation begin
+//	                             (graph.Columns)
+//	          features.TYPE.npy  [N_t, F_t]   of each type, as wide as it likes; [N_t, 0] for none
+//
 //	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when
 //	                                                           whole
 //	Open   ─> mapped views ─> Verify
@@ -79,8 +86,55 @@ type Meta struct {
 	Classes     int                 `json:"classes"`
 	FeatureType string              `json:"feature_type"` // FeatureTypes
 	Provenance  Provenance          `json:"provenance"`
+	Schema      graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
+	Tables      []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
+	LabelType   string              `json:"label_type,omitempty"`
 	Files       map[string]npy.Info `json:"files"` // by file name
 }
+
+// Table describes the feature rows of the vertices of one type.
+type Table struct {
+	Vertices    int64  `json:"vertices"`
+	Features    int    `json:"features"` // 0: none
+	FeatureType string `json:"feature_type"`
+}
+
+// Type returns the element type of the rows.
+func (t Table) Type() compute.DType {
+	of, _ := compute.TypeNamed(t.FeatureType)
+	return of
+}
+
+// RowBytes returns the bytes of a row.
+func (t Table) RowBytes() int { return t.Features * t.Type().Size() }
+
+// Table returns that of a type of vertices, 0 <= t < NumTypes.
+func (m *Meta) Table(t int) Table {
+	if m.Schema.Typed() {
+		return m.Tables[t]
+	}
+	return Table{m.Vertices, m.Features, m.FeatureType}
+}
+
+// Starts returns where the vertices of each type begin, [T+1].
+func (m *Meta) Starts() []int64 {
+	starts := make([]int64, 1, m.Schema.NumTypes()+1)
+	for t := range m.Schema.NumTypes() {
+		starts = append(starts, starts[t]+m.Table(t).Vertices)
+	}
+	return starts
+}
+
+// TableFile returns the name of the file with the feature rows of a type.
+func TableFile(s *graph.Schema, t int) string {
+	if s.Typed() {
+		return "features." + s.Types[t] + ".npy"
+	}
+	return "features.npy"
+}
+
+// ColumnsFile holds the row pointers of a typed graph's columns.
+const ColumnsFile = "columns.npy"
 
 // Provenance is the origin of a dataset. It has no times and no machine names, so equal input gives
 // equal files.
@@ -94,20 +148,11 @@ type Provenance struct {
 	Notes   []string `json:"notes,omitempty"` // what else a reader should know
 }
 
-// Type returns the element type of the feature rows.
-func (m *Meta) Type() compute.DType {
-	t, _ := compute.TypeNamed(m.FeatureType)
-	return t
-}
-
 // RowFile returns the element type in files of feature rows.
 func RowFile(t compute.DType) string {
 	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
 		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8]()}[t]
 }
-
-// RowBytes returns the bytes of one feature row.
-func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
 
 // CheckFeatureType returns an error for what is none of FeatureTypes.
 func CheckFeatureType(name string) error {
@@ -131,14 +176,25 @@ func (m *Meta) check() error {
 		faults = append(faults,
 			fmt.Errorf("task %q is not one of %s, %s", m.Task, task.Names(), task.None))
 	}
-	if err := CheckFeatureType(m.FeatureType); err != nil {
+	if err := m.Schema.Check(); err != nil {
 		faults = append(faults, err)
+	} else if t := m.Schema.NumTypes(); m.Schema.Typed() &&
+		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
+		faults = append(faults, fmt.Errorf("%d tables do not describe the %d vertices of the types %q",
+			len(m.Tables), m.Vertices, m.Schema.Types))
+	} else {
+		for t := range m.Schema.NumTypes() {
+			faults = append(faults, m.checkTable(t))
+		}
 	}
-	if m.Features < 0 || m.Features > graph.MaxVertices || m.Vertices < 0 ||
-		m.Vertices > graph.MaxVertices || m.Edges < 0 {
+	if m.LabelType != "" {
+		if _, err := m.Schema.Type(m.LabelType); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,
-			fmt.Errorf("%d vertices, %d edges, %d features are impossible counts", m.Vertices,
-				m.Edges, m.Features))
+			fmt.Errorf("%d vertices, %d edges are impossible counts", m.Vertices, m.Edges))
 	}
 	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		faults = append(faults, err)
@@ -146,16 +202,36 @@ func (m *Meta) check() error {
 	return errors.Join(faults...)
 }
 
+// checkTable reports what the table of a type cannot be.
+func (m *Meta) checkTable(i int) error {
+	t := m.Table(i)
+	switch {
+	case m.Schema.Typed() && t.FeatureType == Int8:
+		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s or %s",
+			ErrValue, Int8, Float32, Float16)
+	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
+		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features, t.Vertices)
+	}
+	return CheckFeatureType(t.FeatureType)
+}
+
 // layout returns the element type and shape that each file must have; -1 is an extent of its own.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}
 	files := map[string]npy.Info{
-		"indptr.npy":   {DType: "<i8", Shape: []int{n + 1}},
-		"indices.npy":  {DType: "<i4", Shape: []int{int(m.Edges)}},
-		"features.npy": {DType: RowFile(m.Type()), Shape: []int{n, m.Features}},
-		"labels.npy":   task.Stored(m.Task).Layout(n, m.Classes),
-		"train.npy":    ids, "valid.npy": ids, "test.npy": ids,
+		"indptr.npy":  {DType: "<i8", Shape: []int{n + 1}},
+		"indices.npy": {DType: "<i4", Shape: []int{int(m.Edges)}},
+		"labels.npy":  task.Stored(m.Task).Layout(n, m.Classes),
+		"train.npy":   ids, "valid.npy": ids, "test.npy": ids,
+	}
+	for t := range m.Schema.NumTypes() {
+		of := m.Table(t)
+		files[TableFile(&m.Schema, t)] = npy.Info{DType: RowFile(of.Type()),
+			Shape: []int{int(of.Vertices), of.Features}}
+	}
+	if m.Schema.Typed() {
+		files[ColumnsFile] = npy.Info{DType: "<i8", Shape: []int{-1}}
 	}
 	if m.Weighted {
 		files[WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}

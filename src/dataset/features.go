@@ -52,8 +52,8 @@ func (o GenerateOptions) drawFeatures(out *RowWriter, classes []int32) error {
 	centre, upTo := o.centroids(), runningSum(o.classShares())
 	slab := max(1, (1<<22)/o.Features)
 	rows := make([]float32, slab*o.Features)
-	for begin := 0; begin < o.Vertices; begin += slab {
-		n := min(slab, o.Vertices-begin)
+	for begin := 0; begin < len(classes); begin += slab {
+		n := min(slab, len(classes)-begin)
 		parallel(n, 256, func(_, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				s := newStream(o.Seed, keyFeature, uint64(begin+i))

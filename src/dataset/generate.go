@@ -20,12 +20,13 @@ import (
 const (
 	SBM  = "sbm"  // degree-corrected block model: communities, classes, homophily
 	RMAT = "rmat" // recursive matrix: skewed degrees; labels independent of the edges
+	MAG  = "mag"  // papers, authors, institutions and fields: vertex types and relations
 )
 
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	Kind     string  // SBM or RMAT [SBM]
+	Kind     string  // SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and Degree is fixed
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
 	Vertices int     // [10000]
@@ -59,6 +60,8 @@ var presets = map[string]GenerateOptions{
 		Skew: 0.8, Split: "66/10/24"},
 	"papers100M": {Vertices: 111059956, Degree: 29.1, Features: 128, Classes: 172, Homophily: 0.65,
 		Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
+	"mag": {Kind: MAG, Vertices: 736389, Degree: 20, Features: 128, Classes: 349, Homophily: 0.8, Skew: 0.8,
+		Split: "85/9/6"},
 	// the papers of MAG240M and what they cite
 	"mag240c": {Vertices: 121751666, Degree: 21.3, Features: 768, Classes: 153, Homophily: 0.65,
 		Skew: 0.8, Labelled: 0.0115, Split: "80/10/10", FeatureType: Float16},
@@ -83,7 +86,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if known {
 		preset.Vertices = max(1, int(math.Round(float64(preset.Vertices)*o.Scale)))
 	}
-	o.Kind = first(o.Kind, SBM)
+	o.Kind = first(o.Kind, preset.Kind, SBM)
 	o.Vertices = first(o.Vertices, preset.Vertices, 10000)
 	o.Degree = first(o.Degree, preset.Degree, 20)
 	o.Features = first(o.Features, preset.Features, 64)
@@ -100,8 +103,11 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if err := CheckFeatureType(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	}
-	if o.Kind != SBM && o.Kind != RMAT {
-		fault("kind %q is neither %s nor %s", o.Kind, SBM, RMAT)
+	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
+		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
+	}
+	if o.Kind == MAG && o.EdgeWeights {
+		fault("edges of kind %s have no weights", MAG)
 	}
 	if o.Scale < 0 || math.IsNaN(o.Scale) {
 		fault("scale %g is not positive", o.Scale)
@@ -181,7 +187,7 @@ func (o GenerateOptions) meta() Meta {
 		"labelled": number(o.Labelled),
 		"split":    o.Split, "seed": strconv.FormatUint(o.Seed, 10),
 	}
-	if o.Kind == SBM {
+	if o.Kind != RMAT {
 		settings["homophily"] = number(o.Homophily)
 	}
 	if o.EdgeWeights {
@@ -210,6 +216,10 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		if o.Stage != nil {
 			o.Stage(fmt.Sprintf(format, args...))
 		}
+	}
+	if o.Kind == MAG {
+		stage("drawing the relations of %d papers", o.Vertices)
+		return o.writeMAG(w, classes)
 	}
 	draw, free := o.drawer(classes)
 	defer free()
@@ -255,7 +265,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return err
 	}
 	w.Meta.Provenance.Cleaning = &t.report
-	stage("writing the features, %s", size(float64(w.Meta.RowBytes())*float64(o.Vertices)))
+	stage("writing the features, %s", size(float64(w.Meta.Table(0).RowBytes())*float64(o.Vertices)))
 	if err := o.writeFeatures(w, classes); err != nil {
 		return err
 	}

@@ -285,7 +285,7 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		want []string
 	}{
 		{"preset", GenerateOptions{Preset: "cora"},
-			[]string{`"cora" is unknown; there are arxiv, mag240c, papers100M, products, reddit`}},
+			[]string{`"cora" is unknown; there are arxiv, mag, mag240c, papers100M, products, reddit`}},
 		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1,
 			Homophily: 2, Split: "1/2", Labelled: 3},
 			[]string{`kind "er"`, "11 classes for 10 vertices", "degree -1", "-1 features",

@@ -33,7 +33,9 @@ type ImportOptions struct {
 	Name   string // of the dataset; "" means the base name of In
 	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
 	// edge once: ogb, and npz in the attributed-graph layout.
-	Undirected     Choice
+	Undirected Choice
+	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
+	Reverse        bool
 	KeepLoops      bool
 	KeepDuplicates bool
 	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the
@@ -84,7 +86,8 @@ type ImportReport struct {
 	Task          string
 	Classes       int
 	Labelled      int64
-	Split         string // where the split comes from
+	Types         []string // a line for each vertex type and relation
+	Split         string   // where the split comes from
 	Train         int
 	Valid         int
 	Test          int
@@ -106,10 +109,14 @@ func (r ImportReport) String() string {
 	if r.Weighted {
 		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
 	}
-	if !r.Undirected && r.Edges > 0 {
+	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
 	}
+	for _, line := range r.Types {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
 	switch {
+	case len(r.Types) > 0:
 	case r.Features == 0:
 		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes some\n")
 	case r.SparseEntries >= 0:
@@ -222,6 +229,13 @@ func (o *ImportOptions) check() error {
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
+	}
+	if o.typed() {
+		return importTyped(o)
+	}
+	if o.Reverse {
+		return ImportReport{}, fmt.Errorf("%s: the graph has no vertex types and relations, whose "+
+			"reverses --reverse adds; --undirected adds the reverse of every edge", o.In)
 	}
 	s := &source{options: o, vertices: unknown, name: o.Name}
 	defer s.free()

@@ -59,9 +59,9 @@ func ignoredWeights(name string) string {
 }
 
 const (
-	edgeTypes = "edges of several types: heterogeneous graphs are not supported; every edge " +
+	edgeTypes = "edges of several types: a graph with types names its arrays by them; every edge " +
 		"would count alike"
-	vertexTypes = "vertices of several types: heterogeneous graphs are not supported; all " +
+	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
 		"would share one kind of feature row and label"
 	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
@@ -247,8 +247,8 @@ var foreignKinds = map[string]string{
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
 	".h5":      "an HDF5 file; save its arrays with numpy.savez",
 	".hdf5":    "an HDF5 file; save its arrays with numpy.savez",
-	".nt":      "RDF triples, whose edges have types: heterogeneous graphs are not supported",
-	".ttl":     "RDF triples, whose edges have types: heterogeneous graphs are not supported",
+	".nt":      "RDF triples, whose edges have types: a graph with types names its arrays by them",
+	".ttl":     "RDF triples, whose edges have types: a graph with types names its arrays by them",
 	".zip":     "an archive; unpack it and name what is in it",
 	".tar":     "an archive; unpack it and name what is in it",
 	".tgz":     "an archive; unpack it and name what is in it",

@@ -171,6 +171,17 @@ func readPlain(s *source, a arraySource) error {
 	if edges == "" && !isScipy(a) {
 		return noEdges(a)
 	}
+	if err := readVertices(s, a); err != nil {
+		return err
+	}
+	if edges != "" {
+		return addPairs(s, a, edges)
+	}
+	return addScipy(s, a)
+}
+
+// readVertices reads the number of the vertices, their features and labels.
+func readVertices(s *source, a arraySource) error {
 	if n := s.find(a, "num_nodes"); n != "" {
 		if err := readCount(s, a, n); err != nil {
 			return err
@@ -198,14 +209,6 @@ func readPlain(s *source, a arraySource) error {
 		err = setDenseFeatures(s, a, x)
 	case a.Has("attr_indptr"):
 		err = setCSRFeatures(s, a, "attr")
-	}
-	if err != nil {
-		return err
-	}
-	if edges != "" {
-		err = addPairs(s, a, edges)
-	} else {
-		err = addScipy(s, a)
 	}
 	if err == nil && y != "" {
 		err = readLabels(s, a, y)
@@ -290,8 +293,8 @@ func noEdges(a arraySource) error {
 	switch {
 	case has("edge_index") || has("__"):
 		return fmt.Errorf(
-			"%s: %w: edges of several types: heterogeneous graphs are not supported; "+
-				"join what is one kind of vertex and edge into edge_index; %s",
+			"%s: %w: edges of several types: a graph with types names its arrays by them: "+
+				"edge_index,SOURCE,NAME,TARGET and x,TYPE; %s",
 			a.path, ErrValue, holds)
 	case a.first("adj", "A", "adjacency") != "":
 		return fmt.Errorf("%s: %w: a dense adjacency matrix; save its edges instead: "+

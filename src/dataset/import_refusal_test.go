@@ -127,7 +127,7 @@ func index(k int) *int { return &k }
 // Tables and archives that cannot be imported: each gives one clear error that says what to do, and
 // writes nothing.
 func TestImportRefusals(t *testing.T) {
-	const heterogeneous = "heterogeneous graphs are not supported"
+	const heterogeneous = "a graph with types names its arrays by them"
 	nothing := func(testing.TB) map[string][]byte { return nil }
 	wide := utf16.Encode([]rune("\ufeffsource,target\n"))
 	var wideBytes bytes.Buffer

@@ -243,7 +243,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 			graph.MaxVertices)
 	}
 	m := Meta{FeatureType: stored, Features: cols}
-	bytes := float64(m.RowBytes()) * float64(s.vertices) // may be beyond int64
+	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
 	limit, origin, err := s.featureLimit()
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func (s *source) standardize(split graph.Split) error {
 		}
 		over = fmt.Sprintf("the %d training vertices", len(split.Train))
 	}
-	reader := &RowWriter{w: &Writer{Meta: Meta{FeatureType: Float32}}, cols: cols, look: m.add}
+	reader := &RowWriter{table: Table{FeatureType: Float32}, cols: cols, look: m.add}
 	if err := s.features.write(reader); err != nil {
 		return err
 	}

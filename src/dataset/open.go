@@ -16,12 +16,13 @@ type Dataset struct {
 	Dir      string
 	Meta     Meta
 	Graph    *graph.CSC
+	Columns  graph.Columns
 	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
 	Scale    []float32   // [Features] of Int8 rows; nil else
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
 	Links    graph.LinkSplit // of the task of links
-	features *npy.File
+	tables   []*npy.File     // [T]
 	identity string
 	closers  []func() error
 }
@@ -62,11 +63,14 @@ func (d *Dataset) mapFiles() error {
 	if d.Meta.FeatureType == Int8 {
 		faults = append(faults, mapInto(d, ScaleFile, &d.Scale))
 	}
-	features, err := d.open("features.npy")
-	if err == nil {
-		d.features = features
+	for t := range d.Meta.Schema.NumTypes() {
+		f, err := d.open(TableFile(&d.Meta.Schema, t))
+		d.tables, faults = append(d.tables, f), append(faults, err)
 	}
-	if err := errors.Join(append(faults, err)...); err != nil {
+	if d.Meta.Schema.Typed() {
+		faults = append(faults, d.mapColumns())
+	}
+	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	if n := d.Meta.Vertices; d.Graph.Indptr[0] != 0 || d.Graph.Indptr[n] != d.Meta.Edges {
@@ -75,6 +79,18 @@ func (d *Dataset) mapFiles() error {
 			d.Meta.Edges)
 	}
 	return nil
+}
+
+func (d *Dataset) mapColumns() error {
+	var rows []int64
+	if err := mapInto(d, ColumnsFile, &rows); err != nil {
+		return err
+	}
+	var err error
+	if d.Columns, err = graph.NewColumns(&d.Meta.Schema, d.Meta.Starts(), rows); err != nil {
+		err = fmt.Errorf("%s: %w: %w", filepath.Join(d.Dir, ColumnsFile), ErrMismatch, err)
+	}
+	return err
 }
 
 // open maps a file and compares it with meta.json.
@@ -100,9 +116,9 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	return err
 }
 
-// FeatureBytes returns the feature rows as stored: row v is [v*RowBytes,
-// (v+1)*RowBytes), little-endian elements of Meta.FeatureType.
-func (d *Dataset) FeatureBytes() []byte { return d.features.Data }
+// FeatureBytes returns the feature rows of a type as stored: that of its i-th vertex is [i*RowBytes,
+// (i+1)*RowBytes) of Meta.Table, little-endian elements.
+func (d *Dataset) FeatureBytes(t int) []byte { return d.tables[t].Data }
 
 // Identity returns a hash of meta.json, which has the hashes of all files: equal identities mean
 // equal datasets.

@@ -20,7 +20,7 @@ var ErrRoom = errors.New("there is no room for it")
 func (o *GenerateOptions) room(dir string) error {
 	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
 	m := o.meta()
-	disk := n*float64(m.RowBytes()+8+4+4) + 4*edges
+	disk := n*float64(m.Table(0).RowBytes()+8+4+4) + 4*edges
 	free, where, err := freeDisk(dir)
 	if err != nil {
 		return err

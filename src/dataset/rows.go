@@ -13,6 +13,8 @@ import (
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
+	name   string // of the file
+	table  Table
 	cols   int
 	next   int // vertex of the next row
 	half   []npy.Float16
@@ -30,7 +32,7 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
 	if dtype == Int8 {
 		q := &quantizer{largest: make([]float32, cols)}
-		if err := write(&RowWriter{w: &Writer{Meta: Meta{FeatureType: Float32}}, cols: cols, scaling: f,
+		if err := write(&RowWriter{table: Table{FeatureType: Float32}, cols: cols, scaling: f,
 			look: q.look}); err != nil {
 			return err
 		}
@@ -72,12 +74,34 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 			return nil, err
 		}
 	}
-	out, err := npy.Create(filepath.Join(w.tmp, "features.npy"), RowFile(w.Meta.Type()), rows, cols)
+	return w.table(0)
+}
+
+// TypeFeatures is Features for the vertices of type t of a typed graph, whose Topology is written.
+// Types are done one after the other.
+func (w *Writer) TypeFeatures(t, cols int, dtype string) (*RowWriter, error) {
+	w.Meta.Tables[t].Features = cols
+	if dtype != "" {
+		w.Meta.Tables[t].FeatureType = dtype
+	}
+	if err := w.Meta.checkTable(t); err != nil {
+		return nil, err
+	}
+	return w.table(t)
+}
+
+// table begins the file of a type's rows.
+func (w *Writer) table(t int) (*RowWriter, error) {
+	r := &RowWriter{w: w, name: TableFile(&w.Meta.Schema, t), table: w.Meta.Table(t),
+		bytes: w.bytes}
+	r.cols = r.table.Features
+	var err error
+	r.out, err = npy.Create(filepath.Join(w.tmp, r.name), RowFile(r.table.Type()), int(r.table.Vertices), r.cols)
 	if err != nil {
 		return nil, err
 	}
-	w.rows = &RowWriter{w: w, out: out, cols: cols, bytes: w.bytes}
-	return w.rows, nil
+	w.rows = r
+	return r, nil
 }
 
 // Write appends one or several whole rows. NaN, infinity, and values outside the range of float16
@@ -98,7 +122,7 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 			len(rows), r.cols)
 	}
 	limit := float32(math.MaxFloat32)
-	if r.w.Meta.FeatureType == Float16 && r.scaling == nil {
+	if r.table.FeatureType == Float16 && r.scaling == nil {
 		limit = halfLimit
 	}
 	for i, x := range rows {
@@ -137,7 +161,7 @@ func (r *RowWriter) WriteChecked(rows []float32) error {
 		return nil
 	case r.bytes != nil:
 		return npy.Write(r.out, r.bytes.round(rows))
-	case r.w.Meta.FeatureType == Float32:
+	case r.table.FeatureType == Float32:
 		return npy.Write(r.out, rows)
 	}
 	if cap(r.half) < len(rows) {
@@ -156,7 +180,7 @@ func (r *RowWriter) Close() error {
 	if err := r.out.Close(); err != nil {
 		return err
 	}
-	r.w.Meta.Files["features.npy"] = r.out.Info()
+	r.w.Meta.Files[r.name] = r.out.Info()
 	if r.bytes != nil {
 		r.w.notes = append(r.w.notes, r.bytes.notes()...)
 	}

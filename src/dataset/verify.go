@@ -47,6 +47,9 @@ func (d *Dataset) verifyContent() error {
 	}
 	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights)),
 		name(ScaleFile, CheckScales(d.Scale))}
+	if layout == nil && d.Meta.Schema.Typed() {
+		faults = append(faults, name(ColumnsFile, d.checkColumns()))
+	}
 	faults = append(faults, name("labels.npy", checkLabels(&d.Meta, d.Labels)))
 	splits := d.Split.Validate(int(d.Meta.Vertices))
 	if splits == nil {
@@ -55,40 +58,66 @@ func (d *Dataset) verifyContent() error {
 	if layout == nil {
 		faults = append(faults, name("links", d.Links.Validate(d.Graph)))
 	}
-	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits),
-		name("features.npy", d.checkFeatures()))...)
+	for t := range d.tables {
+		faults = append(faults, name(TableFile(&d.Meta.Schema, t), d.checkFeatures(t)))
+	}
+	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits))...)
 }
 
-// checkFeatures reports the first value that is NaN or infinite.
-func (d *Dataset) checkFeatures() error {
-	switch d.Meta.FeatureType {
+// checkColumns reports a column that begins before another, and an edge from a vertex that the
+// relation does not leave.
+func (d *Dataset) checkColumns() error {
+	if err := d.Columns.Check(d.Graph.Indptr); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	starts := d.Meta.Starts()
+	for v := range d.Graph.NumVertices() {
+		kind, first, _ := d.Columns.Of(graph.VertexID(v))
+		for k, r := range d.Columns.Into(kind) {
+			source, _ := d.Meta.Schema.Ends(r)
+			c := int(first) + k
+			for _, u := range d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]] {
+				if int64(u) < starts[source] || int64(u) >= starts[source+1] {
+					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, which "+
+						"is no %s", ErrMismatch, v, d.Meta.Schema.Relations[r], u, d.Meta.Schema.Types[source])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkFeatures reports the first value of a type's rows that is NaN or infinite.
+func (d *Dataset) checkFeatures(t int) error {
+	table := d.Meta.Table(t)
+	switch table.FeatureType {
 	case Int8:
-		q, err := npy.As[int8](d.features, -1, -1)
+		q, err := npy.As[int8](d.tables[t], -1, -1)
 		if err != nil {
 			return err
 		}
 		if i := slices.Index(q, math.MinInt8); i >= 0 {
-			return badFeature(i/d.Meta.Features, i%d.Meta.Features, math.MinInt8)
+			return badFeature(i/table.Features, i%table.Features, math.MinInt8)
 		}
 		return nil
 	case Float16:
-		half, err := npy.As[npy.Float16](d.features, -1, -1)
+		half, err := npy.As[npy.Float16](d.tables[t], -1, -1)
 		if err != nil {
 			return err
 		}
 		if i := slices.IndexFunc(half,
 			func(h npy.Float16) bool { return h&0x7c00 == 0x7c00 }); i >= 0 {
-			return badFeature(i/d.Meta.Features, i%d.Meta.Features, half[i].Float32())
+			return badFeature(i/table.Features, i%table.Features, half[i].Float32())
 		}
 		return nil
 	}
-	rows, err := npy.As[float32](d.features, -1, -1)
+	rows, err := npy.As[float32](d.tables[t], -1, -1)
 	if err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(rows,
 		func(x float32) bool { return !(x <= math.MaxFloat32 && x >= -math.MaxFloat32) }); i >= 0 {
-		return badFeature(i/d.Meta.Features, i%d.Meta.Features, rows[i])
+		return badFeature(i/table.Features, i%table.Features, rows[i])
 	}
 	return nil
 }

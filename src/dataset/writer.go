@@ -175,9 +175,11 @@ func (w *Writer) fillIn() error {
 	if !has("indptr.npy") {
 		return errors.New("there is no topology")
 	}
-	if !has("features.npy") {
-		if err := w.WriteFeatures(0, w.Meta.FeatureType, nil,
-			func(*RowWriter) error { return nil }); err != nil {
+	for t := range w.Meta.Schema.NumTypes() {
+		if has(TableFile(&w.Meta.Schema, t)) {
+			continue
+		}
+		if err := w.noRows(t); err != nil {
 			return err
 		}
 	}
@@ -190,6 +192,18 @@ func (w *Writer) fillIn() error {
 		return w.Splits(graph.Split{})
 	}
 	return nil
+}
+
+// noRows writes the table of a type without features.
+func (w *Writer) noRows(t int) error {
+	if !w.Meta.Schema.Typed() {
+		return w.WriteFeatures(0, w.Meta.FeatureType, nil, func(*RowWriter) error { return nil })
+	}
+	rows, err := w.table(t)
+	if err != nil {
+		return err
+	}
+	return rows.Close()
 }
 
 // checkFiles returns an error for files whose element type or shape contradicts the rest of m.

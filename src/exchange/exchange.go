@@ -96,6 +96,9 @@ type Options struct {
 	Cols  int // elements of a row
 	Type  compute.DType
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
+	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
+	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Cache, Buffer and Sums.
+	Kinds []Kind
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
@@ -113,6 +116,23 @@ type Options struct {
 	Buffer []byte
 }
 
+// Kind is what the rows of a part are.
+type Kind struct {
+	Cols int // 0: there are none, and none are asked for
+	Type compute.DType
+}
+
+// RowBytes returns the bytes of a row.
+func (k Kind) RowBytes() int { return k.Cols * k.Type.Size() }
+
+// kinds returns those of the parts.
+func (o *Options) kinds() []Kind {
+	if len(o.Kinds) > 0 {
+		return o.Kinds
+	}
+	return []Kind{{o.Cols, o.Type}}
+}
+
 // Exchange plans and fetches rows for one rank. Its methods may be called concurrently for
 // different plans, as far as the order of collectives on the communicator allows.
 type Exchange struct {
@@ -127,6 +147,8 @@ type Exchange struct {
 	dtype    compute.DType
 	scale    []float32
 	rowBytes int
+	kinds    []Kind
+	unit     int              // divides the bytes of every row
 	tables   [][]byte         // [P+1] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
 	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and, unless
@@ -157,19 +179,23 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
 		cols: o.Cols, dtype: o.Type, scale: o.Scale, rowBytes: o.Cols * o.Type.Size(),
-		sums: o.Sums, choices: make(chan *choosing, 64),
+		kinds: o.kinds(), sums: o.Sums, choices: make(chan *choosing, 64),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
 		remote: make([]uint8, parts),
 		stored: o.Stored,
 		host:   o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
 	}
+	for _, k := range x.kinds {
+		x.unit = gcd(x.unit, k.RowBytes())
+	}
+	x.unit = max(1, x.unit)
 	x.first = graph.VertexID(o.Offsets[r*x.perRank])
 	x.rows = int(o.Offsets[(r+1)*x.perRank]) - int(x.first)
 	copy(x.tables, o.Tables)
 	for p := range parts {
 		x.firsts[p] = int32(o.Offsets[p] - o.Offsets[p/x.perRank*x.perRank])
 		x.base[p] = compute.MakeRowRef(p, 0) - compute.RowRef(o.Offsets[p])
-		if o.Stored || o.Tables[p] == nil {
+		if (o.Stored || o.Tables[p] == nil) && x.rowBytesOf(p) > 0 {
 			x.remote[p] = 1
 		}
 	}
@@ -188,6 +214,29 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
+// Kinds returns what the rows of part k % len(Kinds) are.
+func (x *Exchange) Kinds() []Kind { return x.kinds }
+
+// rowBytesOf returns the bytes of a row of a part.
+func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].RowBytes() }
+
+// numTables returns the tables of a plan: of the parts, the cache, what has been received, passed on
+// and taken out of the cache, and of its sums, and, where rows differ, what has been received of each part.
+func numTables(x *Exchange) int {
+	n := len(x.base) + 5
+	if len(x.kinds) > 1 {
+		n += len(x.base)
+	}
+	return n
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or the
 // sums in that buffer, and what Collect takes out of the cache.
 const maxParts = 1<<16 - 4
@@ -196,8 +245,11 @@ const maxParts = 1<<16 - 4
 func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Cols < 1 {
+	if o.Cols < 1 && len(o.Kinds) == 0 {
 		reject("rows have %d columns; they need at least 1", o.Cols)
+	}
+	if len(o.Kinds) > 0 && (o.Cache != nil || o.Buffer != nil || o.Sums != nil) {
+		reject("rows of several kinds are neither cached nor added by owners")
 	}
 	if o.Stored && o.Buffer != nil {
 		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
@@ -211,9 +263,9 @@ func check(c comm.Comm, o Options) error {
 	}
 	parts, k := len(o.Offsets)-1, c.Size()
 	switch {
-	case parts < 1 || parts > maxParts:
+	case parts < 1 || parts > maxParts || len(o.Kinds) > 0 && parts > maxParts/2:
 		reject("%d parts; there must be 1 to %d", parts, maxParts)
-	case parts%k != 0:
+	case parts%k != 0 || parts/k%len(o.kinds()) != 0:
 		reject("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
 	case o.Offsets[0] != 0:
 		reject("offsets start at %d, not 0", o.Offsets[0])
@@ -231,7 +283,9 @@ func check(c comm.Comm, o Options) error {
 func checkTables(rank, perRank int, o Options) (errs []error) {
 	for p, table := range o.Tables {
 		rows := o.Offsets[p+1] - o.Offsets[p]
-		want := rows * int64(o.Cols*o.Type.Size())
+		kinds := o.kinds()
+		kind := kinds[p%len(kinds)]
+		want := rows * int64(kind.RowBytes())
 		switch own := p/perRank == rank; {
 		case rows < 0:
 			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p],
@@ -239,13 +293,13 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 		case table == nil && o.Stored && rows > 0:
 			errs = append(errs, fmt.Errorf("rows are read from files, but part %d has no table of "+
 				"its %d rows", p, rows))
-		case table == nil && own && rows > 0:
+		case table == nil && own && want > 0:
 			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows",
 				rank, p, rows))
 		case table != nil && int64(len(table)) != want:
 			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s "+
 				"columns are %d",
-				p, len(table), rows, o.Cols, o.Type, want))
+				p, len(table), rows, kind.Cols, kind.Type, want))
 		}
 	}
 	return errs

@@ -36,12 +36,17 @@ func (p *expected) Expect() ([]byte, []int, error) {
 	numbers, rows := 0, 0
 	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
 	for r := range x.ranks {
-		n := p.wanted[r*x.counts()]
-		if n < 0 || n > int64(x.rows) {
-			return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r, n,
-				x.rank, x.rows, cure)
+		n, units := int64(0), 0
+		for k, kind := range x.kinds {
+			of := p.wanted[r*x.counts()+k]
+			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
+				return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
+					of, x.rank, x.rows, cure)
+			}
+			n += of
+			units += int(of) * (kind.RowBytes() / x.unit)
 		}
-		p.wantNumbers[r], p.wantRows[r] = int(n), int(n)
+		p.wantNumbers[r], p.wantRows[r] = int(n), units
 		if x.sums != nil {
 			sums, members := p.wanted[r*x.counts()+1], p.wanted[r*x.counts()+2]
 			if sums < 0 || sums > members || members > math.MaxInt32/2 {
@@ -61,7 +66,7 @@ func (p *expected) Expect() ([]byte, []int, error) {
 		rows += p.wantRows[r]
 	}
 	p.wantIDs = mem.Grow(p.wantIDs[:0], numbers)
-	p.sent = mem.Grow(p.sent[:0], rows*x.rowBytes)
+	p.sent = mem.Grow(p.sent[:0], rows*x.unit)
 	return mem.Bytes(p.wantIDs), p.wantNumbers, nil
 }
 
@@ -78,18 +83,21 @@ func (p *Plan) Asked() []int32 { return p.wantIDs }
 func (x *Exchange) SliceRows(p *Plan) error {
 	ids, dst := p.wantIDs, p.sent
 	for r, numbers := range p.wantNumbers {
-		rows := int(p.wanted[r*x.counts()])
+		rows := 0
+		for k := range x.kinds {
+			rows += int(p.wanted[r*x.counts()+k])
+		}
 		to := dst
 		for want := ids[:rows]; len(want) > 0; {
 			if uint32(want[0]) >= uint32(x.rows) {
 				return x.outside(fmt.Sprintf("rank %d wants row %d", r, want[0]))
 			}
 			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
-			run := x.toPart(part, want)
-			x.host.SliceRows(to[:run*x.rowBytes], x.tables[part], x.rowBytes, want[:run])
-			want, to = want[run:], to[run*x.rowBytes:]
+			run, size := x.toPart(part, want), x.rowBytesOf(part)
+			x.host.SliceRows(to[:run*size], x.tables[part], size, want[:run])
+			want, to = want[run:], to[run*size:]
 		}
-		size := p.wantRows[r] * x.rowBytes
+		size := p.wantRows[r] * x.unit
 		if x.sums != nil {
 			err := x.addSums(p, r, ids[rows:numbers], dst[rows*x.rowBytes:size])
 			if err != nil {
@@ -127,5 +135,5 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Rounds++
 	p.RowBytes = int64(len(p.sent))
-	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.rowBytes)
+	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.unit)
 }

@@ -47,8 +47,10 @@ type Plan struct {
 	// [K] numbers of askIDs and wantIDs, and of rows in received and sent, a sum being one or two
 	askNumbers, wantNumbers, askRows, wantRows []int
 
-	counts   []int32   // [D] Edges.Counts
-	landing  []int32   // [P] what a place in askIDs lacks to the place in the receive buffer
+	counts []int32 // [D] Edges.Counts
+	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
+	// add the place (wraps)
+	landing  []compute.RowRef
 	choosing *choosing // during Request
 	serving
 	relayed relayed // see Relay
@@ -138,7 +140,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	p.missing = p.missing[:remote]
 	for part, n := range p.part {
 		switch {
-		case part/x.perRank == x.rank:
+		case part/x.perRank == x.rank || x.rowBytesOf(part) == 0:
 			p.Local += int64(n)
 		case x.remote[part] == 0:
 			p.Peer += int64(n)
@@ -191,7 +193,7 @@ func (x *Exchange) size(p *Plan, n int) {
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
-		p.Rows.Tables = make([][]byte, parts+5)
+		p.Rows.Tables = make([][]byte, numTables(x))
 	}
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
@@ -254,41 +256,66 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 // follow in order; p.early then holds their rows of the receive buffer. The sums asked of an owner
 // follow its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
-	next, landing := 0, 0
-	p.landing = mem.Grow(p.landing[:0], len(x.base))
+	next, landing, parts := 0, 0, len(x.base) // landing counts units of bytes
+	p.landing = mem.Grow(p.landing[:0], parts)
 	for r := range x.ranks {
 		begin, landed := next, landing
-		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
-			n := p.part[part] * int(x.remote[part])
-			p.part[part], p.landing[part] = next, int32(landing-next)
-			next += n
-			landing += n
-		}
 		asked := p.asked[r*x.counts():]
-		asked[0] = int64(next - begin)
+		clear(asked[:len(x.kinds)])
+		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
+			n, kind := p.part[part]*int(x.remote[part]), part%len(x.kinds)
+			row, table := landing, parts+1
+			if len(x.kinds) > 1 {
+				row, table = 0, parts+5+part
+			}
+			p.landing[part] = compute.MakeRowRef(table, 0) + compute.RowRef(row) - compute.RowRef(next)
+			p.part[part] = next
+			asked[kind] += int64(n)
+			next += n
+			landing += n * (x.kinds[kind].RowBytes() / x.unit)
+		}
 		if x.sums != nil {
 			next, landing = x.placeSums(p, r, next, landing)
 		}
 		p.askNumbers[r], p.askRows[r] = next-begin, landing-landed
 	}
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
-	p.received = mem.Grow(p.received[:0], landing*x.rowBytes)
-	p.Rows.Tables[len(x.base)+1] = p.received
-	received := compute.MakeRowRef(len(x.base)+1, 0)
+	p.received = mem.Grow(p.received[:0], landing*x.unit)
+	p.Rows.Tables[parts+1] = p.received
+	p.cutReceived(x, next)
 	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
 	for _, i := range p.rows {
 		part := of[i].Table()
 		at := position[part]
 		position[part]++
 		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
-		of[i] = received + compute.RowRef(at+int(p.landing[part]))
+		of[i] = p.landing[part] + compute.RowRef(at)
 	}
 	for k, v := range early {
 		part := p.early[k]
 		at := position[part]
 		position[part]++
 		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
-		p.early[k] = int32(at) + p.landing[part]
+		p.early[k] = int32((p.landing[part] + compute.RowRef(at)).Row())
+	}
+}
+
+// cutReceived gives every part a table of its own in the receive buffer, where rows differ. end is
+// the number of rows asked for.
+func (p *Plan) cutReceived(x *Exchange, end int) {
+	if len(x.kinds) == 1 {
+		return
+	}
+	at, parts := 0, len(x.base)
+	p.AskedBytes = int64(len(p.received))
+	for part, first := range p.part { // the first place in askIDs
+		next := end
+		if part+1 < parts {
+			next = p.part[part+1]
+		}
+		size := (next - first) * x.rowBytesOf(part)
+		p.Rows.Tables[parts+5+part] = p.received[at : at+size]
+		at += size
 	}
 }
 
@@ -297,7 +324,7 @@ func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
 		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
-		int64(cap(p.counts)+cap(p.landing))*4 + p.serving.bytes() + p.relayed.bytes()
+		int64(cap(p.counts))*4 + int64(cap(p.landing))*8 + p.serving.bytes() + p.relayed.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.

@@ -130,6 +130,9 @@ func (s *serving) free() {
 
 // counts returns how many numbers ranks tell each other before ids.
 func (x *Exchange) counts() int {
+	if len(x.kinds) > 1 {
+		return len(x.kinds)
+	}
 	if x.sums == nil {
 		return 1
 	}

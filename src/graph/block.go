@@ -14,11 +14,31 @@ import (
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
 //	Weights [E]         of the edges, where the sampler was asked for them
+//
+// In a graph with relations a row of Indptr is a column of in-edges: those of one destination by one
+// relation. Rows are in the order of the relations, and of one relation in that of the destinations;
+// columns without edges are left out.
+//
+//	Targets [rows]  destination of each row; empty where rows are the destinations
+//	Ends    [R]     one past the last row of each relation
 type Block struct {
 	NumSrc, NumDst int
 	Indptr         []int64
 	Indices        []int32
 	Weights        []float32
+	Targets        []int32
+	Ends           []int32
+}
+
+// NumRows returns the number of rows of Indptr: of destinations, or of columns that have edges.
+func (b *Block) NumRows() int { return len(b.Indptr) - 1 }
+
+// Target returns the destination of a row.
+func (b *Block) Target(row int) int32 {
+	if len(b.Ends) == 0 {
+		return int32(row)
+	}
+	return b.Targets[row]
 }
 
 // NumEdges returns the number of sampled edges.
@@ -29,15 +49,23 @@ func (b *Block) Validate() error {
 	switch {
 	case b.NumDst > b.NumSrc:
 		return fmt.Errorf("block has %d destinations but only %d sources", b.NumDst, b.NumSrc)
-	case len(b.Indptr) != b.NumDst+1:
+	case len(b.Ends) == 0 && len(b.Indptr) != b.NumDst+1:
 		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
-	case b.Indptr[0] != 0 || b.Indptr[b.NumDst] != int64(len(b.Indices)):
+	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
 		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
-			b.Indptr[b.NumDst], len(b.Indices))
+			b.Indptr[b.NumRows()], len(b.Indices))
+	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() || int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
+		return fmt.Errorf("block of %d rows has %d targets, and relations that end at row %d",
+			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
 	}
-	for d := range b.NumDst {
+	for d := range b.NumRows() {
 		if b.Indptr[d+1] < b.Indptr[d] {
 			return fmt.Errorf("block indptr falls at destination %d", d)
+		}
+	}
+	for row, d := range b.Targets {
+		if d < 0 || int(d) >= b.NumDst {
+			return fmt.Errorf("block row %d has destination %d of %d", row, d, b.NumDst)
 		}
 	}
 	for e, s := range b.Indices {
@@ -68,7 +96,7 @@ func (b *Block) SelfEdges(into *Block) {
 // to sources.
 //
 //	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
-//	Indices [E]         destinations, in increasing edge order of the block
+//	Indices [E]         destinations, or rows of the block, in increasing edge order of the block
 //	Edges   [E]         edge positions in Block.Indices, increasing within a source
 type BlockTranspose struct {
 	Indptr  []int64
@@ -91,7 +119,7 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	}
 	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores
 	// it.
-	for d := range b.NumDst {
+	for d := range b.NumRows() {
 		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
 			s := b.Indices[e]
 			at := t.Indptr[s]

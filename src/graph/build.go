@@ -82,7 +82,8 @@ func (b *Builder) Free() {
 	b.chunks, b.last = nil, nil
 }
 
-func (b *Builder) each(yield func([]Edge)) {
+// Each yields the edges in the order of Add, some at a time.
+func (b *Builder) Each(yield func([]Edge)) {
 	for _, c := range b.chunks {
 		yield(c)
 	}
@@ -98,7 +99,7 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	if err != nil {
 		return nil, CleanReport{}, err
 	}
-	g, report := clean(0, n, b.each, b.Free, o)
+	g, report := clean(0, n, b.Each, b.Free, o)
 	return g, report, nil
 }
 
@@ -110,14 +111,14 @@ func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanRepor
 	if _, err := b.count(n); err != nil {
 		return nil, CleanReport{}, err
 	}
-	g, report := clean(first, end, b.each, b.Free, o)
+	g, report := clean(first, end, b.Each, b.Free, o)
 	return g, report, nil
 }
 
 // count returns the number of vertices, n unless that is negative, and checks those of the edges.
 func (b *Builder) count(n int) (int, error) {
 	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
-	b.each(func(edges []Edge) {
+	b.Each(func(edges []Edge) {
 		for _, e := range edges {
 			top = max(top, e>>32, Edge(uint32(e)))
 		}

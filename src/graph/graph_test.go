@@ -321,7 +321,7 @@ func TestBuildMemory(t *testing.T) {
 			b.Add(VertexID(rng.IntN(n)), VertexID(rng.IntN(n)))
 		}
 		var peak int64
-		g, _ := clean(0, n, b.each, func() { peak = mem.Allocated() - before; b.Free() }, o)
+		g, _ := clean(0, n, b.Each, func() { peak = mem.Allocated() - before; b.Free() }, o)
 		if beyond := peak - 8*int64(len(g.Indptr)) - 4*g.NumEdges(); beyond > 3*8*edges {
 			t.Errorf("%+v: %d bytes beyond the result, %.1f an edge", o, beyond,
 				float64(beyond)/edges)

@@ -29,12 +29,12 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	if err != nil {
 		return nil, nil, CleanReport{}, err
 	}
-	g, report := clean(0, n, b.each, func() {}, o)
+	g, report := clean(0, n, b.Each, func() {}, o)
 	all := mem.Make[float32](len(g.Indices))
 	given := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(given)
 	i := 0
-	b.each(func(edges []Edge) {
+	b.Each(func(edges []Edge) {
 		for _, e := range edges {
 			if at := g.find(e.Src(), e.Dst()); at >= 0 { // not so: a loop that was dropped
 				all[at] += weights[i]

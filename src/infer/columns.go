@@ -117,8 +117,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows) (out l
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
 	chunks chunks) error {
 	rows.ahead(first, 0, rows.rows)
-	in := compute.Rows{Cols: rows.width(first),
-		Tables: s.ownTables(rows.part(first, 0, rows.rows), rows.width(first))}
+	in := layerInput{Rows: compute.Rows{Cols: rows.width(first),
+		Tables: s.ownTables(rows.part(first, 0, rows.rows), rows.width(first))}}
 	err := s.inferChunks(ctx, in, chunks, parallel.NewAggregates,
 		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
 	rows.drop(first, 0, rows.rows)

@@ -17,6 +17,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
@@ -78,8 +79,11 @@ func (s Passes) Full(ctx context.Context) ([]float32, error) { return s.full(ctx
 // if Env.ScratchDir is given, and the input rows of depth+1 chunks. Source: layer-wise inference as
 // in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
-	in := s.Shards.Rows()
+	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
+	for _, kind := range residence.Kinds(&s.Shards.Meta) {
+		in.typed, in.Cols = true, max(in.Cols, kind.Cols)
+	}
 	block, err := s.columnsAtOnce()
 	if err != nil {
 		return nil, err
@@ -102,7 +106,8 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 					next, err = s.inferColumns(ctx, l, rows)
 					return err
 				}
-				in = compute.Rows{Tables: s.ownTables(rows.data, rows.cols), Cols: rows.cols}
+				in = layerInput{Rows: compute.Rows{Tables: s.ownTables(rows.data, rows.cols),
+					Cols: rows.cols}}
 			}
 			next, err = s.inferLayer(ctx, l, in, block)
 			return err
@@ -152,6 +157,12 @@ func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
 	return out, nil
 }
 
+// layerInput is what chunks read of the layer before: tables as of Store.FetcherOf.
+type layerInput struct {
+	compute.Rows
+	typed bool // features of vertex types, the widest of Cols: those of the store
+}
+
 // ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
 func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	offsets := s.Shards.Meta.Offsets
@@ -169,12 +180,12 @@ func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
 // blocks of so many columns.
-func (s Passes) inferLayer(ctx context.Context, l int, in compute.Rows, block int) (out layerRows,
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
 	err error) {
 	if out, err = s.makeRows(l, block); err != nil {
 		return out, err
 	}
-	err = s.inferChunks(ctx, in, s.chunks(in.RowBytes()),
+	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())),
 		func(o parallel.Options) (*parallel.Strategy, error) {
 			o.Resident = l == 0 && !s.Job.Mode.Columns // those are other rows
 			return parallel.NewLayer(o, l)
@@ -209,14 +220,18 @@ func (s Passes) givesLogits(l int) bool {
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
 // and hands on what it makes of them: y for the own vertices from number at on. Collective.
-func (s Passes) inferChunks(ctx context.Context, in compute.Rows, chunks chunks,
+func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	newStrategy func(parallel.Options) (*parallel.Strategy, error),
 	take func(at int, y compute.Matrix) error) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
 	}
-	fetch, err := s.Store.FetcherOf(in)
+	open := func() (*exchange.Fetcher, error) { return s.Store.FetcherOf(in.Rows) }
+	if in.typed {
+		open = func() (*exchange.Fetcher, error) { return s.Store.Fetcher(nil) }
+	}
+	fetch, err := open()
 	if err != nil {
 		return err
 	}

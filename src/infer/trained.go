@@ -121,7 +121,7 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 // fit returns what the labels of the parts mean to the model, or why it is not for these parts.
 // Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
-	if s.Features != m.In {
+	if s.Features != m.In && !s.Schema.Typed() { // whose types are named by the tensors
 		return nil, fmt.Errorf("%s: the parts have %d features, but the run %s was trained on %d; "+
 			"give parts with the same features in the same order as data.parts",
 			s.Dir, s.Features, m.Run, m.In)

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -34,6 +35,12 @@ func (s *Spec) Fit(of *shard.Shards) {
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
 	if task.Stored(of.Task).Embeds {
 		m.Out = m.Hidden
+	}
+	if m.Schema, m.TypeFeatures = of.Schema, nil; m.Schema.Typed() {
+		m.In, s.Sums = cmp.Or(m.Project, m.Hidden), s.Sums && !s.TrySums
+		for t := range of.Schema.Types {
+			m.TypeFeatures = append(m.TypeFeatures, of.Table(t).Features)
+		}
 	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
 	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()

@@ -23,10 +23,14 @@ type Refusal struct {
 	What       string // with which this cannot be had
 	Why        string
 	Cure       string // settings to choose instead of What
-	Other      string // or this value of Key
+	Other      string // or this value of Key; "": there is no other
 }
 
 func (r Refusal) Error() string {
+	if r.Other == "" {
+		return fmt.Sprintf("%s has %s, with which %s cannot be had, because %s; choose %s", r.Key,
+			r.Value, r.What, r.Why, r.Cure)
+	}
 	return fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; choose %s, or %s=%s",
 		r.Key, r.Value, r.What, r.Why, r.Cure, r.Key, r.Other)
 }

@@ -19,6 +19,8 @@ type Batch struct {
 	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
 	// full-neighbour inference.
 	X, Own, Aggregate compute.Matrix
+	// in the place of X, on a graph with vertex types: those of each type, in their order
+	Types []compute.Matrix
 
 	Labels []byte // of the seeds, as the task has them
 
@@ -37,7 +39,8 @@ type Batch struct {
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
 	if l == 0 {
-		in.X, in.Own, in.Aggregate = b.X, b.Own, b.Aggregate
+		in.X, in.Own, in.Aggregate, in.Types = b.X, b.Own, b.Aggregate, b.Types
+		in.Gradient = b.Train && (b.InputGradient || len(b.Types) > 0)
 	}
 	return in
 }

@@ -129,6 +129,9 @@ func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
 		h.Forward = compute.Segments{Indptr: with.Indptr, Indices: with.Indices}
 		h.Transposed = transpose(h.Forward, h.Sources)
 	}
+	if needs.Relations != NoRelations {
+		h = relate(h, needs.Relations, rng)
+	}
 	if needs.Weights != NoWeights {
 		for range h.Forward.Indices {
 			h.Weights = append(h.Weights, rng.Float32())
@@ -137,6 +140,69 @@ func fit(h Hop, needs Needs, rng *rand.Rand) Hop {
 			h.TransposedWeights = append(h.TransposedWeights, h.Weights[e])
 		}
 	}
+	return h
+}
+
+// typed is a graph of two types and four relations, of which the last has no edges.
+var typed = graph.Schema{Types: []string{"a", "b"}, Relations: []graph.Relation{
+	{Source: "a", Name: "x", Target: "a"}, {Source: "b", Name: "y", Target: "a"},
+	{Source: "a", Name: "z", Target: "b"}, {Source: "b", Name: "none", Target: "b"},
+}}
+
+// relate makes every destination one of the types of typed, and gives its edges to the relations that
+// end there, at random.
+func relate(h Hop, own Relating, rng *rand.Rand) Hop {
+	kinds, sets := make([]int, h.Destinations), 1+int(own-OwnTogether)
+	lists := make([]map[int32][]int32, len(typed.Relations)) // of each relation the sources by destination
+	for r := range lists {
+		lists[r] = map[int32][]int32{}
+	}
+	for d := range kinds {
+		kinds[d] = rng.IntN(2)
+		for _, s := range h.Forward.Indices[h.Forward.Indptr[d]:h.Forward.Indptr[d+1]] {
+			r := 2
+			if kinds[d] == 0 {
+				r = rng.IntN(2)
+			}
+			lists[r][int32(d)] = append(lists[r][int32(d)], s)
+		}
+	}
+	h.Forward = compute.Segments{Indptr: []int64{0}}
+	var targets []int32
+	row := func(d int32, sources ...int32) {
+		h.Forward.Indices = append(h.Forward.Indices, sources...)
+		h.Forward.Indptr = append(h.Forward.Indptr, int64(len(h.Forward.Indices)))
+		targets = append(targets, d)
+	}
+	for _, of := range lists {
+		for d := range int32(h.Destinations) {
+			if len(of[d]) > 0 {
+				row(d, of[d]...)
+			}
+		}
+		h.Ends = append(h.Ends, int32(len(targets)))
+	}
+	rows, set := len(targets), func(d int) int { return min(kinds[d], sets-1) }
+	for s := range sets {
+		for d := range h.Destinations {
+			if set(d) == s {
+				row(int32(d), int32(d))
+			}
+		}
+		h.OwnEnds = append(h.OwnEnds, int32(len(targets)-rows))
+	}
+	h.Transposed = transpose(h.Forward, h.Sources)
+	h.Targets.Indptr = []int64{0}
+	for d := range h.Destinations {
+		for row, target := range targets {
+			if int(target) == d {
+				h.Targets.Indices = append(h.Targets.Indices, int32(row))
+			}
+		}
+		h.Targets.Indices = append(h.Targets.Indices, int32(len(targets)+set(d)))
+		h.Targets.Indptr = append(h.Targets.Indptr, int64(len(h.Targets.Indices)))
+	}
+	h.RowsOf = transpose(h.Targets, len(targets)+sets)
 	return h
 }
 

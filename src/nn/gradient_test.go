@@ -125,6 +125,12 @@ var architectures = []struct {
 		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass}},
 	{"gatv2, means", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
 		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Residual: true, Task: task.Multiclass}},
+	{"rgcn", Config{Kind: "rgcn", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Dropout: 0.3,
+		Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"rgcn, bases, norm, residual", Config{Kind: "rgcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Bases: 2,
+		Norm: NormLayer, Residual: true, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
+	{"sage by relations", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
+		Dropout: 0.2, Jumping: JumpCat, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer

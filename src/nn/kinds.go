@@ -14,11 +14,14 @@ type Kind struct {
 	MayTakeMaxima   bool // Config.Aggregation does
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
+	// likewise on a graph with vertex types; nil: there is none
+	relational func(s *store, c Config, l int) Layer
 }
 
 var kinds = []Kind{
 	{Name: "sage", Brief: "GraphSAGE with mean or max aggregation (`model.aggregation`)",
-		ReadsNeighbours: true, WeighsEdges: true, MayTakeMaxima: true, layer: newSAGE},
+		ReadsNeighbours: true, WeighsEdges: true, MayTakeMaxima: true, layer: newSAGE,
+		relational: newRelationSAGE},
 	{Name: "gcn", Brief: "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)",
 		ReadsNeighbours: true, WeighsEdges: true, layer: newGCN},
 	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, " +
@@ -27,12 +30,17 @@ var kinds = []Kind{
 		ReadsNeighbours: true, HasHeads: true, layer: newGAT},
 	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex",
 		ReadsNeighbours: true, HasHeads: true, layer: newGATv2},
+	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
+		ReadsNeighbours: true, layer: newRGCN, relational: newRGCN},
 	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
 		"graph", layer: newLinear},
 }
 
 // Kinds returns all kinds of models.
 func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Relational reports whether the kind tells the relations of a graph apart.
+func (k *Kind) Relational() bool { return k.relational != nil }
 
 // FindKind returns the kind called name, or nil.
 func FindKind(name string) *Kind {

@@ -11,16 +11,32 @@ type Needs struct {
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
+	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
 
 	// Of the hops of all layers:
 	SelfEdges  bool      // each destination's segment begins with an edge from itself
 	Transposed bool      // Hop.Transposed of the input layer too, and Edges of all
+	Relations  Relating  // Hop.Ends, OwnEnds, Targets and RowsOf
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	OfData     bool      // they are made of the weights that the data's edges have
 }
 
+// Copies reports whether the edges of hops are not those that were sampled, but copies with more.
+func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
+
 // OnlySums reports whether rows of neighbours are read for a sum, mean or maximum alone.
 func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n.Sources }
+
+// Relating says whether the segments of a hop are of destinations and relations.
+type Relating uint8
+
+// With relations, after the segments of these every destination has one more, its own, with an edge
+// from itself.
+const (
+	NoRelations Relating = iota
+	OwnTogether          // own segments are one group
+	OwnByType            // a group for each type in which relations end
+)
 
 // Weighting is what the weights of edges are made of.
 type Weighting uint8
@@ -54,6 +70,14 @@ type Hop struct {
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
 	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
+
+	// With Needs.Relations Forward has segments of destinations and relations, and Transposed refers to
+	// these:
+	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
+	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
+	// the segments of each destination, and S+g, after all S segments, for its group g of own ones;
+	// and the destinations of each of these
+	Targets, RowsOf compute.Segments
 }
 
 // edges returns the number of edges.
@@ -63,9 +87,10 @@ func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 // far as it needs them, or Shares.
 type Input struct {
 	Hop
-	X         compute.Matrix // [Sources, in]
-	Own       compute.Matrix // [Destinations, in]
-	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
+	X         compute.Matrix   // [Sources, in]
+	Types     []compute.Matrix // of the input layer: rows of each type, of which the model makes X
+	Own       compute.Matrix   // [Destinations, in]
+	Aggregate compute.Matrix   // [Destinations, in], which the layer does not change
 	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
 	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
 	Shares []compute.Matrix

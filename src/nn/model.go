@@ -22,9 +22,10 @@ type Model struct {
 	stages []stage
 	inputs []Input // input of each layer's last forward pass
 
-	jump *jumping // nil: the last layer makes the logits
-	task *task.Task
-	loss task.LossFunc // of training
+	project *projection // nil: the graph has no vertex types
+	jump    *jumping    // nil: the last layer makes the logits
+	task    *task.Task
+	loss    task.LossFunc // of training
 
 	scale task.Scale // of numbers
 
@@ -68,7 +69,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
-		s := stage{Layer: FindKind(c.Kind).layer(&m.store, c, l), y: m.store.buffer(),
+		s := stage{Layer: c.newLayer(&m.store, l), y: m.store.buffer(),
 			hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
@@ -87,6 +88,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		}
 		declared[l] = append(declared[l], s.Params()...)
 		m.stages = append(m.stages, s)
+	}
+	if m.project = newProjection(&m.store, c); m.project != nil {
+		declared[0] = append(declared[0], m.project.params()...)
 	}
 	if c.Jumps() {
 		m.jump = newJumping(&m.store, c)
@@ -145,6 +149,9 @@ func (m *Model) bind() {
 			n.gamma, n.beta, n.dgamma, n.dbeta = values[0], values[1], grads[0], grads[1]
 		}
 		s.Bind(take(len(s.Params())))
+	}
+	if m.project != nil {
+		m.project.bind(take(len(m.project.params())))
 	}
 	next = 0
 	for l := range m.stages {
@@ -208,6 +215,12 @@ func (m *Model) Reserve(l int, in *Input) error {
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
+	}
+	if l == 0 && len(in.Types) > 0 {
+		var err error
+		if in.X, err = m.project.forward(in); err != nil {
+			return compute.Matrix{}, err
+		}
 	}
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
@@ -293,6 +306,9 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	s.Layer.Backward(dx, dy, y, in, then)
 	if s.residual && in.Gradient {
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
+	}
+	if l == 0 && len(in.Types) > 0 {
+		m.project.backward(dx, in)
 	}
 	m.dev.Settle()
 	return dx, nil

@@ -62,7 +62,7 @@ func TestNoSeeds(t *testing.T) {
 			empty := &Batch{Hops: make([]Hop, a.Layers), Train: true, GlobalSeeds: 5}
 			for l := range empty.Hops {
 				none := compute.Segments{Indptr: []int64{0}}
-				empty.Hops[l] = Hop{Forward: none, Transposed: none}
+				empty.Hops[l] = fit(Hop{Forward: none, Transposed: none}, m.Needs(), nil)
 			}
 			if none := (compute.Matrix{Cols: a.In}); m.Needs().Sources {
 				empty.X = none

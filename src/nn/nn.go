@@ -34,6 +34,7 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/graph"
 	"halognn/src/task"
 )
 
@@ -94,6 +95,13 @@ type Config struct {
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
 
+	// of a graph with vertex types: their names, its relations, and the widths of each type's rows, 0
+	// for learned ones. In is then the width to which the model brings them all
+	Schema       graph.Schema
+	TypeFeatures []int
+	Project      int // that width; 0: Hidden
+	Bases        int // of kind rgcn: matrices of which those of relations are combined; 0: none
+
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
 	Heads       int     // of kinds with attention, >= 1
@@ -110,7 +118,7 @@ func (c Config) ReadsNeighbours() bool {
 // Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
 func (c Config) Weighs() bool {
 	k := FindKind(c.Kind)
-	return k != nil && k.WeighsEdges && !c.TakesMaxima()
+	return k != nil && k.WeighsEdges && !c.TakesMaxima() && !c.Schema.Typed()
 }
 
 // TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in one
@@ -160,13 +168,46 @@ func (c Config) jumpWidth() int {
 }
 
 // layer makes layer l alone, without memory: to ask it what it needs.
-func (c Config) layer(l int) Layer { return FindKind(c.Kind).layer(new(store), c, l) }
+func (c Config) layer(l int) Layer { return c.newLayer(new(store), l) }
+
+// newLayer makes layer l.
+func (c Config) newLayer(s *store, l int) Layer {
+	k := FindKind(c.Kind)
+	if c.Schema.Typed() {
+		return k.relational(s, c, l)
+	}
+	return k.layer(s, c, l)
+}
+
+// targetTypes returns the types in which relations end, ascending.
+func (c Config) targetTypes() (types []int) {
+	for t := range c.Schema.NumTypes() {
+		for r := range c.Schema.NumRelations() {
+			if _, target := c.Schema.Ends(r); target == t {
+				types = append(types, t)
+				break
+			}
+		}
+	}
+	return types
+}
+
+// relationalKinds lists the kinds that read relations.
+func relationalKinds() (names []string) {
+	for _, k := range kinds {
+		if k.relational != nil {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
 
 // Needs says which rows the input layer reads, as Model.Needs does. c must be valid. In layer-wise
 // inference any layer runs as the input layer and may also add own rows.
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Own = n.Own || c.Residual && !n.Sources
+	n.Types = c.Schema.Typed()
 	return n
 }
 
@@ -224,6 +265,16 @@ func (c Config) Check() error {
 				"side; change one of the two, or set head_merge to %s",
 			c.Hidden, c.Heads, HeadsMean)
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
+	}
+	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
+		c.Bases, c.Project)
+	if k != nil && c.Schema.Typed() {
+		fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
+			"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+		fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
+			c.Aggregation, AggregateMean)
+		fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
+			len(c.TypeFeatures), c.Schema.NumTypes())
 	}
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)

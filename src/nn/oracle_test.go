@@ -54,7 +54,13 @@ func (o *oracle) loss(x []float64) float64 {
 		in, out := o.config.Widths(l)
 		var y []float64
 		switch o.config.Kind {
+		case "rgcn":
+			y = o.related(h, x, in, out, l)
 		case "sage":
+			if o.config.Schema.Typed() {
+				y = o.related(h, x, in, out, l)
+				break
+			}
 			rows := meanRows(h, x, in)
 			if o.config.EdgeWeights {
 				rows = sumRows(h, x, in, func(e int) float64 { return float64(h.Weights[e]) })
@@ -111,6 +117,77 @@ func (o *oracle) loss(x []float64) float64 {
 		return o.sigmoid(x)
 	}
 	return o.softmax(x)
+}
+
+// related is a layer with relations: the sum, over the relations of which a destination has edges, of
+// its neighbours' mean times the relation's weights, and its own row times the weights of its type.
+func (o *oracle) related(h Hop, x []float64, in, out, l int) []float64 {
+	y := make([]float64, h.Destinations*out)
+	add := func(row int, weight func(i, j int) float64) {
+		d := int(h.RowsOf.Indices[h.RowsOf.Indptr[row]])
+		sources := h.Forward.Indices[h.Forward.Indptr[row]:h.Forward.Indptr[row+1]]
+		for _, s := range sources {
+			for i := range in {
+				for j := range out {
+					y[d*out+j] += x[int(s)*in+i] * weight(i, j) / float64(len(sources))
+				}
+			}
+		}
+	}
+	for row := range h.Forward.Len() {
+		r := 0
+		for r < len(h.Ends) && row >= int(h.Ends[r]) {
+			r++
+		}
+		add(row, func(i, j int) float64 { return o.relationWeight(h, row, r, i, j, in, out, l) })
+	}
+	for d := range h.Destinations {
+		set := int(h.Targets.Indices[h.Targets.Indptr[d+1]-1]) - h.Forward.Len()
+		for j := range out {
+			if o.config.Kind == "rgcn" {
+				y[d*out+j] += o.params[fmt.Sprintf("convs.%d.bias", l)][j]
+				continue
+			}
+			o.eachInto(set, l, func(name string) { y[d*out+j] += o.params[name+".lin_l.bias"][j] })
+		}
+	}
+	return y
+}
+
+// eachInto calls f with the names of the convolutions whose relations end in a type.
+func (o *oracle) eachInto(kind, l int, f func(name string)) {
+	for _, r := range typed.Relations {
+		if r.Target == typed.Types[kind] {
+			f(fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, r.Source, r.Name, r.Target))
+		}
+	}
+}
+
+// relationWeight is element (i, j) of what a row of relation r, or an own one, is multiplied by.
+func (o *oracle) relationWeight(h Hop, row, r, i, j, in, out, l int) (w float64) {
+	name := fmt.Sprintf("convs.%d.", l)
+	relations := len(h.Ends)
+	switch {
+	case o.config.Kind == "rgcn" && r == relations:
+		return o.params[name+"root"][i*out+j]
+	case o.config.Kind == "rgcn" && o.config.Bases > 0:
+		for b := range o.config.Bases {
+			w += o.params[name+"comp"][r*o.config.Bases+b] * o.params[name+"weight"][(b*in+i)*out+j]
+		}
+		return w
+	case o.config.Kind == "rgcn":
+		return o.params[name+"weight"][(r*in+i)*out+j]
+	case r == relations:
+		kind := 0
+		for row-int(h.Ends[relations-1]) >= int(h.OwnEnds[kind]) {
+			kind++
+		}
+		o.eachInto(kind, l, func(name string) { w += o.params[name+".lin_r.weight"][j*in+i] })
+		return w
+	}
+	rel := typed.Relations[r]
+	return o.params[fmt.Sprintf("%sconvs.<%s___%s___%s>.lin_l.weight", name, rel.Source, rel.Name,
+		rel.Target)][j*in+i]
 }
 
 // linear is x Wᵀ + b, without b if params has no bias of the layer.

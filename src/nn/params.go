@@ -48,6 +48,9 @@ func (p Param) Len() int {
 	return n
 }
 
+// aligned returns the elements from the beginning of a parameter of n to that of the next.
+func aligned(n int) int { return (n + paramAlign - 1) / paramAlign * paramAlign }
+
 // weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for
 // linear layers and SAGEConv.
 func weight(name string, out, in int) Param {
@@ -110,14 +113,14 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	for _, q := range statistics {
 		q.Offset = n
 		p.Statistics = append(p.Statistics, q)
-		n += (q.Len() + paramAlign - 1) / paramAlign * paramAlign
+		n += aligned(q.Len())
 	}
 	p.first, p.front, p.running = n, make([]float32, n), make([]float32, n)
 	for l, params := range slices.Backward(layers) {
 		for _, q := range params {
 			q.Offset = n
 			p.List = append(p.List, q)
-			n += (q.Len() + paramAlign - 1) / paramAlign * paramAlign
+			n += aligned(q.Len())
 		}
 		p.buckets[l] = n
 	}

@@ -19,6 +19,9 @@ type LayerEdges struct {
 	transposes []graph.BlockTranspose
 	weights    []float32 // of all blocks, one after the other
 	transposed []float32 // of all transposes
+	related    []related // of blocks, if relations are told apart
+	order      byType    // of the input layer's sources, if sorted
+	sorted     bool
 	groups     graph.Grouper
 	input      exchange.Edges // those of the input layer, if grouped
 	grouped    bool
@@ -27,9 +30,12 @@ type LayerEdges struct {
 // Build makes the edges and weights that a model needs besides the sampled edges. With
 // Needs.SelfEdges the transposes of the minibatch are not read, and may be absent.
 func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
-	e.grouped = false
+	e.grouped, e.sorted = false, false
 	if needs.SelfEdges {
 		e.addSelfEdges(s, needs, train)
+	}
+	if needs.Relations != nn.NoRelations {
+		e.relate(s, needs, train, t)
 	}
 	if needs.Weights != nn.NoWeights {
 		e.weigh(s, needs, train, t)
@@ -53,7 +59,7 @@ func (e *LayerEdges) addSelfEdges(s *sample.Minibatch, needs nn.Needs, train boo
 // of returns the block of a layer, as the layer reads it, and its transpose.
 func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block,
 	*graph.BlockTranspose) {
-	if needs.SelfEdges {
+	if needs.Copies() {
 		return &e.blocks[l], &e.transposes[l]
 	}
 	return &s.Blocks[l], &s.Transposes[l]
@@ -252,13 +258,16 @@ func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topolog
 // Hop returns the edges of layer l of the minibatch of the last Build.
 func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool) (h nn.Hop) {
 	b, t := e.of(s, l, needs)
-	h.Sources, h.Destinations, h.Edges = b.NumSrc, b.NumDst, b.NumEdges()
+	h.Sources, h.Destinations, h.Edges = b.NumSrc, s.Blocks[l].NumDst, b.NumEdges()
 	h.Forward = compute.Segments{Indptr: b.Indptr, Indices: b.Indices}
 	if train && (l > 0 || needs.Transposed) {
 		h.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
 	}
 	if needs.Transposed {
 		h.Transposed.Edges = t.Edges[:len(h.Transposed.Indices)]
+	}
+	if needs.Relations != nn.NoRelations {
+		e.related[l].hop(&h, train)
 	}
 	if needs.Weights != nn.NoWeights {
 		at := 0
@@ -280,7 +289,12 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 // bytes returns the memory of the arrays.
 func (e *LayerEdges) bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
-	return m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes()
+	bytes := m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes() +
+		int64(cap(e.order.vertices)+cap(e.order.place))*4
+	for l := range e.related {
+		bytes += e.related[l].bytes()
+	}
+	return bytes
 }
 
 // Free frees the arrays.
@@ -290,5 +304,10 @@ func (e *LayerEdges) Free() {
 	mem.Free(e.weights)
 	mem.Free(e.transposed)
 	e.groups.Free()
+	mem.Free(e.order.vertices)
+	mem.Free(e.order.place)
+	for l := range e.related {
+		e.related[l].free()
+	}
 	*e = LayerEdges{}
 }

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -152,6 +153,10 @@ func New(mode string, o Options) (*Strategy, error) {
 
 // new makes a strategy with the answers of the mode.
 func (m *Mode) new(o Options) (*Strategy, error) {
+	if o.Model.Needs().Types && compute.CapabilitiesOf(o.Device).Accelerator != nil {
+		return nil, errors.New("rows of several vertex types are not sent to a device yet; set " +
+			"compute.device=cpu")
+	}
 	s := newStrategy(o, o.Model.Needs(), 0, o.Model.Config.Layers)
 	s.output = true
 	if err := m.compose(s); err != nil {
@@ -171,7 +176,9 @@ func composeData(s *Strategy) error {
 // NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
 // before has computed for all vertices: every rank for its own. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
-	s := newStrategy(o, o.Model.Needs(), l, 1)
+	needs := o.Model.Needs()
+	needs.Types = needs.Types && l == 0 // hidden rows have one width
+	s := newStrategy(o, needs, l, 1)
 	if err := composeData(s); err != nil {
 		return nil, s.closeAfter(err)
 	}

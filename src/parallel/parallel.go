@@ -84,6 +84,7 @@ type Minibatch struct {
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
 	own, aggregate, all []float32
+	types               [][]float32 // [T]
 	labels              []byte
 	edges               LayerEdges // of a model that reads others than the sampled ones
 }
@@ -91,6 +92,9 @@ type Minibatch struct {
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
 	numbers := cap(m.Seeds) + cap(m.kept) + cap(m.own) + cap(m.aggregate) + cap(m.all)
+	for _, rows := range m.types {
+		numbers += cap(rows)
+	}
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
 		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + int64(numbers)*4 + int64(cap(m.labels))
 }
@@ -108,6 +112,9 @@ func (m *Minibatch) Free() {
 	mem.Free(m.own)
 	mem.Free(m.aggregate)
 	mem.Free(m.all)
+	for _, rows := range m.types {
+		mem.Free(rows)
+	}
 	mem.Free(m.labels)
 	m.edges.Free()
 	*m = Minibatch{}

@@ -38,6 +38,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if task.Stored(s.Model.Task).Embeds {
 		all = append(all, linksRefuse(s)...)
 	}
+	if s.Model.Schema.Typed() {
+		all = append(all, refused("the graph", "vertex types", "", typedRefuses(s))...)
+	}
 	if s.Partitioned {
 		all = append(all, refused("topology.kind", "partitioned", "replicated",
 			partitionedRefuses(s))...)
@@ -165,6 +168,25 @@ func partitionedRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Locality.Favours() && s.Reads(), "sample.locality",
 			"who draws for a vertex does not know what is near to the rank that asks", "sample.locality=1"},
+	}
+}
+
+// typedRefuses lists what a job cannot have whose graph has vertex types.
+func typedRefuses(s *job.Spec) []clash {
+	const why = "it does not tell types and relations apart yet"
+	return []clash{
+		{s.Partitioned, "topology.kind partitioned", why, "topology.kind=replicated"},
+		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name, why,
+			"parallel.mode=" + ModeData},
+		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "", "sample.kind " + string(s.Sample.Kind), why,
+			neighbour},
+		{s.Kernel == sample.KernelCOO, "sample.kernel coo", why, "sample.kernel=fused"},
+		{s.Cache.Policy != policy.None, "cache.policy " + s.Cache.Policy, "its rows have one width", noCache},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
+		{s.Sums && !s.TrySums, "exchange.sums on", why, "exchange.sums=off"},
+		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
+			"its rows would have to be learned, which is not done yet",
+			"an import with features for all types"},
 	}
 }
 

@@ -22,7 +22,7 @@ type assembly struct {
 func (a *assembly) batch(m *Minibatch) {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
-	b.X, b.Own, b.Aggregate = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}
+	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}, b.Types[:0]
 	if len(b.Hops) != a.layers {
 		b.Hops = make([]nn.Hop, a.layers)
 	}
@@ -143,7 +143,7 @@ func (f *fetched) close() error {
 // frontier are the readers of a rank that finds the rows of its own minibatches.
 type frontier struct{ x *exchange.Exchange }
 
-func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.Sampled.Frontier }
+func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.edges.Sources(&m.Sampled) }
 func (frontier) serve(*Minibatch) error                 { return nil }
 func (frontier) counters(*Minibatch, *trace.Counters)   {}
 func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
@@ -151,7 +151,7 @@ func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
 	return m.grouped
 }
 func (r frontier) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
-	r.x.Request(&m.Fetch, m.Sampled.Frontier, w)
+	r.x.Request(&m.Fetch, m.edges.Sources(&m.Sampled), w)
 	return nil
 }
 func (frontier) stages(f *fetched) []Stage {

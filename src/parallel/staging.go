@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/nn"
 )
 
@@ -26,7 +27,7 @@ type landing interface {
 func newLanding(o *Options) landing {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
-		return onHostMemory{o.Host, o.Cols}
+		return onHostMemory{o.Host, o.Cols, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident}
 }
@@ -35,13 +36,16 @@ func newLanding(o *Options) landing {
 // (docs/design/08-input-aggregation.md), so the [sources, cols] matrix is made only for a model
 // whose aggregation depends on its parameters.
 type onHostMemory struct {
-	host compute.Host
-	cols int
+	host     compute.Host
+	cols     int
+	exchange *exchange.Exchange // says what the rows of each type are
 }
 
 func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	b, rows := &m.Batch, m.Fetch.Rows
-	if needs.Sources {
+	if needs.Types {
+		h.landTypes(m)
+	} else if needs.Sources {
 		b.X = matrixOf(&m.all, input.Sources, h.cols)
 		h.host.GatherRows(b.X, rows)
 	}
@@ -54,6 +58,24 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		h.host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
 	}
 	return nil
+}
+
+// landTypes makes the rows of each type: one table each.
+func (h onHostMemory) landTypes(m *Minibatch) {
+	kinds, at := h.exchange.Kinds(), 0
+	for len(m.types) < len(kinds) {
+		m.types = append(m.types, nil)
+	}
+	for t, end := range m.edges.Types() {
+		rows := m.Fetch.Rows
+		rows.Cols, rows.Type, rows.Of = kinds[t].Cols, kinds[t].Type, rows.Of[at:end]
+		x := matrixOf(&m.types[t], end-at, rows.Cols)
+		if rows.Cols > 0 {
+			h.host.GatherRows(x, rows)
+		}
+		m.Batch.Types = append(m.Batch.Types, x)
+		at = end
+	}
 }
 
 func (onHostMemory) receive(*Minibatch) error { return nil }

@@ -32,11 +32,13 @@ func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.Ver
 	return newID, offsets
 }
 
-// InDegrees returns the in-degree of every vertex: the default score of Order.
-func InDegrees(g *graph.CSC) []int64 {
+// InDegrees returns the default score of Order: the in-degree of every vertex, but first its type,
+// so that vertices of one type come together, in the order of the types.
+func InDegrees(g *graph.CSC, c *graph.Columns) []int64 {
 	degrees := make([]int64, g.NumVertices())
 	for v := range degrees {
-		degrees[v] = g.Indptr[v+1] - g.Indptr[v]
+		kind, _, _ := c.Of(graph.VertexID(v))
+		degrees[v] = g.Indptr[v+1] - g.Indptr[v] - int64(kind)<<48
 	}
 	return degrees
 }

@@ -16,6 +16,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -220,7 +221,7 @@ func trainable(s *shard.Shards) error {
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
-	if err := trainable(s); err != nil {
+	if err := cmp.Or(shard.Untyped(&s.Meta, "plan"), trainable(s)); err != nil {
 		return nil, err
 	}
 	if err := j.fill(s); err != nil {

@@ -143,10 +143,11 @@ func (s *Store) checkNode(group []int) error {
 
 // mapParts opens the parts of the given ranks.
 func (s *Store) mapParts(ranks []int) error {
-	s.Tables = make([][]byte, s.shards().Parts)
+	types := s.shards().Schema.NumTypes()
+	s.Tables = make([][]byte, s.shards().Parts*types)
 	for _, r := range ranks {
 		first, last := s.Job.Parts(r)
-		for p := first; p < last; p++ {
+		for p := first * types; p < last*types; p++ {
 			part, err := s.shards().OpenPart(p)
 			if err != nil {
 				return err
@@ -172,11 +173,20 @@ func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	rows := s.rows()
 	o.Tables, o.Cols, o.Type, o.Scale = rows.Tables, rows.Cols, rows.Type, rows.Scale
+	o.Offsets, o.Kinds = s.shards().Ranges(), Kinds(&s.shards().Meta)
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer = c.fixed, c.buffer()
 	}
 	return exchange.Open(s.Comm, o)
+}
+
+// Kinds returns what the rows of each vertex type are; nil where vertices have no types.
+func Kinds(m *shard.Meta) (kinds []exchange.Kind) {
+	for t := range m.Schema.Types {
+		kinds = append(kinds, exchange.Kind{Cols: m.Table(t).Features, Type: m.Table(t).Type()})
+	}
+	return kinds
 }
 
 // FetcherOf makes the exchange of other rows that are distributed like the vertices: their tables [P]

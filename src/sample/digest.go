@@ -19,8 +19,11 @@ func (m *Minibatch) Digest() uint64 {
 	var h xxhash.Digest
 	h.Reset()
 	for l := range m.Blocks { // the Write of a hash returns no error
-		_, _ = h.Write(mem.Bytes(m.Blocks[l].Indptr))
-		_, _ = h.Write(mem.Bytes(m.Blocks[l].Indices))
+		b := &m.Blocks[l]
+		_, _ = h.Write(mem.Bytes(b.Indptr))
+		_, _ = h.Write(mem.Bytes(b.Indices))
+		_, _ = h.Write(mem.Bytes(b.Targets))
+		_, _ = h.Write(mem.Bytes(b.Ends))
 	}
 	_, _ = h.Write(mem.Bytes(m.Original))
 	return h.Sum64()
@@ -42,12 +45,19 @@ func (m *Minibatch) EdgesDigest(key Key) uint64 {
 // EdgesDigest is Minibatch.EdgesDigest of one block: original [NumSrc] has the original ids of its
 // sources, the destinations first, and hop says which hop drew it.
 func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
-	sum, name := uint64(0), key.hop(hop)
-	for d := range b.NumDst {
-		destination := uint64(vertexStream(name, original[d]))
-		for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
-			sum += random.Mix(destination ^ uint64(uint32(original[s])))
+	sum, name, first := uint64(0), key.hop(hop), 0
+	for r := range max(1, len(b.Ends)) {
+		word, end := relationWord(name, r), b.NumRows()
+		if len(b.Ends) > 0 {
+			end = int(b.Ends[r])
 		}
+		for row := first; row < end; row++ {
+			destination := uint64(vertexStream(word, original[b.Target(row)]))
+			for _, s := range b.Indices[b.Indptr[row]:b.Indptr[row+1]] {
+				sum += random.Mix(destination ^ uint64(uint32(original[s])))
+			}
+		}
+		first = end
 	}
 	return sum
 }

@@ -21,6 +21,7 @@ type Fused struct {
 
 	pairs *pairs // of KernelCOO; nil: KernelFused
 	hop   hop
+	list  columnList // of the hop in progress
 	mb    *Minibatch // the minibatch in progress
 	kind  Kind       // of it
 	when  moment     // of it
@@ -68,6 +69,7 @@ func (s *Fused) Free() {
 	s.vertices.free()
 	s.hop.free()
 	s.known.free()
+	s.list.free()
 	mem.Free(s.values)
 	s.pairs.free()
 	for i := range s.workers {
@@ -78,7 +80,7 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -138,11 +140,11 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 		return fmt.Errorf("sample: %w", err)
 	}
 	s.hop.skips.find(spec.Links, key, &s.topology, mb.Frontier)
-	for h, fanout := range spec.Fanouts {
+	for h := range spec.Fanouts {
 		if s.near, s.favour = nil, key.Favour; s.kind == Poisson {
 			s.near = likelier(s.options.Near.Edges, h, key)
 		}
-		if err := s.expand(&mb.Blocks[layers-1-h], fanout, spec.word(key, h+1)); err != nil {
+		if err := s.expand(&mb.Blocks[layers-1-h], &spec, h, spec.word(key, h+1)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
 	}
@@ -195,13 +197,38 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 
 // expand makes the block whose destinations are the frontier so far, and appends to the frontier
 // the vertices it finds.
-func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
+func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error {
 	if s.pairs != nil {
-		return s.expandPairs(block, fanout, key)
+		return s.expandPairs(block, spec.Fanouts[h], key)
 	}
-	mb, n := s.mb, len(s.mb.Frontier)
-	block.Indptr = mem.Grow(block.Indptr, n+1)
-	s.hop.start(&s.topology, mb.Frontier, mb.Original, block.Indptr, fanout, key)
+	n, total := len(s.mb.Frontier), len(s.mb.Frontier)
+	ranges := s.list.of(&s.topology, s.mb.Frontier, s.mb.Original, block)
+	rows := 0
+	for _, r := range ranges {
+		rows += len(r.vertices)
+	}
+	block.Indptr, block.Indices = mem.Grow(block.Indptr, rows+1), block.Indices[:0]
+	block.Indptr[0] = 0
+	at, err := 0, error(nil)
+	for _, r := range ranges {
+		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), relationWord(key, r.relation))
+		if err != nil {
+			return err
+		}
+		at += len(r.vertices)
+	}
+	block.NumDst, block.NumSrc = n, total
+	s.mb.Frontier = s.mb.Frontier[:total]
+	return nil
+}
+
+// draw draws the rows of a block from at on, those of one relation, and appends the vertices it finds
+// to the frontier of n so far. It returns its new length.
+func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int, error) {
+	mb, before := s.mb, int(block.Indptr[at])
+	block.Indptr[at] = 0 // rows are counted from the relation's first edge meanwhile
+	indptr := block.Indptr[at : at+len(r.vertices)+1]
+	s.hop.start(&s.topology, r.vertices, r.original, indptr, fanout, key)
 	s.hop.poisson = s.kind == Poisson
 	s.hop.number(s.when)
 	if g := &s.topology.Graph; s.when.lasts > 0 {
@@ -210,30 +237,32 @@ func (s *Fused) expand(block *graph.Block, fanout int, key uint64) error {
 	}
 	s.hop.prefer(s.near, s.favour)
 	if err := s.locate(); err != nil {
-		return err
+		return 0, err
 	}
-	edges := int(block.Indptr[n])
-	if err := s.checkEdges(edges, n); err != nil {
-		return err
+	edges := int(indptr[len(r.vertices)])
+	if err := s.checkEdges(before+edges, len(r.vertices)); err != nil {
+		return 0, err
 	}
-	block.Indices = mem.Grow(block.Indices, edges)
+	block.Indices = mem.Grow(block.Indices, before+edges)
 	// Room for every edge to find a new vertex, and one entry more for renumber.
-	mb.Frontier = mem.Grow(mb.Frontier, min(n+edges, len(s.topology.Original))+1)
-	s.hop.vertices, s.hop.drawn, s.rows = mb.Frontier[:n], asVertices(block.Indices), block.Indices
+	mb.Frontier = mem.Grow(mb.Frontier[:n], min(n+edges, len(s.topology.Original))+1)
+	if s.topology.Columns.Plain() {
+		s.hop.vertices = mb.Frontier[:n]
+	}
+	s.rows = block.Indices[before:]
+	s.hop.drawn = asVertices(s.rows)
 	block.Weights = s.weigh(block.Weights, edges)
 
 	total, err := 0, error(nil)
-	if s.shared(edges) && n+edges <= s.vertices.capacity() {
+	if s.shared(edges) && n+edges <= s.vertices.capacity() && s.topology.Columns.Plain() {
 		total, err = s.renumberShared(n)
 	} else {
 		total = s.renumberAlone(n)
 	}
-	if err != nil {
-		return err
+	for i := range indptr {
+		indptr[i] += int64(before)
 	}
-	block.NumDst, block.NumSrc = n, total
-	mb.Frontier = mb.Frontier[:total]
-	return nil
+	return total, err
 }
 
 // weigh lets the hop write the weights of its edges, if blocks have some, and returns their array.
@@ -259,9 +288,9 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 // renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the
 // frontier, n before.
 func (s *Fused) renumberAlone(n int) int {
-	h, total := &s.hop, n
-	for lo, hi := 0, 0; lo < n; lo = hi {
-		hi = min(lo+h.chunk, n)
+	h, total, rows := &s.hop, n, len(s.hop.vertices)
+	for lo, hi := 0, 0; lo < rows; lo = hi {
+		hi = min(lo+h.chunk, rows)
 		s.workers[0].draw(h, lo, hi)
 		first, last := h.indptr[lo], h.indptr[hi]
 		total = renumber(s.vertices, h.drawn[first:last], s.rows[first:last], s.mb.Frontier, total)

@@ -28,7 +28,9 @@ const chunkEdges = 2048
 //	number   table, rows, frontier        finds all of it in the cache (vertexMap)
 type hop struct {
 	topology *Topology
-	vertices []graph.VertexID // [n] the destinations
+	rows     []int64 // row pointers, from those of vertex first on
+	first    graph.VertexID
+	vertices []graph.VertexID // [n] the destinations, or their columns
 	original []int32          // [n] their original ids
 	fanout   int64            // MaxInt64 for All
 	poisson  bool             // each neighbour is drawn by itself
@@ -57,6 +59,9 @@ type hop struct {
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64,
 	fanout int, key uint64) {
 	h.topology, h.vertices, h.original, h.indptr, h.key = t, vertices, original, indptr, key
+	if h.rows, h.first = t.Graph.Indptr, t.First; !t.Columns.Plain() {
+		h.rows, h.first = t.Columns.Indptr, 0
+	}
 	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
 	if fanout == All {
 		h.fanout, h.chunk = math.MaxInt64, chunkEdges/16
@@ -82,7 +87,7 @@ func (h *hop) bytes() int64 {
 // their edges, counted from 0, and returns that number.
 func (h *hop) locate(lo, hi int) int64 {
 	begin, degree, ends := h.begin[lo:hi], h.degree[lo:hi], h.indptr[lo+1:hi+1]
-	rows, first := h.topology.Graph.Indptr, h.topology.First
+	rows, first := h.rows, h.first
 	edges := int64(0)
 	for i, v := range h.vertices[lo:hi] {
 		row := rows[v-first:][:2]

@@ -114,7 +114,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 		if h > 0 { // the map numbers what was not drawn, too
 			s.fused.number(s.wide.Frontier)
 		}
-		if err := s.fused.expand(&s.wide.Blocks[0], All, 0); err != nil {
+		if err := s.fused.expand(&s.wide.Blocks[0], &wholeRows, 0, 0); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h+1, err)
 		}
 		s.choose(&mb.Blocks[layers-1-h], n, key.hop(h+1),

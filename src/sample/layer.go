@@ -76,7 +76,7 @@ func (s *Split) Find(mb *Minibatch, l *Layer, h int, a *Asking) error {
 			}
 		} else {
 			f.number(l.wide.Frontier)
-			err = f.expand(block, All, 0)
+			err = f.expand(block, &wholeRows, 0, 0)
 		}
 		if err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)

@@ -34,7 +34,12 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 		number(v)
 	}
 	for h := range layers {
-		destinations := frontier
+		destinations, l := frontier, layers-1-h
+		if !t.Columns.Plain() {
+			m.Blocks[l] = referenceColumns(t, destinations, spec, h, key, number)
+			m.Blocks[l].NumSrc = len(frontier)
+			continue
+		}
 		draw := func(v graph.VertexID) ([]int64, func(e int64) float32) {
 			if set := likelier(near.Vertices, h, key); set != nil && spec.kind() == Poisson {
 				return referencePrefer(t, v, spec, h, key, set)
@@ -59,12 +64,11 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 			}
 			indptr = append(indptr, int64(len(indices)))
 		}
-		l := layers - 1 - h
 		m.Blocks[l] = graph.Block{NumSrc: len(frontier), NumDst: len(destinations),
 			Indptr: keep(indptr), Indices: keep(indices), Weights: keep(weights)}
-		if l > 0 {
-			m.Blocks[l].Transpose(&m.Transposes[l])
-		}
+	}
+	for l := 1; l < layers; l++ {
+		m.Blocks[l].Transpose(&m.Transposes[l])
 	}
 	original := make([]int32, len(frontier))
 	for i, v := range frontier {
@@ -100,7 +104,12 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (dr
 	if count == degree {
 		return row, inverse
 	}
-	s := vertexStream(hop, t.Original[v])
+	return referenceSubset(row, count, vertexStream(hop, t.Original[v])), inverse
+}
+
+// referenceSubset returns count of the edges of a row, by Floyd's choice.
+func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
+	degree := int64(len(row))
 	taken := make(map[uint64]bool)
 	for j := uint64(degree - count); j < uint64(degree); j++ {
 		pick := s.below(j + 1)
@@ -110,7 +119,44 @@ func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (dr
 		taken[pick] = true
 		drawn = append(drawn, row[pick])
 	}
-	return drawn, inverse
+	return drawn
+}
+
+// referenceColumns draws a hop of kind Neighbour by each relation, on a graph with several.
+func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h int, key Key,
+	number func(graph.VertexID) int32) (b graph.Block) {
+	c := &t.Columns
+	b.NumDst = len(destinations)
+	var indices, targets, ends []int32
+	indptr := []int64{0}
+	for r := range c.NumRelations() {
+		for d, v := range destinations {
+			kind, first, _ := c.Of(v)
+			if kind != c.Target(r) {
+				continue
+			}
+			begin := c.Indptr[int(first)+c.Place(r)]
+			degree := c.Indptr[int(first)+c.Place(r)+1] - begin
+			if degree == 0 {
+				continue
+			}
+			drawn := make([]int64, degree)
+			for e := range drawn {
+				drawn[e] = begin + int64(e)
+			}
+			if fanout := int64(spec.fanoutBy(h, r)); fanout != All && fanout < degree {
+				word := relationWord(key.hop(h+1), r)
+				drawn = referenceSubset(drawn, fanout, vertexStream(word, t.Original[v]))
+			}
+			for _, e := range drawn {
+				indices = append(indices, number(t.Graph.Indices[e]))
+			}
+			indptr, targets = append(indptr, int64(len(indices))), append(targets, int32(d))
+		}
+		ends = append(ends, int32(len(targets)))
+	}
+	b.Indptr, b.Indices, b.Targets, b.Ends = keep(indptr), keep(indices), keep(targets), keep(ends)
+	return b
 }
 
 // referenceRow returns the edges that v may draw: all but those of the minibatch's links.

@@ -61,6 +61,7 @@ type Topology struct {
 	First    graph.VertexID
 	Original []int32
 	Rows     []int64
+	Columns  graph.Columns // of a graph with relations, all of them
 
 	Weights, WeightSums []float32
 }
@@ -106,6 +107,8 @@ func (m *Minibatch) Free() {
 		mem.Free(m.Blocks[l].Indptr)
 		mem.Free(m.Blocks[l].Indices)
 		mem.Free(m.Blocks[l].Weights)
+		mem.Free(m.Blocks[l].Targets)
+		mem.Free(m.Blocks[l].Ends)
 		mem.Free(m.Transposes[l].Indptr)
 		mem.Free(m.Transposes[l].Indices)
 		mem.Free(m.Transposes[l].Edges)
@@ -122,7 +125,8 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(b.Weights)+cap(t.Indices)+cap(t.Edges))*4
+			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Targets)+cap(b.Ends)+cap(t.Indices)+
+				cap(t.Edges))*4
 	}
 	return n
 }

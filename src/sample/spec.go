@@ -46,10 +46,12 @@ const Poisson Kind = "poisson"
 type Spec struct {
 	Kind Kind
 	// of Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All
-	Fanouts  []int
-	Vertices []int   // of LADIES: vertices per hop, seed hop first; each >= 1
-	Weighted bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
-	Numbers  Numbers // of Labor and Poisson
+	Fanouts []int
+	// of kinds with fanouts, on a graph with relations: fanouts of each, as Fanouts; nil: these of all
+	Relations [][]int
+	Vertices  []int   // of LADIES: vertices per hop, seed hop first; each >= 1
+	Weighted  bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
+	Numbers   Numbers // of Labor and Poisson
 	// whose minibatches leave their own edges out (Neighbour, Labor and Poisson); nil: none does
 	Links *Links
 }
@@ -186,14 +188,28 @@ func checkFanouts(s Spec) error {
 		return errors.New("no fanouts; give one for every layer, seed hop first")
 	}
 	var faults []error
-	for i, f := range s.Fanouts {
-		if f < 1 && f != All || f > graph.MaxVertices {
-			faults = append(faults,
-				fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
-					f, All))
+	for _, fanouts := range append([][]int{s.Fanouts}, s.Relations...) {
+		for i, f := range fanouts {
+			if f < 1 && f != All || f > graph.MaxVertices {
+				faults = append(faults,
+					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
+						f, All))
+			}
+		}
+		if len(fanouts) != len(s.Fanouts) {
+			faults = append(faults, fmt.Errorf("fanouts %v of a relation for %d hops", fanouts,
+				len(s.Fanouts)))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// fanoutBy returns that of hop h, from 0, by a relation.
+func (s *Spec) fanoutBy(h, relation int) int {
+	if len(s.Relations) > 0 {
+		return s.Relations[relation][h]
+	}
+	return s.Fanouts[h]
 }
 
 var errNoWeights = errors.New("the edges of the topology have no weights")
@@ -207,7 +223,7 @@ func New(t *Topology, o Options) (Sampler, error) {
 		weights = errNoWeights
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights,
-		o.Near.check(o.Spec, t)); err != nil {
+		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	for _, s := range []*Spec{&o.Spec, &o.Eval} {

@@ -210,7 +210,7 @@ func (s *Split) Draw(
 	f.begin(spec, key)
 	return f.contain(func() error {
 		block := &mb.Blocks[len(mb.Blocks)-h]
-		if err := f.expand(block, spec.Fanouts[h-1], spec.word(key, h)); err != nil {
+		if err := f.expand(block, &spec, h-1, spec.word(key, h)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)
 		}
 		*edges += EdgesDigest(block, mb.Original, h, key)

@@ -175,7 +175,7 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 }
 
 func hasFeatures(s *shard.Shards) error {
-	if s.Features == 0 {
+	if s.Features == 0 && !s.Schema.Typed() {
 		return fmt.Errorf("%s: the graph has no features, which models read; partition it again "+
 			"with --features degree, or ones, which makes some of the graph", s.Dir)
 	}

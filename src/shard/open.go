@@ -52,6 +52,9 @@ func (s *Shards) windowed(name string) bool {
 // topologyFiles are the files that CopyTopology copies.
 func (m *Meta) topologyFiles() []string {
 	files := []string{"indptr.npy", "indices.npy", "original_id.npy"}
+	if m.Schema.Typed() {
+		files = append(files, dataset.ColumnsFile)
+	}
 	if m.Weighted {
 		files = append(files, dataset.WeightsFile, sumsFile)
 	}
@@ -139,6 +142,9 @@ func (s *Shards) mapFiles() error {
 		errs = append(errs, mapInto(s, dataset.ScaleFile, &s.scale))
 		errs = append(errs, dataset.CheckScales(s.scale))
 	}
+	if s.Schema.Typed() {
+		errs = append(errs, mapColumns(s))
+	}
 	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
 		list.offsets = make([]int, s.Parts+1)
 	}
@@ -180,6 +186,18 @@ func (s *Shards) mapTopology() error {
 			mapRows(s, sumsFile, &s.topology.WeightSums, s.first, s.last))
 	}
 	return errors.Join(errs...)
+}
+
+func mapColumns(s *Shards) (err error) {
+	var rows []int64
+	if err := mapInto(s, dataset.ColumnsFile, &rows); err != nil {
+		return err
+	}
+	if s.topology.Columns, err = graph.NewColumns(&s.Schema, s.Starts, rows); err != nil {
+		err = fmt.Errorf("%s: %w: %w; partition again", filepath.Join(s.Dir, dataset.ColumnsFile),
+			ErrMismatch, err)
+	}
+	return err
 }
 
 func (s *Shards) mapLabels() error {
@@ -273,24 +291,25 @@ func (s *Shards) Identity() string { return s.identity }
 // ranks of a partitioned topology have whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
-// Part is the mapped feature rows of one part.
+// Part is the mapped feature rows of one type of one part.
 type Part struct {
 	First    graph.VertexID // vertex of row 0
 	Rows     int
-	Features []byte // [Rows*RowBytes], little-endian elements of Meta.Type; not to be written
+	Features []byte // [Rows*RowBytes] of Meta.Table, little-endian elements; not to be written
 	file     *npy.File
 }
 
-// OpenPart maps the feature rows of a part, which the caller closes.
-func (s *Shards) OpenPart(part int) (*Part, error) {
-	if part < 0 || part >= s.Parts {
-		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, part, s.Parts)
+// OpenPart maps the feature rows of table i, that of part i / T and type i % T, which the caller
+// closes.
+func (s *Shards) OpenPart(i int) (*Part, error) {
+	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
+		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(), s.Parts)
 	}
-	f, err := s.open(featuresFile(part), 0, 0)
+	f, err := s.open(featuresFile(&s.Meta, i), 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Part{First: graph.VertexID(s.Offsets[part]), Rows: f.Shape[0], Features: f.Data,
+	return &Part{First: graph.VertexID(s.Ranges()[i]), Rows: f.Shape[0], Features: f.Data,
 		file: f}, nil
 }
 

@@ -15,6 +15,12 @@
 //	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F]
 //	        part-0001/features.npy        ...
 //
+// A typed graph (graph.Schema) has the vertices of a part type by type, and in the place of
+// features.npy
+//
+//	columns.npy                     int64 [C+1]  where in-edges of a vertex and relation begin
+//	part-0000/features.TYPE.npy     of each type, as wide as it likes
+//
 // Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So
 // its in-edges are a range of rows of the same two files that hold the whole topology, and an owner
 // is found by searching the offsets. Splits are in original order so that shuffles of them do not
@@ -76,6 +82,10 @@ type Meta struct {
 	ClassNames  []string            `json:"class_names,omitempty"` // where the source has them
 	Features    int                 `json:"features"`
 	FeatureType string              `json:"feature_type"`
+	Schema      graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
+	Starts      []int64             `json:"starts,omitempty"` // [P*T+1] of the types of each part
+	Tables      []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
+	LabelType   string              `json:"label_type,omitempty"`
 	Origin      Origin              `json:"origin"`
 	Splits      []SplitSizes        `json:"splits"`          // [P]
 	Links       []SplitSizes        `json:"links,omitempty"` // [P] of the task of links
@@ -122,13 +132,35 @@ type SplitSizes struct {
 }
 
 // Type returns the element type of the feature rows.
-func (m *Meta) Type() compute.DType {
-	t, _ := compute.TypeNamed(m.FeatureType) // which check has seen
-	return t
-}
+func (m *Meta) Type() compute.DType { return m.Table(0).Type() }
 
 // RowBytes returns the bytes of one feature row.
 func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
+
+// Untyped returns an error for a graph with vertex types, for something that knows of none.
+func Untyped(m *Meta, what string) error {
+	if !m.Schema.Typed() {
+		return nil
+	}
+	return fmt.Errorf("%s does not tell the %d vertex types and %d relations of this graph apart yet; "+
+		"such graphs are trained, evaluated and inferred", what, m.Schema.NumTypes(), m.Schema.NumRelations())
+}
+
+// Table returns what the vertices of a type have, 0 <= t < NumTypes.
+func (m *Meta) Table(t int) dataset.Table {
+	if m.Schema.Typed() {
+		return m.Tables[t]
+	}
+	return dataset.Table{Vertices: m.Vertices, Features: m.Features, FeatureType: m.FeatureType}
+}
+
+// Ranges returns where the vertices of each part and type begin, [P*T+1]: without types Offsets.
+func (m *Meta) Ranges() []int64 {
+	if m.Schema.Typed() {
+		return m.Starts
+	}
+	return m.Offsets
+}
 
 // RankRange returns the parts [first, last) of a rank. If ranks does not divide the parts, the
 // error lists the numbers of ranks that do.
@@ -151,7 +183,17 @@ func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 // sumsFile holds the sum of the weights of each vertex's in-edges.
 const sumsFile = "weight_sums.npy"
 
-func featuresFile(part int) string { return fmt.Sprintf("part-%04d/features.npy", part) }
+// featuresFile returns the file of table i, that of part i / T and type i % T.
+func featuresFile(m *Meta, i int) string {
+	part, t := i/m.Schema.NumTypes(), i%m.Schema.NumTypes()
+	return fmt.Sprintf("part-%04d/%s", part, dataset.TableFile(&m.Schema, t))
+}
+
+// tableInfo returns the element type and shape of table i.
+func tableInfo(m *Meta, i int) npy.Info {
+	t, ranges := m.Table(i%m.Schema.NumTypes()), m.Ranges()
+	return npy.Info{DType: dataset.RowFile(t.Type()), Shape: []int{int(ranges[i+1] - ranges[i]), t.Features}}
+}
 
 // layout returns the element type and shape that each file must have.
 func (m *Meta) layout() map[string]npy.Info {
@@ -175,9 +217,11 @@ func (m *Meta) layout() map[string]npy.Info {
 	if m.Type() == compute.Int8 {
 		files[dataset.ScaleFile] = npy.Info{DType: "<f4", Shape: []int{m.Features}}
 	}
-	for k := range m.Parts {
-		files[featuresFile(k)] = npy.Info{DType: dataset.RowFile(m.Type()),
-			Shape: []int{int(m.Offsets[k+1] - m.Offsets[k]), m.Features}}
+	if m.Schema.Typed() {
+		files[dataset.ColumnsFile] = npy.Info{DType: "<i8", Shape: []int{-1}}
+	}
+	for i := range m.Parts * m.Schema.NumTypes() {
+		files[featuresFile(m, i)] = tableInfo(m, i)
 	}
 	return files
 }
@@ -209,6 +253,9 @@ func (m *Meta) check() error {
 		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrMismatch, m.Vertices,
 			graph.MaxVertices)
 	}
+	if err := checkTypes(m); err != nil {
+		return err
+	}
 	for k, s := range m.Splits {
 		n := int(m.Offsets[k+1] - m.Offsets[k])
 		if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
@@ -230,6 +277,25 @@ func (m *Meta) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkTypes reports types that do not describe the vertices.
+func checkTypes(m *Meta) error {
+	t := m.Schema.NumTypes()
+	if err := m.Schema.Check(); err != nil || !m.Schema.Typed() {
+		return err
+	}
+	if len(m.Tables) != t || len(m.Starts) != m.Parts*t+1 {
+		return fmt.Errorf("%w: %d tables and %d starts of %d types in %d parts", ErrMismatch,
+			len(m.Tables), len(m.Starts), t, m.Parts)
+	}
+	for k := range m.Parts {
+		if m.Starts[k*t] != m.Offsets[k] {
+			return fmt.Errorf("%w: part %d begins at vertex %d, and its types at %d", ErrMismatch, k,
+				m.Offsets[k], m.Starts[k*t])
+		}
+	}
+	return checkOffsets(m.Starts, m.Vertices)
 }
 
 func checkOffsets(offsets []int64, n int64) error {

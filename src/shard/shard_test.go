@@ -97,7 +97,7 @@ func layout(t testing.TB, ds *dataset.Dataset, parts int) (Layout, []int32) {
 	}
 	l := Layout{Report: partition.Measure(ds.Graph, part, parts, ds.Split),
 		Origin: Origin{Method: "random", Seed: 3, Order: "degree"}}
-	l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(ds.Graph))
+	l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(ds.Graph, &ds.Columns))
 	return l, part
 }
 
@@ -205,7 +205,7 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		}
 		for r := range p.Rows {
 			v := int(top.Original[int(p.First)+r])
-			if !bytes.Equal(p.Features[r*size:(r+1)*size], ds.FeatureBytes()[v*size:(v+1)*size]) {
+			if !bytes.Equal(p.Features[r*size:(r+1)*size], ds.FeatureBytes(0)[v*size:(v+1)*size]) {
 				t.Fatalf("part %d, row %d: other features than vertex %d of the dataset", k, r, v)
 			}
 		}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -27,6 +28,9 @@ func CheckFeatures(kind string, m *dataset.Meta) error {
 	case structuralCols(kind) == 0:
 		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
 			FeaturesDegree, FeaturesOnes)
+	case m.Schema.Typed():
+		return errors.New("the graph has vertex types, which --features cannot tell apart; leave it out, and " +
+			"import features for the types without")
 	case m.Features > 0:
 		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one without "+
 			"any; leave --features out, which keeps them", m.Features, kind)

@@ -28,8 +28,8 @@ func (s *Shards) Verify() error {
 // one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
-	for k := first; k < last; k++ {
-		names = append(names, featuresFile(k))
+	for i := first * s.Schema.NumTypes(); i < last*s.Schema.NumTypes(); i++ {
+		names = append(names, featuresFile(&s.Meta, i))
 	}
 	for name := range s.Files {
 		if dir := filepath.Dir(name); shared && (dir == "." || dir == "links") {
@@ -69,7 +69,10 @@ func (s *Shards) verifyContent() error {
 	check(fileOf(layout), layout)
 	if layout == nil {
 		check(dataset.WeightsFile, dataset.CheckWeights(s.topology.Weights))
-		check(sumsFile, s.checkSums())
+		check(sumsFile, checkSums(s))
+		if s.Schema.Typed() {
+			check(dataset.ColumnsFile, s.topology.Columns.Check(s.topology.Graph.Indptr))
+		}
 	}
 	original := checkPermutation(s.topology.Original)
 	check("original_id.npy", original)
@@ -87,7 +90,7 @@ func (s *Shards) verifyContent() error {
 }
 
 // checkSums holds the sums of weights to the weights.
-func (s *Shards) checkSums() error {
+func checkSums(s *Shards) error {
 	t := &s.topology
 	for v, sum := range t.WeightSums {
 		want := weightSum(t.Weights[t.Graph.Indptr[v]:t.Graph.Indptr[v+1]])

@@ -89,6 +89,11 @@ func (w *writer) write() error {
 	if m.Task == task.Links {
 		w.meta.Links = make([]SplitSizes, w.meta.Parts)
 	}
+	if m.Schema.Typed() {
+		if err := w.types(); err != nil {
+			return err
+		}
+	}
 	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, w.links, w.sourceIDs, func() error {
 		return put(w, "original_id.npy", w.original, len(w.original))
 	}}
@@ -98,8 +103,11 @@ func (w *writer) write() error {
 	if w.meta.Type() == compute.Int8 {
 		tasks = append(tasks, func() error { return put(w, dataset.ScaleFile, w.ds.Scale, len(w.ds.Scale)) })
 	}
-	for k := range w.meta.Parts {
-		tasks = append(tasks, func() error { return w.features(k) })
+	if m.Schema.Typed() {
+		tasks = append(tasks, w.columns)
+	}
+	for i := range w.meta.Parts * w.meta.Schema.NumTypes() {
+		tasks = append(tasks, func() error { return w.features(i) })
 	}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -117,6 +125,48 @@ func (w *writer) write() error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(w.dir, metaFile), append(text, '\n'), 0o666)
+}
+
+// types sets what the parts say of types, whose vertices must lie together in every part.
+func (w *writer) types() error {
+	m, of := &w.meta, &w.ds.Meta
+	m.Schema, m.Tables, m.LabelType = of.Schema, of.Tables, of.LabelType
+	t := m.Schema.NumTypes()
+	m.Starts = make([]int64, m.Parts*t+1)
+	last := -1
+	for id, v := range w.original {
+		kind, _, _ := w.ds.Columns.Of(graph.VertexID(v))
+		at := w.partOf(graph.VertexID(id))*t + kind
+		if at < last {
+			return fmt.Errorf("%w: vertex %d, of type %s, is numbered after a later type of its part",
+				ErrMismatch, v, m.Schema.Types[kind])
+		}
+		last = at
+		m.Starts[at+1]++
+	}
+	for i := range m.Parts * t {
+		m.Starts[i+1] += m.Starts[i]
+	}
+	return nil
+}
+
+// columns writes where the in-edges of each vertex and relation begin.
+func (w *writer) columns() error {
+	rows := w.ds.Columns.Indptr
+	out, err := newStream[int64](w, dataset.ColumnsFile, len(rows))
+	if err != nil {
+		return err
+	}
+	end := int64(0)
+	out.add(end)
+	for _, v := range w.original {
+		_, first, n := w.ds.Columns.Of(graph.VertexID(v))
+		for c := first; c < first+graph.VertexID(n); c++ {
+			end += rows[c+1] - rows[c]
+			out.add(end)
+		}
+	}
+	return out.close()
 }
 
 // invert checks the layout and sets original.
@@ -323,28 +373,30 @@ func (w *writer) partOf(id graph.VertexID) int {
 	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
 }
 
-func (w *writer) features(part int) error {
-	name := featuresFile(part)
+// features writes table i, that of part i / T and type i % T.
+func (w *writer) features(i int) error {
+	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
 	// MkdirAll would make w.dir again, which a signal may have removed
 	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	first, last := w.meta.Offsets[part], w.meta.Offsets[part+1]
-	out, err := npy.Create(filepath.Join(w.dir, name), dataset.RowFile(w.meta.Type()), int(last-first),
-		w.meta.Features)
+	first, last, of := w.meta.Ranges()[i], w.meta.Ranges()[i+1], tableInfo(&w.meta, i)
+	out, err := npy.Create(filepath.Join(w.dir, name), of.DType, of.Shape...)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	rows, size := w.ds.FeatureBytes(), w.ds.Meta.RowBytes()
+	rows, size := w.ds.FeatureBytes(t), w.ds.Meta.Table(t).RowBytes()
+	begin := w.ds.Meta.Starts()[t]
 	made := make([]float32, structuralCols(w.l.Origin.Features))
 	for _, v := range w.original[first:last] {
 		if len(made) > 0 {
 			structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])
 			err = npy.Write(out, made)
 		} else {
-			_, err = out.Write(rows[int(v)*size : (int(v)+1)*size])
+			row := int(int64(v) - begin)
+			_, err = out.Write(rows[row*size : (row+1)*size])
 		}
 		if err != nil {
 			return err

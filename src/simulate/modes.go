@@ -66,6 +66,9 @@ type Modes struct {
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
+	if err := shard.Untyped(&s.Meta, "simulate"); err != nil {
+		return nil, err
+	}
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if o.RankCounts == nil {
 		for ranks := 1; ranks <= s.Parts; ranks++ {

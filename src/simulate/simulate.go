@@ -213,6 +213,9 @@ var ErrOptions = errors.New("this cannot be simulated")
 // options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
 // the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
+	if err := shard.Untyped(&s.Meta, "simulate"); err != nil {
+		return nil, err
+	}
 	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)

@@ -50,6 +50,8 @@ type Counters struct {
 	// members
 	IDBytes int64 `json:"id_bytes"`
 
+	// of rows of several widths: their bytes, as they were asked for
+	AskedBytes int64 `json:"asked_bytes,omitzero"`
 	// rows that this rank sent to others
 	Served int64 `json:"served_rows,omitzero"`
 	// sums that it sent to others

@@ -18,7 +18,11 @@ import (
 )
 
 func (r ledger) rowsOf(c trace.Counters) record.Rows {
-	return record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
+	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
+	if r.s.Shards.Meta.Schema.Typed() { // whose rows differ
+		rows.RemoteBytes = c.AskedBytes
+	}
+	return rows
 }
 
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.

@@ -137,7 +137,7 @@ func TestLinksDoNotLeak(t *testing.T) {
 	d, err := dataset.Open(filepath.Join(dir, "data"))
 	must(t, err)
 	must(t, d.Verify())
-	newID, offsets := partition.Order(make([]int32, vertices), 1, partition.InDegrees(d.Graph))
+	newID, offsets := partition.Order(make([]int32, vertices), 1, partition.InDegrees(d.Graph, &d.Columns))
 	must(t, shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets}))
 	shards, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
 	must(t, err)

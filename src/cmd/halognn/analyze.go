@@ -93,6 +93,9 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 		return dataError(err)
 	}
 	defer s.Close()
+	if err := shard.Untyped(&s.Meta, "analyze"); err != nil {
+		return dataError(err)
+	}
 	spec := trainOptions(c).Spec
 	if spec.Ranks, spec.RanksPerNode = o.ranks, o.perNode; spec.RanksPerNode == 0 {
 		spec.RanksPerNode = max(1, c.Run.RanksPerNode)

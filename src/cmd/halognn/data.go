@@ -81,7 +81,7 @@ func generateCommand(p *process) *cobra.Command {
 	var o dataset.GenerateOptions
 	var to replaceable
 	c := &cobra.Command{
-		Use:   "generate --kind sbm|rmat [--preset NAME --scale S] --seed S --out DATASET",
+		Use:   "generate --kind sbm|rmat|mag [--preset NAME --scale S] --seed S --out DATASET",
 		Short: "Generate a graph with communities, power-law degrees, features and labels",
 		Example: "  halognn generate --kind sbm --preset arxiv --scale 0.1 --out data/arxiv\n" +
 			"  halognn generate --kind rmat --vertices 1000000 --degree 20 --features 64 " +
@@ -120,16 +120,23 @@ func generateCommand(p *process) *cobra.Command {
 			if m.Task == task.Links {
 				sizes, of = [3]int{len(d.Links.Train), len(d.Links.Valid), len(d.Links.Test)}, " links"
 			}
-			out(c, "%s: %d vertices, %d directed edges, %d features (%s), %d classes; %d train, "+
-				"%d valid, %d test%s\n", to.dir, m.Vertices, m.Edges, m.Features, m.FeatureType, m.Classes,
-				sizes[0], sizes[1], sizes[2], of)
+			features := fmt.Sprintf(", %d features (%s)", m.Features, m.FeatureType)
+			if m.Schema.Typed() {
+				features = ""
+			}
+			out(c, "%s: %d vertices, %d directed edges%s, %d classes; %d train, %d valid, %d test%s\n",
+				to.dir, m.Vertices, m.Edges, features, m.Classes, sizes[0], sizes[1], sizes[2], of)
+			for _, line := range m.Describe() {
+				out(c, "  %s\n", line)
+			}
 			return nil
 		},
 	}
 	to.flags(c)
 	f := c.Flags()
-	f.StringVar(&o.Kind, "kind", dataset.SBM,
-		"sbm: degree-corrected stochastic block model; rmat: recursive matrix")
+	f.StringVar(&o.Kind, "kind", "",
+		"sbm: degree-corrected stochastic block model (the default); rmat: recursive matrix; mag: typed, "+
+			"papers, authors, institutions and fields")
 	f.StringVar(&o.Preset, "preset", "",
 		"sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
 	f.Float64Var(&o.Scale, "scale", 1, "multiplies the vertices of the preset")
@@ -223,6 +230,8 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
 		"the format stores each edge once)")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
+	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse of every "+
+		"relation, as a relation rev_NAME")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",

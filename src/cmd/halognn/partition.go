@@ -87,6 +87,10 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 		return dataError(err)
 	}
 	defer d.Close()
+	if d.Meta.Schema.Typed() && (order.by != "degree" || weights.counted()) {
+		return usageError(errors.New("--order vip and --weights presample or node look at relations as " +
+			"if they were one; leave them out for a graph with vertex types"))
+	}
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
 	}
@@ -129,7 +133,7 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
 		divisors(o.Parts))
-	if d.Meta.Features == 0 && features == "" {
+	if d.Meta.Features == 0 && features == "" && !d.Meta.Schema.Typed() {
 		out(c, "note: the graph has no features, which models read; --features degree, or ones, "+
 			"makes some of the graph\n")
 	}
@@ -182,7 +186,7 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 // layout numbers the vertices of the parts.
 func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.Layout, err error) {
 	if h.by == "degree" {
-		l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(d.Graph))
+		l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(d.Graph, &d.Columns))
 		l.Origin.Order = shard.OrderDegree
 		return l, nil
 	}

@@ -71,7 +71,7 @@ func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split grap
 	for v := range part {
 		part[v] = int32(v % parts)
 	}
-	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph))
+	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph, &d.Columns))
 	must(shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets,
 		Report: partition.Measure(d.Graph, part, parts, d.Split)}))
 	s, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})

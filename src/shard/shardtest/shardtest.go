@@ -23,9 +23,15 @@ type Options struct {
 // Open generates the graph, writes its parts and opens them. Equal options give equal parts.
 func Open(t testing.TB, graph dataset.GenerateOptions, o Options) *shard.Shards {
 	t.Helper()
-	dir := t.TempDir()
-	data, parts := filepath.Join(dir, "data"), filepath.Join(dir, "parts")
+	data := filepath.Join(t.TempDir(), "data")
 	must(t, dataset.Generate(data, graph))
+	return Cut(t, data, o)
+}
+
+// Cut writes the parts of a dataset and opens them.
+func Cut(t testing.TB, data string, o Options) *shard.Shards {
+	t.Helper()
+	parts := filepath.Join(t.TempDir(), "parts")
 	d, err := dataset.Open(data)
 	must(t, err)
 	defer func() { must(t, d.Close()) }()
@@ -33,7 +39,7 @@ func Open(t testing.TB, graph dataset.GenerateOptions, o Options) *shard.Shards 
 	must(t, err)
 	part, err := partition.LDG(d.Graph, weights, partition.Options{Parts: o.Parts, Seed: 1})
 	must(t, err)
-	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph))
+	newID, offsets := partition.Order(part, o.Parts, partition.InDegrees(d.Graph, &d.Columns))
 	if o.Order != nil {
 		newID, offsets = partition.Order(part, o.Parts, o.Order(t, d, part))
 	}

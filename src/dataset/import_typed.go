@@ -1,0 +1,402 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/task"
+)
+
+// typedSource is the result of reading a graph with vertex types: a source without edges for the
+// vertices of each type, and the edges of each relation.
+type typedSource struct {
+	names []string // of the types
+	of    []*source
+	edges []TypedEdges
+}
+
+// typedReaders say whether a source has vertex types, and read it, by format.
+//
+//	csv   nodes.TYPE.csv, edges.SOURCE.NAME.TARGET.csv         tables as those without types
+//	npz   x,TYPE  y,TYPE  num_nodes,TYPE  ids,TYPE  train_mask,TYPE ...  edge_index,SOURCE,NAME,TARGET
+var typedReaders = map[string]struct {
+	has  func(in string) bool
+	read func(*typedSource, ImportOptions) error
+}{
+	"csv": {hasTypedTables, (*typedSource).readTables},
+	"npz": {hasTypedArrays, (*typedSource).readArrays},
+}
+
+// typed reports whether the source has vertex types.
+func (o *ImportOptions) typed() bool {
+	r, ok := typedReaders[o.Format]
+	return ok && r.has(o.In)
+}
+
+// importTyped reads a graph with vertex types and writes it.
+func importTyped(o ImportOptions) (ImportReport, error) {
+	if o.Standardize || o.StandardizeAs != "" || o.Undirected == Yes || len(o.Keys) > 0 {
+		return ImportReport{}, errors.New("the graph has vertex types, which --standardize, " +
+			"--standardize-as, --undirected and --keys do not read; leave them out (--reverse adds the " +
+			"reverse of every relation)")
+	}
+	t := new(typedSource)
+	defer func() {
+		for _, s := range t.of {
+			s.free()
+		}
+	}()
+	if o.Name == "" {
+		o.Name = baseName(o.In)
+	}
+	if err := typedReaders[o.Format].read(t, o); err != nil {
+		return ImportReport{}, err
+	}
+	if o.Reverse {
+		t.edges = reversed(t.edges)
+	}
+	return t.write(o)
+}
+
+// add adds a type, whose source is to be filled.
+func (t *typedSource) add(name string, o ImportOptions) *source {
+	s := &source{options: o, vertices: unknown, name: o.Name}
+	t.names, t.of = append(t.names, name), append(t.of, s)
+	return s
+}
+
+// typesOf returns the sources of both ends of a relation.
+func (t *typedSource) typesOf(r graph.Relation, file string) (source, target *source, err error) {
+	i, j := slices.Index(t.names, r.Source), slices.Index(t.names, r.Target)
+	if i < 0 || j < 0 {
+		return nil, nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
+			"are %q", file, ErrValue, r, t.names)
+	}
+	return t.of[i], t.of[j], nil
+}
+
+// tablesIn returns the tables of a directory whose name begins so, and what follows it.
+func tablesIn(dir, stem string) (paths, rests []string) {
+	all, _ := filepath.Glob(filepath.Join(dir, stem+".*")) // the pattern is sound
+	for _, path := range all {
+		name := strings.TrimSuffix(filepath.Base(path), ".gz")
+		rest, isCSV := strings.CutSuffix(strings.TrimPrefix(name, stem+"."), ".csv")
+		if !isCSV {
+			rest, isCSV = strings.CutSuffix(rest, ".tsv")
+		}
+		if isCSV {
+			paths, rests = append(paths, path), append(rests, rest)
+		}
+	}
+	return paths, rests
+}
+
+func hasTypedTables(in string) bool {
+	paths, _ := tablesIn(in, "nodes")
+	return len(paths) > 0
+}
+
+// readTables reads nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv.
+func (t *typedSource) readTables(o ImportOptions) error {
+	paths, types := tablesIn(o.In, "nodes")
+	for i, path := range paths {
+		o.Table.Nodes = path
+		if err := readNodes(t.add(types[i], o), path); err != nil {
+			return err
+		}
+	}
+	paths, names := tablesIn(o.In, "edges")
+	for i, path := range paths {
+		words := strings.Split(names[i], ".")
+		if len(words) < 3 {
+			return fmt.Errorf("%s: %w: the table of a relation is called edges.SOURCE.NAME.TARGET.csv",
+				path, ErrValue)
+		}
+		last := len(words) - 1
+		e := TypedEdges{Relation: graph.Relation{Source: words[0], Name: strings.Join(words[1:last], "."),
+			Target: words[last]}}
+		from, to, err := t.typesOf(e.Relation, path)
+		if err != nil {
+			return err
+		}
+		place := func(table *csvTable, s *source, kind, id string) (int32, error) {
+			v, ok := s.places[id]
+			if !ok {
+				return 0, table.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
+					id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
+			}
+			return int32(v), nil
+		}
+		if _, err := eachNamedEdge(to, path, func(table *csvTable, u, v, weight string) error {
+			if weight != "" {
+				return table.errorf("%w: edges of relations have no weights; leave --weight out", ErrValue)
+			}
+			source, err := place(table, from, e.Source, u)
+			if err != nil {
+				return err
+			}
+			target, err := place(table, to, e.Target, v)
+			e.Sources, e.Targets = append(e.Sources, source), append(e.Targets, target)
+			return err
+		}); err != nil {
+			return err
+		}
+		t.edges = append(t.edges, e)
+	}
+	return nil
+}
+
+const typedEdges = "edge_index,"
+
+func hasTypedArrays(in string) bool {
+	set, err := openArrays(in)
+	if err != nil {
+		return false // told by what reads it
+	}
+	defer set.Close()
+	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, typedEdges) })
+}
+
+// ofType is the arrays of one type, whose names end in a comma and its name.
+type ofType struct {
+	arrays
+	suffix string
+}
+
+func (a ofType) Has(name string) bool                    { return a.arrays.Has(name + a.suffix) }
+func (a ofType) Reader(name string) (*npy.Reader, error) { return a.arrays.Reader(name + a.suffix) }
+func (a ofType) Names() (names []string) {
+	for _, n := range a.arrays.Names() {
+		if name, ok := strings.CutSuffix(n, a.suffix); ok && !strings.Contains(name, ",") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readArrays reads arrays whose names say of which type or relation they are.
+func (t *typedSource) readArrays(o ImportOptions) error {
+	set, err := openArrays(o.In)
+	if err != nil {
+		return err
+	}
+	var types []string
+	for _, n := range set.Names() {
+		if words := strings.Split(n, ","); len(words) == 2 && !slices.Contains(types, words[1]) {
+			types = append(types, words[1])
+		}
+	}
+	slices.Sort(types)
+	for i, name := range types {
+		s := t.add(name, o)
+		if i == 0 { // features are streamed later
+			s.release = append(s.release, func() { _ = set.Close() })
+		}
+		a := arraySource{ofType{set, "," + name}, o.In + " (" + name + ")"}
+		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a)); err != nil {
+			return err
+		}
+		if s.vertices == unknown {
+			return fmt.Errorf("%s: %w: neither num_nodes,%[3]s nor x,%[3]s says how many vertices there are",
+				o.In, ErrValue, name)
+		}
+	}
+	whole := arraySource{set, o.In}
+	for _, key := range set.Names() {
+		rest, ok := strings.CutPrefix(key, typedEdges)
+		if !ok {
+			continue
+		}
+		words := strings.Split(rest, ",")
+		if len(words) != 3 {
+			return fmt.Errorf("%s: %w: the edges of a relation are called edge_index,SOURCE,NAME,TARGET",
+				whole.name(key), ErrValue)
+		}
+		e := TypedEdges{Relation: graph.Relation{Source: words[0], Name: words[1], Target: words[2]}}
+		if _, _, err := t.typesOf(e.Relation, whole.name(key)); err != nil {
+			return err
+		}
+		pairs := &source{options: o, vertices: unknown}
+		if err := addPairs(pairs, whole, key); err != nil {
+			pairs.free()
+			return err
+		}
+		pairs.edges.Each(func(all []graph.Edge) {
+			for _, edge := range all {
+				e.Sources, e.Targets = append(e.Sources, int32(edge.Src())), append(e.Targets, int32(edge.Dst()))
+			}
+		})
+		pairs.free()
+		t.edges = append(t.edges, e)
+	}
+	return nil
+}
+
+// readTypedSplit reads split and ids of the vertices of a type.
+func (s *source) readTypedSplit(a arraySource) error {
+	p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
+	found, err := s.splitArrays(a, p)
+	if found {
+		s.given = p
+	}
+	if ids := s.find(a, "ids"); err == nil && ids != "" {
+		err = readIDs(s, a, ids)
+	}
+	return err
+}
+
+// labelled returns the type that has labels, or -1.
+func (t *typedSource) labelled() (int, error) {
+	at := -1
+	for i, s := range t.of {
+		switch {
+		case s.task() == task.None:
+		case at >= 0:
+			return 0, fmt.Errorf("%w: vertices of types %s and %s have labels, and a model is trained on "+
+				"those of one; leave the others out", ErrValue, t.names[at], t.names[i])
+		default:
+			at = i
+		}
+	}
+	return at, nil
+}
+
+// write writes the graph as a dataset.
+func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
+	at, err := t.labelled()
+	if err != nil {
+		return ImportReport{}, fmt.Errorf("%s: %w", o.In, err)
+	}
+	r := ImportReport{Name: o.Name, Format: o.Format, FeatureType: Float32, SparseEntries: -1,
+		Task: task.None, Split: "none, for there are no labels"}
+	m := Meta{Name: o.Name, Task: task.None, Schema: graph.Schema{Types: t.names}}
+	split := new(splitSource)
+	if at >= 0 {
+		s := t.of[at]
+		if split, err = s.chooseSplit(); err != nil {
+			return r, err
+		}
+		m.Task, m.Classes, m.LabelType = s.task(), s.classes, t.names[at]
+		r.Task, r.Classes, r.Labelled, r.Split, r.Unlabelled = m.Task, m.Classes, s.labelled(), split.from,
+			split.unlabelled
+		r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
+		m.Provenance = s.provenance(&r)
+	} else {
+		m.Provenance = (&source{options: o}).provenance(&r)
+	}
+	w, err := Create(o.Out, m)
+	if err != nil {
+		return r, err
+	}
+	defer w.Abort()
+	var counts []int64
+	for _, s := range t.of {
+		counts = append(counts, int64(s.vertices))
+	}
+	if r.Cleaning, err = w.TypedTopology(counts, t.edges, graph.CleanOptions{KeepLoops: o.KeepLoops,
+		KeepDuplicates: o.KeepDuplicates}); err != nil {
+		return r, fmt.Errorf("%s: %w", o.In, err)
+	}
+	w.Meta.Provenance.Cleaning = &r.Cleaning
+	for i := range t.of {
+		if err := t.writeFeatures(w, i); err != nil {
+			return r, err
+		}
+	}
+	if err := t.writeLabels(w, at, split); err != nil {
+		return r, err
+	}
+	if err := t.writeIDs(w); err != nil {
+		return r, err
+	}
+	for i, s := range t.of {
+		for _, note := range s.notes {
+			r.Notes = append(r.Notes, t.names[i]+": "+note)
+		}
+	}
+	r.Vertices, r.Edges, r.Types = w.Meta.Vertices, w.Meta.Edges, w.Meta.Describe()
+	return r, w.Close()
+}
+
+func (t *typedSource) writeFeatures(w *Writer, i int) error {
+	f := t.of[i].features
+	if f == nil {
+		return nil
+	}
+	rows, err := w.TypeFeatures(i, f.cols, f.stored)
+	if err == nil {
+		err = f.write(rows)
+	}
+	if err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
+// writeLabels writes the labels of one type, none if at is -1, and the split.
+func (t *typedSource) writeLabels(w *Writer, at int, split *splitSource) error {
+	if at < 0 {
+		return nil
+	}
+	of := t.of[at].truths()
+	labels := mem.Make[uint8](int(w.Meta.Vertices) * of.Width)
+	t.of[at].release = append(t.of[at].release, func() { mem.Free(labels) }) // after Close
+	if task.Stored(w.Meta.Task).Class != nil {
+		for i := range labels {
+			labels[i] = 0xff // -1
+		}
+	}
+	first := w.Meta.Starts()[at]
+	copy(labels[int(first)*of.Width:], of.Data)
+	for _, list := range split.lists() {
+		for i := range *list {
+			(*list)[i] += graph.VertexID(first)
+		}
+	}
+	if err := w.Labels(labels); err != nil {
+		return err
+	}
+	return w.Splits(split.Split)
+}
+
+// writeIDs keeps the ids of the source: of each vertex its type, a slash, and its id.
+func (t *typedSource) writeIDs(w *Writer) error {
+	var text []byte
+	for i, s := range t.of {
+		for v := range s.vertices {
+			text = append(append(text, t.names[i]...), '/')
+			switch {
+			case s.names != nil:
+				text = append(text, s.names[v]...)
+			case s.originals != nil:
+				text = fmt.Append(text, s.originals[v])
+			default:
+				text = fmt.Append(text, v)
+			}
+			text = append(text, '\n')
+		}
+	}
+	return put(w, "original_name.npy", text, len(text))
+}
+
+// Describe returns a line for each type and relation.
+func (m *Meta) Describe() (lines []string) {
+	for t, name := range m.Schema.Types {
+		of := m.Tables[t]
+		rows := "no features"
+		if of.Features > 0 {
+			rows = fmt.Sprintf("%d features (%s)", of.Features, of.FeatureType)
+		}
+		lines = append(lines, fmt.Sprintf("type      %s: %d vertices, %s", name, of.Vertices, rows))
+	}
+	for _, r := range m.Schema.Relations {
+		lines = append(lines, fmt.Sprintf("relation  %s", r))
+	}
+	return lines
+}

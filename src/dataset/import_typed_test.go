@@ -1,0 +1,103 @@
+package dataset
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// typedTables writes two node tables and two edge tables.
+func typedTables(t *testing.T) string {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"nodes.paper.csv":             "id,label,split,a,b\np1,x,train,1,2\np2,y,valid,3,4\np3,x,test,5,6\n",
+		"nodes.author.csv":            "id\nann\nbob\n",
+		"edges.author.by.paper.csv":   "source,target\nann,p1\nbob,p1\nbob,p3\nbob,p3\n",
+		"edges.paper.cites.paper.tsv": "source\ttarget\np1\tp2\np2\tp2\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestImportTypedTables(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "d")
+	r, err := Import(ImportOptions{Format: "csv", In: typedTables(t), Out: out, Reverse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
+		t.Errorf("report:\n%s", r)
+	}
+	d, err := Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	m := d.Meta
+	if !slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.LabelType != "paper" || m.Classes != 2 ||
+		m.Tables[0].Features != 0 || m.Tables[1].Features != 2 || len(m.Schema.Relations) != 4 {
+		t.Fatalf("%+v", m)
+	}
+	in := func(v graph.VertexID, r int) []graph.VertexID {
+		kind, first, _ := d.Columns.Of(v)
+		c := int(first) + slices.Index(d.Columns.Into(kind), r)
+		return d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]]
+	}
+	// ann 0, bob 1, p1 2, p2 3, p3 4; by 0, cites 1, and their reverses
+	for _, c := range []struct {
+		v    graph.VertexID
+		r    int
+		want []graph.VertexID
+	}{{2, 0, []graph.VertexID{0, 1}}, {4, 0, []graph.VertexID{1}}, {3, 1, []graph.VertexID{2}},
+		{1, 2, []graph.VertexID{2, 4}}, {2, 3, []graph.VertexID{3}}, {0, 2, []graph.VertexID{2}}} {
+		if got := in(c.v, c.r); !slices.Equal(got, c.want) {
+			t.Errorf("vertex %d, relation %s: %v, want %v", c.v, m.Schema.Relations[c.r], got, c.want)
+		}
+	}
+	if !slices.Equal(d.Split.Train, []graph.VertexID{2}) || !slices.Equal(d.Split.Test, []graph.VertexID{4}) {
+		t.Errorf("split %+v", d.Split)
+	}
+	ids, err := npy.Map[uint8](filepath.Join(out, "original_name.npy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ids.Close()
+	if names := string(ids.Data); names != "author/ann\nauthor/bob\npaper/p1\npaper/p2\npaper/p3\n" {
+		t.Errorf("names %q", names)
+	}
+}
+
+func TestImportTypedRefusals(t *testing.T) {
+	for _, c := range []struct{ file, text, want string }{
+		{"edges.author.by.venue.csv", "source,target\n", "joins a type that has no vertices here"},
+		{"edges.author.csv", "source,target\n", "edges.SOURCE.NAME.TARGET.csv"},
+		{"edges.author.by.paper.csv", "source,target\nann,p9\n", "has no row for it"},
+		{"edges.author.by.paper.csv", "source,target\np1,p1\n", "has no row for it"},
+		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
+		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
+	} {
+		dir := typedTables(t)
+		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "d")
+		_, err := Import(ImportOptions{Format: "csv", In: dir, Out: out})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.file, err, c.want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%s: something is written", c.file)
+		}
+	}
+}

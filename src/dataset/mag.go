@@ -1,0 +1,127 @@
+package dataset
+
+import (
+	"math"
+
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// The graph of papers, authors, institutions and fields of study, in the proportions of OGB-MAG (Hu et
+// al., Open Graph Benchmark, NeurIPS 2020), with the reverse of every relation. A paper's class is a
+// pair: of the group of its authors, and of the group of its fields. So its neighbours by one relation
+// tell half of it, and its features, as those of other generated graphs, are often a decoy's.
+const (
+	magAuthors      = 1134649.0 / 736389 // for a paper
+	magInstitutions = 8740.0 / 736389
+	magFields       = 59965.0 / 736389
+	magWrites       = 7145660.0 / 736389 // authors of a paper
+	magTopics       = 7505078.0 / 736389
+	magCites        = 5416271.0 / 736389
+)
+
+// magCitesOwn is the share, of the homophily, of citations that stay in the class.
+const magCitesOwn = 0.3
+
+// writeMAG writes the graph of o.Vertices papers.
+func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
+	o.drawClasses(classes)
+	papers := o.Vertices
+	atLeast := func(share float64, least int) int { return max(least, int(share*float64(papers))) }
+	groups := int(math.Ceil(math.Sqrt(float64(o.Classes)))) // of fields; of authors as many or fewer
+	counts := []int64{int64(papers), int64(atLeast(magAuthors, groups)),
+		int64(atLeast(magInstitutions, 1)), int64(atLeast(magFields, groups))}
+	w.Meta.Schema = graph.Schema{Types: []string{"paper", "author", "institution", "field_of_study"}}
+	w.Meta.LabelType, w.Meta.Features = "paper", 0
+	of := func(source, name, target string) TypedEdges {
+		return TypedEdges{Relation: graph.Relation{Source: source, Name: name, Target: target}}
+	}
+	edges := []TypedEdges{of("author", "affiliated_with", "institution"), of("author", "writes", "paper"),
+		of("paper", "cites", "paper"), of("paper", "has_topic", "field_of_study")}
+	for a := range counts[1] {
+		s := newStream(o.Seed, keyEdge, 0, uint64(a))
+		edges[0].Sources = append(edges[0].Sources, int32(a))
+		edges[0].Targets = append(edges[0].Targets, int32(s.intn(int(counts[2]))))
+	}
+	same, first := members(classes, o.Classes)
+	for p, class := range classes {
+		s := newStream(o.Seed, keyEdge, 1, uint64(p))
+		for range s.about(magWrites) {
+			edges[1].Sources = append(edges[1].Sources, o.member(&s, int(class)/groups, groups, counts[1]))
+			edges[1].Targets = append(edges[1].Targets, int32(p))
+		}
+		for range s.about(magTopics) {
+			edges[3].Sources = append(edges[3].Sources, int32(p))
+			edges[3].Targets = append(edges[3].Targets, o.member(&s, int(class)%groups, groups, counts[3]))
+		}
+		for range s.about(magCites) {
+			cited := int32(s.intn(papers))
+			if of := same[first[class]:first[class+1]]; s.float() < magCitesOwn*o.Homophily {
+				cited = of[s.intn(len(of))]
+			}
+			edges[2].Sources = append(edges[2].Sources, int32(p))
+			edges[2].Targets = append(edges[2].Targets, cited)
+		}
+	}
+	report, err := w.TypedTopology(counts, reversed(edges), graph.CleanOptions{})
+	if err != nil {
+		return err
+	}
+	w.Meta.Provenance.Cleaning = &report
+	rows, err := w.TypeFeatures(0, o.Features, o.FeatureType)
+	if err == nil {
+		err = o.drawFeatures(rows, classes)
+	}
+	if err != nil {
+		return err
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	o.hideLabels(classes)
+	labels := make([]int32, w.Meta.Vertices)
+	for v := range labels {
+		labels[v] = -1
+	}
+	copy(labels, classes)
+	if err := w.Labels(npy.Bytes(labels)); err != nil {
+		return err
+	}
+	shares, err := ParseFractions(o.Split)
+	if err != nil {
+		return err
+	}
+	return w.Splits(shares.Split(Labelled(classes), o.Seed))
+}
+
+// about returns a whole number of the given mean, from half to one and a half times it.
+func (s *stream) about(mean float64) int { return int(mean/2 + s.float()*(mean+1)) }
+
+// member draws one of n vertices, the first ones more often, of the group with probability
+// Homophily and of all without. Vertex i is of group i % groups.
+func (o GenerateOptions) member(s *stream, group, groups int, n int64) int32 {
+	u := s.float()
+	if s.float() >= o.Homophily {
+		return int32(u * float64(n))
+	}
+	of := (int(n) - group + groups - 1) / groups
+	return int32(int(u*u*float64(of))*groups + group)
+}
+
+// members lists the vertices of each class: those of class c are same[first[c]:first[c+1]].
+func members(classes []int32, n int) (same []int32, first []int) {
+	first = make([]int, n+1)
+	for _, c := range classes {
+		first[c+1]++
+	}
+	for c := range n {
+		first[c+1] += first[c]
+	}
+	next := append([]int(nil), first...)
+	same = make([]int32, len(classes))
+	for v, c := range classes {
+		same[next[c]] = int32(v)
+		next[c]++
+	}
+	return same, first
+}

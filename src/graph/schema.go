@@ -1,0 +1,214 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Schema names the types of a graph's vertices and the relations of its edges. The zero Schema is
+// that of a graph of one type and one relation, which have no names.
+type Schema struct {
+	Types     []string   `json:"types,omitempty"`
+	Relations []Relation `json:"relations,omitempty"`
+}
+
+// Relation is a kind of edges: from vertices of one type to those of one.
+type Relation struct {
+	Source string `json:"source"`
+	Name   string `json:"name"`
+	Target string `json:"target"`
+}
+
+// String is the name of a relation in texts, options and parameters.
+func (r Relation) String() string { return r.Source + "," + r.Name + "," + r.Target }
+
+// Reverse returns the relation of the reversed edges.
+func (r Relation) Reverse() Relation { return Relation{r.Target, "rev_" + r.Name, r.Source} }
+
+// Typed reports whether types and relations have names.
+func (s *Schema) Typed() bool { return len(s.Types) > 0 }
+
+// NumTypes returns the number of types of vertices.
+func (s *Schema) NumTypes() int { return max(1, len(s.Types)) }
+
+// NumRelations returns the number of relations.
+func (s *Schema) NumRelations() int {
+	if s.Typed() {
+		return len(s.Relations)
+	}
+	return 1
+}
+
+// Type returns the number of a type, or an error that lists those there are.
+func (s *Schema) Type(name string) (int, error) {
+	if i := slices.Index(s.Types, name); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
+}
+
+// Ends returns the types of a relation's sources and targets.
+func (s *Schema) Ends(r int) (source, target int) {
+	if !s.Typed() {
+		return 0, 0
+	}
+	return slices.Index(s.Types, s.Relations[r].Source), slices.Index(s.Types, s.Relations[r].Target)
+}
+
+// typeName is what types may be called: they are parts of file names.
+var typeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+
+// MaxRelations bounds the relations, and the types, of a graph.
+const MaxRelations = 1 << 12
+
+// Check returns all errors, joined.
+func (s *Schema) Check() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	fault(!s.Typed() && len(s.Relations) > 0, "%d relations of no vertex types", len(s.Relations))
+	fault(s.Typed() && len(s.Relations) == 0, "vertex types %q without a relation", s.Types)
+	fault(max(len(s.Types), len(s.Relations)) > MaxRelations,
+		"%d vertex types and %d relations; at most %d are supported", len(s.Types), len(s.Relations),
+		MaxRelations)
+	for i, t := range s.Types {
+		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, at "+
+			"most 64", t)
+		fault(slices.Contains(s.Types[:i], t), "vertex type %q is there twice", t)
+	}
+	for i, r := range s.Relations {
+		fault(!slices.Contains(s.Types, r.Source) || !slices.Contains(s.Types, r.Target),
+			"relation %s joins a type that is not among %q", r, s.Types)
+		fault(r.Name == "", "relation %s has no name", r)
+		fault(slices.Contains(s.Relations[:i], r), "relation %s is there twice", r)
+	}
+	return errors.Join(faults...)
+}
+
+// Columns are the in-edges of a graph by vertex and relation: a vertex has a column for each of the
+// relations that end in its type, side by side in their order. Vertices of one type lie together,
+// in every part of the graph.
+//
+//	vertices   0 1 2 | 3 4          types   a a a | b b        relations   0: b,x,a  1: a,y,a  2: a,z,b
+//	columns    01 01 01 | 2 2                                               of each vertex
+//	Indptr     [C+1]        in-edges of column c are Indices[Indptr[c]:Indptr[c+1]] of the graph
+//
+// The zero Columns are those of a graph of one relation: a vertex is a column.
+type Columns struct {
+	Indptr []int64
+
+	index  PartIndex
+	ranges []columnRange
+	into   [][]int // [T] the relations that end in a type, ascending
+	target []int   // [R] type in which a relation ends
+	place  []int   // [R] number of its column among those of a vertex
+}
+
+// columnRange is a range of vertices of one type.
+type columnRange struct {
+	kind int
+	each int
+	base int64 // column of vertex 0 as if it were in the range
+}
+
+// NewColumns returns the columns of a graph whose vertices of type i % T, T the number of types, are
+// starts[i] to starts[i+1]-1. indptr is [C+1]: an error if C is another number.
+func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
+	t := s.NumTypes()
+	c := Columns{Indptr: indptr, into: make([][]int, t)}
+	for r := range s.NumRelations() {
+		_, target := s.Ends(r)
+		c.target, c.place = append(c.target, target), append(c.place, len(c.into[target]))
+		c.into[target] = append(c.into[target], r)
+	}
+	if n := len(starts) - 1; n < 1 || n%t != 0 || n > 1<<16 {
+		return c, fmt.Errorf("%d ranges of vertices for %d types", n, t)
+	}
+	at := int64(0)
+	for i := range len(starts) - 1 {
+		each := len(c.into[i%t])
+		c.ranges = append(c.ranges, columnRange{i % t, each, at - starts[i]*int64(each)})
+		at += (starts[i+1] - starts[i]) * int64(each)
+	}
+	if at > MaxVertices {
+		return c, fmt.Errorf("%d pairs of a vertex and a relation that ends in it; at most %d are "+
+			"supported", at, MaxVertices)
+	}
+	if indptr != nil && int64(len(indptr)) != at+1 {
+		return c, fmt.Errorf("%d entries of row pointers for %d columns", len(indptr), at)
+	}
+	c.index = NewPartIndex(starts)
+	return c, nil
+}
+
+// Plain reports whether a vertex is a column.
+func (c *Columns) Plain() bool { return len(c.target) == 0 }
+
+// NumRelations returns the number of relations.
+func (c *Columns) NumRelations() int { return max(1, len(c.target)) }
+
+// Target returns the type in which a relation ends, and Place the number of its column among those of
+// a vertex of that type. The graph has relations.
+func (c *Columns) Target(relation int) int { return c.target[relation] }
+
+// Place: see Target.
+func (c *Columns) Place(relation int) int { return c.place[relation] }
+
+// NumTypes returns the number of types of vertices.
+func (c *Columns) NumTypes() int { return max(1, len(c.into)) }
+
+// Len returns the number of columns.
+func (c *Columns) Len() int {
+	n := int64(0)
+	for i, r := range c.ranges {
+		begin := uint32(0)
+		if i > 0 {
+			begin = c.index.End(i - 1)
+		}
+		n += int64(c.index.End(i)-begin) * int64(r.each)
+	}
+	return int(n)
+}
+
+// Of returns the type of a vertex, its first column and how many it has.
+func (c *Columns) Of(v VertexID) (kind int, first VertexID, count int) {
+	if c.Plain() {
+		return 0, v, 1
+	}
+	r := &c.ranges[c.index.Find(uint32(v))]
+	return r.kind, VertexID(r.base + int64(v)*int64(r.each)), r.each
+}
+
+// Into returns the relations that end in a type, in the order of its columns.
+func (c *Columns) Into(kind int) []int {
+	if c.Plain() {
+		return []int{0}
+	}
+	return c.into[kind]
+}
+
+// Check holds the columns' row pointers to those of the vertices: the first column of a vertex begins
+// where its in-edges do, and none begins before the one before it.
+func (c *Columns) Check(indptr []int64) error {
+	for v := range len(indptr) - 1 {
+		_, first, n := c.Of(VertexID(v))
+		at := indptr[v]
+		for k := range n {
+			if c.Indptr[int(first)+k] < at {
+				return fmt.Errorf("column %d of vertex %d begins at edge %d, before edge %d", k, v,
+					c.Indptr[int(first)+k], at)
+			}
+			at = c.Indptr[int(first)+k]
+		}
+		if n > 0 && c.Indptr[first] != indptr[v] || c.Indptr[int(first)+n] != indptr[v+1] {
+			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d", v,
+				c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// projection brings the rows of all vertex types to one width, by a linear map for each type that has
+// features. Rows of the others would have that width.
+//
+//	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
+type projection struct {
+	dev   compute.Device
+	width int
+	maps  []typeMap // [T]
+	x     *buffer
+}
+
+// typeMap is the map of a type; without features it has none.
+type typeMap struct {
+	name        string
+	features    int
+	w, dw       compute.Matrix // [width, features]
+	bias, dbias []float32
+}
+
+// newProjection returns that of the graph's types; nil if it has none.
+func newProjection(s *store, c Config) *projection {
+	if !c.Schema.Typed() {
+		return nil
+	}
+	p := &projection{dev: s.dev, width: c.In, x: s.buffer()}
+	for t, name := range c.Schema.Types {
+		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
+	}
+	return p
+}
+
+func (p *projection) params() (all []Param) {
+	for _, m := range p.maps {
+		if m.features > 0 {
+			all = append(all, weight(m.name+".weight", p.width, m.features),
+				bias(m.name+".bias", p.width, m.features))
+		}
+	}
+	return all
+}
+
+func (p *projection) bind(values, grads [][]float32) {
+	for t := range p.maps {
+		m := &p.maps[t]
+		if m.features == 0 {
+			continue
+		}
+		m.w, m.dw = matrix(values[0], p.width, m.features), matrix(grads[0], p.width, m.features)
+		m.bias, m.dbias = values[1], grads[1]
+		values, grads = values[2:], grads[2:]
+	}
+}
+
+// each calls f with the map of each type, the rows it reads, and those of x that it makes.
+func (p *projection) each(types []compute.Matrix, x compute.Matrix,
+	f func(m *typeMap, rows, x compute.Matrix)) {
+	at := 0
+	for t, rows := range types {
+		f(&p.maps[t], rows, x.RowsAt(at, at+rows.Rows))
+		at += rows.Rows
+	}
+}
+
+// forward returns the rows of all types. It fails only if device memory runs out.
+func (p *projection) forward(in *Input) (compute.Matrix, error) {
+	if err := p.x.reserve(in.Sources * p.width); err != nil {
+		return compute.Matrix{}, fmt.Errorf("rows of %d sources: %w", in.Sources, err)
+	}
+	x := p.x.matrix(in.Sources, p.width)
+	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
+		if m.features == 0 {
+			p.dev.CopyColumns(x, 0, rows, 0, p.width, false)
+			return
+		}
+		p.dev.Dense(x, compute.Dense{X: rows, W: m.w, Bias: m.bias})
+	})
+	return x, nil
+}
+
+// backward sets the gradients of the maps from that with respect to x.
+func (p *projection) backward(dx compute.Matrix, in *Input) {
+	p.each(in.Types, dx, func(m *typeMap, rows, dx compute.Matrix) {
+		if m.features > 0 {
+			p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx,
+				compute.Dense{X: rows, W: m.w, Bias: m.bias})
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/compute"
+)
+
+// relational is a layer that gives every relation weights of its own (Schlichtkrull et al., Modeling
+// Relational Data with Graph Convolutional Networks, ESWC 2018). A row is a destination and a
+// relation of which it has in-edges; one more row of each destination is the destination itself:
+//
+//	agg  [rows + D, in]        means over in-edges; the destinations' own rows
+//	z    [rows + D + S, out]   rows of agg times the weights of their relation, or of their own; biases
+//	y    [D, out]              of each destination the sum of its rows of z
+//
+// So a layer is a fixed number of kernels, however many relations there are. Own weights and biases
+// are S sets: one, or one for each type that relations end in.
+type relational struct {
+	dev     compute.Device
+	in, out int
+	weights relationWeights
+
+	agg, z, dagg *buffer
+	zeros        *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
+}
+
+// relationWeights are the parameters of a relational layer.
+type relationWeights interface {
+	params() []Param
+	bind(values, grads [][]float32)
+	relations() int
+	sets() int
+	own() Relating // how the sets follow from types
+	// turned: weights are [in,out], and not [out,in]
+	turned() bool
+	reserve() error
+	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
+	prepare(bias compute.Matrix)
+	// of returns these, or their gradients if gradient, with the elements from one to the next.
+	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
+	// finish completes the gradients of the parameters.
+	finish(dbias compute.Matrix)
+}
+
+func newRelational(s *store, in, out int, w relationWeights) Layer {
+	return &relational{dev: s.dev, in: in, out: out, weights: w, agg: s.buffer(), z: s.buffer(),
+		dagg: s.buffer(), zeros: s.buffer()}
+}
+
+func (r *relational) Params() []Param                { return r.weights.params() }
+func (r *relational) Bind(values, grads [][]float32) { r.weights.bind(values, grads) }
+
+func (r *relational) Needs() Needs {
+	return Needs{Sources: true, Transposed: true, Relations: r.weights.own()}
+}
+
+// rows returns the rows of relations in the agg of a hop, and those of z.
+func (r *relational) rows(h *Hop) (relations, all int) {
+	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // at most, where there are counts alone
+	if h.Forward.Indptr != nil {
+		n = h.Forward.Len()
+	}
+	return n - h.Destinations, n + r.weights.sets()
+}
+
+func (r *relational) Reserve(in *Input) error {
+	relations, all := r.rows(&in.Hop)
+	n := relations + in.Destinations
+	err := reserveAll(sized{r.agg, n * r.in}, sized{r.z, all * r.out}, sized{r.zeros, 2 * r.out})
+	if err == nil && in.Gradient {
+		err = r.dagg.reserve(n * r.in)
+	}
+	if err == nil {
+		err = r.weights.reserve()
+	}
+	return err
+}
+
+func (r *relational) Flops(h *Hop, gradient bool) int {
+	relations, _ := r.rows(h)
+	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
+}
+
+// groups returns the groups of rows of relations and those of own rows, of the sets.
+func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w, wOwn []float32) {
+	n := r.weights.relations()
+	w, wOwn, stride, strideOwn := r.weights.of(gradient)
+	return compute.Groups{Ends: h.Ends[:n], Stride: stride},
+		compute.Groups{Ends: h.OwnEnds, Stride: strideOwn}, w, wOwn
+}
+
+func (r *relational) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+	relations, all := r.rows(&in.Hop)
+	n := relations + in.Destinations
+	agg, z := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
+	r.weights.prepare(z.RowsAt(n, all))
+	r.dev.SegmentMean(agg, in.Hop.Forward, in.X)
+	g, own, w, wOwn := r.groups(&in.Hop, false)
+	product := r.dev.GroupMatMul
+	if r.weights.turned() {
+		product = r.dev.GroupMatMulInput
+	}
+	product(z.RowsAt(0, relations), agg.RowsAt(0, relations), w, g)
+	product(z.RowsAt(relations, n), agg.RowsAt(relations, n), wOwn, own)
+	r.dev.SegmentSum(y, in.Targets, nil, z, false)
+	r.dev.Finish(y, r.zeros.data[:r.out], then) // z has the biases
+}
+
+func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+	relations, all := r.rows(&in.Hop)
+	n := relations + in.Destinations
+	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, then)
+	agg, dz := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
+	r.dev.SegmentSum(dz, in.RowsOf, nil, dy, false)
+	g, own, dw, dwOwn := r.groups(&in.Hop, true)
+	_, _, w, wOwn := r.groups(&in.Hop, false)
+	dzOf, aggOf := [2]compute.Matrix{dz.RowsAt(0, relations), dz.RowsAt(relations, n)},
+		[2]compute.Matrix{agg.RowsAt(0, relations), agg.RowsAt(relations, n)}
+	back := r.dev.GroupMatMulInput
+	if r.weights.turned() {
+		back = r.dev.GroupMatMul
+		r.dev.GroupMatMulWeights(dw, aggOf[0], dzOf[0], g)
+		r.dev.GroupMatMulWeights(dwOwn, aggOf[1], dzOf[1], own)
+	} else {
+		r.dev.GroupMatMulWeights(dw, dzOf[0], aggOf[0], g)
+		r.dev.GroupMatMulWeights(dwOwn, dzOf[1], aggOf[1], own)
+	}
+	r.weights.finish(dz.RowsAt(n, all))
+	if in.Gradient {
+		dagg := r.dagg.matrix(n, r.in)
+		back(dagg.RowsAt(0, relations), dzOf[0], w, g)
+		back(dagg.RowsAt(relations, n), dzOf[1], wOwn, own)
+		r.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+	}
+}
+
+// rgcn are the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices, and
+// of each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
+type rgcn struct {
+	dev                      compute.Device
+	name                     string
+	in, out, matrices, bases int            // relations
+	w, dw                    compute.Matrix // [of or bases, in*out]
+	comp, dcomp              compute.Matrix // [of, bases]
+	root, droot              []float32      // [in,out]
+	bias, dbias              []float32
+	combined, dcombined      *buffer // [of, in*out]
+}
+
+func newRGCN(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	w := &rgcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
+		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(), dcombined: s.buffer()}
+	return newRelational(s, in, out, w)
+}
+
+func (w *rgcn) relations() int { return w.matrices }
+func (w *rgcn) sets() int      { return 1 }
+func (w *rgcn) own() Relating  { return OwnTogether }
+func (w *rgcn) turned() bool   { return true }
+
+func (w *rgcn) params() []Param {
+	n := w.matrices
+	var all []Param
+	if w.bases > 0 {
+		n = w.bases
+		all = append(all, glorot(w.name+".comp", w.matrices, w.bases))
+	}
+	return append(all, glorot(w.name+".weight", n, w.in, w.out),
+		glorot(w.name+".root", w.in, w.out), constant(w.name+".bias", w.out, 0))
+}
+
+func (w *rgcn) bind(values, grads [][]float32) {
+	size, n := w.in*w.out, w.matrices
+	if w.bases > 0 {
+		n = w.bases
+		w.comp, w.dcomp = matrix(values[0], w.matrices, w.bases), matrix(grads[0], w.matrices, w.bases)
+		values, grads = values[1:], grads[1:]
+	}
+	w.w, w.dw = matrix(values[0], n, size), matrix(grads[0], n, size)
+	w.root, w.droot, w.bias, w.dbias = values[1], grads[1], values[2], grads[2]
+}
+
+func (w *rgcn) reserve() error {
+	if w.bases == 0 {
+		return nil
+	}
+	n := w.matrices * w.in * w.out
+	return reserveAll(sized{w.combined, n}, sized{w.dcombined, n})
+}
+
+func (w *rgcn) prepare(bias compute.Matrix) {
+	if w.bases > 0 {
+		w.dev.MatMulInput(w.combined.matrix(w.matrices, w.in*w.out), w.comp, w.w, false)
+	}
+	w.dev.CopyColumns(bias, 0, matrix(w.bias, 1, w.out), 0, w.out, false)
+}
+
+func (w *rgcn) of(gradient bool) (relations, own []float32, strideRelations, strideOwn int) {
+	size := w.in * w.out
+	relations, own = w.w.Data, w.root
+	if gradient {
+		relations, own = w.dw.Data, w.droot
+	}
+	if w.bases > 0 && gradient {
+		relations = w.dcombined.data
+	} else if w.bases > 0 {
+		relations = w.combined.data
+	}
+	return relations, own, size, size
+}
+
+func (w *rgcn) finish(dbias compute.Matrix) {
+	if w.bases > 0 {
+		d := w.dcombined.matrix(w.matrices, w.in*w.out)
+		w.dev.MatMul(w.dcomp, d, w.w, false)
+		w.dev.MatMulWeights(w.dw, w.comp, d)
+	}
+	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
+}
+
+// relationSAGE are the weights of a SAGEConv for each relation, whose results are added (HeteroConv of
+// PyTorch Geometric). The own weights and the biases of relations that end in one type are added
+// first: they multiply the same rows.
+//
+// Parameters of one kind lie a fixed number of elements apart, so that one kernel adds them all.
+type relationSAGE struct {
+	dev                  compute.Device
+	names                []string
+	in, out              int
+	into, from           compute.Segments // [sets] relations of each; [relations] the set of each
+	neigh, dneigh        []float32
+	self, dself          compute.Matrix // [relations, stride]
+	bias, dbias          compute.Matrix // likewise
+	summed, dsummed      *buffer        // [sets, stride]
+	biases, wide         *buffer        // [sets, stride]
+	stride, strideOfBias int
+}
+
+func newRelationSAGE(s *store, c Config, l int) Layer {
+	w := &relationSAGE{dev: s.dev, summed: s.buffer(), dsummed: s.buffer(), biases: s.buffer(),
+		wide: s.buffer()}
+	w.in, w.out = c.Widths(l)
+	w.stride, w.strideOfBias = aligned(w.in*w.out), aligned(w.out)
+	sets := c.targetTypes()
+	w.into.Indptr, w.from.Indptr = []int64{0}, []int64{0}
+	for _, t := range sets {
+		for r := range c.Schema.NumRelations() {
+			if _, target := c.Schema.Ends(r); target == t {
+				w.into.Indices = append(w.into.Indices, int32(r))
+			}
+		}
+		w.into.Indptr = append(w.into.Indptr, int64(len(w.into.Indices)))
+	}
+	for r, rel := range c.Schema.Relations {
+		w.names = append(w.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
+			rel.Target))
+		_, target := c.Schema.Ends(r)
+		for i, t := range sets {
+			if t == target {
+				w.from.Indices = append(w.from.Indices, int32(i))
+			}
+		}
+		w.from.Indptr = append(w.from.Indptr, int64(r+1))
+	}
+	return newRelational(s, w.in, w.out, w)
+}
+
+func (w *relationSAGE) relations() int { return len(w.names) }
+func (w *relationSAGE) sets() int      { return w.into.Len() }
+func (w *relationSAGE) own() Relating  { return OwnByType }
+func (w *relationSAGE) turned() bool   { return false }
+
+func (w *relationSAGE) params() (all []Param) {
+	for _, name := range w.names {
+		all = append(all, weight(name+".lin_l.weight", w.out, w.in))
+	}
+	for _, name := range w.names {
+		all = append(all, bias(name+".lin_l.bias", w.out, w.in))
+	}
+	for _, name := range w.names {
+		all = append(all, weight(name+".lin_r.weight", w.out, w.in))
+	}
+	return all
+}
+
+func (w *relationSAGE) bind(values, grads [][]float32) {
+	n := len(w.names)
+	// parameters follow each other at their alignment, so the first reaches up to the last
+	reach := func(of [][]float32, stride int) compute.Matrix {
+		return matrix(of[0][:n*stride], n, stride)
+	}
+	w.neigh, w.dneigh = reach(values[:n], w.stride).Data, reach(grads[:n], w.stride).Data
+	w.bias, w.dbias = reach(values[n:], w.strideOfBias), reach(grads[n:], w.strideOfBias)
+	w.self, w.dself = reach(values[2*n:], w.stride), reach(grads[2*n:], w.stride)
+}
+
+func (w *relationSAGE) reserve() error {
+	n := w.sets() * w.stride
+	return reserveAll(sized{w.summed, n}, sized{w.dsummed, n},
+		sized{w.biases, w.sets() * w.strideOfBias}, sized{w.wide, w.sets() * w.strideOfBias})
+}
+
+func (w *relationSAGE) prepare(bias compute.Matrix) {
+	w.dev.SegmentSum(w.summed.matrix(w.sets(), w.stride), w.into, nil, w.self, false)
+	biases := w.biases.matrix(w.sets(), w.strideOfBias)
+	w.dev.SegmentSum(biases, w.into, nil, w.bias, false)
+	w.dev.CopyColumns(bias, 0, biases, 0, w.out, false)
+}
+
+func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations, strideOwn int) {
+	if gradient {
+		return w.dneigh, w.dsummed.data, w.stride, w.stride
+	}
+	return w.neigh, w.summed.data, w.stride, w.stride
+}
+
+func (w *relationSAGE) finish(dbias compute.Matrix) {
+	w.dev.SegmentSum(w.dself, w.from, nil, w.dsummed.matrix(w.sets(), w.stride), false)
+	wide := w.wide.matrix(w.sets(), w.strideOfBias) // beyond the bias it stays zero
+	w.dev.CopyColumns(wide, 0, dbias, 0, w.out, false)
+	w.dev.SegmentSum(w.dbias, w.from, nil, wide, false)
+}

@@ -1,0 +1,127 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// wholeRows draws all neighbours.
+var wholeRows = Neighbours(All)
+
+// columnRange is what a hop draws by one relation: some of the in-edges of each of its columns, which are
+// rows of the block.
+type columnRange struct {
+	relation int
+	vertices []graph.VertexID // the destinations or, of a graph with relations, their columns
+	original []int32          // original ids of the destinations
+}
+
+// columnList lists the columns of a frontier, relation by relation. The zero value is ready for use.
+type columnList struct {
+	ranges   []columnRange
+	order    []int32 // destinations, type by type
+	ends     []int   // [T] where the types end
+	first    []graph.VertexID
+	columns  []graph.VertexID
+	original []int32
+}
+
+// of lists the columns that have edges, and sets the block's Targets and Ends. Where vertices are
+// columns, these are the frontier.
+func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
+	block *graph.Block) []columnRange {
+	l.ranges = l.ranges[:0]
+	c := &t.Columns
+	if c.Plain() {
+		l.ranges = append(l.ranges, columnRange{0, frontier, original})
+		return l.ranges
+	}
+	l.byType(c, frontier)
+	most := 0
+	for kind, end := range l.ends {
+		begin := 0
+		if kind > 0 {
+			begin = l.ends[kind-1]
+		}
+		most += (end - begin) * len(c.Into(kind))
+	}
+	l.columns, l.original = mem.Grow(l.columns[:0], most), mem.Grow(l.original[:0], most)
+	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most), mem.Grow(block.Ends[:0], c.NumRelations())
+	n := 0
+	for r := range c.NumRelations() {
+		begin, kind := n, c.Target(r)
+		from := 0
+		if kind > 0 {
+			from = l.ends[kind-1]
+		}
+		place := graph.VertexID(c.Place(r))
+		for _, d := range l.order[from:l.ends[kind]] {
+			column := l.first[d] + place
+			if c.Indptr[column] == c.Indptr[column+1] {
+				continue
+			}
+			l.columns[n], l.original[n], block.Targets[n] = column, original[d], d
+			n++
+		}
+		block.Ends[r] = int32(n)
+		l.ranges = append(l.ranges, columnRange{r, l.columns[begin:n], l.original[begin:n]})
+	}
+	block.Targets = block.Targets[:n]
+	return l.ranges
+}
+
+// byType sorts the destinations by type, and finds the first column of each.
+func (l *columnList) byType(c *graph.Columns, frontier []graph.VertexID) {
+	n, types := len(frontier), c.NumTypes()
+	l.order, l.first = mem.Grow(l.order[:0], n), mem.Grow(l.first[:0], n)
+	if len(l.ends) != types {
+		l.ends = make([]int, types)
+	}
+	clear(l.ends)
+	for d, v := range frontier {
+		kind, first, _ := c.Of(v)
+		l.first[d] = first
+		l.ends[kind]++
+	}
+	at := 0
+	for kind, count := range l.ends {
+		l.ends[kind], at = at, at+count
+	}
+	for d, v := range frontier {
+		kind, _, _ := c.Of(v)
+		l.order[l.ends[kind]] = int32(d)
+		l.ends[kind]++
+	}
+}
+
+func (l *columnList) bytes() int64 {
+	return int64(cap(l.order)+cap(l.first)+cap(l.columns)+cap(l.original)) * 4
+}
+
+func (l *columnList) free() {
+	mem.Free(l.order)
+	mem.Free(l.first)
+	mem.Free(l.columns)
+	mem.Free(l.original)
+}
+
+// checkRelations returns an error for what is not drawn in a graph with relations.
+func (o *Options) checkRelations(t *Topology) error {
+	if r := len(o.Relations); r > 0 && r != t.Columns.NumRelations() {
+		return fmt.Errorf("fanouts of %d relations for a graph of %d", r, t.Columns.NumRelations())
+	}
+	switch {
+	case t.Columns.Plain():
+	case o.kind() != Neighbour:
+		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
+	case o.Kernel != KernelFused:
+		return errors.New("kernel coo does not draw by relations; choose kernel fused")
+	case t.First != 0 || t.Graph.NumVertices() != len(t.Original):
+		return errors.New("relations are drawn where a rank holds the whole topology: " +
+			"topology.kind=replicated")
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package sample
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/graph"
+)
+
+// typedTopology returns a graph of three types in two parts, whose relations have no edges, few and
+// many, and one leads from a type to itself.
+func typedTopology(t *testing.T, r *rand.Rand) *Topology {
+	s := graph.Schema{Types: []string{"a", "b", "c"}, Relations: []graph.Relation{
+		{Source: "a", Name: "x", Target: "b"}, {Source: "b", Name: "y", Target: "a"},
+		{Source: "a", Name: "self", Target: "a"}, {Source: "c", Name: "z", Target: "a"},
+		{Source: "a", Name: "none", Target: "b"},
+	}}
+	starts := []int64{0, 40, 60, 60, 95, 95, 120}
+	rows, edges := []int64{0}, []int64{0}
+	var indices []graph.VertexID
+	c, err := graph.NewColumns(&s, starts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := func(kind int) (all []graph.VertexID) {
+		for i := kind; i < len(starts)-1; i += 3 {
+			for v := starts[i]; v < starts[i+1]; v++ {
+				all = append(all, graph.VertexID(v))
+			}
+		}
+		return all
+	}
+	for v := range graph.VertexID(120) {
+		kind, _, _ := c.Of(v)
+		for _, rel := range c.Into(kind) {
+			from, _ := s.Ends(rel)
+			near := members(from)
+			r.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
+			if rel != 4 {
+				indices = append(indices, near[:min(len(near), []int{0, 1, 3, 12, 60}[r.IntN(5)])]...)
+			}
+			rows = append(rows, int64(len(indices)))
+		}
+		edges = append(edges, int64(len(indices)))
+	}
+	top := &Topology{Graph: graph.CSC{Indptr: edges, Indices: indices}}
+	if top.Columns, err = graph.NewColumns(&s, starts, rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := top.Columns.Check(edges); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range r.Perm(120) {
+		top.Original = append(top.Original, int32(o))
+	}
+	return top
+}
+
+func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	top := typedTopology(t, r)
+	for _, spec := range []Spec{
+		Neighbours(3, 2), Neighbours(All, All, All), Neighbours(1),
+		{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, All}, {1, 1}}},
+	} {
+		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for trial := range 20 {
+			var seeds []graph.VertexID
+			for _, v := range r.Perm(120)[:r.IntN(30)] {
+				seeds = append(seeds, graph.VertexID(v))
+			}
+			key := Key{Seed: 9, Epoch: 1, Step: trial}
+			want := Reference(top, spec, seeds, key)
+			var got Minibatch
+			if err := s.Sample(&got, seeds, key); err != nil {
+				t.Fatal(err)
+			}
+			if got.Digest() != want.Digest() || got.EdgesDigest(key) != want.EdgesDigest(key) {
+				t.Fatalf("%v, trial %d: not the reference's minibatch", spec, trial)
+			}
+			for l := range got.Blocks {
+				b := &got.Blocks[l]
+				if err := b.Validate(); err != nil {
+					t.Fatal(err)
+				}
+				if l > 0 && !slices.Equal(got.Transposes[l].Edges, want.Transposes[l].Edges) {
+					t.Fatalf("transpose %d is not the reference's", l)
+				}
+				checkColumns(t, top, &got, b, spec, len(got.Blocks)-1-l)
+			}
+			got.Free()
+			want.Free()
+		}
+		s.Free()
+	}
+}
+
+// checkColumns holds the rows of a block to the law: of every destination and relation that has
+// in-edges min(fanout, degree) different ones, in the order of relations and destinations.
+func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spec Spec, h int) {
+	t.Helper()
+	c, row := &top.Columns, 0
+	for r := range c.NumRelations() {
+		for d, v := range m.Frontier[:b.NumDst] {
+			kind, first, _ := c.Of(v)
+			if kind != c.Target(r) {
+				continue
+			}
+			at := int(first) + c.Place(r)
+			near := top.Graph.Indices[c.Indptr[at]:c.Indptr[at+1]]
+			if len(near) == 0 {
+				continue
+			}
+			if int(b.Targets[row]) != d {
+				t.Fatalf("row %d is of destination %d, want %d", row, b.Targets[row], d)
+			}
+			drawn := b.Indices[b.Indptr[row]:b.Indptr[row+1]]
+			want := len(near)
+			if f := spec.fanoutBy(h, r); f != All {
+				want = min(want, f)
+			}
+			seen := map[int32]bool{}
+			for _, s := range drawn {
+				if seen[s] || !slices.Contains(near, m.Frontier[s]) {
+					t.Fatalf("row %d: source %d is drawn twice or is no neighbour", row, s)
+				}
+				seen[s] = true
+			}
+			if len(drawn) != want {
+				t.Fatalf("row %d draws %d of %d, want %d", row, len(drawn), len(near), want)
+			}
+			row++
+		}
+		if int(b.Ends[r]) != row {
+			t.Fatalf("relation %d ends at row %d, want %d", r, b.Ends[r], row)
+		}
+	}
+}
+
+func TestRelationsRefuse(t *testing.T) {
+	top := typedTopology(t, rand.New(rand.NewPCG(1, 2)))
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}}}, "does not draw by relations"},
+		{Options{Spec: Spec{Kind: LADIES, Vertices: []int{2}}}, "does not draw by relations"},
+		{Options{Spec: Neighbours(2), Kernel: KernelCOO}, "choose kernel fused"},
+		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}}, "fanouts of 1 relations"},
+		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}}, "for 1 hops"},
+	} {
+		if _, err := New(top, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package train
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/cpu"
+	"halognn/src/compute/ref"
+	"halognn/src/config"
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/job"
+	"halognn/src/nn"
+	"halognn/src/npy"
+	"halognn/src/policy"
+	"halognn/src/record"
+	"halognn/src/sample"
+	"halognn/src/session"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+	"halognn/src/task"
+)
+
+// typedData writes a graph of papers, authors and venues, in which a paper's class is that of its
+// authors, and the features of every type are of another width. Types in bare have none.
+func typedData(t testing.TB, bare ...int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "typed")
+	counts, widths := []int64{240, 90, 8}, []int{6, 3, 2}
+	for _, kind := range bare {
+		widths[kind] = 0
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	class := make([]int32, counts[0])
+	author := func(c int32) int32 { return c*30 + r.Int32N(30) }
+	edges := []dataset.TypedEdges{
+		{Relation: graph.Relation{Source: "author", Name: "writes", Target: "paper"}},
+		{Relation: graph.Relation{Source: "paper", Name: "rev_writes", Target: "author"}},
+		{Relation: graph.Relation{Source: "venue", Name: "prints", Target: "paper"}},
+		{Relation: graph.Relation{Source: "paper", Name: "rev_prints", Target: "venue"}},
+		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
+	}
+	add := func(k int, u, v int32) {
+		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u), append(edges[k].Targets, v)
+	}
+	for p := range int32(counts[0]) {
+		class[p] = r.Int32N(3)
+		for range 1 + r.IntN(4) {
+			a := author(class[p])
+			add(0, a, p)
+			add(1, p, a)
+		}
+		v := r.Int32N(8)
+		add(2, v, p)
+		add(3, p, v)
+		for range r.IntN(4) {
+			add(4, r.Int32N(240), p)
+		}
+	}
+	w, err := dataset.Create(dir, dataset.Meta{Name: "typed", Task: task.Multiclass, Classes: 3,
+		LabelType: "paper", Schema: graph.Schema{Types: []string{"paper", "author", "venue"}}})
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	check(err)
+	_, err = w.TypedTopology(counts, edges, graph.CleanOptions{})
+	check(err)
+	for kind, cols := range widths {
+		if cols == 0 {
+			continue
+		}
+		rows, err := w.TypeFeatures(kind, cols, []string{dataset.Float32, dataset.Float16}[kind%2])
+		check(err)
+		for i := range counts[kind] {
+			row := make([]float32, cols)
+			for k := range row {
+				row[k] = r.Float32() - 0.5
+			}
+			if kind == 1 {
+				row[i/30]++
+			}
+			check(rows.Write(row))
+		}
+		check(rows.Close())
+	}
+	labels := make([]int32, w.Meta.Vertices)
+	var ids []graph.VertexID
+	for v := range labels {
+		labels[v] = -1
+		if v < len(class) {
+			labels[v], ids = class[v], append(ids, graph.VertexID(v))
+		}
+	}
+	check(w.Labels(npy.Bytes(labels)))
+	check(w.Splits(graph.Split{Train: ids[:140], Valid: ids[140:180], Test: ids[180:]}))
+	check(w.Close())
+	return dir
+}
+
+func typedOptions(kind string) Options {
+	return Options{
+		Spec: job.Spec{
+			Model:  nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2, Bases: 3},
+			Sample: sample.Neighbours(4, 3), Batch: 20, Epochs: 8,
+			Optimizer: nn.DefaultOptimizer("adam"),
+			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.02}, StepEpochs: 1, Seed: 1,
+			Depth: 2, StreamPerPart: true, Cache: policy.Settings{Policy: policy.None},
+		},
+		Training: config.Training{EvalEvery: 1, EvalFull: true},
+	}
+}
+
+// typedRun trains on so many ranks, each a node of its own, and returns the summary of rank 0.
+func typedRun(t *testing.T, s *shard.Shards, ranks int, o Options, onCPU bool) *record.Summary {
+	t.Helper()
+	var sum *record.Summary
+	dir := t.TempDir()
+	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		var dev compute.Device = ref.New()
+		if onCPU {
+			d, err := cpu.New(cpu.Options{Threads: 2})
+			if err != nil {
+				return err
+			}
+			dev = d
+		}
+		got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s,
+			Device: dev, Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
+		if c.Rank() == 0 {
+			sum = got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// A typed graph is trained and evaluated to the same numbers on any number of ranks that divides the
+// parts, and what is learned needs its relations.
+func TestTypedTrainingOnAnyRanks(t *testing.T) {
+	data := typedData(t)
+	for _, kind := range []string{"rgcn", "sage"} {
+		t.Run(kind, func(t *testing.T) {
+			s := shardtest.Cut(t, data, shardtest.Options{Parts: 4})
+			if err := s.Verify(); err != nil {
+				t.Fatal(err)
+			}
+			want := typedRun(t, s, 1, typedOptions(kind), false)
+			if !(want.TestAccuracy.Value > 0.8) {
+				t.Errorf("test accuracy %.3f", want.TestAccuracy.Value)
+			}
+			for _, ranks := range []int{2, 4} {
+				got := typedRun(t, s, ranks, typedOptions(kind), false)
+				// Two ranks add the gradients of two minibatches each before they add these; the others
+				// add four one by one.
+				if ranks == 4 && got.LossDigest != want.LossDigest {
+					t.Errorf("%d ranks: digest %s, want %s", ranks, got.LossDigest, want.LossDigest)
+				}
+				if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
+					got.TestAccuracy != want.TestAccuracy {
+					t.Errorf("%d ranks: loss %v, accuracy %v; want %v, %v", ranks, got.TrainLoss,
+						got.TestAccuracy, want.TrainLoss, want.TestAccuracy)
+				}
+				if ranks > 1 && got.RemoteRowsPerStep == 0 {
+					t.Errorf("%d ranks: no row was fetched", ranks)
+				}
+			}
+		})
+	}
+}
+
+// The CPU trains as the plain reference does.
+func TestTypedTrainingOnTheCPU(t *testing.T) {
+	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
+	for _, kind := range []string{"rgcn", "sage"} {
+		want, got := typedRun(t, s, 1, typedOptions(kind), false), typedRun(t, s, 1, typedOptions(kind), true)
+		if d := got.TrainLoss - want.TrainLoss; !(d < 1e-4 && d > -1e-4) {
+			t.Errorf("%s: loss %v, the reference's is %v", kind, got.TrainLoss, want.TrainLoss)
+		}
+	}
+}
+
+func TestTypedRefusals(t *testing.T) {
+	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
+	for _, c := range []struct {
+		change func(*Options)
+		want   string
+	}{
+		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
+		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
+		{func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
+		{func(o *Options) { o.Partitioned = true }, "choose topology.kind=replicated"},
+		{func(o *Options) { o.Sample.Kind = sample.Poisson }, "choose sample.kind=neighbour"},
+	} {
+		o := typedOptions("sage")
+		c.change(&o)
+		err := comm.RunWorld(1, func(c comm.Comm) error {
+			_, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(),
+				Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
