@@ -102,7 +102,8 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
-			Bytes: int64(j.Workers)*(r.sampler+scratch) + r.reader.Near.Bytes()},
+			Bytes: int64(j.Workers)*(r.sampler+scratch) + r.reader.Near.Bytes() +
+				p.drawingBytes(slot, slots+int64(t.Window))},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
@@ -139,10 +140,26 @@ func (p memoryPlan) seedBytes(r *rankPlan) int64 {
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
+// drawingBytes is what minibatches hold of the rounds in which they are drawn, and hand on: at most
+// so many minibatches do.
+func (p memoryPlan) drawingBytes(s *shape, slots int64) int64 {
+	if p.of.sending().shares() {
+		return 0
+	}
+	j := p.of.job
+	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.of.sending().askingBytes(s)
+}
+
 // waitingBytes returns the bytes of a minibatch that is sampled and planned.
 func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
-	// ids, original ids, references, parts; remote positions
-	bytes := int64(s.frontier())*(4+4+8+2) + int64(s.remote)*4
+	// original ids, references, parts, positions
+	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
+	// ids: until neighbours are numbered there is room for as many as are drawn
+	ids := int64(s.frontier())
+	if p.of.job.Reads() && p.of.job.Sample.HasFanouts() && !p.of.sending().shares() {
+		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.of.shards.Vertices) + 1
+	}
+	bytes += 4 * ids
 	needs := p.of.job.Model.Needs()
 	for l, h := range s.hops {
 		if !p.of.job.Reads() {
@@ -166,11 +183,17 @@ func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 	}
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
+		if t.Window > 0 {                  // of its last turn: ids asked for and, as others ask as much, asked
+			bytes += int64(s.remote) * (4 + 4)
+		}
 		if s.sums != nil && t.Window > 0 {
 			bytes += int64(s.remote) // worth
 		}
 	}
-	return bytes + p.of.sending().askingBytes(s) + p.of.sending().sharingBytes(s)
+	if p.of.sending().shares() {
+		bytes += p.of.sending().askingBytes(s)
+	}
+	return bytes + p.of.sending().sharingBytes(s)
 }
 
 // layerEdges returns the edges that a layer reads of a hop.

@@ -67,7 +67,7 @@ func (s opener) openDynamic(c *Cache, m *access.Graph, at Position) error {
 }
 
 // planWindow sets how many minibatches the policy knows in advance: as the config says, or the
-// largest plan of any rank. It predicts the rows that a step of all ranks fetches. Collective.
+// largest plan of any rank that fits the memory of each. It predicts the rows that a step of all ranks fetches. Collective.
 func (s opener) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
 	m, r, minibatches := setup.Graph, setup.Workload, s.of.Job.Epochs*s.of.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window
@@ -77,7 +77,7 @@ func (s opener) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 		planned, err = kind.Window(setup, p)
 	}
 	if err == nil {
-		waiting, err = m.WindowBytes(r, p, min(wanted, minibatches))
+		waiting, err = m.WindowBytes(r, p, 1)
 	}
 	if err = comm.Agree(s.of.Comm, err); err != nil {
 		return 0, err
@@ -88,12 +88,14 @@ func (s opener) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 	if waiting, err = comm.AgreeMax(s.of.Comm, waiting); err != nil {
 		return 0, err
 	}
+	planned = min(planned, int(access.WindowMemory/max(1, waiting)))
+	waiting *= int64(min(wanted, minibatches))
 	if setup.Window = wanted; wanted == 0 {
-		setup.Window = planned
+		setup.Window = max(1, planned)
 	} else if waiting > access.WindowMemory {
 		s.of.note("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
 			"cache.window 0 plans one of %d, within %.1f GB",
-			wanted, float64(waiting)/1e9, planned, float64(access.WindowMemory)/1e9)
+			wanted, float64(waiting)/1e9, max(1, planned), float64(access.WindowMemory)/1e9)
 	}
 	setup.Window = min(setup.Window, minibatches) // the run has no more minibatches
 	rows, err = kind.Expected(m, p, r, nil, setup.Capacity, setup.Window, minibatches)
