@@ -100,7 +100,7 @@ func newLab(t *testing.T) *lab {
 		"--features", "8", "--classes", "4", "--seed", "1", "--out", data)
 	l.must(l.program, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--seed", "1",
 		"--out", l.parts())
-	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(config), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(jobConfig), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range modes {
