@@ -159,7 +159,7 @@ func TestSumsAreChosen(t *testing.T) {
 		{"1", "of the bytes of a minibatch", []string{"cache.policy=lookahead"}},
 		{"1", "of the bytes of a minibatch", []string{"model.kind=gcn", "cache.policy=auto"}},
 		{"2", "every rank reads all rows in memory", nil},
-		{"1", "a rank cannot sample ahead", []string{"topology.kind=partitioned"}},
+		{"1", "of the bytes of a minibatch", []string{"topology.kind=partitioned"}},
 		{"1", "model.kind gat: its input layer reads rows themselves",
 			[]string{"model.kind=gat", "cache.policy=none"}},
 		{"1", "parallel.mode split", []string{"parallel.mode=split"}},

@@ -97,7 +97,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"what is near on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\nsample: {kind: poisson, locality: 2}\n", nil,
 			[]string{"with which sample.locality cannot be had",
-				"choose sample.locality=1, or topology.kind=replicated"}},
+				"choose sample.locality=1 or sample.kind=ladies, or topology.kind=replicated"}},
 		{"a sampler that attention cannot use", minimal +
 			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
 			[]string{"sample.kind is poisson, with which model.kind gat cannot be had", "by the probability that they were drawn",
@@ -110,9 +110,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
 				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve, prefetch or " +
 					"lookahead, or sample.kind=neighbour"}},
-		{"a choice among formulas of fanouts", minimal +
-			"sample: {kind: ladies}\ncache: {policy: auto}\n", nil,
-			[]string{"cache.policy auto cannot be had"}},
 		{"a first fill by fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: prefetch, initial: vip}\n", nil,
 			[]string{"cache.initial vip cannot be had"}},

@@ -581,7 +581,7 @@ func policies() (words []word) {
 		words = append(words, word{name, policy.Find(name).Doc})
 	}
 	return append(words, word{policy.Auto,
-		"the run chooses among `none`, `vip`, `prefetch` (with its " +
+		"the run chooses among `none`, `vip` (`sim` with `sample.kind: ladies`), `prefetch` (with its " +
 			"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
 			"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
 			"fastest; among those within 2 % of it, the one that transfers fewest rows. A run that goes " +

@@ -155,10 +155,6 @@ func estimatesRefuse(s *job.Spec) []clash {
 		return all
 	}
 	what, why := s.Cache.OfFanouts(), "it follows from fanouts, of which there are none"
-	if s.Cache.Policy == policy.Auto {
-		what, why = "cache.policy "+policy.Auto,
-			"among what it tries are policies that follow from fanouts, of which there are none"
-	}
 	return append(all, clash{what != "", what, why,
 		policies(func(p *policy.Policy) bool { return !p.Fanouts })})
 }
@@ -166,8 +162,9 @@ func estimatesRefuse(s *job.Spec) []clash {
 // partitionedRefuses lists what a job cannot have of which no rank sees the whole topology.
 func partitionedRefuses(s *job.Spec) []clash {
 	return []clash{
-		{s.Locality.Favours() && s.Reads(), "sample.locality",
-			"who draws for a vertex does not know what is near to the rank that asks", "sample.locality=1"},
+		{s.Locality.Favours() && s.Reads() && s.Sample.HasFanouts(), "sample.locality",
+			"who draws for a vertex does not know what is near to the rank that asks",
+			"sample.locality=1 or sample.kind=" + string(sample.LADIES)},
 	}
 }
 

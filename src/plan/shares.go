@@ -68,14 +68,14 @@ func (p messagePlan) probeShares() error {
 
 // groupProbe is the state of probeShares.
 type groupProbe struct {
-	p       *planner
-	groups  [][]*rankPlan // the analysed ranks that share minibatches
-	owners  *sample.Owners
-	loads   [][]sample.Load // of a minibatch, by member of its group
+	p      *planner
+	groups [][]*rankPlan // the analysed ranks that share minibatches
+	owners *sample.Owners
+	loads  [][]sample.Load // of a minibatch, by member of its group
 	// [S,layers] vertices that members find for layers that are drawn as a whole
 	candidates [][]int
-	sampler sample.Sampler
-	mb      sample.Minibatch
+	sampler    sample.Sampler
+	mb         sample.Minibatch
 }
 
 // probe samples minibatches of one group. Each group has as large a share of all the edges that are

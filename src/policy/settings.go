@@ -108,6 +108,17 @@ func (s *Settings) OfFanouts() string {
 	return ""
 }
 
+// WithoutFanouts replaces what follows from fanouts: a ranking by one that counts simulated epochs, a
+// first fill by that of degrees.
+func (s *Settings) WithoutFanouts() {
+	if p := Find(s.Policy); p != nil && p.Fanouts {
+		s.Policy = Sim
+	}
+	if p := Find(s.Initial); p != nil && p.Fanouts {
+		s.Initial = Degree
+	}
+}
+
 // Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
 // rows, and owns the vertices own[d].
 //

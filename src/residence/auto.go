@@ -125,7 +125,14 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 		for _, v := range p.Variants(minibatches) {
 			o := s.Job.Cache
 			v.Set(&o)
-			all = append(all, trial{name: v.Name, options: o})
+			name, of := v.Name, o.Policy
+			if !s.Job.Sample.HasFanouts() {
+				o.WithoutFanouts()
+			}
+			if o.Policy != of {
+				name = o.Policy
+			}
+			all = append(all, trial{name: name, options: o})
 		}
 	}
 	return all
@@ -143,6 +150,9 @@ func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	case kept.holds(s):
 		a.done, a.why = true, kept.Why
 		a.o = kept.options(a.o)
+		if !s.Job.Sample.HasFanouts() {
+			a.o.WithoutFanouts()
+		}
 		return a, nil
 	}
 	var trials []trial

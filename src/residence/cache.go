@@ -54,7 +54,7 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	if c.Policy().None() && !s.Job.FavoursNear() || !s.Job.Reads() || s.Job.AllInMemory() {
 		return c, nil
 	}
-	if s.Job.Partitioned {
+	if s.Job.Partitioned && !s.Job.FavoursNear() {
 		return c, s.opening().openPartitioned(c, at)
 	}
 	return c, s.withGraph(o.Policy, func(m *access.Graph) error {

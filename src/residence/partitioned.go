@@ -72,31 +72,38 @@ func (s opener) openWhole(c *Cache, at Position) error {
 	})
 }
 
-// withGraph calls f with the whole graph. Where a rank has a part of it, it maps the files of all
-// meanwhile: pages of files, which the ranks of a node have in common, and nothing that stays.
-// Collective.
+// withGraph calls f with the whole graph. Collective.
 func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	begin := time.Now()
-	var whole *shard.Shards
-	var err error
-	if s.Job.Partitioned {
-		whole, err = shard.Open(s.shards().Dir, shard.Options{})
+	return s.opening().withWhole(func() error {
+		m, err := s.graph()
+		if err = comm.Agree(s.Comm, err); err == nil {
+			s.tellAnalysis(policy, time.Since(begin))
+			err = f(m)
+		}
+		if m != nil {
+			m.Free()
+		}
+		return err
+	})
+}
+
+// withWhole calls f while workload has the whole topology. Where a rank has a part of it, it maps the
+// files of all meanwhile: pages of files, which the ranks of a node have in common, and nothing that
+// stays. Collective.
+func (o opener) withWhole(f func() error) (err error) {
+	s := o.of
+	if !s.Job.Partitioned {
+		return f()
 	}
-	var m *access.Graph
-	if err == nil {
-		s.whole = whole
-		m, err = s.graph()
-	}
+	s.whole, err = shard.Open(s.shards().Dir, shard.Options{})
 	if err = comm.Agree(s.Comm, err); err == nil {
-		s.tellAnalysis(policy, time.Since(begin))
-		err = f(m)
+		err = f()
 	}
-	if m != nil {
-		m.Free()
+	if s.whole != nil {
+		err = errors.Join(err, s.whole.Close())
 	}
-	if s.whole = nil; whole != nil {
-		err = errors.Join(err, whole.Close())
-	}
+	s.whole = nil
 	return err
 }
 

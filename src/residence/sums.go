@@ -74,13 +74,11 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 		return sumsOff("every rank reads all rows in memory"), nil
 	case j.Mode.Sharing != sample.Alone:
 		return sumsOff("a rank alone cannot sample what ranks sample together"), nil
-	case j.Partitioned:
-		return sumsOff("a rank cannot sample ahead where the topology is partitioned"), nil
 	case n < 1:
 		return sumsOff("no minibatch is left"), nil
 	}
 	var own SumsChoice
-	err := s.countSums(at, n, &own)
+	err := s.opening().withWhole(func() error { return s.countSums(at, n, &own) })
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
@@ -102,7 +100,8 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 // countSums sets the bytes of this rank's next minibatches, n of them, and what they cost.
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank, shards, sums := s.Job, s.Comm.Rank(), s.shards(), s.Job.OwnersSums()
-	sampler, err := sample.New(shards.Topology(), sample.Options{Spec: j.Sample, Workers: 1,
+	topology := s.workload().Topology
+	sampler, err := sample.New(topology, sample.Options{Spec: j.Sample, Workers: 1,
 		MaxSeeds: j.MaxSeeds(), Kernel: j.Kernel, ForwardOnly: true})
 	if err != nil {
 		return err
@@ -113,7 +112,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		return err
 	}
 	defer free()
-	counter := parallel.NewSumCounter(j.Model.Needs(), shards.Topology(),
+	counter := parallel.NewSumCounter(j.Model.Needs(), topology,
 		exchange.NewChooser(sums, shards.Features, shards.Type()), 0)
 	defer counter.Free()
 	var mb sample.Minibatch

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/policy"
 	"halognn/src/residence"
+	"halognn/src/sample"
 )
 
 // A run that has chosen its cache keeps the choice over a restart. A run that had not chosen yet,
@@ -57,6 +58,26 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 				t.Errorf("%s: predicts %g rows a step", got.CachePolicy, got.ExpectedRowsPerStep)
 			}
 		})
+	}
+}
+
+// Of a sampler without fanouts what is tried follows from none, whatever the topology, and the choice
+// holds over a restart.
+func TestAutoWithoutFanouts(t *testing.T) {
+	shards := generatedIn(t, 12)
+	o := drawnBy(sample.LADIES)
+	o.Epochs, o.Patience, o.Cache = 12, 0, policy.Settings{Policy: policy.None}
+	want := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
+	o.Cache = policy.Settings{Policy: residence.PolicyAuto, Alpha: 0.3, Initial: policy.VIP}
+	for _, o.Partitioned = range []bool{false, true} {
+		j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
+		j.stopped(t, o, 5*want.StepsPerEpoch)
+		got := j.finished(t, o)
+		sameRun(t, got, want)
+		if got.CachePolicy == policy.VIP || got.Cache == nil ||
+			!strings.HasPrefix(got.Cache.Chosen, got.CachePolicy) {
+			t.Errorf("partitioned %t: %s, %+v", o.Partitioned, got.CachePolicy, got.Cache)
+		}
 	}
 }
 
