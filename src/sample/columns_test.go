@@ -65,7 +65,7 @@ func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 		Neighbours(3, 2), Neighbours(All, All, All), Neighbours(1),
 		{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, All}, {1, 1}}},
 	} {
-		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1})
+		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1, MaxSeeds: 30})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func newFused(t *Topology, o Options) (Sampler, error) {
 	vertices := len(t.Original)
 	valueBits := o.valueBits
 	if valueBits == 0 {
-		valueBits = o.mapBits(vertices, t.Graph.NumEdges()-t.Graph.Indptr[0])
+		valueBits = o.mapBits(t, t.Graph.NumEdges()-t.Graph.Indptr[0])
 	}
 	if o.Map == MapDense || o.Map == MapAuto && vertices <= denseVertices {
 		s.vertices = newDense(vertices, valueBits)

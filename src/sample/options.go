@@ -147,7 +147,11 @@ func (t *Topology) check() error {
 
 // mapBits returns the number of bits for any value in the vertex map, at most 31:
 // local numbers, and for parallel renumbering also frontier length + edge position.
-func (o *Options) mapBits(vertices int, edges int64) int {
+func (o *Options) mapBits(t *Topology, edges int64) int {
+	vertices := len(t.Original)
+	if !t.Columns.Plain() { // fanouts are by relation, and one worker numbers
+		return min(max(bits.Len(uint(vertices)), 1), 31)
+	}
 	return max(o.bitsOf(o.Spec, vertices, edges), o.bitsOf(o.Eval, vertices, edges))
 }
 

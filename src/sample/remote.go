@@ -53,7 +53,7 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	if o.valueBits == 0 { // the edges of a hop may be any of the graph's
-		o.valueBits = o.mapBits(len(t.Original), math.MaxInt32)
+		o.valueBits = o.mapBits(t, math.MaxInt32)
 	}
 	s, err := newFused(t, o)
 	if err != nil {

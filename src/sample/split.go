@@ -104,7 +104,7 @@ func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) 
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	if o.valueBits == 0 { // other ranks send vertices that the edges here do not reach
-		o.valueBits = o.mapBits(len(t.Original), math.MaxInt32)
+		o.valueBits = o.mapBits(t, math.MaxInt32)
 	}
 	s, err := newFused(t, o)
 	if err != nil {
