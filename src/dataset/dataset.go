@@ -116,6 +116,21 @@ func (m *Meta) Table(t int) Table {
 	return Table{m.Vertices, m.Features, m.FeatureType}
 }
 
+// Featureless returns the names of the vertex types without features, "" for that of a graph without
+// types.
+func (m *Meta) Featureless() (names []string) {
+	for t := range m.Schema.NumTypes() {
+		switch {
+		case m.Table(t).Features > 0:
+		case m.Schema.Typed():
+			names = append(names, m.Schema.Types[t])
+		default:
+			names = append(names, "")
+		}
+	}
+	return names
+}
+
 // Starts returns where the vertices of each type begin, [T+1].
 func (m *Meta) Starts() []int64 {
 	starts := make([]int64, 1, m.Schema.NumTypes()+1)

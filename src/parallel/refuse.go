@@ -183,7 +183,7 @@ func typedRefuses(s *job.Spec) []clash {
 		{s.Sums && !s.TrySums, "exchange.sums on", why, "exchange.sums=off"},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"its rows would have to be learned, which is not done yet",
-			"an import with features for all types"},
+			"partition --features degree, which makes some of the graph, or an import with features"},
 	}
 }
 

@@ -65,13 +65,13 @@ func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 		Neighbours(3, 2), Neighbours(All, All, All), Neighbours(1),
 		{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, All}, {1, 1}}},
 	} {
-		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1, MaxSeeds: 30})
+		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1, MaxSeeds: 15})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for trial := range 20 {
 			var seeds []graph.VertexID
-			for _, v := range r.Perm(120)[:r.IntN(30)] {
+			for _, v := range r.Perm(120)[:r.IntN(16)] {
 				seeds = append(seeds, graph.VertexID(v))
 			}
 			key := Key{Seed: 9, Epoch: 1, Step: trial}

@@ -9,7 +9,7 @@ import (
 	"halognn/src/dataset"
 )
 
-// The features that Write makes of the graph for a dataset that has none.
+// The features that Write makes of the graph for a dataset, or the vertex types, without any.
 const (
 	FeaturesDegree = "degree" // of the in-degree: its logarithm, and a 1 in the column of its size
 	FeaturesOnes   = "ones"   // a 1
@@ -20,7 +20,8 @@ const (
 // mean the same in every graph, which a model of one can then predict.
 const degreeBuckets = 15
 
-// CheckFeatures returns an error if features of a kind cannot be made for a dataset; "" makes none.
+// CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for those of
+// its vertex types that have none; "" makes none.
 func CheckFeatures(kind string, m *dataset.Meta) error {
 	switch {
 	case kind == "":
@@ -28,9 +29,9 @@ func CheckFeatures(kind string, m *dataset.Meta) error {
 	case structuralCols(kind) == 0:
 		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
 			FeaturesDegree, FeaturesOnes)
-	case m.Schema.Typed():
-		return errors.New("the graph has vertex types, which --features cannot tell apart; leave it out, and " +
-			"import features for the types without")
+	case m.Schema.Typed() && m.Featureless() == nil:
+		return errors.New("all vertex types of the dataset have features; leave --features out, which " +
+			"keeps them")
 	case m.Features > 0:
 		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one without "+
 			"any; leave --features out, which keeps them", m.Features, kind)

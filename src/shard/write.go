@@ -74,7 +74,7 @@ func (w *writer) write() error {
 		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
-	if cols := structuralCols(w.l.Origin.Features); cols > 0 {
+	if cols := structuralCols(w.l.Origin.Features); cols > 0 && !m.Schema.Typed() {
 		w.meta.Features, w.meta.FeatureType = cols, dataset.Float32
 	}
 	if len(m.Provenance.Classes) == m.Classes {
@@ -130,7 +130,14 @@ func (w *writer) write() error {
 // types sets what the parts say of types, whose vertices must lie together in every part.
 func (w *writer) types() error {
 	m, of := &w.meta, &w.ds.Meta
-	m.Schema, m.Tables, m.LabelType = of.Schema, of.Tables, of.LabelType
+	m.Schema, m.Tables, m.LabelType = of.Schema, slices.Clone(of.Tables), of.LabelType
+	if cols := structuralCols(w.l.Origin.Features); cols > 0 {
+		for t, table := range m.Tables {
+			if table.Features == 0 {
+				m.Tables[t].Features, m.Tables[t].FeatureType = cols, dataset.Float32
+			}
+		}
+	}
 	t := m.Schema.NumTypes()
 	m.Starts = make([]int64, m.Parts*t+1)
 	last := -1
@@ -389,7 +396,10 @@ func (w *writer) features(i int) error {
 	defer out.Abort()
 	rows, size := w.ds.FeatureBytes(t), w.ds.Meta.Table(t).RowBytes()
 	begin := w.ds.Meta.Starts()[t]
-	made := make([]float32, structuralCols(w.l.Origin.Features))
+	var made []float32
+	if size == 0 {
+		made = make([]float32, structuralCols(w.l.Origin.Features))
+	}
 	for _, v := range w.original[first:last] {
 		if len(made) > 0 {
 			structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])

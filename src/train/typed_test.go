@@ -190,6 +190,35 @@ func TestTypedTrainingOnTheCPU(t *testing.T) {
 	}
 }
 
+// Vertices of the generated graph of papers without features are trained on those made of the graph.
+func TestTypedGraphOfPapers(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "mag")
+	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 400, Classes: 4,
+		Features: 8, Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	o := typedOptions("rgcn")
+	bare := shardtest.Cut(t, data, shardtest.Options{Parts: 2})
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		_, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: bare, Device: ref.New(),
+			Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+		return err
+	})
+	if want := "choose partition --features degree"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	s := shardtest.Cut(t, data, shardtest.Options{Parts: 2, Features: shard.FeaturesDegree})
+	if err := s.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	if of := s.Meta.Tables; of[0].Features != 8 || of[1].Features != 16 || of[3].Features != 16 {
+		t.Fatalf("tables %+v", of)
+	}
+	if got := typedRun(t, s, 2, o, false); !(got.TestAccuracy.Value > 0.5) {
+		t.Errorf("test accuracy %.3f of 4 classes", got.TestAccuracy.Value)
+	}
+}
+
 func TestTypedRefusals(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
 	for _, c := range []struct {

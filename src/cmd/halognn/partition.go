@@ -133,9 +133,13 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
 		divisors(o.Parts))
-	if d.Meta.Features == 0 && features == "" && !d.Meta.Schema.Typed() {
-		out(c, "note: the graph has no features, which models read; --features degree, or ones, "+
-			"makes some of the graph\n")
+	if bare := d.Meta.Featureless(); len(bare) > 0 && features == "" {
+		of := "the graph has"
+		if d.Meta.Schema.Typed() {
+			of = fmt.Sprintf("vertices of the types %q have", bare)
+		}
+		out(c, "note: %s no features, which models read; --features degree, or ones, "+
+			"makes some of the graph\n", of)
 	}
 	return nil
 }

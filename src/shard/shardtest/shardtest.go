@@ -13,7 +13,8 @@ import (
 
 // Options choose how the graph is partitioned.
 type Options struct {
-	Parts int // from 1
+	Parts    int    // from 1
+	Features string // that are made of the graph; empty: none
 
 	// Order scores the vertices, and the highest come first in their part. part [N] is the part of
 	// every vertex. nil scores by in-degree, as `halognn partition` does.
@@ -45,6 +46,7 @@ func Cut(t testing.TB, data string, o Options) *shard.Shards {
 	}
 	must(t, shard.Write(parts, d, shard.Layout{
 		NewID: newID, Offsets: offsets, Report: partition.Measure(d.Graph, part, o.Parts, d.Split),
+		Origin: shard.Origin{Features: o.Features},
 	}))
 	s, err := shard.Open(parts, shard.Options{})
 	must(t, err)
