@@ -119,6 +119,14 @@ shrink-nightly: deps deps-test build ## 2000 files that shrink under jobs (1 hou
 matrix: build ## train every cell of docs/combinations.md that works: one digest for each of its groups
 	@$(QUIET); go test -v -count=1 -run 'TestMatrix$$' ./tests -args -cells 0
 
+.PHONY: wheel
+wheel: build ## dist/*.whl: the Python package with the program in it
+	@rm -rf python/build python/halognn/bin && install -d dist python/halognn/bin
+	@install -m 755 bin/halognn python/halognn/bin/
+	@python3 -m pip wheel --quiet --no-deps --wheel-dir dist ./python --config-settings=--build-option=--plat-name=$$( \
+	  python3 -c 'import sysconfig; print(sysconfig.get_platform().translate({45: 95, 46: 95}))')
+	@rm -rf python/build python/halognn/bin; ls dist/*.whl
+
 .PHONY: docs
 docs: build ## write docs/config.md and what else is made from tables in the code
 	@bin/halognn config --markdown >build/config.md

@@ -1,13 +1,14 @@
 """Graphs of other libraries as arrays of NumPy."""
 
 from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-@dataclass
+@dataclass(repr=False)
 class Graph:
     """A graph with features, labels and a split.
 
@@ -27,15 +28,21 @@ class Graph:
 
     edge_index: np.ndarray
     num_nodes: int
-    x: np.ndarray = None
-    y: np.ndarray = None
-    masks: dict = field(default_factory=dict)
-    ids: np.ndarray = None
-    more: dict = field(default_factory=dict)
+    x: Any = None
+    y: Optional[np.ndarray] = None
+    masks: Dict[str, np.ndarray] = field(default_factory=dict)
+    ids: Optional[np.ndarray] = None
+    more: Dict[str, np.ndarray] = field(default_factory=dict)
     undirected: bool = False
-    origin: dict = field(default_factory=dict)
+    origin: Dict[str, Any] = field(default_factory=dict)
 
-    def arrays(self):
+    def __repr__(self) -> str:
+        arrays = {"x": self.x, "y": self.y, "ids": self.ids, **self.masks, **self.more}
+        words = [f"{name} {list(np.shape(a))}" for name, a in arrays.items() if a is not None]
+        edges = np.shape(self.edge_index)[-1]
+        return f"Graph({', '.join([f'{self.num_nodes} vertices', f'{edges} edges', *words])})"
+
+    def arrays(self) -> Dict[str, np.ndarray]:
         """The arrays by the names that `halognn import --format npz` knows."""
         arrays = dict(self.more, edge_index=self.edge_index, num_nodes=np.int64(self.num_nodes))
         x = self.x
@@ -96,7 +103,7 @@ def numpy_of(array, name="the array"):
     return array
 
 
-def from_pyg(data):
+def from_pyg(data: Any) -> "Graph | TypedGraph":
     """A torch_geometric.data.Data or HeteroData object."""
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
         return _typed_pyg(data)
@@ -160,7 +167,7 @@ def _typed_dgl(g, features, labels):
     return TypedGraph(nodes, edges)
 
 
-def from_dgl(g, features="feat", labels="label"):
+def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | TypedGraph":
     """A DGLGraph, of one type or several; features and labels are names in g.ndata."""
     if not g.is_homogeneous:
         return _typed_dgl(g, features, labels)
@@ -182,7 +189,8 @@ def from_dgl(g, features="feat", labels="label"):
     return graph
 
 
-def from_scipy(adjacency, x=None, y=None, train_mask=None, val_mask=None, test_mask=None):
+def from_scipy(adjacency: Any, x: Any = None, y: Any = None, train_mask: Any = None,
+               val_mask: Any = None, test_mask: Any = None) -> Graph:
     """A square scipy.sparse matrix: an entry in row r and column c is an edge r -> c."""
     rows, columns = adjacency.shape
     if rows != columns:
@@ -199,7 +207,7 @@ def from_scipy(adjacency, x=None, y=None, train_mask=None, val_mask=None, test_m
     return graph
 
 
-def from_networkx(g, features=(), label=None):
+def from_networkx(g: Any, features: Sequence[str] = (), label: Optional[str] = None) -> Graph:
     """A networkx graph; features and label are names of vertex attributes.
 
     Vertices are numbered in the order of g.nodes, whose words or integers are kept as ids. An edge

@@ -4,15 +4,20 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
+from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
-from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy
 from .run import Run, read_run
+
+Path = Union[str, "os.PathLike[str]"]
 
 
 class HalognnError(RuntimeError):
@@ -24,8 +29,9 @@ class HalognnError(RuntimeError):
 
 
 def program():
-    """The path of the program: $HALOGNN, or halognn on PATH."""
-    path = os.environ.get("HALOGNN") or shutil.which("halognn")
+    """The path of the program: $HALOGNN, the one that the wheel carries, or halognn on PATH."""
+    carried = os.path.join(os.path.dirname(__file__), "bin", "halognn")
+    path = os.environ.get("HALOGNN") or shutil.which(carried) or shutil.which("halognn")
     if not path or not shutil.which(path):
         raise FileNotFoundError(
             f"the program {path or 'halognn'} is not there; build it (make build) and set HALOGNN "
@@ -33,8 +39,17 @@ def program():
     return path
 
 
-# As env.sh sets it: Open MPI's mpirun kills a job that it ends after twice so many seconds.
-PATIENCE = {"OMPI_MCA_odls_base_sigkill_timeout": "6", "PRTE_MCA_odls_base_sigkill_timeout": "6"}
+# As env.sh sets it: Open MPI's mpirun kills a job that it ends after twice so many seconds, starts more
+# ranks than there are cores, as a notebook's machine has few, and works for root, as in a container.
+MPI = {
+    "OMPI_MCA_odls_base_sigkill_timeout": "6", "PRTE_MCA_odls_base_sigkill_timeout": "6",
+    **({} if "SLURM_JOB_ID" in os.environ else {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}),
+    **({} if os.getuid() else dict.fromkeys((
+        "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")),
+}
 
 
 def call(arguments, launcher=(), progress=False):
@@ -55,7 +70,7 @@ def call(arguments, launcher=(), progress=False):
     # A file takes standard output, so that the program never waits for it to be read.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True,
-                              env={**PATIENCE, **os.environ}) as process:
+                              env={**MPI, **os.environ}) as process:
             try:
                 try:
                     listen()
@@ -100,15 +115,17 @@ def flags(options):
     return words
 
 
-def graph_of(graph):
+def graph_of(graph: Any) -> "Graph | TypedGraph":
     """A Graph, from one of the libraries by the module of its class."""
     if isinstance(graph, (Graph, TypedGraph)):
         return graph
     module = type(graph).__module__.split(".")[0]
-    makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx}
+    makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx,
+              "scipy": from_scipy}
     if module not in makers:
         raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give "
-                        "halognn.Graph(edge_index, num_nodes, x, y), or a graph of PyTorch Geometric, DGL or NetworkX")
+                        "halognn.Graph(edge_index, num_nodes, x, y), or a graph of "
+                        "PyTorch Geometric, DGL, SciPy or NetworkX")
     return makers[module](graph)
 
 
@@ -133,10 +150,14 @@ def stored(graph):
         yield ["--format", "npz", "--in", arrays, *direction(graph)]
 
 
-def write_dataset(directory, graph, undirected=None, **options):
-    """Write a graph as a DATASET directory and return the report of the import.
+def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None,
+                  overwrite: bool = False, **options: Any) -> str:
+    """Write a graph as a DATASET directory and return the report of the import. What of the graph is
+    left out is a warning.
 
-    graph: a Graph or TypedGraph, or one of PyTorch Geometric, DGL or NetworkX
+    graph: a Graph or TypedGraph, or one of PyTorch Geometric, DGL, SciPy (from_scipy takes x and y) or
+        NetworkX
+    overwrite: replace a dataset that is there
     undirected: add the reverse of every edge that lacks it; None: as the graph says
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
         feature_type="float16", task="regression", ignore=["edge_type"], name="mine", force=True
@@ -146,23 +167,37 @@ def write_dataset(directory, graph, undirected=None, **options):
         graph = dataclasses.replace(graph, undirected=undirected)
     if not graph.origin:  # a dataset keeps the name of its source
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
+    options.setdefault("force", overwrite)
     with stored(graph) as arguments:
-        return call(["import", *arguments, "--out", directory, *flags(options)])
+        report = call(["import", *arguments, "--out", directory, *flags(options)])
+    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored).*)$", report, re.MULTILINE):
+        warnings.warn(note, stacklevel=2)
+    return report
 
 
-def partition(directory, dataset, parts, method="metis", **options):
+def partition(directory: Path, dataset: Path, parts: int, method: str = "metis",
+              overwrite: bool = False, **options: Any) -> str:
     """Cut a DATASET into a PARTS directory and return the report.
 
+    overwrite: replace parts that are there
     options: flags of `halognn partition`: order, fanouts, batch, seed, force; for a graph without x,
         features="degree" or "ones" makes features of the graph
     """
+    options.setdefault("force", overwrite)
     return call(["partition", "--data", dataset, "--parts", parts, "--method", method,
                  "--out", directory, *flags(options)])
 
 
 def launched(ranks, launcher):
+    if launcher is None and ranks > 1:
+        mpirun = os.environ.get("HALOGNN_MPIRUN") or "mpirun"
+        if not shutil.which(mpirun):
+            raise FileNotFoundError(
+                f"ranks={ranks} needs {mpirun}, which is not on PATH: install Open MPI or MPICH "
+                "(apt-get install openmpi-bin), load its module, or give launcher=")
+        launcher = [mpirun, "-np", str(ranks)]
     if launcher is None:
-        launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+        launcher = []
     return [launcher] if isinstance(launcher, str) else list(launcher)
 
 
@@ -174,7 +209,17 @@ def kind_of(directory):
         return None
 
 
-def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **settings):
+def cleared(run):
+    """Removes a run directory, and nothing that is none."""
+    if os.path.isdir(run) and os.listdir(run):
+        if not os.path.exists(os.path.join(run, "config.yaml")):
+            raise FileExistsError(f"{run} holds no run, and is not removed; choose another directory")
+        shutil.rmtree(run)
+
+
+def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
+          launcher: Union[None, str, Sequence[str]] = None, progress: bool = True,
+          overwrite: bool = False, resume: bool = False, **settings: Any) -> Run:
     """Train on a PARTS directory into a run directory, and read the run.
 
     ranks: a divisor of the number of parts; more than one are started by `mpirun -np RANKS`
@@ -183,30 +228,47 @@ def train(parts, run, ranks=1, config=None, launcher=None, progress=True, **sett
     settings: keys of the config with __ for the point: train__epochs=10, model__hidden=128, or in a
         dict: **{"train.epochs": 10}
     progress: pass the program's progress on to standard error
+    overwrite: remove a run that is in the directory; without it, that is an error
+    resume: go on from the last checkpoint of the run in the directory, if it holds one, with its
+        config; settings may be those that may change, as train__epochs
     """
+    if overwrite and resume:
+        raise ValueError("overwrite removes the run that resume goes on from; give one")
     if kind_of(parts) == "dataset":
         raise ValueError(f"{parts} is a dataset; halognn.partition(directory, dataset, parts) cuts "
                          "it into parts")
-    words = {"data.parts": parts, "run.dir": run}
+    if overwrite:
+        cleared(run)
+    words = {"data.parts": parts} if resume else {"data.parts": parts, "run.dir": run}
     words.update({name.replace("__", "."): value for name, value in settings.items()})
     with temporary() as tmp:
-        if config is None:
+        begun = resume and os.path.exists(os.path.join(run, "config.yaml"))
+        if config is None and not begun:
             config = os.path.join(tmp, "config.yaml")
             with open(config, "w", encoding="utf-8") as f:
                 f.write("{}\n")
-        arguments = ["train", "--config", config]
+        arguments = ["train", *(["--config", config] if config else []),
+                     *(["--resume", run] if resume else [])]
         for name, value in words.items():
             if isinstance(value, bool):
                 value = str(value).lower()
             elif isinstance(value, (list, tuple)):
                 value = ",".join(map(str, value))
             arguments += ["--set", f"{name}={value}"]
-        call(arguments, launched(ranks, launcher), progress)
+        try:
+            call(arguments, launched(ranks, launcher), progress)
+        except HalognnError as error:
+            if "it already holds a run" in str(error):
+                text = f"{run} already holds a run; overwrite=True removes it, resume=True goes on"
+                raise HalognnError(text, error.code) from None
+            raise
     return read_run(run)
 
 
-def infer(run, out=None, ranks=1, launcher=None, parts=None, vertices=None, embeddings=None,
-          **options):
+def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
+          launcher: Union[None, str, Sequence[str]] = None, parts: Optional[Path] = None,
+          vertices: Union[None, Path, Iterable[Any]] = None,
+          embeddings: Union[None, bool, Path] = None, **options: Any) -> Any:
     """Predict vertices with the model of a run; rows are in the ids of the DATASET.
 
     run: a Run or its directory

@@ -1,13 +1,15 @@
 """What a run left, as NumPy arrays."""
 
+import html
 import json
 import os
 from dataclasses import dataclass
+from typing import Any, Dict, List
 
 import numpy as np
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """A run directory.
 
@@ -18,12 +20,41 @@ class Run:
     """
 
     directory: str
-    summary: dict
-    metrics: list
-    weights: dict
-    model: dict
+    summary: Dict[str, Any]
+    metrics: List[Dict[str, Any]]
+    weights: Dict[str, np.ndarray]
+    model: Dict[str, str]
 
-    def column(self, name, kind="epoch"):
+    def __repr__(self) -> str:
+        return f"Run({self.directory!r}: {', '.join(f'{k} {v}' for k, v in self._facts().items())})"
+
+    def _facts(self) -> Dict[str, str]:
+        """What is worth a line, as text."""
+        s, facts = self.summary, {"model": self.model.get("kind", "?")}
+        for split in ("valid", "test"):
+            value = s.get(split + "_metric")
+            name = f"{split} {s.get('metric_name', 'metric')}"
+            facts[name] = "none" if value is None else f"{value:.4f}"
+        facts["epochs"] = f"{s.get('epochs')} (best {s.get('best_epoch')})"
+        if s.get("epoch_seconds") is not None:
+            facts["epoch"] = f"{s['epoch_seconds']:.3g} s"
+        facts["ranks"] = str(s.get("ranks"))
+        return facts
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the facts, and curves of loss and validation over epochs."""
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
+                        for k, v in self._facts().items())
+        curves = "".join(
+            _curve(title, *np.array([(line["epoch"], line[key]) for line in self.metrics
+                                     if line.get("kind") == kind and line.get(key) is not None]
+                                    or np.zeros((0, 2))).T)
+            for title, kind, key in (("training loss", "epoch", "loss"),
+                                     ("validation", "eval", "valid_metric")))
+        return (f"<div><b>{html.escape(self.directory)}</b>"
+                f"<div style='display:flex;flex-wrap:wrap'><table>{cells}</table>{curves}</div></div>")
+
+    def column(self, name: str, kind: str = "epoch") -> np.ndarray:
         """The values of one key of the lines of a kind ("step", "epoch", ...), as an array.
 
         A metric without a value is NaN.
@@ -35,7 +66,23 @@ class Run:
         return np.array([np.nan if line[name] is None else line[name] for line in lines])
 
 
-def read_run(directory):
+def _curve(title, x, y):
+    """A small plot as SVG; with less than two points, nothing."""
+    if len(x) < 2:
+        return ""
+    low, high = y.min(), y.max()
+    across = 10 + 280 * (x - x[0]) / (x[-1] - x[0] or 1)
+    down = 130 - 100 * (y - low) / (high - low or 1)
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down))
+    dots = "".join(f"<circle cx='{a:.1f}' cy='{b:.1f}' r='3' fill='#0072b2'><title>epoch {e:g}: {v:.4g}"
+                   "</title></circle>" for a, b, e, v in zip(across, down, x, y)) if len(x) <= 60 else ""
+    return (f"<svg width='300' height='150' role='img' aria-label='{title}' font-size='11' "
+            f"fill='currentColor'><text x='10' y='14'>{title}: {y[0]:.4g} to {y[-1]:.4g}, "
+            f"epochs {x[0]:g} to {x[-1]:g}</text><polyline points='{path}' fill='none' "
+            f"stroke='#0072b2' stroke-width='2'/>{dots}</svg>")
+
+
+def read_run(directory: "os.PathLike[str] | str") -> Run:
     """Read a finished run."""
     path = os.path.join(directory, "summary.json")
     if not os.path.exists(path):
@@ -49,7 +96,7 @@ def read_run(directory):
     return Run(str(directory), summary, metrics, weights, model)
 
 
-def read_safetensors(path):
+def read_safetensors(path: "os.PathLike[str] | str"):
     """Read a file of float32 tensors: eight bytes of length, a JSON header, the elements."""
     with open(path, "rb") as f:
         length = int.from_bytes(f.read(8), "little")
@@ -67,7 +114,7 @@ def read_safetensors(path):
     return weights, model
 
 
-def source_ids(dataset):
+def source_ids(dataset: "os.PathLike[str] | str") -> np.ndarray:
     """The id in the source of each vertex of a DATASET: words, integers, or 0 to N-1."""
     names, numbers = (os.path.join(dataset, f"original_{kind}.npy") for kind in ("name", "id"))
     if os.path.exists(names):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+from xml.dom import minidom
 
 import numpy as np
 
@@ -90,11 +91,12 @@ class TestDatasets(Case):
         graph = halognn.Graph(edges, 3, more={"edge_type": np.array([0, 1])})
         with self.assertRaisesRegex(halognn.HalognnError, "a graph with types names its arrays"):
             halognn.write_dataset(self.at("d"), graph)
-        report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
+        with self.assertWarnsRegex(UserWarning, "array edge_type is not read"):
+            report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
         self.assertIn("array edge_type is not read", report)
         with self.assertRaisesRegex(halognn.HalognnError, "the target exists"):
             halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3))
-        halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3), force=True)
+        halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3), overwrite=True)
         with self.assertRaisesRegex(TypeError, "a dict of builtins"):
             halognn.write_dataset(self.at("e"), {})
 
@@ -152,6 +154,39 @@ class TestRuns(Case):
         self.assertEqual(again.summary, run.summary)
         with self.assertRaisesRegex(KeyError, "kinds are"):
             run.column("nothing")
+        self.assertRegex(repr(run), r"^Run\('.*/r': model sage, valid accuracy 0\.\d{4}, .*ranks 1\)$")
+        page = run._repr_html_()
+        self.assertEqual(page.count("<polyline"), 2)
+        minidom.parseString(page)
+
+    def test_train_again(self):
+        run = self.trained()
+        settings = {"train.epochs": 2, "sample.batch": 32, "sample.fanouts": [5, 5], "model.layers": 2}
+        with self.assertRaisesRegex(halognn.HalognnError, "overwrite=True removes it, resume=True"):
+            halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
+        again = halognn.train(self.at("p"), self.at("r"), progress=False, overwrite=True, **settings)
+        self.assertEqual(again.summary["loss_digest"], run.summary["loss_digest"])
+        more = halognn.train(self.at("p"), self.at("r"), progress=False, resume=True, train__epochs=3)
+        self.assertEqual(more.column("loss").tolist()[:2], run.column("loss").tolist())
+        self.assertEqual(len(more.column("loss")), 3)
+        fresh = halognn.train(self.at("p"), self.at("new"), progress=False, resume=True, **settings)
+        self.assertEqual(fresh.summary["loss_digest"], run.summary["loss_digest"])
+        with self.assertRaisesRegex(FileExistsError, "holds no run"):
+            halognn.train(self.at("p"), self.at("d"), overwrite=True)
+        self.assertTrue(os.path.exists(self.at("d/meta.json")))
+        with self.assertRaisesRegex(ValueError, "give one"):
+            halognn.train(self.at("p"), self.at("r"), overwrite=True, resume=True)
+
+    def test_mpirun_is_missing(self):
+        self.trained()
+        before = os.environ.get("HALOGNN_MPIRUN")
+        os.environ["HALOGNN_MPIRUN"] = self.at("nowhere")
+        try:
+            with self.assertRaisesRegex(FileNotFoundError, "ranks=2 needs .*which is not on PATH"):
+                halognn.train(self.at("p"), self.at("s"), ranks=2)
+        finally:
+            os.environ.pop("HALOGNN_MPIRUN") if before is None else os.environ.update(
+                HALOGNN_MPIRUN=before)
 
     def test_metrics_without_a_value(self):
         edge_index, x, y = random_graph()
@@ -264,7 +299,8 @@ class TestPyG(Case):
         self.data.edge_attr = self.torch.rand(1500, 2)
         with self.assertRaisesRegex(halognn.HalognnError, "--split-index 0 to 2"):
             halognn.write_dataset(self.at("d"), self.data)
-        report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
+        with self.assertWarnsRegex(UserWarning, "edge_attr is ignored"):
+            report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
         self.assertIn("edge_attr is ignored", report)
         self.assertEqual(len(self.array("d", "edge_weights")), len(self.array("d", "indices")))
         want = utils.to_undirected(utils.remove_self_loops(self.data.edge_index)[0])
@@ -311,8 +347,7 @@ class TestDGL(Case):
         np.testing.assert_array_equal(self.array("d", "features"), x)
         np.testing.assert_array_equal(self.array("d", "train"), np.arange(100))
         hetero = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "of", "a"): ([0], [0])})
-        with self.assertRaisesRegex(ValueError, "heterogeneous graphs are not supported"):
-            halognn.from_dgl(hetero)
+        self.assertEqual(set(halognn.from_dgl(hetero).edges), {("a", "to", "b"), ("b", "of", "a")})
 
 
 class TestOthers(Case):
@@ -321,6 +356,10 @@ class TestOthers(Case):
         matrix = sparse.csr_matrix(([1.0, 2.0], ([0, 2], [1, 0])), shape=(4, 4))
         report = halognn.write_dataset(self.at("d"), halognn.from_scipy(matrix, y=[0, 1, 0, 1]))
         self.assertEqual(edges_of(self.at("d")), {(0, 1), (2, 0)})
+        halognn.write_dataset(self.at("bare"), matrix)
+        self.assertEqual(edges_of(self.at("bare")), {(0, 1), (2, 0)})
+        self.assertEqual(repr(halognn.from_scipy(matrix)),
+                         "Graph(4 vertices, 2 edges, edge_weight [2])")
         self.assertIn("weights   one for each edge", report)
         np.testing.assert_array_equal(self.array("d", "edge_weights"), [2.0, 1.0])
         with self.assertRaisesRegex(ValueError, "3 x 4"):
