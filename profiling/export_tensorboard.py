@@ -5,8 +5,9 @@ LOGDIR.
 Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers,
 which are written here, field by field. Steps are counted from the beginning of the run: the scalars
 of steps (loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds, wait_fraction,
-validation and test) stand over the same axis. With --mlflow the same scalars, the config and the
-summary go to MLflow, which must be installed then.
+validation and test) stand over the same axis, at the times at which they were written. The settings
+of the config are hyperparameters. With --mlflow the same goes to MLflow, with --wandb to a run of
+Weights & Biases that is kept offline in LOGDIR (`wandb sync` sends it); these must be installed then.
 """
 
 import argparse
@@ -73,6 +74,36 @@ def record(data):
     return length + crc[0] + data + crc[1]
 
 
+def settings(run):
+    """The config of a run: {"train.lr": "0.01"}. The program writes sections of one level."""
+    found, section = {}, ""
+    with open(os.path.join(run, "config.yaml"), encoding="utf-8") as f:
+        for line in f:
+            key, colon, value = line.rstrip("\n").partition(":")
+            if colon and not line.startswith((" ", "#")):
+                section = key
+            elif colon and value.strip():
+                found[f"{section}.{key.strip()}"] = value.strip().strip('"')
+    return found
+
+
+def hyperparameters(run, when):
+    """The event by which TensorBoard's page of hyperparameters knows a run: a SessionStartInfo."""
+    def value(text):
+        try:
+            return field(2, 1, float(text))
+        except ValueError:
+            return field(3, 2, text.encode())
+
+    pairs = b"".join(field(1, 2, field(1, 2, key.encode()) + field(2, 2, value(text)))
+                     for key, text in sorted(settings(run).items()))
+    content = field(3, 2, pairs + field(4, 2, name_of(run).encode()) + field(5, 1, when))
+    plugin = field(1, 2, field(1, 2, b"hparams") + field(2, 2, content))
+    nothing = field(1, 0, 1) + field(2, 2, field(2, 2, field(1, 0, 1))) + field(5, 5, 0.0)
+    tag = field(1, 2, b"_hparams_/session_start_info")
+    return field(1, 1, when) + field(5, 2, field(1, 2, tag + field(8, 2, nothing) + field(9, 2, plugin)))
+
+
 def read_metrics(run):
     """The records of a run. A last line that is cut short, of a run that was killed, is left
     out."""
@@ -112,7 +143,9 @@ def write_events(run, out):
     path = os.path.join(directory, f"events.out.tfevents.{int(when)}.halognn")
     count = 0
     with open(path, "wb") as f:
-        f.write(record(field(1, 1, when) + field(3, 2, b"brain.Event:2")))
+        first, *_ = [time for time, *_ in scalars(run)] or [when]
+        f.write(record(field(1, 1, first) + field(3, 2, b"brain.Event:2")))
+        f.write(record(hyperparameters(run, first)))
         for time, tag, step, value in scalars(run):
             f.write(record(event(time, step, scalar(tag, value))))
             count += 1
@@ -133,6 +166,26 @@ def log_mlflow(run):
         client, id = mlflow.MlflowClient(), mlflow.active_run().info.run_id
         for begin in range(0, len(batch), 1000):
             client.log_batch(id, metrics=batch[begin:begin + 1000])
+        params = [mlflow.entities.Param(*pair) for pair in settings(run).items()]
+        for begin in range(0, len(params), 100):
+            client.log_batch(id, params=params[begin:begin + 100])
+
+
+def log_wandb(run, out):
+    import wandb
+
+    rows = {}
+    for time, tag, step, value in scalars(run):
+        rows.setdefault(step, {"_timestamp": time})[tag] = value
+    with wandb.init(mode="offline", dir=out, project="halognn", name=name_of(run),
+                    config=settings(run), settings=wandb.Settings(silent=True)) as session:
+        for step, row in sorted(rows.items()):
+            session.log(row, step=step)
+        path = os.path.join(run, "summary.json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                session.summary.update({key: value for key, value in json.load(f).items()
+                                        if isinstance(value, (int, float, str))})
 
 
 def main():
@@ -141,6 +194,8 @@ def main():
     p.add_argument("--out", required=True, metavar="LOGDIR", help="the directory for TensorBoard")
     p.add_argument("--mlflow", action="store_true",
                    help="log to MLflow as well (MLFLOW_TRACKING_URI)")
+    p.add_argument("--wandb", action="store_true",
+                   help="write a run of Weights & Biases, offline, as well")
     o = p.parse_args()
     names = [name_of(run) for run in o.runs]
     if len(set(names)) < len(names):
@@ -150,10 +205,12 @@ def main():
             path, count = write_events(run, o.out)
             if o.mlflow:
                 log_mlflow(run)
+            if o.wandb:
+                log_wandb(run, o.out)
         except FileNotFoundError as e:
             sys.exit(f"{run} holds no run: {e}; give the run.dir of a `halognn train`")
         except ImportError as e:
-            sys.exit(f"{e}; --mlflow needs it: pip install mlflow")
+            sys.exit(f"{e}; --mlflow and --wandb need theirs: pip install mlflow wandb")
         print(f"{path}: {count} scalars")
 
 

@@ -37,7 +37,7 @@ func TestTensorBoardExport(t *testing.T) {
 	}
 	var losses []float32
 	var times []float64
-	records := 0
+	records, known := 0, false
 	for len(data) > 0 {
 		n := binary.LittleEndian.Uint64(data)
 		if n > uint64(len(data)-16) || binary.LittleEndian.Uint32(data[8:]) != masked(data[:8]) {
@@ -52,6 +52,8 @@ func TestTensorBoardExport(t *testing.T) {
 			times = append(times, at)
 			losses = append(losses, math.Float32frombits(binary.LittleEndian.Uint32(body[n-4:])))
 		}
+		known = known || bytes.Contains(body, []byte("_hparams_/session_start_info")) &&
+			bytes.Contains(body, []byte("train.lr"))
 		data = data[16+n:]
 		records++
 	}
@@ -67,6 +69,9 @@ func TestTensorBoardExport(t *testing.T) {
 	}
 	if len(want) == 0 || len(losses) != len(want) {
 		t.Fatalf("%d losses, the run has %d", len(losses), len(want))
+	}
+	if !known {
+		t.Error("the settings are no hyperparameters")
 	}
 	if !slices.IsSorted(times) || !(times[0] < times[len(times)-1]) {
 		t.Errorf("the steps were made at %v", times)

@@ -4,7 +4,7 @@
     to_pyg(run)(x, edge_index, edge_weight=None)     those of PyTorch Geometric, where it has them
     to_dgl(run)(g, x, edge_weight=None)              those of DGL, where it has them
 
-All give the logits of `halognn infer --logits`, before the scale of a regression. Rows of x and ids
+Models of graphs with types are refused. All others give the logits of `halognn infer --logits`, before the scale of a regression. Rows of x and ids
 of edges are those of the DATASET. Where a library lacks a layer (means of SAGE or sums of GIN by the
 weights of edges in PyTorch Geometric, maxima of SAGE in DGL) the layer of this file stands in.
 """
@@ -354,6 +354,10 @@ class GraphModel(Model):
 
 def build(run, layers, kind=Model):
     run = run if isinstance(run, Run) else read_run(run)
+    if any(name.startswith("project.") or ".convs." in name for name in run.weights) or \
+            run.model["kind"] == "rgcn":
+        raise ValueError("this is a model of a graph with types, which is not built here; its weights "
+                         "are in run.weights, and docs/formats.md says what they are applied to")
     model = kind(run.model, layers(run.model))
     model.load_state_dict({name: torch.from_numpy(w.copy()) for name, w in run.weights.items()})
     return model.eval()

@@ -71,7 +71,7 @@ func byData(runs []*Run) [][]*Run {
 }
 
 // seedKey picks the settings in which repetitions of one job differ.
-func seedKey(key string) bool { return key == "train.seed" || key == "data.split_index" }
+func seedKey(key string) bool { return key == "train.seed" }
 
 // repeated divides runs into jobs: the runs of each differ in seeds only.
 func repeated(runs []*Run) [][]*Run {

@@ -8,7 +8,7 @@ import (
 	"halognn/src/chart"
 )
 
-// job is the runs of one job, repeated with other seeds or splits, and its scores.
+// job is the runs of one job, repeated with other seeds, and its scores.
 type job struct {
 	name        string
 	runs        []*Run
@@ -88,11 +88,11 @@ func jobNames(all [][]*Run) []string {
 	return names
 }
 
-// repetitions is the table of jobs that were run with several seeds or splits.
+// repetitions is the table of jobs that were run with several seeds.
 func repetitions(runs []*Run) table {
 	t := table{
 		id: "seeds", title: "By validation, over seeds",
-		note: "Mean ± standard deviation of the sample, over runs that differ in seeds or splits " +
+		note: "Mean ± standard deviation of the sample, over runs that differ in train.seed " +
 			"only. Best validation first; the test metric chose nothing.",
 	}
 	var firsts []*Run
