@@ -21,10 +21,7 @@ import (
 // In may also be the folder raw itself, without a split. Files may also be unpacked, as .csv.
 func readOGB(s *source) error {
 	s.undirected = true
-	raw := filepath.Join(s.options.In, "raw")
-	if !exists(raw) {
-		raw = s.options.In
-	}
+	raw := ogbRaw(s.options.In)
 	binary := filepath.Join(raw, "data.npz")
 	var err error
 	switch {
@@ -39,7 +36,10 @@ func readOGB(s *source) error {
 	if err != nil {
 		return err
 	}
-	return findOGBSplit(s)
+	if s.options.Split != "" {
+		return nil
+	}
+	return s.findSplit(filepath.Join(s.options.In, "split", "*"))
 }
 
 func readOGBBinary(s *source, raw, path string) error {
@@ -252,13 +252,10 @@ func readTableLabels(s *source, path string) error {
 	return err
 }
 
-// findOGBSplit registers the split folder if there is exactly one.
-func findOGBSplit(s *source) error {
-	if s.options.Split != "" {
-		return nil
-	}
+// findSplit registers the split folder if there is exactly one like a pattern.
+func (s *source) findSplit(folders string) error {
 	// the pattern is sound
-	found, _ := filepath.Glob(filepath.Join(s.options.In, "split", "*", "train.csv*"))
+	found, _ := filepath.Glob(filepath.Join(folders, "train.csv*"))
 	switch len(found) {
 	case 0:
 		return nil

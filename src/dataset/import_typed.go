@@ -25,12 +25,14 @@ type typedSource struct {
 //
 //	csv   nodes.TYPE.csv, edges.SOURCE.NAME.TARGET.csv         tables as those without types
 //	npz   x,TYPE  y,TYPE  num_nodes,TYPE  ids,TYPE  train_mask,TYPE ...  edge_index,SOURCE,NAME,TARGET
+//	ogb   raw/num-node-dict.csv.gz, raw/relations/SOURCE___NAME___TARGET/edge.csv.gz ...   as ogbn-mag
 var typedReaders = map[string]struct {
 	has  func(in string) bool
 	read func(*typedSource, ImportOptions) error
 }{
 	"csv": {hasTypedTables, (*typedSource).readTables},
 	"npz": {hasTypedArrays, (*typedSource).readArrays},
+	"ogb": {hasTypedOGB, (*typedSource).readOGB},
 }
 
 // typed reports whether the source has vertex types.

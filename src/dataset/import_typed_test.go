@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +76,78 @@ func TestImportTypedTables(t *testing.T) {
 	defer ids.Close()
 	if names := string(ids.Data); names != "author/ann\nauthor/bob\npaper/p1\npaper/p2\npaper/p3\n" {
 		t.Errorf("names %q", names)
+	}
+}
+
+// typedOGB writes the graph of a data set of OGB: two papers, three authors.
+func typedOGB(t *testing.T) string {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"raw/num-node-dict.csv":                                   "author,paper\n3,2\n",
+		"raw/triplet-type-list.csv":                               "author,writes,paper\npaper,cites,paper\n",
+		"raw/relations/author___writes___paper/edge.csv":          "0,0\n2,0\n1,1\n",
+		"raw/relations/paper___cites___paper/edge.csv":            "1,0\n",
+		"raw/node-feat/paper/node-feat.csv":                       "1,2\n3,4\n",
+		"raw/node-label/paper/node-label.csv":                     "1\n0\n",
+		"split/time/paper/train.csv":                              "1\n",
+		"split/time/paper/valid.csv":                              "",
+		"split/time/paper/test.csv":                               "0\n",
+		"split/time/nodetype-has-split.csv":                       "author,paper\nFalse,True\n",
+		"raw/relations/author___writes___paper/num-edge-list.csv": "3\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777),
+			os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestImportTypedOGB(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "d")
+	r, err := Import(ImportOptions{Format: "ogb", In: typedOGB(t), Out: out, Reverse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	m := d.Meta
+	if r.Edges != 8 || m.Vertices != 5 || m.LabelType != "paper" || m.Tables[1].Features != 2 ||
+		string(d.Labels.Row(2)) != "\xff\xff\xff\xff" ||
+		string(d.Labels.Row(3)) != "\x01\x00\x00\x00" ||
+		!slices.Equal(d.Split.Train, []graph.VertexID{4}) || !slices.Equal(d.Split.Test, []graph.VertexID{3}) {
+		t.Errorf("%+v, split %+v", m, d.Split)
+	}
+	if got := d.Graph.InNeighbours(3); !slices.Equal(got, []graph.VertexID{0, 2, 4}) {
+		t.Errorf("in-neighbours of paper 0: %v", got)
+	}
+	for _, c := range []struct{ file, text, want string }{
+		{"relations/paper___cites___paper/edge.csv", "1,2\n", "line 1: vertex 2: "},
+		{"relations/author___writes___paper/edge.csv", "3,0\n", "there are 3 of type author"},
+		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
+		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
+		{"num-node-dict.csv", "author,paper\n", "want a row of types"},
+		{"node-feat/paper/node-feat.csv", "1,2\n", "1 rows for 2 vertices"},
+	} {
+		dir := typedOGB(t)
+		if err := os.WriteFile(filepath.Join(dir, "raw", c.file), []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "d")
+		if _, err := Import(ImportOptions{Format: "ogb", In: dir, Out: out}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.file, err, c.want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%s: something is written", c.file)
+		}
 	}
 }
 
