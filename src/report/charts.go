@@ -19,10 +19,15 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 		r.color = i
 	}
 	learning, metrics := byMetric(runs)
+	several := len(byData(runs)) > 1
 	for i, g := range learning {
+		name := metrics[i]
+		if several {
+			name = dataName(g[0])
+		}
 		for _, c := range []*chart.Chart{validation(g, metrics[i]), lossEpochs(g), lossSteps(g),
 			rates(g)} {
-			all = append(all, part(c, i, len(learning), metrics[i]))
+			all = append(all, part(c, i, len(learning), name))
 		}
 	}
 	compared, names := policyGroups(runs)

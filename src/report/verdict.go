@@ -23,8 +23,8 @@ func verdict(runs []*Run) (sentences []string) {
 		all := byData(finished)
 		for _, g := range all {
 			of := ""
-			if parts, _ := g[0].setting("data.parts"); len(all) > 1 {
-				of = visible(filepath.Base(parts)) + ": "
+			if len(all) > 1 {
+				of = dataName(g[0]) + ": "
 			}
 			about := []string{best(g), fastest(g)}
 			if len(g) == 1 {
@@ -176,10 +176,7 @@ func settings(runs []*Run) table {
 		name string
 		of   func(r *Run) string
 	}{
-		{"data", func(r *Run) string {
-			v, _ := r.setting("data.parts")
-			return visible(filepath.Base(v))
-		}},
+		{"data", dataName},
 		{"graph", graphOf},
 		{"model", modelOf},
 		{"minibatch", minibatchOf},
@@ -207,6 +204,12 @@ func settings(runs []*Run) table {
 		}
 	}
 	return t
+}
+
+// dataName is the last element of the path of the run's parts.
+func dataName(r *Run) string {
+	v, _ := r.setting("data.parts")
+	return visible(filepath.Base(v))
 }
 
 // words joins settings by commas. A key that ends in a blank is a literal word before the next
