@@ -129,7 +129,7 @@ func noAllocationsOfMessages(c comm.Comm) error {
 			}
 		}
 	}
-	const warm, runs = 10, 30
+	const warm, runs = 50, 100
 	for range warm {
 		step()
 	}

@@ -198,7 +198,7 @@ func noAllocations(c comm.Comm) error {
 		note(one.Wait())
 		note(other.Wait())
 	}
-	const warm, runs = 10, 30
+	const warm, runs = 50, 100
 	for range warm {
 		step()
 	}
