@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""logits.py RUN DATASET LOGITS.npy: computes the logits of all vertices of DATASET by the models of python/halognn/models.py with the
+"""logits.py RUN DATASET LOGITS.npy ...: computes the logits of all vertices of DATASET by the models of python/halognn/models.py with the
 weights of RUN, and holds those of `halognn infer --logits` against them: |difference| <= 1e-5 * max(1, |logit|). Needs torch and numpy;
-where PyTorch Geometric and DGL are installed, their own layers are held to the same.
+where PyTorch Geometric and DGL are installed, their own layers are held to the same. More than three arguments are more runs.
 """
 import os
 import sys
@@ -13,8 +13,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import halognn  # noqa: E402 (after the path)
 
 
-def main():
-    directory, data, path = sys.argv[1:]
+def agree(directory, data, path, label):
+    """Compares the logits of one run, and returns whether they agree."""
     run, ours = halognn.read_run(directory), np.load(path)
     indptr, indices = np.load(f"{data}/indptr.npy"), np.load(f"{data}/indices.npy")
     edges = torch.from_numpy(np.stack([indices, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))]).astype(np.int64))
@@ -34,7 +34,7 @@ def main():
         single, theirs = logits(torch.float32), logits(torch.float64)
         assert ours.shape == theirs.shape and ours.dtype == np.float32, (ours.shape, theirs.shape, ours.dtype)
         worst, own = (np.max(np.abs(z - theirs) / np.maximum(1, np.abs(theirs))) for z in (ours, single))
-        print(f"{name}: {ours.shape[0]} x {ours.shape[1]} logits, largest difference {worst:.2e}, its own in float32 {own:.2e}")
+        print(f"{label}{name}: {ours.shape[0]} x {ours.shape[1]} logits, largest difference {worst:.2e}, its own in float32 {own:.2e}")
         return worst <= 1e-5
 
     same = compare(f"torch {torch.__version__}", halognn.to_torch(run))
@@ -50,7 +50,15 @@ def main():
         same &= compare(f"torch_geometric {torch_geometric.__version__}", halognn.to_pyg(run))
     if dgl:
         same &= compare(f"dgl {dgl.__version__}", halognn.to_dgl(run))
-    return 0 if same else 1
+    return same
+
+
+def main():
+    args = sys.argv[1:]
+    if not args or len(args) % 3:
+        sys.exit(__doc__)
+    same = [agree(*args[i : i + 3], f"{os.path.basename(args[i])}: " if len(args) > 3 else "") for i in range(0, len(args), 3)]
+    return 0 if all(same) else 1
 
 
 if __name__ == "__main__":
