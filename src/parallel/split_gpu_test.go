@@ -17,7 +17,7 @@ func TestModesAgreeOnGPUs(t *testing.T) {
 	const n = 3
 	w := newWorld(t, 4)
 	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",
-		"norm, residual, jumping"} {
+		"norm, residual, jumping", "batch norm, residual, jumping"} {
 		config := sharedModels()[name]
 		for _, g := range []grouping{
 			{ModeSplit, 1, 1}, {ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeHybrid, 2, 2},
