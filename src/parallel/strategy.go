@@ -259,13 +259,16 @@ func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 	return s.o.Model.Params.Stats(), nil
 }
 
-// spoil lets tests put a NaN into the input of a training minibatch.
+// spoil lets tests put a NaN into the input of a training minibatch, whichever the model reads.
 func (s *Strategy) spoil(m *Minibatch) {
-	own := m.Batch.Own
-	if own.Rows > 0 {
-		own = own.RowsAt(m.pushed.first, own.Rows)
-	}
-	if fault.NaN(fault.Loss, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step) && len(own.Data) > 0 {
-		s.o.Device.Upload(own.Data[:1], []float32{float32(math.NaN())})
+	for _, input := range []compute.Matrix{m.Batch.Own, m.Batch.Aggregate, m.Batch.X} {
+		if len(input.Data) == 0 {
+			continue
+		}
+		if fault.NaN(fault.Loss, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step) {
+			mine := input.RowsAt(m.pushed.first, input.Rows)
+			s.o.Device.Upload(mine.Data[:1], []float32{float32(math.NaN())})
+		}
+		return
 	}
 }
