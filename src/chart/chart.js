@@ -111,7 +111,10 @@ function sort(head) {
 }
 
 function watch(root) {
-  for (const box of root.querySelectorAll('.curves')) sizes.observe(box);
+  for (const box of root.querySelectorAll('.curves')) {
+    if (box.clientWidth) draw(box);
+    sizes.observe(box);
+  }
 }
 const redraw = () => plots.forEach(u => u.redraw());
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -33,7 +34,8 @@ async function look(width) {
   const page = frame.contentDocument, say = what => faults.push(width + ': ' + what);
   frame.contentWindow.onerror = say;
   for (const d of page.querySelectorAll('details')) d.open = true;
-  await until(400);
+  for (let i = 0; i < 20 && page.querySelectorAll('.uplot').length < page.querySelectorAll('.curves').length; i++) await until(200);
+  await until(200);
   if (page.documentElement.scrollWidth > width) say('the page is ' + page.documentElement.scrollWidth + ' wide');
   const plots = page.querySelectorAll('.curves'), drawn = page.querySelectorAll('.uplot canvas');
   if (plots.length !== drawn.length) say(drawn.length + ' of ' + plots.length + ' plots');
@@ -169,6 +171,33 @@ func TestInABrowser(t *testing.T) {
 	}
 	if want := fmt.Sprintf("measured %d,%[1]d: ", n); title == nil || title[1] != want {
 		t.Errorf("the browser says %q, expected %q", title, want)
+	}
+
+	// A served page follows a run: it has an epoch more, then finishes.
+	run := filepath.Join(dir, "live")
+	if err := os.CopyFS(run, os.DirFS("testdata/killed")); err != nil {
+		t.Fatal(err)
+	}
+	summary, err := os.ReadFile("testdata/vip/summary.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows, asked := &Server{Dirs: []string{run}}, 0
+	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if asked++; q.URL.Path == "/" && asked == 3 {
+			log, err := os.ReadFile("testdata/vip/metrics.jsonl")
+			if err := errors.Join(err, os.WriteFile(filepath.Join(run, "metrics.jsonl"), log, 0o666),
+				os.WriteFile(filepath.Join(run, "summary.json"), summary, 0o666)); err != nil {
+				t.Error(err)
+			}
+		}
+		follows.ServeHTTP(w, q)
+	}))
+	defer live.Close()
+	text := browse(live.URL, "--virtual-time-budget=20000", "--dump-dom")
+	if !strings.Contains(text, "Test accuracy") || strings.Contains(text, "not finished") ||
+		!strings.Contains(text, `class="uplot`) {
+		t.Errorf("after %d requests the page has not followed the run", asked)
 	}
 }
 
