@@ -299,9 +299,9 @@ class TestPyG(Case):
         self.data.edge_attr = self.torch.rand(1500, 2)
         with self.assertRaisesRegex(halognn.HalognnError, "--split-index 0 to 2"):
             halognn.write_dataset(self.at("d"), self.data)
-        with self.assertWarnsRegex(UserWarning, "edge_attr is ignored"):
-            report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
-        self.assertIn("edge_attr is ignored", report)
+        report = halognn.write_dataset(self.at("d"), self.data, undirected=True, split_index=1)
+        self.assertIn("2 columns of float32 for each edge", report)
+        self.assertEqual(self.array("d", "edge_features").shape, (len(self.array("d", "indices")), 2))
         self.assertEqual(len(self.array("d", "edge_weights")), len(self.array("d", "indices")))
         want = utils.to_undirected(utils.remove_self_loops(self.data.edge_index)[0])
         self.assertEqual(edges_of(self.at("d")), pairs(want))

@@ -174,7 +174,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"cache: {policy: vip, source: files}\n", nil,
 			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
-			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2, rgcn or mlp`}},
+			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2, gine, rgcn or mlp`}},
 		{"set without value", minimal, []string{"train.lr"},
 			[]string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},

@@ -5,6 +5,7 @@
 //	          indptr.npy     int64 [N+1]   in-edges of v are indices[indptr[v]:indptr[v+1]]
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
 //	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
+//	          edge_features.npy   float32 [M, C], of each in-edge; only where edges have features
 //	          features.npy   float32, float16 or int8 [N, F]
 //	          feature_scale.npy   float32 [F], by which int8 columns are multiplied; only with these
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
@@ -66,6 +67,9 @@ const ScaleFile = "feature_scale.npy"
 // WeightsFile holds the weights of edges, in a dataset and in parts.
 const WeightsFile = "edge_weights.npy"
 
+// EdgeRowsFile holds the feature rows of edges, in a dataset and of each part.
+const EdgeRowsFile = "edge_features.npy"
+
 // Errors about a directory wrap one of these where they can be told apart.
 var (
 	ErrExists   = errors.New("the target exists")
@@ -76,20 +80,21 @@ var (
 
 // Meta is meta.json: the description of a dataset.
 type Meta struct {
-	Format      int                 `json:"format"`
-	Name        string              `json:"name"`
-	Task        string              `json:"task"` // of the table of package task, or task.None
-	Vertices    int64               `json:"vertices"`
-	Edges       int64               `json:"edges"`              // stored directed edges
-	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
-	Features    int                 `json:"features"`
-	Classes     int                 `json:"classes"`
-	FeatureType string              `json:"feature_type"` // FeatureTypes
-	Provenance  Provenance          `json:"provenance"`
-	Schema      graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
-	Tables      []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
-	LabelType   string              `json:"label_type,omitempty"`
-	Files       map[string]npy.Info `json:"files"` // by file name
+	Format       int                 `json:"format"`
+	Name         string              `json:"name"`
+	Task         string              `json:"task"` // of the table of package task, or task.None
+	Vertices     int64               `json:"vertices"`
+	Edges        int64               `json:"edges"`                   // stored directed edges
+	Weighted     bool                `json:"weighted,omitempty"`      // edges have weights
+	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
+	Features     int                 `json:"features"`
+	Classes      int                 `json:"classes"`
+	FeatureType  string              `json:"feature_type"` // FeatureTypes
+	Provenance   Provenance          `json:"provenance"`
+	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
+	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
+	LabelType    string              `json:"label_type,omitempty"`
+	Files        map[string]npy.Info `json:"files"` // by file name
 }
 
 // Table describes the feature rows of the vertices of one type.
@@ -207,7 +212,11 @@ func (m *Meta) check() error {
 			faults = append(faults, err)
 		}
 	}
-	if m.Vertices < 0 || m.Vertices > graph.MaxVertices || m.Edges < 0 {
+	if m.EdgeFeatures > 0 && m.Schema.Typed() {
+		faults = append(faults, errors.New("edges with features in a graph with types; leave one of both out"))
+	}
+	if m.EdgeFeatures < 0 || m.EdgeFeatures > graph.MaxVertices || m.Vertices < 0 ||
+		m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,
 			fmt.Errorf("%d vertices, %d edges are impossible counts", m.Vertices, m.Edges))
 	}
@@ -250,6 +259,9 @@ func (m *Meta) layout() map[string]npy.Info {
 	}
 	if m.Weighted {
 		files[WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
+	}
+	if m.EdgeFeatures > 0 {
+		files[EdgeRowsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges), m.EdgeFeatures}}
 	}
 	if m.FeatureType == Int8 {
 		files[ScaleFile] = npy.Info{DType: "<f4", Shape: []int{m.Features}}

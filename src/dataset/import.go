@@ -79,6 +79,7 @@ type ImportReport struct {
 	Undirected    bool
 	Cleaning      graph.CleanReport
 	Weighted      bool  // edges have weights
+	EdgeFeatures  int   // columns
 	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
 	FeatureType   string
@@ -108,6 +109,10 @@ func (r ImportReport) String() string {
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
 		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
+	}
+	if r.EdgeFeatures > 0 {
+		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which gatv2 and gine read\n",
+			r.EdgeFeatures)
 	}
 	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
@@ -270,6 +275,11 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
+	var ends []graph.Edge
+	if s.edgeRows.cols > 0 {
+		ends = s.edges.Edges()
+		defer mem.Free(ends)
+	}
 	g, weights, cleaning, err := s.build(graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops,
 		KeepDuplicates: s.options.KeepDuplicates,
@@ -279,6 +289,11 @@ func (s *source) write() (ImportReport, error) {
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
 	s.vertices = g.NumVertices()
+	rows, err := s.placeEdgeRows(g, ends)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	defer mem.Free(rows)
 	if s.regression() {
 		if err := checkTargets(s); err != nil {
 			return ImportReport{}, err
@@ -307,7 +322,8 @@ func (s *source) write() (ImportReport, error) {
 	r := ImportReport{
 		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
 		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
-		FeatureType: Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
+		EdgeFeatures: s.edgeRows.cols,
+		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
 		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
@@ -329,7 +345,7 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	defer w.Abort()
-	if err := s.writeFiles(w, g, weights, split.Split, links); err != nil {
+	if err := s.writeFiles(w, g, weights, rows, split.Split, links); err != nil {
 		return ImportReport{}, err
 	}
 	r.Notes = slices.Concat(r.Notes, w.notes)
@@ -375,7 +391,7 @@ func checkSums(g *graph.CSC, weights []float32) error {
 	return nil
 }
 
-func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split graph.Split,
+func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32, split graph.Split,
 	links graph.LinkSplit) error {
 	if err := w.Topology(g); err != nil {
 		return err
@@ -383,6 +399,11 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights []float32, split gr
 	g.Free()
 	if weights != nil {
 		if err := w.EdgeWeights(weights); err != nil {
+			return err
+		}
+	}
+	if s.edgeRows.cols > 0 {
+		if err := w.EdgeFeatures(edgeRows, s.edgeRows.cols); err != nil {
 			return err
 		}
 	}

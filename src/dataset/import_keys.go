@@ -19,7 +19,9 @@ var aliases = map[string][]string{
 	"num_nodes":  {"num_nodes", "num_vertices"},
 	// of one number an edge
 	"edge_weight": weightNames,
-	"train":       {"train", "train_idx", "train_index", "idx_train"},
+	// of one row an edge
+	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
+	"train":     {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {
 		"valid",
 		"valid_idx",
@@ -47,8 +49,8 @@ var weights = append([]string{
 }, weightNames...)
 
 // noWeights is why they are ignored.
-const noWeights = "no layer reads features of edges, and weights are read from a column or array " +
-	"edge_weight alone, so every edge counts alike"
+const noWeights = "features of edges are read from an array edge_attr or the columns of " +
+	"--edge-features, and weights from a column or array edge_weight alone"
 
 // ignoredWeights returns a note on an array or column that is one of weights, "" for others.
 func ignoredWeights(name string) string {

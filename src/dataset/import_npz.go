@@ -59,6 +59,9 @@ func readNPZ(s *source) error {
 	if err == nil {
 		err = readWeights(s, a)
 	}
+	if key := s.find(a, "edge_attr"); err == nil && key != "" {
+		err = readEdgeArray(s, a, key)
+	}
 	if err == nil {
 		err = s.noteUnread(a)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"halognn/src/dataset/table"
 	"halognn/src/npy"
@@ -14,6 +15,7 @@ import (
 //
 //	raw/edge.csv.gz  num-node-list.csv.gz  num-edge-list.csv.gz     u,v    N    E
 //	raw/node-feat.csv.gz  node-label.csv.gz                         one row a vertex
+//	raw/edge-feat.csv.gz                                            one row an edge
 //	raw/data.npz  node-label.npz                                    instead of the above: edge_index
 //	                                                                [2, E], node_feat, node_label
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
@@ -78,6 +80,11 @@ func readOGBBinary(s *source, raw, path string) error {
 				a.name("num_edges_list"), edges, s.edges.NumEdges())
 		}
 	}
+	if a.Has("edge_feat") && !slices.Contains(s.options.Ignore, "edge_feat") {
+		if err := readEdgeArray(s, a, "edge_feat"); err != nil {
+			return err
+		}
+	}
 	labels := filepath.Join(raw, "node-label.npz")
 	if !exists(labels) {
 		return nil
@@ -120,6 +127,11 @@ func readOGBText(s *source, raw string) error {
 	case edges != s.edges.NumEdges():
 		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path,
 			s.edges.NumEdges(), edges)
+	}
+	if path := either(raw, "edge-feat.csv"); path != "" && !slices.Contains(s.options.Ignore, "edge_feat") {
+		if err := readEdgeRowTable(s, path); err != nil {
+			return err
+		}
 	}
 	if path := either(raw, "node-label.csv"); path != "" {
 		return readTableLabels(s, path)

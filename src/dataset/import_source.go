@@ -23,6 +23,7 @@ type source struct {
 	largest    int64 // vertex of an edge
 	edges      graph.Builder
 	weights    []float32 // of the edges in the order of addEdge; nil: they have none
+	edgeRows   edgeRows  // in the order of addEdge; without columns: they have none
 	undirected bool      // the format stores each edge once
 	labels     []int32
 	marks      []uint8   // several labels a vertex: [vertices, classes]
@@ -60,6 +61,7 @@ type features struct {
 func (s *source) free() {
 	s.edges.Free()
 	mem.Free(s.weights)
+	mem.Free(s.edgeRows.data)
 	mem.Free(s.labels)
 	mem.Free(s.marks)
 	mem.Free(s.targets)

@@ -13,6 +13,7 @@ type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
+	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
 	Labels         []string // one column of classes, or several of 0 and 1; or a .npy file
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
@@ -164,7 +165,8 @@ func countRows(s *source, path string) error {
 func (o *ImportOptions) checkTables() error {
 	t := &o.Table
 	if o.Format != "csv" {
-		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" || t.ID != "" ||
+		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" ||
+			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
 			return fmt.Errorf(

@@ -71,6 +71,18 @@ func edgeColumns(s *source, t *csvTable) (from, to, weight int, err error) {
 	return from, to, weight, nil
 }
 
+// edgeFeatureColumns returns the columns of --edge-features.
+func edgeFeatureColumns(s *source, t *csvTable) (columns []int, err error) {
+	for _, name := range s.options.Table.EdgeFeatures {
+		k, err := t.column(name, "--edge-features")
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, k)
+	}
+	return columns, nil
+}
+
 // noteColumns says which columns of the edges are not read.
 func noteColumns(s *source, t *csvTable, read ...int) {
 	for k, name := range t.header {
@@ -85,11 +97,11 @@ func noteColumns(s *source, t *csvTable, read ...int) {
 	}
 }
 
-// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column.
-// They are valid until it returns.
+// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
+// and its features. They are valid until it returns.
 func eachNamedEdge(s *source,
 	path string,
-	visit func(t *csvTable, u, v, weight string) error,
+	visit func(t *csvTable, u, v, weight string, features []string) error,
 ) (*csvTable, error) {
 	t, err := openTable(path, s.options.Table.NoHeader)
 	if err != nil {
@@ -100,6 +112,11 @@ func eachNamedEdge(s *source,
 	if err != nil {
 		return nil, err
 	}
+	columns, err := edgeFeatureColumns(s, t)
+	if err != nil {
+		return nil, err
+	}
+	features := make([]string, len(columns))
 	for {
 		row, err := t.next()
 		if err != nil || row == nil {
@@ -116,7 +133,10 @@ func eachNamedEdge(s *source,
 		if weighs >= 0 && weight == "" {
 			return nil, t.notANumber(weighs, weight)
 		}
-		if err := visit(t, row[from], row[to], weight); err != nil {
+		for i, k := range columns {
+			features[i] = row[k]
+		}
+		if err := visit(t, row[from], row[to], weight, features); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +145,7 @@ func eachNamedEdge(s *source,
 // collectIDs numbers the ids that the edges name.
 func collectIDs(s *source, path string) error {
 	seen := make(map[string]graph.VertexID)
-	if _, err := eachNamedEdge(s, path, func(t *csvTable, u, v, _ string) error {
+	if _, err := eachNamedEdge(s, path, func(t *csvTable, u, v, _ string, _ []string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
@@ -225,7 +245,8 @@ func readEdgeTable(s *source, path string) error {
 		return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
 			id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
 	}
-	t, err := eachNamedEdge(s, path, func(t *csvTable, from, to, weight string) error {
+	s.edgeRows.cols = len(s.options.Table.EdgeFeatures)
+	t, err := eachNamedEdge(s, path, func(t *csvTable, from, to, weight string, features []string) error {
 		u, err := vertex(t, from)
 		if err != nil {
 			return err
@@ -236,6 +257,14 @@ func readEdgeTable(s *source, path string) error {
 		}
 		if err := s.addEdge(u, v); err != nil {
 			return t.errorf("%w", err)
+		}
+		for i, text := range features {
+			x, ok := table.ParseFloat([]byte(text))
+			if !ok || !finite(float32(x)) {
+				return t.errorf("%w: %s of an edge is %.40q, which is no finite number", ErrValue,
+					s.options.Table.EdgeFeatures[i], text)
+			}
+			s.edgeRows.add(float32(x))
 		}
 		if weight == "" {
 			return nil
@@ -253,8 +282,10 @@ func readEdgeTable(s *source, path string) error {
 		return err
 	}
 	from, to, weight, err := edgeColumns(s, t)
-	if err == nil {
-		noteColumns(s, t, from, to, weight)
+	if err != nil {
+		return err
 	}
+	columns, err := edgeFeatureColumns(s, t)
+	noteColumns(s, t, append(columns, from, to, weight)...)
 	return err
 }

@@ -201,7 +201,7 @@ func TestImportOwnData(t *testing.T) {
 			if d.Meta.Features != 2 || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) {
 				t.Errorf("%d features, labels %v", d.Meta.Features, d.Labels)
 			}
-			noted(t, r, "the values of data are ignored: no layer")
+			noted(t, r, "the values of data are ignored: features of edges")
 			if d.Weights != nil {
 				t.Errorf("weights %v", d.Weights)
 			}

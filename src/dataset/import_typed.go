@@ -135,9 +135,10 @@ func (t *typedSource) readTables(o ImportOptions) error {
 			}
 			return int32(v), nil
 		}
-		if _, err := eachNamedEdge(to, path, func(table *csvTable, u, v, weight string) error {
-			if weight != "" {
-				return table.errorf("%w: edges of relations have no weights; leave --weight out", ErrValue)
+		if _, err := eachNamedEdge(to, path, func(table *csvTable, u, v, weight string, features []string) error {
+			if weight != "" || len(features) > 0 {
+				return table.errorf("%w: edges of relations have no weights and no features; leave --weight "+
+					"and --edge-features out", ErrValue)
 			}
 			source, err := place(table, from, e.Source, u)
 			if err != nil {

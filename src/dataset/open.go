@@ -19,6 +19,7 @@ type Dataset struct {
 	Columns  graph.Columns
 	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
 	Scale    []float32   // [Features] of Int8 rows; nil else
+	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
 	Links    graph.LinkSplit // of the task of links
@@ -59,6 +60,9 @@ func (d *Dataset) mapFiles() error {
 	faults = append(faults, err)
 	if d.Meta.Weighted {
 		faults = append(faults, mapInto(d, WeightsFile, &d.Weights))
+	}
+	if d.Meta.EdgeFeatures > 0 {
+		faults = append(faults, mapInto(d, EdgeRowsFile, &d.EdgeRows))
 	}
 	if d.Meta.FeatureType == Int8 {
 		faults = append(faults, mapInto(d, ScaleFile, &d.Scale))

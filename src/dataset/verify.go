@@ -46,7 +46,8 @@ func (d *Dataset) verifyContent() error {
 		file = bad.Array + ".npy"
 	}
 	faults := []error{name(file, layout), name(WeightsFile, CheckWeights(d.Weights)),
-		name(ScaleFile, CheckScales(d.Scale))}
+		name(ScaleFile, CheckScales(d.Scale)), name(EdgeRowsFile, checkEdgeRows(d.EdgeRows,
+			d.Meta.EdgeFeatures))}
 	if layout == nil && d.Meta.Schema.Typed() {
 		faults = append(faults, name(ColumnsFile, d.checkColumns()))
 	}

@@ -100,6 +100,19 @@ func (w *Writer) EdgeWeights(weights []float32) error {
 	return put(w, WeightsFile, weights, len(weights))
 }
 
+// EdgeFeatures writes a row of cols columns for each edge, in the order of the graph's Indices.
+func (w *Writer) EdgeFeatures(rows []float32, cols int) error {
+	if cols < 1 || int64(len(rows)) != w.Meta.Edges*int64(cols) {
+		return fmt.Errorf("%w: %d numbers for %d edges of %d columns", ErrMismatch, len(rows),
+			w.Meta.Edges, cols)
+	}
+	if err := checkEdgeRows(rows, cols); err != nil {
+		return err
+	}
+	w.Meta.EdgeFeatures = cols
+	return put(w, EdgeRowsFile, rows, int(w.Meta.Edges), cols)
+}
+
 // Labels writes the label of each vertex, as the task has them. Close reads them once more.
 func (w *Writer) Labels(labels []byte) error {
 	t, n := task.Stored(w.Meta.Task), int(w.Meta.Vertices)

@@ -36,7 +36,7 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	i := 0
 	b.Each(func(edges []Edge) {
 		for _, e := range edges {
-			if at := g.find(e.Src(), e.Dst()); at >= 0 { // not so: a loop that was dropped
+			if at := g.Find(e.Src(), e.Dst()); at >= 0 { // not so: a loop that was dropped
 				all[at] += weights[i]
 				given[at] = 1
 			}
@@ -46,15 +46,15 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	for v := range VertexID(n) {
 		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
 			if given[at] == 0 {
-				all[at] = all[g.find(v, g.Indices[at])]
+				all[at] = all[g.Find(v, g.Indices[at])]
 			}
 		}
 	}
 	return g, all, report, nil
 }
 
-// find returns the position of the edge src -> dst in Indices, whose rows ascend, or -1.
-func (g *CSC) find(src, dst VertexID) int64 {
+// Find returns the position of the edge src -> dst in Indices, whose rows ascend, or -1.
+func (g *CSC) Find(src, dst VertexID) int64 {
 	at, found := slices.BinarySearch(g.InNeighbours(dst), src)
 	if !found {
 		return -1

@@ -240,6 +240,11 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		o.Sample = sample.Neighbours(sample.All)
 	}
 	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.Cols
+	edges, err := s.EdgeRows(&o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, edges()) }()
 	strategy, err := newStrategy(o)
 	if err != nil {
 		return err

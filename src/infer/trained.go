@@ -126,6 +126,10 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 			"give parts with the same features in the same order as data.parts",
 			s.Dir, s.Features, m.Run, m.In)
 	}
+	if n, known := m.About["edge_in"]; known && n != "0" && n != strconv.Itoa(s.EdgeFeatures) {
+		return nil, fmt.Errorf("%s: the parts have %d features of edges, but the run %s was trained on %s; "+
+			"give parts with the same ones in the same order", s.Dir, s.EdgeFeatures, m.Run, n)
+	}
 	if s.Task == task.None {
 		return &truth{}, nil
 	}

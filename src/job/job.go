@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/graph"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -43,6 +44,10 @@ func (s *Spec) Fit(of *shard.Shards) {
 		}
 	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
+	m.EdgeIn = 0
+	if k := nn.FindKind(m.Kind); k != nil && k.ReadsEdges && m.EdgeFeatures {
+		m.EdgeIn = of.EdgeFeatures
+	}
 	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
 	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
 }

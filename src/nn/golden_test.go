@@ -38,6 +38,10 @@ var arrays = map[string]map[string]string{
 	"gcn":  {"lin.weight": "W", "bias": "b"},
 	"gin": {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2",
 		"eps": "eps"},
+	"gine": {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2",
+		"eps": "eps", "lin.weight": "W_edge", "lin.bias": "b_edge"},
+	"gatv2": {"lin_l.weight": "W_l", "lin_l.bias": "b_l", "lin_r.weight": "W_r", "lin_r.bias": "b_r",
+		"att": "a", "bias": "b", "lin_edge.weight": "W_edge"},
 	"gat": {"lin.weight": "W", "att_src": "a_src", "att_dst": "a_dst", "bias": "b"},
 }
 
@@ -82,6 +86,45 @@ func TestGoldenLayer(t *testing.T) {
 	}
 }
 
+// Layers that read features of edges are those of PyTorch Geometric (tests/pytorch/edge_goldens.py).
+func TestGoldenEdgeFeatures(t *testing.T) {
+	for _, c := range []struct {
+		file     string
+		config   Config
+		backward float64
+	}{
+		{"gatv2_edges", Config{Kind: "gatv2", Heads: 2, HeadMerge: HeadsConcat, Slope: 0.2, EdgeIn: 5},
+			gatBackward},
+		{"gine", Config{Kind: "gine", EdgeIn: 5}, ginBackward},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+				goldenLayer(t, dev, c.file, c.config, c.backward)
+			})
+		})
+	}
+}
+
+// edgeRows returns the features of the edges of a hop whose segments begin with an edge from the
+// destination to itself, if self: it has the mean of the others.
+func (g golden) edgeRows(dev compute.Device, h *Hop, self bool) compute.Matrix {
+	given := g.rows(dev, "edge_X")
+	rows, next, cols := []float32(nil), download(dev, given.Data), given.Cols
+	for d := range h.Forward.Len() {
+		n := int(h.Forward.Indptr[d+1] - h.Forward.Indptr[d])
+		if self {
+			n--
+			mean := make([]float32, cols)
+			for i, x := range next[:n*cols] {
+				mean[i%cols] += x / float32(n)
+			}
+			rows = append(rows, mean...)
+		}
+		rows, next = append(rows, next[:n*cols]...), next[n*cols:]
+	}
+	return upload(g.t, dev, len(rows)/cols, cols, rows)
+}
+
 func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backward float64) {
 	g := openGolden(t, file)
 	_, x := g.want("X")
@@ -96,6 +139,9 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	array := func(p string) string { return layerArray(c.Kind, p) }
 	g.setParams(m, array)
 	in := &Input{Hop: fit(g.hop(""), m.Needs(), nil), X: g.rows(dev, "X"), Train: true, Gradient: true}
+	if needs := m.Needs(); needs.EdgeRows {
+		in.EdgeRows = g.edgeRows(dev, &in.Hop, needs.SelfEdges)
+	}
 	if err := layer.Reserve(in); err != nil {
 		t.Fatal(err)
 	}

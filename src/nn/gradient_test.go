@@ -25,6 +25,10 @@ func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, see
 		needs := c.Needs()
 		for l := range b.Hops {
 			b.Hops[l] = fit(b.Hops[l], needs, rng)
+			if needs.EdgeRows {
+				n := len(b.Hops[l].Forward.Indices)
+				b.Hops[l].EdgeRows = upload(t, dev, n, c.EdgeIn, randomRows(rng, n*c.EdgeIn))
+			}
 		}
 	} else {
 		b.Hops = seedHops(c.Layers, seeds)
@@ -131,6 +135,12 @@ var architectures = []struct {
 		Norm: NormLayer, Residual: true, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
 	{"sage by relations", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
 		Dropout: 0.2, Jumping: JumpCat, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"gatv2, edges", Config{Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		EdgeIn: 4, Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass}},
+	{"gine", Config{Kind: "gine", Layers: 2, In: 5, Hidden: 6, Out: 3, EdgeIn: 3, Dropout: 0.2,
+		Norm: NormNone, Task: task.Multiclass}},
+	{"gine, one layer", Config{Kind: "gine", Layers: 1, In: 5, Out: 3, EdgeIn: 1, Norm: NormNone,
+		Task: task.Multilabel}},
 }
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer

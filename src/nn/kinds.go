@@ -12,6 +12,8 @@ type Kind struct {
 	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
 	WeighsEdges     bool // Config.EdgeWeights and Estimates do
 	MayTakeMaxima   bool // Config.Aggregation does
+	ReadsEdges      bool // Config.EdgeIn does: layers read features of edges, where there are some
+	NeedsEdges      bool // and there must be
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 	// likewise on a graph with vertex types; nil: there is none
@@ -28,8 +30,11 @@ var kinds = []Kind{
 		"through two linear maps", ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
 	{Name: "gat", Brief: "GAT: attention (`model.heads`), with an edge from each vertex to itself",
 		ReadsNeighbours: true, HasHeads: true, layer: newGAT},
-	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex",
-		ReadsNeighbours: true, HasHeads: true, layer: newGATv2},
+	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex, " +
+		"and on the features of edges", ReadsNeighbours: true, HasHeads: true, ReadsEdges: true,
+		layer: newGATv2},
+	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
+		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
 		ReadsNeighbours: true, layer: newRGCN, relational: newRGCN},
 	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +

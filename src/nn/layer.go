@@ -18,6 +18,7 @@ type Needs struct {
 	Transposed bool      // Hop.Transposed of the input layer too, and Edges of all
 	Relations  Relating  // Hop.Ends, OwnEnds, Targets and RowsOf
 	Weights    Weighting // Hop.Weights and TransposedWeights
+	EdgeRows   bool      // Hop.EdgeRows
 	OfData     bool      // they are made of the weights that the data's edges have
 }
 
@@ -64,9 +65,10 @@ type Hop struct {
 	Forward compute.Segments
 	// destinations by source; read by backward if Input.Gradient or Needs.Transposed
 	Transposed        compute.Segments
-	Weights           []float32 // [E] of Forward, in host memory; nil unless wanted
-	TransposedWeights []float32 // [E] of Transposed
-	Edges             int       // of Forward, for Reserve if Forward is not given
+	Weights           []float32      // [E] of Forward, in host memory; nil unless wanted
+	TransposedWeights []float32      // [E] of Transposed
+	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
+	Edges             int            // of Forward, for Reserve if Forward is not given
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
 	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
@@ -82,6 +84,14 @@ type Hop struct {
 
 // edges returns the number of edges.
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
+
+// edgeRows returns the features of the edges, also where there are no edges.
+func (h *Hop) edgeRows(cols int) compute.Matrix {
+	if h.EdgeRows.Cols == 0 {
+		return compute.Matrix{Cols: cols}
+	}
+	return h.EdgeRows
+}
 
 // Input is what one layer reads of a minibatch: the rows of all sources, or Own and Aggregate as
 // far as it needs them, or Shares.

@@ -86,6 +86,8 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
+	EdgeFeatures    bool    // read the features of edges, where there are some: asks for EdgeIn
+	EdgeIn          int     // columns of the features of edges that layers read; 0: they read none
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
 	// trained on edges that weigh 1/q, q the probability that they were drawn: sums over them estimate
 	// those over all in-edges
@@ -251,6 +253,9 @@ func (c Config) Check() error {
 		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
 			"model.edge_weights=false to leave them out, or choose sage with means, gcn or gin",
 		c.Kind, maxima)
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges", c.Kind)
+	fault(k != nil && c.EdgeIn < 1 && k.NeedsEdges, "model kind %s reads features of edges, and the "+
+		"edges of the graph have none: import it with some, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
 			"use: choose sample.kind neighbour, or sage with means, gcn or gin", c.Kind, maxima)

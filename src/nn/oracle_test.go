@@ -81,6 +81,8 @@ func (o *oracle) loss(x []float64) float64 {
 			o.add(y, out, fmt.Sprintf("convs.%d.bias", l))
 		case "gin":
 			y = o.gin(h, x, in, out, fmt.Sprintf("convs.%d.", l))
+		case "gine":
+			y = o.gine(h, x, in, out, fmt.Sprintf("convs.%d.", l))
 		case "gat":
 			y = o.gat(h, x, in, out, l)
 		case "gatv2":
@@ -274,6 +276,25 @@ func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {
 		}
 		return 1
 	})
+	return o.ginOf(sums, x, out, prefix)
+}
+
+func (o *oracle) gine(h Hop, x []float64, in, out int, prefix string) []float64 {
+	features := o.linear(widen(h.EdgeRows.Data), o.config.EdgeIn, in, prefix+"lin.")
+	sums := make([]float64, h.Destinations*in)
+	for d := range h.Destinations {
+		for e := int(h.Forward.Indptr[d]); e < int(h.Forward.Indptr[d+1]); e++ {
+			for k := range in {
+				sums[d*in+k] += max(0, x[int(h.Forward.Indices[e])*in+k]+features[e*in+k])
+			}
+		}
+	}
+	return o.ginOf(sums, x, out, prefix)
+}
+
+// ginOf is what follows the sum over the neighbours.
+func (o *oracle) ginOf(sums, x []float64, out int, prefix string) []float64 {
+	in := len(o.params[prefix+"nn.0.weight"]) / len(o.params[prefix+"nn.0.bias"])
 	for i := range sums {
 		sums[i] += (1 + o.params[prefix+"eps"][0]) * x[i]
 	}
@@ -289,7 +310,7 @@ func (o *oracle) gat(h Hop, x []float64, in, out, l int) []float64 {
 	wide := len(o.params[prefix+"att_src"])
 	width := wide / heads
 	z := o.linear(x, in, wide, prefix+"lin.")
-	return o.attend(h, z, wide, out, prefix, func(s, d, head int) (v float64) {
+	return o.attend(h, z, wide, out, prefix, func(e, s, d, head int) (v float64) {
 		for j := head * width; j < (head+1)*width; j++ {
 			v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*z[d*wide+j]
 		}
@@ -302,9 +323,13 @@ func (o *oracle) gatv2(h Hop, x []float64, in, out, l int) []float64 {
 	a := o.params[prefix+"att"]
 	wide, width := len(a), len(a)/o.config.Heads
 	z, r := o.linear(x, in, wide, prefix+"lin_l."), o.linear(x, in, wide, prefix+"lin_r.")
-	return o.attend(h, z, wide, out, prefix, func(s, d, head int) (v float64) {
+	features := make([]float64, len(h.Forward.Indices)*wide)
+	if o.config.EdgeIn > 0 {
+		features = o.linear(widen(h.EdgeRows.Data), o.config.EdgeIn, wide, prefix+"lin_edge.")
+	}
+	return o.attend(h, z, wide, out, prefix, func(e, s, d, head int) (v float64) {
 		for j := head * width; j < (head+1)*width; j++ {
-			v += a[j] * o.leaky(z[s*wide+j]+r[d*wide+j])
+			v += a[j] * o.leaky(z[s*wide+j]+r[d*wide+j]+features[e*wide+j])
 		}
 		return v
 	})
@@ -316,7 +341,7 @@ func (o *oracle) leaky(v float64) float64 {
 
 // attend sums the rows z of the sources by the softmax of scores, and adds the layer's bias.
 func (o *oracle) attend(h Hop, z []float64, wide, out int, prefix string,
-	scoreOf func(s, d, head int) float64) []float64 {
+	scoreOf func(e, s, d, head int) float64) []float64 {
 	heads := o.config.Heads
 	width := wide / heads
 	y := make([]float64, h.Destinations*out)
@@ -325,7 +350,7 @@ func (o *oracle) attend(h Hop, z []float64, wide, out int, prefix string,
 		for head := range heads {
 			score, total := make([]float64, hi-lo), 0.0
 			for e := lo; e < hi; e++ {
-				score[e-lo] = math.Exp(scoreOf(int(h.Forward.Indices[e]), d, head))
+				score[e-lo] = math.Exp(scoreOf(e, int(h.Forward.Indices[e]), d, head))
 				total += score[e-lo]
 			}
 			for e := lo; e < hi; e++ {

@@ -37,8 +37,21 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	if needs.Relations != nn.NoRelations {
 		e.relate(s, needs, train, t)
 	}
+	if needs.EdgeRows && !needs.SelfEdges && train {
+		e.transpose(s)
+	}
 	if needs.Weights != nn.NoWeights {
 		e.weigh(s, needs, train, t)
+	}
+}
+
+// transpose makes the transposes of the sampled blocks, with the positions of edges.
+func (e *LayerEdges) transpose(s *sample.Minibatch) {
+	for len(e.transposes) < len(s.Blocks) {
+		e.transposes = append(e.transposes, graph.BlockTranspose{})
+	}
+	for l := range s.Blocks {
+		s.Blocks[l].Transpose(&e.transposes[l])
 	}
 }
 
@@ -61,6 +74,9 @@ func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Bloc
 	*graph.BlockTranspose) {
 	if needs.Copies() {
 		return &e.blocks[l], &e.transposes[l]
+	}
+	if needs.EdgeRows && len(e.transposes) > l {
+		return &s.Blocks[l], &e.transposes[l]
 	}
 	return &s.Blocks[l], &s.Transposes[l]
 }
@@ -263,7 +279,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 	if train && (l > 0 || needs.Transposed) {
 		h.Transposed = compute.Segments{Indptr: t.Indptr, Indices: t.Indices}
 	}
-	if needs.Transposed {
+	if needs.Transposed && len(h.Transposed.Indices) > 0 {
 		h.Transposed.Edges = t.Edges[:len(h.Transposed.Indices)]
 	}
 	if needs.Relations != nn.NoRelations {

@@ -134,6 +134,11 @@ type Reading struct {
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows come from the tables passed to Accelerator.Resident
 
+	// EdgeExchange is of the feature rows of edges, of EdgeCols columns, whose ids are positions in the
+	// topology; nil for models that read none
+	EdgeExchange *exchange.Exchange
+	EdgeCols     int
+
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
 	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
 	// Ahead is the number of minibatches that it sees in advance, and Depth the number between
@@ -170,6 +175,9 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 // two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
 	s.rows = newFetched(s, frontier{s.o.Exchange})
+	if err := addEdgeRows(s); err != nil {
+		return err
+	}
 	return s.drawOwn()
 }
 

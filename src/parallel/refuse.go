@@ -48,6 +48,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if m, err := ModeOf(s.Mode.Name); err == nil && m.refuses != nil {
 		all = append(all, refused("parallel.mode", m.Name, ModeData, m.refuses(s))...)
 	}
+	if s.Model.EdgeIn > 0 {
+		all = append(all, refused("model.edge_features", "true", "false", edgeRowsRefuse(s))...)
+	}
 	if s.Sums && !s.TrySums {
 		all = append(all, refused("exchange.sums", "on", "off", sumsRefuse(s))...)
 	}
@@ -246,6 +249,16 @@ func sumsRefuse(s *job.Spec) []clash {
 		{s.Cache.Level && (s.Cache.Policy == policy.Auto || p != nil && slices.Contains(p.Reads, "level")),
 			"cache.level", "look-ahead then keeps what saves sums and fetches nothing early",
 			"cache.level=false"},
+	}
+}
+
+// edgeRowsRefuse lists what a job cannot have whose model reads features of edges.
+func edgeRowsRefuse(s *job.Spec) []clash {
+	return []clash{
+		{s.Partitioned, "topology.kind partitioned", "where an edge's row lies follows from its place among " +
+			"all edges", "topology.kind=replicated"},
+		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
+			"rows of edges are fetched for a rank's own minibatches", "parallel.mode=" + ModeData},
 	}
 }
 

@@ -26,7 +26,7 @@ func (a *assembly) batch(m *Minibatch) {
 	if len(b.Hops) != a.layers {
 		b.Hops = make([]nn.Hop, a.layers)
 	}
-	k := m.Key
+	k, edges := m.Key, 0
 	for l := range b.Hops {
 		n := len(m.Scored)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
@@ -34,6 +34,10 @@ func (a *assembly) batch(m *Minibatch) {
 			hop = m.edges.Hop(&m.Sampled, l, a.needs, m.Train)
 			hop.Vertices = m.Sampled.Original[:hop.Destinations]
 			hop.Room = m.shared.others(l + 1)
+			if m.edgesOf.cols > 0 {
+				hop.EdgeRows = m.edgesOf.hop(edges, hop.Edges)
+				edges += hop.Edges
+			}
 		}
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop

@@ -383,6 +383,9 @@ func (p *planner) note(out *Plan) {
 		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
 			"with a lower one fetch more rows", p.job.Locality.Favour)
 	}
+	if p.job.Model.EdgeIn > 0 {
+		add("rows of edges are not in these figures: neither what they take in memory nor on the network")
+	}
 	if w := p.layout.Streams.Warning(); w != "" {
 		add("%s", w)
 	}

@@ -61,6 +61,7 @@ type Store struct {
 	read        [][]byte      // [P] what minibatches read: Tables or, where ranks hold columns, these
 	cols        int           // of read
 	columns     int64         // bytes of them, if read is not Tables
+	edgeTables  [][]byte      // [P] features of edges, of the parts of Tables; see OpenEdgeRows
 	whole       *shard.Shards // the whole graph while it is analysed; nil else
 	closers     []func() error
 }

@@ -217,6 +217,11 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	}
 	opened(s.Features.Close)
 	o := s.StrategyOptions()
+	edges, err := s.EdgeRows(&o)
+	if err != nil {
+		return err
+	}
+	opened(edges)
 	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
@@ -238,6 +243,20 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	opened(func() error { s.Pipe.Close(); return nil })
 	s.SetUp.Done(trace.SetUpPipeline)
 	return nil
+}
+
+// EdgeRows gives a strategy an exchange of features of edges, if the model reads them, which close
+// closes. Collective, as is close.
+func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) {
+	if s.Job.Model.EdgeIn == 0 {
+		return func() error { return nil }, nil
+	}
+	f, err := residence.OpenEdgeRows(s.Store)
+	if err != nil {
+		return nil, err
+	}
+	o.EdgeExchange, o.EdgeCols = f.Exchange, s.Job.Model.EdgeIn
+	return f.Close, nil
 }
 
 // CloseRows closes pipeline, exchange and cache. Collective.

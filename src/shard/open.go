@@ -313,6 +313,21 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 		file: f}, nil
 }
 
+// OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures], which
+// the caller closes.
+func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
+	f, err := s.open(edgeRowsFile(part), 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	rows := s.topology.Graph.Indptr
+	if want := rows[s.Offsets[part+1]] - rows[s.Offsets[part]]; int64(f.Shape[0]) != want {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again", f.Path(),
+			ErrMismatch, f.Shape[0], want), f.Close())
+	}
+	return f, nil
+}
+
 // Close ends the mapping.
 func (p *Part) Close() error {
 	p.Features = nil

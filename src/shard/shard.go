@@ -13,6 +13,8 @@
 //	                         where they differ from that; a copy of the dataset's file
 //	        feature_scale.npy             float32 [F], only of int8 rows
 //	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F]
+//	        part-0000/edge_features.npy   float32 [edges into the part, C], in the order of indices.npy;
+//	                                      only where edges have features
 //	        part-0001/features.npy        ...
 //
 // A typed graph (graph.Schema) has the vertices of a part type by type, and in the place of
@@ -73,24 +75,25 @@ type Meta struct {
 	Format int `json:"format"`
 	Parts  int `json:"parts"`
 	// [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
-	Offsets     []int64             `json:"offsets"`
-	Vertices    int64               `json:"vertices"`
-	Edges       int64               `json:"edges"`
-	Weighted    bool                `json:"weighted,omitempty"` // edges have weights
-	Task        string              `json:"task"`               // as in dataset.Meta
-	Classes     int                 `json:"classes"`
-	ClassNames  []string            `json:"class_names,omitempty"` // where the source has them
-	Features    int                 `json:"features"`
-	FeatureType string              `json:"feature_type"`
-	Schema      graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
-	Starts      []int64             `json:"starts,omitempty"` // [P*T+1] of the types of each part
-	Tables      []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
-	LabelType   string              `json:"label_type,omitempty"`
-	Origin      Origin              `json:"origin"`
-	Splits      []SplitSizes        `json:"splits"`          // [P]
-	Links       []SplitSizes        `json:"links,omitempty"` // [P] of the task of links
-	Report      partition.Report    `json:"report"`
-	Files       map[string]npy.Info `json:"files"` // by path inside the directory
+	Offsets      []int64             `json:"offsets"`
+	Vertices     int64               `json:"vertices"`
+	Edges        int64               `json:"edges"`
+	Weighted     bool                `json:"weighted,omitempty"` // edges have weights
+	Task         string              `json:"task"`               // as in dataset.Meta
+	Classes      int                 `json:"classes"`
+	ClassNames   []string            `json:"class_names,omitempty"`   // where the source has them
+	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
+	Features     int                 `json:"features"`
+	FeatureType  string              `json:"feature_type"`
+	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
+	Starts       []int64             `json:"starts,omitempty"` // [P*T+1] of the types of each part
+	Tables       []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
+	LabelType    string              `json:"label_type,omitempty"`
+	Origin       Origin              `json:"origin"`
+	Splits       []SplitSizes        `json:"splits"`          // [P]
+	Links        []SplitSizes        `json:"links,omitempty"` // [P] of the task of links
+	Report       partition.Report    `json:"report"`
+	Files        map[string]npy.Info `json:"files"` // by path inside the directory
 }
 
 // Origin describes the dataset and the method of a partition.
@@ -183,6 +186,10 @@ func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 // sumsFile holds the sum of the weights of each vertex's in-edges.
 const sumsFile = "weight_sums.npy"
 
+func edgeRowsFile(part int) string {
+	return fmt.Sprintf("part-%04d/%s", part, dataset.EdgeRowsFile)
+}
+
 // featuresFile returns the file of table i, that of part i / T and type i % T.
 func featuresFile(m *Meta, i int) string {
 	part, t := i/m.Schema.NumTypes(), i%m.Schema.NumTypes()
@@ -220,6 +227,9 @@ func (m *Meta) layout() map[string]npy.Info {
 	if m.Schema.Typed() {
 		files[dataset.ColumnsFile] = npy.Info{DType: "<i8", Shape: []int{-1}}
 	}
+	for k := 0; k < m.Parts && m.EdgeFeatures > 0; k++ {
+		files[edgeRowsFile(k)] = npy.Info{DType: "<f4", Shape: []int{-1, m.EdgeFeatures}}
+	}
 	for i := range m.Parts * m.Schema.NumTypes() {
 		files[featuresFile(m, i)] = tableInfo(m, i)
 	}
@@ -239,7 +249,8 @@ func (m *Meta) check() error {
 	if err := dataset.CheckFeatureType(m.FeatureType); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
-	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 {
+	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 || m.EdgeFeatures < 0 ||
+		m.EdgeFeatures > graph.MaxVertices {
 		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
 			m.Features, m.Edges)
 	}

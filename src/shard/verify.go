@@ -28,6 +28,9 @@ func (s *Shards) Verify() error {
 // one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
+	for k := first; k < last && s.EdgeFeatures > 0; k++ {
+		names = append(names, edgeRowsFile(k))
+	}
 	for i := first * s.Schema.NumTypes(); i < last*s.Schema.NumTypes(); i++ {
 		names = append(names, featuresFile(&s.Meta, i))
 	}

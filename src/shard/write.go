@@ -71,7 +71,7 @@ func (w *writer) write() error {
 	w.meta = Meta{
 		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
 		Edges: m.Edges, Weighted: m.Weighted, Task: m.Task, Classes: m.Classes,
-		Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
+		EdgeFeatures: m.EdgeFeatures, Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
 	if cols := structuralCols(w.l.Origin.Features); cols > 0 && !m.Schema.Typed() {
@@ -105,6 +105,9 @@ func (w *writer) write() error {
 	}
 	if m.Schema.Typed() {
 		tasks = append(tasks, w.columns)
+	}
+	for k := 0; k < w.meta.Parts && m.EdgeFeatures > 0; k++ {
+		tasks = append(tasks, func() error { return w.edgeRows(k) })
 	}
 	for i := range w.meta.Parts * w.meta.Schema.NumTypes() {
 		tasks = append(tasks, func() error { return w.features(i) })
@@ -380,12 +383,48 @@ func (w *writer) partOf(id graph.VertexID) int {
 	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
 }
 
+// makePart makes the directory of a file of a part.
+func (w *writer) makePart(name string) error {
+	// MkdirAll would make w.dir again, which a signal may have removed
+	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// edgeRows writes the feature rows of the edges into a part.
+func (w *writer) edgeRows(part int) error {
+	name, cols, indptr := edgeRowsFile(part), w.meta.EdgeFeatures, w.ds.Graph.Indptr
+	if err := w.makePart(name); err != nil {
+		return err
+	}
+	edges := 0
+	here := w.original[w.meta.Offsets[part]:w.meta.Offsets[part+1]]
+	for _, v := range here {
+		edges += int(indptr[v+1] - indptr[v])
+	}
+	out, err := npy.Create(filepath.Join(w.dir, name), npy.DType[float32](), edges, cols)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	for _, v := range here {
+		if err := npy.Write(out, w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
+			return err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	w.note(name, out.Info())
+	return nil
+}
+
 // features writes table i, that of part i / T and type i % T.
 func (w *writer) features(i int) error {
 	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
-	// MkdirAll would make w.dir again, which a signal may have removed
-	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := w.makePart(name); err != nil {
 		return err
 	}
 	first, last, of := w.meta.Ranges()[i], w.meta.Ranges()[i+1], tableInfo(&w.meta, i)

@@ -52,6 +52,11 @@ type Counters struct {
 
 	// of rows of several widths: their bytes, as they were asked for
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
+	// rows of edges that came from other nodes, of models that read features of edges
+	EdgeRows int64 `json:"edge_rows"`
+	// bytes of those rows, and of the positions by which they were asked for, 4 bytes each
+	EdgeBytes int64 `json:"edge_bytes"`
+
 	// rows that this rank sent to others
 	Served int64 `json:"served_rows,omitzero"`
 	// sums that it sent to others

@@ -90,7 +90,7 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
 		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
 		"norm": c.Norm, "activation": c.Activation, "residual": fmt.Sprint(c.Residual),
-		"edge_weights": fmt.Sprint(c.EdgeWeights), "jumping": c.Jumping,
+		"edge_weights": fmt.Sprint(c.EdgeWeights), "edge_in": fmt.Sprint(c.EdgeIn), "jumping": c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
 		"task": c.Task, "fanouts": fmt.Sprint(r.s.Spec.Sample.Fanouts),

@@ -255,6 +255,8 @@ func importCommand(p *process) *cobra.Command {
 		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
 	f.StringVar(&o.Table.Target, "target", "",
 		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
+		"csv: columns of the edge table that are features of edges")
 	f.StringVar(&o.Table.Weight, "weight", "",
 		"csv: column of the edge table with the weight of the edge (default: edge_weight, weight, ...)")
 	f.StringVar(&o.Table.ID, "id", "",

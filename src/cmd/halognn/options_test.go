@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"halognn/src/config"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/residence"
@@ -45,6 +46,9 @@ func TestWordsOfTheConfig(t *testing.T) {
 		model := trainOptions(c).Model
 		model.In, model.Out, model.Task = 8, 3, "multiclass"
 		model.EdgeWeights = false // of a graph without weights
+		if k := nn.FindKind(kind); k.NeedsEdges {
+			model.EdgeIn = 2
+		}
 		if err := model.Check(); err != nil {
 			t.Errorf("model.kind %s: %v", kind, err)
 		}

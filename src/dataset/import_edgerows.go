@@ -1,0 +1,152 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/dataset/table"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+)
+
+// edgeRows are the feature rows of a source's edges, in the order of addEdge.
+type edgeRows struct {
+	cols int
+	data []float32 // [edges, cols]
+}
+
+// add appends numbers of a row.
+func (e *edgeRows) add(x ...float32) {
+	if n := len(e.data) + len(x); n > cap(e.data) {
+		more := mem.Make[float32](max(1<<12, 2*n))[:len(e.data)]
+		copy(more, e.data)
+		mem.Free(e.data)
+		e.data = more
+	}
+	e.data = append(e.data, x...)
+}
+
+// readEdgeArray takes the features of edges of an array [E, C], or [E].
+func readEdgeArray(s *source, a arraySource, key string) error {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s.edgeRows.cols = 1
+	if len(r.Shape) == 2 {
+		s.edgeRows.cols = r.Shape[1]
+	}
+	if int64(r.Shape[0]) != s.edges.NumEdges() || s.edgeRows.cols < 1 {
+		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each", a.name(key),
+			ErrMismatch, npy.ShapeString(r.Shape), s.edges.NumEdges())
+	}
+	if r.Fortran && s.edgeRows.cols > 1 && r.Shape[0] > 1 {
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
+			a.name(key))
+	}
+	err = eachChunk(r, r.Left(), func(part []float32) error {
+		s.edgeRows.add(part...)
+		return nil
+	})
+	if err == nil {
+		err = checkEdgeRows(s.edgeRows.data, s.edgeRows.cols)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name(key), err)
+	}
+	return nil
+}
+
+// readEdgeRowTable takes those of a table with a row for each edge.
+func readEdgeRowTable(s *source, path string) error {
+	var row []float64
+	n := int64(0)
+	err := eachRow(path, table.Comma, func(r *table.Reader) error {
+		if n == 0 {
+			s.edgeRows.cols = r.Columns()
+			row = make([]float64, s.edgeRows.cols)
+		}
+		if n++; n > s.edges.NumEdges() {
+			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, s.edges.NumEdges())
+		}
+		if err := r.Floats(row); err != nil {
+			return err
+		}
+		for _, x := range row {
+			if !finite(float32(x)) {
+				return r.Errorf("%w: a feature of an edge is %g", ErrValue, x)
+			}
+			s.edgeRows.add(float32(x))
+		}
+		return nil
+	})
+	if err == nil && n != s.edges.NumEdges() {
+		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again", path, ErrMismatch, n,
+			s.edges.NumEdges())
+	}
+	return err
+}
+
+func finite(x float32) bool { return x <= math.MaxFloat32 && x >= -math.MaxFloat32 }
+
+// checkEdgeRows reports the first number that is NaN or infinite.
+func checkEdgeRows(rows []float32, cols int) error {
+	if i := slices.IndexFunc(rows, func(x float32) bool { return !finite(x) }); i >= 0 {
+		return fmt.Errorf("edge %d, column %d is %g: %w; repair or remove it in the source", i/cols,
+			i%cols, rows[i], ErrValue)
+	}
+	return nil
+}
+
+// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that is there
+// because of its reverse alone has the reverse's row, one that comes several times the mean.
+func (s *source) placeEdgeRows(g *graph.CSC, ends []graph.Edge) ([]float32, error) {
+	cols := s.edgeRows.cols
+	if cols == 0 {
+		return nil, nil
+	}
+	var why string
+	switch {
+	case s.options.KeepDuplicates:
+		why = "repeated edges cannot be kept (--keep-duplicates)"
+	case s.options.SplitLinks != "":
+		why = "links cannot be the task (--split-links)"
+	}
+	if why != "" {
+		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the features, "+
+			"with --ignore", s.options.In, ErrMismatch, why)
+	}
+	all := mem.Make[float32](len(g.Indices) * cols)
+	times := mem.Make[int32](len(g.Indices))
+	defer mem.Free(times)
+	row := func(at int64) []float32 { return all[at*int64(cols) : (at+1)*int64(cols)] }
+	for i, e := range ends {
+		at := g.Find(e.Src(), e.Dst())
+		if at < 0 { // a loop that was dropped
+			continue
+		}
+		times[at]++
+		for c, x := range row(at) { // the mean so far
+			row(at)[c] = x + (s.edgeRows.data[i*cols+c]-x)/float32(times[at])
+		}
+	}
+	several := 0
+	for v := range graph.VertexID(g.NumVertices()) {
+		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
+			switch n := times[at]; {
+			case n == 0:
+				copy(row(at), row(g.Find(v, g.Indices[at])))
+			case n > 1:
+				several++
+			}
+		}
+	}
+	if several > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("%d edges come several times: they have the mean of the "+
+			"features", several))
+	}
+	return all, nil
+}

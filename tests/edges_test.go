@@ -1,0 +1,140 @@
+//go:build e2e
+
+package tests
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"halognn/src/npy"
+)
+
+// edgeParts is a graph whose labels follow from some neighbours, which features of edges tell from the
+// others: whether the rows of those add up to more than 0. The edges of its source are in no order.
+var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
+	const vertices, columns = 2000, 3
+	in, random := t.TempDir(), rand.New(rand.NewPCG(5, 6))
+	var src, dst, labels []int64
+	var rows []float32
+	x, sum := make([]float32, vertices), make([]float32, vertices)
+	for v := range x {
+		x[v] = float32(random.NormFloat64())
+	}
+	seen := map[[2]int]bool{}
+	for range 6 * vertices {
+		u, v := random.IntN(vertices), random.IntN(vertices)
+		if u == v || seen[[2]int{u, v}] {
+			continue
+		}
+		seen[[2]int{u, v}] = true
+		src, dst = append(src, int64(u)), append(dst, int64(v))
+		for c := range columns {
+			f := float32(random.NormFloat64())
+			rows = append(rows, f)
+			if c == 1 && f > 0.3 {
+				sum[v] += x[u]
+			}
+		}
+	}
+	for v := range vertices {
+		labels = append(labels, 0)
+		if sum[v] > 0 {
+			labels[v] = 1
+		}
+	}
+	save(t, filepath.Join(in, "edge_index.npy"), append(src, dst...), 2, len(dst))
+	save(t, filepath.Join(in, "edge_attr.npy"), rows, len(dst), columns)
+	save(t, filepath.Join(in, "x.npy"), x, vertices, 1)
+	save(t, filepath.Join(in, "y.npy"), labels, vertices)
+	data := filepath.Join(t.TempDir(), "data")
+	halognn(t).must(t, "import", "--format", "npz", "--in", in, "--directed", "--out", data)
+	halognn(t).must(t, "check", data)
+	halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
+		"--allow-imbalance", "--out", dir)
+	halognn(t).must(t, "check", dir)
+}}
+
+// Models that read features of edges learn what follows from these, to the same numbers on one rank and
+// on four (two add the gradients of four streams in another order), whatever is cached and in advance,
+// and whoever has the rows; inference with all neighbours gives what
+// minibatches with all neighbours do.
+func TestEdgeFeatures(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	parts := edgeParts.dir(t)
+	for _, kind := range []string{"gatv2", "gine"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			sets := []string{"model.kind=" + kind, "model.hidden=16", "sample.fanouts=8,4", "sample.batch=64",
+				"sample.streams=part", "train.epochs=15", "train.lr=0.02", "model.dropout=0",
+				"run.ranks_per_node=1"}
+			one := trained(t, parts, 1, sets...)
+			if one.EdgeRows != 0 || one.EdgeBytes != 0 {
+				t.Errorf("%d rows of edges came to one rank from others", one.EdgeRows)
+			}
+			for _, c := range []struct {
+				ranks int
+				sets  []string
+			}{{4, []string{"cache.policy=lookahead"}}, {4, []string{"pipeline.depth=0"}},
+				{4, []string{"run.ranks_per_node=2", "pipeline.depth=4", "cache.policy=vip"}}} {
+				several := trained(t, parts, c.ranks, append(sets, c.sets...)...)
+				sameNumbers(t, several, one)
+				const row = 3*4 + 4
+				off := several.EdgeBytes - several.EdgeRows*row // means over epochs, rounded down
+				if several.EdgeRows == 0 || off < 0 || off >= row {
+					t.Errorf("%d ranks: %d rows of edges came in %d bytes", c.ranks, several.EdgeRows,
+						several.EdgeBytes)
+				}
+			}
+			plain := map[string]string{"gatv2": "gatv2", "gine": "gin"}[kind]
+			without := trained(t, parts, 1, append(sets, "model.kind="+plain, "model.edge_features=false")...)
+			if one.TestMetric.Value < without.TestMetric.Value+0.05 {
+				t.Errorf("accuracy %g with features of edges, %g without", one.TestMetric.Value,
+					without.TestMetric.Value)
+			}
+			var logits [2][]float32
+			for i, mode := range []string{"full", "sampled"} {
+				at := filepath.Join(t.TempDir(), mode+".npy")
+				halognn(t).must(t, "infer", "--run", one.dir, "--mode", mode, "--logits", "--out", at,
+					"--set", "sample.eval_fanouts=-1,-1", "--ranks-in-process", strconv.Itoa(1+i))
+				f, err := npy.Map[float32](at, -1, -1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				logits[i] = f.Data
+			}
+			for i, x := range logits[0] {
+				if y := logits[1][i]; math.Abs(float64(x-y)) > 1e-5*(1+math.Abs(float64(x))) {
+					t.Fatalf("logit %d is %g with all neighbours, %g of minibatches", i, x, y)
+				}
+			}
+		})
+	}
+}
+
+// What models that read features of edges cannot have is refused by name.
+func TestEdgeFeaturesRefused(t *testing.T) {
+	unlessShort(t)
+	parts, plain := edgeParts.dir(t), smallParts.dir(t)
+	for _, c := range []struct {
+		parts string
+		sets  []string
+		want  string
+	}{
+		{parts, []string{"model.kind=gine", "topology.kind=partitioned"}, "topology.kind partitioned"},
+		{parts, []string{"model.kind=gatv2", "parallel.mode=split"}, "parallel.mode split"},
+		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model kind gine"},
+		{plain, []string{"model.kind=gine"}, "model kind gine"},
+	} {
+		r := halognn(t).run(t, append(trainArgs(t, c.parts, newRunDir(t), c.sets...),
+			"--ranks-in-process", "2")...)
+		if r.code == 0 || !strings.Contains(r.err, c.want) {
+			t.Errorf("%v: %s", c.sets, fmt.Sprint(r))
+		}
+	}
+}
