@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -8,9 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/npy"
 	"halognn/src/task"
 )
 
@@ -104,6 +103,52 @@ func TestRunningStatistics(t *testing.T) {
 	})
 }
 
+// meeting is where the ranks of a test, goroutines of which one at a time uses the device, gather.
+type meeting struct {
+	turn   sync.Mutex // of the device, and of what follows
+	all    sync.Cond  // parts are those of all ranks, or one has failed
+	parts  [][]float32
+	come   int
+	round  []float32 // what was gathered last
+	number int       // of rounds
+	failed bool
+}
+
+// ranks calls f for each rank, and returns their errors.
+func (m *meeting) ranks(f func(rank int) error) error {
+	errs := make([]error, len(m.parts))
+	var done sync.WaitGroup
+	for r := range m.parts {
+		done.Go(func() {
+			m.turn.Lock()
+			defer m.turn.Unlock()
+			if errs[r] = f(r); errs[r] != nil {
+				m.failed = true
+				m.all.Broadcast()
+			}
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
+
+// gather returns what all ranks bring, in their order. The turn is held, and given away meanwhile.
+func (m *meeting) gather(rank int, own []float32) ([]float32, error) {
+	m.parts[rank] = slices.Clone(own)
+	number := m.number
+	if m.come++; m.come == len(m.parts) {
+		m.round, m.come, m.number = slices.Concat(m.parts...), 0, number+1
+		m.all.Broadcast()
+	}
+	for m.number == number && !m.failed {
+		m.all.Wait()
+	}
+	if m.number == number {
+		return nil, errors.New("another rank has failed")
+	}
+	return slices.Clone(m.round), nil
+}
+
 // Ranks that share a minibatch, one of them without rows and one with a single row, come together to
 // the loss of a float64 model of all rows, its numerical derivatives, and the statistics of all rows.
 func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
@@ -120,19 +165,12 @@ func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
 
 		first := []int{0, 4, 4, 8, 9}
 		grads, losses := make([]float32, whole.Params.Len()), 0.0
-		var turn sync.Mutex // a device has one user at a time
-		err := comm.RunWorld(len(first)-1, func(on comm.Comm) error {
-			turn.Lock()
-			defer turn.Unlock()
-			gather := func(own []float32, _ bool) ([]float32, error) {
-				turn.Unlock()
-				defer turn.Lock()
-				all := make([]float32, len(own)*on.Size())
-				return all, on.StartAllgatherv(npy.Bytes(own), npy.Bytes(all),
-					slices.Repeat([]int{len(own)}, on.Size()), 4).Wait()
-			}
+		meet := meeting{parts: make([][]float32, len(first)-1)}
+		meet.all.L = &meet.turn
+		err := meet.ranks(func(rank int) error {
+			gather := func(own []float32, _ bool) ([]float32, error) { return meet.gather(rank, own) }
 			m := newModel(t, dev, c, 1)
-			lo, hi := first[on.Rank()], first[on.Rank()+1]
+			lo, hi := first[rank], first[rank+1]
 			own := *b
 			own.Hops, own.X, own.Labels = seedHops(c.Layers, hi-lo), b.X.RowsAt(lo, hi), b.Labels[4*lo:4*hi]
 			inputs, x, err := make([]Input, c.Layers), own.X, error(nil)
