@@ -294,7 +294,7 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	defer mem.Free(rows)
-	if s.regression() {
+	if regression(s) {
 		if err := checkTargets(s); err != nil {
 			return ImportReport{}, err
 		}

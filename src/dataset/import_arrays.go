@@ -348,7 +348,7 @@ func readLabels(s *source, a arraySource, key string) error {
 	if r.Shape[0] != s.vertices {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
 	}
-	if !s.regression() && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
+	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
 		names, err := npy.ReadText(r)
 		if err == nil {
 			err = s.nameClasses(names)
@@ -366,7 +366,7 @@ func readLabels(s *source, a arraySource, key string) error {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
 	}
-	if s.regression() {
+	if regression(s) {
 		return readNumbers(s, a, key, r, cols)
 	}
 	if cols != 1 {

@@ -15,7 +15,7 @@ const cureNumbers = "--task regression trains a model to predict numbers; for cl
 	"for example with numpy.digitize or pandas.qcut"
 
 // regression reports whether labels are numbers to predict.
-func (s *source) regression() bool { return s.options.Task == task.Regression }
+func regression(s *source) bool { return s.options.Task == task.Regression }
 
 // makeTargets allocates the numbers to predict, none known.
 func makeTargets(s *source, outputs int, file string) error {

@@ -227,7 +227,7 @@ func readTableLabels(s *source, path string) error {
 			row = make([]float64, r.Columns())
 			var err error
 			switch {
-			case s.regression():
+			case regression(s):
 				err = makeTargets(s, len(row), path)
 			case len(row) > 1:
 				err = s.makeMarks(len(row), path)
@@ -245,7 +245,7 @@ func readTableLabels(s *source, path string) error {
 		for c, y := range row {
 			var err error
 			switch {
-			case s.regression():
+			case regression(s):
 				err = setTarget(s, n-1, c, y)
 			case len(row) == 1:
 				err = s.setLabel(n-1, y)

@@ -153,7 +153,7 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 }
 
 func setTableLabels(s *source, t *csvTable, c nodeColumns, labels [][]string) error {
-	if s.regression() {
+	if regression(s) {
 		return setTableNumbers(s, t, c, labels)
 	}
 	name := func(i int) string { return t.path + ": column " + t.header[c.labels[i]] }

@@ -17,6 +17,7 @@ type oracle struct {
 	batch  *Batch
 	params map[string][]float64
 	masks  [][]float32 // per layer, dropout's factor of each activation
+	edges  [][]float64 // per layer, the features of its edges
 }
 
 // newOracle copies the model's parameters. It reads the dropout masks off the device by dropping
@@ -35,6 +36,7 @@ func newOracle(t *testing.T, dev compute.Device, m *Model, b *Batch) *oracle {
 		mask := upload(t, dev, h.Destinations, out, ones)
 		dev.ReLU(mask, m.Config.Dropout, h.Dropout, h.Vertices)
 		o.masks = append(o.masks, download(dev, mask.Data))
+		o.edges = append(o.edges, widen(download(dev, h.EdgeRows.Data)))
 	}
 	return o
 }
@@ -82,7 +84,7 @@ func (o *oracle) loss(x []float64) float64 {
 		case "gin":
 			y = o.gin(h, x, in, out, fmt.Sprintf("convs.%d.", l))
 		case "gine":
-			y = o.gine(h, x, in, out, fmt.Sprintf("convs.%d.", l))
+			y = o.gine(h, x, in, out, l)
 		case "gat":
 			y = o.gat(h, x, in, out, l)
 		case "gatv2":
@@ -279,8 +281,9 @@ func (o *oracle) gin(h Hop, x []float64, in, out int, prefix string) []float64 {
 	return o.ginOf(sums, x, out, prefix)
 }
 
-func (o *oracle) gine(h Hop, x []float64, in, out int, prefix string) []float64 {
-	features := o.linear(widen(h.EdgeRows.Data), o.config.EdgeIn, in, prefix+"lin.")
+func (o *oracle) gine(h Hop, x []float64, in, out, l int) []float64 {
+	prefix := fmt.Sprintf("convs.%d.", l)
+	features := o.linear(o.edges[l], o.config.EdgeIn, in, prefix+"lin.")
 	sums := make([]float64, h.Destinations*in)
 	for d := range h.Destinations {
 		for e := int(h.Forward.Indptr[d]); e < int(h.Forward.Indptr[d+1]); e++ {
@@ -325,7 +328,7 @@ func (o *oracle) gatv2(h Hop, x []float64, in, out, l int) []float64 {
 	z, r := o.linear(x, in, wide, prefix+"lin_l."), o.linear(x, in, wide, prefix+"lin_r.")
 	features := make([]float64, len(h.Forward.Indices)*wide)
 	if o.config.EdgeIn > 0 {
-		features = o.linear(widen(h.EdgeRows.Data), o.config.EdgeIn, wide, prefix+"lin_edge.")
+		features = o.linear(o.edges[l], o.config.EdgeIn, wide, prefix+"lin_edge.")
 	}
 	return o.attend(h, z, wide, out, prefix, func(e, s, d, head int) (v float64) {
 		for j := head * width; j < (head+1)*width; j++ {
