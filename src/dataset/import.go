@@ -433,10 +433,9 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 			return err
 		}
 	}
-	if s.features != nil {
-		if err := w.WriteFeatures(s.features.cols, s.features.stored, s.scaling,
-			s.features.write); err != nil {
-			return err
+	if f := s.features; f != nil {
+		if err := w.WriteFeatures(f.cols, f.stored, s.scaling, f.write); err != nil {
+			return f.fault(err)
 		}
 	}
 	return w.Splits(split)

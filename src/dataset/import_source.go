@@ -52,10 +52,18 @@ type graphPart struct {
 
 // features are the rows still to be written.
 type features struct {
+	file    string // that errors name
 	cols    int
 	stored  string // of FeatureTypes
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
+}
+
+func (f *features) fault(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), f.file) { // of a table, with the line
+		return err
+	}
+	return fmt.Errorf("%s: %w", f.file, err)
 }
 
 func (s *source) free() {
@@ -233,13 +241,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	if s.options.FeatureType != "" {
 		stored = s.options.FeatureType
 	}
-	f := &features{cols: cols, stored: stored, entries: entries, write: func(w *RowWriter) error {
-		err := write(w)
-		if err == nil || strings.HasPrefix(err.Error(), file) { // of a table, with the line
-			return err
-		}
-		return fmt.Errorf("%s: %w", file, err)
-	}}
+	f := &features{file: file, cols: cols, stored: stored, entries: entries}
+	f.write = func(w *RowWriter) error { return f.fault(write(w)) }
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
