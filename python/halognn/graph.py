@@ -149,17 +149,25 @@ def _typed_pyg(data):
     return TypedGraph(nodes, edges)
 
 
+def _take_dgl(graph, name, value, features, labels) -> bool:
+    """Whether the name is one of what a model reads."""
+    if name == features:
+        graph.x = numpy_of(value, name)
+    elif name == labels:
+        graph.y = numpy_of(value, name)
+    elif name in MASKS:
+        graph.masks[name] = numpy_of(value, name)
+    else:
+        return False
+    return True
+
+
 def _typed_dgl(g, features, labels):
     nodes = {}
     for kind in g.ntypes:
         graph = nodes[kind] = Graph(NO_EDGES, g.num_nodes(kind))
         for name, value in g.nodes[kind].data.items():
-            if name == features:
-                graph.x = numpy_of(value, name)
-            elif name == labels:
-                graph.y = numpy_of(value, name)
-            elif name in MASKS:
-                graph.masks[name] = numpy_of(value, name)
+            _take_dgl(graph, name, value, features, labels)
     edges = {}
     for relation in g.canonical_etypes:
         source, target = g.edges(etype=relation, order="eid")
@@ -174,13 +182,7 @@ def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | 
     source, target = g.edges(order="eid")
     graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
     for name, value in g.ndata.items():
-        if name == features:
-            graph.x = numpy_of(value, name)
-        elif name == labels:
-            graph.y = numpy_of(value, name)
-        elif name in MASKS:
-            graph.masks[name] = numpy_of(value, name)
-        elif not name.startswith("_"):
+        if not _take_dgl(graph, name, value, features, labels) and not name.startswith("_"):
             graph.more[name] = numpy_of(value, name)
     for name, value in g.edata.items():
         if not name.startswith("_"):

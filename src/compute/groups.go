@@ -66,8 +66,10 @@ func checkGroups(kernel string, y, x Matrix, w []float32, g Groups) Call {
 		Flops: productFlops(y, x)}
 }
 
-// GroupMatMulInParts is the definition of GroupMatMul: a product for each group.
-func GroupMatMulInParts(k LinearKernels, y, x Matrix, w []float32, g Groups) {
+// GroupMatMulInParts is the definition of GroupMatMul, a product for each group, and the kernel of
+// devices that have no other.
+func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g Groups) {
+	defer p.Start(CheckGroupMatMul(y, x, w, g)).Done()
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
 		k.MatMul(y.RowsAt(lo, hi), x.RowsAt(lo, hi), g.Weights(w, i, y.Cols, x.Cols), false)
@@ -75,7 +77,8 @@ func GroupMatMulInParts(k LinearKernels, y, x Matrix, w []float32, g Groups) {
 }
 
 // GroupMatMulInputInParts is the definition of GroupMatMulInput.
-func GroupMatMulInputInParts(k LinearKernels, dx, dy Matrix, w []float32, g Groups) {
+func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float32, g Groups) {
+	defer p.Start(CheckGroupMatMulInput(dx, dy, w, g)).Done()
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
 		k.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols), false)
@@ -83,7 +86,8 @@ func GroupMatMulInputInParts(k LinearKernels, dx, dy Matrix, w []float32, g Grou
 }
 
 // GroupMatMulWeightsInParts is the definition of GroupMatMulWeights.
-func GroupMatMulWeightsInParts(k LinearKernels, dw []float32, dy, x Matrix, g Groups) {
+func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Matrix, g Groups) {
+	defer p.Start(CheckGroupMatMulWeights(dw, dy, x, g)).Done()
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
 		k.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))

@@ -12,38 +12,69 @@ import (
 	"halognn/src/npy"
 )
 
-// typedTables writes two node tables and two edge tables.
-func typedTables(t *testing.T) string {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"nodes.paper.csv":             "id,label,split,a,b\np1,x,train,1,2\np2,y,valid,3,4\np3,x,test,5,6\n",
-		"nodes.author.csv":            "id\nann\nbob\n",
-		"edges.author.by.paper.csv":   "source,target\nann,p1\nbob,p1\nbob,p3\nbob,p3\n",
-		"edges.paper.cites.paper.tsv": "source\ttarget\np1\tp2\np2\tp2\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+// written writes the files in a directory of the test.
+func written(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777),
+			os.WriteFile(path, []byte(text), 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
 }
 
-func TestImportTypedTables(t *testing.T) {
+// imported imports with reverse relations, and opens and verifies what is written.
+func imported(t *testing.T, format, in string) (*Dataset, ImportReport) {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "d")
-	r, err := Import(ImportOptions{Format: "csv", In: typedTables(t), Out: out, Reverse: true})
+	r, err := Import(ImportOptions{Format: format, In: in, Out: out, Reverse: true})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
-		t.Errorf("report:\n%s", r)
 	}
 	d, err := Open(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	t.Cleanup(func() { d.Close() })
 	if err := d.Verify(); err != nil {
 		t.Fatal(err)
+	}
+	return d, r
+}
+
+// refuses imports files of which one has another text, and wants an error and nothing written.
+func refuses(t *testing.T, format, dir, file, text, want string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "d")
+	_, err := Import(ImportOptions{Format: format, In: dir, Out: out})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want %q", file, err, want)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Errorf("%s: something is written", file)
+	}
+}
+
+// typedTables writes two node tables and two edge tables.
+func typedTables(t *testing.T) string {
+	return written(t, map[string]string{
+		"nodes.paper.csv":             "id,label,split,a,b\np1,x,train,1,2\np2,y,valid,3,4\np3,x,test,5,6\n",
+		"nodes.author.csv":            "id\nann\nbob\n",
+		"edges.author.by.paper.csv":   "source,target\nann,p1\nbob,p1\nbob,p3\nbob,p3\n",
+		"edges.paper.cites.paper.tsv": "source\ttarget\np1\tp2\np2\tp2\n",
+	})
+}
+
+func TestImportTypedTables(t *testing.T) {
+	d, r := imported(t, "csv", typedTables(t))
+	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
+		t.Errorf("report:\n%s", r)
 	}
 	m := d.Meta
 	if !slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.LabelType != "paper" || m.Classes != 2 ||
@@ -69,7 +100,7 @@ func TestImportTypedTables(t *testing.T) {
 	if !slices.Equal(d.Split.Train, []graph.VertexID{2}) || !slices.Equal(d.Split.Test, []graph.VertexID{4}) {
 		t.Errorf("split %+v", d.Split)
 	}
-	ids, err := npy.Map[uint8](filepath.Join(out, "original_name.npy"))
+	ids, err := npy.Map[uint8](filepath.Join(d.Dir, "original_name.npy"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +112,7 @@ func TestImportTypedTables(t *testing.T) {
 
 // typedOGB writes the graph of a data set of OGB: two papers, three authors.
 func typedOGB(t *testing.T) string {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
+	return written(t, map[string]string{
 		"raw/num-node-dict.csv":                                   "author,paper\n3,2\n",
 		"raw/triplet-type-list.csv":                               "author,writes,paper\npaper,cites,paper\n",
 		"raw/relations/author___writes___paper/edge.csv":          "0,0\n2,0\n1,1\n",
@@ -94,30 +124,11 @@ func typedOGB(t *testing.T) string {
 		"split/time/paper/test.csv":                               "0\n",
 		"split/time/nodetype-has-split.csv":                       "author,paper\nFalse,True\n",
 		"raw/relations/author___writes___paper/num-edge-list.csv": "3\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777),
-			os.WriteFile(path, []byte(text), 0o666)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	})
 }
 
 func TestImportTypedOGB(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "d")
-	r, err := Import(ImportOptions{Format: "ogb", In: typedOGB(t), Out: out, Reverse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := d.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	d, r := imported(t, "ogb", typedOGB(t))
 	m := d.Meta
 	if r.Edges != 8 || m.Vertices != 5 || m.LabelType != "paper" || m.Tables[1].Features != 2 ||
 		string(d.Labels.Row(2)) != "\xff\xff\xff\xff" ||
@@ -136,18 +147,7 @@ func TestImportTypedOGB(t *testing.T) {
 		{"num-node-dict.csv", "author,paper\n", "want a row of types"},
 		{"node-feat/paper/node-feat.csv", "1,2\n", "1 rows for 2 vertices"},
 	} {
-		dir := typedOGB(t)
-		if err := os.WriteFile(filepath.Join(dir, "raw", c.file), []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		out := filepath.Join(t.TempDir(), "d")
-		if _, err := Import(ImportOptions{Format: "ogb", In: dir, Out: out}); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.file, err, c.want)
-		}
-		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: something is written", c.file)
-		}
+		refuses(t, "ogb", typedOGB(t), filepath.Join("raw", c.file), c.text, c.want)
 	}
 }
 
@@ -160,17 +160,6 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {
-		dir := typedTables(t)
-		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		out := filepath.Join(t.TempDir(), "d")
-		_, err := Import(ImportOptions{Format: "csv", In: dir, Out: out})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.file, err, c.want)
-		}
-		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%s: something is written", c.file)
-		}
+		refuses(t, "csv", typedTables(t), c.file, c.text, c.want)
 	}
 }
