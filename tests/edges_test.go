@@ -61,7 +61,7 @@ var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
 
 // Models that read features of edges learn what follows from these, to the same numbers on one rank and
 // on four (two add the gradients of four streams in another order), whatever is cached and in advance,
-// and whoever has the rows; inference with all neighbours gives what
+// and whoever has the rows; plan counts their collectives; inference with all neighbours gives what
 // minibatches with all neighbours do.
 func TestEdgeFeatures(t *testing.T) {
 	unlessShort(t)
@@ -77,6 +77,7 @@ func TestEdgeFeatures(t *testing.T) {
 			if one.EdgeRows != 0 || one.EdgeBytes != 0 {
 				t.Errorf("%d rows of edges came to one rank from others", one.EdgeRows)
 			}
+			var rounds float64
 			for _, c := range []struct {
 				ranks int
 				sets  []string
@@ -84,6 +85,7 @@ func TestEdgeFeatures(t *testing.T) {
 				{4, []string{"run.ranks_per_node=2", "pipeline.depth=4", "cache.policy=vip"}}} {
 				several := trained(t, parts, c.ranks, append(sets, c.sets...)...)
 				sameNumbers(t, several, one)
+				rounds = several.RoundsPerStep
 				const row = 3*4 + 4
 				off := several.EdgeBytes - several.EdgeRows*row // means over epochs, rounded down
 				if several.EdgeRows == 0 || off < 0 || off >= row {
@@ -91,6 +93,15 @@ func TestEdgeFeatures(t *testing.T) {
 						several.EdgeBytes)
 				}
 			}
+			args := []string{"--ranks", "4"}
+			for _, s := range sets {
+				args = append(args, "--set", s)
+			}
+			if got := planned(t, parts, args...).Collective; float64(got) != rounds {
+				t.Errorf("%d collectives a step are planned, a run starts %g", got, rounds)
+			}
+			halognn(t).must(t, append([]string{"plan", "--parts", parts, // measures steps
+				"--config", baseFile.dir(t)}, args...)...)
 			plain := map[string]string{"gatv2": "gatv2", "gine": "gin"}[kind]
 			without := trained(t, parts, 1, append(sets, "model.kind="+plain, "model.edge_features=false")...)
 			if one.TestMetric.Value < without.TestMetric.Value+0.05 {

@@ -16,7 +16,7 @@ import (
 var (
 	cells = flag.Int("cells", 12,
 		"how many cells of docs/combinations.md TestMatrix trains, drawn at random; 0: all that work")
-	mpiCells = flag.Int("cells-mpi", 40, "likewise TestMatrixUnderMPI, each with settings of its own")
+	mpiCells = flag.Int("cells-mpi", 40, "how many cells, with random settings, TestMatrixUnderMPI trains")
 )
 
 // Cells of one group have one digest, whatever the topology, the cache and the sums. Hybrid has two

@@ -8,6 +8,7 @@ import "halognn/src/nn"
 // The collectives of a minibatch.
 const (
 	fetchRounds    = 2 // fetched: ids, rows
+	edgeRounds     = 2 // withEdgeRows: places of edges, their rows
 	askRounds      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
 	layerRounds    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
@@ -37,12 +38,20 @@ type Messages struct {
 	Group  int // ranks that train a minibatch together
 	Norms  int // over all rows of a minibatch
 	Layers int // hops that are drawn as a whole
+	// features of edges are read, which data mode fetches
+	EdgeRows bool
 }
 
 // Rounds returns the collectives that a rank starts for a minibatch.
 func (m *Mode) Rounds(of Messages) int { return m.rounds(of) }
 
-func dataRounds(of Messages) int { return fetchRounds + askRounds*of.Asking }
+func dataRounds(of Messages) int {
+	n := fetchRounds + askRounds*of.Asking
+	if of.EdgeRows {
+		n += edgeRounds
+	}
+	return n
+}
 
 func splitRounds(of Messages) int {
 	if of.Group == 1 {

@@ -311,7 +311,7 @@ func (p *planner) plan() (*Plan, error) {
 	}
 	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
 		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
-		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers()})
+		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory

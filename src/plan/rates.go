@@ -267,6 +267,10 @@ func (c *calibration) flops() (float64, error) {
 		if len(c.mb.Blocks) > 0 {
 			hop = edges.Hop(&c.mb, l, needs, true)
 			hop.Vertices = c.mb.Original[:hop.Destinations]
+			if needs.EdgeRows {
+				hop.EdgeRows = compute.Matrix{Rows: hop.Edges, Cols: j.Model.EdgeIn,
+					Data: make([]float32, hop.Edges*j.Model.EdgeIn)}
+			}
 		}
 		batch.Hops = append(batch.Hops, hop)
 	}

@@ -28,8 +28,9 @@ type Summary struct {
 	// partitioned` also ids and neighbours: 2 for each hop that asks other ranks.
 	// With `parallel.mode: split` counts and ids of each hop but the last, and 2 shuffles for each
 	// layer after the first; with `hybrid` also counts, ids and rows of the last hop; with `push-pull`
-	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Equal on all ranks; of
-	// the last epoch
+	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Ranks that share
+	// minibatches start 2 more for each batch norm and each hop of LADIES, and models that read features
+	// of edges 2 for these. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch
