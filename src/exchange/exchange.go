@@ -148,6 +148,7 @@ type Exchange struct {
 	scale    []float32
 	rowBytes int
 	kinds    []Kind
+	typed    bool             // Options.Kinds are given: bytes are counted apart from rows
 	unit     int              // divides the bytes of every row
 	tables   [][]byte         // [P+1] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
@@ -179,7 +180,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
 		cols: o.Cols, dtype: o.Type, scale: o.Scale, rowBytes: o.Cols * o.Type.Size(),
-		kinds: o.kinds(), sums: o.Sums, choices: make(chan *choosing, 64),
+		kinds: o.kinds(), typed: len(o.Kinds) > 0, sums: o.Sums, choices: make(chan *choosing, 64),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
 		remote: make([]uint8, parts),
 		stored: o.Stored,
@@ -239,7 +240,7 @@ func gcd(a, b int) int {
 
 // maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or the
 // sums in that buffer, and what Collect takes out of the cache.
-const maxParts = 1<<16 - 4
+const maxParts = 1<<16 - 5
 
 // check reports every error of the arguments of New.
 func check(c comm.Comm, o Options) error {

@@ -303,11 +303,13 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 // cutReceived gives every part a table of its own in the receive buffer, where rows differ. end is
 // the number of rows asked for.
 func (p *Plan) cutReceived(x *Exchange, end int) {
+	if x.typed {
+		p.AskedBytes = int64(len(p.received))
+	}
 	if len(x.kinds) == 1 {
 		return
 	}
 	at, parts := 0, len(x.base)
-	p.AskedBytes = int64(len(p.received))
 	for part, first := range p.part { // the first place in askIDs
 		next := end
 		if part+1 < parts {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,51 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Bytes are counted as well where all vertices are of one type, with relations of their own.
+func TestTypedTrainingOfOneType(t *testing.T) {
+	dir, n := filepath.Join(t.TempDir(), "one"), int32(60)
+	w, err := dataset.Create(dir, dataset.Meta{Name: "one", Task: task.Multiclass, Classes: 2,
+		LabelType: "paper", Schema: graph.Schema{Types: []string{"paper"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	edges := []dataset.TypedEdges{
+		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
+		{Relation: graph.Relation{Source: "paper", Name: "extends", Target: "paper"}},
+	}
+	var ids []graph.VertexID
+	labels := make([]int32, n)
+	for v := range n {
+		labels[v], ids = v%2, append(ids, graph.VertexID(v))
+		for k := range edges {
+			edges[k].Sources = append(edges[k].Sources, v)
+			edges[k].Targets = append(edges[k].Targets, (v*7+int32(k)*31+1)%n)
+		}
+	}
+	if _, err := w.TypedTopology([]int64{int64(n)}, edges, graph.CleanOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := w.TypeFeatures(0, 3, dataset.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range n {
+		if err := rows.Write([]float32{float32(v % 2), float32(v % 3), 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(rows.Close(), w.Labels(npy.Bytes(labels)),
+		w.Splits(graph.Split{Train: ids[:40], Valid: ids[40:50], Test: ids[50:]}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := shardtest.Cut(t, dir, shardtest.Options{Parts: 2})
+	want, got := typedRun(t, s, 1, typedOptions("rgcn"), false), typedRun(t, s, 2, typedOptions("rgcn"), false)
+	if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || got.RemoteRowsPerStep == 0 {
+		t.Errorf("loss %v with %g remote rows a step; want %v", got.TrainLoss, got.RemoteRowsPerStep,
+			want.TrainLoss)
 	}
 }
 
