@@ -154,8 +154,6 @@ func agreement(c comm.Comm) error {
 	return nil
 }
 
-// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole
-// process, so in process the other ranks are counted too.
 // told expects what it was told.
 type told struct {
 	recv []byte
@@ -165,6 +163,8 @@ type told struct {
 // Expect implements comm.Expecter.
 func (t *told) Expect() ([]byte, []int, error) { return t.recv, t.rows, nil }
 
+// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole
+// process, so in process the other ranks are counted too.
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {

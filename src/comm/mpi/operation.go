@@ -96,7 +96,7 @@ func (op *operation) reset() {
 	op.pins.Unpin()
 	op.comm, op.made, op.send, op.recv, op.sum = nil, nil, nil, nil, nil
 	if op.of = nil; op.more != nil {
-		op.more.then, op.more.recv = comm.Then{}, nil
+		op.more.then = comm.Then{}
 	}
 	op.completed = false
 }
@@ -234,7 +234,7 @@ func (op *operation) finish() error {
 	switch {
 	case op.kind >= dup:
 		return op.setUp()
-	case op.kind == firsts:
+	case op.kind == firsts && !op.of.completed: // one that has failed may have lost its buffers
 		return op.of.more.follow(op.of)
 	}
 	return nil

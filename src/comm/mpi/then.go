@@ -24,8 +24,7 @@ import (
 // receives after later ones have begun.
 type more struct {
 	then        comm.Then
-	out, in     cut // of what follows; those of the operation are of the known rows
-	recv        []byte
+	out, in     cut    // of what follows; those of the operation are of the known rows
 	sent, heads []byte // first messages by rank, off the heap; kept
 	tag         C.int
 }
@@ -120,7 +119,6 @@ func (m *more) follow(op *operation) error {
 	if err != nil {
 		return err
 	}
-	m.recv = recv
 	op.pin(recv)
 	m.in.planFirst(rows, c.rank, c.room(m.then.RowBytes), maxCount)
 	at = 0
