@@ -103,6 +103,7 @@ type Columns struct {
 	Indptr []int64
 
 	index  PartIndex
+	count  int // of columns
 	ranges []columnRange
 	into   [][]int // [T] the relations that end in a type, ascending
 	target []int   // [R] type in which a relation ends
@@ -139,6 +140,7 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		return c, fmt.Errorf("%d pairs of a vertex and a relation that ends in it; at most %d are "+
 			"supported", at, MaxVertices)
 	}
+	c.count = int(at)
 	if indptr != nil && int64(len(indptr)) != at+1 {
 		return c, fmt.Errorf("%d entries of row pointers for %d columns", len(indptr), at)
 	}
@@ -152,11 +154,10 @@ func (c *Columns) Plain() bool { return len(c.target) == 0 }
 // NumRelations returns the number of relations.
 func (c *Columns) NumRelations() int { return max(1, len(c.target)) }
 
-// Target returns the type in which a relation ends, and Place the number of its column among those of
-// a vertex of that type. The graph has relations.
+// Target returns the type in which a relation ends. The graph has relations.
 func (c *Columns) Target(relation int) int { return c.target[relation] }
 
-// Place: see Target.
+// Place returns the number of a relation's column among those of a vertex of its target type.
 func (c *Columns) Place(relation int) int { return c.place[relation] }
 
 // NumTypes returns the number of types of vertices.
@@ -164,15 +165,7 @@ func (c *Columns) NumTypes() int { return max(1, len(c.into)) }
 
 // Len returns the number of columns.
 func (c *Columns) Len() int {
-	n := int64(0)
-	for i, r := range c.ranges {
-		begin := uint32(0)
-		if i > 0 {
-			begin = c.index.End(i - 1)
-		}
-		n += int64(c.index.End(i)-begin) * int64(r.each)
-	}
-	return int(n)
+	return c.count
 }
 
 // Of returns the type of a vertex, its first column and how many it has.

@@ -97,8 +97,8 @@ type Config struct {
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
 
-	// of a graph with vertex types: their names, its relations, and the widths of each type's rows, 0
-	// for learned ones. In is then the width to which the model brings them all
+	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
+	// In is then the width to which the model brings them all
 	Schema       graph.Schema
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
@@ -179,19 +179,6 @@ func (c Config) newLayer(s *store, l int) Layer {
 		return k.relational(s, c, l)
 	}
 	return k.layer(s, c, l)
-}
-
-// targetTypes returns the types in which relations end, ascending.
-func (c Config) targetTypes() (types []int) {
-	for t := range c.Schema.NumTypes() {
-		for r := range c.Schema.NumRelations() {
-			if _, target := c.Schema.Ends(r); target == t {
-				types = append(types, t)
-				break
-			}
-		}
-	}
-	return types
 }
 
 // relationalKinds lists the kinds that read relations.

@@ -11,8 +11,12 @@ type perEdge struct {
 	to    []int32 // destination of each edge
 }
 
-// reserve makes the arrays for the edges of a hop.
+// reserve makes the arrays for the edges of a hop. One that is only counted, to plan memory, has no
+// segments, and nothing is made.
 func (p *perEdge) reserve(h *Hop) {
+	if h.Forward.Indptr == nil {
+		return
+	}
 	n := h.edges()
 	for len(p.ends) <= n {
 		p.ends, p.none = append(p.ends, int64(len(p.ends))), append(p.none, 0)

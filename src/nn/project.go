@@ -6,8 +6,7 @@ import (
 	"halognn/src/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type that has
-// features. Rows of the others would have that width.
+// projection brings the rows of all vertex types to one width, by a linear map for each type.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -17,7 +16,7 @@ type projection struct {
 	x     *buffer
 }
 
-// typeMap is the map of a type; without features it has none.
+// typeMap is the map of a type.
 type typeMap struct {
 	name        string
 	features    int
@@ -39,10 +38,8 @@ func newProjection(s *store, c Config) *projection {
 
 func (p *projection) params() (all []Param) {
 	for _, m := range p.maps {
-		if m.features > 0 {
-			all = append(all, weight(m.name+".weight", p.width, m.features),
-				bias(m.name+".bias", p.width, m.features))
-		}
+		all = append(all, weight(m.name+".weight", p.width, m.features),
+			bias(m.name+".bias", p.width, m.features))
 	}
 	return all
 }
@@ -50,9 +47,6 @@ func (p *projection) params() (all []Param) {
 func (p *projection) bind(values, grads [][]float32) {
 	for t := range p.maps {
 		m := &p.maps[t]
-		if m.features == 0 {
-			continue
-		}
 		m.w, m.dw = matrix(values[0], p.width, m.features), matrix(grads[0], p.width, m.features)
 		m.bias, m.dbias = values[1], grads[1]
 		values, grads = values[2:], grads[2:]
@@ -76,10 +70,6 @@ func (p *projection) forward(in *Input) (compute.Matrix, error) {
 	}
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
-		if m.features == 0 {
-			p.dev.CopyColumns(x, 0, rows, 0, p.width, false)
-			return
-		}
 		p.dev.Dense(x, compute.Dense{X: rows, W: m.w, Bias: m.bias})
 	})
 	return x, nil
@@ -88,9 +78,7 @@ func (p *projection) forward(in *Input) (compute.Matrix, error) {
 // backward sets the gradients of the maps from that with respect to x.
 func (p *projection) backward(dx compute.Matrix, in *Input) {
 	p.each(in.Types, dx, func(m *typeMap, rows, dx compute.Matrix) {
-		if m.features > 0 {
-			p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx,
-				compute.Dense{X: rows, W: m.w, Bias: m.bias})
-		}
+		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx,
+			compute.Dense{X: rows, W: m.w, Bias: m.bias})
 	})
 }

@@ -243,26 +243,25 @@ func newRelationSAGE(s *store, c Config, l int) Layer {
 		wide: s.buffer()}
 	w.in, w.out = c.Widths(l)
 	w.stride, w.strideOfBias = aligned(w.in*w.out), aligned(w.out)
-	sets := c.targetTypes()
 	w.into.Indptr, w.from.Indptr = []int64{0}, []int64{0}
-	for _, t := range sets {
-		for r := range c.Schema.NumRelations() {
-			if _, target := c.Schema.Ends(r); target == t {
-				w.into.Indices = append(w.into.Indices, int32(r))
-			}
-		}
-		w.into.Indptr = append(w.into.Indptr, int64(len(w.into.Indices)))
-	}
+	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
 	for r, rel := range c.Schema.Relations {
 		w.names = append(w.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
 			rel.Target))
 		_, target := c.Schema.Ends(r)
-		for i, t := range sets {
-			if t == target {
-				w.from.Indices = append(w.from.Indices, int32(i))
-			}
-		}
+		ending[target] = append(ending[target], int32(r))
 		w.from.Indptr = append(w.from.Indptr, int64(r+1))
+	}
+	w.from.Indices = make([]int32, len(w.names))
+	for _, relations := range ending {
+		if len(relations) == 0 {
+			continue
+		}
+		for _, r := range relations {
+			w.from.Indices[r] = int32(w.into.Len())
+		}
+		w.into.Indices = append(w.into.Indices, relations...)
+		w.into.Indptr = append(w.into.Indptr, int64(len(w.into.Indices)))
 	}
 	return newRelational(s, w.in, w.out, w)
 }

@@ -139,7 +139,8 @@ func (d *Device) Close() error {
 	if d.rounding != nil {
 		d.rounding.free()
 	}
-	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums} {
+	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums,
+		&d.groupFactors[0], &d.groupFactors[1]} {
 		mem.Free(*scratch)
 		*scratch = nil
 	}

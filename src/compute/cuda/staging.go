@@ -164,7 +164,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		made += b.frontier * width
 	}
 	// Rows that the device's kernels do not read.
-	mixed := in.Rows.Wide != 0 && in.Rows.WideType != in.Rows.Type || in.Rows.Type == compute.Int8
+	mixed := in.Rows.Wide != 0 || in.Rows.Type == compute.Int8
 	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
 	if b.onHost = mixed || made <= apart && !inPlace; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
