@@ -8,8 +8,10 @@ import (
 	"halognn/src/graph"
 )
 
-// chosen are the vertices to predict: all of them, or those of a list.
+// chosen are the vertices to predict: all of them, those of the type that has labels, or those of a
+// list.
 type chosen struct {
+	first   int              // id in the dataset of the first row, where there is no list
 	n       int              // over all ranks
 	ids     []graph.VertexID // ascending; nil: all
 	rows    []int32          // [ids] row of the output; nil: the id in the dataset
@@ -17,8 +19,8 @@ type chosen struct {
 	lo, hi  int              // this rank's are number lo to hi-1
 }
 
-// choose finds the vertices that have these ids in the source, among all parts; nil: all. It needs
-// no other rank.
+// choose finds the vertices that have these ids in the source, among all parts; nil: all, of a graph
+// with vertex types those of the type that has labels. It needs no other rank.
 func (s Passes) choose(ids []string) (*chosen, error) {
 	offsets := s.Shards.Meta.Offsets
 	c := &chosen{n: int(s.Shards.Vertices), offsets: offsets}
@@ -40,6 +42,21 @@ func (s Passes) choose(ids []string) (*chosen, error) {
 		for v, original := range s.Topology.Original {
 			if k, ok := row[original]; ok {
 				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
+			}
+		}
+	} else if of := &s.Shards.Meta; of.Schema.Typed() {
+		kind, err := of.Schema.Type(of.LabelType)
+		if err != nil {
+			return nil, err
+		}
+		for t := range kind {
+			c.first += int(of.Tables[t].Vertices)
+		}
+		c.n = int(of.Tables[kind].Vertices)
+		c.ids = make([]graph.VertexID, 0, c.n)
+		for v, original := range s.Topology.Original {
+			if k := int(original) - c.first; k >= 0 && k < c.n {
+				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, int32(k))
 			}
 		}
 	}

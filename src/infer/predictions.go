@@ -178,7 +178,7 @@ func (s Passes) formatTable(
 		if what.Vertices != nil {
 			id = what.Vertices[v]
 		} else {
-			id = ids.Text(v)
+			id = ids.Text(p.chosen.first + v)
 		}
 		line = p.cells(append(line[:0], id), m, all[v*p.rowBytes:(v+1)*p.rowBytes])
 		if err := w.Write(line); err != nil {

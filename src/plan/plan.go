@@ -16,7 +16,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -207,6 +206,9 @@ func (p *planner) rows(rank int) int64 {
 
 // trainable returns an error for parts that no model is trained on.
 func trainable(s *shard.Shards) error {
+	if err := shard.Untyped(&s.Meta, "plan"); err != nil {
+		return fmt.Errorf("%w: %w", ErrParts, err)
+	}
 	if s.Task == task.None {
 		return fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
 			ErrParts, s.Dir)
@@ -221,7 +223,7 @@ func trainable(s *shard.Shards) error {
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
-	if err := cmp.Or(shard.Untyped(&s.Meta, "plan"), trainable(s)); err != nil {
+	if err := trainable(s); err != nil {
 		return nil, err
 	}
 	if err := j.fill(s); err != nil {

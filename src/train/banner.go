@@ -19,17 +19,21 @@ func (r ledger) banner() string {
 		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %d features, %s\n", r.s.Shards.Dir,
-		m.Origin.Dataset, m.Vertices, m.Edges, m.Features, record.Counted(m.Classes, "class"))
+	have, predicts := fmt.Sprintf("%d features", m.Features), ", and `halognn plan` predicts the peak"
+	if m.Schema.Typed() {
+		have, predicts = record.Counted(m.Schema.NumTypes(), "vertex type"), ""
+	}
+	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %s, %s\n", r.s.Shards.Dir,
+		m.Origin.Dataset, m.Vertices, m.Edges, have, record.Counted(m.Classes, "class"))
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
 		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), r.s.Task.Loss,
 		r.s.Metric.Name)
-	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step, "+
-		"and `halognn plan` predicts the peak", unusual(&r.s.Spec), r.s.Spec.Epochs,
+	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
+		unusual(&r.s.Spec), r.s.Spec.Epochs,
 		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),
-		float64(r.memory().Sum())/1e6)
+		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()
 }
 

@@ -1,0 +1,52 @@
+//go:build e2e
+
+package tests
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/npy"
+)
+
+// A graph with vertex types goes from generation to predictions, which are of the type that has
+// labels alone; plan, which does not tell types apart, says so.
+func TestTypedGraphs(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	const papers = 600
+	dir := t.TempDir()
+	data, parts := filepath.Join(dir, "mag"), filepath.Join(dir, "parts")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
+		"--features", "8", "--seed", "1", "--out", data)
+	halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
+		"--features", "ones", "--allow-imbalance", "--out", parts)
+	run := trained(t, parts, 4, "model.kind=rgcn", "cache.policy=none", "train.epochs=2",
+		"run.ranks_per_node=1")
+	if run.RemoteBytes == 0 {
+		t.Error("no row was fetched")
+	}
+	table, array := filepath.Join(dir, "p.csv"), filepath.Join(dir, "p.npy")
+	for _, out := range []string{table, array} {
+		halognn(t).must(t, "infer", "--run", run.dir, "--out", out, "--ranks-in-process", "2")
+	}
+	lines := strings.Split(strings.TrimSpace(string(read(t, table))), "\n")
+	if len(lines) != papers+1 || !strings.HasPrefix(lines[1], "0,") {
+		t.Errorf("%d lines, of which the second is %q", len(lines), lines[1])
+	}
+	f, err := npy.Map[int32](array, papers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for v, class := range f.Data {
+		if class < 0 || class > 3 {
+			t.Fatalf("paper %d has class %d", v, class)
+		}
+	}
+	r := halognn(t).run(t, "plan", "--parts", parts, "--config", baseFile.dir(t), "--ranks", "2")
+	if r.code != badData || !strings.Contains(r.err, "plan does not tell the 4 vertex types") {
+		t.Errorf("plan: %v", r)
+	}
+}
