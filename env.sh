@@ -129,14 +129,14 @@ GOFLAGS=$(for halognn_w in ${GOFLAGS:-}; do
   case $halognn_w in -tags=*) ;; *) printf '%s ' "$halognn_w" ;; esac
 done)-tags=$HALOGNN_TAGS
 export HALOGNN_TAGS GOFLAGS
-# Go does not see that C of another folder has changed, nor that a C library was rebuilt: a hash of
-# the kernels among the flags makes it look again. The flags of floating point only cost speed where
-# they are missing, in a build without this file: cgo lets no source ask for them.
-halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/cpu/* "$HALOGNN_ROOT"/kernels/include/* \
+# Go does not see that the CUDA library was rebuilt: a hash of its sources among the flags makes it
+# test again. The flags of floating point only cost speed where they are missing, in a build without
+# this file: cgo lets no source ask for them.
+halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/include/* \
   "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* \
   "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 export HALOGNN_MPIRUN
-export CGO_CFLAGS="-O2 -fno-math-errno -fno-trapping-math -DHALOGNN_KERNELS_HASH=$halognn_hash \
+export CGO_CFLAGS="-O2 -fno-math-errno -fno-trapping-math -DHALOGNN_CUDA_HASH=$halognn_hash \
 $HALOGNN_MPI_CFLAGS $HALOGNN_METIS_CFLAGS"
 export CGO_LDFLAGS="$HALOGNN_MPI_LIBS $HALOGNN_BLAS_LIBS $HALOGNN_METIS_LIBS"
 

@@ -3,9 +3,6 @@
 // Package kernels compiles the C kernels of cpu/ into the program that imports it; the CUDA kernels
 // are a library of their own. Each C file here includes sources of cpu/, the vector ones for one
 // SIMD level. src/compute/cpu calls them.
-//
-// Go does not see that an included file has changed: source env.sh, which puts a checksum among the
-// compiler's flags, or change a file here.
 package kernels
 
 /*
@@ -13,3 +10,11 @@ package kernels
 #cgo LDFLAGS: -lm
 */
 import "C"
+
+import "embed"
+
+// sources makes go build look at the files that C includes here, which it does not see by itself:
+// without it, a build after an update links kernels of before. The linker drops what nobody reads.
+//
+//go:embed cpu/*.c cpu/*.h include
+var sources embed.FS

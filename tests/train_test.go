@@ -150,9 +150,12 @@ func newRunDir(t *testing.T) string {
 	return filepath.Join(dir, "run")
 }
 
-// outcomeOf reads a run directory.
+// outcomeOf reads the directory of a run that ended well.
 func outcomeOf(t *testing.T, dir string, r result) *outcome {
 	t.Helper()
+	if r.code != 0 {
+		t.Fatal(r)
+	}
 	o := &outcome{dir: dir, notes: r.err}
 	if err := json.Unmarshal(read(t, filepath.Join(dir, "summary.json")), &o.Summary); err != nil {
 		t.Fatal(err)

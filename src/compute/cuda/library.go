@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	_ "halognn/kernels" // halognn_cuda.h
 )
 
 // libraryName is the file name of the library, which Find looks for last through the system's
