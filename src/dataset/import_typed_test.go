@@ -1,13 +1,13 @@
-package dataset
+package dataset_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/npy"
 )
@@ -17,42 +17,17 @@ func written(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777),
-			os.WriteFile(path, []byte(text), 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), []byte(text))
 	}
 	return dir
-}
-
-// imported imports with reverse relations, and opens and verifies what is written.
-func imported(t *testing.T, format, in string) (*Dataset, ImportReport) {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "d")
-	r, err := Import(ImportOptions{Format: format, In: in, Out: out, Reverse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	if err := d.Verify(); err != nil {
-		t.Fatal(err)
-	}
-	return d, r
 }
 
 // refuses imports files of which one has another text, and wants an error and nothing written.
 func refuses(t *testing.T, format, dir, file, text, want string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, file), []byte(text))
 	out := filepath.Join(t.TempDir(), "d")
-	_, err := Import(ImportOptions{Format: format, In: dir, Out: out})
+	_, err := dataset.Import(dataset.ImportOptions{Format: format, In: dir, Out: out})
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: %v, want %q", file, err, want)
 	}
@@ -72,7 +47,7 @@ func typedTables(t *testing.T) string {
 }
 
 func TestImportTypedTables(t *testing.T) {
-	d, r := imported(t, "csv", typedTables(t))
+	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t), Reverse: true})
 	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
 		t.Errorf("report:\n%s", r)
 	}
@@ -128,7 +103,7 @@ func typedOGB(t *testing.T) string {
 }
 
 func TestImportTypedOGB(t *testing.T) {
-	d, r := imported(t, "ogb", typedOGB(t))
+	d, r := imported(t, dataset.ImportOptions{Format: "ogb", In: typedOGB(t), Reverse: true})
 	m := d.Meta
 	if r.Edges != 8 || m.Vertices != 5 || m.LabelType != "paper" || m.Tables[1].Features != 2 ||
 		string(d.Labels.Row(2)) != "\xff\xff\xff\xff" ||
