@@ -43,10 +43,8 @@ func (o *ImportOptions) typed() bool {
 
 // importTyped reads a graph with vertex types and writes it.
 func importTyped(o ImportOptions) (ImportReport, error) {
-	if o.Standardize || o.StandardizeAs != "" || o.Undirected == Yes || len(o.Keys) > 0 {
-		return ImportReport{}, errors.New("the graph has vertex types, which --standardize, " +
-			"--standardize-as, --undirected and --keys do not read; leave them out (--reverse adds the " +
-			"reverse of every relation)")
+	if err := refuseOfTyped(&o); err != nil {
+		return ImportReport{}, err
 	}
 	t := new(typedSource)
 	defer func() {
@@ -64,6 +62,35 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 		t.edges = reversed(t.edges)
 	}
 	return t.write(o)
+}
+
+// refuseOfTyped returns an error that names the given options that graphs with vertex types do not read:
+// what is not read must not look as if it were.
+func refuseOfTyped(o *ImportOptions) error {
+	var given []string
+	for _, option := range []struct {
+		name  string
+		given bool
+	}{
+		{"--standardize", o.Standardize},
+		{"--standardize-as", o.StandardizeAs != ""},
+		{"--undirected (--reverse adds the reverse of every relation)", o.Undirected == Yes},
+		{"--keys", len(o.Keys) > 0},
+		{"--split-links", o.SplitLinks != ""},
+		{"an array as --label", arrayFile(o.Table.Labels) != ""},
+		{"an array as --features", arrayFile(o.Table.Features) != ""},
+		{"--weight", o.Table.Weight != ""},
+		{"--edge-features", len(o.Table.EdgeFeatures) > 0},
+	} {
+		if option.given {
+			given = append(given, option.name)
+		}
+	}
+	if given == nil {
+		return nil
+	}
+	return fmt.Errorf("the graph has vertex types, for which these options are not read: %s; leave "+
+		"them out", strings.Join(given, ", "))
 }
 
 // add adds a type, whose source is to be filled.
