@@ -45,12 +45,14 @@ func setTarget(s *source, v, c int, y float64) error {
 	return nil
 }
 
+var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or several "+
+	"for each vertex; name their columns with --label", ErrValue)
+
 // checkTargets returns an error about a vertex with some of its numbers, and about numbers that are
 // all the same: there would be nothing to learn.
 func checkTargets(s *source) error {
 	if s.targets == nil {
-		return fmt.Errorf("%s: %w: there are no labels; --task regression needs a number or several for "+
-			"each vertex", s.options.In, ErrValue)
+		return fmt.Errorf("%s: %w", s.options.In, errNoTargets)
 	}
 	t := task.Find(task.Regression)
 	if err := t.Check(s.truths(), s.classes); err != nil {
@@ -100,9 +102,8 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
 func setTableNumbers(s *source, t *csvTable, c nodeColumns, columns [][]string) error {
-	if len(columns) == 0 {
-		return fmt.Errorf("%s: %w: no column of numbers to predict; name some with --label", t.path,
-			ErrValue)
+	if len(columns) == 0 { // told by checkTargets: of several tables one has them
+		return nil
 	}
 	if err := makeTargets(s, len(columns), t.path); err != nil {
 		return err

@@ -300,6 +300,9 @@ func (t *typedSource) labelled() (int, error) {
 // write writes the graph as a dataset.
 func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 	at, err := t.labelled()
+	if err == nil && at < 0 && o.Task == task.Regression {
+		err = errNoTargets
+	}
 	if err != nil {
 		return ImportReport{}, fmt.Errorf("%s: %w", o.In, err)
 	}
@@ -309,6 +312,11 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 	split := new(splitSource)
 	if at >= 0 {
 		s := t.of[at]
+		if regression(s) {
+			if err := checkTargets(s); err != nil {
+				return r, err
+			}
+		}
 		if split, err = s.chooseSplit(); err != nil {
 			return r, err
 		}
@@ -377,9 +385,9 @@ func (t *typedSource) writeLabels(w *Writer, at int, split *splitSource) error {
 	of := t.of[at].truths()
 	labels := mem.Make[uint8](int(w.Meta.Vertices) * of.Width)
 	t.of[at].release = append(t.of[at].release, func() { mem.Free(labels) }) // after Close
-	if task.Stored(w.Meta.Task).Class != nil {
+	if w.Meta.Task != task.Multilabel {
 		for i := range labels {
-			labels[i] = 0xff // -1
+			labels[i] = 0xff // class -1, number NaN: none
 		}
 	}
 	first := w.Meta.Starts()[at]

@@ -10,6 +10,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // written writes the files in a directory of the test.
@@ -153,6 +154,33 @@ func TestImportTypedRefusesOptions(t *testing.T) {
 	} {
 		o.Format, o.In, o.Out = "csv", typedTables(t), filepath.Join(t.TempDir(), "d")
 		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Numbers to predict are those of one type; the vertices of the others have none, which is not 0.
+func TestImportTypedNumbers(t *testing.T) {
+	dir := typedTables(t)
+	write(t, filepath.Join(dir, "nodes.paper.csv"), []byte("id,label\np1,0.5\np2,\np3,-2\n"))
+	d, _ := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Task: task.Regression})
+	got := npy.View[float32](d.Labels.Data)
+	if len(got) != 5 || got[2] != 0.5 || got[4] != -2 {
+		t.Fatalf("labels %v", got)
+	}
+	for _, v := range []int{0, 1, 3} { // two authors, and a paper without
+		if got[v] == got[v] || task.Labelled(task.Regression, d.Labels, v) {
+			t.Errorf("vertex %d has the label %g, want none", v, got[v])
+		}
+	}
+	for text, want := range map[string]string{
+		"id,a\np1,1\np2,2\np3,3\n":     "there are no labels; --task regression needs a number",
+		"id,label\np1,1\np2,1\np3,1\n": "there is nothing to learn",
+	} {
+		write(t, filepath.Join(dir, "nodes.paper.csv"), []byte(text))
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Task: task.Regression,
+			Out: filepath.Join(t.TempDir(), "d")})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
