@@ -216,42 +216,44 @@ func keepIDs(s *source, ids []string) {
 	}
 }
 
-// readEdgeTable adds the edges.
-func readEdgeTable(s *source, path string) error {
-	vertex := func(t *csvTable, id string) (int64, error) {
-		if s.places == nil {
-			x, ok := table.ParseInt([]byte(id))
-			if !ok {
-				return 0, t.errorf(
-					"%w: vertex %.60q: without a node table, features in an array are those of "+
-						"vertices 0 to %d; name the node table with --nodes",
-					ErrValue,
-					id,
-					s.vertices-1,
-				)
-			}
-			return x, nil
-		}
-		v, ok := s.places[id]
-		if ok {
-			return int64(v), nil
-		}
-		if s.options.Table.Nodes == "" {
+// placeOf returns the vertex of an id of the edge table t.
+func placeOf(s *source, t *csvTable, id string) (int64, error) {
+	if s.places == nil {
+		x, ok := table.ParseInt([]byte(id))
+		if !ok {
 			return 0, t.errorf(
-				"vertex %.60q was not there before: the file changed; import it again",
+				"%w: vertex %.60q: without a node table, features in an array are those of "+
+					"vertices 0 to %d; name the node table with --nodes",
+				ErrValue,
 				id,
+				s.vertices-1,
 			)
 		}
-		return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
-			id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
+		return x, nil
 	}
+	v, ok := s.places[id]
+	if ok {
+		return int64(v), nil
+	}
+	if s.options.Table.Nodes == "" {
+		return 0, t.errorf(
+			"vertex %.60q was not there before: the file changed; import it again",
+			id,
+		)
+	}
+	return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
+		id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
+}
+
+// readEdgeTable adds the edges.
+func readEdgeTable(s *source, path string) error {
 	s.edgeRows.cols = len(s.options.Table.EdgeFeatures)
 	t, err := eachNamedEdge(s, path, func(t *csvTable, from, to, weight string, features []string) error {
-		u, err := vertex(t, from)
+		u, err := placeOf(s, t, from)
 		if err != nil {
 			return err
 		}
-		v, err := vertex(t, to)
+		v, err := placeOf(s, t, to)
 		if err != nil {
 			return err
 		}

@@ -154,25 +154,17 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		place := func(table *csvTable, s *source, kind, id string) (int32, error) {
-			v, ok := s.places[id]
-			if !ok {
-				return 0, table.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
-					id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
-			}
-			return int32(v), nil
-		}
 		if _, err := eachNamedEdge(to, path, func(table *csvTable, u, v, weight string, features []string) error {
 			if weight != "" || len(features) > 0 {
 				return table.errorf("%w: edges of relations have no weights and no features; leave --weight "+
 					"and --edge-features out", ErrValue)
 			}
-			source, err := place(table, from, e.Source, u)
+			source, err := placeOf(from, table, u)
 			if err != nil {
 				return err
 			}
-			target, err := place(table, to, e.Target, v)
-			e.Sources, e.Targets = append(e.Sources, source), append(e.Targets, target)
+			target, err := placeOf(to, table, v)
+			e.Sources, e.Targets = append(e.Sources, int32(source)), append(e.Targets, int32(target))
 			return err
 		}); err != nil {
 			return err
