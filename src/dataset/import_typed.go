@@ -19,6 +19,7 @@ type typedSource struct {
 	names []string // of the types
 	of    []*source
 	edges []TypedEdges
+	notes []string // on the edges; those on vertices are of their source
 }
 
 // typedReaders say whether a source has vertex types, and read it, by format.
@@ -154,10 +155,12 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		if _, err := eachNamedEdge(to, path, func(table *csvTable, u, v, weight string, features []string) error {
-			if weight != "" || len(features) > 0 {
-				return table.errorf("%w: edges of relations have no weights and no features; leave --weight "+
-					"and --edge-features out", ErrValue)
+		of := &source{options: o} // has the notes
+		table, err := eachNamedEdge(of, path, func(table *csvTable, u, v, weight string, _ []string) error {
+			if weight != "" {
+				_, _, k, _ := edgeColumns(of, table)
+				return table.errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
+					"leaves them out", ErrValue, table.header[k])
 			}
 			source, err := placeOf(from, table, u)
 			if err != nil {
@@ -166,9 +169,16 @@ func (t *typedSource) readTables(o ImportOptions) error {
 			target, err := placeOf(to, table, v)
 			e.Sources, e.Targets = append(e.Sources, int32(source)), append(e.Targets, int32(target))
 			return err
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
+		source, target, _, err := edgeColumns(of, table)
+		if err != nil {
+			return err
+		}
+		noteColumns(of, table, source, target)
+		t.notes = append(t.notes, of.notes...)
 		t.edges = append(t.edges, e)
 	}
 	return nil
@@ -350,6 +360,7 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 			r.Notes = append(r.Notes, t.names[i]+": "+note)
 		}
 	}
+	r.Notes = append(r.Notes, t.notes...)
 	r.Vertices, r.Edges, r.Types = w.Meta.Vertices, w.Meta.Edges, w.Meta.Describe()
 	return r, w.Close()
 }

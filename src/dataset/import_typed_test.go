@@ -133,6 +133,8 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"edges.author.csv", "source,target\n", "edges.SOURCE.NAME.TARGET.csv"},
 		{"edges.author.by.paper.csv", "source,target\nann,p9\n", "has no row for it"},
 		{"edges.author.by.paper.csv", "source,target\np1,p1\n", "has no row for it"},
+		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,2\n",
+			"--ignore edge_weight leaves them out"},
 		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {
@@ -182,6 +184,18 @@ func TestImportTypedNumbers(t *testing.T) {
 			Out: filepath.Join(t.TempDir(), "d")})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The report names the columns of typed edges that are not read, as it does without types.
+func TestImportTypedNotesColumns(t *testing.T) {
+	dir := typedTables(t)
+	write(t, filepath.Join(dir, "edges.author.by.paper.csv"), []byte("source,target,year,weight\nann,p1,1999,2\n"))
+	_, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: []string{"weight"}})
+	for _, want := range []string{"column year of edges.author.by.paper.csv is not read", "weight is ignored"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("no %q in\n%s", want, r)
 		}
 	}
 }
