@@ -20,6 +20,7 @@ type typedSource struct {
 	of    []*source
 	edges []TypedEdges
 	notes []string // on the edges; those on vertices are of their source
+	close func()   // what features are streamed from; nil: nothing
 }
 
 // typedReaders say whether a source has vertex types, and read it, by format.
@@ -51,6 +52,9 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 	defer func() {
 		for _, s := range t.of {
 			s.free()
+		}
+		if t.close != nil {
+			t.close()
 		}
 	}()
 	if o.Name == "" {
@@ -218,6 +222,7 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 	if err != nil {
 		return err
 	}
+	t.close = func() { _ = set.Close() }
 	var types []string
 	for _, n := range set.Names() {
 		if words := strings.Split(n, ","); len(words) == 2 && !slices.Contains(types, words[1]) {
@@ -225,11 +230,8 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 		}
 	}
 	slices.Sort(types)
-	for i, name := range types {
+	for _, name := range types {
 		s := t.add(name, o)
-		if i == 0 { // features are streamed later
-			s.release = append(s.release, func() { _ = set.Close() })
-		}
 		a := arraySource{ofType{set, "," + name}, o.In + " (" + name + ")"}
 		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a)); err != nil {
 			return err

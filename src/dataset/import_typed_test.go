@@ -199,3 +199,58 @@ func TestImportTypedNotesColumns(t *testing.T) {
 		}
 	}
 }
+
+// typedArrays returns the arrays of two papers and three authors.
+func typedArrays(t *testing.T) map[string][]byte {
+	return map[string][]byte{
+		"x,paper":                      array(t, []float32{1, 2, 3, 4}, 2, 2),
+		"y,paper":                      array(t, []int64{1, 0}, 2),
+		"train_mask,paper":             array(t, []uint8{1, 0}, 2),
+		"valid_mask,paper":             array(t, []uint8{0, 0}, 2),
+		"test_mask,paper":              array(t, []uint8{0, 1}, 2),
+		"num_nodes,author":             array(t, []int64{3}, 1),
+		"edge_index,author,by,paper":   array(t, []int64{0, 2, 1, 0, 0, 1}, 2, 3),
+		"edge_index,paper,cites,paper": array(t, []int64{1, 0}, 2, 1),
+	}
+}
+
+// Arrays named by type and relation are imported from an archive and from a directory.
+func TestImportTypedArrays(t *testing.T) {
+	dir := t.TempDir()
+	archive(t, filepath.Join(dir, "g.npz"), typedArrays(t))
+	for name, content := range typedArrays(t) {
+		write(t, filepath.Join(dir, "all", name+".npy"), content)
+	}
+	for _, in := range []string{"g.npz", "all"} {
+		d, r := imported(t, dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, in), Reverse: true})
+		m := d.Meta
+		if m.Vertices != 5 || m.Edges != 8 || m.LabelType != "paper" || m.Classes != 2 || len(r.Notes) > 0 ||
+			!slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.Tables[1].Features != 2 ||
+			!slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1, 1, 0}) ||
+			!slices.Equal(d.Split.Train, []graph.VertexID{3}) || !slices.Equal(d.Split.Test, []graph.VertexID{4}) {
+			t.Errorf("%s: %+v, labels %v, split %+v, %s", in, m, d.Labels.Data, d.Split, r)
+		}
+		if got := d.Graph.InNeighbours(3); !slices.Equal(got, []graph.VertexID{0, 2, 4}) {
+			t.Errorf("%s: in-neighbours of paper 0: %v", in, got)
+		}
+	}
+}
+
+// An archive with relations alone is refused, and closed.
+func TestImportTypedArraysCloses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.npz")
+	archive(t, path, map[string][]byte{"edge_index,a,by,b": array(t, []int64{0, 0}, 2, 1)})
+	_, err := dataset.Import(dataset.ImportOptions{Format: "npz", In: path, Out: path + ".out"})
+	if err == nil || !strings.Contains(err.Error(), "joins a type that has no vertices here") {
+		t.Error(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, fd := range open {
+		if to, _ := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); to == path {
+			t.Error("the archive is still open")
+		}
+	}
+}
