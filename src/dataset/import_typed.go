@@ -233,7 +233,10 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 	for _, name := range types {
 		s := t.add(name, o)
 		a := arraySource{ofType{set, "," + name}, o.In + " (" + name + ")"}
-		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a)); err != nil {
+		if err := s.refuseKeys(a); err != nil {
+			return err
+		}
+		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a), s.noteUnread(a)); err != nil {
 			return err
 		}
 		if s.vertices == unknown {
@@ -245,6 +248,9 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 	for _, key := range set.Names() {
 		rest, ok := strings.CutPrefix(key, typedEdges)
 		if !ok {
+			if strings.Count(key, ",") != 1 { // else it is of a type
+				t.notes = append(t.notes, "array "+key+" is not read")
+			}
 			continue
 		}
 		words := strings.Split(rest, ",")

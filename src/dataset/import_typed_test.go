@@ -236,6 +236,28 @@ func TestImportTypedArrays(t *testing.T) {
 	}
 }
 
+// The report names the arrays that are not read, and those that change what a graph means are refused.
+func TestImportTypedNotesArrays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.npz")
+	arrays := typedArrays(t)
+	for _, name := range []string{"junk,paper", "edge_attr,author,by,paper", "more"} {
+		arrays[name] = array(t, make([]float32, 3), 3)
+	}
+	archive(t, path, arrays)
+	_, r := imported(t, dataset.ImportOptions{Format: "npz", In: path})
+	slices.Sort(r.Notes)
+	if want := []string{"array edge_attr,author,by,paper is not read", "array more is not read",
+		"paper: array junk is not read"}; !slices.Equal(r.Notes, want) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
+	arrays["x_indptr,author"] = arrays["more"]
+	archive(t, path, arrays)
+	_, err := dataset.Import(dataset.ImportOptions{Format: "npz", In: path, Out: path + ".out"})
+	if err == nil || !strings.Contains(err.Error(), "(author): x_indptr: ") {
+		t.Error(err)
+	}
+}
+
 // An archive with relations alone is refused, and closed.
 func TestImportTypedArraysCloses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.npz")
