@@ -30,9 +30,10 @@ func (d npyDir) Close() error            { return nil }
 func (d npyDir) Reader(name string) (*npy.Reader, error) { return npy.OpenReader(d.path(name)) }
 
 func (d npyDir) Names() (names []string) {
-	paths, _ := filepath.Glob(filepath.Join(string(d), "*.npy")) // the pattern is sound
-	for _, p := range paths {
-		names = append(names, strings.TrimSuffix(filepath.Base(p), ".npy"))
+	for _, file := range filesIn(string(d)) {
+		if name, ok := strings.CutSuffix(file, ".npy"); ok {
+			names = append(names, name)
+		}
 	}
 	return names
 }

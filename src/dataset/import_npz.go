@@ -106,8 +106,12 @@ func graphArchive(s *source) (string, error) {
 	if s.find(here, "edge_index") != "" || here.Has("adj_indptr") || here.Has("indptr") {
 		return in, nil
 	}
-	archives, _ := filepath.Glob(filepath.Join(in, "*.npz")) // the pattern is sound
-	var graphs, splits []string
+	var archives, graphs, splits []string
+	for _, name := range filesIn(in) {
+		if strings.HasSuffix(name, ".npz") {
+			archives = append(archives, filepath.Join(in, name))
+		}
+	}
 	for _, path := range archives {
 		set, err := openArrays(path)
 		if err != nil {

@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,7 @@ func readOGB(s *source) error {
 	if s.options.Split != "" {
 		return nil
 	}
-	return s.findSplit(filepath.Join(s.options.In, "split", "*"))
+	return s.findSplit("split/*")
 }
 
 func readOGBBinary(s *source, raw, path string) error {
@@ -264,18 +265,18 @@ func readTableLabels(s *source, path string) error {
 	return err
 }
 
-// findSplit registers the split folder if there is exactly one like a pattern.
+// findSplit registers the split folder if the input has exactly one like a pattern.
 func (s *source) findSplit(folders string) error {
-	// the pattern is sound
-	found, _ := filepath.Glob(filepath.Join(folders, "train.csv*"))
+	found, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.csv*") // the pattern is sound
 	switch len(found) {
 	case 0:
 		return nil
 	case 1:
-		dir := filepath.Dir(found[0])
+		dir := filepath.Join(s.options.In, filepath.Dir(found[0]))
 		s.given = &splitSource{path: dir, from: "split/" + filepath.Base(dir)}
 		return nil
 	}
 	return fmt.Errorf("%s: %d splits; choose one by its folder, such as --split %s",
-		filepath.Join(s.options.In, "split"), len(found), filepath.Dir(found[0]))
+		filepath.Join(s.options.In, "split"), len(found),
+		filepath.Join(s.options.In, filepath.Dir(found[0])))
 }

@@ -113,7 +113,7 @@ func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
 			err = readTableLabels(s, labels)
 		}
 		if err == nil && o.Split == "" {
-			err = s.findSplit(filepath.Join(o.In, "split", "*", name))
+			err = s.findSplit("split/*/" + name)
 		}
 		if err != nil {
 			return err

@@ -87,6 +87,16 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// filesIn returns the names in a directory, sorted; none if it cannot be read. Not by a pattern, in
+// which the directory's own name could mean something else.
+func filesIn(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // either returns dir/name.gz or dir/name, whichever exists; "" if neither does.
 func either(dir, name string) string {
 	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {

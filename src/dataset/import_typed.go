@@ -40,7 +40,7 @@ var typedReaders = map[string]struct {
 // typed reports whether the source has vertex types.
 func (o *ImportOptions) typed() bool {
 	r, ok := typedReaders[o.Format]
-	return ok && r.has(o.In)
+	return ok && o.Table.Nodes == "" && r.has(o.In) // --nodes names the one table there is
 }
 
 // importTyped reads a graph with vertex types and writes it.
@@ -115,25 +115,26 @@ func (t *typedSource) typesOf(r graph.Relation, file string) (source, target *so
 	return t.of[i], t.of[j], nil
 }
 
-// tablesIn returns the tables of a directory whose name begins so, and what follows it.
+// tablesIn returns the tables of a directory that are called STEM.REST.csv or .tsv, and the RESTs.
 func tablesIn(dir, stem string) (paths, rests []string) {
-	all, _ := filepath.Glob(filepath.Join(dir, stem+".*")) // the pattern is sound
-	for _, path := range all {
-		name := strings.TrimSuffix(filepath.Base(path), ".gz")
-		rest, isCSV := strings.CutSuffix(strings.TrimPrefix(name, stem+"."), ".csv")
+	for _, name := range filesIn(dir) {
+		rest, begins := strings.CutPrefix(strings.TrimSuffix(name, ".gz"), stem+".")
+		rest, isCSV := strings.CutSuffix(rest, ".csv")
 		if !isCSV {
 			rest, isCSV = strings.CutSuffix(rest, ".tsv")
 		}
-		if isCSV {
-			paths, rests = append(paths, path), append(rests, rest)
+		if begins && isCSV {
+			paths, rests = append(paths, filepath.Join(dir, name)), append(rests, rest)
 		}
 	}
 	return paths, rests
 }
 
+// hasTypedTables reports whether there are tables of types and none without: beside nodes.csv,
+// nodes.backup.csv is of no type.
 func hasTypedTables(in string) bool {
 	paths, _ := tablesIn(in, "nodes")
-	return len(paths) > 0
+	return len(paths) > 0 && tableIn(in, "nodes") == ""
 }
 
 // readTables reads nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv.

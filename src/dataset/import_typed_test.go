@@ -276,3 +276,45 @@ func TestImportTypedArraysCloses(t *testing.T) {
 		}
 	}
 }
+
+// A table beside nodes.csv is of no type, and a directory may have any name.
+func TestImportTypedTablesAreFound(t *testing.T) {
+	plain := written(t, map[string]string{"nodes.csv": "id,f\na,1\nb,2\n", "edges.csv": "source,target\na,b\n",
+		"nodes.backup.csv": "id,f\na,1\n"})
+	d, _ := imported(t, dataset.ImportOptions{Format: "csv", In: plain})
+	if d.Meta.Schema.Typed() || d.Meta.Vertices != 2 {
+		t.Errorf("beside a backup: %+v", d.Meta)
+	}
+	if err := os.Remove(filepath.Join(plain, "nodes.csv")); err != nil {
+		t.Fatal(err)
+	}
+	named := filepath.Join(plain, "nodes.backup.csv")
+	write(t, named, []byte("id,f\na,1\nb,2\n"))
+	d, _ = imported(t, dataset.ImportOptions{Format: "csv", In: plain,
+		Table: dataset.TableOptions{Nodes: named}})
+	if d.Meta.Schema.Typed() || d.Meta.Vertices != 2 {
+		t.Errorf("with a node table named: %+v", d.Meta)
+	}
+	odd := filepath.Join(t.TempDir(), "br[1]")
+	if err := os.Rename(typedTables(t), odd); err != nil {
+		t.Fatal(err)
+	}
+	d, _ = imported(t, dataset.ImportOptions{Format: "csv", In: odd})
+	if len(d.Meta.Schema.Types) != 2 {
+		t.Errorf("in br[1]: %+v", d.Meta)
+	}
+	if err := os.Rename(typedOGB(t), filepath.Join(odd, "ogb")); err != nil {
+		t.Fatal(err)
+	}
+	_, r := imported(t, dataset.ImportOptions{Format: "ogb", In: filepath.Join(odd, "ogb")})
+	if r.Split != "split/paper" {
+		t.Errorf("OGB in br[1]: split %s", r.Split)
+	}
+	for name, content := range typedArrays(t) {
+		write(t, filepath.Join(odd, "arrays", name+".npy"), content)
+	}
+	d, _ = imported(t, dataset.ImportOptions{Format: "npz", In: filepath.Join(odd, "arrays")})
+	if len(d.Meta.Schema.Types) != 2 {
+		t.Errorf("arrays in br[1]: %+v", d.Meta)
+	}
+}
