@@ -59,6 +59,7 @@ type features struct {
 	write   func(*RowWriter) error
 }
 
+// fault names the file in an error about its rows, of write or of the RowWriter.
 func (f *features) fault(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), f.file) { // of a table, with the line
 		return err
@@ -241,8 +242,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	if s.options.FeatureType != "" {
 		stored = s.options.FeatureType
 	}
-	f := &features{file: file, cols: cols, stored: stored, entries: entries}
-	f.write = func(w *RowWriter) error { return f.fault(write(w)) }
+	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)

@@ -102,7 +102,7 @@ func (s *source) standardize(split graph.Split) error {
 	}
 	reader := &RowWriter{table: Table{FeatureType: Float32}, cols: cols, look: m.add}
 	if err := s.features.write(reader); err != nil {
-		return err
+		return s.features.fault(err)
 	}
 	constant := 0
 	s.scaling = &scaling{shift: m.mean, factor: make([]float64, cols)}

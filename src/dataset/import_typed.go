@@ -384,7 +384,7 @@ func (t *typedSource) writeFeatures(w *Writer, i int) error {
 		err = f.write(rows)
 	}
 	if err != nil {
-		return err
+		return f.fault(err)
 	}
 	return rows.Close()
 }

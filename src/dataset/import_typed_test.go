@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,6 +137,7 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,2\n",
 			"--ignore edge_weight leaves them out"},
 		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
+		{"nodes.paper.csv", "id,a\np1,1\np2,nan\np3,2\n", "nodes.paper.csv: line 3: features: vertex 1"},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {
 		refuses(t, "csv", typedTables(t), c.file, c.text, c.want)
@@ -250,9 +252,17 @@ func TestImportTypedNotesArrays(t *testing.T) {
 		"paper: array junk is not read"}; !slices.Equal(r.Notes, want) {
 		t.Errorf("notes %q, want %q", r.Notes, want)
 	}
-	arrays["x_indptr,author"] = arrays["more"]
+	delete(arrays, "num_nodes,author")
+	arrays["x,author"] = array(t, []float32{0, float32(math.NaN()), 0}, 3, 1)
 	archive(t, path, arrays)
 	_, err := dataset.Import(dataset.ImportOptions{Format: "npz", In: path, Out: path + ".out"})
+	if err == nil || !strings.Contains(err.Error(), "g.npz (author): x: features: vertex 1") ||
+		strings.Count(err.Error(), "g.npz") != 1 {
+		t.Error(err)
+	}
+	arrays["x_indptr,author"] = arrays["more"]
+	archive(t, path, arrays)
+	_, err = dataset.Import(dataset.ImportOptions{Format: "npz", In: path, Out: path + ".out"})
 	if err == nil || !strings.Contains(err.Error(), "(author): x_indptr: ") {
 		t.Error(err)
 	}
