@@ -72,11 +72,14 @@ func (d *Dataset) checkColumns() error {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	starts := d.Meta.Starts()
+	sources := make([]int, d.Meta.Schema.NumRelations())
+	for r := range sources {
+		sources[r], _ = d.Meta.Schema.Ends(r)
+	}
 	for v := range d.Graph.NumVertices() {
 		kind, first, _ := d.Columns.Of(graph.VertexID(v))
 		for k, r := range d.Columns.Into(kind) {
-			source, _ := d.Meta.Schema.Ends(r)
-			c := int(first) + k
+			source, c := sources[r], int(first)+k
 			for _, u := range d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]] {
 				if int64(u) < starts[source] || int64(u) >= starts[source+1] {
 					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, which "+
