@@ -257,6 +257,7 @@ func TestPlanSizes(t *testing.T) {
 	}{
 		{[]string{"plan", "--preset", "papers100M"}, "--ranks is missing"},
 		{[]string{"plan", "--preset", "papers100M", "--ranks", "100000000"}, "1 to 16384"},
+		{[]string{"plan", "--preset", "mag", "--ranks", "4"}, "--preset mag has vertex types"},
 		{[]string{"plan", "--preset", "papers", "--ranks", "4"}, `preset "papers" is unknown`},
 		{[]string{"plan", "--vertices", "1000", "--ranks", "4"}, "--edges"},
 		{append(slices.Clone(numbers), "--cut", "2"), "--cut is 2"},

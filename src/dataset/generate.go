@@ -26,7 +26,7 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	Kind     string  // SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and Degree is fixed
+	Kind     string  // SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
 	Vertices int     // [10000]
@@ -60,7 +60,7 @@ var presets = map[string]GenerateOptions{
 		Skew: 0.8, Split: "66/10/24"},
 	"papers100M": {Vertices: 111059956, Degree: 29.1, Features: 128, Classes: 172, Homophily: 0.65,
 		Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
-	"mag": {Kind: MAG, Vertices: 736389, Degree: 20, Features: 128, Classes: 349, Homophily: 0.8, Skew: 0.8,
+	"mag": {Kind: MAG, Vertices: 736389, Features: 128, Classes: 349, Homophily: 0.8, Skew: 0.8,
 		Split: "85/9/6"},
 	// the papers of MAG240M and what they cite
 	"mag240c": {Vertices: 121751666, Degree: 21.3, Features: 768, Classes: 153, Homophily: 0.65,
@@ -88,7 +88,9 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	}
 	o.Kind = first(o.Kind, preset.Kind, SBM)
 	o.Vertices = first(o.Vertices, preset.Vertices, 10000)
-	o.Degree = first(o.Degree, preset.Degree, 20)
+	if o.Kind != MAG {
+		o.Degree = first(o.Degree, preset.Degree, 20)
+	}
 	o.Features = first(o.Features, preset.Features, 64)
 	o.Classes = first(o.Classes, preset.Classes, 16)
 	o.Homophily = max(first(o.Homophily, preset.Homophily, 0.8), 0)
@@ -106,8 +108,10 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
 	}
-	if o.Kind == MAG && o.EdgeWeights {
-		fault("edges of kind %s have no weights", MAG)
+	if o.Kind == MAG {
+		if err := o.magFaults(); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	if o.Scale < 0 || math.IsNaN(o.Scale) {
 		fault("scale %g is not positive", o.Scale)
@@ -122,7 +126,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if o.Features < 1 {
 		fault("%d features; there must be at least one", o.Features)
 	}
-	if !(o.Degree > 0 && o.Degree <= float64(o.Vertices)/4) {
+	if o.Kind != MAG && !(o.Degree > 0 && o.Degree <= float64(o.Vertices)/4) {
 		fault("degree %g; it must be positive and at most a quarter of the %d vertices", o.Degree,
 			o.Vertices)
 	}
@@ -183,9 +187,12 @@ func Generate(dir string, o GenerateOptions) error {
 func (o GenerateOptions) meta() Meta {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	settings := map[string]string{
-		"vertices": strconv.Itoa(o.Vertices), "degree": number(o.Degree), "skew": number(o.Skew),
+		"vertices": strconv.Itoa(o.Vertices), "skew": number(o.Skew),
 		"labelled": number(o.Labelled),
 		"split":    o.Split, "seed": strconv.FormatUint(o.Seed, 10),
+	}
+	if o.Kind != MAG {
+		settings["degree"] = number(o.Degree)
 	}
 	if o.Kind != RMAT {
 		settings["homophily"] = number(o.Homophily)

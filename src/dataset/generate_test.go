@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -296,6 +297,9 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 			[]string{"1 vertices", "40 classes for 1 vertices"}},
 		{"negative scale", GenerateOptions{Preset: "arxiv", Scale: -1}, []string{"scale -1"}},
 		{"feature type", GenerateOptions{FeatureType: "int4"}, []string{"int4"}},
+		{"papers", GenerateOptions{Kind: MAG, Vertices: 1 << 30, Degree: 3, EdgeWeights: true,
+			SplitLinks: "80/10/10", FeatureType: Int8},
+			[]string{"the degree is fixed", "no weights", "links cannot", "int8", "at most 2"}},
 	} {
 		parent := t.TempDir()
 		err := Generate(filepath.Join(parent, "g"), c.o)
@@ -307,6 +311,33 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		if left, _ := os.ReadDir(parent); len(left) != 0 {
 			t.Errorf("%s: left behind: %v", c.name, left)
 		}
+	}
+}
+
+// What the generator takes a graph of papers to be is what it makes, and the degree, which is fixed, is
+// not said to be 20.
+func TestPapersHaveTheSizesThatAreForeseen(t *testing.T) {
+	o, err := GenerateOptions{Kind: MAG, Vertices: 3000, Features: 2}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := generate(t, o)
+	if err := d.Verify(); err != nil {
+		t.Error(err)
+	}
+	vertices, edges, columns := o.sizes()
+	if vertices != float64(d.Meta.Vertices) || math.Abs(edges/float64(d.Meta.Edges)-1) > 0.07 ||
+		math.Abs(columns/float64(d.Columns.Len())-1) > 0.01 {
+		t.Errorf("foreseen %g vertices, %g edges, %g columns; made %d, %d, %d", vertices, edges, columns,
+			d.Meta.Vertices, d.Meta.Edges, d.Columns.Len())
+	}
+	if degree, said := d.Meta.Provenance.Settings["degree"]; said {
+		t.Errorf("the provenance has degree %s", degree)
+	}
+	SetMemory(t, 1<<20)
+	err = Generate(filepath.Join(t.TempDir(), "g"), o)
+	if !errors.Is(err, ErrRoom) || !strings.Contains(err.Error(), "choose a larger machine or fewer") {
+		t.Errorf("in a MiB of memory: %v", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func (s *source) setVertices(n int64, file string) error {
 	return room(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
 }
 
-// available returns the memory that an import may use. Tests make it small.
+// available returns the memory that an import or a generated graph may use. Tests make it small.
 var available = mem.Available
 
 // room returns an error, before memory is allocated, if the machine has too little memory for a

@@ -1,6 +1,8 @@
 package dataset
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"halognn/src/graph"
@@ -20,17 +22,58 @@ const (
 	magCites        = 5416271.0 / 736389
 )
 
+// Of a paper, with the reverse of every relation: its edges, of which some come twice, and the
+// columns of graph.Columns, four of the paper itself and two of each author.
+const (
+	magEdges   = 2 * (magAuthors + magWrites + magTopics + magCites)
+	magColumns = 4 + 2*magAuthors + magInstitutions + magFields
+)
+
 // magCitesOwn is the share, of the homophily, of citations that stay in the class.
 const magCitesOwn = 0.3
+
+// magGroups is the number of groups of fields; of authors there are as many or fewer.
+func (o GenerateOptions) magGroups() int {
+	return int(math.Ceil(math.Sqrt(float64(max(0, o.Classes)))))
+}
+
+// magCounts returns the numbers of papers, authors, institutions and fields.
+func (o GenerateOptions) magCounts() []int64 {
+	papers, groups := o.Vertices, o.magGroups()
+	atLeast := func(share float64, least int) int64 {
+		return int64(max(least, int(share*float64(papers))))
+	}
+	return []int64{int64(papers), atLeast(magAuthors, groups), atLeast(magInstitutions, 1),
+		atLeast(magFields, groups)}
+}
+
+// magFaults returns what a graph of papers cannot have; it is asked before anything is drawn.
+func (o GenerateOptions) magFaults() error {
+	var faults []error
+	for _, f := range []struct {
+		bad bool
+		why string
+	}{
+		{o.Degree != 0, "the degree is fixed, at about 55 edges a paper: leave --degree out"},
+		{o.EdgeWeights, "its edges have no weights"},
+		{o.SplitLinks != "", "links cannot be its task"},
+		{o.FeatureType == Int8, fmt.Sprintf("%s features of graphs with vertex types are not supported; "+
+			"use %s or %s", Int8, Float32, Float16)},
+		{magColumns*float64(o.Vertices) > graph.MaxVertices, fmt.Sprintf("at most %.0f papers are "+
+			"supported", math.Floor(graph.MaxVertices/magColumns))},
+	} {
+		if f.bad {
+			faults = append(faults, fmt.Errorf("kind %s: %s", MAG, f.why))
+		}
+	}
+	return errors.Join(faults...)
+}
 
 // writeMAG writes the graph of o.Vertices papers.
 func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	o.drawClasses(classes)
 	papers := o.Vertices
-	atLeast := func(share float64, least int) int { return max(least, int(share*float64(papers))) }
-	groups := int(math.Ceil(math.Sqrt(float64(o.Classes)))) // of fields; of authors as many or fewer
-	counts := []int64{int64(papers), int64(atLeast(magAuthors, groups)),
-		int64(atLeast(magInstitutions, 1)), int64(atLeast(magFields, groups))}
+	groups, counts := o.magGroups(), o.magCounts()
 	w.Meta.Schema = graph.Schema{Types: []string{"paper", "author", "institution", "field_of_study"}}
 	w.Meta.LabelType, w.Meta.Features = "paper", 0
 	of := func(source, name, target string) TypedEdges {

@@ -7,43 +7,58 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"halognn/src/mem"
 )
 
 // ErrRoom is wrapped by errors about a graph too large for the disk or the memory.
 var ErrRoom = errors.New("there is no room for it")
 
+// sizes returns the numbers of vertices, of edges with the repeated ones that are dropped later,
+// and, where vertices have types, of graph.Columns.
+func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
+	papers := float64(o.Vertices)
+	if o.Kind != MAG {
+		return papers, papers * o.Degree, 0
+	}
+	for _, n := range o.magCounts() {
+		vertices += float64(n)
+	}
+	return vertices, papers * magEdges, papers * magColumns
+}
+
 // room returns an error for a graph that will not fit, before hours are spent on it. The bytes on
-// disk are those of the files, with the repeated edges that are dropped later. It sets the number
-// of ranges in which the graph is made.
+// disk are those of the files, with the repeated edges. It sets the number of ranges in which the
+// graph is made.
 func (o *GenerateOptions) room(dir string) error {
-	n, edges := float64(o.Vertices), float64(o.Vertices)*o.Degree
+	n, edges, columns := o.sizes()
 	m := o.meta()
-	disk := n*float64(m.Table(0).RowBytes()+8+4+4) + 4*edges
+	// rows and splits are of papers alone
+	disk := float64(o.Vertices)*float64(m.Table(0).RowBytes()+4) + n*(8+4) + 4*edges + 8*columns
 	free, where, err := freeDisk(dir)
 	if err != nil {
 		return err
 	}
-	if disk > float64(free) {
-		return fmt.Errorf("%w: %d vertices with %.0f edges and %d features (%s) take about %s, "+
-			"and %s has %s free; choose another disk, float16 or int8, or fewer vertices (--scale)",
-			ErrRoom, o.Vertices, edges, o.Features, o.FeatureType, size(disk), where,
-			size(float64(free)))
+	narrow, sparse := "float16 or int8", ", fewer vertices (--scale) or a smaller degree"
+	if o.Kind == MAG { // which has no int8, and whose degree is fixed
+		narrow, sparse = "float16", " or fewer vertices (--scale)"
 	}
-	available, err := mem.Available()
+	if disk > float64(free) {
+		return fmt.Errorf("%w: %.0f vertices with %.0f edges and %d features (%s) take about %s, "+
+			"and %s has %s free; choose another disk, %s, or fewer vertices (--scale)",
+			ErrRoom, n, edges, o.Features, o.FeatureType, size(disk), where,
+			size(float64(free)), narrow)
+	}
+	have, err := available()
 	if err != nil {
 		return err
 	}
 	o.ranges = max(1, o.ranges)
-	for o.ranges < mostRanges && o.memory() > roomy*float64(available) {
+	for o.Kind != MAG && o.ranges < mostRanges && o.memory() > roomy*float64(have) {
 		o.ranges *= 2
 	}
-	if memory := o.memory(); memory > float64(available) {
-		return fmt.Errorf("%w: %d vertices with %.0f edges take about %s of memory while they "+
-			"are made, and %s is available; choose a larger machine, fewer vertices (--scale) or "+
-			"a smaller degree",
-			ErrRoom, o.Vertices, edges, size(memory), size(float64(available)))
+	if memory := o.memory(); memory > float64(have) {
+		return fmt.Errorf("%w: %.0f vertices with %.0f edges take about %s of memory while they "+
+			"are made, and %s is available; choose a larger machine%s",
+			ErrRoom, n, edges, size(memory), size(float64(have)), sparse)
 	}
 	return nil
 }
@@ -57,9 +72,15 @@ const (
 
 // memory returns the bytes that a range of the graph takes while it is made: its edges as drawn, 8
 // bytes each, of which both ends count, then sorted, 4 bytes for each end; and the arrays over
-// vertices.
+// vertices. Where vertices have types, all edges are there thrice, 4 bytes each: as drawn, in slices
+// that took twice as much while they grew, by relation, and in the order of the columns; see
+// TypedTopology for the rest.
 func (o *GenerateOptions) memory() float64 {
-	n, edges, share := float64(o.Vertices), float64(o.Vertices)*o.Degree, 1/float64(o.ranges)
+	n, edges, columns := o.sizes()
+	if o.Kind == MAG {
+		return 16*edges + 16*columns + 16*n
+	}
+	share := 1 / float64(o.ranges)
 	return 4*edges*(share*(2-share)+share) + n*(16+16*share)
 }
 

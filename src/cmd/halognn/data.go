@@ -141,7 +141,7 @@ func generateCommand(p *process) *cobra.Command {
 		"sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
 	f.Float64Var(&o.Scale, "scale", 1, "multiplies the vertices of the preset")
 	f.IntVar(&o.Vertices, "vertices", 0, "vertices (default 10000, or the preset's)")
-	f.Float64Var(&o.Degree, "degree", 0, "mean degree (default 20, or the preset's)")
+	f.Float64Var(&o.Degree, "degree", 0, "mean degree (default 20, or the preset's; fixed for mag)")
 	f.IntVar(&o.Features, "features", 0, "feature columns (default 64, or the preset's)")
 	f.IntVar(&o.Classes, "classes", 0, "classes (default 16, or the preset's)")
 	f.Float64Var(&o.Homophily, "homophily", 0,
