@@ -275,11 +275,6 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
-	var ends []graph.Edge
-	if s.edgeRows.cols > 0 {
-		ends = s.edges.Edges()
-		defer mem.Free(ends)
-	}
 	g, weights, cleaning, err := s.build(graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops,
 		KeepDuplicates: s.options.KeepDuplicates,
@@ -289,7 +284,8 @@ func (s *source) write() (ImportReport, error) {
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
 	s.vertices = g.NumVertices()
-	rows, err := s.placeEdgeRows(g, ends)
+	rows, err := s.placeEdgeRows(g)
+	s.edges.Free()
 	if err != nil {
 		return ImportReport{}, err
 	}
@@ -352,8 +348,13 @@ func (s *source) write() (ImportReport, error) {
 	return r, w.Close()
 }
 
-// build makes the graph and, if they have any, the weights of its edges.
+// build makes the graph and, if they have any, the weights of its edges. What edges carry is found by
+// the edges as they were added, which then are still there.
 func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.CleanReport, error) {
+	if s.weights == nil && s.edgeRows.cols > 0 {
+		g, report, err := s.edges.BuildKept(s.vertices, o)
+		return g, nil, report, err
+	}
 	if s.weights == nil {
 		g, report, err := s.edges.Build(s.vertices, o)
 		return g, nil, report, err

@@ -103,7 +103,7 @@ func checkEdgeRows(rows []float32, cols int) error {
 
 // placeEdgeRows brings the rows of the source's edges into the order of g. An edge that is there
 // because of its reverse alone has the reverse's row, one that comes several times the mean.
-func (s *source) placeEdgeRows(g *graph.CSC, ends []graph.Edge) ([]float32, error) {
+func (s *source) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 	cols := s.edgeRows.cols
 	if cols == 0 {
 		return nil, nil
@@ -123,27 +123,15 @@ func (s *source) placeEdgeRows(g *graph.CSC, ends []graph.Edge) ([]float32, erro
 	times := mem.Make[int32](len(g.Indices))
 	defer mem.Free(times)
 	row := func(at int64) []float32 { return all[at*int64(cols) : (at+1)*int64(cols)] }
-	for i, e := range ends {
-		at := g.Find(e.Src(), e.Dst())
-		if at < 0 { // a loop that was dropped
-			continue
+	several := 0
+	s.edges.Carry(g, func(i int, at int64) {
+		if times[at]++; times[at] == 2 {
+			several++
 		}
-		times[at]++
 		for c, x := range row(at) { // the mean so far
 			row(at)[c] = x + (s.edgeRows.data[i*cols+c]-x)/float32(times[at])
 		}
-	}
-	several := 0
-	for v := range graph.VertexID(g.NumVertices()) {
-		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
-			switch n := times[at]; {
-			case n == 0:
-				copy(row(at), row(g.Find(v, g.Indices[at])))
-			case n > 1:
-				several++
-			}
-		}
-	}
+	}, func(at, reverse int64) { copy(row(at), row(reverse)) })
 	if several > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("%d edges come several times: they have the mean of the "+
 			"features", several))

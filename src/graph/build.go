@@ -90,13 +90,6 @@ func (b *Builder) Each(yield func([]Edge)) {
 	yield(b.last)
 }
 
-// Edges returns a copy of the edges in the order of Add, which the caller frees with mem.Free.
-func (b *Builder) Edges() []Edge {
-	all := mem.Make[Edge](int(b.NumEdges()))[:0]
-	b.Each(func(edges []Edge) { all = append(all, edges...) })
-	return all
-}
-
 // Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the
 // builder empty. A negative n means one more than the largest vertex seen. Neighbour lists are in
 // ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.

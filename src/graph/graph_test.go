@@ -302,6 +302,7 @@ func TestBuildWeighted(t *testing.T) {
 					}
 				}
 			}
+			b.Free()
 			got.Free()
 			plain.Free()
 			mem.Free(of)

@@ -14,8 +14,7 @@ var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges ha
 // BuildWeighted is Build for edges with weights, in the order of Add. It returns the weight of each
 // edge of the graph, in the order of Indices: the sum, in that order, of the weights of an edge
 // that is given several times, and for an edge that is there because of CleanOptions.Undirected
-// alone that of its reverse. O(E log degree) more than Build; the builder's edges stay in memory
-// meanwhile.
+// alone that of its reverse. O(E log degree) more than Build; the builder keeps its edges.
 func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
 	CleanReport, error) {
 	if o.KeepDuplicates {
@@ -24,33 +23,50 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	if int64(len(weights)) != b.NumEdges() {
 		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights), b.NumEdges())
 	}
-	defer b.Free()
-	n, err := b.count(n)
+	g, report, err := b.BuildKept(n, o)
 	if err != nil {
 		return nil, nil, CleanReport{}, err
 	}
-	g, report := clean(0, n, b.Each, func() {}, o)
 	all := mem.Make[float32](len(g.Indices))
-	given := mem.Make[uint8](len(g.Indices))
-	defer mem.Free(given)
+	b.Carry(g, func(i int, at int64) { all[at] += weights[i] },
+		func(at, reverse int64) { all[at] = all[reverse] })
+	return g, all, report, nil
+}
+
+// BuildKept is Build, but the builder keeps its edges, for Carry.
+func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
+	n, err := b.count(n)
+	if err != nil {
+		return nil, CleanReport{}, err
+	}
+	g, report := clean(0, n, b.Each, func() {}, o)
+	return g, report, nil
+}
+
+// Carry says where what edges carry goes in g, the graph of BuildKept without repeated edges: it
+// calls given with the number of each edge, in the order of Add, and its position in Indices, but for
+// dropped loops; then alone with the position of each edge that is there because of its reverse
+// alone, and that of the reverse.
+func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
+	seen := mem.Make[uint8](len(g.Indices))
+	defer mem.Free(seen)
 	i := 0
 	b.Each(func(edges []Edge) {
 		for _, e := range edges {
-			if at := g.Find(e.Src(), e.Dst()); at >= 0 { // not so: a loop that was dropped
-				all[at] += weights[i]
-				given[at] = 1
+			if at := g.Find(e.Src(), e.Dst()); at >= 0 {
+				given(i, at)
+				seen[at] = 1
 			}
 			i++
 		}
 	})
-	for v := range VertexID(n) {
+	for v := range VertexID(g.NumVertices()) {
 		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
-			if given[at] == 0 {
-				all[at] = all[g.Find(v, g.Indices[at])]
+			if seen[at] == 0 {
+				alone(at, g.Find(v, g.Indices[at]))
 			}
 		}
 	}
-	return g, all, report, nil
 }
 
 // Find returns the position of the edge src -> dst in Indices, whose rows ascend, or -1.
