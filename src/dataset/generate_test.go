@@ -314,8 +314,8 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 	}
 }
 
-// What the generator takes a graph of papers to be is what it makes, and the degree, which is fixed, is
-// not said to be 20.
+// What the generator takes a graph of papers to be is what it makes; the degree, which is fixed,
+// is not said to be 20.
 func TestPapersHaveTheSizesThatAreForeseen(t *testing.T) {
 	o, err := GenerateOptions{Kind: MAG, Vertices: 3000, Features: 2}.Resolve()
 	if err != nil {

@@ -348,8 +348,8 @@ func (s *source) write() (ImportReport, error) {
 	return r, w.Close()
 }
 
-// build makes the graph and, if they have any, the weights of its edges. What edges carry is found by
-// the edges as they were added, which then are still there.
+// build makes the graph and, if they have any, the weights of its edges. What edges carry is found
+// by the edges as they were added, which then are still there.
 func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.CleanReport, error) {
 	if s.weights == nil && s.edgeRows.cols > 0 {
 		g, report, err := s.edges.BuildKept(s.vertices, o)

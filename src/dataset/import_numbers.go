@@ -45,8 +45,8 @@ func setTarget(s *source, v, c int, y float64) error {
 	return nil
 }
 
-var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or several "+
-	"for each vertex; name their columns with --label", ErrValue)
+var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or "+
+	"several for each vertex; name their columns with --label", ErrValue)
 
 // checkTargets returns an error about a vertex with some of its numbers, and about numbers that are
 // all the same: there would be nothing to learn.

@@ -69,8 +69,8 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 	return t.write(o)
 }
 
-// refuseOfTyped returns an error that names the given options that graphs with vertex types do not read:
-// what is not read must not look as if it were.
+// refuseOfTyped returns an error that names the given options that graphs with vertex types do not
+// read: what is not read must not look as if it were.
 func refuseOfTyped(o *ImportOptions) error {
 	var given []string
 	for _, option := range []struct {
@@ -161,7 +161,8 @@ func (t *typedSource) readTables(o ImportOptions) error {
 			return err
 		}
 		of := &source{options: o} // has the notes
-		table, err := eachNamedEdge(of, path, func(table *csvTable, u, v, weight string, _ []string) error {
+		table, err := eachNamedEdge(of, path, func(table *csvTable, u, v, weight string,
+			_ []string) error {
 			if weight != "" {
 				_, _, k, _ := edgeColumns(of, table)
 				return table.errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+

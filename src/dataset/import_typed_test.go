@@ -147,14 +147,15 @@ func TestImportTypedRefusals(t *testing.T) {
 // An option that typed graphs do not read is refused by its name, not passed over.
 func TestImportTypedRefusesOptions(t *testing.T) {
 	for want, o := range map[string]dataset.ImportOptions{
-		"--standardize;":                {Standardize: true},
-		"--standardize-as;":             {StandardizeAs: "other"},
-		"--undirected (--reverse":       {Undirected: dataset.Yes},
-		"--split-links;":                {SplitLinks: "80/10/10"},
-		"an array as --label;":          {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
-		"an array as --features;":       {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
-		"--weight;":                     {Table: dataset.TableOptions{Weight: "w"}},
-		"--weight, --edge-features; le": {Table: dataset.TableOptions{Weight: "w", EdgeFeatures: []string{"a"}}},
+		"--standardize;":          {Standardize: true},
+		"--standardize-as;":       {StandardizeAs: "other"},
+		"--undirected (--reverse": {Undirected: dataset.Yes},
+		"--split-links;":          {SplitLinks: "80/10/10"},
+		"an array as --label;":    {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
+		"an array as --features;": {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
+		"--weight;":               {Table: dataset.TableOptions{Weight: "w"}},
+		"--weight, --edge-features; le": {Table: dataset.TableOptions{Weight: "w",
+			EdgeFeatures: []string{"a"}}},
 	} {
 		o.Format, o.In, o.Out = "csv", typedTables(t), filepath.Join(t.TempDir(), "d")
 		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
@@ -193,9 +194,11 @@ func TestImportTypedNumbers(t *testing.T) {
 // The report names the columns of typed edges that are not read, as it does without types.
 func TestImportTypedNotesColumns(t *testing.T) {
 	dir := typedTables(t)
-	write(t, filepath.Join(dir, "edges.author.by.paper.csv"), []byte("source,target,year,weight\nann,p1,1999,2\n"))
+	write(t, filepath.Join(dir, "edges.author.by.paper.csv"),
+		[]byte("source,target,year,weight\nann,p1,1999,2\n"))
 	_, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: []string{"weight"}})
-	for _, want := range []string{"column year of edges.author.by.paper.csv is not read", "weight is ignored"} {
+	for _, want := range []string{"column year of edges.author.by.paper.csv is not read",
+		"weight is ignored"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in\n%s", want, r)
 		}
@@ -224,12 +227,15 @@ func TestImportTypedArrays(t *testing.T) {
 		write(t, filepath.Join(dir, "all", name+".npy"), content)
 	}
 	for _, in := range []string{"g.npz", "all"} {
-		d, r := imported(t, dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, in), Reverse: true})
+		d, r := imported(t, dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, in),
+			Reverse: true})
 		m := d.Meta
-		if m.Vertices != 5 || m.Edges != 8 || m.LabelType != "paper" || m.Classes != 2 || len(r.Notes) > 0 ||
+		if m.Vertices != 5 || m.Edges != 8 || m.LabelType != "paper" || m.Classes != 2 ||
+			len(r.Notes) > 0 ||
 			!slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.Tables[1].Features != 2 ||
 			!slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1, 1, 0}) ||
-			!slices.Equal(d.Split.Train, []graph.VertexID{3}) || !slices.Equal(d.Split.Test, []graph.VertexID{4}) {
+			!slices.Equal(d.Split.Train, []graph.VertexID{3}) ||
+			!slices.Equal(d.Split.Test, []graph.VertexID{4}) {
 			t.Errorf("%s: %+v, labels %v, split %+v, %s", in, m, d.Labels.Data, d.Split, r)
 		}
 		if got := d.Graph.InNeighbours(3); !slices.Equal(got, []graph.VertexID{0, 2, 4}) {
@@ -238,7 +244,8 @@ func TestImportTypedArrays(t *testing.T) {
 	}
 }
 
-// The report names the arrays that are not read, and those that change what a graph means are refused.
+// The report names the arrays that are not read, and those that change what a graph means are
+// refused.
 func TestImportTypedNotesArrays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.npz")
 	arrays := typedArrays(t)
@@ -289,8 +296,8 @@ func TestImportTypedArraysCloses(t *testing.T) {
 
 // A table beside nodes.csv is of no type, and a directory may have any name.
 func TestImportTypedTablesAreFound(t *testing.T) {
-	plain := written(t, map[string]string{"nodes.csv": "id,f\na,1\nb,2\n", "edges.csv": "source,target\na,b\n",
-		"nodes.backup.csv": "id,f\na,1\n"})
+	plain := written(t, map[string]string{"nodes.csv": "id,f\na,1\nb,2\n",
+		"edges.csv": "source,target\na,b\n", "nodes.backup.csv": "id,f\na,1\n"})
 	d, _ := imported(t, dataset.ImportOptions{Format: "csv", In: plain})
 	if d.Meta.Schema.Typed() || d.Meta.Vertices != 2 {
 		t.Errorf("beside a backup: %+v", d.Meta)

@@ -72,8 +72,8 @@ const (
 
 // memory returns the bytes that a range of the graph takes while it is made: its edges as drawn, 8
 // bytes each, of which both ends count, then sorted, 4 bytes for each end; and the arrays over
-// vertices. Where vertices have types, all edges are there thrice, 4 bytes each: as drawn, in slices
-// that took twice as much while they grew, by relation, and in the order of the columns; see
+// vertices. Where vertices have types, all edges are there thrice, 4 bytes each: as drawn, in
+// slices that took twice as much while they grew, by relation, and in the order of the columns; see
 // TypedTopology for the rest.
 func (o *GenerateOptions) memory() float64 {
 	n, edges, columns := o.sizes()

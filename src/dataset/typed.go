@@ -24,8 +24,8 @@ func reversed(edges []TypedEdges) []TypedEdges {
 // TypedTopology writes the graph of a Meta with Types and counts of their vertices; the edges say
 // which Relations it has. Within a relation repeated edges are dropped, and edges from a vertex to
 // itself, unless o keeps them. The in-edges of a vertex are in the order of the relations, and of one
-// relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation that ends in
-// its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
+// relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation that ends
+// in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
 func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
 	report graph.CleanReport, err error) {
 	m := &w.Meta
@@ -101,7 +101,8 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.Clean
 }
 
 // putColumns writes the rows of all relations, vertex by vertex.
-func (w *Writer) putColumns(columns *graph.Columns, of []*graph.CSC, starts []int64, edges int64) error {
+func (w *Writer) putColumns(columns *graph.Columns, of []*graph.CSC, starts []int64,
+	edges int64) error {
 	n := starts[len(starts)-1]
 	g := graph.CSC{Indptr: mem.Make[int64](int(n) + 1), Indices: mem.Make[graph.VertexID](int(edges))}
 	rows := mem.Make[int64](columns.Len() + 1)

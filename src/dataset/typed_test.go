@@ -59,7 +59,8 @@ func TestRelationHasRowsOfItsTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := g.InNeighbours(0); g.NumVertices() != each || !slices.Equal(got, []graph.VertexID{1, 2}) {
+		if got := g.InNeighbours(0); g.NumVertices() != each ||
+			!slices.Equal(got, []graph.VertexID{1, 2}) {
 			t.Errorf("relation %s has %d rows, want %d; the first is %v", s, g.NumVertices(), each, got)
 		}
 		g.Free()

@@ -33,7 +33,8 @@ func TestColumnsCheck(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		err = columns.Check(c.indptr)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (err == nil ||
+			!strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -44,8 +44,8 @@ func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 }
 
 // Carry says where what edges carry goes in g, the graph of BuildKept without repeated edges: it
-// calls given with the number of each edge, in the order of Add, and its position in Indices, but for
-// dropped loops; then alone with the position of each edge that is there because of its reverse
+// calls given with the number of each edge, in the order of Add, and its position in Indices, but
+// for dropped loops; then alone with the position of each edge that is there because of its reverse
 // alone, and that of the reverse.
 func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
 	seen := mem.Make[uint8](len(g.Indices))

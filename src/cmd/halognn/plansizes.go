@@ -58,7 +58,8 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
 	o, err := o.Resolve()
-	need(o.Kind != dataset.MAG, "--preset %s has vertex types, whose jobs are not planned yet", g.preset)
+	need(o.Kind != dataset.MAG, "--preset %s has vertex types, whose jobs are not planned yet",
+		g.preset)
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
