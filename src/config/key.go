@@ -43,6 +43,14 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
+// Known returns an error for a name that is no key's, with what may have been meant.
+func Known(name string) error {
+	if keys := new(Config).keys(); find(keys, name) == nil {
+		return fmt.Errorf("unknown key %s%s", name, suggestion(keys, name))
+	}
+	return nil
+}
+
 // Names returns the names of all keys.
 func Names() (names []string) {
 	for _, k := range new(Config).keys() {

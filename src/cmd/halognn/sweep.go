@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/report"
 	"halognn/src/rundir"
+	"halognn/src/shard"
 )
 
 // sweepFlags are the flags of sweep.
@@ -31,7 +35,7 @@ type sweepFlags struct {
 func sweepCommand(p *process) *cobra.Command {
 	var o sweepFlags
 	c := &cobra.Command{
-		Use:   "sweep --config FILE.yaml --grid key=a,b [--grid ...] [--seeds N] --out DIR",
+		Use:   "sweep --config FILE.yaml --out DIR [--grid key=a,b ...] [--seeds N]",
 		Short: "Train every combination of settings, and compare them by validation",
 		Long: "Train every combination of settings with every seed, one run after the other, into " +
 			"OUT/SETTINGS. Begun again, it goes on: what has finished stays. A run that fails does not " +
@@ -57,7 +61,7 @@ func sweepCommand(p *process) *cobra.Command {
 			}
 			if o.list {
 				for _, r := range runs {
-					out(c, "%s\n", strings.Join(r.sets, " "))
+					out(c, "%s\n", r.name)
 				}
 				return nil
 			}
@@ -65,14 +69,22 @@ func sweepCommand(p *process) *cobra.Command {
 				return usageError(fmt.Errorf("--task %d: the sweep has %d runs, which count from 1", o.task,
 					len(runs)))
 			}
-			return o.train(runs)
+			chosen := runs
+			if o.task > 0 {
+				chosen = runs[o.task-1 : o.task]
+			}
+			if err := o.check(chosen); err != nil {
+				return err
+			}
+			return errors.Join(o.train(chosen, len(runs)), o.report(c, runs))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "YAML file of the runs")
 	f.StringVar(&o.out, "out", "", "the directory of the runs and their report")
 	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003; a list in "+
-		"brackets is one value; repeatable: every combination is trained")
+		"brackets is one value; repeatable: every combination is trained; without it and --seeds "+
+		"there is one run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key of all runs; repeatable")
 	f.IntVar(&o.seeds, "seeds", 1, "train each combination with train.seed from 1 to this number")
 	f.StringVar(&o.launcher, "launcher", "", "what starts the ranks of a run, as 'mpirun -np 4'")
@@ -85,76 +97,112 @@ func sweepCommand(p *process) *cobra.Command {
 
 // sweepRun is one run of a sweep.
 type sweepRun struct {
-	dir  string
-	sets []string // that tell it from the others
+	number    int      // from 1
+	name, dir string   // what it is called in messages, and where it is
+	sets      []string // that tell it from the others
+	config    *config.Config
+	done      bool // it has all its epochs
 }
 
 // plain makes a setting part of a file's name: sample.fanouts=[10,5] is sample.fanouts=10-5.
 var plain = strings.NewReplacer("/", "_", " ", "", "[", "", "]", "", ",", "-")
 
-// runs returns the runs of the sweep: every combination, the last key and the seed changing first.
-// The configs of all are checked.
-func (o *sweepFlags) runs() ([]sweepRun, error) {
+// axis is a key of the config with the values that are tried.
+type axis struct {
+	key    string
+	values []string
+}
+
+// axes returns the keys of --grid, and train.seed for --seeds. A key has values from one flag only.
+func (o *sweepFlags) axes() (all []axis, err error) {
 	if o.seeds < 1 {
 		return nil, fmt.Errorf("--seeds is %d; it must be at least 1", o.seeds)
 	}
-	all := [][]string{nil}
-	grid := o.grid
-	if o.seeds > 1 {
-		seeds := "train.seed="
-		for i := range o.seeds {
-			seeds += strconv.Itoa(i+1) + ","
+	by := map[string]string{"run.dir": "--out"}
+	take := func(key, flag string) error {
+		if first := by[key]; first != "" {
+			return fmt.Errorf("%s is given by %s and by %s; leave out one", key, first, flag)
 		}
-		grid = append(grid[:len(grid):len(grid)], strings.TrimSuffix(seeds, ","))
+		by[key] = flag
+		return nil
 	}
-	seen := map[string]bool{}
-	for _, axis := range grid {
-		key, values, found := strings.Cut(axis, "=")
+	for _, set := range o.sets {
+		key, _, _ := strings.Cut(set, "=")
+		if key = strings.TrimSpace(key); by[key] == "--set" {
+			continue // the last one counts, as in train
+		}
+		if err := take(key, "--set"); err != nil {
+			return nil, err
+		}
+	}
+	for _, grid := range o.grid {
+		key, values, found := strings.Cut(grid, "=")
+		key = strings.TrimSpace(key)
 		if !found || values == "" {
-			return nil, fmt.Errorf("--grid %s: want a key and its values, as train.lr=0.01,0.003", axis)
+			return nil, fmt.Errorf("--grid %s: want a key and its values, as train.lr=0.01,0.003", grid)
 		}
-		if seen[key] {
-			return nil, fmt.Errorf("%s has two lists of values; give one", key)
+		if err := config.Known(key); err != nil {
+			return nil, fmt.Errorf("--grid %s: %w", grid, err)
 		}
-		seen[key] = true
+		if err := take(key, "--grid"); err != nil {
+			return nil, err
+		}
+		all = append(all, axis{key, valuesOf(values)})
+	}
+	if o.seeds > 1 {
+		seeds := axis{key: "train.seed"}
+		for i := range o.seeds {
+			seeds.values = append(seeds.values, strconv.Itoa(i+1))
+		}
+		all = append(all, seeds)
+		err = take(seeds.key, "--seeds")
+	}
+	return all, err
+}
+
+// runs returns the runs of the sweep: every combination, the last key and the seed changing first.
+// The configs of all are checked; what is wrong with several is said once.
+func (o *sweepFlags) runs() (runs []sweepRun, err error) {
+	axes, err := o.axes()
+	if err != nil {
+		return nil, err
+	}
+	all := [][]string{nil}
+	for _, a := range axes {
 		var longer [][]string
 		for _, sets := range all {
-			for _, v := range valuesOf(values) {
-				longer = append(longer, append(sets[:len(sets):len(sets)], key+"="+v))
+			for _, v := range a.values {
+				longer = append(longer, append(sets[:len(sets):len(sets)], a.key+"="+v))
 			}
 		}
 		all = longer
 	}
-	var runs []sweepRun
 	var faults []error
-	dirs := map[string]bool{}
+	dirs, said := map[string]bool{}, map[string]bool{}
 	for _, sets := range all {
-		name := "run"
+		r := sweepRun{number: len(runs) + 1, name: "run", dir: "run", sets: sets}
 		if len(sets) > 0 {
-			var words []string
-			for _, s := range sets {
-				words = append(words, plain.Replace(s))
+			r.name, r.dir = strings.Join(sets, " "), ""
+			for i, s := range sets {
+				r.dir += strings.Repeat(",", min(i, 1)) + plain.Replace(s)
 			}
-			name = strings.Join(words, ",")
 		}
-		if dirs[name] {
-			return nil, fmt.Errorf("two runs would have the name %s; leave out equal values", name)
+		if dirs[r.dir] {
+			return nil, fmt.Errorf("two runs would have the name %s; leave out equal values", r.dir)
 		}
-		dirs[name] = true
-		r := sweepRun{filepath.Join(o.out, name), sets}
-		if _, err := config.Load(o.config, o.settings(r)); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", strings.Join(sets, " "), err))
+		dirs[r.dir] = true
+		r.dir = filepath.Join(o.out, r.dir)
+		r.config, err = config.Load(o.config, append(slices.Concat(o.sets, sets), "run.dir="+r.dir))
+		if err != nil && !said[err.Error()] {
+			said[err.Error()] = true
+			faults = append(faults, fmt.Errorf("%s: %w", r.name, err))
 		}
 		runs = append(runs, r)
 	}
 	if len(faults) > 3 {
-		faults = append(faults[:3], fmt.Errorf("%d more of %d runs have faults", len(faults)-3, len(runs)))
+		faults = append(faults[:3], fmt.Errorf("%d more faults of that kind", len(faults)-3))
 	}
 	return runs, errors.Join(faults...)
-}
-
-func (o *sweepFlags) settings(r sweepRun) []string {
-	return append(append(o.sets[:len(o.sets):len(o.sets)], r.sets...), "run.dir="+r.dir)
 }
 
 // valuesOf splits at commas outside brackets.
@@ -173,76 +221,132 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// train trains the runs that have not finished, and reports all that have begun.
-func (o *sweepFlags) train(runs []sweepRun) error {
-	failed, stopped, tried := []string{}, false, 0
-	var last error
-	for i, r := range runs {
-		if o.task > 0 && o.task != i+1 {
+// check refuses what would fail in every run, and a place that is not this sweep's, before a run
+// begins. It finds out which runs are done.
+func (o *sweepFlags) check(runs []sweepRun) error {
+	if err := o.place(runs); err != nil {
+		return dataError(fmt.Errorf("--out: %w", err))
+	}
+	for i := range runs {
+		r := &runs[i]
+		if err := r.look(); err != nil {
+			return err
+		}
+		if r.done {
 			continue
 		}
-		name := strings.Join(r.sets, " ")
-		if done, err := o.finished(r); err != nil {
-			return usageError(err)
-		} else if done {
-			slog.Info(fmt.Sprintf("%d of %d, %s: has finished before", i+1, len(runs), name))
+		if _, err := shard.ReadMeta(r.config.Data.Parts); err != nil {
+			return dataError(err)
+		}
+	}
+	return nil
+}
+
+// place refuses an --out that is a run, a file, or a directory of other things. One in which a run
+// has begun may hold more, such as logs.
+func (o *sweepFlags) place(runs []sweepRun) error {
+	if _, err := os.Stat(filepath.Join(o.out, rundir.ConfigFile)); err == nil {
+		return fmt.Errorf("%s holds a run; give another directory", o.out)
+	}
+	entries, err := os.ReadDir(o.out)
+	if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		at := filepath.Join(o.out, e.Name())
+		return rundir.Begun(at) || slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
+	}) {
+		return nil
+	}
+	return dataset.Vacant(o.out)
+}
+
+// look finds out whether the run has all its epochs. A run of other numbers in its place, or of
+// more epochs, is an error.
+func (r *sweepRun) look() error {
+	began := filepath.Join(r.dir, rundir.ConfigFile)
+	if _, err := os.Stat(began); err != nil {
+		return nil
+	}
+	was, err := config.Load(began, nil)
+	if err != nil {
+		return dataError(err)
+	}
+	if err := r.config.Changes(was.Flat()); err != nil {
+		return usageError(fmt.Errorf("%s holds a run of another sweep: %w; give another --out", r.dir,
+			err))
+	}
+	now, then := r.config.Job.Epochs, was.Job.Epochs
+	if now < then {
+		return usageError(fmt.Errorf("train.epochs is %d, but %s was begun with %d; give at least as "+
+			"many, or another --out", now, r.dir, then))
+	}
+	r.done = now == then && r.ended()
+	return nil
+}
+
+// ended reports whether training has come to its end.
+func (r *sweepRun) ended() bool {
+	_, err := os.Stat(filepath.Join(r.dir, rundir.SummaryFile))
+	return err == nil
+}
+
+// train trains the runs, of so many, that are not done.
+func (o *sweepFlags) train(runs []sweepRun, of int) error {
+	stopOnSignals() // between runs, too, a signal ends this process in order
+	var failed []string
+	var last error
+	tried, left := 0, 0 // left: not ended, as a stop was asked for
+	for i := range runs {
+		r := &runs[i]
+		if r.done {
+			slog.Info(fmt.Sprintf("%d of %d, %s: has finished before", r.number, of, r.name))
+			continue
+		}
+		if left > 0 || isStopping() {
+			left++
 			continue
 		}
 		tried++
 		begun := time.Now()
-		slog.Info(fmt.Sprintf("%d of %d, %s", i+1, len(runs), name))
+		slog.Info(fmt.Sprintf("%d of %d, %s", r.number, of, r.name))
 		err := o.trainOne(r)
 		var exit *exec.ExitError
 		switch {
-		case err == nil:
-			slog.Info(fmt.Sprintf("%s in %.1f s", scored(r.dir), time.Since(begun).Seconds()))
-		case errors.As(err, &exit) && exit.ExitCode() == exitRequeue:
-			stopped, last = true, withCode(exitRequeue, fmt.Errorf("%s was stopped and has saved its "+
-				"state; the same command goes on", name))
-		case errors.As(err, &exit):
-			failed = append(failed, name)
-			last = withCode(exit.ExitCode(), fmt.Errorf("%s failed, with exit code %d", name,
-				exit.ExitCode()))
-		default:
+		case err != nil && !errors.As(err, &exit):
 			return usageError(fmt.Errorf("--launcher: %w", err))
-		}
-		if stopped || isStopping() {
-			break
+		// launchers do not all pass on that a run was stopped: docs/exit-codes.md
+		case exit != nil && exit.ExitCode() == exitRequeue, isStopping() && !r.ended():
+			left++
+		case exit != nil:
+			failed = append(failed, fmt.Sprintf("%s (%v)", r.name, exit.ProcessState))
+			// death by a signal is no exit code
+			last = withCode(max(exitFailed, exit.ExitCode()), fmt.Errorf("%s failed: %v", r.name,
+				exit.ProcessState))
+		default:
+			slog.Info(fmt.Sprintf("%s in %.1f s", scored(r.dir), time.Since(begun).Seconds()))
 		}
 	}
 	if len(failed) > 1 {
 		last = fmt.Errorf("%d runs of %d failed: %s", len(failed), tried, strings.Join(failed, "; "))
 	}
-	return errors.Join(last, o.report(runs))
-}
-
-// finished reports whether a run has all its epochs. A run of other numbers in its place is an
-// error.
-func (o *sweepFlags) finished(r sweepRun) (bool, error) {
-	began := filepath.Join(r.dir, rundir.ConfigFile)
-	if _, err := os.Stat(filepath.Join(r.dir, rundir.SummaryFile)); err != nil {
-		return false, nil
+	if left > 0 { // a job script has to know, whatever else there is
+		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; the same command goes on",
+			left, len(runs))
+		if last != nil {
+			text += ". " + last.Error()
+		}
+		return withCode(exitRequeue, errors.New(text))
 	}
-	if err := config.Keeps(began, o.config, o.settings(r)); err != nil {
-		return false, fmt.Errorf("%s holds a run of another sweep: %w; give another --out", r.dir, err)
-	}
-	was, err := config.Load(began, nil)
-	if err != nil {
-		return false, err
-	}
-	now, err := config.Load(o.config, o.settings(r))
-	return err == nil && was.Job.Epochs == now.Job.Epochs, err
+	return last
 }
 
 // trainOne trains or continues one run, in processes of its own.
-func (o *sweepFlags) trainOne(r sweepRun) error {
+func (o *sweepFlags) trainOne(r *sweepRun) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	words := append(strings.Fields(o.launcher), self, "train", "--quiet", "--config", o.config,
 		"--resume", r.dir)
-	for _, s := range append(o.sets[:len(o.sets):len(o.sets)], r.sets...) {
+	for _, s := range slices.Concat(o.sets, r.sets) {
 		words = append(words, "--set", s)
 	}
 	if o.inProcess > 0 {
@@ -250,8 +354,11 @@ func (o *sweepFlags) trainOne(r sweepRun) error {
 	}
 	c := exec.Command(words[0], words[1:]...)
 	c.Stderr = os.Stderr
-	// A group of its own: the terminal's Ctrl-C reaches this process, which passes it on once.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A group of its own: the terminal's Ctrl-C reaches this process, which passes it on once. A
+	// second one ends this process, and the child with the thread that started it, which must stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := c.Start(); err != nil {
 		return err
 	}
@@ -285,9 +392,9 @@ func scored(dir string) string {
 	return runs[0].Scores()
 }
 
-// report writes the report of the runs that have begun. Elements of a job array take turns, so the
-// last one's is over all runs.
-func (o *sweepFlags) report(runs []sweepRun) error {
+// report writes the report of the runs that have begun, and prints its table. Elements of a job
+// array take turns, so the last one's is over all runs.
+func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 	var begun []string
 	for _, r := range runs {
 		if _, err := os.Stat(filepath.Join(r.dir, rundir.ConfigFile)); err == nil {
@@ -297,14 +404,11 @@ func (o *sweepFlags) report(runs []sweepRun) error {
 	if len(begun) == 0 {
 		return nil
 	}
-	lock, err := os.OpenFile(filepath.Join(o.out, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	done, err := takeTurn(filepath.Join(o.out, "lock"))
 	if err != nil {
 		return dataError(err)
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return dataError(err)
-	}
+	defer done()
 	loaded, err := report.Load(begun)
 	if err != nil {
 		return dataError(err)
@@ -313,10 +417,32 @@ func (o *sweepFlags) report(runs []sweepRun) error {
 	if err := report.Write(loaded, page); err != nil {
 		return dataError(err)
 	}
-	if err := report.PrintSweep(os.Stdout, loaded); err != nil {
+	if err := report.PrintSweep(c.OutOrStdout(), loaded); err != nil {
 		return err
 	}
-	fmt.Printf("\n%d of %d runs; written to %s\n", len(begun), len(runs),
+	out(c, "\n%d of %d runs; written to %s\n", len(begun), len(runs),
 		filepath.Join(page, report.PageFile))
 	return nil
+}
+
+// takeTurn waits until no other process has the file at path locked; done removes it.
+func takeTurn(path string) (done func(), err error) {
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		mine, err := f.Stat()
+		now, gone := os.Stat(path) // the one before may have removed what this one waited for
+		if err == nil && gone == nil && os.SameFile(mine, now) {
+			return func() {
+				_ = os.Remove(path) // one that stays is taken by the next
+				_ = f.Close()
+			}, nil
+		}
+		_ = f.Close()
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,18 +38,70 @@ func TestSweepIsEveryCombination(t *testing.T) {
 		runs[3].sets); d != "" {
 		t.Error(d)
 	}
-	for grid, says := range map[string]string{
-		"train.lr": "want a key", "train.lr=": "want a key", "train.lr=0.1,0.1": "equal values",
-		"train.lr=x": "must be a number", "train.seed=1,2": "two lists",
+	for _, c := range []struct {
+		grid, set string
+		seeds     int
+		says      string
+	}{
+		{"train.lr", "", 1, "want a key"}, {"train.lr=", "", 1, "want a key"},
+		{"train.lr=0.1,0.1", "", 1, "equal values"}, {"train.lr=x", "", 1, "must be a number"},
+		{"train.seed=1,2", "", 2, "train.seed is given by --grid and by --seeds"},
+		{"train.lr=1,2", "train.lr=0.1", 1, "train.lr is given by --set and by --grid"},
+		{"train.epochs=1", "train.seed=1", 2, "train.seed is given by --set and by --seeds"},
+		{"run.dir=a,b", "", 1, "run.dir is given by --out and by --grid"},
+		{"train.epochs=1", "run.dir=a", 1, "run.dir is given by --out and by --set"},
+		{"train.epochs=1", "", 0, "at least 1"},
 	} {
-		o.grid, o.seeds = []string{grid}, 2
-		if _, err := o.runs(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("--grid %s: %v, expected %q", grid, err, says)
+		o := sweepFlags{config: file, out: "o", grid: []string{c.grid}, seeds: c.seeds}
+		if c.set != "" {
+			o.sets = []string{c.set}
+		}
+		if _, err := o.runs(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c, err)
 		}
 	}
-	if o.seeds = 0; true {
-		if _, err := o.runs(); err == nil {
-			t.Error("no seeds were accepted")
-		}
+}
+
+// What is wrong with all runs is said once, an unknown key by the flag that has it.
+func TestSweepSaysAFaultOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("data:\n  parts: p\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	o := sweepFlags{config: file, out: "o", seeds: 2, grid: []string{"train.learning_rate=1,2"}}
+	_, err := o.runs()
+	if want := "--grid train.learning_rate=1,2: unknown key train.learning_rate; docs/config.md " +
+		"lists them all"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	o.grid, o.sets = []string{"train.lr=1,2"}, []string{"model.hiden=1"}
+	if _, err := o.runs(); err == nil || strings.Count(err.Error(), "unknown key") != 1 {
+		t.Errorf("four runs with a fault that is not theirs: %v", err)
+	}
+}
+
+// Elements of a job array take turns, and the last one leaves no lock.
+func TestTurns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var all sync.WaitGroup
+	var inside, turns atomic.Int32
+	for range 50 {
+		all.Go(func() {
+			done, err := takeTurn(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d had the turn", n)
+			}
+			turns.Add(inside.Load())
+			inside.Add(-1)
+			done()
+		})
+	}
+	all.Wait()
+	if _, err := os.Stat(path); turns.Load() != 50 || err == nil {
+		t.Errorf("%d of 50 had their turn, and the lock is there: %v", turns.Load(), err == nil)
 	}
 }
