@@ -119,39 +119,47 @@ function watch(root) {
 const redraw = () => plots.forEach(u => u.redraw());
 
 // follow takes over what the server shows now. Zoom, hidden curves, and what is open stay.
+// An answer that fails, as while a file is half written, is followed by others.
 async function follow() {
   let text = '';
   for (;;) {
     await new Promise(done => setTimeout(done, 2000));
-    let now;
-    try { now = await (await fetch(location.href, {cache: 'no-store'})).text(); } catch { continue; }
-    if (now === text) continue;
-    text = now;
-    const page = new DOMParser().parseFromString(now, 'text/html'), ids = d => [...d.querySelectorAll('main [id]')].map(e => e.id).join();
-    if (ids(page) !== ids(document)) {
-      const open = [...document.querySelectorAll('details[open][id]')].map(e => e.id);
-      plots.forEach(u => u.destroy());
-      plots.clear();
-      document.querySelector('main').replaceWith(document.adoptNode(page.querySelector('main')));
-      for (const id of open) document.getElementById(id)?.setAttribute('open', '');
-      watch(document);
-      continue;
+    try {
+      const a = await fetch(location.href, {cache: 'no-store'});
+      if (!a.ok) continue;
+      const now = await a.text();
+      if (now !== text) take(new DOMParser().parseFromString(now, 'text/html'));
+      text = now;
+    } catch (e) { console.warn(e); }
+  }
+}
+
+// take shows another page in place of this one.
+function take(page) {
+  const ids = d => [...d.querySelectorAll('main [id]')].map(e => e.id).join();
+  if (ids(page) !== ids(document)) {
+    const open = [...document.querySelectorAll('details[open][id]')].map(e => e.id);
+    plots.forEach(u => u.destroy());
+    plots.clear();
+    document.querySelector('main').replaceWith(document.adoptNode(page.querySelector('main')));
+    for (const id of open) document.getElementById(id)?.setAttribute('open', '');
+    watch(document);
+    return;
+  }
+  for (const fresh of page.querySelectorAll('main [id]')) {
+    const old = document.getElementById(fresh.id);
+    for (const part of ['h2', 'summary', '.figures', '.wide', '.bars', '.note']) {
+      const a = old.querySelector(part), b = fresh.querySelector(part);
+      if (a && b && a.innerHTML !== b.innerHTML) a.replaceWith(document.adoptNode(b));
     }
-    for (const fresh of page.querySelectorAll('main [id]')) {
-      const old = document.getElementById(fresh.id);
-      for (const part of ['.figures', '.wide', '.bars']) {
-        const a = old.querySelector(part), b = fresh.querySelector(part);
-        if (a && b && a.innerHTML !== b.innerHTML) a.replaceWith(document.adoptNode(b));
-      }
-      const box = old.querySelector('.curves'), numbers = fresh.querySelector('.curves script');
-      if (!box || !numbers || box.querySelector('script').textContent === numbers.textContent) continue;
-      box.querySelector('script').textContent = numbers.textContent;
-      const u = plots.get(box);
-      if (!u) continue;
-      const {min, max} = u.scales.x, xs = u.data[0];
-      if (min > xs[0] || max < xs[xs.length - 1]) u.zoomed = {min, max};
-      draw(box, u);
-    }
+    const box = old.querySelector('.curves'), numbers = fresh.querySelector('.curves script');
+    if (!box || !numbers || box.querySelector('script').textContent === numbers.textContent) continue;
+    box.querySelector('script').textContent = numbers.textContent;
+    const u = plots.get(box);
+    if (!u) continue;
+    const {min, max} = u.scales.x, xs = u.data[0];
+    if (min > xs[0] || max < xs[xs.length - 1]) u.zoomed = {min, max};
+    draw(box, u);
   }
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -182,9 +183,17 @@ func TestInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follows, asked := &Server{Dirs: []string{run}}, 0
+	follows, err := NewServer([]string{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if asked++; q.URL.Path == "/" && asked == 3 {
+		if asked++; asked == 2 {
+			http.Error(w, "half of a record", http.StatusInternalServerError)
+			return
+		}
+		if q.URL.Path == "/" && asked == 3 {
 			log, err := os.ReadFile("testdata/vip/metrics.jsonl")
 			if err := errors.Join(err, os.WriteFile(filepath.Join(run, "metrics.jsonl"), log, 0o666),
 				os.WriteFile(filepath.Join(run, "summary.json"), summary, 0o666)); err != nil {
@@ -198,6 +207,28 @@ func TestInABrowser(t *testing.T) {
 	if !strings.Contains(text, "Test accuracy") || strings.Contains(text, "not finished") ||
 		!strings.Contains(text, `class="uplot`) {
 		t.Errorf("after %d requests the page has not followed the run", asked)
+	}
+
+	// One with the same plots and tables is taken over word by word.
+	words := strings.NewReplacer("<h2>Training loss</h2>", "<h2>Loss of training</h2>",
+		"<summary>Runs", "<summary>All runs", "Dropout is on.", "Dropout is off.")
+	var first bytes.Buffer
+	if err := writePage(&first, fixture(t, "base"), true); err != nil {
+		t.Fatal(err)
+	}
+	then, asked := words.Replace(first.String()), 0
+	still := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 {
+			_, _ = w.Write(first.Bytes())
+		} else {
+			_, _ = io.WriteString(w, then)
+		}
+	}))
+	defer still.Close()
+	text = browse(still.URL, "--virtual-time-budget=10000", "--dump-dom")
+	if then == first.String() || text != words.Replace(text) || !strings.Contains(text, "is off.") ||
+		!strings.Contains(text, "All runs") || !strings.Contains(text, "Loss of training") {
+		t.Errorf("after %d requests the page has kept words", asked)
 	}
 }
 

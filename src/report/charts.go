@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -139,7 +138,9 @@ func rates(runs []*Run) *chart.Chart {
 	for _, r := range runs {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
 			rate, ok := r.Steps.at("lr", k)
-			least, most = min(least, cmp.Or(rate, least)), max(most, rate)
+			if ok {
+				least, most = min(least, rate), max(most, rate)
+			}
 			return rate, 1, ok
 		})
 		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
@@ -157,7 +158,8 @@ func meansOf(size int) string {
 	return fmt.Sprintf("A point is the mean of %d steps.", size)
 }
 
-// validation draws the metric over epochs; the curve's label has the result of the test.
+// validation draws the metric over epochs; the label of a run's own curve has the result of the
+// test.
 func validation(runs []*Run, metric string) *chart.Chart {
 	scale, unit := scaleOf(metric)
 	digits := 1
@@ -183,9 +185,10 @@ func validation(runs []*Run, metric string) *chart.Chart {
 			})
 		}
 	}
-	return chart.New("accuracy", "Validation", "The test metric, all neighbours and the weights "+
-		"of the best epoch, stands beside the name. Dashed: the same of the minibatches while "+
-		"they were trained, with dropout on.", c)
+	return chart.New("accuracy", "Validation", "Beside the name of a run stands its test metric, "+
+		"with all neighbours and the weights of the best epoch; that of several seeds is in the "+
+		"table By validation. Dashed: the metric of the minibatches while they were trained, with "+
+		"dropout on.", c)
 }
 
 // scaleOf returns the factor and the unit in which a metric is drawn.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"halognn/src/chart"
 	"halognn/src/config"
 )
 
@@ -49,8 +48,8 @@ func alike(a, b *Run, but func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, but)) == 0
 }
 
-// dataOf names the data set of a run: the directory of its parts and, where it is known, the size of
-// the graph, so that parts of one graph are one data set.
+// dataOf names the data set of a run: by the size of the graph, so that all parts of one graph are
+// one data set, or by the directory of its parts where a run without a summary does not know that.
 func dataOf(r *Run) string {
 	if g := graphOf(r); g != "" {
 		return g
@@ -128,11 +127,7 @@ func groupNames(all [][]*Run, but func(key string) bool) []string {
 	for i, r := range firsts {
 		var words []string
 		for _, k := range differing(firsts, but) {
-			v, ok := r.setting(k)
-			if !ok {
-				v = chart.Absent
-			}
-			words = append(words, k+" "+v)
+			words = append(words, k+" "+r.shown(k))
 		}
 		if len(words) == 0 {
 			words = append(words, r.Name)

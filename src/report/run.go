@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"halognn/src/chart"
 	"halognn/src/mem"
 	"halognn/src/rundir"
 )
@@ -120,6 +121,14 @@ func (r *Run) setting(key string) (string, bool) {
 		return "", false
 	}
 	return visible(fmt.Sprint(v)), true
+}
+
+// shown is a key of the config in a table.
+func (r *Run) shown(key string) string {
+	if v, ok := r.setting(key); ok {
+		return v
+	}
+	return chart.Absent
 }
 
 // policy returns the cache policy: none for runs of versions without caches, and for runs on one

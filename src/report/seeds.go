@@ -56,13 +56,12 @@ func (r *Run) Scores() string {
 		score(r, "valid_metric"), score(r, "test_metric"))
 }
 
-// jobsOf divides runs of one data set and metric into jobs, best by validation first; runs that have
-// neither a validation nor a test metric belong to none.
+// jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without a
+// value of validation belong to none; a test chooses nothing, and may lack.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, valid := r.Summary.num("valid_metric")
-		_, test := r.Summary.num("test_metric")
-		return !valid || !test
+		return !valid
 	})
 	all := repeated(valued)
 	for i, name := range jobNames(all) {
@@ -115,11 +114,7 @@ func repetitions(runs []*Run) table {
 	for _, j := range jobs {
 		var row []string
 		for _, k := range keys {
-			v, ok := j.runs[0].setting(k)
-			if !ok {
-				v = chart.Absent
-			}
-			row = append(row, v)
+			row = append(row, j.runs[0].shown(k))
 		}
 		if len(keys) == 0 {
 			row = []string{j.name}

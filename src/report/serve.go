@@ -14,11 +14,18 @@ import (
 // Server shows the report of runs as they are now. The page asks every two seconds and takes over
 // what has changed.
 type Server struct {
-	Dirs []string
+	dirs []string
 
 	mu    sync.Mutex
 	state string // of the files that page was made of
 	page  []byte
+}
+
+// NewServer makes the first page, and so finds directories that are no runs.
+func NewServer(dirs []string) (*Server, error) {
+	s := &Server{dirs: dirs}
+	_, err := s.now()
+	return s, err
 }
 
 // ServeHTTP answers / with the page, and other paths with 404.
@@ -41,7 +48,7 @@ func (s *Server) now() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := ""
-	for _, dir := range s.Dirs {
+	for _, dir := range s.dirs {
 		for _, name := range []string{rundir.ConfigFile, rundir.MetricsFile, rundir.SummaryFile} {
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				state += fmt.Sprint(info.Size(), info.ModTime().UnixNano(), " ")
@@ -53,7 +60,7 @@ func (s *Server) now() ([]byte, error) {
 	if state == s.state {
 		return s.page, nil
 	}
-	runs, err := Load(s.Dirs)
+	runs, err := Load(s.dirs)
 	if err != nil {
 		return nil, err
 	}

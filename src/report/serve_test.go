@@ -21,7 +21,10 @@ func TestServerFollowsARun(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "summary.json")); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Dirs: []string{dir}}
+	s, err := NewServer([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -47,6 +50,9 @@ func TestServerFollowsARun(t *testing.T) {
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := NewServer([]string{dir}); err == nil {
+		t.Error("a server of no run")
 	}
 	if code, page := get("/"); code != 500 || !strings.Contains(page, "holds no run") {
 		t.Errorf("%d %s of a run that is gone", code, page)

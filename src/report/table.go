@@ -127,11 +127,7 @@ func differences(runs []*Run) table {
 	for _, r := range runs {
 		row := []string{r.Name}
 		for _, k := range keys {
-			v, ok := r.setting(k)
-			if !ok {
-				v = chart.Absent
-			}
-			row = append(row, v)
+			row = append(row, r.shown(k))
 		}
 		ranks, known := r.ranks()
 		seconds, timed := r.seconds()
@@ -321,28 +317,30 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // Print writes to a terminal the list of damaged records, and the most important tables.
 func Print(w io.Writer, runs []*Run) error {
-	return printTables(w, runs, "seeds", "runs", "differences", "scaling", "overheads", "model",
-		"caches")
+	ids := []string{"seeds", "runs", "differences", "scaling", "overheads", "model", "caches"}
+	return printTables(w, runs, slices.DeleteFunc(tablesOf(runs), func(t table) bool {
+		return !slices.Contains(ids, t.id)
+	}))
 }
 
 // PrintSweep writes the table of a sweep: jobs over seeds or, without several seeds, runs.
 func PrintSweep(w io.Writer, runs []*Run) error {
-	if len(repetitions(runs).rows) > 0 {
-		return printTables(w, runs, "seeds")
+	runs = ranked(runs)
+	t := repetitions(runs)
+	if len(t.rows) == 0 {
+		t = outcomes(runs)
 	}
-	return printTables(w, runs, "runs")
+	t.dropZeros()
+	return printTables(w, runs, []table{t})
 }
 
-func printTables(w io.Writer, runs []*Run, ids ...string) error {
+func printTables(w io.Writer, runs []*Run, tables []table) error {
 	for _, fault := range warnings(runs) {
 		if _, err := fmt.Fprintln(w, fault); err != nil {
 			return err
 		}
 	}
-	for _, t := range tablesOf(runs) {
-		if !slices.Contains(ids, t.id) {
-			continue
-		}
+	for _, t := range tables {
 		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {
 			return err
 		}

@@ -85,8 +85,8 @@ func paced(r *Run) string {
 }
 
 // best names the run with the best validation, if all runs have the same metric, with its test
-// beside it, and says how many have no value of it. Of jobs that were repeated with other seeds it
-// names the best job.
+// beside it, and says how many have no value of validation. Of jobs that were repeated with other
+// seeds it names the best job.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {
@@ -104,7 +104,7 @@ func best(runs []*Run) string {
 	}
 	rest := ""
 	if n := len(runs) - valued; n > 0 {
-		rest = fmt.Sprintf(" %d of %d runs have none.", n, len(runs))
+		rest = fmt.Sprintf(" %d of %d runs have no validation.", n, len(runs))
 	}
 	if len(jobs) > 1 && rest == "" && first.valid == last.valid && first.test == last.test {
 		return fmt.Sprintf("All runs have the same validation %s, %s; test %s.", metric,

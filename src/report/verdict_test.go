@@ -37,6 +37,8 @@ func TestVerdict(t *testing.T) {
 		last["no_value"] = map[string]any{"test_metric": "no vertices"}
 		return runs
 	}
+	neither, unjudged := untested("base", "vip"), fixture(t, "base", "vip")
+	neither[0].Summary["test_metric"], unjudged[1].Summary["valid_metric"] = nil, nil
 	for _, c := range []struct {
 		name string
 		runs []*Run
@@ -69,7 +71,16 @@ func TestVerdict(t *testing.T) {
 				"1 000 feature rows crossed between nodes.",
 		}},
 		{"two runs, one without a test", untested("base", "vip"), []string{
-			"Best by validation: base, accuracy 70.00 %; test 71.00 %. 1 of 2 runs have none.",
+			"Best by validation: base, accuracy 70.00 %; test 71.00 %. The last of 2, vip, has " +
+				"70.00 %; test –.",
+			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+		}},
+		{"two runs, neither with a test", neither, []string{
+			"All runs have the same validation accuracy, 70.00 %; test –.",
+			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
+		}},
+		{"two runs, one without a validation", unjudged, []string{
+			"Best by validation: base, accuracy 70.00 %; test 71.00 %. 1 of 2 runs have no validation.",
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 		}},
 		{"two data sets, which are not compared", other, []string{
@@ -91,6 +102,19 @@ func TestVerdict(t *testing.T) {
 		got := plainText([][]string{verdict(c.runs)})[0]
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: expected -, got +\n%s", c.name, d)
+		}
+	}
+}
+
+// Validation chooses among seeds of which none, or not all, have a test.
+func TestSeedsWithoutATest(t *testing.T) {
+	runs := fixture(t, "base", "base")
+	runs[1].Config["train.seed"] = 2
+	for i, want := range []string{"71.00 %", "–"} {
+		runs[i].Summary["test_metric"] = nil
+		got := plainText(repetitions(runs).rows)[0]
+		if d := cmp.Diff([]string{"2", "70.00 ± 0.00 %", want}, got[1:4]); d != "" {
+			t.Error(d)
 		}
 	}
 }

@@ -112,3 +112,23 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// The report is written or served.
+func TestReportIsWrittenOrServed(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"report", "no-run"}, exitUsage, "--out is missing"},
+		{[]string{"report", "no-run", "--serve", "--out", "o"}, exitUsage, "--serve writes nothing"},
+		{[]string{"report", "no-run", "--serve"}, exitData, "holds no run"},
+	} {
+		root := rootCommand(new(process))
+		root.SetArgs(c.args)
+		if err := root.Execute(); err == nil || codeOf(err) != c.code ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v, code %d", c.args, err, codeOf(err))
+		}
+	}
+}

@@ -30,16 +30,18 @@ func reportCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if !c.Flags().Changed("serve") && out == "" {
+			switch served := c.Flags().Changed("serve"); {
+			case served && out != "":
+				return usageError(errors.New("--serve writes nothing; leave out --out, or --serve"))
+			case served:
+				return serve(c, args, address)
+			case out == "":
 				return usageError(errors.New("--out is missing: the directory to write; or --serve, to " +
 					"show the page without writing it"))
 			}
 			runs, err := report.Load(args)
 			if err != nil {
 				return dataError(err)
-			}
-			if c.Flags().Changed("serve") {
-				return serve(c, args, address)
 			}
 			if err := report.Write(runs, out); err != nil {
 				return dataError(err)
@@ -64,12 +66,16 @@ func reportCommand() *cobra.Command {
 const defaultAddress = "localhost:8017"
 
 func serve(c *cobra.Command, dirs []string, address string) error {
+	shown, err := report.NewServer(dirs)
+	if err != nil {
+		return dataError(err)
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return usageError(fmt.Errorf("--serve=%s: %w; give another HOST:PORT", address, err))
 	}
 	out(c, "the report is at http://%s/, and follows the runs; Ctrl-C ends it\n", l.Addr())
-	server := &http.Server{Handler: &report.Server{Dirs: dirs}, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: shown, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-stopOnSignals()
 		_ = server.Close()
