@@ -63,16 +63,21 @@ class TypedGraph:
     nodes: {type: Graph} of which edge_index is not read: num_nodes, x, y, masks, ids of its vertices
     edges: {(source, name, target): integers [2, E]}, vertices numbered within their type
     reverse: write_dataset adds the reverse of every relation, as (target, "rev_" + name, source)
+    more: {(source, name, target): {name of an array: array}} of the source, none of which
+        `halognn import` reads: it says so
     """
 
     nodes: dict
     edges: dict
     reverse: bool = False
     origin: dict = field(default_factory=dict)
+    more: dict = field(default_factory=dict)
 
     def arrays(self):
         """The arrays by the names that `halognn import --format npz` knows."""
         arrays = {"edge_index," + ",".join(relation): pairs for relation, pairs in self.edges.items()}
+        for relation, others in self.more.items():
+            arrays.update({",".join([name, *relation]): array for name, array in others.items()})
         for kind, graph in self.nodes.items():
             for name, array in graph.arrays().items():
                 if name != "edge_index":
@@ -116,8 +121,14 @@ def from_pyg(data: Any) -> "Graph | TypedGraph":
                              "torch_geometric.transforms.ToSparseTensor out, so that they are in edge_index")
         raise ValueError("the Data object has no edge_index")
     graph = Graph(numpy_of(data.edge_index, "edge_index"), int(data.num_nodes))
-    for name in data.keys() if callable(data.keys) else data.keys:
-        value = data[name]
+    names = data.keys() if callable(data.keys) else data.keys
+    _take_pyg(graph, ((name, data[name]) for name in names))
+    return graph
+
+
+def _take_pyg(graph, items):
+    """Puts the arrays of a store into the graph, but for its edges."""
+    for name, value in items:
         if value is None or name in ("edge_index", "num_nodes"):
             continue
         if name in ("x", "y"):
@@ -126,7 +137,6 @@ def from_pyg(data: Any) -> "Graph | TypedGraph":
             graph.masks[name] = numpy_of(value, name)
         elif hasattr(value, "detach") or isinstance(value, np.ndarray):
             graph.more[name] = numpy_of(value, name)
-    return graph
 
 
 def _typed_pyg(data):
@@ -134,32 +144,29 @@ def _typed_pyg(data):
     for kind in data.node_types:
         store = data[kind]
         graph = nodes[kind] = Graph(NO_EDGES, int(store.num_nodes))
-        for name, value in store.items():
-            if name in ("x", "y") and value is not None:
-                value = value.to_dense() if getattr(value, "is_sparse", False) else value
-                setattr(graph, name, numpy_of(value, name))
-            elif name in MASKS:
-                graph.masks[name] = numpy_of(value, name)
-    edges = {}
+        _take_pyg(graph, store.items())
+    edges, more = {}, {}
     for relation in data.edge_types:
         if "edge_index" not in data[relation]:
             raise ValueError(f"the edges of {relation} are not in edge_index; leave "
                              "torch_geometric.transforms.ToSparseTensor out")
         edges[tuple(relation)] = numpy_of(data[relation].edge_index, "edge_index")
-    return TypedGraph(nodes, edges)
+        more[tuple(relation)] = {
+            name: numpy_of(value, name) for name, value in data[relation].items()
+            if name != "edge_index" and (hasattr(value, "detach") or isinstance(value, np.ndarray))}
+    return TypedGraph(nodes, edges, more=more)
 
 
-def _take_dgl(graph, name, value, features, labels) -> bool:
-    """Whether the name is one of what a model reads."""
+def _take_dgl(graph, name, value, features, labels):
+    """Puts an array of vertices into the graph; DGL's own begin with _."""
     if name == features:
         graph.x = numpy_of(value, name)
     elif name == labels:
         graph.y = numpy_of(value, name)
     elif name in MASKS:
         graph.masks[name] = numpy_of(value, name)
-    else:
-        return False
-    return True
+    elif not name.startswith("_"):
+        graph.more[name] = numpy_of(value, name)
 
 
 def _typed_dgl(g, features, labels):
@@ -168,11 +175,13 @@ def _typed_dgl(g, features, labels):
         graph = nodes[kind] = Graph(NO_EDGES, g.num_nodes(kind))
         for name, value in g.nodes[kind].data.items():
             _take_dgl(graph, name, value, features, labels)
-    edges = {}
+    edges, more = {}, {}
     for relation in g.canonical_etypes:
         source, target = g.edges(etype=relation, order="eid")
         edges[relation] = np.stack([numpy_of(source), numpy_of(target)])
-    return TypedGraph(nodes, edges)
+        more[relation] = {name: numpy_of(value, name) for name, value in g.edges[relation].data.items()
+                          if not name.startswith("_")}
+    return TypedGraph(nodes, edges, more=more)
 
 
 def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | TypedGraph":
@@ -182,8 +191,7 @@ def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | 
     source, target = g.edges(order="eid")
     graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
     for name, value in g.ndata.items():
-        if not _take_dgl(graph, name, value, features, labels) and not name.startswith("_"):
-            graph.more[name] = numpy_of(value, name)
+        _take_dgl(graph, name, value, features, labels)
     for name, value in g.edata.items():
         if not name.startswith("_"):
             name_here = "edge_weight" if name in ("w", "weight") else "edge_" + name

@@ -158,12 +158,16 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     graph: a Graph or TypedGraph, or one of PyTorch Geometric, DGL, SciPy (from_scipy takes x and y) or
         NetworkX
     overwrite: replace a dataset that is there
-    undirected: add the reverse of every edge that lacks it; None: as the graph says
+    undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
+        types, reverse=True adds the reverse of every relation
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
         feature_type="float16", task="regression", ignore=["edge_type"], name="mine", force=True
     """
     graph = graph_of(graph)
     if undirected is not None:
+        if isinstance(graph, TypedGraph):
+            raise ValueError("undirected is of graphs without types; reverse=True adds the reverse of "
+                             "every relation")
         graph = dataclasses.replace(graph, undirected=undirected)
     if not graph.origin:  # a dataset keeps the name of its source
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))

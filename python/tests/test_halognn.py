@@ -311,11 +311,21 @@ class TestPyG(Case):
         hetero = self.pyg.HeteroData()
         hetero["paper"].x = self.torch.zeros(3, 2)
         hetero["paper", "cites", "paper"].edge_index = self.torch.zeros(2, 1, dtype=self.torch.long)
+        hetero["paper"].year = self.torch.arange(3)
+        hetero["paper", "cites", "paper"].edge_attr = self.torch.ones(1, 4)
         typed = halognn.from_pyg(hetero)
         typed.reverse = True
-        report = halognn.write_dataset(self.at("typed"), typed)
+        with self.assertWarns(UserWarning) as caught:
+            report = halognn.write_dataset(self.at("typed"), typed)
+        self.assertEqual({str(w.message) for w in caught.warnings}, {
+            "paper: array year is not read", "array edge_attr,paper,cites,paper is not read"})
         self.assertIn("type      paper: 3 vertices, 2 features", report)
         self.assertIn("relation  paper,rev_cites,paper", report)
+        with self.assertRaisesRegex(ValueError, "graphs without types; reverse=True"):
+            halognn.write_dataset(self.at("u"), hetero, undirected=True)
+        hetero["paper"].x = hetero["paper"].x.to_sparse()
+        with self.assertRaisesRegex(ValueError, "to_dense"):
+            halognn.from_pyg(hetero)
         with self.assertRaisesRegex(ValueError, "graph-level tasks are not supported"):
             halognn.from_pyg(self.pyg.Batch.from_data_list([self.data, self.data]))
         self.data.x = self.data.x.to_sparse()
@@ -347,7 +357,11 @@ class TestDGL(Case):
         np.testing.assert_array_equal(self.array("d", "features"), x)
         np.testing.assert_array_equal(self.array("d", "train"), np.arange(100))
         hetero = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "of", "a"): ([0], [0])})
-        self.assertEqual(set(halognn.from_dgl(hetero).edges), {("a", "to", "b"), ("b", "of", "a")})
+        hetero.nodes["a"].data["year"], hetero.edges["to"].data["w"] = torch.ones(1), torch.ones(1)
+        typed = halognn.from_dgl(hetero)
+        self.assertEqual(set(typed.edges), {("a", "to", "b"), ("b", "of", "a")})
+        self.assertEqual((list(typed.nodes["a"].more), list(typed.more["a", "to", "b"])),
+                         (["year"], ["w"]))
 
 
 class TestOthers(Case):
