@@ -4,9 +4,10 @@
     to_pyg(run)(x, edge_index, edge_weight=None)     those of PyTorch Geometric, where it has them
     to_dgl(run)(g, x, edge_weight=None)              those of DGL, where it has them
 
-Models of graphs with types are refused. All others give the logits of `halognn infer --logits`, before the scale of a regression. Rows of x and ids
-of edges are those of the DATASET. Where a library lacks a layer (means of SAGE or sums of GIN by the
-weights of edges in PyTorch Geometric, maxima of SAGE in DGL) the layer of this file stands in.
+Models of graphs with types, and those that read features of edges, are refused. All others give the
+logits of `halognn infer --logits`, before the scale of a regression. Rows of x and ids of edges are
+those of the DATASET. Where a library lacks a layer (means of SAGE or sums of GIN by the weights of
+edges in PyTorch Geometric, maxima of SAGE in DGL) the layer of this file stands in.
 """
 
 import torch
@@ -18,7 +19,13 @@ from .run import Run, read_run
 
 def total(values, target, vertices):
     """The sum of the values of each vertex's edges."""
-    return torch.zeros(vertices, *values.shape[1:], dtype=values.dtype).index_add_(0, target, values)
+    return values.new_zeros(vertices, *values.shape[1:]).index_add_(0, target, values)
+
+
+def share(weight, target, vertices):
+    """The weight of each edge by the sum of those of its target; 0 where that is 0, as in halognn."""
+    sums = total(weight, target, vertices)
+    return weight / sums.masked_fill(sums == 0, float("inf"))[target]
 
 
 class Edges:
@@ -28,7 +35,7 @@ class Edges:
         self.source, self.target, self.weight = source, target, weight
         own = torch.arange(vertices, device=source.device)
         self.looped = (torch.cat([source, own]), torch.cat([target, own]),
-                       torch.cat([weight, torch.ones(vertices, dtype=weight.dtype)]))
+                       torch.cat([weight, weight.new_ones(vertices)]))
 
     def normalised(self, norm, vertices):
         """The weights of a GCN with its loops: norm is both or right."""
@@ -52,7 +59,7 @@ class SAGEConv(nn.Module):
             rows = torch.zeros_like(x).index_reduce_(0, e.target, x[e.source], "amax",
                                                      include_self=False)
         else:
-            weight = e.weight / total(e.weight, e.target, len(x))[e.target]
+            weight = share(e.weight, e.target, len(x))
             rows = total(x[e.source] * weight[:, None], e.target, len(x))
         return self.lin_l(rows) + self.lin_r(x)
 
@@ -116,8 +123,9 @@ class GATv2Conv(nn.Module):
 
 def attend(z, score, source, target, concat):
     """The sums of the rows z of the sources by the softmax of the scores of edges and heads."""
-    weight = torch.exp(score)
-    weight = weight / total(weight, target, len(z))[target]
+    most = score.new_zeros(len(z), score.shape[1]).index_reduce_(0, target, score.detach(), "amax",
+                                                                 include_self=False)
+    weight = share(torch.exp(score - most[target]), target, len(z))  # without most, exp overflows
     y = total(z[source] * weight[:, :, None], target, len(z))
     return y.flatten(1) if concat else y.mean(1)
 
@@ -228,9 +236,9 @@ class Deep(Plain):
 
         def forward(layer, x, e):
             # DGL divides by the number of edges, and this mean by their weights.
-            ones = torch.ones_like(e.weight)
-            share = total(ones, e.target, len(x)) / total(e.weight, e.target, len(x))
-            return layer.conv(self.graph(e, x), x, edge_weight=e.weight * share[e.target])
+            edges = total(torch.ones_like(e.weight), e.target, len(x))
+            weight = share(e.weight, e.target, len(x)) * edges[e.target]
+            return layer.conv(self.graph(e, x), x, edge_weight=weight)
 
         return Library(self.dgl.nn.SAGEConv(cols, out, "mean"), forward, {
             "lin_l.weight": ("conv.fc_neigh.weight", same), "lin_l.bias": ("conv.fc_self.bias", same),
@@ -328,8 +336,8 @@ class Model(nn.Module):
         if self.weighs and edge_weight is None:
             raise ValueError("the run trained with weights of edges; give edge_weight")
         if not self.weighs or edge_weight is None:
-            edge_weight = torch.ones(edge_index.shape[1])
-        e = Edges(len(x), edge_index[0], edge_index[1], edge_weight.to(x.dtype))
+            edge_weight = x.new_ones(edge_index.shape[1])
+        e = Edges(len(x), edge_index[0], edge_index[1], edge_weight.to(x))
         rows = []
         layers = getattr(self, self.stack)
         for i, layer in enumerate(layers):
@@ -358,6 +366,9 @@ def build(run, layers, kind=Model):
             run.model["kind"] == "rgcn":
         raise ValueError("this is a model of a graph with types, which is not built here; its weights "
                          "are in run.weights, and docs/formats.md says what they are applied to")
+    if run.model["kind"] == "gine" or any(".lin_edge." in name for name in run.weights):
+        raise ValueError("this model reads features of edges, which the models built here do not; its "
+                         "weights are in run.weights, and docs/formats.md says what they are applied to")
     model = kind(run.model, layers(run.model))
     model.load_state_dict({name: torch.from_numpy(w.copy()) for name, w in run.weights.items()})
     return model.eval()

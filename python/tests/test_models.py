@@ -59,6 +59,44 @@ class TestModels(Case):
                     worst = np.max(np.abs(logits - theirs) / np.maximum(1, np.abs(theirs)))
                     self.assertLessEqual(worst, 1e-5)
 
+    def test_large_scores_and_weights_that_are_zero(self):
+        torch = library("torch")
+        from halognn import models
+        target = torch.tensor([0, 0, 1])
+        self.assertEqual(models.share(torch.tensor([1.0, 3, 0]), target, 2).tolist(), [0.25, 0.75, 0])
+        z = torch.tensor([[[1.0]], [[3.0]]])
+        sums = models.attend(z, torch.tensor([[1000.0], [1000], [-1000]]), torch.tensor([0, 1, 1]),
+                             target, True)
+        self.assertEqual(sums.tolist(), [[2], [3]])
+
+    # Tensors of another device than the CPU; meta computes shapes alone.
+    def test_models_follow_their_device(self):
+        torch = library("torch")
+        edge_index, x, y = random_graph()
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y))
+        halognn.partition(self.at("d-1"), self.at("d"), 1, method="ldg")
+        for kind in "sage", "gcn", "gin", "gat", "gatv2", "mlp":
+            run = halognn.train(self.at("d-1"), self.at(kind), progress=False, **{
+                "model.kind": kind, "model.norm": "batch", "model.hidden": 12, "train.epochs": 1})
+            model = halognn.to_torch(run).to("meta")
+            logits = model(torch.empty(300, 6, device="meta"),
+                           torch.empty(2, 1500, dtype=torch.long, device="meta"))
+            self.assertEqual((logits.device.type, logits.shape[0]), ("meta", 300), kind)
+
+    def test_features_of_edges_are_refused(self):
+        library("torch")
+        edge_index, x, y = random_graph()
+        edge_index = np.unique(edge_index, axis=1)
+        features = np.ones((edge_index.shape[1], 2), np.float32)
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y,
+                                                          more={"edge_attr": features}))
+        halognn.partition(self.at("d-1"), self.at("d"), 1, method="ldg")
+        for kind in "gine", "gatv2":
+            run = halognn.train(self.at("d-1"), self.at(kind), progress=False, **{
+                "model.kind": kind, "model.hidden": 12, "train.epochs": 1})
+            with self.assertRaisesRegex(ValueError, "reads features of edges"):
+                halognn.to_torch(run)
+
 
 if __name__ == "__main__":
     unittest.main()
