@@ -23,6 +23,7 @@
 #   COSTS    of a peer's row, one for each of GROUPS_      [0 0.2 0], as in the paper
 #   LINK     bytes/s at which a rank would get far rows    [125e6]
 #   TRAINED  the size that is trained; empty: none         [0.2]
+#   VERTICES  that ladies draws for a layer                [8192]
 #   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +34,8 @@ methods=${METHODS:-contiguous metis} parts=${PARTS:-4}
 kind=${KIND:-poisson} locality=${LOCALITY:-8} near=${NEAR:-8192}
 sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
 fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}
+vertices=${VERTICES:-8192} policy=vip
+[ "$kind" != ladies ] || policy=sim # there are no fanouts
 read -ra costs <<<"${COSTS:-0 0.2 0}"
 read -ra further <<<"${SETS:-}"
 mkdir -p "$out"
@@ -44,7 +47,8 @@ placed() {
   launch="$HALOGNN_MPIRUN -np $ranks"
   train as-is "$from" "$dir" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
     sample.kind="$kind" sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" \
-    cache.policy=vip cache.source=files cache.alpha="$(alphas "$ranks" "$size")" \
+    sample.layer_vertices="$vertices" cache.policy="$policy" cache.source=files \
+    cache.alpha="$(alphas "$ranks" "$size")" \
     cache.peer_cost="$cost" cache.placement="$placement" "${further[@]}" "$@"
 }
 
@@ -105,8 +109,8 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
       --set cache.source=files --set "sample.kind=$kind" --set "cache.placement=$placement" \
       --set "sample.seeds=$seeds" --set "cache.peer_cost=$cost" --set "sample.fanouts=$fanouts" \
       --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --set "sample.batch=$batch" \
-      --epochs "$epochs" \
-      --policies none,vip --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
+      --set "sample.layer_vertices=$vertices" --epochs "$epochs" \
+      --policies "none,$policy" --alphas "$(alphas "$ranks" "$sizes")" --out "$to" >"$to.log" 2>&1 ||
       { echo "placement.sh: simulate failed; see $to.log" >&2; exit 1; }
     awk -F, -v way="$way" -v ranks="$ranks" -v epochs="$epochs" 'NR == 1 {
         for (i = 1; i <= NF; i++) at[$i] = i; next }

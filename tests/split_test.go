@@ -184,8 +184,10 @@ func TestModesUnderMPI(t *testing.T) {
 		{2, []string{"model.kind=gat"}},
 		{4, []string{"model.layers=3", "sample.fanouts=4,3,2", "run.ranks_per_node=2",
 			"topology.kind=partitioned"}},
-		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2"}},
-		{2, []string{"parallel.mode=hybrid"}}, // on the node as launched
+		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2",
+			"model.norm=batch"}},
+		{2, []string{"parallel.mode=hybrid", "sample.kind=ladies",
+			"sample.layer_vertices=600"}}, // on the node as launched
 		{2, []string{"parallel.mode=push-pull", "model.kind=gin"}},
 		{4, []string{"parallel.mode=push-pull", "model.layers=3", "sample.fanouts=4,3,2",
 			"run.ranks_per_node=2", "topology.kind=partitioned"}},
