@@ -49,8 +49,8 @@ func TestVerdictsSayWhatDidNotHold(t *testing.T) {
 	p.verdict(false, "b is %d", 2)
 	p.end()
 	text := p.text.String()
-	if !strings.Contains(text, "- a is 1: held\n") ||
-		!strings.Contains(text, "- b is 2: **did not hold**\n") {
+	if !strings.Contains(text, "| a is 1 | held |\n") ||
+		!strings.Contains(text, "| b is 2 | **did not hold** |\n") {
 		t.Error(text)
 	}
 }

@@ -242,7 +242,7 @@ func parameters(b *bench, g *graph, p *page) error {
 			best = i
 		}
 	}
-	p.verdicts = append(p.verdicts, "- shortest epoch (Table 6): "+lines[best].name)
+	p.printf("\nShortest epoch (Table 6): %s.\n", lines[best].name)
 	n := len(runs)
 	p.verdict(runs[n-1].BufferHitRate > runs[n-3].BufferHitRate,
 		"a fraction of 0.5 hits more than 0.15 (%s, %s)", percent(runs[n-1].BufferHitRate),

@@ -36,13 +36,13 @@ func (p *page) verdict(holds bool, format string, args ...any) {
 	if !holds {
 		word = "**did not hold**"
 	}
-	p.verdicts = append(p.verdicts, fmt.Sprintf("- %s: %s", fmt.Sprintf(format, args...), word))
+	p.verdicts = append(p.verdicts, fmt.Sprintf("| %s | %s |", fmt.Sprintf(format, args...), word))
 }
 
 // end writes the verdicts of a graph.
 func (p *page) end() {
 	if len(p.verdicts) > 0 {
-		p.printf("\n%s\n", strings.Join(p.verdicts, "\n"))
+		p.printf("\n| claim | |\n|---|---|\n%s\n", strings.Join(p.verdicts, "\n"))
 	}
 	p.verdicts = nil
 }
