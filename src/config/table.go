@@ -300,17 +300,24 @@ func (c *Config) table() []section {
 				"leave the links of a minibatch, and their reverses, out before its neighbours are drawn",
 				"With `false` a model sees in training what it is to predict, and later does not."},
 			{"score", oneOf(&c.Job.Links.Score, task.Dot, word{task.Dot, "the inner product of the " +
-				"embeddings"}, word{task.Cosine, "that of embeddings of length 1"}), 0,
-				"how a link is rated", ""},
+				"embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
+				word{task.DistMult, "an inner product with a learned weight for each column"},
+				word{task.MLP, "a network of one hidden layer reads the product of the embeddings, column by " +
+					"column"}), 0, "how a link is rated", ""},
 			{"loss", oneOf(&c.Job.Links.Loss, task.Contrastive,
 				word{task.Contrastive, "softmax cross-entropy of a link among its negatives"},
 				word{task.CrossEntropy, "of each by itself, the mean over a link and its negatives"}), 0,
 				"the loss of links", "It is divided by the links of all ranks."},
+			{"width", whole(&c.Job.Links.Width, 0, 0).upTo(mostHidden), 0,
+				"the width of embeddings", "With `0` that of `model.hidden`."},
 			{"scale", number(&c.Job.Links.Scale, 1, above(0).upTo(1e6)), 0,
 				"what scores are multiplied by in the loss", "For `cosine`, whose scores end at 1."},
 			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
 				"vertices that validation and test rank the target of a link among, keyed by the link, or `all`",
 				"A target that has a link with the source is none of them."},
+			{"eval_file", path(&c.Job.Links.JudgedFile), SameEpoch,
+				"a file with these vertices instead: a line for each validation and test link with source, " +
+					"target and the others, by ids of the source; or a .npy of integers", ""},
 		}},
 
 		{name: "exchange", keys: []*Key{
@@ -602,8 +609,7 @@ neither read nor change a dynamic cache. No policy changes a number of the train
 cache unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
 
 const linksDoc = `Of a graph whose task is links ([links](guide/links.md)); other graphs ignore them. A
-minibatch has ` + "`sample.batch`" + ` links, whose ends and negatives are its seeds. Embeddings are as
-wide as ` + "`model.hidden`" + `.`
+minibatch has ` + "`sample.batch`" + ` links, whose ends and negatives are its seeds.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`

@@ -74,11 +74,14 @@ func eachBlock(s Passes, own []float32, cols int, f func(first graph.VertexID, r
 // ranking is links of this rank being ranked.
 type ranking struct {
 	of      Passes
+	rater   *task.Rater
 	cols    int
-	sources compute.Matrix // [L, cols] of the links' sources
+	sources compute.Matrix // [L, cols] of the links' sources, prepared for the rater
 	links   []graph.Link
 	score   []float32 // [L] of the links
 
+	given       Candidates
+	drawn       bool                                // there are few candidates, else all vertices are
 	known       map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
 	candidates  [][]graph.VertexID                  // [L] sorted; of Judged: 0 one, for the AUC
 	first       []graph.VertexID                    // [L] the first that was drawn, which the AUC counts
@@ -88,14 +91,15 @@ type ranking struct {
 
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
 // Out], among the links that have another target: as many as Spec.Links.Judged, keyed by the link's
-// original ids alone, or all. A target that has a link with the source, either way and in any split,
+// original ids alone, or all, or given. Of those that are not given, a target that has a link with the source, either way and in any split,
 // is none of them. A tie has the mean of its best and worst rank. It returns every metric over all
 // ranks; auc and average precision are of one negative a link. Memory: a block of embeddings, the
 // rows of the links' sources, and chunks of candidates. Collective.
-func RankLinks(s Passes, own []float32, split int) (map[string]float64, error) {
+func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
 	each := max(1, chunkCandidates/max(1, s.Spec.Links.Judged))
+	drawn := s.Spec.Links.Judged > 0 || given != nil
 	chunks, err := comm.AgreeMax(s.Comm, (len(mine)+each-1)/each)
 	if err != nil {
 		return nil, err
@@ -105,7 +109,8 @@ func RankLinks(s Passes, own []float32, split int) (map[string]float64, error) {
 	part, number := 0, of[s.First]
 	for range chunks {
 		n := min(each, len(mine))
-		r := ranking{of: s, cols: s.Spec.Model.Out, links: mine[:n]}
+		r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: mine[:n],
+			given: given, drawn: drawn}
 		mine = mine[n:]
 		if err := r.rank(own); err != nil {
 			return nil, err
@@ -157,20 +162,17 @@ func (r *ranking) rank(own []float32) error {
 		for k := range rows.Rows {
 			for _, i := range bySource[first+graph.VertexID(k)] {
 				copy(r.sources.Row(i), rows.Row(k))
+				r.rater.Prepare(r.sources.Row(i))
 			}
 		}
 	}); err != nil {
 		return err
 	}
 	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
-	pairs := &r.of.Spec.Links.Pairs
 	r.parallel(0, n, func(i int) { // a link is of the part of its target
 		at := (int(r.links[i].Target) - int(begin)) * r.cols
-		r.score[i] = pairs.Rate(r.sources.Row(i), own[at:at+r.cols])
+		r.score[i] = r.rater.Rate(r.sources.Row(i), own[at:at+r.cols])
 	})
-	if r.of.Spec.Links.Judged == 0 && r.products() {
-		r.rateByProduct(own, int(begin))
-	}
 	next := make([]int, n)
 	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		end := first + graph.VertexID(rows.Rows)
@@ -178,17 +180,27 @@ func (r *ranking) rank(own []float32) error {
 			list := r.candidates[i]
 			for ; next[i] < len(list) && list[next[i]] < end; next[i]++ {
 				v := list[next[i]]
-				x := pairs.Rate(r.sources.Row(i), rows.Row(int(v-first)))
+				x := r.rater.Rate(r.sources.Row(i), rows.Row(int(v-first)))
 				if v == r.first[i] {
 					r.firstScore[i] = x
 				}
-				if r.of.Spec.Links.Judged > 0 {
+				if r.drawn {
 					r.count(i, x)
 				}
 			}
 		})
-		if r.of.Spec.Links.Judged == 0 {
-			r.against(first, rows, func(i int, _ graph.VertexID, x float32) { r.count(i, x) })
+		if !r.drawn {
+			r.against(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32, exact func(int) float32) {
+				low, high, above := r.score[i]-slack, r.score[i]+slack, 0
+				for k, x := range x {
+					if x > high {
+						above++
+					} else if x >= low {
+						r.count(i, exact(k))
+					}
+				}
+				r.above[i] += above
+			})
 		}
 	})
 }
@@ -251,6 +263,10 @@ func (r *ranking) draw() {
 	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]
+		if list := r.given[l]; list != nil {
+			r.candidates[i], r.first[i] = slices.Sorted(slices.Values(list)), list[0]
+			return
+		}
 		stream := random.Stream(random.Mix(judging ^ uint64(uint32(original[l.Source]))<<32 ^
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
@@ -275,70 +291,59 @@ func (r *ranking) draw() {
 const productLinks = 256
 
 // against scores all rows of a block for each link's source, but those known to have a link with it.
-// Dot products of many sources with many rows are one matrix product.
+// see gets scores of consecutive rows, from vertex v on. Those of inner products are of one matrix product of many
+// sources and rows, whose last bits depend on its sizes: each is within slack of what the rater gives,
+// which exact(k) returns of score k.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix,
-	see func(i int, v graph.VertexID, score float32)) {
-	product := r.products()
+	see func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)) {
+	product, longest := r.products(), 0.0
+	// to first order an inner product of D is off by D 2^-24 of the product of lengths, and factors
+	// that are rounded add to that
+	off := float64(r.cols+2)*0x1p-22 +
+		math.Ldexp(1, r.of.Device.Capabilities().Precision.Dropped()-22)
+	for k := 0; product && k < rows.Rows; k++ {
+		longest = max(longest, r.rater.Square(rows.Row(k)))
+	}
 	var scores compute.Matrix
 	for lo, hi := 0, 0; lo < len(r.links); lo = hi {
-		hi = min(lo+productLinks, r.endOfPart(lo))
+		hi = min(lo+productLinks, len(r.links))
+		scores = compute.Matrix{Rows: hi - lo, Cols: rows.Rows,
+			Data: mem.Grow(scores.Data, (hi-lo)*rows.Rows)}
 		if product {
-			scores = compute.Matrix{Rows: hi - lo, Cols: rows.Rows,
-				Data: mem.Grow(scores.Data, (hi-lo)*rows.Rows)}
 			r.of.Device.MatMul(scores, r.sources.RowsAt(lo, hi), rows, false)
 		}
 		r.parallel(lo, hi, func(i int) {
+			source, x, slack := r.sources.Row(i), scores.Row(i-lo), float32(0)
+			if product {
+				slack = float32(off * math.Sqrt(longest*r.rater.Square(source)))
+			}
 			known := r.known[r.links[i].Source]
 			at, _ := slices.BinarySearch(known, first)
-			for k := range rows.Rows {
-				v := first + graph.VertexID(k)
-				if at < len(known) && known[at] == v {
+			for k := 0; k < len(x); k++ {
+				end := len(x)
+				if at < len(known) {
+					end = min(end, int(known[at]-first))
 					at++
-				} else if product {
-					see(i, v, scores.Data[(i-lo)*scores.Cols+k])
-				} else {
-					see(i, v, r.of.Spec.Links.Rate(r.sources.Row(i), rows.Row(k)))
 				}
+				for j := k; j < end && !product; j++ {
+					x[j] = r.rater.Rate(source, rows.Row(j))
+				}
+				see(i, first+graph.VertexID(k), x[k:end], slack, func(j int) float32 {
+					if !product {
+						return x[k+j]
+					}
+					return r.rater.Rate(source, rows.Row(k+j))
+				})
+				k = end
 			}
 		})
 	}
 	mem.Free(scores.Data)
 }
 
-// endOfPart returns the first link behind number i whose target is of another part: products are cut
-// there, because the last bits may depend on their sizes.
-func (r *ranking) endOfPart(i int) int {
-	at, _ := slices.BinarySearch(r.of.Shards.Offsets, int64(r.links[i].Target)+1)
-	end := r.of.Shards.Offsets[at]
-	for i < len(r.links) && int64(r.links[i].Target) < end {
-		i++
-	}
-	return i
-}
-
-// rateByProduct gives links the scores that a product of all gives, whose last bits may be others, so
-// that a target with an embedding equal to that of a link's own is a tie.
-func (r *ranking) rateByProduct(own []float32, begin int) {
-	const side = 64
-	scores, targets := mem.Make[float32](side*side), mem.Make[float32](side*r.cols)
-	for lo, n := 0, 0; lo < len(r.links); lo += n {
-		n = min(side, r.endOfPart(lo)-lo)
-		for i := range n {
-			copy(targets[i*r.cols:(i+1)*r.cols], own[(int(r.links[lo+i].Target)-begin)*r.cols:])
-		}
-		y := compute.Matrix{Rows: n, Cols: n, Data: scores[:n*n]}
-		r.of.Device.MatMul(y, r.sources.RowsAt(lo, lo+n), compute.Matrix{Rows: n, Cols: r.cols, Data: targets[:n*r.cols]}, false)
-		for i := range n {
-			r.score[lo+i] = y.Row(i)[i]
-		}
-	}
-	mem.Free(scores)
-	mem.Free(targets)
-}
-
 // products multiplies sources with rows, if a matrix product gives the score.
 func (r *ranking) products() bool {
-	return r.of.Spec.Links.Score == task.Dot && r.of.Device.Capabilities().Accelerator == nil
+	return r.rater.Products() && r.of.Device.Capabilities().Accelerator == nil
 }
 
 // best is a partner of a vertex.
@@ -356,26 +361,29 @@ func (r *ranking) compare(a, b best) int {
 // top finds the k best partners of each own vertex of a list among all vertices that have no link with
 // it: exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
-	r := ranking{of: s, cols: s.Spec.Model.Out}
+	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
 	begin, _ := s.Job.Vertices(s.Comm.Rank())
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
 	defer mem.Free(r.sources.Data)
 	for i, v := range list {
 		r.links = append(r.links, graph.Link{Source: v, Target: v})
 		copy(r.sources.Row(i), own[(int(v)-int(begin))*r.cols:])
+		r.rater.Prepare(r.sources.Row(i))
 	}
 	r.know()
 	kept := make([][]best, len(list))
 	err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
-		r.against(first, rows, func(i int, v graph.VertexID, x float32) {
+		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {
 			list := kept[i]
-			if len(list) == k && x < list[k-1].score {
-				return
-			}
-			b := best{x, v}
-			at, _ := slices.BinarySearchFunc(list, b, r.compare)
-			if list = slices.Insert(list, at, b); len(list) > k {
-				list = list[:k]
+			for j, x := range x {
+				if len(list) == k && x < list[k-1].score-slack {
+					continue
+				}
+				b := best{exact(j), v + graph.VertexID(j)}
+				at, _ := slices.BinarySearchFunc(list, b, r.compare)
+				if at < k {
+					list = slices.Insert(list[:min(len(list), k-1)], at, b)
+				}
 			}
 			kept[i] = list
 		})
@@ -421,50 +429,107 @@ func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) 
 
 // asked reads what is asked for: links, or vertices; nil: all.
 func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
-	ids := what.Vertices
-	var pairs [][2]string
+	if n := int(s.Shards.Vertices); what.Top > n-1 {
+		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n-1)
+	}
 	if what.Links != "" {
-		if pairs, err = shard.ReadPairs(what.Links); err != nil {
+		rows, err := readLinks(s, what.Links, 0)
+		if err != nil {
 			return nil, nil, fmt.Errorf("--links: %w", err)
 		}
-		seen := map[string]bool{}
-		for _, p := range pairs {
-			for _, id := range p {
-				if !seen[id] {
-					seen[id] = true
-					ids = append(ids, id)
-				}
+		for _, r := range rows {
+			links = append(links, graph.Link{Source: r[0], Target: r[1]})
+		}
+		return links, nil, nil
+	}
+	now, of, err := verticesOf(s, what.Vertices)
+	if what.Vertices == nil {
+		return nil, now, err
+	}
+	for _, id := range what.Vertices {
+		vertices = append(vertices, of[id])
+	}
+	return nil, vertices, err
+}
+
+// readLinks reads links and what follows them in a file, see shard.ReadLinks.
+func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err error) {
+	rows, err := shard.ReadLinks(path, more)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	seen := map[string]bool{}
+	for _, r := range rows {
+		for _, id := range r {
+			if !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
 			}
 		}
 	}
-	if n := int(s.Shards.Vertices); what.Top > n-1 {
-		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n-1)
+	_, of, err := verticesOf(s, ids)
+	for _, r := range rows {
+		link := make([]graph.VertexID, len(r))
+		for i, id := range r {
+			link[i] = of[id]
+		}
+		links = append(links, link)
+	}
+	return links, err
+}
+
+// verticesOf returns the vertices by id in the dataset, and those of ids of the source.
+func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]graph.VertexID, err error) {
+	now = make([]graph.VertexID, s.Shards.Vertices)
+	for v, o := range s.Topology.Original {
+		now[o] = graph.VertexID(v)
+	}
+	if ids == nil {
+		return now, nil, nil
 	}
 	source, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer source.Close()
-	now := make([]graph.VertexID, s.Shards.Vertices) // by id in the dataset
-	for v, o := range s.Topology.Original {
-		now[o] = graph.VertexID(v)
-	}
-	if ids == nil {
-		return nil, now, nil
-	}
 	found, err := source.Find(ids)
+	of = make(map[string]graph.VertexID, len(ids))
+	for i, v := range found {
+		of[ids[i]] = now[v]
+	}
+	return now, of, err
+}
+
+// Candidates are the vertices that links are ranked among, where a file names them.
+type Candidates map[graph.Link][]graph.VertexID
+
+// ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
+// is no such file. Error: a link has none.
+func ReadCandidates(s Passes) (Candidates, error) {
+	if s.Spec.Links.JudgedFile == "" || !s.Task.Embeds {
+		return nil, nil
+	}
+	rows, err := readLinks(s, s.Spec.Links.JudgedFile, 1)
+	c := make(Candidates, len(rows))
+	for _, r := range rows {
+		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
+	}
+	for split := 1; split < 3 && err == nil; split++ {
+		links, _ := s.Shards.LinksOf(split)
+		for _, l := range links {
+			if c[l] == nil {
+				o := s.Topology.Original
+				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the dataset)",
+					s.Spec.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
+				break
+			}
+		}
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("links.eval_file: %w", err)
 	}
-	of := make(map[string]graph.VertexID, len(ids))
-	for i, id := range ids {
-		of[id] = now[found[i]]
-		vertices = append(vertices, of[id])
-	}
-	for _, p := range pairs {
-		links = append(links, graph.Link{Source: of[p[0]], Target: of[p[1]]})
-	}
-	return links, vertices, nil
+	return c, nil
 }
 
 // topOf returns the best partners of vertices as links, in their order, on every rank. Collective.
@@ -545,7 +610,7 @@ var errFinite = errors.New("scores are not finite")
 // target it owns. Collective.
 func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
-	r := ranking{of: s, cols: s.Spec.Model.Out}
+	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
 	var place []int32
 	for i, l := range links {
 		if int64(l.Target) >= begin && int64(l.Target) < end {
@@ -557,11 +622,14 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 		bySource[l.Source] = append(bySource[l.Source], i)
 	}
 	r.score = make([]float32, len(r.links))
+	source := make([]float32, r.cols)
 	if err := eachBlock(s, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		for k := range rows.Rows {
 			for _, i := range bySource[first+graph.VertexID(k)] {
 				at := (int(r.links[i].Target) - int(begin)) * r.cols
-				r.score[i] = s.Spec.Links.Rate(rows.Row(k), own[at:at+r.cols])
+				copy(source, rows.Row(k))
+				r.rater.Prepare(source)
+				r.score[i] = r.rater.Rate(source, own[at:at+r.cols])
 			}
 		}
 	}); err != nil {

@@ -27,8 +27,9 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 	for i := range rows {
 		rows[i] = float32(math.Sin(float64(i * i)))
 	}
+	rater := task.Rater{Pairs: o.Links.Pairs}
 	score := func(u, v graph.VertexID) float32 {
-		return o.Links.Rate(rows[int(u)*cols:][:cols], rows[int(v)*cols:][:cols])
+		return rater.Rate(rows[int(u)*cols:][:cols], rows[int(v)*cols:][:cols])
 	}
 	linked := map[graph.Link]bool{}
 	for split := range 3 {
@@ -38,7 +39,8 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 		}
 	}
 	test, _ := shards.LinksOf(2)
-	var want task.Ranked
+	var want, among task.Ranked
+	given := Candidates{}
 	for _, l := range test {
 		above := 0
 		for v := range graph.VertexID(n) {
@@ -47,6 +49,18 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 			}
 		}
 		want.See(above, 0)
+		above = 0
+		for v := l.Source; v < l.Source+5; v++ {
+			given[l] = append(given[l], v%graph.VertexID(n))
+			if score(l.Source, v%graph.VertexID(n)) > score(l.Source, l.Target) {
+				above++
+			}
+		}
+		same := 0
+		if slices.Contains(given[l], l.Target) {
+			same = 1
+		}
+		among.See(above, same)
 	}
 	var vertices []graph.VertexID
 	for v := n - 1; v >= 0; v -= 7 {
@@ -56,7 +70,7 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
 			begin, end := s.Job.Vertices(s.Comm.Rank())
 			own := rows[int(begin)*cols : int(end)*cols]
-			got, err := RankLinks(s, own, 2)
+			got, err := RankLinks(s, own, 2, nil)
 			if err != nil {
 				return err
 			}
@@ -74,7 +88,7 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 					t.Errorf("%d ranks: link %v has the score %g", ranks, l, scores[i])
 				}
 			}
-			best, _, err := topOf(s, own, vertices, 4)
+			best, rated, err := topOf(s, own, vertices, 4)
 			if err != nil {
 				return err
 			}
@@ -92,9 +106,19 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 					return 1
 				})
 				for k := range 4 {
-					if l := best[4*i+k]; l.Source != v || l.Target != others[k] {
+					if l := best[4*i+k]; l.Source != v || l.Target != others[k] ||
+						rated[4*i+k] != score(v, l.Target) {
 						t.Errorf("%d ranks: partner %d of %d is %d, by loops %d", ranks, k, v, l.Target, others[k])
 					}
+				}
+			}
+			got, err = RankLinks(s, own, 2, given)
+			if err != nil {
+				return err
+			}
+			for name, x := range among.Metrics(nil) {
+				if math.Abs(got[name]-x) > 1e-9 {
+					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name, got[name], x)
 				}
 			}
 			if _, _, err := asked(s, Request{Top: n}); err == nil {

@@ -35,7 +35,7 @@ func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
 	if task.Stored(of.Task).Embeds {
-		m.Out = m.Hidden
+		m.Out, m.Scorer = cmp.Or(s.Links.Width, m.Hidden), s.Links.Score
 	}
 	if m.Schema, m.TypeFeatures = of.Schema, nil; m.Schema.Typed() {
 		m.In, s.Sums = cmp.Or(m.Project, m.Hidden), s.Sums && !s.TrySums

@@ -68,7 +68,9 @@ type Spec struct {
 type LinkSpec struct {
 	sample.LinkOptions
 	task.Pairs
-	Judged int // negatives of a link that it is ranked among; 0: all vertices
+	Width      int    // of embeddings; 0: as hidden rows
+	Judged     int    // negatives of a link that it is ranked among; 0: all vertices
+	JudgedFile string // names them; "": they are drawn
 }
 
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex

@@ -24,6 +24,7 @@ type Model struct {
 
 	project *projection // nil: the graph has no vertex types
 	jump    *jumping    // nil: the last layer makes the logits
+	scorer  task.Scorer
 	task    *task.Task
 	loss    task.LossFunc // of training
 
@@ -96,6 +97,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		m.jump = newJumping(&m.store, c)
 		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
 	}
+	declared[c.Layers-1] = append(scorerParams(c.Scorer, c.Out), declared[c.Layers-1]...)
 	var err error
 	if m.Params, err = newParams(dev, statistics, declared, seed); err != nil {
 		return nil, err
@@ -106,6 +108,12 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 
 // SetObjective makes the loss of training use o. Validation and inference compute no loss.
 func (m *Model) SetObjective(o task.Objective) error {
+	scratch := m.store.buffer()
+	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out)); err != nil {
+		return fmt.Errorf("scores of links: %w", err)
+	}
+	o.Scorer = m.scorer
+	o.Scratch = scratch.data
 	loss, err := m.task.LossWith(o, m.Config.Out)
 	if err == nil {
 		m.loss = loss
@@ -134,6 +142,7 @@ func (m *Model) bind() {
 		next += n
 		return values, grads
 	}
+	m.scorer.Values, m.scorer.Grads = take(len(scorerParams(m.Config.Scorer, m.Config.Out)))
 	if m.jump != nil {
 		m.jump.bind(take(len(m.jump.params())))
 	}

@@ -96,6 +96,7 @@ type Config struct {
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
+	Scorer   string // of the task of links: the score, which may have parameters
 
 	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
 	// In is then the width to which the model brings them all

@@ -210,45 +210,51 @@ func ReadIDs(path string) ([]string, error) {
 	return ids, nil
 }
 
-// ReadPairs reads pairs of ids: a line each, separated by a comma, a tab or blanks, of which a first
-// line "source,target" is a heading; or a .npy of integers [n, 2].
-func ReadPairs(path string) (pairs [][2]string, err error) {
+// ReadLinks reads links by ids, each a row of a source, a target and at least so many more ids: a line
+// each, separated by commas, tabs or blanks, of which a first line "source,target..." is a heading; or a
+// .npy of integers [n, 2+more].
+func ReadLinks(path string, more int) (rows [][]string, err error) {
+	bad := func(has string) error {
+		return fmt.Errorf("%s: %w: %s; want a source, a target and %d more ids or above", path, ErrMismatch,
+			has, more)
+	}
 	if filepath.Ext(path) == ".npy" {
 		r, err := npy.OpenReader(path)
 		if err != nil {
 			return nil, err
 		}
 		defer r.Close()
-		if len(r.Shape) != 2 || r.Shape[1] != 2 {
-			return nil, fmt.Errorf("%s: %w: shape %s; want pairs, [n, 2]", path, ErrMismatch,
-				npy.ShapeString(r.Shape))
+		if len(r.Shape) != 2 || r.Shape[1] < 2+more || more == 0 && r.Shape[1] != 2 {
+			return nil, bad("shape " + npy.ShapeString(r.Shape))
 		}
 		ids, err := npy.ReadAll[int64](r)
-		for ; len(ids) > 1; ids = ids[2:] {
-			pairs = append(pairs, [2]string{strconv.FormatInt(ids[0], 10), strconv.FormatInt(ids[1], 10)})
+		for row := range slices.Chunk(ids, r.Shape[1]) {
+			words := make([]string, len(row))
+			for i, id := range row {
+				words[i] = strconv.FormatInt(id, 10)
+			}
+			rows = append(rows, words)
 		}
-		return pairs, err
+		return rows, err
 	}
 	text, err := mem.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	number := 0
 	for line := range strings.Lines(string(text)) {
-		number++
 		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 		switch {
-		case len(words) == 0 || number == 1 && words[0] == "source":
-		case len(words) < 2:
-			return nil, fmt.Errorf("%s, line %d: %w: %.60q; want source and target", path, number, ErrMismatch, line)
+		case len(words) == 0 || rows == nil && words[0] == "source":
+		case len(words) < 2+more:
+			return nil, bad(fmt.Sprintf("the line %.60q", line))
 		default:
-			pairs = append(pairs, [2]string{words[0], words[1]})
+			rows = append(rows, words)
 		}
 	}
-	if len(pairs) == 0 {
-		return nil, fmt.Errorf("%s: %w: no pairs; write one a line", path, ErrMismatch)
+	if len(rows) == 0 {
+		return nil, bad("no line")
 	}
-	return pairs, nil
+	return rows, nil
 }
 
 func readIDArray(path string) ([]string, error) {

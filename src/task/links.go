@@ -40,7 +40,9 @@ var links = Task{
 	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte, n int) Stats {
 		return new(pairLoss).loss(dev, dlogits, logits, truth, n)
 	},
-	Changed: func(o Objective) LossFunc { return (&pairLoss{pairs: o.Pairs}).loss },
+	Changed: func(o Objective) LossFunc {
+		return (&pairLoss{pairs: o.Pairs, scorer: hostScorer{Scorer: o.Scorer}}).loss
+	},
 	Fault: func(label []byte, _ int) string {
 		if y := class(label); y != -1 {
 			return fmt.Sprintf(" is %d; links are the task, and vertices have none: -1", y)
@@ -81,18 +83,11 @@ type Pairs struct {
 const (
 	Dot          = "dot"
 	Cosine       = "cosine"
+	DistMult     = "distmult"
+	MLP          = "mlp"
 	Contrastive  = "contrastive"
 	CrossEntropy = "cross-entropy"
 )
-
-// Score returns that of a link whose ends have the embeddings a and b.
-func (p *Pairs) Rate(a, b []float32) float32 {
-	s := dot(a, b)
-	if p.Score == Cosine {
-		s /= length(a) * length(b)
-	}
-	return s
-}
 
 // length is at least such that rows of zeros have the cosine 0.
 func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), 1e-12) }
@@ -123,9 +118,10 @@ func dot(a, b []float32) float32 {
 // small part of a step.
 type pairLoss struct {
 	pairs   Pairs
+	scorer  hostScorer
 	host    []float32 // embeddings, and behind them their gradient
-	score   []float32 // of the pairs of a link
-	slope   []float64
+	score   []float32 // of pairs
+	slope   []float32 // and their gradient
 	lengths []float32 // of the rows
 }
 
@@ -150,32 +146,53 @@ func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, trut
 	dz := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[size:]}
 	dev.Download(z.Data, logits.Data)
 	clear(dz.Data)
-	l.measure(z)
+	l.scorer.load(dev, l.pairs)
+	l.rate(dev, z, pairs)
 	scale, train := float64(share(globalSeeds)), dlogits.Rows > 0
 	var s Stats
+	l.slope = l.slope[:0]
 	for i := range n {
-		own := pairs[2*i*(1+k) : 2*(i+1)*(1+k)]
-		term := l.terms(z, own)
-		s.Loss += term * scale
-		l.count(&s.Sums)
-		if train {
-			l.back(dz, z, own, scale)
-		}
+		own := l.score[i*(1+k) : (i+1)*(1+k)]
+		s.Loss += l.terms(own, scale) * scale
+		count(&s.Sums, own)
 	}
 	if train {
+		l.back(dev, dz, z, pairs)
 		dev.Upload(dlogits.Data, dz.Data)
+		l.scorer.store(dev)
 	}
 	return s
 }
 
-// measure computes the lengths of rows, which cosines are made of.
-func (l *pairLoss) measure(z compute.Matrix) {
-	l.lengths = l.lengths[:0]
-	for r := range z.Rows {
-		if l.pairs.Score != Cosine {
-			return
-		}
+// rate computes the scores of pairs, and the lengths that cosines are made of.
+func (l *pairLoss) rate(dev compute.Device, z compute.Matrix, pairs []int32) {
+	l.score, l.lengths = l.score[:0], l.lengths[:0]
+	if l.pairs.Score == MLP {
+		l.score = l.scorer.rate(dev, l.score, z, pairs)
+	}
+	for r := 0; r < z.Rows && l.pairs.Score == Cosine; r++ {
 		l.lengths = append(l.lengths, length(z.Row(r)))
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		a, b := int(pairs[i]), int(pairs[i+1])
+		switch {
+		case l.pairs.Score == MLP && a >= 0:
+		case l.pairs.Score == MLP:
+			l.score[i/2] = float32(math.Inf(-1))
+		case a < 0:
+			l.score = append(l.score, float32(math.Inf(-1)))
+		case l.pairs.Score == DistMult:
+			sum, w := float32(0), l.scorer.rater.Values[0]
+			zb := z.Row(b)
+			for c, x := range z.Row(a) {
+				sum += w[c] * x * zb[c]
+			}
+			l.score = append(l.score, sum)
+		case l.pairs.Score == Cosine:
+			l.score = append(l.score, dot(z.Row(a), z.Row(b))/(l.lengths[a]*l.lengths[b]))
+		default:
+			l.score = append(l.score, dot(z.Row(a), z.Row(b)))
+		}
 	}
 }
 
@@ -186,58 +203,47 @@ func (l *pairLoss) scaled() float64 {
 	return l.pairs.Scale
 }
 
-// terms computes the scores of a link and of its negatives, their slopes, and the link's loss.
-func (l *pairLoss) terms(z compute.Matrix, own []int32) (loss float64) {
-	l.score, l.slope = l.score[:0], l.slope[:0]
-	for ; len(own) > 0; own = own[2:] {
-		if own[0] < 0 {
-			l.score = append(l.score, float32(math.Inf(-1)))
-			continue
-		}
-		s := dot(z.Row(int(own[0])), z.Row(int(own[1])))
-		if l.pairs.Score == Cosine {
-			s /= l.lengths[own[0]] * l.lengths[own[1]]
-		}
-		l.score = append(l.score, s)
-	}
+// terms returns the loss of a link, given its score and those of its negatives, and appends their
+// slopes times share.
+func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	scale := l.scaled()
 	if l.pairs.Loss == CrossEntropy {
-		terms := float64(len(l.score))
-		for j, x := range l.score {
+		terms := float64(len(scores))
+		for j, x := range scores {
 			s := scale * float64(x)
 			p := 1 / (1 + math.Exp(-s))
 			if j == 0 {
 				s, p = -s, p-1
 			}
 			loss += (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s)))) / terms
-			l.slope = append(l.slope, p*scale/terms)
+			l.slope = append(l.slope, float32(p*scale/terms*share))
 		}
 		return loss
 	}
-	most, sum := float64(slices.Max(l.score))*scale, 0.0
-	for _, x := range l.score {
+	most, sum := float64(slices.Max(scores))*scale, 0.0
+	for _, x := range scores {
 		sum += math.Exp(float64(x)*scale - most)
 	}
-	for j, x := range l.score {
+	for j, x := range scores {
 		p := math.Exp(float64(x)*scale-most) / sum
 		if j == 0 {
 			p--
 		}
-		l.slope = append(l.slope, p*scale)
+		l.slope = append(l.slope, float32(p*scale*share))
 	}
-	return math.Log(sum) + most - float64(l.score[0])*scale
+	return math.Log(sum) + most - float64(scores[0])*scale
 }
 
 // count ranks the link among its negatives.
-func (l *pairLoss) count(s *Sums) {
+func count(s *Sums, scores []float32) {
 	above, equal, others := 0, 0, 0
-	for _, x := range l.score[1:] {
+	for _, x := range scores[1:] {
 		switch {
 		case math.IsInf(float64(x), -1):
 			continue
-		case x > l.score[0]:
+		case x > scores[0]:
 			above++
-		case x == l.score[0]:
+		case x == scores[0]:
 			equal++
 		}
 		others++
@@ -249,25 +255,33 @@ func (l *pairLoss) count(s *Sums) {
 	s[Rated]++
 }
 
-// back adds the gradients of a link's pairs.
-func (l *pairLoss) back(dz, z compute.Matrix, own []int32, scale float64) {
-	for j, slope := range l.slope {
-		if own[2*j] < 0 {
+// back adds the gradients of pairs.
+func (l *pairLoss) back(dev compute.Device, dz, z compute.Matrix, pairs []int32) {
+	if l.pairs.Score == MLP {
+		l.scorer.back(dev, dz, z, pairs, l.slope)
+		return
+	}
+	for j, g := range l.slope {
+		if pairs[2*j] < 0 {
 			continue
 		}
-		a, b := int(own[2*j]), int(own[2*j+1])
-		g := float32(slope * scale)
+		a, b := int(pairs[2*j]), int(pairs[2*j+1])
 		za, zb, da, db := z.Row(a), z.Row(b), dz.Row(a), dz.Row(b)
-		if l.pairs.Score != Cosine {
+		switch l.pairs.Score {
+		case DistMult:
+			addProduct(da, zb, l.scorer.rater.Values[0], g)
+			addProduct(db, za, l.scorer.rater.Values[0], g)
+			addProduct(l.scorer.grads[0], za, zb, g)
+		case Cosine:
+			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
+			addTimes(da, zb, g/(la*lb))
+			addTimes(da, za, -g*s/(la*la))
+			addTimes(db, za, g/(la*lb))
+			addTimes(db, zb, -g*s/(lb*lb))
+		default:
 			addTimes(da, zb, g)
 			addTimes(db, za, g)
-			continue
 		}
-		la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-		addTimes(da, zb, g/(la*lb))
-		addTimes(da, za, -g*s/(la*la))
-		addTimes(db, za, g/(la*lb))
-		addTimes(db, zb, -g*s/(lb*lb))
 	}
 }
 

@@ -1,7 +1,9 @@
 package task
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"halognn/src/compute"
@@ -19,24 +21,58 @@ func TestLossesOfLinks(t *testing.T) {
 		z.Data[i] = float32(math.Sin(float64(3*i+1))) / 2
 	}
 	for _, p := range []Pairs{{}, {Loss: CrossEntropy}, {Score: Cosine, Scale: 3},
-		{Score: Cosine, Loss: CrossEntropy}} {
+		{Score: Cosine, Loss: CrossEntropy}, {Score: DistMult}, {Score: MLP}, {Score: MLP, Loss: CrossEntropy}} {
 		l := pairLoss{pairs: p}
+		switch p.Score {
+		case DistMult:
+			l.scorer.Values = [][]float32{make([]float32, cols)}
+		case MLP:
+			l.scorer.Values = [][]float32{make([]float32, cols*cols), make([]float32, cols),
+				make([]float32, cols), {0.5}}
+		}
+		for k, values := range l.scorer.Values {
+			for i := range values {
+				values[i] = float32(math.Sin(float64(5*i+k+2))) / 2
+			}
+			l.scorer.Grads = append(l.scorer.Grads, make([]float32, len(values)))
+		}
+		l.scorer.Scratch = make([]float32, ScorerScratch(p.Score, cols))
 		d := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 		s := l.loss(ref.New(), d, z, truth, 5)
 		if s.Sums[Rated] != 2 || s.Loss <= 0 {
 			t.Errorf("%+v: %+v", p, s)
 		}
-		for i := range z.Data {
-			const step = 1e-2
-			at := func(by float32) float64 {
-				old := z.Data[i]
-				z.Data[i] += by
-				defer func() { z.Data[i] = old }()
-				return l.loss(ref.New(), compute.Matrix{}, z, truth, 5).Loss
+		check := func(of string, values, grads []float32) {
+			for i := range values {
+				const step = 1e-2
+				at := func(by float32) float64 {
+					old := values[i]
+					values[i] += by
+					defer func() { values[i] = old }()
+					return l.loss(ref.New(), compute.Matrix{}, z, truth, 5).Loss
+				}
+				slope := (at(step) - at(-step)) / (2 * step)
+				if got := float64(grads[i]); math.Abs(got-slope) > 2e-4 {
+					t.Errorf("%+v: gradient %d of %s is %g, differences give %g", p, i, of, got, slope)
+				}
 			}
-			slope := (at(step) - at(-step)) / (2 * step)
-			if got := float64(d.Data[i]); math.Abs(got-slope) > 2e-4 {
-				t.Errorf("%+v: gradient %d is %g, differences give %g", p, i, got, slope)
+		}
+		check("embeddings", z.Data, d.Data)
+		for k, values := range l.scorer.Values {
+			check(fmt.Sprintf("parameter %d", k), values, slices.Clone(l.scorer.Grads[k]))
+		}
+		// inference rates links as training does
+		l.loss(ref.New(), d, z, truth, 5)
+		r := Rater{Pairs: p, Values: l.scorer.Values}
+		for i, x := range l.score {
+			pair := npy.View[int32](truth)[2+2*i:]
+			if pair[0] < 0 {
+				continue
+			}
+			a := slices.Clone(z.Row(int(pair[0])))
+			r.Prepare(a)
+			if y := r.Rate(a, z.Row(int(pair[1]))); math.Abs(float64(x-y)) > 1e-6 {
+				t.Errorf("%+v: pair %d is rated %g in training and %g later", p, i, x, y)
 			}
 		}
 	}

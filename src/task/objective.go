@@ -24,6 +24,7 @@ type Objective struct {
 	Scale
 	// Pairs says how links are rated, of the task of links alone.
 	Pairs Pairs
+	Scorer
 }
 
 // plain reports whether o changes nothing.

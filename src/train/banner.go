@@ -27,8 +27,12 @@ func (r ledger) banner() string {
 		m.Origin.Dataset, m.Vertices, m.Edges, have, record.Counted(m.Classes, "class"))
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
 		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
+	loss := r.s.Task.Loss
+	if r.s.Task.Embeds {
+		loss = fmt.Sprintf("%s of %s", r.s.Spec.Links.Loss, r.s.Spec.Links.Score)
+	}
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
-		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), r.s.Task.Loss,
+		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
 		r.s.Metric.Name)
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
 		unusual(&r.s.Spec), r.s.Spec.Epochs,

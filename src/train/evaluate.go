@@ -113,10 +113,10 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 		return nil, err
 	}
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
-	if e.links, err = infer.RankLinks(infer.Over(r.s), rows, 1); err != nil {
+	if e.links, err = infer.RankLinks(infer.Over(r.s), rows, 1, r.of.candidates); err != nil {
 		return nil, err
 	}
-	if e.tested, err = infer.RankLinks(infer.Over(r.s), rows, 2); err != nil {
+	if e.tested, err = infer.RankLinks(infer.Over(r.s), rows, 2, r.of.candidates); err != nil {
 		return nil, err
 	}
 	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)

@@ -72,6 +72,10 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		"local, filter": func(o *Options) {
 			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true, task.CrossEntropy
 		},
+		"distmult": func(o *Options) { o.Links.Score, o.Links.Width = task.DistMult, 7 },
+		"mlp": func(o *Options) {
+			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
+		},
 		"labor": func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
 	} {
 		o := linkOptions(4)

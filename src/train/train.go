@@ -42,17 +42,18 @@ type run struct {
 
 	digests
 	nearness
-	valid   task.Tally // of all validation vertices
-	best    best
-	seconds []float64         // of every epoch
-	sums    checkpoint.Sums   // over the complete epochs
-	summary *record.Summary   // nil before the end of the run
-	lock    *rundir.Lock      // rank 0: of Env.Dir; nil for none
-	saver   *checkpoint.Saver // rank 0
-	stopped bool              // the ranks have voted to stop
-	runtime int64             // bytes resident before data is opened: program, MPI, BLAS
-	clock   trace.Clock
-	started time.Time // of the first step
+	valid      task.Tally // of all validation vertices
+	best       best
+	seconds    []float64         // of every epoch
+	sums       checkpoint.Sums   // over the complete epochs
+	summary    *record.Summary   // nil before the end of the run
+	lock       *rundir.Lock      // rank 0: of Env.Dir; nil for none
+	saver      *checkpoint.Saver // rank 0
+	stopped    bool              // the ranks have voted to stop
+	candidates infer.Candidates
+	runtime    int64 // bytes resident before data is opened: program, MPI, BLAS
+	clock      trace.Clock
+	started    time.Time // of the first step
 
 	processor trace.Processor
 	busy      []float64 // of every epoch that this process trained, mean over ranks
@@ -167,6 +168,10 @@ func (r *run) open() error {
 		return err
 	}
 	if err = r.setObjective(); err != nil {
+		return err
+	}
+	r.candidates, err = infer.ReadCandidates(infer.Over(r.s))
+	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
 	if err = r.evaluator().lookAtValidation(); err != nil {

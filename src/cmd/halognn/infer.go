@@ -127,9 +127,13 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if w.Links != "" && w.Top != 0 || w.Top < 0 {
 		reject("--top %d: ask for at least 1, without --links", w.Top)
 	}
-	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || o.mode != "full") {
+	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
+		o.mode != "full") {
 		reject("--links and --top write scores to --out, by embeddings of all neighbours: leave --logits, " +
-			"--probabilities and --mode out")
+			"--embeddings, --probabilities and --mode out")
+	}
+	if w.Top > 0 && !strings.EqualFold(filepath.Ext(w.Path), ".csv") {
+		reject("--out %s: --top writes a table of source, target and score; name the file .csv", w.Path)
 	}
 	if o.logits && o.probabilities {
 		reject("--logits and --probabilities exclude each other; leave one out")
