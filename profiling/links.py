@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """AUC and average precision of links beside PyTorch Geometric's full batch.
 
-    profiling/links.py DATA [--out run/links] [--seeds 10] [--sets cora,citeseer]
+    profiling/links.py DATA [--out run/links] [--seeds 10] [--sets cora,citeseer] [--jobs 1]
 
 DATA/NAME/neutral has the graphs as NumPy files; rows of features are made to add up to 1. Each
 seed has a split and a model of its own: full batch (all links and neighbours, one negative a link,
@@ -10,6 +10,8 @@ best), and the same in minibatches of 256 links without their own edges. Prints 
 deviations and standard errors in percent. A run that is in OUT already is not done again."""
 
 import argparse
+import concurrent.futures
+import itertools
 import json
 import math
 import os
@@ -48,8 +50,8 @@ def source(data, path):
                 attr_indptr=indptr, labels=load("labels").clip(0))
 
 
-def train(a, name, kind, way, seed):
-    """Trains once; returns AUC and average precision of the test links."""
+def cut(a, name, seed):
+    """The links of a seed, in one part."""
     cut = a.out / f"{name}-{seed}"
     if not (cut / "meta.json").exists():
         npz, data = a.out / f"{name}.npz", a.out / f"{name}-{seed}.data"
@@ -61,19 +63,21 @@ def train(a, name, kind, way, seed):
         call(a.out / "log", a.program, "partition", "--data", data, "--parts", 1, "--method",
              "random", "--out", cut)
         shutil.rmtree(data)
+
+
+def train(a, way, name, kind, seed):
+    """Trains once; returns AUC and average precision of the test links."""
     run = a.out / f"{name}-{kind}-{way.split()[0]}-{seed}"
     if not (run / "summary.json").exists():
         shutil.rmtree(run, ignore_errors=True)
-        sets = [f"data.parts={cut}", f"run.dir={run}", f"model.kind={kind}",
+        sets = [f"data.parts={a.out}/{name}-{seed}", f"run.dir={run}", f"model.kind={kind}",
                 "model.hidden=128", "model.dropout=0", "links.width=64", "sample.fanouts=[-1,-1]",
                 "train.epochs=100", "train.lr=0.01", f"train.seed={seed}", "train.metric=auc",
                 "compute.threads=1", "pipeline.workers=1", "links.negatives=uniform:1",
                 "links.loss=cross-entropy", "links.eval_negatives=1"]
         if kind == "gcn":
             sets.append("model.gcn_norm=both")
-        config = a.out / "config.yaml"
-        config.write_text("model: {layers: 2}\n")
-        call(f"{run}.log", a.program, "train", "--config", config,
+        call(f"{run}.log", a.program, "train", "--config", a.out / "config.yaml",
              *(w for s in sets + WAYS[way] for w in ("--set", s)))
     found = json.loads((run / "summary.json").read_text())["test_links"]
     return 100 * found["auc"], 100 * found["average_precision"]
@@ -85,21 +89,27 @@ def main():
     p.add_argument("data", type=pathlib.Path)
     p.add_argument("--out", type=pathlib.Path, default=ROOT / "run/links")
     p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one thread")
     p.add_argument("--sets", default="cora,citeseer")
     p.add_argument("--program", default=os.environ.get("HALOGNN", ROOT / "bin/halognn"))
     a = p.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
+    (a.out / "config.yaml").write_text("model: {layers: 2}\n")
+    sets = a.sets.split(",")
+    for name, seed in itertools.product(sets, range(a.seeds)):
+        cut(a, name, seed)
+    runs = list(itertools.product(WAYS, sets, ("gcn", "sage"), range(a.seeds)))
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        found = list(pool.map(lambda run: train(a, *run), runs))
     print("| data set | model | links | AUC | sd | error | average precision | sd | error |")
     print("|---|---|---|--:|--:|--:|--:|--:|--:|")
-    for way in WAYS:
-        for name in a.sets.split(","):
-            for kind in ("gcn", "sage"):
-                row = []
-                for values in zip(*(train(a, name, kind, way, s) for s in range(a.seeds))):
-                    sd = statistics.stdev(values)
-                    row += [statistics.mean(values), sd, sd / math.sqrt(len(values))]
-                print(f"| {name} | {kind} | {way} | " + " | ".join(f"{x:.2f}" for x in row) + " |",
-                      flush=True)
+    for at in range(0, len(runs), a.seeds):
+        way, name, kind, _ = runs[at]
+        row = []
+        for values in zip(*found[at:at + a.seeds]):
+            sd = statistics.stdev(values)
+            row += [statistics.mean(values), sd, sd / math.sqrt(len(values))]
+        print(f"| {name} | {kind} | {way} | " + " | ".join(f"{x:.2f}" for x in row) + " |")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -64,7 +65,11 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
 // The predicted remote rows of a step are within 5 % of those in the minibatches of two epochs, for
 // ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
-	s := generated(t, 4)
+	s, rated := generated(t, 4), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000, Degree: 6,
+		Features: 4, Classes: 4, SplitLinks: "80/10/10", Seed: 1}, shardtest.Options{Parts: 4})
+	links := func(j *Job) {
+		j.Links.Negatives, j.Links.Exclude, j.Batch = sample.Negatives{Kind: sample.NegativesUniform, Count: 2}, true, 128
+	}
 	for _, c := range []struct {
 		name           string
 		ranks, perNode int
@@ -88,11 +93,16 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 			policy.Settings{Evict: true, Policy: policy.Prefetch, Gamma: 0.95, Delta: 4,
 				Initial: "vip", Alpha: 0.2}, func(j *Job) { j.StreamPerPart = true }},
 		{"sieve", 4, 1, policy.Settings{Policy: policy.Sieve, Alpha: 0.2}, nil},
+		{"links", 4, 1, policy.Settings{Policy: policy.None}, links},
+		{"links, lookahead", 4, 1, policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}, links},
 	} {
-		j := planJob()
+		j, s := planJob(), s
 		j.Ranks, j.RanksPerNode, j.Cache = c.ranks, c.perNode, c.cache
 		if c.change != nil {
 			c.change(&j)
+		}
+		if j.Links.Exclude {
+			s = rated
 		}
 		p := predicted(t, s, j)
 		if want := counted(t, s, j, p.Window); math.Abs(p.Rows-want) > 0.05*want {
@@ -140,13 +150,23 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	t.Helper()
 	per := s.Parts / j.Ranks
 	var seeds [][]graph.VertexID // of each stream
+	var begin []graph.VertexID
 	for p := range s.Parts {
 		if p%per == 0 || j.StreamPerPart {
 			seeds = append(seeds, nil)
 		}
 		seeds[len(seeds)-1] = append(seeds[len(seeds)-1], s.Train(p)...)
+		begin = append(begin, graph.VertexID(s.Offsets[p]))
+		if links, of := s.LinksOf(0); len(links) > 0 { // a part a rank
+			for i := of[p]; i < of[p+1]; i++ {
+				seeds[p] = append(seeds[p], graph.VertexID(i))
+			}
+		}
 	}
 	o := sample.StreamOptions{Batch: j.Batch, Seed: j.Seed, Original: s.Topology().Original}
+	if len(s.Train(0)) == 0 {
+		o.Original = nil
+	}
 	if j.GlobalBatch {
 		o.Scope = sample.ScopeGlobal
 	}
@@ -158,6 +178,12 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 		t.Fatal(err)
 	}
 	t.Cleanup(streams.Free)
+	if links, _ := s.LinksOf(0); len(links) > 0 {
+		begin = append(begin, graph.VertexID(s.Vertices))
+		if j.Sample.Links, err = streams.Rate(links, begin, s.Topology(), j.Links.LinkOptions); err != nil {
+			t.Fatal(err)
+		}
+	}
 	each, node := len(seeds)/j.Ranks, rank/j.RanksPerNode*j.RanksPerNode
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Workload{
@@ -314,12 +340,18 @@ func TestBadJobsAreRefused(t *testing.T) {
 }
 
 func TestRatesAreMeasured(t *testing.T) {
-	s := generated(t, 2)
+	s, rated := generated(t, 2), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000, Degree: 6,
+		Features: 4, Classes: 4, SplitLinks: "80/10/10", Seed: 1}, shardtest.Options{Parts: 2})
 	for _, c := range []struct {
 		kind    string
 		sharing sample.Sharing
-	}{{"sage", sample.Alone}, {"mlp", sample.Alone}, {"sage", sample.Together}} {
-		j, kind := planJob(), c.kind
+		score   string
+	}{{"sage", sample.Alone, ""}, {"mlp", sample.Alone, ""}, {"sage", sample.Together, ""},
+		{"sage", sample.Alone, task.MLP}, {"mlp", sample.Alone, task.DistMult}} {
+		j, kind, s := planJob(), c.kind, s
+		if j.Links.Score = c.score; c.score != "" {
+			j.Links.Negatives, s = sample.Negatives{Kind: sample.NegativesJoint, Count: 4}, rated
+		}
 		j.Model.Kind, j.Model.Layers, j.Sample = kind, 2, sample.Neighbours(4, 3)
 		j.Mode.Sharing = c.sharing
 		device, before := ref.New(), mem.Allocated()
@@ -340,7 +372,7 @@ func TestRatesAreMeasured(t *testing.T) {
 			!strings.Contains(strings.Join(p.Notes, "\n"), "assumed") {
 			t.Errorf("%s: the network is %g, the notes are %q", kind, p.Rates.Network, p.Notes)
 		}
-		if kind == "mlp" && p.Traffic.Reads != 0 {
+		if kind == "mlp" && c.score == "" && p.Traffic.Reads != 0 { // negatives lie anywhere
 			t.Errorf("a model without neighbours reads %g remote rows", p.Traffic.Reads)
 		}
 	}

@@ -96,6 +96,7 @@ type calibration struct {
 	of      *rankPlan
 	shape   shape
 	mb      sample.Minibatch
+	key     sample.Key // of the minibatch
 }
 
 func (c *calibration) free() { c.mb.Free() }
@@ -109,6 +110,7 @@ func (p *planner) calibration() (*calibration, error) {
 	}
 	stream := c.of.reader.First
 	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
+	c.key = sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour}
 	if !p.job.Reads() {
 		c.shape = c.of.probes[0]
 		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
@@ -120,8 +122,7 @@ func (p *planner) calibration() (*calibration, error) {
 		return nil, err
 	}
 	defer s.Free()
-	err = s.Sample(&c.mb, seeds,
-		sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour})
+	err = s.Sample(&c.mb, seeds, c.key)
 	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
 	c.shape = shapeOf(&c.mb, c.of.reader.Local)
 	return c, err
@@ -262,6 +263,12 @@ func (c *calibration) flops() (float64, error) {
 	defer edges.Free()
 	edges.Build(&c.mb, needs, true, c.planner.shards.Topology())
 	batch.Labels = make([]byte, c.shape.seeds*task.Find(j.Model.Task).LabelBytes(j.Model.Out))
+	if links := j.Sample.Links; links != nil {
+		batch.Labels = links.Truth(nil, c.key)
+		if err := m.SetObjective(task.Objective{Pairs: j.Links.Pairs}); err != nil {
+			return 0, err
+		}
+	}
 	for l := range j.Model.Layers {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
 		if len(c.mb.Blocks) > 0 {

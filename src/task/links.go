@@ -139,7 +139,8 @@ func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, trut
 	if len(head) == 0 {
 		return Stats{}
 	}
-	n, k, pairs := int(head[0]), int(head[1]), head[2:]
+	n, k := int(head[0]), int(head[1])
+	pairs := head[2:][:2*n*(1+k)]
 	size := len(logits.Data)
 	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
 	z := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[:size]}
