@@ -5,6 +5,9 @@ package tests
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -172,5 +175,82 @@ func TestEmptyParts(t *testing.T) {
 			sameLosses(t, trained(t, parts, ranks, sets...), want)
 		}
 		halognn(t).must(t, "check", parts)
+	}
+}
+
+// A run on a split that the dataset keeps beside others is that on a dataset with this split alone,
+// and a sweep over splits is over those runs.
+func TestSplitsOfARun(t *testing.T) {
+	t.Parallel()
+	dir, n := t.TempDir(), 90
+	in := filepath.Join(dir, "in")
+	if err := os.Mkdir(in, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	edges, y, x := make([]int64, 8*n), make([]int64, n), make([]float32, 4*n)
+	for i := range edges {
+		edges[i] = rng.Int64N(int64(n))
+	}
+	masks := [3][]uint8{make([]uint8, 2*n), make([]uint8, 2*n), make([]uint8, 2*n)}
+	for v := range n {
+		y[v], x[4*v+v%3] = int64(v%3), 1
+		masks[rng.IntN(3)][2*v]++
+		masks[rng.IntN(3)][2*v+1]++
+	}
+	file := func(name string) string { return filepath.Join(in, name+".npy") }
+	save(t, file("edge_index"), edges, 2, 4*n)
+	save(t, file("x"), x, n, 4)
+	save(t, file("y"), y, n)
+	for k, name := range []string{"train_mask", "val_mask", "test_mask"} {
+		save(t, file(name), masks[k], n, 2)
+	}
+	parts := map[string]string{} // one part each, for parts are balanced by the seeds of the first split
+	for _, index := range []string{"all", "0", "1"} {
+		data := filepath.Join(dir, "data-"+index)
+		parts[index] = filepath.Join(dir, "parts-"+index)
+		halognn(t).must(t, "import", "--format", "npz", "--in", in, "--undirected", "--split-index", index,
+			"--out", data)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "1", "--method", "random", "--out",
+			parts[index])
+		halognn(t).must(t, "check", data)
+		halognn(t).must(t, "check", parts[index])
+	}
+	sets := []string{"train.epochs=2", "sample.batch=8"}
+	for k, index := range []string{"0", "1"} {
+		want := trained(t, parts[index], 1, sets...)
+		got := trained(t, parts["all"], 1, append(sets, "data.split="+index)...)
+		sameLosses(t, got, want)
+		if got.LossDigest != want.LossDigest || got.TestMetric != want.TestMetric {
+			t.Errorf("split %d: digest %s, test %v; want %s, %v", k, got.LossDigest, got.TestMetric,
+				want.LossDigest, want.TestMetric)
+		}
+	}
+	r := halognn(t).run(t, "train", "--config", "../inputs/demo.yaml", "--set", "data.parts="+parts["0"],
+		"--set", "data.split=1", "--set", "run.dir="+filepath.Join(dir, "none"))
+	if m := r.message(t); r.code != 3 || !strings.Contains(m, "hold one split, 0") {
+		t.Errorf("a split that is not there:\n%s", r)
+	}
+	sweep := []string{"sweep", "--config", "../inputs/demo.yaml", "--ranks-in-process", "1", "--set",
+		"train.epochs=1", "--set", "data.parts=" + parts["all"], "--out", filepath.Join(dir, "sweep")}
+	s := halognn(t).must(t, append(sweep, "--split-index", "all", "--seeds", "2")...)
+	if !strings.Contains(s.out, "over seeds and splits") || !strings.Contains(s.out, "4 of 4 runs") ||
+		!strings.Contains(s.out, "±") {
+		t.Errorf("a sweep over splits:\n%s", s)
+	}
+	for _, c := range []struct {
+		code int
+		says string
+		more []string
+	}{
+		{2, "data.split is given by --set and by --split-index", []string{"--split-index", "all", "--set",
+			"data.split=1"}},
+		{3, "data.split is 2, and the parts hold splits 0 to 1", []string{"--split-index", "0,2"}},
+		{2, "hold one split, 0", []string{"--split-index", "all", "--set", "data.parts=" + parts["0"]}},
+	} {
+		if r := halognn(t).run(t, append(sweep, c.more...)...); r.code != c.code ||
+			!strings.Contains(r.message(t), c.says) {
+			t.Errorf("want %d, %q:\n%s", c.code, c.says, r)
+		}
 	}
 }

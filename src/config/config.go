@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Data struct {
 		Parts, Verify string
+		Split         int
 	}
 	// Job is what is trained, but for what Spec adds.
 	Job      job.Spec

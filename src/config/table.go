@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"halognn/src/cache"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/nn"
@@ -46,6 +47,10 @@ func (c *Config) table() []section {
 				"the directory that `halognn partition --out` wrote",
 				"The number of parts must be a multiple of the number of ranks. A run that goes " +
 					"on may find the same parts elsewhere."},
+			{"split", whole(&c.Data.Split, 0, 0).upTo(dataset.MaxSplits - 1), 0,
+				"which of the splits that the parts hold, from 0",
+				"`halognn import --split-index all` keeps all that data come with. Parts are balanced by " +
+					"the seeds of the first."},
 			{"verify", oneOf(&c.Data.Verify, "hashes",
 				word{"hashes", "every rank reads its parts once and compares their hashes with " +
 					"those that were written, rank 0 also those of the files that all ranks share"},

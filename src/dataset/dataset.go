@@ -11,6 +11,7 @@
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
+//	          split-0001/train.npy ...       of further splits, of which a run chooses
 //	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and target;
 //	                         those of validation and test are no edges of the graph
 //
@@ -94,7 +95,8 @@ type Meta struct {
 	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
 	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
 	LabelType    string              `json:"label_type,omitempty"`
-	Files        map[string]npy.Info `json:"files"` // by file name
+	MoreSplits   int                 `json:"more_splits,omitempty"` // beside the first
+	Files        map[string]npy.Info `json:"files"`                 // by file name
 }
 
 // Table describes the feature rows of the vertices of one type.
@@ -151,6 +153,17 @@ func TableFile(s *graph.Schema, t int) string {
 		return "features." + s.Types[t] + ".npy"
 	}
 	return "features.npy"
+}
+
+// MaxSplits is the most splits that a dataset keeps.
+const MaxSplits = 1000
+
+// SplitFile returns the file of a list, of graph.SplitNames, of the split of index k.
+func SplitFile(k int, list string) string {
+	if k == 0 {
+		return list + ".npy"
+	}
+	return fmt.Sprintf("split-%04d/%s.npy", k, list)
 }
 
 // ColumnsFile holds the row pointers of a typed graph's columns.
@@ -223,6 +236,9 @@ func (m *Meta) check() error {
 	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
 		faults = append(faults, err)
 	}
+	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
+		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1, MaxSplits))
+	}
 	return errors.Join(faults...)
 }
 
@@ -247,7 +263,11 @@ func (m *Meta) layout() map[string]npy.Info {
 		"indptr.npy":  {DType: "<i8", Shape: []int{n + 1}},
 		"indices.npy": {DType: "<i4", Shape: []int{int(m.Edges)}},
 		"labels.npy":  task.Stored(m.Task).Layout(n, m.Classes),
-		"train.npy":   ids, "valid.npy": ids, "test.npy": ids,
+	}
+	for k := range 1 + m.MoreSplits {
+		for _, name := range graph.SplitNames {
+			files[SplitFile(k, name)] = ids
+		}
 	}
 	for t := range m.Schema.NumTypes() {
 		of := m.Table(t)

@@ -50,9 +50,10 @@ type ImportOptions struct {
 	Seed uint64
 	// FeatureType is one of FeatureTypes; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// SplitIndex chooses one of several splits that are columns of one array; nil: there is only
-	// one.
+	// SplitIndex chooses one of several splits that are columns of one array, AllSplits keeps all of
+	// them, of which a run chooses; without either there is only one.
 	SplitIndex *int
+	AllSplits  bool
 	// Keys maps an array to its name in the source: {"x": "embedding"}. Ignore lists arrays and
 	// columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
@@ -341,7 +342,7 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	defer w.Abort()
-	if err := s.writeFiles(w, g, weights, rows, split.Split, links); err != nil {
+	if err := s.writeFiles(w, g, weights, rows, split, links); err != nil {
 		return ImportReport{}, err
 	}
 	r.Notes = slices.Concat(r.Notes, w.notes)
@@ -392,7 +393,7 @@ func checkSums(g *graph.CSC, weights []float32) error {
 	return nil
 }
 
-func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32, split graph.Split,
+func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32, split *splitSource,
 	links graph.LinkSplit) error {
 	if err := w.Topology(g); err != nil {
 		return err
@@ -439,7 +440,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 			return f.fault(err)
 		}
 	}
-	return w.Splits(split)
+	return w.Splits(split.Split, split.more...)
 }
 
 func (s *source) provenance(r *ImportReport) Provenance {

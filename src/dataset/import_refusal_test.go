@@ -319,6 +319,16 @@ func TestImportRefusals(t *testing.T) {
 			)
 			o.SplitIndex = index(1)
 		}, []string{"no split 1"}},
+		{"all splits of one", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			inArrays(nothing)(t, dir, o)
+			o.AllSplits = true
+		}, []string{"--split-index all", "one split, shuffled", "leave the flag out"}},
+		{"all splits, standardized by one", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			inArrays(plus("train_mask", func(t testing.TB) []byte {
+				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
+			}))(t, dir, o)
+			o.AllSplits, o.Standardize = true, true
+		}, []string{"--standardize is by the training vertices of one split"}},
 		{"a key that is not there", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"x": "embedding"}

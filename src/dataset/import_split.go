@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,15 +17,20 @@ import (
 // splitSource is a split and its origin.
 type splitSource struct {
 	graph.Split
-	from       string // for the report
-	path       string // file or directory of the split, "" if none
-	read       bool   // the lists are filled in already
-	unlabelled int    // vertices left out because they have no label
+	more       []graph.Split // beside it, with AllSplits
+	from       string        // for the report
+	path       string        // file or directory of the split, "" if none
+	read       bool          // the lists are filled in already
+	unlabelled int           // vertices left out because they have no label: the most of a split
 }
 
-// lists returns the three lists, in the order train, valid, test.
-func (p *splitSource) lists() [3]*[]graph.VertexID {
-	return [3]*[]graph.VertexID{&p.Train, &p.Valid, &p.Test}
+// all returns the splits.
+func (p *splitSource) all() []*graph.Split {
+	all := []*graph.Split{&p.Split}
+	for k := range p.more {
+		all = append(all, &p.more[k])
+	}
+	return all
 }
 
 var defaultShares = [3]float64{60, 20, 20}
@@ -56,22 +62,35 @@ func (s *source) chooseSplit() (*splitSource, error) {
 			return nil, err
 		}
 	}
-	if err := p.Validate(s.vertices); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.path, err)
+	if n := len(p.more); n > 0 {
+		p.from += fmt.Sprintf(", the first of %d, of which data.split chooses", n+1)
+	} else if s.options.AllSplits {
+		return nil, fmt.Errorf("--split-index all: %w: there is one split, %s; leave the flag out",
+			ErrValue, p.from)
 	}
-	s.dropUnlabelled(p)
+	if s.options.Standardize && len(p.more) > 0 {
+		return nil, errors.New("--standardize is by the training vertices of one split; choose it with " +
+			"--split-index, or leave --standardize out")
+	}
+	for k, one := range p.all() {
+		if err := one.Validate(s.vertices); err != nil {
+			return nil, fmt.Errorf("%s: split %d: %w", p.path, k, err)
+		}
+		p.unlabelled = max(p.unlabelled, s.dropUnlabelled(one))
+	}
 	return p, nil
 }
 
-// dropUnlabelled removes vertices without a label from the split.
-func (s *source) dropUnlabelled(p *splitSource) {
+// dropUnlabelled removes vertices without a label from the split, and counts them.
+func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	known, labels := s.task(), s.truths()
-	for _, list := range p.lists() {
+	for _, list := range p.Lists() {
 		before := len(*list)
 		*list = slices.DeleteFunc(*list,
 			func(v graph.VertexID) bool { return !task.Labelled(known, labels, int(v)) })
-		p.unlabelled += before - len(*list)
+		n += before - len(*list)
 	}
+	return n
 }
 
 // parseShares reads "60/20/20", in percent, or "0.6/0.2/0.2".
@@ -172,7 +191,7 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 				return nil, bad(fmt.Sprintf("there is no graph %q", name))
 			}
 			for v := range g.Count {
-				*p.lists()[i] = append(*p.lists()[i], graph.VertexID(g.First+v))
+				*p.Lists()[i] = append(*p.Lists()[i], graph.VertexID(g.First+v))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (s *source) splitFile(p *splitSource) error {
 	switch ext := filepath.Ext(p.path); {
 	case info.IsDir() && either(p.path, "train.csv") != "":
 		for i, name := range []string{"train.csv", "valid.csv", "test.csv"} {
-			if err := s.idTable(p.path, name, p.lists()[i]); err != nil {
+			if err := s.idTable(p.path, name, p.Lists()[i]); err != nil {
 				return err
 			}
 		}
@@ -113,13 +113,42 @@ func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 // splitArrays fills in the lists found in a under any of their names; found is false if there are
 // none.
 func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
-	for i, part := range [3]string{"train", "valid", "test"} {
-		if key := s.find(a, part); key != "" {
+	r := splitReader{s: s, a: a, splits: 1}
+	if s.options.SplitIndex != nil {
+		r.k = *s.options.SplitIndex
+	}
+	if found, err = r.read(&p.Split); err != nil || !found {
+		return found, err
+	}
+	if r.k >= r.splits {
+		return found, r.none(a.path, r.splits)
+	}
+	for r.k++; s.options.AllSplits && r.k < r.splits; r.k++ {
+		var other graph.Split
+		if _, err := r.read(&other); err != nil {
+			return found, err
+		}
+		p.more = append(p.more, other)
+	}
+	return found, nil
+}
+
+// splitReader reads split k of arrays that have some as rows or columns, and of those that have one,
+// which is of all.
+type splitReader struct {
+	s         *source
+	a         arraySource
+	k, splits int // splits: the most of an array
+}
+
+func (r *splitReader) read(p *graph.Split) (found bool, err error) {
+	for i, part := range graph.SplitNames {
+		if key := r.s.find(r.a, part); key != "" {
 			found = true
-			err = s.splitIDs(a, key, p.lists()[i])
-		} else if key := s.find(a, part+"_mask"); key != "" {
+			err = r.ids(key, p.Lists()[i])
+		} else if key := r.s.find(r.a, part+"_mask"); key != "" {
 			found = true
-			err = s.splitMask(a, key, p.lists()[i])
+			err = r.mask(key, p.Lists()[i])
 		}
 		if err != nil {
 			return found, err
@@ -128,28 +157,34 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-func (s *source) splitIDs(a arraySource, key string, list *[]graph.VertexID) error {
-	ids, err := s.oneOfSplits(a, key, nil)
+func (r *splitReader) none(name string, splits int) error {
+	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index", name,
+		r.k, splits)
+}
+
+func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
+	ids, err := r.one(key, nil)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		v, err := s.vertexOf(id)
+		v, err := r.s.vertexOf(id)
 		if err != nil {
-			return fmt.Errorf("%s: %w", a.name(key), err)
+			return fmt.Errorf("%s: %w", r.a.name(key), err)
 		}
 		*list = append(*list, v)
 	}
 	return nil
 }
 
-func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) error {
-	mask, err := s.oneOfSplits(a, key, &s.vertices)
+func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
+	n := r.s.vertices
+	mask, err := r.one(key, &n)
 	if err != nil {
 		return err
 	}
-	if len(mask) != s.vertices {
-		return fmt.Errorf("%s: %d marks for %d vertices", a.name(key), len(mask), s.vertices)
+	if len(mask) != n {
+		return fmt.Errorf("%s: %d marks for %d vertices", r.a.name(key), len(mask), n)
 	}
 	for v, m := range mask {
 		if m != 0 {
@@ -159,16 +194,15 @@ func (s *source) splitMask(a arraySource, key string, list *[]graph.VertexID) er
 	return nil
 }
 
-// oneOfSplits reads a list or mask. If an array has several as rows or columns, it reads the one of
-// SplitIndex. extent, if known, is the length of a list or mask, by which rows and columns are
-// distinguished.
-func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, error) {
-	r, err := a.open(key, 1, 2)
+// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by which
+// rows and columns are distinguished.
+func (r *splitReader) one(key string, extent *int) ([]int64, error) {
+	file, err := r.a.open(key, 1, 2)
 	if err != nil {
 		return nil, err
 	}
-	shape := r.Shape
-	values, err := npy.ReadAll[int64](r)
+	shape := file.Shape
+	values, err := npy.ReadAll[int64](file)
 	if err != nil {
 		return nil, err
 	}
@@ -180,24 +214,20 @@ func (s *source) oneOfSplits(a arraySource, key string, extent *int) ([]int64, e
 			splits, length, step = shape[1], shape[0], shape[1]
 		}
 	}
-	k := 0
-	if s.options.SplitIndex != nil {
-		k = *s.options.SplitIndex
-	} else if splits > 1 {
-		return nil, fmt.Errorf(
-			"%s: shape %s holds %d splits; choose one with --split-index 0 to %d",
-			a.name(key), npy.ShapeString(shape), splits, splits-1)
-	}
-	if k < 0 || k >= splits {
-		return nil, fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change "+
-			"--split-index", a.name(key), k, splits)
-	}
 	if splits == 1 {
 		return values, nil
 	}
-	begin := k * length
+	if o := r.s.options; o.SplitIndex == nil && !o.AllSplits {
+		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to %d, or "+
+			"keep all with --split-index all",
+			r.a.name(key), npy.ShapeString(shape), splits, splits-1)
+	}
+	if r.splits = max(r.splits, splits); r.k >= splits {
+		return nil, r.none(r.a.name(key), splits)
+	}
+	begin := r.k * length
 	if step > 1 {
-		begin = k
+		begin = r.k
 	}
 	one := make([]int64, length)
 	for i := range one {
@@ -222,7 +252,7 @@ func (s *source) splitCodes(p *splitSource) error {
 	}
 	for v, c := range codes {
 		if c >= 0 && c < 3 {
-			*p.lists()[c] = append(*p.lists()[c], graph.VertexID(v))
+			*p.Lists()[c] = append(*p.Lists()[c], graph.VertexID(v))
 		}
 	}
 	return nil
@@ -250,7 +280,7 @@ func (s *source) splitTable(p *splitSource) error {
 		if err != nil {
 			return r.Errorf("%w", err)
 		}
-		*p.lists()[part] = append(*p.lists()[part], v)
+		*p.Lists()[part] = append(*p.Lists()[part], v)
 		return nil
 	})
 }

@@ -69,7 +69,7 @@ func readNodes(s *source, path string) error {
 			part, ok := partNames[text]
 			switch {
 			case ok:
-				*p.lists()[part] = append(*p.lists()[part], v)
+				*p.Lists()[part] = append(*p.Lists()[part], v)
 			case !noLabel(text) && text != "-1" && text != "unused":
 				return t.errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
 					ErrValue, t.header[c.split], row[c.split])

@@ -145,6 +145,30 @@ func TestImportOwnData(t *testing.T) {
 					t.Errorf("notes %q", r.Notes)
 				}
 			}},
+		{"all splits, of which one list is of all", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			inArrays(func(t testing.TB) map[string][]byte {
+				return map[string][]byte{
+					"train_mask": array(t, []uint8{0, 1, 1, 0, 0, 0}, 3, 2),
+					"test_mask":  array(t, []uint8{0, 0, 1}, 3),
+				}
+			})(t, dir, o)
+			o.AllSplits = true
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			want := []graph.Split{{Train: []graph.VertexID{1}, Test: []graph.VertexID{2}},
+				{Train: []graph.VertexID{0}, Test: []graph.VertexID{2}}}
+			for k, s := range append([]graph.Split{d.Split}, d.More...) {
+				if k >= len(want) || !slices.Equal(s.Train, want[k].Train) ||
+					!slices.Equal(s.Test, want[k].Test) || len(s.Valid) > 0 {
+					t.Errorf("split %d: %v", k, s)
+				}
+			}
+			if len(d.More) != 1 || !strings.Contains(r.Split, "the first of 2, of which data.split") {
+				t.Errorf("%d more splits; %s", len(d.More), r.Split)
+			}
+			if err := d.Verify(); err != nil {
+				t.Error(err)
+			}
+		}},
 		{"masks as PyG has them", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(plus("train_mask", func(t testing.TB) []byte {
 				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)

@@ -405,15 +405,17 @@ func (t *typedSource) writeLabels(w *Writer, at int, split *splitSource) error {
 	}
 	first := w.Meta.Starts()[at]
 	copy(labels[int(first)*of.Width:], of.Data)
-	for _, list := range split.lists() {
-		for i := range *list {
-			(*list)[i] += graph.VertexID(first)
+	for _, one := range split.all() {
+		for _, list := range one.Lists() {
+			for i := range *list {
+				(*list)[i] += graph.VertexID(first)
+			}
 		}
 	}
 	if err := w.Labels(labels); err != nil {
 		return err
 	}
-	return w.Splits(split.Split)
+	return w.Splits(split.Split, split.more...)
 }
 
 // writeIDs keeps the ids of the source: of each vertex its type, a slash, and its id.

@@ -22,6 +22,7 @@ type Dataset struct {
 	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
+	More     []graph.Split   // [MoreSplits] others that a run may choose
 	Links    graph.LinkSplit // of the task of links
 	tables   []*npy.File     // [T]
 	identity string
@@ -49,9 +50,11 @@ func (d *Dataset) mapFiles() error {
 	faults := []error{
 		mapInto(d, "indptr.npy", &d.Graph.Indptr),
 		mapInto(d, "indices.npy", &d.Graph.Indices),
-		mapInto(d, "train.npy", &d.Split.Train),
-		mapInto(d, "valid.npy", &d.Split.Valid),
-		mapInto(d, "test.npy", &d.Split.Test), d.mapLinks(),
+		d.mapSplit(0, &d.Split), d.mapLinks(),
+	}
+	d.More = make([]graph.Split, d.Meta.MoreSplits)
+	for k := range d.More {
+		faults = append(faults, d.mapSplit(k+1, &d.More[k]))
 	}
 	labels, err := d.open("labels.npy")
 	if err == nil {
@@ -83,6 +86,14 @@ func (d *Dataset) mapFiles() error {
 			d.Meta.Edges)
 	}
 	return nil
+}
+
+func (d *Dataset) mapSplit(k int, s *graph.Split) error {
+	var faults []error
+	for i, list := range s.Lists() {
+		faults = append(faults, mapInto(d, SplitFile(k, graph.SplitNames[i]), list))
+	}
+	return errors.Join(faults...)
 }
 
 func (d *Dataset) mapColumns() error {

@@ -52,9 +52,12 @@ func (d *Dataset) verifyContent() error {
 		faults = append(faults, name(ColumnsFile, d.checkColumns()))
 	}
 	faults = append(faults, name("labels.npy", checkLabels(&d.Meta, d.Labels)))
-	splits := d.Split.Validate(int(d.Meta.Vertices))
-	if splits == nil {
-		splits = checkSplitLabels(d.Meta.Task, d.Split, d.Labels)
+	for k, s := range append([]graph.Split{d.Split}, d.More...) {
+		err := s.Validate(int(d.Meta.Vertices))
+		if err == nil {
+			err = checkSplitLabels(d.Meta.Task, s, d.Labels)
+		}
+		faults = append(faults, name(splitFiles(k), err))
 	}
 	if layout == nil {
 		faults = append(faults, name("links", d.Links.Validate(d.Graph)))
@@ -62,7 +65,16 @@ func (d *Dataset) verifyContent() error {
 	for t := range d.tables {
 		faults = append(faults, name(TableFile(&d.Meta.Schema, t), d.checkFeatures(t)))
 	}
-	return errors.Join(append(faults, name("train.npy, valid.npy, test.npy", splits))...)
+	return errors.Join(faults...)
+}
+
+// splitFiles names the files of a split.
+func splitFiles(k int) string {
+	var names []string
+	for _, list := range graph.SplitNames {
+		names = append(names, SplitFile(k, list))
+	}
+	return strings.Join(names, ", ")
 }
 
 // checkColumns reports a column that begins before another, and an edge from a vertex that the
@@ -136,8 +148,8 @@ func checkLabels(m *Meta, labels task.Labels) error {
 
 // checkSplitLabels reports the first vertex of a split that has no label.
 func checkSplitLabels(of string, s graph.Split, labels task.Labels) error {
-	for _, list := range [][]graph.VertexID{s.Train, s.Valid, s.Test} {
-		for _, v := range list {
+	for _, list := range s.Lists() {
+		for _, v := range *list {
 			if !task.Labelled(of, labels, int(v)) {
 				return fmt.Errorf("vertex %d is in a split but has no label: %w", v, ErrValue)
 			}

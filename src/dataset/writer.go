@@ -24,7 +24,7 @@ type Writer struct {
 	dir    string
 	tmp    string
 	labels task.Labels // kept until Close to check the splits against
-	split  graph.Split
+	splits []graph.Split
 	rows   *RowWriter
 	bytes  *quantizer // of Int8 features
 	notes  []string   // what was noticed while features were written
@@ -128,19 +128,24 @@ func (w *Writer) Labels(labels []byte) error {
 	return w.put("labels.npy", labels, layout.DType, layout.Shape...)
 }
 
-// Splits writes the training, validation and test vertices, each in ascending order.
-func (w *Writer) Splits(s graph.Split) error {
-	if err := s.Validate(int(w.Meta.Vertices)); err != nil {
-		return err
-	}
-	w.split = s
-	for _, list := range []struct {
-		name string
-		ids  []graph.VertexID
-	}{{"train.npy", s.Train}, {"valid.npy", s.Valid}, {"test.npy", s.Test}} {
-		if err := put(w, list.name, slices.Sorted(slices.Values(list.ids)),
-			len(list.ids)); err != nil {
+// Splits writes the training, validation and test vertices, each in ascending order, and those of
+// other splits, of which a run chooses.
+func (w *Writer) Splits(first graph.Split, more ...graph.Split) error {
+	w.splits, w.Meta.MoreSplits = append([]graph.Split{first}, more...), len(more)
+	for k, s := range w.splits {
+		if err := s.Validate(int(w.Meta.Vertices)); err != nil {
 			return err
+		}
+		for i, list := range s.Lists() {
+			name := SplitFile(k, graph.SplitNames[i])
+			if k > 0 && i == 0 {
+				if err := os.Mkdir(filepath.Join(w.tmp, filepath.Dir(name)), 0o777); err != nil {
+					return err
+				}
+			}
+			if err := put(w, name, slices.Sorted(slices.Values(*list)), len(*list)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -168,8 +173,10 @@ func (w *Writer) finish() error {
 	if err := errors.Join(w.Meta.check(), w.Meta.checkFiles()); err != nil {
 		return err
 	}
-	if err := checkSplitLabels(w.Meta.Task, w.split, w.labels); err != nil {
-		return err
+	for _, s := range w.splits {
+		if err := checkSplitLabels(w.Meta.Task, s, w.labels); err != nil {
+			return err
+		}
 	}
 	text, err := json.MarshalIndent(&w.Meta, "", "  ")
 	if err != nil {

@@ -8,23 +8,23 @@ type Split struct {
 	Train, Valid, Test []VertexID
 }
 
+// Lists returns the lists, in the order of SplitNames.
+func (s *Split) Lists() [3]*[]VertexID { return [3]*[]VertexID{&s.Train, &s.Valid, &s.Test} }
+
 // Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits
 // of memory.
 func (s Split) Validate(n int) error {
 	seen := make([]uint64, (n+63)/64)
-	for _, list := range []struct {
-		name string
-		ids  []VertexID
-	}{{"train", s.Train}, {"valid", s.Valid}, {"test", s.Test}} {
-		for i, v := range list.ids {
+	for k, list := range s.Lists() {
+		for i, v := range *list {
 			if uint32(v) >= uint32(n) {
 				return fmt.Errorf("%s split, entry %d: vertex %d: %w (the graph has %d vertices)",
-					list.name, i, v, ErrVertexRange, n)
+					SplitNames[k], i, v, ErrVertexRange, n)
 			}
 			bit := uint64(1) << (v % 64)
 			if seen[v/64]&bit != 0 {
 				return fmt.Errorf("%s split, entry %d: vertex %d is listed twice; the splits "+
-					"must not overlap", list.name, i, v)
+					"must not overlap", SplitNames[k], i, v)
 			}
 			seen[v/64] |= bit
 		}

@@ -70,7 +70,7 @@ func byData(runs []*Run) [][]*Run {
 }
 
 // seedKey picks the settings in which repetitions of one job differ.
-func seedKey(key string) bool { return key == "train.seed" }
+func seedKey(key string) bool { return key == "train.seed" || key == "data.split" }
 
 // repeated divides runs into jobs: the runs of each differ in seeds only.
 func repeated(runs []*Run) [][]*Run {

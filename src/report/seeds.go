@@ -90,9 +90,9 @@ func jobNames(all [][]*Run) []string {
 // repetitions is the table of jobs that were run with several seeds.
 func repetitions(runs []*Run) table {
 	t := table{
-		id: "seeds", title: "By validation, over seeds",
+		id: "seeds", title: "By validation, over seeds and splits",
 		note: "Mean ± standard deviation of the sample, over runs that differ in train.seed " +
-			"only. Best validation first; the test metric chose nothing.",
+			"and data.split only. Best validation first; the test metric chose nothing.",
 	}
 	var firsts []*Run
 	var jobs []job
@@ -150,7 +150,7 @@ func curvesOf(c *chart.Curves, runs []*Run, of func(r *Run) chart.Curve) {
 			continue
 		}
 		mean := chart.Mean(each)
-		mean.Names, mean.Color = []string{fmt.Sprintf("%s, %d seeds", name, len(each))}, all[i][0].color
+		mean.Names, mean.Color = []string{fmt.Sprintf("%s, %d runs", name, len(each))}, all[i][0].color
 		c.Add(mean)
 	}
 }

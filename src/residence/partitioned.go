@@ -96,7 +96,7 @@ func (o opener) withWhole(f func() error) (err error) {
 	if !s.Job.Partitioned {
 		return f()
 	}
-	s.whole, err = shard.Open(s.shards().Dir, shard.Options{})
+	s.whole, err = shard.Whole(s.shards())
 	if err = comm.Agree(s.Comm, err); err == nil {
 		err = f()
 	}

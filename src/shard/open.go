@@ -33,6 +33,7 @@ type Options struct {
 	// weigh only the rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
 	// then read them into memory of the process. Ranks 0 opens all.
 	Rank, Ranks int
+	Split       int  // which of the splits that the dataset keeps, from 0
 	AllLabels   bool // labels of all vertices nevertheless, for seeds of other ranks
 	// all of indptr.npy nevertheless, and of the sums of weights, for a model that reads degrees of
 	// any vertex
@@ -71,8 +72,8 @@ type Shards struct {
 	topology           sample.Topology
 	labels             task.Labels
 	scale              []float32
-	first, last        int64 // vertices whose rows of the windowed files can be read
-	train, valid, test splitView
+	first, last        int64        // vertices whose rows of the windowed files can be read
+	split              [3]splitView // training, validation, test
 	links              [3]linkView
 	mapped, mappedRows int64
 	closers            []func() error
@@ -100,6 +101,9 @@ func Open(dir string, o Options) (*Shards, error) {
 	}
 	if o.SharedMemory == "" {
 		o.SharedMemory = "/dev/shm"
+	}
+	if err := UseSplit(meta, o.Split); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o, last: meta.Vertices}
 	if o.Ranks > 0 {
@@ -134,9 +138,15 @@ func (s *Shards) checkSizes() error {
 func (s *Shards) mapFiles() error {
 	errs := []error{
 		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
-		mapInto(s, "train.npy", &s.train.ids), mapInto(s, "valid.npy", &s.valid.ids),
-		mapInto(s, "test.npy", &s.test.ids),
 		s.mapLabels(), mapLinks(s),
+	}
+	for i := range s.split {
+		view := &s.split[i]
+		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]), &view.ids))
+		view.offsets = []int{0}
+		for k := range s.Splits {
+			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].of(i))
+		}
 	}
 	if s.Type() == compute.Int8 {
 		errs = append(errs, mapInto(s, dataset.ScaleFile, &s.scale))
@@ -144,14 +154,6 @@ func (s *Shards) mapFiles() error {
 	}
 	if s.Schema.Typed() {
 		errs = append(errs, mapColumns(s))
-	}
-	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
-		list.offsets = make([]int, s.Parts+1)
-	}
-	for k, size := range s.Splits {
-		s.train.offsets[k+1] = s.train.offsets[k] + size.Train
-		s.valid.offsets[k+1] = s.valid.offsets[k] + size.Valid
-		s.test.offsets[k+1] = s.test.offsets[k] + size.Test
 	}
 	for _, err := range errs {
 		if errors.Is(err, errCopying) { // where one copy finds no room the others do not either
@@ -274,13 +276,16 @@ func (s *Shards) Rows() compute.Rows {
 }
 
 // Train returns the training seeds of a part, by original id.
-func (s *Shards) Train(part int) []graph.VertexID { return s.train.of(part) }
+func (s *Shards) Train(part int) []graph.VertexID { return s.split[0].of(part) }
 
 // Valid returns the validation vertices of a part, by original id.
-func (s *Shards) Valid(part int) []graph.VertexID { return s.valid.of(part) }
+func (s *Shards) Valid(part int) []graph.VertexID { return s.split[1].of(part) }
 
 // Test returns the test vertices of a part, by original id.
-func (s *Shards) Test(part int) []graph.VertexID { return s.test.of(part) }
+func (s *Shards) Test(part int) []graph.VertexID { return s.split[2].of(part) }
+
+// Whole opens the shards once more, with the rows of all vertices.
+func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.options.Split}) }
 
 // Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it
 // before the first step.

@@ -142,15 +142,17 @@ func TestVerifyHoldsContentToItsRules(t *testing.T) {
 			"original_id.npy"},
 		{"label out of range", func(s *Shards) { spoilLabel(s, 0, 4) },
 			"labels.npy"},
-		{"seed twice", func(s *Shards) { s.train.ids = changed(s.train.ids, 0, s.train.ids[1]) },
+		{"seed twice", func(s *Shards) { s.split[0].ids = changed(s.split[0].ids, 0, s.split[0].ids[1]) },
 			"train.npy"},
 		{"seed in another part",
-			func(s *Shards) { s.valid.ids = swapped(s.valid.ids, 0, len(s.valid.ids)-1) },
+			func(s *Shards) {
+				s.split[1].ids = swapped(s.split[1].ids, 0, len(s.split[1].ids)-1)
+			},
 			"valid.npy"},
-		{"seeds out of order", func(s *Shards) { s.test.ids = swapped(s.test.ids, 0, 1) },
+		{"seeds out of order", func(s *Shards) { s.split[2].ids = swapped(s.split[2].ids, 0, 1) },
 			"test.npy"},
 		{"seed without label",
-			func(s *Shards) { spoilLabel(s, int(s.train.ids[0]), -1) }, "train.npy"},
+			func(s *Shards) { spoilLabel(s, int(s.split[0].ids[0]), -1) }, "train.npy"},
 	} {
 		s := open(t, write(t, ds, 2), Options{})
 		c.spoil(s)

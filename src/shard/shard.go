@@ -7,6 +7,7 @@
 //	        original_id.npy  int32 [N]    id in the dataset of each vertex
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
+//	        split-0001/train.npy ...      of further splits of the dataset
 //	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by the part
 //	                         of the target and, inside a part, by original ids of target and source
 //	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
@@ -90,8 +91,9 @@ type Meta struct {
 	Tables       []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
 	LabelType    string              `json:"label_type,omitempty"`
 	Origin       Origin              `json:"origin"`
-	Splits       []SplitSizes        `json:"splits"`          // [P]
-	Links        []SplitSizes        `json:"links,omitempty"` // [P] of the task of links
+	Splits       []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
+	MoreSplits   [][]SplitSizes      `json:"more_splits,omitempty"` // [splits - 1, P]
+	Links        []SplitSizes        `json:"links,omitempty"`       // [P] of the task of links
 	Report       partition.Report    `json:"report"`
 	Files        map[string]npy.Info `json:"files"` // by path inside the directory
 }
@@ -132,6 +134,24 @@ type SplitSizes struct {
 	Train int `json:"train"`
 	Valid int `json:"valid"`
 	Test  int `json:"test"`
+}
+
+// splitsOf returns the sizes of all splits, before UseSplit.
+func splitsOf(m *Meta) [][]SplitSizes { return append([][]SplitSizes{m.Splits}, m.MoreSplits...) }
+
+// UseSplit makes m.Splits the sizes of the split of index k, which data.split chooses.
+func UseSplit(m *Meta, k int) error {
+	switch n := len(m.MoreSplits); {
+	case k == 0:
+	case k > 0 && k <= n:
+		m.Splits = m.MoreSplits[k-1]
+	case n == 0:
+		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; `halognn import --split-index "+
+			"all` keeps all that data come with", k)
+	default:
+		return fmt.Errorf("data.split is %d, and the parts hold splits 0 to %d", k, n)
+	}
+	return nil
 }
 
 // Type returns the element type of the feature rows.
@@ -205,16 +225,20 @@ func tableInfo(m *Meta, i int) npy.Info {
 // layout returns the element type and shape that each file must have.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
-	var sum SplitSizes
-	for _, s := range m.Splits {
-		sum.Train, sum.Valid, sum.Test = sum.Train+s.Train, sum.Valid+s.Valid, sum.Test+s.Test
-	}
 	ints := func(n int) npy.Info { return npy.Info{DType: "<i4", Shape: []int{n}} }
 	files := map[string]npy.Info{
 		"indptr.npy": {DType: "<i8", Shape: []int{n + 1}}, "indices.npy": ints(int(m.Edges)),
 		"original_id.npy": ints(n),
 		"labels.npy":      task.Stored(m.Task).Layout(n, m.Classes),
-		"train.npy":       ints(sum.Train), "valid.npy": ints(sum.Valid), "test.npy": ints(sum.Test),
+	}
+	for k, sizes := range splitsOf(m) {
+		for i, name := range graph.SplitNames {
+			n := 0
+			for _, s := range sizes {
+				n += *s.of(i)
+			}
+			files[dataset.SplitFile(k, name)] = ints(n)
+		}
 	}
 	if m.Weighted {
 		files[dataset.WeightsFile] = npy.Info{DType: "<f4", Shape: []int{int(m.Edges)}}
@@ -242,9 +266,8 @@ func (m *Meta) check() error {
 		return fmt.Errorf("format version %d; this program reads version %d: partition again",
 			m.Format, Format)
 	}
-	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 || len(m.Splits) != m.Parts {
-		return fmt.Errorf("%w: %d parts with %d offsets and %d split sizes", ErrMismatch, m.Parts,
-			len(m.Offsets), len(m.Splits))
+	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 {
+		return fmt.Errorf("%w: %d parts with %d offsets", ErrMismatch, m.Parts, len(m.Offsets))
 	}
 	if err := dataset.CheckFeatureType(m.FeatureType); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -267,11 +290,17 @@ func (m *Meta) check() error {
 	if err := checkTypes(m); err != nil {
 		return err
 	}
-	for k, s := range m.Splits {
-		n := int(m.Offsets[k+1] - m.Offsets[k])
-		if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
-			s.Train+s.Valid+s.Test > n {
-			return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
+	for _, sizes := range splitsOf(m) {
+		if len(sizes) != m.Parts {
+			return fmt.Errorf("%w: %d parts with %d split sizes", ErrMismatch, m.Parts, len(sizes))
+		}
+		for k, s := range sizes {
+			n := int(m.Offsets[k+1] - m.Offsets[k])
+			if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
+				s.Train+s.Valid+s.Test > n {
+				return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d",
+					ErrMismatch, k, s.Train, s.Valid, s.Test, n)
+			}
 		}
 	}
 	if names := len(m.ClassNames); names > 0 && names != m.Classes {

@@ -11,23 +11,21 @@ import (
 // identity and original ids, and with splits that are the first vertices of each part.
 func Sizes(m *Meta, dir string) *Shards {
 	s := &Shards{Meta: *m, Dir: dir, last: m.Vertices}
-	for _, list := range []*splitView{&s.train, &s.valid, &s.test} {
-		list.offsets = []int{0}
-	}
-	for k, size := range m.Splits {
+	for k := range m.Splits {
 		next := graph.VertexID(m.Offsets[k])
-		for _, x := range []struct {
-			list *splitView
-			n    int
-		}{{&s.train, size.Train}, {&s.valid, size.Valid}, {&s.test, size.Test}} {
-			for range x.n {
-				x.list.ids, next = append(x.list.ids, next), next+1
+		for i := range s.split {
+			list := &s.split[i]
+			list.offsets = append(list.offsets, len(list.ids))
+			for range *m.Splits[k].of(i) {
+				list.ids, next = append(list.ids, next), next+1
 			}
-			x.list.offsets = append(x.list.offsets, len(x.list.ids))
 		}
 	}
+	for i := range s.split {
+		s.split[i].offsets = append(s.split[i].offsets, len(s.split[i].ids))
+	}
 	for name, info := range m.layout() {
-		if strings.HasPrefix(name, "part-") {
+		if strings.HasPrefix(name, "part-") || strings.HasPrefix(name, "split-") {
 			continue
 		}
 		bytes := int64(info.DType[2] - '0') // as "<i4"

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -35,7 +36,7 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 		names = append(names, featuresFile(&s.Meta, i))
 	}
 	for name := range s.Files {
-		if dir := filepath.Dir(name); shared && (dir == "." || dir == "links") {
+		if shared && !strings.HasPrefix(name, "part-") {
 			names = append(names, name)
 		}
 	}
@@ -81,14 +82,31 @@ func (s *Shards) verifyContent() error {
 	check("original_id.npy", original)
 	check("labels.npy", s.checkLabels())
 	check("links", checkLinks(s, layout == nil && original == nil))
-	splits := graph.Split{Train: s.train.ids, Valid: s.valid.ids, Test: s.test.ids}
-	if err := splits.Validate(int(s.Vertices)); err != nil || original != nil {
-		check("train.npy, valid.npy, test.npy", err)
-		return errors.Join(errs...)
+	errs = append(errs, verifySplit(s, original == nil))
+	for k := range s.MoreSplits {
+		other, err := Open(s.Dir, Options{Split: k + 1})
+		if err == nil {
+			err = errors.Join(verifySplit(other, original == nil), other.Close())
+		}
+		errs = append(errs, err)
 	}
-	check("train.npy", s.checkSplit(&s.train))
-	check("valid.npy", s.checkSplit(&s.valid))
-	check("test.npy", s.checkSplit(&s.test))
+	return errors.Join(errs...)
+}
+
+// verifySplit checks the split that is opened, whose order is that of sound original ids.
+func verifySplit(s *Shards, sound bool) error {
+	at := func(i int) string { return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i])) }
+	split := graph.Split{Train: s.split[0].ids, Valid: s.split[1].ids, Test: s.split[2].ids}
+	if err := split.Validate(int(s.Vertices)); err != nil {
+		return fmt.Errorf("%s, %s, %s: %w; partition again", at(0), filepath.Base(at(1)),
+			filepath.Base(at(2)), err)
+	}
+	var errs []error
+	for i := range s.split {
+		if err := s.checkSplit(&s.split[i]); sound && err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w; partition again", at(i), err))
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -86,6 +86,9 @@ func (w *writer) write() error {
 	}
 	defer mem.Free(w.original)
 	w.meta.Splits = make([]SplitSizes, w.meta.Parts)
+	for range w.ds.More {
+		w.meta.MoreSplits = append(w.meta.MoreSplits, make([]SplitSizes, w.meta.Parts))
+	}
 	if m.Task == task.Links {
 		w.meta.Links = make([]SplitSizes, w.meta.Parts)
 	}
@@ -348,30 +351,38 @@ func (w *writer) labels() error {
 }
 
 func (w *writer) splits() error {
-	s := w.ds.Split
-	for _, list := range []struct {
-		name string
-		ids  []graph.VertexID
-		size func(*SplitSizes) *int
-	}{
-		{"train.npy", s.Train, func(s *SplitSizes) *int { return &s.Train }},
-		{"valid.npy", s.Valid, func(s *SplitSizes) *int { return &s.Valid }},
-		{"test.npy", s.Test, func(s *SplitSizes) *int { return &s.Test }},
-	} {
-		ids := make([]graph.VertexID, len(list.ids))
-		for i, v := range list.ids {
+	for k, sizes := range splitsOf(&w.meta) {
+		split := w.ds.Split
+		if k > 0 {
+			split = w.ds.More[k-1]
+			if err := w.makePart(dataset.SplitFile(k, "")); err != nil {
+				return err
+			}
+		}
+		if err := w.split(k, split, sizes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// split writes the split of index k, and counts it in sizes.
+func (w *writer) split(k int, s graph.Split, sizes []SplitSizes) error {
+	for i, list := range s.Lists() {
+		name, ids := dataset.SplitFile(k, graph.SplitNames[i]), make([]graph.VertexID, len(*list))
+		for n, v := range *list {
 			if v < 0 || int(v) >= len(w.l.NewID) {
 				return fmt.Errorf("%s: vertex %d: %w; run `halognn check` on the dataset",
-					list.name, v, graph.ErrVertexRange)
+					name, v, graph.ErrVertexRange)
 			}
-			ids[i] = w.l.NewID[v]
-			*list.size(&w.meta.Splits[w.partOf(ids[i])])++
+			ids[n] = w.l.NewID[v]
+			*sizes[w.partOf(ids[n])].of(i)++
 		}
 		slices.SortFunc(ids, func(a, b graph.VertexID) int {
 			return cmp.Or(cmp.Compare(w.partOf(a), w.partOf(b)),
 				cmp.Compare(w.original[a], w.original[b]))
 		})
-		if err := put(w, list.name, ids, len(ids)); err != nil {
+		if err := put(w, name, ids, len(ids)); err != nil {
 			return err
 		}
 	}
@@ -383,7 +394,7 @@ func (w *writer) partOf(id graph.VertexID) int {
 	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
 }
 
-// makePart makes the directory of a file of a part.
+// makePart makes the directory of a file of a part or a split.
 func (w *writer) makePart(name string) error {
 	// MkdirAll would make w.dir again, which a signal may have removed
 	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)

@@ -88,7 +88,7 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	s, err := shard.Open(c.Data.Parts, shard.Options{})
+	s, err := shard.Open(c.Data.Parts, shard.Options{Split: c.Data.Split})
 	if err != nil {
 		return dataError(err)
 	}

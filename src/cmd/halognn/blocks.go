@@ -71,7 +71,7 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 		return usageError(errors.New("with parallel.mode hybrid or sample.share node minibatches depend on the ranks of " +
 			"a node; set run.ranks_per_node to them"))
 	}
-	s, err := shard.Open(c.Data.Parts, shard.Options{})
+	s, err := shard.Open(c.Data.Parts, shard.Options{Split: c.Data.Split})
 	if err != nil {
 		return dataError(err)
 	}

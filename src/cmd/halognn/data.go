@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -170,7 +171,7 @@ func importCommand(p *process) *cobra.Command {
 	var o dataset.ImportOptions
 	var undirected, directed bool
 	var to replaceable
-	var index int
+	var index string
 	c := &cobra.Command{
 		Use: "import --format FORMAT --in PATH --out DATASET [--undirected] [--split " +
 			"FILE|60/20/20]",
@@ -207,8 +208,11 @@ func importCommand(p *process) *cobra.Command {
 			case links && o.Split != "":
 				return usageError(errors.New("--split is of vertices; use --split-links"))
 			}
-			if c.Flags().Changed("split-index") {
-				o.SplitIndex = &index
+			if k, err := strconv.ParseUint(index, 10, 16); err == nil {
+				of := int(k)
+				o.SplitIndex = &of
+			} else if o.AllSplits = index == "all"; !o.AllSplits && c.Flags().Changed("split-index") {
+				return usageError(fmt.Errorf("--split-index %s: want a number from 0 on, or all", index))
 			}
 			return to.make(func(dir string) error {
 				o.Out = dir
@@ -242,7 +246,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.SplitLinks, "split-links", "", "train/valid/test in percent of the pairs of vertices "+
 		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
-	f.IntVar(&index, "split-index", 0, "which split, from 0, where the data come with several")
+	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with several, or all: "+
+		"each run then chooses by data.split")
 	f.StringToStringVar(&o.Keys, "keys", nil,
 		"npz: what arrays are called, such as x=embedding,edge_index=links")
 	f.StringSliceVar(&o.Ignore, "ignore", nil, "arrays or columns to leave out, such as edge_type")

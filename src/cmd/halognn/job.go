@@ -63,7 +63,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	}
 	reading.Limit = stallOf(cfg)
 	o := shard.Options{CopyTopology: cfg.Run.Load == "copy", Stage: cfg.Run.StageDir,
-		Waiting: reading.Waiting}
+		Waiting: reading.Waiting, Split: cfg.Data.Split}
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
@@ -171,7 +171,7 @@ func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
 	parts := j.env.Shards
 	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all
 		var err error
-		if parts, err = shard.Open(parts.Dir, shard.Options{}); err != nil {
+		if parts, err = shard.Whole(parts); err != nil {
 			return nil, err
 		}
 		defer parts.Close()

@@ -177,6 +177,9 @@ func (x *room) lacks(m trace.Memory, what string) error {
 // opened.
 func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
+	if err == nil {
+		err = shard.UseSplit(m, cfg.Data.Split)
+	}
 	if err != nil || cfg.Compute.Device == "cuda" { // device memory is looked at where it is opened
 		return false, nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/shard"
 	"halognn/src/simulate"
 )
 
@@ -32,7 +31,7 @@ func modesCommand() *cobra.Command {
 				return err
 			}
 			o.Workers = run.workers
-			return compareModes(c, run.parts, run.out, o)
+			return compareModes(c, &run, o)
 		},
 	}
 	run.flags(c, 1, "the directory to write modes.csv to")
@@ -42,8 +41,9 @@ func modesCommand() *cobra.Command {
 	return c
 }
 
-func compareModes(c *cobra.Command, parts, dir string, o simulate.ModeOptions) error {
-	s, err := shard.Open(parts, shard.Options{})
+func compareModes(c *cobra.Command, run *simulated, o simulate.ModeOptions) error {
+	dir := run.out
+	s, err := run.open()
 	if err != nil {
 		return dataError(err)
 	}
@@ -66,7 +66,7 @@ func compareModes(c *cobra.Command, parts, dir string, o simulate.ModeOptions) e
 		"modes.csv": m.WriteCSV}); err != nil {
 		return dataError(err)
 	}
-	out(c, "%s: an epoch, the mean of %d; fanouts %v, batch %d, seed %d\n\n", parts, o.Epochs,
+	out(c, "%s: an epoch, the mean of %d; fanouts %v, batch %d, seed %d\n\n", run.parts, o.Epochs,
 		o.Sample.Fanouts, o.Batch, o.Seed)
 	if err := m.Print(c.OutOrStdout()); err != nil {
 		return fmt.Errorf("printing: %w", err)

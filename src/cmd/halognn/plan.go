@@ -127,7 +127,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return usageError(err)
 	}
 	o.parts = c.Data.Parts
-	s, err := shard.Open(o.parts, shard.Options{})
+	s, err := shard.Open(o.parts, shard.Options{Split: c.Data.Split})
 	if err != nil {
 		return dataError(err)
 	}

@@ -27,6 +27,7 @@ type simulated struct {
 	parts, config, out       string
 	sets                     []string
 	epochs, workers, perNode int
+	split                    int // of the config, as spec finds it
 }
 
 func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
@@ -59,9 +60,13 @@ func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 	if err != nil {
 		return s, usageError(err)
 	}
-	s, o.parts = run.Spec(), run.Data.Parts
+	s, o.parts, o.split = run.Spec(), run.Data.Parts, run.Data.Split
 	s.Epochs, s.RanksPerNode = o.epochs, cmp.Or(o.perNode, run.Run.RanksPerNode, 1)
 	return s, nil
+}
+
+func (o *simulated) open() (*shard.Shards, error) {
+	return shard.Open(o.parts, shard.Options{Split: o.split})
 }
 
 // own returns the settings of the policies that have some of their own, as NAME:key=value:...
@@ -124,7 +129,7 @@ func simulateCommand() *cobra.Command {
 			if err := o.Check(); err != nil {
 				return usageError(err)
 			}
-			return runSimulate(c, run.parts, run.out, o)
+			return runSimulate(c, &run, o)
 		},
 	}
 	f := c.Flags()
@@ -143,8 +148,9 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error {
-	s, err := shard.Open(parts, shard.Options{})
+func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
+	dir := run.out
+	s, err := run.open()
 	if err != nil {
 		return dataError(err)
 	}
@@ -181,7 +187,7 @@ func runSimulate(c *cobra.Command, parts, dir string, o simulate.Options) error 
 		return dataError(err)
 	}
 	out(c, "%s: %d ranks, %d steps an epoch, %d epochs, %v, batch %d, seed %d\n",
-		parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample,
+		run.parts, r.Options.Ranks, r.Steps, r.Options.Epochs, r.Options.Sample,
 		r.Options.Batch, r.Options.Seed)
 	if err := r.Print(c.OutOrStdout()); err != nil {
 		return err

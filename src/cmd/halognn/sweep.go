@@ -26,6 +26,7 @@ import (
 // sweepFlags are the flags of sweep.
 type sweepFlags struct {
 	config, out, launcher string
+	splits                string // "all", or values of data.split
 	grid, sets            []string
 	seeds, inProcess      int
 	task                  int // the run of a job array, from 1; 0: all, one after the other
@@ -40,7 +41,7 @@ func sweepCommand(p *process) *cobra.Command {
 		Long: "Train every combination of settings with every seed, one run after the other, into " +
 			"OUT/SETTINGS. Begun again, it goes on: what has finished stays. A run that fails does not " +
 			"end the others. The table chooses by validation, shows the test metric beside it, and " +
-			"gives mean and standard deviation over seeds; OUT/report has the page.",
+			"gives mean and standard deviation over seeds and splits; OUT/report has the page.",
 		Example: "  halognn sweep --config inputs/demo.yaml --grid train.lr=0.01,0.003 " +
 			"--grid model.hidden=64,256 --seeds 5 --out runs/sweep\n" +
 			"  halognn sweep --config c.yaml --grid 'sample.fanouts=[10,5],[15,10]' --launcher " +
@@ -83,10 +84,12 @@ func sweepCommand(p *process) *cobra.Command {
 	f.StringVar(&o.config, "config", "", "YAML file of the runs")
 	f.StringVar(&o.out, "out", "", "the directory of the runs and their report")
 	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003; a list in "+
-		"brackets is one value; repeatable: every combination is trained; without it and --seeds "+
-		"there is one run")
+		"brackets is one value; repeatable: every combination is trained; without it, --seeds and "+
+		"--split-index there is one run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key of all runs; repeatable")
 	f.IntVar(&o.seeds, "seeds", 1, "train each combination with train.seed from 1 to this number")
+	f.StringVar(&o.splits, "split-index", "", "train each combination on every split that the parts hold, "+
+		"all, or on some, as 0,1,2 (data.split)")
 	f.StringVar(&o.launcher, "launcher", "", "what starts the ranks of a run, as 'mpirun -np 4'")
 	f.IntVar(&o.task, "task", 0, "train this run alone, from 1, and report those that have begun: an "+
 		"element of a job array (jobs/sweep.sbatch)")
@@ -113,7 +116,8 @@ type axis struct {
 	values []string
 }
 
-// axes returns the keys of --grid, and train.seed for --seeds. A key has values from one flag only.
+// axes returns the keys of --grid, data.split for --split-index, and train.seed for --seeds. A key has
+// values from one flag only.
 func (o *sweepFlags) axes() (all []axis, err error) {
 	if o.seeds < 1 {
 		return nil, fmt.Errorf("--seeds is %d; it must be at least 1", o.seeds)
@@ -149,6 +153,21 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		}
 		all = append(all, axis{key, valuesOf(values)})
 	}
+	if o.splits != "" {
+		splits := axis{"data.split", valuesOf(o.splits)}
+		if err := take(splits.key, "--split-index"); err != nil {
+			return nil, err
+		}
+		if o.splits == "all" {
+			if by["data.parts"] == "--grid" {
+				return nil, errors.New("--split-index all is of the same parts in all runs; name splits, as 0,1,2")
+			}
+			if splits.values, err = o.allSplits(); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, splits)
+	}
 	if o.seeds > 1 {
 		seeds := axis{key: "train.seed"}
 		for i := range o.seeds {
@@ -158,6 +177,25 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		err = take(seeds.key, "--seeds")
 	}
 	return all, err
+}
+
+// allSplits returns the splits that the parts of the config hold.
+func (o *sweepFlags) allSplits() (values []string, err error) {
+	c, err := config.Load(o.config, append(slices.Clone(o.sets), "run.dir="+o.out))
+	if err != nil {
+		return nil, err
+	}
+	m, err := shard.ReadMeta(c.Data.Parts)
+	if err != nil {
+		return nil, err
+	}
+	for k := range 1 + len(m.MoreSplits) {
+		values = append(values, strconv.Itoa(k))
+	}
+	if len(values) == 1 {
+		return nil, fmt.Errorf("--split-index all: %w", shard.UseSplit(m, 1))
+	}
+	return values, nil
 }
 
 // runs returns the runs of the sweep: every combination, the last key and the seed changing first.
@@ -235,7 +273,11 @@ func (o *sweepFlags) check(runs []sweepRun) error {
 		if r.done {
 			continue
 		}
-		if _, err := shard.ReadMeta(r.config.Data.Parts); err != nil {
+		m, err := shard.ReadMeta(r.config.Data.Parts)
+		if err == nil {
+			err = shard.UseSplit(m, r.config.Data.Split)
+		}
+		if err != nil {
 			return dataError(err)
 		}
 	}
