@@ -251,20 +251,6 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 		}
 		p.must(t, "check", out)
 	}
-	train := func(out string) []string {
-		return append([]string{p.path}, trainArgs(t, parts, out, sets...)...)
-	}
-	all = append(all, &victim{name: "train", whole: run,
-		command: func(t *testing.T, out string) []string {
-			return append(train(out), "--ranks-in-process", "2")
-		}})
-	if mpirun := os.Getenv("HALOGNN_MPIRUN"); mpirun != "" && p.linked("mpi") {
-		all = append(all, &victim{name: "train under MPI", whole: run,
-			command: func(t *testing.T, out string) []string {
-				return append([]string{mpirun, "-np", "2"}, train(out)...)
-			}})
-	}
-	all = append(all, pythonVictims(t, parts, sets, run)...)
 	// what is written by one command is there as without the blow, or not at all
 	written := func(name, suffix string, command func(t *testing.T, out string) []string) *victim {
 		var want string
@@ -293,6 +279,25 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 				}
 			}}
 	}
+	partition := func(out string) []string {
+		return []string{p.path, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", out}
+	}
+	train := func(out string) []string {
+		return append([]string{p.path}, trainArgs(t, parts, out, sets...)...)
+	}
+	all = append(all, &victim{name: "train", whole: run,
+		command: func(t *testing.T, out string) []string {
+			return append(train(out), "--ranks-in-process", "2")
+		}})
+	if mpirun := os.Getenv("HALOGNN_MPIRUN"); mpirun != "" && p.linked("mpi") {
+		all = append(all, &victim{name: "train under MPI", whole: run,
+			command: func(t *testing.T, out string) []string {
+				return append([]string{mpirun, "-np", "2"}, train(out)...)
+			}}, written("partition under MPI", "", func(t *testing.T, out string) []string {
+			return append([]string{mpirun, "-np", "3"}, partition(out)...)
+		}))
+	}
+	all = append(all, pythonVictims(t, parts, sets, run)...)
 	in := filepath.Join(t.TempDir(), "arrays")
 	random := rand.New(rand.NewPCG(1, 26))
 	edges := make([]int64, 2*200000)
@@ -311,8 +316,7 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 			return []string{p.path, "import", "--format", "npz", "--in", in, "--out", out, "--directed"}
 		}),
 		written("partition", "", func(t *testing.T, out string) []string {
-			return []string{p.path, "partition", "--data", data, "--parts", "8", "--method", "ldg",
-				"--out", out}
+			return partition(out)
 		}),
 		written("infer", ".npy", func(t *testing.T, out string) []string {
 			return []string{p.path, "infer", "--run", reference.dir, "--out", out + ".npy",

@@ -75,3 +75,103 @@ func TestPartsOfAFileAreKept(t *testing.T) {
 		t.Error("the parts of the file are not those of the same cut")
 	}
 }
+
+// Without METIS, or KaMinPar, auto takes what there is and says what would give better parts.
+func TestAutoTakesWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
+	p := halognn(t)
+	r := p.run(t, partitioning(smallData.dir(t), dir, "--method", "auto")...)
+	want := []string{"method metis: it takes"}
+	if !p.linked("metis") {
+		want = []string{"method ldg", "built without METIS", "pip install kaminpar"}
+	}
+	for _, words := range want {
+		if r.code != 0 || !strings.Contains(r.out, words) {
+			t.Errorf("%s is not said: %v", words, r)
+		}
+	}
+}
+
+// shares cuts and writes parts by ranks of MPI.
+func shares(t *testing.T, ranks int, out string, flags ...string) result {
+	t.Helper()
+	return startMPI(t, ranks, halognn(t).path, append([]string{"partition", "--data", smallData.dir(t),
+		"--parts", "4", "--method", "ldg", "--seed", "1", "--out", out}, flags...)...).wait(t)
+}
+
+// Ranks write the bytes of one process.
+func TestRanksShareAPartitionUnderMPI(t *testing.T) {
+	launcher(t)
+	dir := t.TempDir()
+	alone := filepath.Join(dir, "alone")
+	halognn(t).must(t, "partition", "--data", smallData.dir(t), "--parts", "4", "--method", "ldg",
+		"--seed", "1", "--out", alone)
+	want := treeOf(t, alone)
+	for _, ranks := range []int{1, 2, 4} {
+		out := filepath.Join(dir, strconv.Itoa(ranks))
+		if r := shares(t, ranks, out); r.code != 0 {
+			t.Fatal(r)
+		}
+		if treeOf(t, out) != want {
+			t.Errorf("%d ranks write other files than one process", ranks)
+		}
+	}
+	// --force replaces them, and without it one rank tells why not
+	r := shares(t, 2, alone)
+	if r.code != badData || strings.Count(r.err, "--force replaces it") != 1 {
+		t.Error(r)
+	}
+	if r = shares(t, 2, alone, "--force"); r.code != 0 {
+		t.Error(r)
+	}
+	if treeOf(t, alone) != want {
+		t.Error("--force leaves other files")
+	}
+}
+
+// A disk that fills on one rank fails all, with one message, and nothing is left.
+func TestADiskThatFillsUnderMPI(t *testing.T) {
+	mpirun := launcher(t)
+	for _, ranks := range []string{"1", "3"} {
+		onSmallDisk(t, "no space left on device", nil, func(out string) []string {
+			return append([]string{mpirun, "-np", ranks, halognn(t).path},
+				partitioning(smallData.dir(t), out)...)
+		})
+	}
+}
+
+// KaMinPar's files lie beside the parts, and a disk without room for them is one clear error.
+func TestADiskThatFillsBeforeTheCut(t *testing.T) {
+	python := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho 0\n"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	onSmallDisk(t, "beside --out", []string{"HALOGNN_KAMINPAR_PYTHON=" + python},
+		func(out string) []string {
+			return append([]string{halognn(t).path},
+				partitioning(smallData.dir(t), out, "--method", "kaminpar")...)
+		})
+}
+
+// onSmallDisk runs a command that writes to a disk of 30 KiB, which must say once what it wants, and
+// leave nothing.
+func onSmallDisk(t *testing.T, want string, env []string, command func(out string) []string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "place")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, env, "unshare", append([]string{"-rm", "sh", "-c", smallDisk, "sh", dir, "30"},
+		command(dir)...)...).wait(t)
+	if r.code == 99 || strings.Contains(r.err, "unshare") {
+		t.Skipf("a small disk needs the right to mount a tmpfs in a namespace: %v", r)
+	}
+	if r.code != badData || strings.Count(r.err, "no space left on device") != 1 ||
+		!strings.Contains(r.err, want) {
+		t.Error(r)
+	}
+	if left, err := os.ReadDir(dir + ".kept"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v (%v)", left, err)
+	}
+}

@@ -161,7 +161,7 @@ func TestEmptyParts(t *testing.T) {
 		parts := fmt.Sprintf("%s/parts-%t", dir, isolated)
 		err = shard.Write(parts, d,
 			shard.Layout{NewID: same, Offsets: []int64{0, 0, 200, 200, 400},
-				Report: partition.Measure(d.Graph, part, 4, d.Split)})
+				Report: partition.Measure(d.Graph, part, 4, d.Split)}, shard.Alone{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,6 +46,23 @@ func Begin(dir string) (tmp string, err error) {
 	return tmp, os.Chmod(tmp, 0o755)
 }
 
+// Join takes part in writing to the temporary directory that another process has begun and ends. In
+// the meantime DiscardAll removes it: the other process may have been killed.
+func Join(tmp string) (leave func(), err error) {
+	if _, err := os.Stat(tmp); err != nil {
+		return func() {}, fmt.Errorf("%w, where rank 0 has made it; write to where all ranks see the "+
+			"same files", err)
+	}
+	begun.Lock()
+	defer begun.Unlock()
+	begun.dirs = append(begun.dirs, tmp)
+	return func() {
+		begun.Lock()
+		defer begun.Unlock()
+		forget(tmp)
+	}, nil
+}
+
 // Finish renames the temporary directory into place.
 func Finish(tmp, dir string) error {
 	if err := Target(dir); err != nil {
@@ -227,12 +244,19 @@ func forget(tmp string) {
 // DiscardAll removes all temporary directories of a process that is about to end. From then on
 // Begin, Finish and Discard block, so that goroutines whose files are gone report no further
 // errors.
-func DiscardAll() {
+func DiscardAll() { discarding.Do(discardAll) }
+
+var discarding sync.Once
+
+func discardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {
-		// under another name other goroutines create no more files in it
+		// under another name other goroutines, and ranks, create no more files in it
 		gone := tmp + "-discarded"
-		if os.Rename(tmp, gone) != nil {
+		switch err := os.Rename(tmp, gone); {
+		case errors.Is(err, fs.ErrNotExist): // another rank was first, or has finished it
+			continue
+		case err != nil:
 			gone = tmp
 		}
 		_ = os.RemoveAll(gone)

@@ -105,7 +105,7 @@ func write(t testing.TB, ds *dataset.Dataset, parts int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "parts")
 	l, _ := layout(t, ds, parts)
-	if err := Write(dir, ds, l); err != nil {
+	if err := Write(dir, ds, l, Alone{}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -142,7 +142,7 @@ func TestPartsHoldTheDatasetUnderNewIDs(t *testing.T) {
 			ds := makeDataset(t, rand.New(rand.NewPCG(uint64(i), 2)), c.n, c.meta)
 			l, part := layout(t, ds, c.parts)
 			dir := filepath.Join(t.TempDir(), "deep", "parts")
-			if err := Write(dir, ds, l); err != nil {
+			if err := Write(dir, ds, l, Alone{}); err != nil {
 				t.Fatal(err)
 			}
 			s := open(t, dir, Options{})
@@ -268,7 +268,7 @@ func TestWriteRefusesAndLeavesNothing(t *testing.T) {
 			c.dir = filepath.Join(parent, "parts")
 		}
 		before := mem.Allocated()
-		if err := Write(c.dir, ds, l); !errors.Is(err, c.want) {
+		if err := Write(c.dir, ds, l, Alone{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v", c.name, err)
 		}
 		if entries, _ := os.ReadDir(parent); len(entries) > 0 {

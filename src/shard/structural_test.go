@@ -45,7 +45,7 @@ func TestStructuralFeatures(t *testing.T) {
 				l, _ := layout(t, ds, parts)
 				l.Origin.Features = kind
 				dir := filepath.Join(t.TempDir(), "parts")
-				if err := Write(dir, ds, l); err != nil {
+				if err := Write(dir, ds, l, Alone{}); err != nil {
 					t.Fatal(err)
 				}
 				s := open(t, dir, Options{})
@@ -92,7 +92,7 @@ func TestFeaturesThatCannotBeMade(t *testing.T) {
 	} {
 		l, _ := layout(t, c.ds, 2)
 		l.Origin.Features = c.kind
-		err := Write(filepath.Join(t.TempDir(), "parts"), c.ds, l)
+		err := Write(filepath.Join(t.TempDir(), "parts"), c.ds, l, Alone{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s features of %s: %v", c.kind, c.ds.Meta.Name, err)
 		}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sort"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,22 +35,31 @@ type Layout struct {
 }
 
 // Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
-// written under a temporary name beside it, which is renamed when complete; an error leaves
-// nothing. Equal input gives equal bytes.
+// written under a temporary name beside it, which is renamed when complete; an error on any of the
+// team leaves nothing. Equal input gives equal bytes, whatever the team.
+//
+// Each of the team writes some of the files, and a range of what there is an entry an edge of.
 //
 // Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by
 // row in new order, so a dataset that does not fit in memory costs a random read per row.
-func Write(dir string, ds *dataset.Dataset, l Layout) error {
-	tmp, err := dataset.Begin(dir)
-	if err != nil {
-		return err
+func Write(dir string, ds *dataset.Dataset, l Layout, team Team) error {
+	tmp, end, err := begin(team, dir)
+	defer end()
+	if err == nil {
+		w := &writer{dir: tmp, ds: ds, l: l, team: team}
+		err = team.Agree(mem.Guard(w.write))
+		mem.Free(w.original)
+		if err == nil {
+			err = w.join()
+		}
+		if err == nil {
+			err = team.Agree(w.finish(dir))
+		}
 	}
-	w := &writer{dir: tmp, ds: ds, l: l}
-	if err = w.write(); err == nil {
-		err = dataset.Finish(tmp, dir)
-	}
 	if err != nil {
-		dataset.Discard(tmp)
+		if tmp != "" && team.Rank() == 0 {
+			dataset.Discard(tmp)
+		}
 		return fmt.Errorf("writing the parts of %s to %s: %w", ds.Dir, dir, err)
 	}
 	return nil
@@ -58,10 +69,14 @@ type writer struct {
 	dir      string
 	ds       *dataset.Dataset
 	l        Layout
+	team     Team
 	original []int32 // [N] id in the dataset of each new id
 	mu       sync.Mutex
-	meta     Meta // files under mu
+	meta     Meta                   // files under mu
+	shared   map[string]*npy.Shared // under mu
 }
+
+// write writes this process's share.
 
 func (w *writer) write() error {
 	m := &w.ds.Meta
@@ -74,6 +89,7 @@ func (w *writer) write() error {
 		EdgeFeatures: m.EdgeFeatures, Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
+	w.shared = make(map[string]*npy.Shared)
 	if cols := structuralCols(w.l.Origin.Features); cols > 0 && !m.Schema.Typed() {
 		w.meta.Features, w.meta.FeatureType = cols, dataset.Float32
 	}
@@ -84,7 +100,6 @@ func (w *writer) write() error {
 	if err := w.invert(); err != nil {
 		return err
 	}
-	defer mem.Free(w.original)
 	w.meta.Splits = make([]SplitSizes, w.meta.Parts)
 	for range w.ds.More {
 		w.meta.MoreSplits = append(w.meta.MoreSplits, make([]SplitSizes, w.meta.Parts))
@@ -97,31 +112,104 @@ func (w *writer) write() error {
 			return err
 		}
 	}
-	tasks := []func() error{w.indptr, w.indices, w.labels, w.splits, w.links, w.sourceIDs, func() error {
-		return put(w, "original_id.npy", w.original, len(w.original))
-	}}
-	if m.Weighted {
-		tasks = append(tasks, w.weights, w.sums)
-	}
-	if w.meta.Type() == compute.Int8 {
-		tasks = append(tasks, func() error { return put(w, dataset.ScaleFile, w.ds.Scale, len(w.ds.Scale)) })
-	}
-	if m.Schema.Typed() {
-		tasks = append(tasks, w.columns)
-	}
-	for k := 0; k < w.meta.Parts && m.EdgeFeatures > 0; k++ {
-		tasks = append(tasks, func() error { return w.edgeRows(k) })
-	}
-	for i := range w.meta.Parts * w.meta.Schema.NumTypes() {
-		tasks = append(tasks, func() error { return w.features(i) })
-	}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, task := range tasks {
+	for _, task := range w.tasks() {
 		group.Go(func() error { return mem.Guard(task) })
 	}
-	if err := group.Wait(); err != nil {
+	return group.Wait()
+}
+
+// tasks returns what this process writes: ranges of the edges, as all do, and then each file, the
+// largest first, goes to the one with the least to write.
+func (w *writer) tasks() (own []func() error) {
+	m := &w.ds.Meta
+	own = append(own, w.indices)
+	if m.Weighted {
+		own = append(own, w.weights)
+	}
+	if w.team.Rank() == 0 { // the description of the parts has their counts
+		own = append(own, w.splits, w.links)
+	}
+	type file struct {
+		bytes int64
+		write func() error
+	}
+	n := m.Vertices
+	files := []file{{8 * n, w.indptr}, {4 * n, w.labels}, {4 * n, w.sourceIDs}, {4 * n, func() error {
+		return put(w, "original_id.npy", w.original, len(w.original))
+	}}}
+	if m.Weighted {
+		files = append(files, file{4 * n, w.sums})
+	}
+	if w.meta.Type() == compute.Int8 {
+		files = append(files, file{0, func() error {
+			return put(w, dataset.ScaleFile, w.ds.Scale, len(w.ds.Scale))
+		}})
+	}
+	if m.Schema.Typed() {
+		files = append(files, file{8 * int64(len(w.ds.Columns.Indptr)), w.columns})
+	}
+	for k := 0; k < w.meta.Parts && m.EdgeFeatures > 0; k++ {
+		bytes := 4 * int64(m.EdgeFeatures) * m.Edges / int64(w.meta.Parts)
+		files = append(files, file{bytes, func() error { return w.edgeRows(k) }})
+	}
+	ranges := w.meta.Ranges()
+	for i := range w.meta.Parts * w.meta.Schema.NumTypes() {
+		row := w.meta.Table(i % w.meta.Schema.NumTypes()).RowBytes()
+		files = append(files, file{(ranges[i+1] - ranges[i]) * int64(row),
+			func() error { return w.features(i) }})
+	}
+	slices.SortStableFunc(files, func(a, b file) int { return cmp.Compare(b.bytes, a.bytes) })
+	load := make([]int64, w.team.Size())
+	for _, f := range files {
+		least := slices.Index(load, slices.Min(load))
+		load[least] += f.bytes
+		if least == w.team.Rank() {
+			own = append(own, f.write)
+		}
+	}
+	return own
+}
+
+// join brings what each has written of the files to all.
+func (w *writer) join() (err error) {
+	for _, name := range slices.Sorted(maps.Keys(w.shared)) {
+		var sum []byte
+		for rank := range w.team.Size() {
+			var mine []byte
+			if rank == w.team.Rank() {
+				var fail error
+				mine, fail = w.shared[name].Sum(sum)
+				err = cmp.Or(err, fail)
+			}
+			sums, fail := w.team.Gather(mine)
+			if fail != nil {
+				return fail
+			}
+			sum = sums[rank]
+		}
+		if w.team.Rank() == 0 && err == nil {
+			var info npy.Info
+			info, err = w.shared[name].Finish(sum)
+			w.note(name, info)
+		}
+	}
+	text, fail := json.Marshal(w.meta.Files)
+	if err = w.team.Agree(cmp.Or(err, fail)); err != nil {
 		return err
+	}
+	all, err := w.team.Gather(text)
+	for _, text := range all {
+		err = cmp.Or(err, json.Unmarshal(text, &w.meta.Files))
+	}
+	return w.team.Agree(err)
+}
+
+// finish describes the parts and renames them into place.
+func (w *writer) finish(dir string) error {
+	if w.team.Rank() > 0 {
+		return nil
 	}
 	if err := w.meta.check(); err != nil {
 		return err
@@ -130,7 +218,10 @@ func (w *writer) write() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(w.dir, metaFile), append(text, '\n'), 0o666)
+	if err := os.WriteFile(filepath.Join(w.dir, metaFile), append(text, '\n'), 0o666); err != nil {
+		return err
+	}
+	return dataset.Finish(w.dir, dir)
 }
 
 // types sets what the parts say of types, whose vertices must lie together in every part.
@@ -198,7 +289,6 @@ func (w *writer) invert() error {
 	}
 	for v, id := range w.l.NewID {
 		if id < 0 || int64(id) >= n || w.original[id] >= 0 {
-			mem.Free(w.original)
 			return fmt.Errorf("%w: new id %d of vertex %d is out of range or given twice",
 				ErrMismatch, id, v)
 		}
@@ -282,37 +372,71 @@ func (w *writer) indptr() error {
 	return out.close()
 }
 
-func (w *writer) indices() error {
-	g, n := w.ds.Graph, uint32(w.meta.Vertices)
-	out, err := newStream[graph.VertexID](w, "indices.npy", int(w.meta.Edges))
+// edges writes this process's range of an array with an entry an edge. values appends those of the
+// edges from first to last-1, which are in-edges of vertex v of the dataset.
+func edges[T npy.Element](w *writer, name string,
+	values func(to []T, v int32, first, last int64) ([]T, error)) error {
+	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(), npy.DType[T](),
+		int(w.meta.Edges))
 	if err != nil {
 		return err
 	}
+	size := int64(unsafe.Sizeof(*new(T)))
+	from, to := out.Range()
+	from, to = from/size, to/size
+	buffer := make([]T, 0, 1<<17)
+	indptr, at := w.ds.Graph.Indptr, int64(0)
 	for _, v := range w.original {
-		for _, u := range g.InNeighbours(graph.VertexID(v)) {
-			if uint32(u) >= n {
-				out.out.Abort()
-				return fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; "+
-					"run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+		first, last := indptr[v], indptr[v+1]
+		begin := at
+		if at += last - first; at <= from {
+			continue
+		}
+		first, last = first+max(from-begin, 0), last-max(at-to, 0)
+		for err == nil && first < last {
+			some := min(last, first+1<<16)
+			if buffer, err = values(buffer, v, first, some); err == nil && len(buffer) >= 1<<16 {
+				_, err = out.Write(npy.Bytes(buffer))
+				buffer = buffer[:0]
 			}
-			out.add(w.l.NewID[u])
+			first = some
+		}
+		if err != nil || at >= to {
+			break
 		}
 	}
-	return out.close()
+	if err == nil {
+		_, err = out.Write(npy.Bytes(buffer))
+	}
+	if fail := out.Close(); err != nil || fail != nil {
+		return cmp.Or(err, fail)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shared[name] = out
+	return nil
+}
+
+func (w *writer) indices() error {
+	g, n := w.ds.Graph, uint32(w.meta.Vertices)
+	return edges(w, "indices.npy", func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID,
+		error) {
+		for _, u := range g.Indices[first:last] {
+			if uint32(u) >= n {
+				return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; "+
+					"run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+			}
+			to = append(to, w.l.NewID[u])
+		}
+		return to, nil
+	})
 }
 
 // weights writes those of the edges, which follow their rows.
 func (w *writer) weights() error {
-	out, err := newStream[float32](w, dataset.WeightsFile, int(w.meta.Edges))
-	if err != nil {
-		return err
-	}
-	for _, v := range w.original {
-		for _, x := range w.ds.Weights[w.ds.Graph.Indptr[v]:w.ds.Graph.Indptr[v+1]] {
-			out.add(x)
-		}
-	}
-	return out.close()
+	return edges(w, dataset.WeightsFile, func(to []float32, _ int32, first, last int64) ([]float32, error) {
+		return append(to, w.ds.Weights[first:last]...), nil
+	})
 }
 
 // sums writes the sum of each vertex's weights, as weightSum has it.

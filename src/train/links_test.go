@@ -142,7 +142,8 @@ func TestLinksDoNotLeak(t *testing.T) {
 	must(t, err)
 	must(t, d.Verify())
 	newID, offsets := partition.Order(make([]int32, vertices), 1, partition.InDegrees(d.Graph, &d.Columns))
-	must(t, shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets}))
+	must(t, shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets},
+		shard.Alone{}))
 	shards, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
 	must(t, err)
 	defer func() { must(t, shards.Close()); must(t, d.Close()) }()

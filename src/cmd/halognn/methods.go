@@ -111,19 +111,25 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	}
 	need := partition.Memory("metis", d.Meta.Vertices, d.Meta.Edges)
 	_, missing := kaminpar.Find()
+	why := fmt.Sprintf("METIS would take about %.1f GB, and %.1f GB are free", gb(need), gb(room))
+	if !metis.Fits(d.Meta.Edges) {
+		why = fmt.Sprintf("METIS of 32-bit indices cannot hold %d edges", d.Meta.Edges)
+	}
+	if !metis.Available {
+		why = "this program was built without METIS, which libmetis-dev and `make build` add"
+	}
 	switch {
-	case metis.Fits(d.Meta.Edges) && need <= room:
+	case metis.Available && metis.Fits(d.Meta.Edges) && need <= room:
 		m.method = "metis"
 		out(c, "method metis: it takes about %.1f GB, and %.1f GB are free\n", gb(need), gb(room))
 	case missing == nil:
 		m.method = "kaminpar"
-		out(c, "method kaminpar: METIS would take about %.1f GB, and %.1f GB are free\n", gb(need),
-			gb(room))
+		out(c, "method kaminpar: %s\n", why)
 	default:
 		m.method = "ldg"
-		out(c, "method ldg, which cuts about twice as much as others: METIS would take about %.1f GB, "+
-			"and %.1f GB are free; `pip install kaminpar` (make setup-kaminpar) would take about %.1f GB\n",
-			gb(need), gb(room), gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
+		out(c, "method ldg, which cuts about twice as much as others: %s; `pip install kaminpar` (make "+
+			"setup-kaminpar) would take about %.1f GB\n", why,
+			gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/access"
+	"halognn/src/comm"
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -28,11 +29,13 @@ func partitionCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use: "partition --data DATASET --parts P --method metis|kaminpar|file|ldg|random|contiguous|auto " +
 			"[--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
-		Short: "Cut a dataset into parts, one or more for each rank of a later run",
+		Short: "Cut a dataset into parts, one or more for each rank of a later run; under mpirun or srun " +
+			"ranks share the writing",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out " +
 			"parts/arxiv-8\n" +
 			"  halognn partition --data data/arxiv --parts 4 --weights presample --fanouts 15,10,5 " +
-			"--batch 1024 --counts data/arxiv-counts --out parts/arxiv-split-4",
+			"--batch 1024 --counts data/arxiv-counts --out parts/arxiv-split-4\n" +
+			"  mpirun -np 4 halognn partition --data data/arxiv --parts 8 --out parts/arxiv-8",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := required(c, "data", "parts", "out"); err != nil {
@@ -46,11 +49,25 @@ func partitionCommand(p *process) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			return dataError(mem.Guard(func() error {
-				return to.make(func(dir string) error {
-					return p.partition(c, data, dir, o, how, order, &weights, features, unbalanced)
+			if !launched() {
+				p.goroutines = 1 // it needs no MPI
+			}
+			p.discardOnSignal()
+			return p.run(func(ranks comm.Comm) error {
+				t := team{ranks}
+				err := mem.Guard(func() error {
+					if ranks.Rank() > 0 {
+						return t.follow(data)
+					}
+					return to.make(func(dir string) error {
+						return p.partition(c, t, data, dir, o, how, order, &weights, features, unbalanced)
+					})
 				})
-			}))
+				if !comm.IsAgreed(err) { // of rank 0, or of none
+					err = t.Agree(err)
+				}
+				return dataError(err)
+			})
 		},
 	}
 	to.flags(c)
@@ -75,8 +92,8 @@ func partitionCommand(p *process) *cobra.Command {
 	return c
 }
 
-// partition makes parts of a dataset.
-func (p *process) partition(c *cobra.Command, data, dir string, o partition.Options, how cutting,
+// partition makes parts of a dataset: rank 0 cuts it, and then all write.
+func (p *process) partition(c *cobra.Command, t team, data, dir string, o partition.Options, how cutting,
 	order hotOrder, weights *weighing, features string, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
@@ -97,7 +114,6 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if err := d.Verify(); err != nil { // the partitioners trust the graph
 		return dataError(err)
 	}
-	p.discardOnSignal()
 	if err := how.choose(c, d); err != nil {
 		return err
 	}
@@ -128,7 +144,7 @@ func (p *process) partition(c *cobra.Command, data, dir string, o partition.Opti
 	if weights.by != weighData {
 		layout.Origin.Weights = weights.by
 	}
-	if err := shard.Write(dir, d, layout); err != nil {
+	if err := t.lead(dir, d, layout); err != nil {
 		return dataError(err)
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cuda"
+	"halognn/src/dataset"
 )
 
 // process is the part of this process in its job. There is one.
@@ -26,6 +28,7 @@ type process struct {
 
 	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // of this process, once it is in MPI
+	agreed  atomic.Bool  // it is about to end in order, with an error that all ranks have
 	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
 	mates   atomic.Pointer[comm.Mates]
 }
@@ -68,6 +71,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		err := f(c)
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
+			p.agreed.Store(true)
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
@@ -110,7 +114,7 @@ func (p *process) mateDied(rank int) {
 		"more nodes. A run goes on by --resume from its newest checkpoint", rank, p.rank.Load()))
 }
 
-// onAllRanks brings an error in the command line of train, infer or doctor to all ranks, so that it
+// onAllRanks brings an error in the command line of a command under a launcher to all ranks, so that it
 // is printed once. The others take part, because each command begins with an agreement.
 func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
@@ -122,7 +126,7 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 
 // underLauncher reports whether the command runs on many ranks.
 func underLauncher(c *cobra.Command) bool {
-	return c.Name() == "train" || c.Name() == "infer" || c.Name() == "doctor"
+	return slices.Contains([]string{"train", "infer", "doctor", "partition"}, c.Name())
 }
 
 // launched reports whether a launcher started this process as one of several ranks.
@@ -156,6 +160,7 @@ func (p *process) fail(err error) {
 	if first {
 		p.mates.Load().Leave()
 		p.say(err)
+		dataset.DiscardAll()
 	}
 	switch {
 	case p.inMPI.Load():

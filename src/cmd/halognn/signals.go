@@ -115,8 +115,10 @@ func (p *process) discardOnSignal() {
 	first := asked()
 	go func() {
 		s := <-first
-		dataset.DiscardAll()
-		p.fail(endedBy(s))
+		dataset.DiscardAll()  // before a word, after which the launcher may kill
+		if !p.agreed.Load() { // else it is the launcher, once another rank has ended
+			p.fail(endedBy(s))
+		}
 	}()
 }
 

@@ -40,6 +40,9 @@ import (
 	"halognn/src/partition"
 )
 
+// Available reports whether METIS is in this build.
+const Available = true
+
 // calling serialises METIS: its random numbers come from the one generator of the C library.
 var calling sync.Mutex
 

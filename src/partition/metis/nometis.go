@@ -9,6 +9,9 @@ import (
 	"halognn/src/partition"
 )
 
+// Available reports whether METIS is in this build.
+const Available = false
+
 // Library describes libmetis.
 func Library() string { return "none (built without the tag metis)" }
 

@@ -73,7 +73,7 @@ func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split grap
 	}
 	newID, offsets := partition.Order(part, parts, partition.InDegrees(d.Graph, &d.Columns))
 	must(shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets,
-		Report: partition.Measure(d.Graph, part, parts, d.Split)}))
+		Report: partition.Measure(d.Graph, part, parts, d.Split)}, shard.Alone{}))
 	s, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
 	must(err)
 	t.Cleanup(func() { _ = s.Close() })

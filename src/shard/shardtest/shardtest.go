@@ -47,7 +47,7 @@ func Cut(t testing.TB, data string, o Options) *shard.Shards {
 	must(t, shard.Write(parts, d, shard.Layout{
 		NewID: newID, Offsets: offsets, Report: partition.Measure(d.Graph, part, o.Parts, d.Split),
 		Origin: shard.Origin{Features: o.Features},
-	}))
+	}, shard.Alone{}))
 	s, err := shard.Open(parts, shard.Options{})
 	must(t, err)
 	t.Cleanup(func() {
