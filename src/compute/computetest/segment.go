@@ -261,18 +261,24 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout))
-	first := func(d, j int) int32 {
-		at := int32(-1)
+	// The row of the first edge with the largest number, -1 of a segment without edges; and the sums
+	// that these get.
+	first := make([]int32, s.Len()*cols)
+	gradients := make([]sum, (sources+spare)*cols)
+	for k := range first {
+		at, d, j := int32(-1), k/cols, k%cols
 		for _, i := range s.Indices[s.Indptr[d]:s.Indptr[d+1]] {
 			x := h[int(i)*cols+j]
 			if at < 0 || x != x && h[int(at)*cols+j] == h[int(at)*cols+j] || x > h[int(at)*cols+j] {
 				at = i
 			}
 		}
-		return at
+		if first[k] = at; at >= 0 {
+			gradients[int(at)*cols+j].add(float64(dout[k]))
+		}
 	}
 	most := func(d, j int) (all sum) {
-		if at := first(d, j); at >= 0 {
+		if at := first[d*cols+j]; at >= 0 {
 			all.add(float64(h[int(at)*cols+j]))
 		}
 		return all
@@ -285,17 +291,10 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 		grid("SegmentMax", b.get(out.Data), s.Len(), cols, 1, most),
 		grid("SegmentMax alone", b.get(alone.Data), s.Len(), cols, 1, most),
 		grid("rows of SegmentMax", rows, s.Len(), cols, 1, func(d, j int) (all sum) {
-			all.add(float64(first(d, j)))
+			all.add(float64(first[d*cols+j]))
 			return all
 		}),
 		grid("SegmentMaxBackward", b.get(dh.Data), sources+spare, cols, len(s.Indices)+1,
-			func(i, j int) (g sum) {
-				for d := range s.Len() {
-					if at := first(d, j); at >= 0 && int(at) == i {
-						g.add(float64(dout[d*cols+j]))
-					}
-				}
-				return g
-			}),
+			func(i, j int) sum { return gradients[i*cols+j] }),
 	}
 }

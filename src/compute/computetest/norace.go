@@ -1,0 +1,5 @@
+//go:build !race
+
+package computetest
+
+const raceDetector = false
