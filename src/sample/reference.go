@@ -292,20 +292,21 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 // which each is drawn by itself with probability q.
 func referenceNumbers(t *Topology, v graph.VertexID, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
-	numbers := map[int64]uint64{}
+	first := t.Graph.Indptr[v-t.First]
+	numbers := make([]uint64, t.Graph.Indptr[v-t.First+1]-first) // of the row's edges
 	step, lasts := key.Epoch*spec.Numbers.Steps+key.Step, max(1, spec.Numbers.Dependency)
 	for _, e := range referenceRow(t, v, spec, key) {
 		id := uint64(uint32(t.Original[t.Graph.Indices[e]]))
 		phase := int(random.Mix(fold(phasing, key.Seed)^id) >> 32 * uint64(lasts) >> 32)
 		word := random.Mix(spec.word(key, h+1) + uint64((step+phase)/lasts)*random.Golden)
-		numbers[e] = random.Mix(word^id) >> 32
-		if spec.kind() == Labor || numbers[e] < below(q(e)) {
+		numbers[e-first] = random.Mix(word^id) >> 32
+		if spec.kind() == Labor || numbers[e-first] < below(q(e)) {
 			drawn = append(drawn, e)
 		}
 	}
 	if spec.kind() == Labor {
 		slices.SortStableFunc(drawn, func(a, b int64) int {
-			return cmp.Compare(numbers[a], numbers[b])
+			return cmp.Compare(numbers[a-first], numbers[b-first])
 		})
 		drawn = drawn[:spec.Fanouts[h]]
 		slices.Sort(drawn)
