@@ -15,6 +15,7 @@ import (
 // The tests of the Python package, by PYTHON or, of python3 and the system's, the first with NumPy and
 // SciPy. What a library that is not there leaves out is said; without NumPy that is everything.
 func TestPythonPackage(t *testing.T) {
+	unlessShort(t)
 	python := os.Getenv("PYTHON")
 	for _, one := range []string{"python3", "/usr/bin/python3"} {
 		if python == "" && exec.Command(one, "-c", "import numpy, scipy").Run() == nil {

@@ -213,6 +213,9 @@ func TestPartitionedSamplersHaveTheBitsOfReplicated(t *testing.T) {
 		for _, weighted := range []bool{false, true} {
 			for _, config := range []nn.Config{{Kind: "sage"}, {Kind: "gin"}, {Kind: "gcn"},
 				{Kind: "gcn", GCNNorm: nn.GCNBoth}} {
+				if raceDetector && (config.Kind != "sage" || weighted) && (config.GCNNorm == "" || !weighted) {
+					continue // ranks share the same of every kind
+				}
 				config.Layers, config.In, config.Hidden, config.Out = 2, cols, 4, classes
 				config.Task, config.Dropout, config.Norm = task.Multiclass, 0.4, nn.NormNone
 				config.EdgeWeights, config.Estimates = weighted, spec.Estimates()

@@ -26,6 +26,9 @@ func TestLadiesIsReference(t *testing.T) {
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Workers: 3, minParallel: 1},
 			{Workers: 8, minParallel: 1, Map: MapHash, MaxSeeds: 64}, {Kernel: KernelCOO},
 		} {
+			if raceDetector && o.Workers < 2 {
+				continue
+			}
 			o.Spec, o.Weights = spec, topology.Weights != nil
 			s, err := New(topology, o)
 			if err != nil {

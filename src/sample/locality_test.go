@@ -36,6 +36,9 @@ func TestLocalityIsReference(t *testing.T) {
 			for _, o := range []Options{
 				{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 8, minParallel: 1, MaxSeeds: 64},
 			} {
+				if raceDetector && o.Workers < 2 {
+					continue
+				}
 				o.Spec, o.Weights, o.Near = spec, topology.Weights != nil, near
 				s, err := New(topology, o)
 				if err != nil {

@@ -38,6 +38,9 @@ func TestSamplersTrainAlike(t *testing.T) {
 			for k, model := range []nn.Config{
 				{Kind: "sage", Residual: true}, {Kind: "gcn", GCNNorm: nn.GCNBoth}, {Kind: "gin"},
 			} {
+				if testing.Short() && k != i%3 {
+					continue
+				}
 				o := drawnBy(c.kind)
 				o.Sample.Numbers = c.numbers
 				o.Model.Kind, o.Model.GCNNorm, o.Model.Residual = model.Kind, model.GCNNorm, model.Residual
