@@ -47,6 +47,7 @@ leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2
 
 formatted() { local bad; bad=$(gofmt -l kernels src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 packages() { grep -rlE "$1" src --include='*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'; }
+units() { go list ./... | grep -vx halognn/tests | xargs go test -vet=off -timeout 40m ${here:+-skip UnderMPI}; }
 plain_build() ( # the packages that have other code without cgo; what those that use it compute; and of the program, what the unit tests have not tried with the same code
   local of with
   mapfile -t of < <(packages '^//go:build .*!cgo')
@@ -69,6 +70,7 @@ races() { # of the packages that start goroutines, or whose tests do
   go test -short -race -vet=off -timeout 40m -skip "$alone" "${of[@]}"
 }
 waiting() {
+  step "tests of the program" go test -vet=off -timeout 40m ${here:+-skip UnderMPI} ./tests
   if [ -n "$HALOGNN_MPIRUN" ]; then
     step "faults injected" faults
   else
@@ -102,7 +104,7 @@ step "C kernels under ASan and UBSan, every SIMD level" sanitized
 here=()
 for mpi in openmpi mpich; do ! command -v mpicc.$mpi >/dev/null 2>&1 || here+=("$mpi"); done
 beside waiting
-step "unit tests" go test -vet=off -timeout 40m ${here:+-skip UnderMPI} ./...
+step "unit tests" units
 step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
 data=${HALOGNN_DATA:-../shared/data}
 [ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
