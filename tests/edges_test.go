@@ -139,8 +139,8 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 	}{
 		{parts, []string{"model.kind=gine", "topology.kind=partitioned"}, "topology.kind partitioned"},
 		{parts, []string{"model.kind=gatv2", "parallel.mode=split"}, "parallel.mode split"},
-		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model kind gine"},
-		{plain, []string{"model.kind=gine"}, "model kind gine"},
+		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model.edge_features is false"},
+		{plain, []string{"model.kind=gine"}, "edges of the graph have none"},
 	} {
 		r := halognn(t).run(t, append(trainArgs(t, c.parts, newRunDir(t), c.sets...),
 			"--ranks-in-process", "2")...)

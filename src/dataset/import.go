@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -199,6 +200,8 @@ func (o *ImportOptions) check() error {
 	}
 	if o.In == "" {
 		faults = append(faults, errors.New("no input is named"))
+	} else if _, err := os.Stat(o.In); err != nil {
+		faults = append(faults, fmt.Errorf("--in %s: %w", o.In, errors.Unwrap(err)))
 	}
 	if o.Out == "" {
 		faults = append(faults, errors.New("no output directory is named"))
@@ -422,7 +425,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 	}
 	if f := s.scaling; f != nil {
 		both := slices.Concat(f.shift, f.factor)
-		if err := put(w, scalingFile, both, 2, len(f.shift)); err != nil {
+		if err := put(w, ScalingFile, both, 2, len(f.shift)); err != nil {
 			return err
 		}
 	}
@@ -436,6 +439,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 		}
 	}
 	if f := s.features; f != nil {
+		w.columns = f.names
 		if err := w.WriteFeatures(f.cols, f.stored, s.scaling, f.write); err != nil {
 			return f.fault(err)
 		}

@@ -75,7 +75,7 @@ func TestImportBadInput(t *testing.T) {
 			func(_ *testing.T, dir string, o *dataset.ImportOptions) {
 				o.In = filepath.Join(dir, "nowhere")
 			},
-			[]string{"nowhere", "want the raw folder"}, nil},
+			[]string{"--in ", "nowhere: no such file"}, nil},
 
 		{"truncated gzip", "ogb", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			path := filepath.Join(dir, "raw", "edge.csv.gz")

@@ -62,6 +62,17 @@ func TestImportEdgeFeatures(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+	for want, given := range map[string]dataset.ImportOptions{
+		"--edge-features names column a twice":            {Table: dataset.TableOptions{EdgeFeatures: []string{"a", "a"}}},
+		"--edge-features and --ignore both name column a": {Ignore: []string{"a"}, Table: dataset.TableOptions{EdgeFeatures: []string{"a"}}},
+	} {
+		given.Format, given.In = "csv", filepath.Join(t.TempDir(), "edges.csv")
+		given.Out = filepath.Join(t.TempDir(), "out")
+		write(t, given.In, []byte("u,v,a\n1,0,1\n"))
+		if _, err := dataset.Import(given); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
 	o := ogb(t.TempDir())
 	write(t, filepath.Join(o.In, "raw", "edge-feat.csv"), []byte("1\n2\n"))
 	o.Out = filepath.Join(t.TempDir(), "out")

@@ -57,6 +57,7 @@ type features struct {
 	stored  string // of FeatureTypes
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
+	names   []string // of the columns; may be nil
 }
 
 // fault names the file in an error about its rows, of write or of the RowWriter.

@@ -33,8 +33,8 @@ func (m *moments) add(first, cols int, rows []float32) {
 	}
 }
 
-// scalingFile keeps the scaling of a standardized dataset: float64 [2, F], shifts and factors.
-const scalingFile = "scaling.npy"
+// ScalingFile keeps the scaling of a standardized dataset: float64 [2, F], shifts and factors.
+const ScalingFile = "scaling.npy"
 
 // scaling turns x of column c into (x - shift[c]) * factor[c].
 type scaling struct {
@@ -58,7 +58,7 @@ func (s *source) standardizeAs(dir string) error {
 		return fmt.Errorf("--standardize-as: %w", err)
 	}
 	defer other.Close()
-	if _, ok := other.Meta.Files[scalingFile]; !ok {
+	if _, ok := other.Meta.Files[ScalingFile]; !ok {
 		return fmt.Errorf("--standardize-as: %s: %w: it was not standardized; import it with "+
 			"--standardize", dir, ErrMismatch)
 	}
@@ -70,7 +70,7 @@ func (s *source) standardizeAs(dir string) error {
 		return fmt.Errorf("--standardize-as: %w: %d feature columns here, %d in %s; give the same "+
 			"columns in the same order", ErrMismatch, cols, other.Meta.Features, dir)
 	}
-	both, err := npy.Map[float64](filepath.Join(dir, scalingFile), 2, s.features.cols)
+	both, err := npy.Map[float64](filepath.Join(dir, ScalingFile), 2, s.features.cols)
 	if err != nil {
 		return fmt.Errorf("--standardize-as: %w", err)
 	}
@@ -78,7 +78,7 @@ func (s *source) standardizeAs(dir string) error {
 	for _, x := range both.Data {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("--standardize-as: %s: %w: %g is no scale; run `halognn check %s`",
-				filepath.Join(dir, scalingFile), ErrValue, x, dir)
+				filepath.Join(dir, ScalingFile), ErrValue, x, dir)
 		}
 	}
 	data := slices.Clone(both.Data)

@@ -75,8 +75,14 @@ func edgeColumns(s *source, t *csvTable) (from, to, weight int, err error) {
 func edgeFeatureColumns(s *source, t *csvTable) (columns []int, err error) {
 	for _, name := range s.options.Table.EdgeFeatures {
 		k, err := t.column(name, "--edge-features")
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case slices.Contains(columns, k):
+			return nil, fmt.Errorf("%s: %w: --edge-features names column %s twice", t.path, ErrValue, name)
+		case slices.Contains(s.options.Ignore, name):
+			return nil, fmt.Errorf("%s: %w: --edge-features and --ignore both name column %s", t.path,
+				ErrValue, name)
 		}
 		columns = append(columns, k)
 	}

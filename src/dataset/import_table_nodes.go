@@ -208,6 +208,11 @@ func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 		return nil
 	}
 	noHeader := !t.named
+	defer func() {
+		for i := 0; t.named && s.features != nil && i < len(columns); i++ {
+			s.features.names = append(s.features.names, t.header[columns[i]])
+		}
+	}()
 	return s.setFeatures(t.path, len(columns), Float32, -1, func(w *RowWriter) error {
 		t, err := openTable(t.path, noHeader)
 		if err != nil {

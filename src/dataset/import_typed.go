@@ -81,7 +81,7 @@ func refuseOfTyped(o *ImportOptions) error {
 		{"--standardize-as", o.StandardizeAs != ""},
 		{"--undirected (--reverse adds the reverse of every relation)", o.Undirected == Yes},
 		{"--keys", len(o.Keys) > 0},
-		{"--split-links", o.SplitLinks != ""},
+		{"--task links", o.SplitLinks != ""},
 		{"an array as --label", arrayFile(o.Table.Labels) != ""},
 		{"an array as --features", arrayFile(o.Table.Features) != ""},
 		{"--weight", o.Table.Weight != ""},
@@ -352,6 +352,10 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 	if r.Cleaning, err = w.TypedTopology(counts, t.edges, graph.CleanOptions{KeepLoops: o.KeepLoops,
 		KeepDuplicates: o.KeepDuplicates}); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
+	}
+	if o.Reverse { // half the relations are reverses, which came of edges that are counted already
+		c := &r.Cleaning
+		c.Reversed, c.Before, c.Loops, c.Duplicates = c.After/2, c.Before/2, c.Loops/2, c.Duplicates/2
 	}
 	w.Meta.Provenance.Cleaning = &r.Cleaning
 	for i := range t.of {

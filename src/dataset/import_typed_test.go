@@ -50,6 +50,11 @@ func typedTables(t *testing.T) string {
 
 func TestImportTypedTables(t *testing.T) {
 	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t), Reverse: true})
+	if once, _ := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t)}); r.Cleaning.Before !=
+		once.Meta.Provenance.Cleaning.Before || r.Cleaning.Reversed != once.Meta.Edges ||
+		r.Cleaning.After != 2*once.Meta.Edges {
+		t.Errorf("edges %+v, without reverses %+v", r.Cleaning, once.Meta.Provenance.Cleaning)
+	}
 	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
 		t.Errorf("report:\n%s", r)
 	}
@@ -150,7 +155,7 @@ func TestImportTypedRefusesOptions(t *testing.T) {
 		"--standardize;":          {Standardize: true},
 		"--standardize-as;":       {StandardizeAs: "other"},
 		"--undirected (--reverse": {Undirected: dataset.Yes},
-		"--split-links;":          {SplitLinks: "80/10/10"},
+		"--task links;":           {SplitLinks: "80/10/10"},
 		"an array as --label;":    {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
 		"an array as --features;": {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
 		"--weight;":               {Table: dataset.TableOptions{Weight: "w"}},

@@ -77,12 +77,17 @@ func (z *quantizer) round(rows []float32) []int8 {
 	return z.row
 }
 
-// notes names the columns that a few large numbers leave little of the 255 values.
-func (z *quantizer) notes() []string {
+// notes names the columns, by their names if they have some, that a few large numbers leave little
+// of the 255 values.
+func (z *quantizer) notes(columns []string) []string {
 	var names []string
 	for c, n := range z.some {
 		if z.large[c]*1000 <= n && n > 0 {
-			names = append(names, fmt.Sprint(c))
+			name := fmt.Sprint(c)
+			if c < len(columns) {
+				name = columns[c]
+			}
+			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {

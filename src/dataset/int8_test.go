@@ -51,8 +51,11 @@ func TestBytesNameOutliers(t *testing.T) {
 		t.Fatal(err)
 	}
 	z.round(rows)
-	if notes := z.notes(); len(notes) != 1 || !strings.Contains(notes[0], "told apart: 0; cap") {
-		t.Errorf("notes %q", notes)
+	for name, columns := range map[string][]string{"0": nil, "age": {"age", "b", "c"}} {
+		if notes := z.notes(columns); len(notes) != 1 ||
+			!strings.Contains(notes[0], "told apart: "+name+"; cap") {
+			t.Errorf("notes %q", notes)
+		}
 	}
 }
 

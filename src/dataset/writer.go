@@ -28,6 +28,8 @@ type Writer struct {
 	rows   *RowWriter
 	bytes  *quantizer // of Int8 features
 	notes  []string   // what was noticed while features were written
+
+	columns []string // names of the feature columns, for the notes; nil: they have none
 }
 
 // Create begins a dataset at dir, which must not exist or be an empty directory. It uses Name,

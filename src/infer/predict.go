@@ -95,6 +95,9 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	if err != nil {
 		return nil, err
 	}
+	if note := m.rescaled(env.Shards); note != "" {
+		s.Tell("note: " + note)
+	}
 	out, err := s.infer(ctx, m, truth, what)
 	if err != nil {
 		return nil, s.EndedBy(err)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"halognn/src/checkpoint"
 	"halognn/src/comm"
@@ -118,9 +120,32 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	return asked && (!known || trained == "true"), nil
 }
 
+// rescaled says that the features of the parts were standardized in another way than those of the
+// run, if both are known.
+func (m *Model) rescaled(s *shard.Shards) string {
+	trained, known := m.About["scaling"] // of older runs unknown
+	switch of := s.Origin.Scaling; {
+	case !known || of == trained:
+		return ""
+	case trained == "":
+		return fmt.Sprintf("the features of %s were standardized, and the run %s was trained on others",
+			s.Dir, m.Run)
+	default:
+		return fmt.Sprintf("the run %s was trained on features that were standardized, and those of %s "+
+			"were not, or by other numbers: import the graph with --standardize-as DATASET", m.Run, s.Dir)
+	}
+}
+
 // fit returns what the labels of the parts mean to the model, or why it is not for these parts.
 // Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
+	if typed := slices.ContainsFunc(m.Weights, func(t nn.Tensor) bool {
+		return strings.HasPrefix(t.Name, "project.")
+	}); typed != s.Schema.Typed() {
+		words := map[bool]string{true: "vertex types", false: "no vertex types"}
+		return nil, fmt.Errorf("%s: the parts have %s, but the graph of the run %s has %s; give parts of "+
+			"such a graph", s.Dir, words[s.Schema.Typed()], m.Run, words[typed])
+	}
 	if s.Features != m.In && !s.Schema.Typed() { // whose types are named by the tensors
 		return nil, fmt.Errorf("%s: the parts have %d features, but the run %s was trained on %d; "+
 			"give parts with the same features in the same order as data.parts",

@@ -242,8 +242,11 @@ func (c Config) Check() error {
 			"model.edge_weights=false to leave them out, or choose sage with means, gcn or gin",
 		c.Kind, maxima)
 	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges", c.Kind)
-	fault(k != nil && c.EdgeIn < 1 && k.NeedsEdges, "model kind %s reads features of edges, and the "+
-		"edges of the graph have none: import it with some, or choose gin", c.Kind)
+	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
+	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the graph "+
+		"have none: import it with some, or choose gin", c.Kind)
+	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and model.edge_features is "+
+		"false: leave that out, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
 			"use: choose sample.kind neighbour, or sage with means, gcn or gin", c.Kind, maxima)

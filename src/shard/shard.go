@@ -106,6 +106,9 @@ type Origin struct {
 	Seed     uint64 `json:"seed"`
 	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
 
+	// XXH64 of the dataset's scaling.npy; absent for features that were not standardized
+	Scaling string `json:"scaling,omitempty"`
+
 	// what parts balance and cutting an edge costs, as `partition --weights` has it; absent for
 	// data parallelism
 	Weights string `json:"weights,omitempty"`

@@ -97,6 +97,7 @@ func (w *writer) write() error {
 		w.meta.ClassNames = m.Provenance.Classes
 	}
 	w.meta.Origin.Dataset, w.meta.Origin.Identity = m.Name, w.ds.Identity()
+	w.meta.Origin.Scaling = m.Files[dataset.ScalingFile].XXH64
 	if err := w.invert(); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
 		"task": c.Task, "fanouts": fmt.Sprint(r.s.Spec.Sample.Fanouts),
 		"sample_kind": string(r.s.Spec.Sample.Kind), "epoch": fmt.Sprint(epoch),
-		"version": r.env.Version,
+		"version": r.env.Version, "scaling": r.s.Shards.Origin.Scaling,
 	}
 	if names := r.s.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail
