@@ -34,6 +34,16 @@ void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, c
     }
 }
 
+// A block's lines of both matrices stay in the first cache.
+void LEVEL(transpose)(float *y, int64_t rows, int64_t cols, const float *x, int64_t x_cols) {
+    enum { block = 16 };
+    for (int64_t j = 0; j < cols; j += block) {
+        const int64_t n = cols - j < block ? cols - j : block;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < n; i++) y[r * cols + j + i] = x[(j + i) * x_cols + r];
+    }
+}
+
 void LEVEL(column_dot)(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {
     memset(sum, 0, (size_t)cols * sizeof *sum);
     for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {

@@ -32,6 +32,12 @@ void copy_columns_ref(float *y, int64_t rows, int64_t cols, int64_t y_cols, cons
             y[r * y_cols + j] = add ? y[r * y_cols + j] + x[r * x_cols + j] : x[r * x_cols + j];
 }
 
+void transpose_ref(float *y, int64_t rows, int64_t cols, const float *x, int64_t x_cols) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < cols; j++)
+            y[r * cols + j] = x[j * x_cols + r];
+}
+
 void column_dot_ref(float *sum, int64_t rows, int64_t cols, const float *x, const float *y) {
     memset(sum, 0, (size_t)cols * sizeof *sum);
     for (int64_t r = 0; r < rows; r++)

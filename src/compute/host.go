@@ -3,6 +3,7 @@ package compute
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // DType is the element type of stored feature rows.
@@ -14,12 +15,19 @@ const (
 	Float16
 	Int8  // times a scale for each column: Rows.Scale
 	Int16 // of sums of Int8 rows alone
+
+	// The elements of a sparse row are its entries, of which rows have different numbers:
+	Sparse     // a column, int32, and its value, float32
+	SparseOnes // a column alone: all values are 1
 )
 
-var dtypes = [...]struct {
+type dtype struct {
 	name string
 	size int
-}{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1}, Int16: {"int16", 2}}
+}
+
+var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1}, Int16: {"int16", 2},
+	Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
 
 // Size returns the bytes of one element.
 func (t DType) Size() int { return dtypes[t].size }
@@ -29,13 +37,12 @@ func (t DType) String() string { return dtypes[t].name }
 
 // TypeNamed returns the type of feature rows that a dataset calls so.
 func TypeNamed(name string) (t DType, known bool) {
-	for t := range Int16 {
-		if t.String() == name {
-			return t, true
-		}
-	}
-	return 0, false
+	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
+	return DType(max(0, i)), i >= 0
 }
+
+// IsSparse reports whether rows have entries for elements.
+func (t DType) IsSparse() bool { return t == Sparse || t == SparseOnes }
 
 // RowRef refers to one feature row: a table and a row of that table.
 type RowRef uint64
@@ -60,6 +67,11 @@ type Rows struct {
 	Type   DType
 	Tables [][]byte // each a whole number of rows of Cols elements
 	Of     []RowRef
+
+	// Of sparse rows: that of vertex v has the entries Ends[v] to Ends[v+1]-1 of all, Ends [N+1]. Row
+	// i has Lengths[i] entries, of which the first is entry Of[i].Row() of its table.
+	Ends    []int64
+	Lengths []int32
 
 	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
 	Scale []float32

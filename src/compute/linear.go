@@ -21,7 +21,6 @@ type LinearKernels interface {
 	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
 	// y, x of R rows.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
-
 	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns (see Device.Settle):
 	// x, y [R,O], sum [1].
 	Dot(sum []float32, x, y Matrix)
@@ -81,6 +80,14 @@ func CheckCopyColumns(y Matrix, at int, x Matrix, from, n int, add bool) Call {
 	}
 	part := Matrix{Rows: y.Rows, Cols: n}
 	return Call{Kernel: "CopyColumns", Bytes: part.bytes() + part.bytesWritten(add)}
+}
+
+// CheckTranspose checks the arguments of Capabilities.Transpose.
+func CheckTranspose(y, x Matrix) Call {
+	checkRows("Transpose", y, x.Cols)
+	checkColumns("Transpose", y, x.Rows)
+	checkRows("Transpose", x, y.Cols)
+	return Call{Kernel: "Transpose", Bytes: x.bytes() + y.bytes()}
 }
 
 // CheckDot checks the arguments of Dot.

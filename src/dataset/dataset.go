@@ -6,7 +6,10 @@
 //	          indices.npy    int32 [M]     source vertex of each in-edge, ascending within a vertex
 //	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
 //	          edge_features.npy   float32 [M, C], of each in-edge; only where edges have features
-//	          features.npy   float32, float16 or int8 [N, F]
+//	          features.npy   float32, float16 or int8 [N, F], or the entries of sparse rows, in the
+//	                         order of their columns: int32 [entries, 2], of which the second are the
+//	                         bits of a float32, or [entries, 1] where all values are 1
+//	          feature_indptr.npy  int64 [N+1]  where the entries of each sparse row begin
 //	          feature_scale.npy   float32 [F], by which int8 columns are multiplied; only with these
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
@@ -55,15 +58,21 @@ const (
 	Float32 = "float32"
 	Float16 = "float16"
 	Int8    = "int8" // times a scale for each column
+	Sparse  = "sparse"
+	// SparseOnes is what Sparse becomes where all values are 1.
+	SparseOnes = "sparse-ones"
 )
 
 // FeatureTypes are what Meta.FeatureType may be.
-const FeatureTypes = Float32 + ", " + Float16 + " or " + Int8
+const FeatureTypes = Float32 + ", " + Float16 + ", " + Int8 + " or " + Sparse
 
 const metaFile = "meta.json"
 
 // ScaleFile holds the scales of int8 columns, in a dataset and in parts.
 const ScaleFile = "feature_scale.npy"
+
+// RowEndsFile holds where the entries of sparse rows begin, in a dataset and in parts.
+const RowEndsFile = "feature_indptr.npy"
 
 // WeightsFile holds the weights of edges, in a dataset and in parts.
 const WeightsFile = "edge_weights.npy"
@@ -90,7 +99,8 @@ type Meta struct {
 	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int                 `json:"features"`
 	Classes      int                 `json:"classes"`
-	FeatureType  string              `json:"feature_type"` // FeatureTypes
+	FeatureType  string              `json:"feature_type"`      // FeatureTypes, or SparseOnes
+	Entries      int64               `json:"entries,omitempty"` // of sparse rows
 	Provenance   Provenance          `json:"provenance"`
 	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
 	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
@@ -104,6 +114,7 @@ type Table struct {
 	Vertices    int64  `json:"vertices"`
 	Features    int    `json:"features"` // 0: none
 	FeatureType string `json:"feature_type"`
+	Entries     int64  `json:"entries,omitempty"` // of sparse rows
 }
 
 // Type returns the element type of the rows.
@@ -112,15 +123,42 @@ func (t Table) Type() compute.DType {
 	return of
 }
 
-// RowBytes returns the bytes of a row.
-func (t Table) RowBytes() int { return t.Features * t.Type().Size() }
+// RowBytes returns the bytes of a row: of sparse rows on average, rounded up.
+func (t Table) RowBytes() int {
+	size := t.Type().Size()
+	if t.Type().IsSparse() {
+		return int((t.Entries*int64(size) + t.Vertices - 1) / max(1, t.Vertices))
+	}
+	return t.Features * size
+}
+
+// Bytes returns those of all rows.
+func (t Table) Bytes() int64 {
+	if t.Type().IsSparse() {
+		return t.Entries * int64(t.Type().Size())
+	}
+	return t.Vertices * int64(t.RowBytes())
+}
+
+// File returns element type and shape of the file of n of the rows: of sparse ones with any number of
+// entries, where these are not all.
+func (t Table) File(n int64) npy.Info {
+	info := npy.Info{DType: RowFile(t.Type()), Shape: []int{int(n), t.Features}}
+	if t.Type().IsSparse() {
+		info.Shape = []int{-1, t.Type().Size() / 4}
+		if n == t.Vertices {
+			info.Shape[0] = int(t.Entries)
+		}
+	}
+	return info
+}
 
 // Table returns that of a type of vertices, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
 	}
-	return Table{m.Vertices, m.Features, m.FeatureType}
+	return Table{m.Vertices, m.Features, m.FeatureType, m.Entries}
 }
 
 // Featureless returns the names of the vertex types without features, "" for that of a graph without
@@ -184,7 +222,8 @@ type Provenance struct {
 // RowFile returns the element type in files of feature rows.
 func RowFile(t compute.DType) string {
 	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
-		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8]()}[t]
+		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8](),
+		compute.Sparse: npy.DType[int32](), compute.SparseOnes: npy.DType[int32]()}[t]
 }
 
 // CheckFeatureType returns an error for what is none of FeatureTypes.
@@ -246,9 +285,11 @@ func (m *Meta) check() error {
 func (m *Meta) checkTable(i int) error {
 	t := m.Table(i)
 	switch {
-	case m.Schema.Typed() && t.FeatureType == Int8:
+	case m.Schema.Typed() && (t.FeatureType == Int8 || t.Type().IsSparse()):
 		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s or %s",
-			ErrValue, Int8, Float32, Float16)
+			ErrValue, t.FeatureType, Float32, Float16)
+	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
+		return fmt.Errorf("%d entries of %s rows are an impossible count", t.Entries, t.FeatureType)
 	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
 		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features, t.Vertices)
 	}
@@ -271,8 +312,10 @@ func (m *Meta) layout() map[string]npy.Info {
 	}
 	for t := range m.Schema.NumTypes() {
 		of := m.Table(t)
-		files[TableFile(&m.Schema, t)] = npy.Info{DType: RowFile(of.Type()),
-			Shape: []int{int(of.Vertices), of.Features}}
+		files[TableFile(&m.Schema, t)] = of.File(of.Vertices)
+	}
+	if m.Table(0).Type().IsSparse() {
+		files[RowEndsFile] = npy.Info{DType: "<i8", Shape: []int{n + 1}}
 	}
 	if m.Schema.Typed() {
 		files[ColumnsFile] = npy.Info{DType: "<i8", Shape: []int{-1}}

@@ -69,7 +69,7 @@ func TestWriteOpenVerify(t *testing.T) {
 		case Int8: // 95.25 steps of 4 / 127, and 127 of 0.1 / 127
 			want = [2]float32{95 * float32(4./127), 127 * (float32(0.1) / 127)}
 		}
-		if [2]float32(row) != want || len(d.FeatureBytes(0)) != 5*d.Meta.Table(0).RowBytes() {
+		if [2]float32(row) != want || len(d.FeatureRows(0, 0, d.Meta.Vertices)) != 5*d.Meta.Table(0).RowBytes() {
 			t.Errorf("%s: features of vertex 3 are %v", featureType, row)
 		}
 		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) ||

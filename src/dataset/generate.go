@@ -104,6 +104,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	o.FeatureType = first(o.FeatureType, preset.FeatureType, Float32)
 	if err := CheckFeatureType(o.FeatureType); err != nil {
 		faults = append(faults, err)
+	} else if o.FeatureType == Sparse {
+		fault("generated features have no zeros; choose a feature type but %s", Sparse)
 	}
 	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)

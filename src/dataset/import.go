@@ -86,6 +86,7 @@ type ImportReport struct {
 	Features      int
 	FeatureType   string
 	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
+	featureBytes  int64 // of sparse rows, with where they begin
 	Task          string
 	Classes       int
 	Labelled      int64
@@ -126,6 +127,10 @@ func (r ImportReport) String() string {
 	case len(r.Types) > 0:
 	case r.Features == 0:
 		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes some\n")
+	case r.FeatureType == Sparse || r.FeatureType == SparseOnes:
+		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n", r.Features,
+			r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
+			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
 		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
 			r.FeatureType, r.SparseEntries)
@@ -217,6 +222,10 @@ func (o *ImportOptions) check() error {
 		}
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys())
+	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
+		faults = append(faults, errors.New("--standardize shifts every column, so that no entry of sparse "+
+			"features stays 0; leave it out, or choose another --feature-type"))
+	}
 	if o.MaxFeatureBytes < 0 {
 		faults = append(faults,
 			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
@@ -349,6 +358,9 @@ func (s *source) write() (ImportReport, error) {
 		return ImportReport{}, err
 	}
 	r.Notes = slices.Concat(r.Notes, w.notes)
+	if t := w.Meta.Table(0); t.Type().IsSparse() {
+		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
+	}
 	return r, w.Close()
 }
 

@@ -280,9 +280,18 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
 }
 
-// writeSparse stores CSR rows densely; repeated entries add up, as in scipy. Time O(rows*cols), memory
-// one row.
+// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) where they
+// become dense, memory one row.
 func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
+	if w.entries != nil {
+		for v := range len(ends) - 1 {
+			lo, hi := ends[v], ends[v+1]
+			if err := w.entries.add(w.out, columns[lo:hi], values[lo:hi]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	row := make([]float32, w.cols)
 	for v := range len(ends) - 1 {
 		for k := ends[v]; k < ends[v+1]; k++ {

@@ -250,6 +250,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
+	if stored == Sparse {                                         // whose entries are not counted yet
+		bytes = 0
+	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {
 		return err
@@ -261,7 +264,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
 			"%s, which is %s; "+
-			"use float16 or int8, raise the limit, choose another disk, or reduce the columns first",
+			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

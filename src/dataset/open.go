@@ -19,6 +19,7 @@ type Dataset struct {
 	Columns  graph.Columns
 	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
 	Scale    []float32   // [Features] of Int8 rows; nil else
+	RowEnds  []int64     // [N+1] of sparse rows: row v has the entries RowEnds[v] to RowEnds[v+1]-1
 	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
@@ -69,6 +70,9 @@ func (d *Dataset) mapFiles() error {
 	}
 	if d.Meta.FeatureType == Int8 {
 		faults = append(faults, mapInto(d, ScaleFile, &d.Scale))
+	}
+	if d.Meta.Table(0).Type().IsSparse() {
+		faults = append(faults, mapInto(d, RowEndsFile, &d.RowEnds))
 	}
 	for t := range d.Meta.Schema.NumTypes() {
 		f, err := d.open(TableFile(&d.Meta.Schema, t))
@@ -131,9 +135,15 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	return err
 }
 
-// FeatureBytes returns the feature rows of a type as stored: that of its i-th vertex is [i*RowBytes,
-// (i+1)*RowBytes) of Meta.Table, little-endian elements.
-func (d *Dataset) FeatureBytes(t int) []byte { return d.tables[t].Data }
+// FeatureRows returns the feature rows of the vertices first to end-1 of a type as stored,
+// little-endian elements.
+func (d *Dataset) FeatureRows(t int, first, end int64) []byte {
+	size := int64(d.Meta.Table(t).RowBytes())
+	if len(d.RowEnds) > 0 {
+		first, end, size = d.RowEnds[first], d.RowEnds[end], int64(d.Meta.Table(t).Type().Size())
+	}
+	return d.tables[t].Data[first*size : end*size]
+}
 
 // Identity returns a hash of meta.json, which has the hashes of all files: equal identities mean
 // equal datasets.

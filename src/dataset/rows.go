@@ -21,15 +21,22 @@ type RowWriter struct {
 	bytes  *quantizer // of Int8
 	closed bool
 
+	entries *entries                              // of sparse rows
 	scaling *scaling                              // applied first; may be nil
 	look    func(first, cols int, rows []float32) // if set, is given rows, which are not written
 }
 
 // WriteFeatures writes features.npy of cols columns, or of Int8 also their scales; dtype is one of
 // FeatureTypes, and f, which may be nil, is applied first. write passes all rows: of Int8 it is
-// called twice, first to find the largest number of each column.
+// called twice, first to find the largest number of each column, and of Sparse, first to count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
+	if dtype == Sparse && cols > 0 {
+		if err := w.countEntries(cols, write); err != nil {
+			return err
+		}
+		dtype = w.Meta.FeatureType
+	}
 	if dtype == Int8 {
 		q := &quantizer{largest: make([]float32, cols)}
 		if err := write(&RowWriter{table: Table{FeatureType: Float32}, cols: cols, scaling: f,
@@ -93,10 +100,11 @@ func (w *Writer) TypeFeatures(t, cols int, dtype string) (*RowWriter, error) {
 // table begins the file of a type's rows.
 func (w *Writer) table(t int) (*RowWriter, error) {
 	r := &RowWriter{w: w, name: TableFile(&w.Meta.Schema, t), table: w.Meta.Table(t),
-		bytes: w.bytes}
+		bytes: w.bytes, entries: w.entries}
 	r.cols = r.table.Features
+	info := r.table.File(r.table.Vertices)
 	var err error
-	r.out, err = npy.Create(filepath.Join(w.tmp, r.name), RowFile(r.table.Type()), int(r.table.Vertices), r.cols)
+	r.out, err = npy.Create(filepath.Join(w.tmp, r.name), info.DType, info.Shape...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +157,9 @@ func badFeature(vertex, column int, x float32) error {
 func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols == 0 {
 		return nil
+	}
+	if r.entries != nil {
+		return r.entries.addDense(r.out, rows)
 	}
 	first := r.next
 	r.next += len(rows) / r.cols

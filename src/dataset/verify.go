@@ -107,6 +107,8 @@ func (d *Dataset) checkColumns() error {
 func (d *Dataset) checkFeatures(t int) error {
 	table := d.Meta.Table(t)
 	switch table.FeatureType {
+	case Sparse, SparseOnes:
+		return CheckEntries(d.tables[t].Data, table, d.RowEnds)
 	case Int8:
 		q, err := npy.As[int8](d.tables[t], -1, -1)
 		if err != nil {

@@ -20,14 +20,15 @@ import (
 type Writer struct {
 	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
 	// it
-	Meta   Meta
-	dir    string
-	tmp    string
-	labels task.Labels // kept until Close to check the splits against
-	splits []graph.Split
-	rows   *RowWriter
-	bytes  *quantizer // of Int8 features
-	notes  []string   // what was noticed while features were written
+	Meta    Meta
+	dir     string
+	tmp     string
+	labels  task.Labels // kept until Close to check the splits against
+	splits  []graph.Split
+	rows    *RowWriter
+	bytes   *quantizer // of Int8 features
+	entries *entries   // of sparse ones
+	notes   []string   // what was noticed while features were written
 
 	columns []string // names of the feature columns, for the notes; nil: they have none
 }

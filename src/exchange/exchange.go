@@ -96,6 +96,7 @@ type Options struct {
 	Cols  int // elements of a row
 	Type  compute.DType
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
+	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without Cache, Buffer and Sums
 	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
 	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Cache, Buffer and Sums.
 	Kinds []Kind
@@ -130,6 +131,9 @@ func (o *Options) kinds() []Kind {
 	if len(o.Kinds) > 0 {
 		return o.Kinds
 	}
+	if o.Type.IsSparse() { // counted row for row, of one entry each, until layEntries
+		return []Kind{{1, o.Type}}
+	}
 	return []Kind{{o.Cols, o.Type}}
 }
 
@@ -146,6 +150,8 @@ type Exchange struct {
 	cols     int
 	dtype    compute.DType
 	scale    []float32
+	ends     []int64 // of sparse rows; nil else
+	offsets  []int64 // [P+1]
 	rowBytes int
 	kinds    []Kind
 	typed    bool             // Options.Kinds are given: bytes are counted apart from rows
@@ -179,6 +185,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
+		offsets: o.Offsets, ends: o.Ends,
 		cols: o.Cols, dtype: o.Type, scale: o.Scale, rowBytes: o.Cols * o.Type.Size(),
 		kinds: o.kinds(), typed: len(o.Kinds) > 0, sums: o.Sums, choices: make(chan *choosing, 64),
 		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
@@ -275,6 +282,11 @@ func check(c comm.Comm, o Options) error {
 	case len(o.Tables) != parts:
 		reject("%d tables for %d parts", len(o.Tables), parts)
 	default:
+		if o.Type.IsSparse() {
+			if err := checkSparse(&o); err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+		}
 		errs = append(errs, checkTables(c.Rank(), parts/k, o)...)
 	}
 	return errors.Join(errs...)
@@ -287,6 +299,9 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 		kinds := o.kinds()
 		kind := kinds[p%len(kinds)]
 		want := rows * int64(kind.RowBytes())
+		if o.Type.IsSparse() && rows >= 0 {
+			want = (o.Ends[o.Offsets[p+1]] - o.Ends[o.Offsets[p]]) * int64(o.Type.Size())
+		}
 		switch own := p/perRank == rank; {
 		case rows < 0:
 			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p],

@@ -81,6 +81,9 @@ func (p *Plan) Asked() []int32 { return p.wantIDs }
 // adds those of which they request sums. Call it when the request of StartAsk is complete. An id
 // outside this rank's rows is an error that names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
+	if x.ends != nil {
+		return x.sliceEntries(p)
+	}
 	ids, dst := p.wantIDs, p.sent
 	for r, numbers := range p.wantNumbers {
 		rows := 0

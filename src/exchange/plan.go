@@ -51,6 +51,7 @@ type Plan struct {
 	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
 	// add the place (wraps)
 	landing  []compute.RowRef
+	starts   []int64   // of sparse rows: the entry at which each row of askIDs is received
 	choosing *choosing // during Request
 	serving
 	relayed relayed // see Relay
@@ -163,6 +164,9 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 		p.part[part]++
 	}
 	x.group(p, early)
+	if x.ends != nil {
+		x.layEntries(p)
+	}
 }
 
 // Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Request
@@ -326,7 +330,7 @@ func (p *Plan) Bytes() int64 {
 	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
 	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
 		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
-		int64(cap(p.counts))*4 + int64(cap(p.landing))*8 + p.serving.bytes() + p.relayed.bytes()
+		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 + p.serving.bytes() + p.relayed.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
@@ -345,6 +349,8 @@ func (p *Plan) Free() {
 	mem.Free(p.received)
 	mem.Free(p.counts)
 	mem.Free(p.landing)
+	mem.Free(p.starts)
+	mem.Free(p.Rows.Lengths)
 	p.serving.free()
 	p.relayed.free()
 	*p = Plan{}

@@ -34,6 +34,9 @@ type Job struct {
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
+	if s.Sparse = of.Type().IsSparse(); s.Sparse {
+		s.Sums = s.Sums && !s.TrySums
+	}
 	if task.Stored(of.Task).Embeds {
 		m.Out, m.Scorer = cmp.Or(s.Links.Width, m.Hidden), s.Links.Score
 	}

@@ -49,6 +49,8 @@ type Spec struct {
 
 	Kernel sample.Kernel // how the sampler makes blocks
 
+	Sparse bool // feature rows are, as the parts say
+
 	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone
 
 	Cache policy.Settings

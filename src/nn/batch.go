@@ -22,6 +22,8 @@ type Batch struct {
 	// in the place of X, on a graph with vertex types: those of each type, in their order
 	Types []compute.Matrix
 
+	Sparse Sparse // in the place of Own and Aggregate
+
 	Labels []byte // of the seeds, as the task has them
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
@@ -40,6 +42,7 @@ func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
 	if l == 0 {
 		in.X, in.Own, in.Aggregate, in.Types = b.X, b.Own, b.Aggregate, b.Types
+		in.Sparse = b.Sparse
 		in.Gradient = b.Train && (b.InputGradient || len(b.Types) > 0)
 	}
 	return in

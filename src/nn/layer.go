@@ -28,6 +28,9 @@ func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations 
 // OnlySums reports whether rows of neighbours are read for a sum, mean or maximum alone.
 func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n.Sources }
 
+// Sums reports whether rows are read for a linear map of themselves, of their sums or means alone.
+func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceMax }
+
 // Relating says whether the segments of a hop are of destinations and relations.
 type Relating uint8
 
@@ -101,6 +104,7 @@ type Input struct {
 	Types     []compute.Matrix // of the input layer: rows of each type, of which the model makes X
 	Own       compute.Matrix   // [Destinations, in]
 	Aggregate compute.Matrix   // [Destinations, in], which the layer does not change
+	Sparse    Sparse           // of the input layer, in the place of Own and Aggregate
 	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
 	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
 	Shares []compute.Matrix

@@ -23,6 +23,7 @@ type Model struct {
 	inputs []Input // input of each layer's last forward pass
 
 	project *projection // nil: the graph has no vertex types
+	sparse  *sparseMap  // nil: the input layer reads no sparse rows
 	jump    *jumping    // nil: the last layer makes the logits
 	scorer  task.Scorer
 	task    *task.Task
@@ -93,6 +94,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if m.project = newProjection(&m.store, c); m.project != nil {
 		declared[0] = append(declared[0], m.project.params()...)
 	}
+	m.sparse = newSparseMap(&m.store, c, m.stages[0].Layer)
 	if c.Jumps() {
 		m.jump = newJumping(&m.store, c)
 		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
@@ -222,6 +224,11 @@ func (m *Model) Reserve(l int, in *Input) error {
 // layer runs again. The capacity of its Data has in.Room rows more, which are the caller's. Without
 // in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
+	if l == 0 && in.Sparse.given() {
+		if err := m.sparse.prepare(in); err != nil {
+			return compute.Matrix{}, err
+		}
+	}
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
 	}
@@ -318,6 +325,9 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	}
 	if l == 0 && len(in.Types) > 0 {
 		m.project.backward(dx, in)
+	}
+	if l == 0 && in.Sparse.given() {
+		m.sparse.backward(in, dx)
 	}
 	m.dev.Settle()
 	return dx, nil

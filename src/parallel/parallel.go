@@ -85,6 +85,7 @@ type Minibatch struct {
 	inputs              compute.Inputs // as they were sent
 	own, aggregate, all []float32
 	types               [][]float32 // [T]
+	sparse              compute.SparseMaker
 	labels              []byte
 	edgesOf             edgesOf    // of a model that reads features of edges
 	edges               LayerEdges // of a model that reads others than the sampled ones
@@ -97,7 +98,8 @@ func (m *Minibatch) Bytes() int64 {
 		numbers += cap(rows)
 	}
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
-		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + m.edgesOf.bytes() + int64(numbers)*4 + int64(cap(m.labels))
+		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + m.edgesOf.bytes() + m.sparse.Bytes() +
+		int64(numbers)*4 + int64(cap(m.labels))
 }
 
 // Free frees the arrays.
@@ -116,6 +118,7 @@ func (m *Minibatch) Free() {
 	for _, rows := range m.types {
 		mem.Free(rows)
 	}
+	m.sparse.Free()
 	mem.Free(m.labels)
 	m.edges.Free()
 	m.edgesOf.free()

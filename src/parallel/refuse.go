@@ -41,6 +41,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if s.Model.Schema.Typed() {
 		all = append(all, refused("the graph", "vertex types", "", typedRefuses(s))...)
 	}
+	if s.Sparse {
+		all = append(all, refused("the graph", "sparse features", "", sparseRefuses(s))...)
+	}
 	if s.Partitioned {
 		all = append(all, refused("topology.kind", "partitioned", "replicated",
 			partitionedRefuses(s))...)
@@ -187,6 +190,21 @@ func typedRefuses(s *job.Spec) []clash {
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"its rows would have to be learned, which is not done yet",
 			"partition --features degree, which makes some of the graph, or an import with features"},
+	}
+}
+
+// sparseRefuses lists what a job cannot have whose feature rows are sparse.
+func sparseRefuses(s *job.Spec) []clash {
+	const dense = ", or an import with --feature-type float32"
+	return []clash{
+		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy,
+			"its slots have one size, and sparse rows have many", noCache + dense},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, "it is of rows of one size",
+			owners + dense},
+		{s.Sums && !s.TrySums, "exchange.sums on", "a sum has an entry in most columns, and is longer than the " +
+			"rows", "exchange.sums=off"},
+		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
+			"it shares rows of one size", "parallel.mode=" + ModeData + dense},
 	}
 }
 

@@ -23,6 +23,7 @@ func (a *assembly) batch(m *Minibatch) {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
 	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}, b.Types[:0]
+	b.Sparse = nn.Sparse{}
 	if len(b.Hops) != a.layers {
 		b.Hops = make([]nn.Hop, a.layers)
 	}

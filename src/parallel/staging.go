@@ -43,6 +43,15 @@ type onHostMemory struct {
 
 func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	b, rows := &m.Batch, m.Fetch.Rows
+	if rows.Type.IsSparse() {
+		var err error
+		if needs.Sums() {
+			return landSparse(m, input, needs)
+		}
+		if rows, err = m.sparse.Dense(&rows); err != nil {
+			return err
+		}
+	}
 	if needs.Types {
 		h.landTypes(m)
 	} else if needs.Sources {
@@ -58,6 +67,20 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		h.host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
 	}
 	return nil
+}
+
+// landSparse makes the inputs of sparse rows, which stay sparse.
+func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (err error) {
+	b, rows := &m.Batch, &m.Fetch.Rows
+	if needs.Own {
+		if b.Sparse.Own, err = m.sparse.Own(rows, input.Destinations, m.Train); err != nil {
+			return err
+		}
+	}
+	if how := needs.Aggregate; how != compute.NoReduction {
+		b.Sparse.Aggregate, err = m.sparse.Reduce(rows, how, input.Forward, input.Weights, m.Train)
+	}
+	return err
 }
 
 // landTypes makes the rows of each type: one table each.

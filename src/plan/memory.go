@@ -214,6 +214,9 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
 	}
+	if p.of.job.Sparse && needs.Sums() {
+		return p.of.sparseBytes(s.hops[0], needs)
+	}
 	rows := 0
 	if needs.Own {
 		rows += s.hops[0].destinations
@@ -372,7 +375,8 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
-			rowBytes = p.of.shards.RowBytes()
+			rows := p.of.shards.Rows()
+			rowBytes = rows.RowBytes()
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)

@@ -97,9 +97,14 @@ type calibration struct {
 	shape   shape
 	mb      sample.Minibatch
 	key     sample.Key // of the minibatch
+	sparse  sparseInput
 }
 
-func (c *calibration) free() { c.mb.Free() }
+func (c *calibration) free() {
+	c.mb.Free()
+	c.sparse.maker.Free()
+	mem.Free(c.sparse.rows.Lengths)
+}
 
 func (p *planner) calibration() (*calibration, error) {
 	c := &calibration{planner: p, of: p.ranks[0]}
@@ -165,7 +170,7 @@ const tableBytes = 256 << 20
 
 // rows measures how fast rows at random places are aggregated.
 func (c *calibration) rows() (float64, error) {
-	rowBytes := c.planner.shards.RowBytes()
+	rowBytes := max(1, c.planner.shards.RowBytes())
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
@@ -179,6 +184,11 @@ func (c *calibration) rows() (float64, error) {
 	}
 	rows := c.planner.shards.Rows()
 	rows.Tables, rows.Of = [][]byte{table}, refs
+	if rows.Type.IsSparse() && c.planner.job.Model.Needs().Sums() {
+		seconds, err := timed(func() error { return c.makeSparse(rows, rowBytes) })
+		return rate(float64(gatheredRows(&c.shape)), seconds), err
+	}
+	rows.Type = compute.Float32
 	d := c.destinations()
 	own, mean := c.matrix(d, mem.Make[float32](d*c.planner.shards.Features)),
 		c.matrix(d, mem.Make[float32](d*c.planner.shards.Features))
@@ -258,6 +268,14 @@ func (c *calibration) flops() (float64, error) {
 		batch.X = zeros
 	} else {
 		batch.Own, batch.Aggregate = zeros, zeros
+	}
+	if j.Sparse && needs.Sums() {
+		if c.sparse.given == (nn.Sparse{}) { // the rate of rows is given
+			if _, err := c.rows(); err != nil {
+				return 0, err
+			}
+		}
+		batch.Sparse = c.sparse.given
 	}
 	var edges parallel.LayerEdges
 	defer edges.Free()

@@ -173,7 +173,7 @@ func (s *Store) Bytes() (n int64) {
 func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	rows := s.rows()
-	o.Tables, o.Cols, o.Type, o.Scale = rows.Tables, rows.Cols, rows.Type, rows.Scale
+	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
 	o.Offsets, o.Kinds = s.shards().Ranges(), Kinds(&s.shards().Meta)
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
@@ -194,7 +194,7 @@ func Kinds(m *shard.Meta) (kinds []exchange.Kind) {
 // hold this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
-	o.Tables, o.Cols, o.Type, o.Scale = rows.Tables, rows.Cols, rows.Type, rows.Scale
+	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
 	return exchange.Open(s.Comm, o)
 }
 

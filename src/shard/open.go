@@ -72,6 +72,7 @@ type Shards struct {
 	topology           sample.Topology
 	labels             task.Labels
 	scale              []float32
+	rowEnds            []int64
 	first, last        int64        // vertices whose rows of the windowed files can be read
 	split              [3]splitView // training, validation, test
 	links              [3]linkView
@@ -151,6 +152,9 @@ func (s *Shards) mapFiles() error {
 	if s.Type() == compute.Int8 {
 		errs = append(errs, mapInto(s, dataset.ScaleFile, &s.scale))
 		errs = append(errs, dataset.CheckScales(s.scale))
+	}
+	if s.Type().IsSparse() {
+		errs = append(errs, mapInto(s, dataset.RowEndsFile, &s.rowEnds))
 	}
 	if s.Schema.Typed() {
 		errs = append(errs, mapColumns(s))
@@ -272,7 +276,7 @@ func (s *Shards) Labels() task.Labels { return s.labels }
 
 // Rows describes the feature rows, without tables and references.
 func (s *Shards) Rows() compute.Rows {
-	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale}
+	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale, Ends: s.rowEnds}
 }
 
 // Train returns the training seeds of a part, by original id.
@@ -314,8 +318,12 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Part{First: graph.VertexID(s.Ranges()[i]), Rows: f.Shape[0], Features: f.Data,
-		file: f}, nil
+	first, end := s.Ranges()[i], s.Ranges()[i+1]
+	if e := s.rowEnds; len(e) > 0 && int64(f.Shape[0]) != e[end]-e[first] {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again", f.Path(),
+			ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
+	}
+	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f}, nil
 }
 
 // OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures], which

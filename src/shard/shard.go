@@ -13,7 +13,9 @@
 //	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
 //	                         where they differ from that; a copy of the dataset's file
 //	        feature_scale.npy             float32 [F], only of int8 rows
-//	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F]
+//	feature_indptr.npy  int64 [N+1]  where the entries of each row begin, only of sparse rows
+//	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F], or the
+//	                              entries of sparse rows, as in the dataset
 //	        part-0000/edge_features.npy   float32 [edges into the part, C], in the order of indices.npy;
 //	                                      only where edges have features
 //	        part-0001/features.npy        ...
@@ -86,9 +88,10 @@ type Meta struct {
 	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int                 `json:"features"`
 	FeatureType  string              `json:"feature_type"`
-	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
-	Starts       []int64             `json:"starts,omitempty"` // [P*T+1] of the types of each part
-	Tables       []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
+	Entries      int64               `json:"entries,omitempty"` // of sparse rows
+	Schema       graph.Schema        `json:"schema,omitzero"`   // of typed graphs, and
+	Starts       []int64             `json:"starts,omitempty"`  // [P*T+1] of the types of each part
+	Tables       []dataset.Table     `json:"tables,omitempty"`  // [T] what vertices of a type have
 	LabelType    string              `json:"label_type,omitempty"`
 	Origin       Origin              `json:"origin"`
 	Splits       []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
@@ -160,8 +163,8 @@ func UseSplit(m *Meta, k int) error {
 // Type returns the element type of the feature rows.
 func (m *Meta) Type() compute.DType { return m.Table(0).Type() }
 
-// RowBytes returns the bytes of one feature row.
-func (m *Meta) RowBytes() int { return m.Features * m.Type().Size() }
+// RowBytes returns the bytes of one feature row: of sparse rows on average, rounded up.
+func (m *Meta) RowBytes() int { return m.Table(0).RowBytes() }
 
 // Untyped returns an error for a graph with vertex types, for something that knows of none.
 func Untyped(m *Meta, what string) error {
@@ -177,7 +180,8 @@ func (m *Meta) Table(t int) dataset.Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
 	}
-	return dataset.Table{Vertices: m.Vertices, Features: m.Features, FeatureType: m.FeatureType}
+	return dataset.Table{Vertices: m.Vertices, Features: m.Features, FeatureType: m.FeatureType,
+		Entries: m.Entries}
 }
 
 // Ranges returns where the vertices of each part and type begin, [P*T+1]: without types Offsets.
@@ -222,7 +226,7 @@ func featuresFile(m *Meta, i int) string {
 // tableInfo returns the element type and shape of table i.
 func tableInfo(m *Meta, i int) npy.Info {
 	t, ranges := m.Table(i%m.Schema.NumTypes()), m.Ranges()
-	return npy.Info{DType: dataset.RowFile(t.Type()), Shape: []int{int(ranges[i+1] - ranges[i]), t.Features}}
+	return t.File(ranges[i+1] - ranges[i])
 }
 
 // layout returns the element type and shape that each file must have.
@@ -250,6 +254,9 @@ func (m *Meta) layout() map[string]npy.Info {
 	m.linkLayout(files)
 	if m.Type() == compute.Int8 {
 		files[dataset.ScaleFile] = npy.Info{DType: "<f4", Shape: []int{m.Features}}
+	}
+	if m.Type().IsSparse() {
+		files[dataset.RowEndsFile] = npy.Info{DType: "<i8", Shape: []int{n + 1}}
 	}
 	if m.Schema.Typed() {
 		files[dataset.ColumnsFile] = npy.Info{DType: "<i8", Shape: []int{-1}}

@@ -205,7 +205,7 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		}
 		for r := range p.Rows {
 			v := int(top.Original[int(p.First)+r])
-			if !bytes.Equal(p.Features[r*size:(r+1)*size], ds.FeatureBytes(0)[v*size:(v+1)*size]) {
+			if !bytes.Equal(p.Features[r*size:(r+1)*size], ds.FeatureRows(0, int64(v), int64(v+1))) {
 				t.Fatalf("part %d, row %d: other features than vertex %d of the dataset", k, r, v)
 			}
 		}

@@ -78,6 +78,9 @@ func (s *Shards) verifyContent() error {
 			check(dataset.ColumnsFile, s.topology.Columns.Check(s.topology.Graph.Indptr))
 		}
 	}
+	if s.Type().IsSparse() {
+		check(dataset.RowEndsFile, checkEntries(s))
+	}
 	original := checkPermutation(s.topology.Original)
 	check("original_id.npy", original)
 	check("labels.npy", s.checkLabels())
@@ -108,6 +111,22 @@ func verifySplit(s *Shards, sound bool) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkEntries holds the sparse rows of all parts to the rules of such rows.
+func checkEntries(s *Shards) error {
+	for k := range s.Parts {
+		p, err := s.OpenPart(k)
+		if err != nil {
+			return err
+		}
+		ends := s.rowEnds[s.Offsets[k] : s.Offsets[k+1]+1]
+		err = dataset.CheckEntries(p.Features, s.Table(0), ends)
+		if err = errors.Join(err, p.Close()); err != nil {
+			return fmt.Errorf("%s: %w", featuresFile(&s.Meta, k), err)
+		}
+	}
+	return nil
 }
 
 // checkSums holds the sums of weights to the weights.

@@ -86,7 +86,8 @@ func (w *writer) write() error {
 	w.meta = Meta{
 		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
 		Edges: m.Edges, Weighted: m.Weighted, Task: m.Task, Classes: m.Classes,
-		EdgeFeatures: m.EdgeFeatures, Features: m.Features, FeatureType: m.FeatureType, Origin: w.l.Origin, Report: w.l.Report,
+		EdgeFeatures: m.EdgeFeatures, Features: m.Features, FeatureType: m.FeatureType,
+		Entries: m.Entries, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
 	w.shared = make(map[string]*npy.Shared)
@@ -147,6 +148,9 @@ func (w *writer) tasks() (own []func() error) {
 		files = append(files, file{0, func() error {
 			return put(w, dataset.ScaleFile, w.ds.Scale, len(w.ds.Scale))
 		}})
+	}
+	if w.meta.Type().IsSparse() {
+		files = append(files, file{8 * n, w.rowEnds})
 	}
 	if m.Schema.Typed() {
 		files = append(files, file{8 * int64(len(w.ds.Columns.Indptr)), w.columns})
@@ -433,6 +437,21 @@ func (w *writer) indices() error {
 	})
 }
 
+// rowEnds writes where the entries of sparse rows begin.
+func (w *writer) rowEnds() error {
+	out, err := newStream[int64](w, dataset.RowEndsFile, len(w.original)+1)
+	if err != nil {
+		return err
+	}
+	end := int64(0)
+	out.add(end)
+	for _, v := range w.original {
+		end += w.ds.RowEnds[v+1] - w.ds.RowEnds[v]
+		out.add(end)
+	}
+	return out.close()
+}
+
 // weights writes those of the edges, which follow their rows.
 func (w *writer) weights() error {
 	return edges(w, dataset.WeightsFile, func(to []float32, _ int32, first, last int64) ([]float32, error) {
@@ -564,15 +583,20 @@ func (w *writer) features(i int) error {
 		return err
 	}
 	first, last, of := w.meta.Ranges()[i], w.meta.Ranges()[i+1], tableInfo(&w.meta, i)
+	if of.Shape[0] < 0 { // of sparse rows
+		of.Shape[0] = 0
+		for _, v := range w.original[first:last] {
+			of.Shape[0] += int(w.ds.RowEnds[v+1] - w.ds.RowEnds[v])
+		}
+	}
 	out, err := npy.Create(filepath.Join(w.dir, name), of.DType, of.Shape...)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	rows, size := w.ds.FeatureBytes(t), w.ds.Meta.Table(t).RowBytes()
 	begin := w.ds.Meta.Starts()[t]
 	var made []float32
-	if size == 0 {
+	if w.ds.Meta.Table(t).Features == 0 {
 		made = make([]float32, structuralCols(w.l.Origin.Features))
 	}
 	for _, v := range w.original[first:last] {
@@ -580,8 +604,8 @@ func (w *writer) features(i int) error {
 			structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])
 			err = npy.Write(out, made)
 		} else {
-			row := int(int64(v) - begin)
-			_, err = out.Write(rows[row*size : (row+1)*size])
+			row := int64(v) - begin
+			_, err = out.Write(w.ds.FeatureRows(t, row, row+1))
 		}
 		if err != nil {
 			return err

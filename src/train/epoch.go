@@ -19,7 +19,7 @@ import (
 
 func (r ledger) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	if r.s.Shards.Meta.Schema.Typed() { // whose rows differ
+	if m := &r.s.Shards.Meta; m.Schema.Typed() || m.Type().IsSparse() { // whose rows differ
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows

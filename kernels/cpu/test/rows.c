@@ -27,6 +27,12 @@ static outputs columns(const halognn_cpu *k, const input *in, int add) {
 static outputs columns_set(const halognn_cpu *k, const input *in) { return columns(k, in, 0); }
 static outputs columns_add(const halognn_cpu *k, const input *in) { return columns(k, in, 1); }
 
+static outputs turned(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_transpose(k, o.at[0], in->s->cols, in->s->segments, in->dy, in->s->cols);
+    return o;
+}
+
 static outputs add_bias(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
     halognn_add_bias(k, o.at[0], in->s->segments, in->s->cols, in->beta);
@@ -68,6 +74,7 @@ const test rows_tests[] = {
     {"add_scaled", add_scaled, 0},
     {"copy_columns", columns_set, 0},
     {"copy_columns add", columns_add, 0},
+    {"transpose", turned, 0},
     {"column_dot", column_dot, 0},
     {0},
 };

@@ -19,7 +19,7 @@ func complete(c *cobra.Command) {
 		"kind":         {dataset.SBM, dataset.RMAT},
 		"preset":       dataset.Presets(),
 		"format":       dataset.Formats(),
-		"feature-type": {dataset.Float32, dataset.Float16, dataset.Int8},
+		"feature-type": {dataset.Float32, dataset.Float16, dataset.Int8, dataset.Sparse},
 		"method":       methodWords(),
 		"order":        {"degree", "vip"},
 		"mode":         {"full", "sampled"},

@@ -181,6 +181,22 @@ func (a *copyColumns) tile(d *Device, lo, hi int) {
 		C.int64_t(y.Cols), floats(x.Data[a.from:]), C.int64_t(x.Cols), cBool(a.add))
 }
 
+type transpose struct{ y, x compute.Matrix }
+
+// transposed is compute.Capabilities.Transpose.
+func transposed(d *Device, y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
+	run(d, y.Rows, streamRows(y.Cols), transpose{y, x})
+}
+
+func (a *transpose) tile(d *Device, lo, hi int) {
+	y := a.y.RowsAt(lo, hi)
+	rows, cols := size(y)
+	if cols > 0 {
+		C.halognn_transpose(d.level, floats(y.Data), rows, cols, floats(a.x.Data[lo:]), C.int64_t(a.x.Cols))
+	}
+}
+
 type columnDot struct{ x, y compute.Matrix }
 
 // Dot implements compute.Device.

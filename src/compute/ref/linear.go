@@ -114,6 +114,16 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 	}
 }
 
+// transpose is compute.Capabilities.Transpose.
+func transpose(d *Device, y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
+	for r := range y.Rows {
+		for j := range y.Cols {
+			y.Data[r*y.Cols+j] = x.Data[j*x.Cols+r]
+		}
+	}
+}
+
 // Dot implements compute.Device.
 func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()

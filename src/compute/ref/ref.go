@@ -47,7 +47,8 @@ func (d *Device) Name() string {
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision}
+	return compute.Capabilities{Precision: d.precision,
+		Transpose: func(y, x compute.Matrix) { transpose(d, y, x) }}
 }
 
 // Watch implements compute.Device.
