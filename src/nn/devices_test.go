@@ -152,8 +152,7 @@ var typed = graph.Schema{Types: []string{"a", "b"}, Relations: []graph.Relation{
 // relate makes every destination one of the types of typed, and gives its edges to the relations that
 // end there, at random.
 func relate(h Hop, own Relating, rng *rand.Rand) Hop {
-	kinds, sets := make([]int, h.Destinations), 1+int(own-OwnTogether)
-	lists := make([]map[int32][]int32, len(typed.Relations)) // of each relation the sources by destination
+	kinds, lists := make([]int, h.Destinations), make([]map[int32][]int32, len(typed.Relations))
 	for r := range lists {
 		lists[r] = map[int32][]int32{}
 	}
@@ -167,6 +166,13 @@ func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 			lists[r][int32(d)] = append(lists[r][int32(d)], s)
 		}
 	}
+	return related(h, own, kinds, lists)
+}
+
+// related gives a hop the edges of relations: of each the sources by destination. kinds are the types
+// of the destinations.
+func related(h Hop, own Relating, kinds []int, lists []map[int32][]int32) Hop {
+	sets := min(2, 1+int(own-OwnTogether))
 	h.Forward = compute.Segments{Indptr: []int64{0}}
 	var targets []int32
 	row := func(d int32, sources ...int32) {
@@ -183,7 +189,7 @@ func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 		h.Ends = append(h.Ends, int32(len(targets)))
 	}
 	rows, set := len(targets), func(d int) int { return min(kinds[d], sets-1) }
-	for s := range sets {
+	for s := 0; s < sets && own != Paired; s++ {
 		for d := range h.Destinations {
 			if set(d) == s {
 				row(int32(d), int32(d))
@@ -191,7 +197,11 @@ func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 		}
 		h.OwnEnds = append(h.OwnEnds, int32(len(targets)-rows))
 	}
-	h.Transposed = transpose(h.Forward, h.Sources)
+	sources := h.Sources
+	if own == Paired {
+		sources = pair(&h, targets)
+	}
+	h.Transposed = transpose(h.Forward, sources)
 	h.Targets.Indptr = []int64{0}
 	for d := range h.Destinations {
 		for row, target := range targets {
@@ -204,6 +214,35 @@ func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 	}
 	h.RowsOf = transpose(h.Targets, len(targets)+sets)
 	return h
+}
+
+// pair puts pairs of a source and a relation in the place of sources, and returns how many there are.
+func pair(h *Hop, targets []int32) int {
+	row := 0
+	for _, end := range h.Ends {
+		of := map[int32]int32{}
+		for ; row < int(end); row++ {
+			edges := h.Forward.Indices[h.Forward.Indptr[row]:h.Forward.Indptr[row+1]]
+			for e, s := range edges {
+				if _, ok := of[s]; !ok {
+					of[s] = int32(len(h.Pairs.Indices))
+					h.Pairs.Indices = append(h.Pairs.Indices, s)
+				}
+				edges[e] = of[s]
+			}
+		}
+		h.PairEnds = append(h.PairEnds, int32(len(h.Pairs.Indices)))
+	}
+	pairs := len(h.Pairs.Indices)
+	for _, end := range h.Ends {
+		h.PairEnds = append(h.PairEnds, int32(pairs)+end)
+	}
+	h.Pairs.Indices = append(h.Pairs.Indices, targets...)
+	for i := range len(h.Pairs.Indices) + 1 {
+		h.Pairs.Indptr = append(h.Pairs.Indptr, int64(i))
+	}
+	h.PairsOf = transpose(h.Pairs, h.Sources)
+	return pairs
 }
 
 // randomHops draws hops whose last one has seeds destinations. Every destination has 0 to 5

@@ -105,6 +105,103 @@ func TestGoldenEdgeFeatures(t *testing.T) {
 	}
 }
 
+// Layers by relation are those of PyTorch Geometric (tests/pytorch/typed_goldens.py).
+func TestGoldenRelations(t *testing.T) {
+	for _, c := range []Config{{Kind: "rgcn", Bases: 3}, {Kind: "sage"},
+		{Kind: "gat", Heads: 2, HeadMerge: HeadsConcat, Slope: 0.2},
+		{Kind: "gatv2", Heads: 2, HeadMerge: HeadsConcat, Slope: 0.2}} {
+		c.In, c.Out, c.Schema, c.TypeFeatures = 12, 6, typed, []int{1, 1}
+		t.Run(c.Kind, func(t *testing.T) {
+			onEveryDevice(t, func(t *testing.T, dev compute.Device) { goldenRelations(t, dev, c) })
+		})
+	}
+}
+
+func goldenRelations(t *testing.T, dev compute.Device, c Config) {
+	g := openGolden(t, "typed_"+c.Kind)
+	sources, targets := []int{20, 30}, []int{9, 11} // of each type, whose first vertices are the targets
+	h := Hop{Sources: 50, Destinations: 20}
+	places, next := [2][]int32{}, [2]int32{0, 20} // of each type's vertices among the sources
+	var kinds []int
+	for kind, n := range sources {
+		for i := range n {
+			after := 0
+			if i >= targets[kind] {
+				after = 1
+			} else {
+				kinds = append(kinds, kind)
+			}
+			places[kind] = append(places[kind], next[after])
+			next[after]++
+		}
+	}
+	lists := make([]map[int32][]int32, len(typed.Relations))
+	for r := range lists {
+		lists[r] = map[int32][]int32{}
+		from, to := typed.Ends(r)
+		pairs := g.int32s(fmt.Sprintf("edges%d", r))
+		for e := range len(pairs) / 2 {
+			d := places[to][pairs[len(pairs)/2+e]]
+			lists[r][d] = append(lists[r][d], places[from][pairs[e]])
+		}
+	}
+	m := hiddenLayer(t, dev, c)
+	layer := m.stages[0].Layer
+	ours := func(name string) bool { return strings.HasPrefix(name, "convs.0.") }
+	array := func(name string) string { return strings.TrimPrefix(name, "convs.0.") }
+	var tensors []Tensor
+	for _, p := range m.Params.Tensors(m.Params.Values)[:len(m.Params.List)] {
+		if ours(p.Name) {
+			data, _, err := npy.ZipRead[float32](g.Zip, array(p.Name)+"_f32")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Data = data
+		}
+		tensors = append(tensors, p)
+	}
+	if err := m.Params.SetTensors(m.Params.Values, tensors); err != nil {
+		t.Fatal(err)
+	}
+	// from type after type to the places, and back
+	order := func(rows []float32, counts []int, cols int, back bool) []float32 {
+		to, from := make([]float32, len(rows)), 0
+		for kind, n := range counts {
+			for i := range n {
+				a, b := int(places[kind][i]), from
+				if back {
+					a, b = b, a
+				}
+				copy(to[a*cols:(a+1)*cols], rows[b*cols:])
+				from++
+			}
+		}
+		return to
+	}
+	x, dy := download(dev, g.rows(dev, "X").Data), download(dev, g.rows(dev, "dY").Data)
+	in := &Input{Hop: related(h, layer.Needs().Relations, kinds, lists), Train: true, Gradient: true,
+		X: upload(t, dev, 50, c.In, order(x, sources, c.In, false))}
+	if err := layer.Reserve(in); err != nil {
+		t.Fatal(err)
+	}
+	y, dx := upload(t, dev, 20, c.Out, nil), upload(t, dev, 50, c.In, nil)
+	layer.Forward(y, in, compute.Epilogue{})
+	compare := func(name string, got compute.Matrix, counts []int, tolerance float64) {
+		rows := order(download(dev, got.Data), counts, got.Cols, true)
+		g.compare(dev, name, upload(t, dev, got.Rows, got.Cols, rows).Data, tolerance)
+	}
+	compare("Y", y, targets, layerForward)
+	layer.Backward(dx, upload(t, dev, 20, c.Out, order(dy, targets, c.Out, false)), y, in,
+		compute.Epilogue{})
+	dev.Settle()
+	compare("dX", dx, sources, gatBackward)
+	for _, p := range m.Params.List {
+		if ours(p.Name) {
+			g.compare(dev, "d"+array(p.Name), p.of(m.Params.Grads), gatBackward)
+		}
+	}
+}
+
 // edgeRows returns the features of the edges of a hop whose segments begin with an edge from the
 // destination to itself, if self: it has the mean of the others.
 func (g golden) edgeRows(dev compute.Device, h *Hop, self bool) compute.Matrix {

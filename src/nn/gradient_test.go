@@ -3,6 +3,8 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +137,17 @@ var architectures = []struct {
 		Norm: NormLayer, Residual: true, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
 	{"sage by relations", Config{Kind: "sage", Layers: 3, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
 		Dropout: 0.2, Jumping: JumpCat, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"gat by relations", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Residual: true, Schema: typed,
+		TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"gat by relations, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
+		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Schema: typed, TypeFeatures: []int{0, 0},
+		Task: task.Multiclass}},
+	{"gatv2 by relations", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+		Norm: NormNone, Dropout: 0.3, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"gatv2 by relations, means", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
+		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormLayer, Residual: true, Schema: typed,
+		TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
 	{"gatv2, edges", Config{Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
 		EdgeIn: 4, Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass}},
 	{"gine", Config{Kind: "gine", Layers: 2, In: 5, Hidden: 6, Out: 3, EdgeIn: 3, Dropout: 0.2,
@@ -142,6 +155,9 @@ var architectures = []struct {
 	{"gine, one layer", Config{Kind: "gine", Layers: 1, In: 5, Out: 3, EdgeIn: 1, Norm: NormNone,
 		Task: task.Multilabel}},
 }
+
+// relationOf is the relation in the name of a parameter.
+var relationOf = regexp.MustCompile(`<.*>`)
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer
 // with every normalisation, activation and dropout that may follow it.
@@ -152,6 +168,9 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 				const seed = 20
 				rng := rand.New(rand.NewPCG(seed, uint64(i)))
 				m := newModel(t, dev, a.Config, seed)
+				if FindKind(a.Kind).HasHeads && a.Schema.Typed() {
+					drawBiases(t, m, rng)
+				}
 				b, rows := randomBatch(t, dev, rng, a.Config, 4)
 				o := newOracle(t, dev, m, b)
 
@@ -164,6 +183,8 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 				if d := deviation(download(dev, dx.Data), o.differentiate(x, x)); !(d <= gradientTolerance) {
 					t.Errorf("seed %d: dX deviates by %.2g", seed, d)
 				}
+				// The parameters of all relations are one array: a softmax over one edge has no gradient.
+				got, want := map[string][]float32{}, map[string][]float64{}
 				for _, p := range m.Params.Tensors(m.Params.Grads)[:len(m.Params.List)] {
 					if a.Norm == NormBatch && strings.HasPrefix(p.Name, "convs.") &&
 						strings.HasSuffix(p.Name, "bias") {
@@ -172,11 +193,30 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 							continue
 						}
 					}
-					if d := deviation(p.Data, o.differentiate(o.params[p.Name], x)); !(d <= gradientTolerance) {
-						t.Errorf("seed %d: gradient of %s deviates by %.2g", seed, p.Name, d)
+					kind := relationOf.ReplaceAllString(p.Name, "*")
+					got[kind] = append(got[kind], p.Data...)
+					want[kind] = append(want[kind], o.differentiate(o.params[p.Name], x)...)
+				}
+				for kind := range got {
+					if d := deviation(got[kind], want[kind]); !(d <= gradientTolerance) {
+						t.Errorf("seed %d: gradient of %s deviates by %.2g", seed, kind, d)
 					}
 				}
 			})
 		}
 	})
+}
+
+// drawBiases draws parameters that begin as zeros: rows of destinations without edges would lie on the
+// kink of ReLU.
+func drawBiases(t *testing.T, m *Model, rng *rand.Rand) {
+	tensors := m.Params.Tensors(m.Params.Values)[:len(m.Params.List)]
+	for i, p := range tensors {
+		if !slices.ContainsFunc(p.Data, func(x float32) bool { return x != 0 }) {
+			tensors[i].Data = randomRows(rng, len(p.Data))
+		}
+	}
+	if err := m.Params.SetTensors(m.Params.Values, tensors); err != nil {
+		t.Fatal(err)
+	}
 }

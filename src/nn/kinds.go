@@ -29,10 +29,10 @@ var kinds = []Kind{
 	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, " +
 		"through two linear maps", ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
 	{Name: "gat", Brief: "GAT: attention (`model.heads`), with an edge from each vertex to itself",
-		ReadsNeighbours: true, HasHeads: true, layer: newGAT},
+		ReadsNeighbours: true, HasHeads: true, layer: newGAT, relational: newRelationGAT},
 	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex, " +
 		"and on the features of edges", ReadsNeighbours: true, HasHeads: true, ReadsEdges: true,
-		layer: newGATv2},
+		layer: newGATv2, relational: newRelationGATv2},
 	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",

@@ -40,6 +40,8 @@ const (
 	NoRelations Relating = iota
 	OwnTogether          // own segments are one group
 	OwnByType            // a group for each type in which relations end
+	// no own segments: sources are pairs of a source and a relation (Hop.Pairs)
+	Paired
 )
 
 // Weighting is what the weights of edges are made of.
@@ -80,9 +82,14 @@ type Hop struct {
 	// these:
 	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
 	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
-	// the segments of each destination, and S+g, after all S segments, for its group g of own ones;
-	// and the destinations of each of these
+	// the segments of each destination, and S+g, after all S segments, for its group g of own ones, or
+	// its type; and the destinations of each of these
 	Targets, RowsOf compute.Segments
+	// If Paired Forward's indices are pairs of a source and a relation, sorted by relation. Of each
+	// pair, and after these of each segment's destination, the place among the sources; likewise by
+	// source; and [2R] one past the last pair, and the last segment, of each relation
+	Pairs, PairsOf compute.Segments
+	PairEnds       []int32
 }
 
 // edges returns the number of edges.

@@ -85,10 +85,16 @@ func (o *oracle) loss(x []float64) float64 {
 			y = o.gin(h, x, in, out, fmt.Sprintf("convs.%d.", l))
 		case "gine":
 			y = o.gine(h, x, in, out, l)
-		case "gat":
-			y = o.gat(h, x, in, out, l)
-		case "gatv2":
-			y = o.gatv2(h, x, in, out, l)
+		case "gat", "gatv2":
+			attend := o.gat
+			if o.config.Kind == "gatv2" {
+				attend = o.gatv2
+			}
+			if o.config.Schema.Typed() {
+				y = o.relatedHeads(h, x, in, out, l, attend)
+			} else {
+				y = attend(h, x, in, out, l, fmt.Sprintf("convs.%d.", l))
+			}
 		default:
 			y = o.linear(x, in, out, fmt.Sprintf("lins.%d.", l))
 		}
@@ -308,21 +314,54 @@ func (o *oracle) ginOf(sums, x []float64, out int, prefix string) []float64 {
 	return o.linear(hidden, len(o.params[prefix+"nn.0.bias"]), out, prefix+"nn.2.")
 }
 
-func (o *oracle) gat(h Hop, x []float64, in, out, l int) []float64 {
-	prefix, heads := fmt.Sprintf("convs.%d.", l), o.config.Heads
+func (o *oracle) gat(h Hop, x []float64, in, out, l int, prefix string) []float64 {
+	heads := o.config.Heads
 	wide := len(o.params[prefix+"att_src"])
 	width := wide / heads
-	z := o.linear(x, in, wide, prefix+"lin.")
+	sources, targets := "lin.", "lin."
+	if o.config.Schema.Typed() {
+		sources, targets = "lin_src.", "lin_dst."
+	}
+	z, r := o.linear(x, in, wide, prefix+sources), o.linear(x, in, wide, prefix+targets)
 	return o.attend(h, z, wide, out, prefix, func(e, s, d, head int) (v float64) {
 		for j := head * width; j < (head+1)*width; j++ {
-			v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*z[d*wide+j]
+			v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*r[d*wide+j]
 		}
 		return o.leaky(v)
 	})
 }
 
-func (o *oracle) gatv2(h Hop, x []float64, in, out, l int) []float64 {
-	prefix := fmt.Sprintf("convs.%d.", l)
+// relatedHeads adds, over the relations that end in a destination's type, what attend makes of its edges
+// by the relation.
+func (o *oracle) relatedHeads(h Hop, x []float64, in, out, l int,
+	attend func(h Hop, x []float64, in, out, l int, prefix string) []float64) []float64 {
+	y, row := make([]float64, h.Destinations*out), 0
+	for r, rel := range typed.Relations {
+		sources := make([][]int32, h.Destinations)
+		for ; row < int(h.Ends[r]); row++ {
+			for _, pair := range h.Forward.Indices[h.Forward.Indptr[row]:h.Forward.Indptr[row+1]] {
+				d := h.RowsOf.Indices[row]
+				sources[d] = append(sources[d], h.Pairs.Indices[pair])
+			}
+		}
+		one := Hop{Destinations: h.Destinations, Forward: compute.Segments{Indptr: []int64{0}}}
+		for _, of := range sources {
+			one.Forward.Indices = append(one.Forward.Indices, of...)
+			one.Forward.Indptr = append(one.Forward.Indptr, int64(len(one.Forward.Indices)))
+		}
+		made := attend(one, x, in, out, l, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>.", l, rel.Source,
+			rel.Name, rel.Target))
+		for d := range h.Destinations {
+			kind := int(h.Targets.Indices[h.Targets.Indptr[d+1]-1]) - h.Forward.Len()
+			for j := 0; j < out && typed.Types[kind] == rel.Target; j++ {
+				y[d*out+j] += made[d*out+j]
+			}
+		}
+	}
+	return y
+}
+
+func (o *oracle) gatv2(h Hop, x []float64, in, out, l int, prefix string) []float64 {
 	a := o.params[prefix+"att"]
 	wide, width := len(a), len(a)/o.config.Heads
 	z, r := o.linear(x, in, wide, prefix+"lin_l."), o.linear(x, in, wide, prefix+"lin_r.")

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/compute"
 )
@@ -220,16 +221,60 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
 }
 
-// relationSAGE are the weights of a SAGEConv for each relation, whose results are added (HeteroConv of
-// PyTorch Geometric). The own weights and the biases of relations that end in one type are added
-// first: they multiply the same rows.
+// eachRelation is what layers share that have a convolution for each relation, whose results are added
+// (HeteroConv of PyTorch Geometric).
 //
-// Parameters of one kind lie a fixed number of elements apart, so that one kernel adds them all.
+// Parameters of one kind lie a fixed number of elements apart, so that one kernel reads them all.
+type eachRelation struct {
+	names      []string
+	into, from compute.Segments // [sets] relations of each; [relations] the set of each
+}
+
+func newEachRelation(c Config, l int) (e eachRelation) {
+	e.into.Indptr, e.from.Indptr = []int64{0}, []int64{0}
+	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
+	for r, rel := range c.Schema.Relations {
+		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
+			rel.Target))
+		_, target := c.Schema.Ends(r)
+		ending[target] = append(ending[target], int32(r))
+		e.from.Indptr = append(e.from.Indptr, int64(r+1))
+	}
+	e.from.Indices = make([]int32, len(e.names))
+	for _, relations := range ending {
+		if len(relations) == 0 {
+			continue
+		}
+		for _, r := range relations {
+			e.from.Indices[r] = int32(e.into.Len())
+		}
+		e.into.Indices = append(e.into.Indices, relations...)
+		e.into.Indptr = append(e.into.Indptr, int64(len(e.into.Indices)))
+	}
+	return e
+}
+
+// each declares a parameter of every relation.
+func (e *eachRelation) each(suffix string, declare func(name string) Param) (all []Param) {
+	for _, name := range e.names {
+		all = append(all, declare(name+suffix))
+	}
+	return all
+}
+
+// reach returns the parameters of some kinds from kind on, of so many elements each, as rows: they
+// follow each other at their alignment, so the first reaches up to the last.
+func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
+	n, stride := len(e.names), aligned(size)
+	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
+}
+
+// relationSAGE are the weights of a SAGEConv for each relation. The own weights and the biases of
+// relations that end in one type are added first: they multiply the same rows.
 type relationSAGE struct {
+	eachRelation
 	dev                  compute.Device
-	names                []string
 	in, out              int
-	into, from           compute.Segments // [sets] relations of each; [relations] the set of each
 	neigh, dneigh        []float32
 	self, dself          compute.Matrix // [relations, stride]
 	bias, dbias          compute.Matrix // likewise
@@ -239,30 +284,10 @@ type relationSAGE struct {
 }
 
 func newRelationSAGE(s *store, c Config, l int) Layer {
-	w := &relationSAGE{dev: s.dev, summed: s.buffer(), dsummed: s.buffer(), biases: s.buffer(),
-		wide: s.buffer()}
+	w := &relationSAGE{eachRelation: newEachRelation(c, l), dev: s.dev, summed: s.buffer(),
+		dsummed: s.buffer(), biases: s.buffer(), wide: s.buffer()}
 	w.in, w.out = c.Widths(l)
 	w.stride, w.strideOfBias = aligned(w.in*w.out), aligned(w.out)
-	w.into.Indptr, w.from.Indptr = []int64{0}, []int64{0}
-	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
-	for r, rel := range c.Schema.Relations {
-		w.names = append(w.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
-			rel.Target))
-		_, target := c.Schema.Ends(r)
-		ending[target] = append(ending[target], int32(r))
-		w.from.Indptr = append(w.from.Indptr, int64(r+1))
-	}
-	w.from.Indices = make([]int32, len(w.names))
-	for _, relations := range ending {
-		if len(relations) == 0 {
-			continue
-		}
-		for _, r := range relations {
-			w.from.Indices[r] = int32(w.into.Len())
-		}
-		w.into.Indices = append(w.into.Indices, relations...)
-		w.into.Indptr = append(w.into.Indptr, int64(len(w.into.Indices)))
-	}
 	return newRelational(s, w.in, w.out, w)
 }
 
@@ -271,28 +296,18 @@ func (w *relationSAGE) sets() int      { return w.into.Len() }
 func (w *relationSAGE) own() Relating  { return OwnByType }
 func (w *relationSAGE) turned() bool   { return false }
 
-func (w *relationSAGE) params() (all []Param) {
-	for _, name := range w.names {
-		all = append(all, weight(name+".lin_l.weight", w.out, w.in))
-	}
-	for _, name := range w.names {
-		all = append(all, bias(name+".lin_l.bias", w.out, w.in))
-	}
-	for _, name := range w.names {
-		all = append(all, weight(name+".lin_r.weight", w.out, w.in))
-	}
-	return all
+func (w *relationSAGE) params() []Param {
+	of := func(name string) Param { return weight(name, w.out, w.in) }
+	return slices.Concat(w.each(".lin_l.weight", of),
+		w.each(".lin_l.bias", func(name string) Param { return bias(name, w.out, w.in) }),
+		w.each(".lin_r.weight", of))
 }
 
 func (w *relationSAGE) bind(values, grads [][]float32) {
-	n := len(w.names)
-	// parameters follow each other at their alignment, so the first reaches up to the last
-	reach := func(of [][]float32, stride int) compute.Matrix {
-		return matrix(of[0][:n*stride], n, stride)
-	}
-	w.neigh, w.dneigh = reach(values[:n], w.stride).Data, reach(grads[:n], w.stride).Data
-	w.bias, w.dbias = reach(values[n:], w.strideOfBias), reach(grads[n:], w.strideOfBias)
-	w.self, w.dself = reach(values[2*n:], w.stride), reach(grads[2*n:], w.stride)
+	size := w.in * w.out
+	w.neigh, w.dneigh = w.reach(values, 0, 1, size).Data, w.reach(grads, 0, 1, size).Data
+	w.bias, w.dbias = w.reach(values, 1, 1, w.out), w.reach(grads, 1, 1, w.out)
+	w.self, w.dself = w.reach(values, 2, 1, size), w.reach(grads, 2, 1, size)
 }
 
 func (w *relationSAGE) reserve() error {

@@ -283,7 +283,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 		h.Transposed.Edges = t.Edges[:len(h.Transposed.Indices)]
 	}
 	if needs.Relations != nn.NoRelations {
-		e.related[l].hop(&h, train)
+		e.related[l].hop(&h, needs, train)
 	}
 	if needs.Weights != nn.NoWeights {
 		at := 0

@@ -14,6 +14,10 @@ type related struct {
 	ends, ownEnds []int32
 	targets       graph.Block // of each destination its rows of z (nn.Hop.Targets)
 	rowsOf        graph.BlockTranspose
+	pairs         graph.Block // places of sources and destinations (nn.Hop.Pairs)
+	pairsOf       graph.BlockTranspose
+	pairEnds      []int32
+	last          []int32 // of each source the last pair with it, counted from 1; 0: none
 }
 
 // byType are the vertices of an input frontier, type by type and in their order. Where vertices have
@@ -64,15 +68,24 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 		e.order.sort(&t.Columns, s.Frontier)
 	}
 	for l := range s.Blocks {
-		e.related[l].make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns)
+		r, sources := &e.related[l], &e.blocks[l]
+		if needs.Relations == nn.Paired {
+			r.pair(&e.blocks[l], &s.Blocks[l], s.Frontier, &t.Columns)
+			sources = &r.pairs
+		} else {
+			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns)
+		}
 		if l == 0 && e.sorted {
-			for k, source := range e.blocks[l].Indices {
-				e.blocks[l].Indices[k] = e.order.place[source]
+			for k, source := range sources.Indices {
+				sources.Indices[k] = e.order.place[source]
 			}
 		}
 		if train {
 			e.blocks[l].Transpose(&e.transposes[l])
-			e.related[l].targets.Transpose(&e.related[l].rowsOf)
+			r.targets.Transpose(&r.rowsOf)
+			if needs.Relations == nn.Paired {
+				r.pairs.Transpose(&r.pairsOf)
+			}
 		}
 	}
 }
@@ -90,30 +103,10 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	for d := range b.NumDst {
 		into.Indptr[rows+d+1] = int64(edges + d + 1)
 	}
-	r.ends = append(r.ends[:0], b.Ends...)
-	if len(b.Ends) == 0 {
-		r.ends = append(r.ends, int32(rows))
-	}
-	set := r.sets(own, c)
-	targets, n := &r.targets, b.NumDst
-	targets.NumDst, targets.NumSrc = n, rows+n+len(r.ownEnds)
-	targets.Indptr = mem.Grow(targets.Indptr[:0], n+1)
-	targets.Indices = mem.Grow(targets.Indices[:0], rows+2*n)
-	clear(targets.Indptr)
-	for row := range rows {
-		targets.Indptr[b.Target(row)+1]++
-	}
-	for d := range n {
-		targets.Indptr[d+1] += targets.Indptr[d] + 2 // its own row and its bias
-	}
-	add := func(d int32, row int) { // Indptr[d] serves as the place of the next
-		targets.Indices[targets.Indptr[d]] = int32(row)
-		targets.Indptr[d]++
-	}
-	for row := range rows {
-		add(b.Target(row), row)
-	}
-	next := 0
+	set := r.begin(b, own, c, 2)
+	add := r.target
+	n, next := b.NumDst, 0
+	r.targets.NumSrc = rows + n + len(r.ownEnds)
 	for g := range r.ownEnds {
 		for d, v := range frontier[:n] {
 			if set(v) != g {
@@ -126,8 +119,93 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 		}
 		r.ownEnds[g] = int32(next)
 	}
-	copy(targets.Indptr[1:], targets.Indptr[:n])
-	targets.Indptr[0] = 0
+	r.end()
+}
+
+// begin lists the rows of the destinations, with room for so many more of each, and returns the group
+// of a vertex.
+func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
+	more int64) func(graph.VertexID) int {
+	rows, t, n := b.NumRows(), &r.targets, b.NumDst
+	r.ends = append(r.ends[:0], b.Ends...)
+	if len(b.Ends) == 0 {
+		r.ends = append(r.ends, int32(rows))
+	}
+	t.NumDst = n
+	t.Indptr = mem.Grow(t.Indptr[:0], n+1)
+	t.Indices = mem.Grow(t.Indices[:0], rows+int(more)*n)
+	clear(t.Indptr)
+	for row := range rows {
+		t.Indptr[b.Target(row)+1]++
+	}
+	for d := range n {
+		t.Indptr[d+1] += t.Indptr[d] + more
+	}
+	for row := range rows {
+		r.target(b.Target(row), row)
+	}
+	return r.sets(own, c)
+}
+
+// target adds a row to those of a destination. Until the end Indptr[d] is the place of the next.
+func (r *related) target(d int32, row int) {
+	r.targets.Indices[r.targets.Indptr[d]] = int32(row)
+	r.targets.Indptr[d]++
+}
+
+func (r *related) end() {
+	t := &r.targets
+	copy(t.Indptr[1:], t.Indptr[:t.NumDst])
+	t.Indptr[0] = 0
+}
+
+// pair sets into to the rows of b, whose sources are pairs of a source and a relation, in the order of
+// relations and then in first-seen order. O(edges + sources).
+func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
+	set := r.begin(b, nn.Paired, c, 1)
+	rows := b.NumRows()
+	into.NumDst = rows
+	into.Indptr = mem.Grow(into.Indptr[:0], rows+1)
+	into.Indices = mem.Grow(into.Indices[:0], b.NumEdges())
+	copy(into.Indptr, b.Indptr)
+	p := &r.pairs
+	p.NumSrc = b.NumSrc
+	p.Indices = mem.Grow(p.Indices[:0], b.NumEdges()+rows)[:0]
+	r.last = mem.Grow(r.last[:0], b.NumSrc)
+	clear(r.last)
+	r.pairEnds = r.pairEnds[:0]
+	row := 0
+	for _, end := range r.ends {
+		before := int32(len(p.Indices))
+		for ; row < int(end); row++ {
+			for e := b.Indptr[row]; e < b.Indptr[row+1]; e++ {
+				source := b.Indices[e]
+				if r.last[source] <= before {
+					p.Indices = append(p.Indices, source)
+					r.last[source] = int32(len(p.Indices))
+				}
+				into.Indices[e] = r.last[source] - 1
+			}
+		}
+		r.pairEnds = append(r.pairEnds, int32(len(p.Indices)))
+	}
+	into.NumSrc = len(p.Indices)
+	for row := range rows {
+		p.Indices = append(p.Indices, b.Target(row))
+	}
+	for _, end := range r.ends {
+		r.pairEnds = append(r.pairEnds, int32(into.NumSrc)+end)
+	}
+	p.NumDst = len(p.Indices)
+	p.Indptr = mem.Grow(p.Indptr[:0], p.NumDst+1)
+	for i := range p.Indptr {
+		p.Indptr[i] = int64(i)
+	}
+	r.targets.NumSrc = rows + len(r.ownEnds)
+	for d, v := range frontier[:b.NumDst] {
+		r.target(int32(d), rows+set(v))
+	}
+	r.end()
 }
 
 // sets makes room for the groups of own rows, and returns the group of a vertex.
@@ -152,23 +230,30 @@ func (r *related) sets(own nn.Relating, c *graph.Columns) func(graph.VertexID) i
 }
 
 // hop adds what relations need to a hop.
-func (r *related) hop(h *nn.Hop, train bool) {
+func (r *related) hop(h *nn.Hop, needs nn.Needs, train bool) {
 	h.Ends, h.OwnEnds = r.ends, r.ownEnds
 	h.Targets = compute.Segments{Indptr: r.targets.Indptr, Indices: r.targets.Indices}
+	if needs.Relations == nn.Paired {
+		h.Sources, h.PairEnds = r.pairs.NumSrc, r.pairEnds
+		h.Pairs = compute.Segments{Indptr: r.pairs.Indptr, Indices: r.pairs.Indices}
+		h.PairsOf = compute.Segments{Indptr: r.pairsOf.Indptr, Indices: r.pairsOf.Indices}
+	}
 	if train {
 		h.RowsOf = compute.Segments{Indptr: r.rowsOf.Indptr, Indices: r.rowsOf.Indices}
 	}
 }
 
 func (r *related) bytes() int64 {
-	return int64(cap(r.targets.Indptr)+cap(r.rowsOf.Indptr))*8 +
-		int64(cap(r.targets.Indices)+cap(r.rowsOf.Indices)+cap(r.rowsOf.Edges))*4
+	m := sample.Minibatch{Blocks: []graph.Block{r.targets, r.pairs},
+		Transposes: []graph.BlockTranspose{r.rowsOf, r.pairsOf}}
+	return m.Bytes() + int64(cap(r.last))*4
 }
 
 func (r *related) free() {
-	mem.Free(r.targets.Indptr)
-	mem.Free(r.targets.Indices)
-	r.rowsOf.Free()
+	m := sample.Minibatch{Blocks: []graph.Block{r.targets, r.pairs},
+		Transposes: []graph.BlockTranspose{r.rowsOf, r.pairsOf}}
+	m.Free()
+	mem.Free(r.last)
 }
 
 // Types returns where the sources of each type end, if the input layer's come type by type.

@@ -109,7 +109,8 @@ func typedData(t testing.TB, bare ...int) string {
 func typedOptions(kind string) Options {
 	return Options{
 		Spec: job.Spec{
-			Model:  nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2, Bases: 3},
+			Model: nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2, Bases: 3,
+				Heads: 2, Slope: 0.2},
 			Sample: sample.Neighbours(4, 3), Batch: 20, Epochs: 8,
 			Optimizer: nn.DefaultOptimizer("adam"),
 			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.02}, StepEpochs: 1, Seed: 1,
@@ -150,15 +151,21 @@ func typedRun(t *testing.T, s *shard.Shards, ranks int, o Options, onCPU bool) *
 // parts, and what is learned needs its relations.
 func TestTypedTrainingOnAnyRanks(t *testing.T) {
 	data := typedData(t)
-	for _, kind := range []string{"rgcn", "sage"} {
+	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
 		t.Run(kind, func(t *testing.T) {
 			s := shardtest.Cut(t, data, shardtest.Options{Parts: 4})
 			if err := s.Verify(); err != nil {
 				t.Fatal(err)
 			}
 			want := typedRun(t, s, 1, typedOptions(kind), false)
-			if !(want.TestAccuracy.Value > 0.8) {
-				t.Errorf("test accuracy %.3f", want.TestAccuracy.Value)
+			learned, least := want, 0.8
+			if nn.FindKind(kind).HasHeads { // which read no own rows
+				o := typedOptions(kind)
+				o.Epochs, o.EvalEvery = 30, 30
+				learned, least = typedRun(t, s, 1, o, false), 0.6
+			}
+			if !(learned.TestAccuracy.Value > least) {
+				t.Errorf("test accuracy %.3f", learned.TestAccuracy.Value)
 			}
 			for _, ranks := range []int{2, 4} {
 				got := typedRun(t, s, ranks, typedOptions(kind), false)
@@ -228,7 +235,7 @@ func TestTypedTrainingOfOneType(t *testing.T) {
 // The CPU trains as the plain reference does.
 func TestTypedTrainingOnTheCPU(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
-	for _, kind := range []string{"rgcn", "sage"} {
+	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
 		want, got := typedRun(t, s, 1, typedOptions(kind), false), typedRun(t, s, 1, typedOptions(kind), true)
 		if d := got.TrainLoss - want.TrainLoss; !(d < 1e-4 && d > -1e-4) {
 			t.Errorf("%s: loss %v, the reference's is %v", kind, got.TrainLoss, want.TrainLoss)
