@@ -1,6 +1,7 @@
 """Runs the program."""
 
 import contextlib
+import csv
 import dataclasses
 import json
 import os
@@ -161,7 +162,8 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
         types, reverse=True adds the reverse of every relation
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
-        feature_type="float16", task="regression", ignore=["edge_type"], name="mine", force=True
+        feature_type="float16", task="regression", or
+        task="links" with split_links="85/5/10", ignore=["edge_type"], name="mine", force=True
     """
     graph = graph_of(graph)
     if undirected is not None:
@@ -269,10 +271,18 @@ def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
     return read_run(run)
 
 
+def source_array(ids):
+    """Ids of the source: numbers where all are, else words."""
+    try:
+        return np.array(ids, np.int64)
+    except ValueError:
+        return np.array(ids)
+
+
 def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
           launcher: Union[None, str, Sequence[str]] = None, parts: Optional[Path] = None,
           vertices: Union[None, Path, Iterable[Any]] = None,
-          embeddings: Union[None, bool, Path] = None, **options: Any) -> Any:
+          embeddings: Union[None, bool, Path] = None, links: Any = None, **options: Any) -> Any:
     """Predict vertices with the model of a run; rows are in the ids of the DATASET.
 
     run: a Run or its directory
@@ -280,13 +290,22 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
     parts: PARTS of another graph with the same features; labels and a split are not needed
     vertices: ids in the source of those to predict, whose order the rows then have; or their file
     embeddings: True, or the .npy file to keep: hidden rows too, what the last layer reads
+    links: of the task of links, pairs to score: an array or tensor [n, 2] of ids in the source, or
+        their file
     options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled",
-        checkpoint="best" or "last" of a run that has not finished
+        checkpoint="best" or "last" of a run that has not finished; of links top=10, the best partners
+        of each vertex
     Returns the array that out holds, or the path of a table; with embeddings, that and their array.
+    With top and no out: arrays of sources, targets and scores, best first.
     """
     directory = run.directory if isinstance(run, Run) else run
     with temporary() as tmp:
-        path = str(out or os.path.join(tmp, "predictions.npy"))
+        ranked = options.get("top") and not out
+        path = str(out or os.path.join(tmp, "predictions." + ("csv" if ranked else "npy")))
+        if links is not None and not isinstance(links, (str, os.PathLike)):
+            pairs, links = np.asarray(links), os.path.join(tmp, "links.npy")
+            np.save(links, pairs.astype(np.int64, casting="same_kind"))
+        options.update({} if links is None else {"links": links})
         arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
         if parts is not None:
             arguments += ["--parts", parts]
@@ -300,5 +319,9 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
         if hidden:
             arguments += ["--embeddings", hidden]
         call(arguments, launched(ranks, launcher))
+        if ranked:
+            with open(path, newline="", encoding="utf-8") as f:
+                source, target, score = zip(*list(csv.reader(f))[1:])
+            return source_array(source), source_array(target), np.array(score, np.float32)
         predictions = path if path.lower().endswith(".csv") else np.load(path)
         return (predictions, np.load(hidden)) if hidden else predictions

@@ -217,6 +217,28 @@ class TestRuns(Case):
                                    rtol=1e-6)
         self.assertEqual(halognn.infer(run).shape, (300,))
 
+    def test_links(self):
+        edge_index, x, y = random_graph()
+        halognn.write_dataset(self.at("d"), halognn.Graph(edge_index, 300, x, y), undirected=True,
+                              task="links", split_links="80/10/10")
+        halognn.partition(self.at("p"), self.at("d"), 2, method="ldg")
+        run = halognn.train(self.at("p"), self.at("r"), progress=False, train__epochs=1,
+                            sample__fanouts=[5, 5], model__layers=2, links__width=8)
+        self.assertEqual(set(run.summary["test_links"]) & {"mrr", "hits_10", "auc"},
+                         {"mrr", "hits_10", "auc"})
+        z = halognn.infer(run, logits=True)
+        self.assertEqual(z.shape, (300, 8))
+        source, target, score = halognn.infer(run, vertices=[5, 2], top=3)
+        np.testing.assert_array_equal(source, [5, 5, 5, 2, 2, 2])
+        np.testing.assert_allclose((z[source] * z[target]).sum(1), score, rtol=1e-5)
+        self.assertTrue((np.diff(score.reshape(2, 3)) <= 0).all())
+        known = set(map(tuple, np.concatenate([edge_index.T, edge_index.T[:, ::-1]])))
+        self.assertFalse(known & set(zip(source, target)))
+        pairs = np.stack([source, target], 1)
+        np.testing.assert_allclose(halognn.infer(run, links=pairs), score, rtol=1e-6)
+        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 299 others"):
+            halognn.infer(run, top=300)
+
     def test_infer_another_graph(self):
         run = self.trained()
         edge_index, x, _ = random_graph()
