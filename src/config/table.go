@@ -320,6 +320,10 @@ func (c *Config) table() []section {
 			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
 				"vertices that validation and test rank the target of a link among, keyed by the link, or `all`",
 				"A target that has a link with the source is none of them."},
+			{"graph", oneOf(&c.Job.Links.Graph, job.TrainGraph,
+				word{job.TrainGraph, "training links, and edges that are no links"},
+				word{job.TrainValidGraph, "validation links too: embeddings are computed once more"}), SameEpoch,
+				"what passes messages when test links are judged", ""},
 			{"eval_file", path(&c.Job.Links.JudgedFile), SameEpoch,
 				"a file with these vertices instead: a line for each validation and test link with source, " +
 					"target and the others, by ids of the source; or a .npy of integers", ""},

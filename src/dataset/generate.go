@@ -142,8 +142,15 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		faults = append(faults, err)
 	}
 	if o.SplitLinks != "" {
-		if _, err := ParseFractions(o.SplitLinks); err != nil {
+		shares, err := ParseFractions(o.SplitLinks)
+		if err != nil {
 			faults = append(faults, err)
+		} else if shares[0] == 0 {
+			faults = append(faults, fmt.Errorf("--split-links %s: there are no training links; give them a share",
+				o.SplitLinks))
+		}
+		if o.Kind == MAG {
+			faults = append(faults, errors.New("--split-links is of graphs without vertex types"))
 		}
 	}
 	return o, errors.Join(faults...)

@@ -113,3 +113,15 @@ func TestImportLinks(t *testing.T) {
 		}
 	}
 }
+
+// Shares without training links, and links of graphs with types, are refused before anything is drawn.
+func TestGenerateLinks(t *testing.T) {
+	for want, o := range map[string]GenerateOptions{
+		"no training links":    {Vertices: 50, SplitLinks: "0/50/50"},
+		"without vertex types": {Preset: MAG, SplitLinks: "80/10/10"},
+	} {
+		if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}

@@ -22,6 +22,8 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/random"
+	"halognn/src/sample"
+	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/task"
 )
@@ -391,6 +393,37 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 	return kept, err
 }
 
+// Embeddings returns the embeddings of own vertices, by all neighbours: finite, or an error. Free them.
+// Collective.
+func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
+	rows, err := s.Full(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(rows))
+	if err == nil && bad {
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("the embeddings are not finite: %w", nn.ErrDiverged))
+	}
+	if err != nil {
+		mem.Free(rows)
+		return nil, err
+	}
+	return rows, nil
+}
+
+// WithValidLinks returns the topology of a session with the validation links as edges, both ways if
+// all training links are edges both ways. Free its Graph.
+func WithValidLinks(s *session.Session) *sample.Topology {
+	t := *s.Topology
+	train, _ := s.Shards.LinksOf(0)
+	valid, _ := s.Shards.LinksOf(1)
+	both := !slices.ContainsFunc(train, func(l graph.Link) bool {
+		return !slices.Contains(t.Graph.InNeighbours(l.Source), l.Target)
+	})
+	t.Graph = t.Graph.With(valid, both, t.Original)
+	return &t
+}
+
 // predictLinks scores the links that are asked for, or finds the best partners of vertices, and lets
 // rank 0 write them. Collective.
 func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) {
@@ -399,18 +432,11 @@ func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) 
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
-	rows, err := s.Full(ctx)
+	rows, err := s.Embeddings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer mem.Free(rows)
-	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(rows))
-	if err == nil && bad {
-		err = comm.AgreedOn(s.Comm, fmt.Errorf("the embeddings are not finite: %w", nn.ErrDiverged))
-	}
-	if err != nil {
-		return nil, err
-	}
 	var scores []float32
 	if what.Links != "" {
 		scores, err = scoreLinks(s, rows, links)

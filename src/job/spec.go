@@ -66,10 +66,17 @@ type Spec struct {
 	RanksPerNode int
 }
 
+// The links that pass messages when test links are judged.
+const (
+	TrainGraph      = "train"
+	TrainValidGraph = "train+valid"
+)
+
 // LinkSpec says how links are trained and judged.
 type LinkSpec struct {
 	sample.LinkOptions
 	task.Pairs
+	Graph      string // what passes messages when test links are judged: TrainGraph or TrainValidGraph
 	Width      int    // of embeddings; 0: as hidden rows
 	Judged     int    // negatives of a link that it is ranked among; 0: all vertices
 	JudgedFile string // names them; "": they are drawn

@@ -18,6 +18,9 @@ func TestRefusalsOfLinks(t *testing.T) {
 		"sample.kind ladies": func(s *job.Spec) {
 			s.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}}
 		},
+		"validation links have no weights": func(s *job.Spec) {
+			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
+		},
 		"the task of links": func(s *job.Spec) { s.Mode.Name = ModeSplit },
 	} {
 		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links}, Sample: sample.Neighbours(2, 2)}

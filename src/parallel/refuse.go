@@ -325,6 +325,15 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned", "rows of other ranks are not asked for " +
 			"edges", "topology.kind=replicated"}})...)
+	valid := o.Graph == job.TrainValidGraph
+	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
+		{valid && s.Partitioned, "topology.kind partitioned", "no rank has all rows to add links to",
+			"topology.kind=replicated"},
+		{valid && s.Model.EdgeWeights, "model.edge_weights", "validation links have no weights",
+			"model.edge_weights=false"},
+		{valid && s.Model.EdgeIn > 0, "model.edge_features", "validation links have no features",
+			"model.edge_features=false"},
+	})...)
 	return append(all, refused("parallel.mode", s.Mode.Name, ModeData, []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "the task of links",
 			"a rank that has only some of a minibatch's vertices cannot rate its links", "another graph"}})...)

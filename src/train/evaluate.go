@@ -10,10 +10,12 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/infer"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/record"
+	"halognn/src/session"
 	"halognn/src/task"
 )
 
@@ -100,23 +102,31 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 // evaluateLinks ranks validation and test links by embeddings of all vertices, computed once with all
 // neighbours. Collective.
 func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
-	rows, err := infer.Over(r.s).Full(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer mem.Free(rows)
-	bad, err := comm.AgreeAny(r.s.Comm, !nn.Finite(rows))
-	if err == nil && bad {
-		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("the embeddings are not finite: %w", nn.ErrDiverged))
-	}
-	if err != nil {
-		return nil, err
-	}
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
-	if e.links, err = infer.RankLinks(infer.Over(r.s), rows, 1, r.of.candidates); err != nil {
-		return nil, err
+	rank := func(s *session.Session, splits map[int]*map[string]float64) error {
+		rows, err := infer.Over(s).Embeddings(ctx)
+		if err != nil {
+			return err
+		}
+		defer mem.Free(rows)
+		for split := 1; split <= 2 && err == nil; split++ {
+			if metrics := splits[split]; metrics != nil {
+				*metrics, err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates)
+			}
+		}
+		return err
 	}
-	if e.tested, err = infer.RankLinks(infer.Over(r.s), rows, 2, r.of.candidates); err != nil {
+	first := map[int]*map[string]float64{1: &e.links, 2: &e.tested}
+	if r.s.Spec.Links.Graph == job.TrainValidGraph {
+		delete(first, 2)
+		wide := *r.s
+		wide.Topology = infer.WithValidLinks(r.s)
+		defer wide.Topology.Graph.Free()
+		if err := rank(&wide, map[int]*map[string]float64{2: &e.tested}); err != nil {
+			return nil, err
+		}
+	}
+	if err := rank(r.s, first); err != nil {
 		return nil, err
 	}
 	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)

@@ -11,6 +11,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/partition"
 	"halognn/src/policy"
@@ -72,7 +73,8 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		"local, filter": func(o *Options) {
 			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true, task.CrossEntropy
 		},
-		"distmult": func(o *Options) { o.Links.Score, o.Links.Width = task.DistMult, 7 },
+		"valid links as messages": func(o *Options) { o.Links.Graph = job.TrainValidGraph },
+		"distmult":                func(o *Options) { o.Links.Score, o.Links.Width = task.DistMult, 7 },
 		"mlp": func(o *Options) {
 			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
 		},
