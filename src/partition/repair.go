@@ -16,6 +16,9 @@ const repairRounds = 50
 // moves. It also gives every empty part a vertex. Multilevel and streaming methods miss several
 // limits by a few percent, so a few moves suffice.
 //
+// Where no move helps, because parts that have room in one constraint are full in another, it
+// exchanges pairs of vertices.
+//
 // Relief is the decrease of the total excess: the sum, over parts and constraints, of the weight
 // above the limit in units of the mean. It falls with each move, so two parts that exceed limits in
 // different constraints trade vertices instead of blocking each other.
@@ -46,7 +49,7 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 		before := moves
 		for _, m := range candidates {
 			from := part[m.v]
-			if size[from] > 1 && l.relief(int(m.v), int(from), int(m.to)) > 0 {
+			if size[from] > 1 && l.relief(int(m.v), none, int(from), int(m.to)) > 0 {
 				l.add(int(m.v), int(from), -1)
 				l.add(int(m.v), int(m.to), 1)
 				size[from]--
@@ -59,7 +62,72 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 			break
 		}
 	}
-	return moves
+	return moves + 2*exchange(l, part)
+}
+
+// exchange looks at candidates vertices of a part, evenly spread, and at those of the partners with
+// the most room in what it exceeds. It makes at most exchangesPerPart swaps a part.
+const candidates, partners, exchangesPerPart = 256, 16, 16
+
+// exchange swaps, as long as that relieves the part with the largest excess, the pair of vertices
+// that relieves most, and returns the number of swaps. Time O(P + partners candidates^2) a swap.
+func exchange(l *load, part []int32) (swaps int) {
+	parts := len(l.sum) / len(l.constraints)
+	stuck := make([]bool, parts)
+	a, c := l.worst(stuck)
+	if a < 0 {
+		return 0
+	}
+	members, offsets := byPart(part, parts)
+	order := make([]int, parts)
+	for k := range order {
+		order[k] = k
+	}
+	for ; a >= 0 && swaps < exchangesPerPart*parts; a, c = l.worst(stuck) {
+		slices.SortFunc(order, func(x, y int) int {
+			return cmp.Or(cmp.Compare(l.of(x)[c], l.of(y)[c]), cmp.Compare(x, y))
+		})
+		most, at, with, b := 0.0, int64(0), int64(0), 0
+		step := func(k int) int64 { return max(1, (offsets[k+1]-offsets[k])/candidates) }
+		for _, k := range order[:min(partners, parts)] {
+			for i := offsets[a]; i < offsets[a+1] && k != a; i += step(a) {
+				for j := offsets[k]; j < offsets[k+1]; j += step(k) {
+					if r := l.relief(int(members[i]), int(members[j]), a, k); r > most {
+						most, at, with, b = r, i, j, k
+					}
+				}
+			}
+		}
+		if stuck[a] = most == 0; stuck[a] {
+			continue
+		}
+		for _, m := range []struct {
+			i        int64
+			from, to int
+		}{{at, a, b}, {with, b, a}} {
+			v := members[m.i]
+			l.add(int(v), m.from, -1)
+			l.add(int(v), m.to, 1)
+			part[v] = int32(m.to)
+		}
+		members[at], members[with] = members[with], members[at]
+		swaps++
+	}
+	return swaps
+}
+
+// worst returns the part that exceeds a limit most, in means, and the constraint, of those that are
+// not stuck; -1 for none.
+func (l *load) worst(stuck []bool) (part, constraint int) {
+	part, most := -1, 0.0
+	for i, sum := range l.sum {
+		k, c := i/len(l.constraints), i%len(l.constraints)
+		of := &l.constraints[c]
+		if x := float64(sum-of.Limit) / of.Mean; x > most && !stuck[k] {
+			part, constraint, most = k, c, x
+		}
+	}
+	return part, constraint
 }
 
 // refinements bounds the passes of Refine.
@@ -115,7 +183,7 @@ func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, 
 		if k == from {
 			continue
 		}
-		relief := l.relief(v, from, k)
+		relief := l.relief(v, none, from, k)
 		if relief <= 0 {
 			continue
 		}
@@ -137,12 +205,19 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// relief returns the decrease of the total excess, in means, if v moves.
-func (l *load) relief(v, from, to int) float64 {
+// none is no vertex.
+const none = -1
+
+// relief returns the decrease of the total excess, in means, if v moves, and back comes the other
+// way unless it is none.
+func (l *load) relief(v, back, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
 		c := &l.constraints[i]
 		x := int64(c.Weights[v])
+		if back != none {
+			x -= int64(c.Weights[back])
+		}
 		less := max(a[i]-c.Limit, 0) - max(a[i]-x-c.Limit, 0)
 		more := max(b[i]+x-c.Limit, 0) - max(b[i]-c.Limit, 0)
 		total += float64(less-more) / c.Mean

@@ -40,6 +40,37 @@ func TestRepairBringsEverythingWithinLimits(t *testing.T) {
 	}
 }
 
+// Every part is full of vertices, so that only swaps even out what they weigh; and of two kinds, so
+// that only those of one kind can be swapped.
+func TestRepairSwapsWherePartsAreFull(t *testing.T) {
+	const n, parts = 800, 8
+	g, _ := random(t, rand.New(rand.NewPCG(1, 4)), n, 4000)
+	w := Weights{Vertex: [][]int32{make([]int32, n), make([]int32, n), make([]int32, n)}}
+	part := make([]int32, n)
+	for v := range n {
+		w.Vertex[v%2][v] = 1
+		w.Vertex[2][v] = 1 + int32(v/2%4) // 1 to 4
+		if part[v] = int32(v * parts / n); v/2%4 == 3 && part[v] == 0 {
+			w.Vertex[2][v] = 9
+		}
+	}
+	o := Options{Parts: parts, Imbalance: []float32{1, 1, 1.01}}
+	if moves := Repair(g, w, o, part); moves == 0 || moves%2 == 1 {
+		t.Errorf("%d vertices moved", moves)
+	}
+	for c, x := range Imbalances(n, w, o, part) {
+		if x > float64(o.Imbalance[c]) {
+			t.Errorf("constraint %d: %.3f", c, x)
+		}
+	}
+	if moves := Repair(g, w, o, part); moves != 0 {
+		t.Errorf("%d more vertices moved", moves)
+	}
+	// one vertex that is more than a part may hold stays where it is, and nothing hangs
+	w.Vertex[2][0] = 1 << 20
+	Repair(g, w, o, part)
+}
+
 func TestRefineLowersTheCutWithinLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	g := clusters(t, rng, 8, func(int, int) int { return 10 })
