@@ -140,6 +140,9 @@ func (c *Config) table() []section {
 			{"fanouts", fanouts(&c.Drawn.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it, and kind `ladies` in training."},
+			{"relation_fanouts", path(&c.Job.RelationFanouts), 0,
+				"fanouts of single relations of a graph with types: `writes=5,3 paper,cites,paper=10,5`",
+				"Other relations have those of `fanouts` ([typed graphs](guide/typed.md))."},
 			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
 				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it, and " +
 					"`labor` refuses it."},

@@ -60,10 +60,10 @@ func (s *Spec) Fit(of *shard.Shards) {
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
 	j := divided(s, spec)
-	spec = j.Spec
-	if err := spec.fits(); err != nil {
+	if err := j.fits(s); err != nil {
 		return nil, err
 	}
+	spec = j.Spec
 	size := spec.Mode.Sharing.GroupSize(spec.Ranks, spec.RanksPerNode)
 	var streams [][]graph.VertexID // seeds, by stream
 	switch {
@@ -126,7 +126,7 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
 	spec.Model.Out, spec.Model.Task = classes, task
 	j := divided(s, spec)
-	if err := j.fits(); err != nil {
+	if err := j.fits(s); err != nil {
 		return nil, err
 	}
 	if _, _, err := s.RankRange(0, j.Ranks); err != nil {
@@ -141,9 +141,15 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// fits returns an error if ranks cannot share the graph as the job says: they would share fewer
-// columns of features than there are ranks.
-func (s *Spec) fits() error {
+// fits returns an error if ranks cannot share the graph as the job says, since they would share fewer
+// columns of features than there are ranks, or if RelationFanouts do not fit the graph's relations.
+func (s *Spec) fits(of *shard.Shards) (err error) {
+	if s.RelationFanouts != "" && s.Reads() {
+		if s.Sample.Relations, err = relationFanouts(s.RelationFanouts, s.Sample.Fanouts,
+			&of.Schema); err != nil {
+			return fmt.Errorf("sample.relation_fanouts: %w", err)
+		}
+	}
 	if s.Mode.Columns && s.Model.In < s.Ranks {
 		return fmt.Errorf("%d columns of features cannot be shared by %d ranks; start at most %d "+
 			"ranks, or set parallel.mode=data", s.Model.In, s.Ranks, s.Model.In)

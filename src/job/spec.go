@@ -33,13 +33,16 @@ type Spec struct {
 
 	StepEpochs int // epochs between two drops of schedule step
 
-	Sample        sample.Spec // the zero Spec for a model that reads no neighbours
-	Locality      Locality    // the zero Locality: none
-	Eval          sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	Batch         int         // seeds in a step of a stream for each rank that shares it
-	GlobalBatch   bool        // Batch counts the seeds of all streams
-	GlobalSeeds   bool        // streams draw from the whole graph
-	StreamPerPart bool        // a stream for every part instead of every rank; with Alone only
+	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
+	Locality Locality    // the zero Locality: none
+	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+	// of minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by spaces; ""
+	// for none but Sample.Fanouts
+	RelationFanouts string
+	Batch           int  // seeds in a step of a stream for each rank that shares it
+	GlobalBatch     bool // Batch counts the seeds of all streams
+	GlobalSeeds     bool // streams draw from the whole graph
+	StreamPerPart   bool // a stream for every part instead of every rank; with Alone only
 
 	Mode Mode // how ranks share a step
 

@@ -272,6 +272,23 @@ func TestTypedGraphOfPapers(t *testing.T) {
 	}
 }
 
+// A relation may have fanouts of its own, by its name or, as another has the same, with its types.
+func TestTypedFanoutsOfRelations(t *testing.T) {
+	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
+	run := func(fanouts string) *record.Summary {
+		o := typedOptions("sage")
+		o.Epochs, o.RelationFanouts = 1, fanouts
+		return typedRun(t, s, 2, o, false)
+	}
+	all := run("")
+	for fanouts, same := range map[string]bool{"writes=4,3": true, "venue,prints,paper=4,3 cites=4,3": true,
+		"writes=1,3": false, "writes=4,3 author,writes,paper=1,1": false} {
+		if got := run(fanouts); (got.LossDigest == all.LossDigest) != same {
+			t.Errorf("%s: digest %s; that of all is %s", fanouts, got.LossDigest, all.LossDigest)
+		}
+	}
+}
+
 func TestTypedRefusals(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
 	for _, c := range []struct {
@@ -282,6 +299,10 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
 		{func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{func(o *Options) { o.Partitioned = true }, "choose topology.kind=replicated"},
+		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; there is [author,`},
+		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},
+		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
+		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, "must be at least 1, or -1"},
 		{func(o *Options) { o.Sample.Kind = sample.Poisson }, "choose sample.kind=neighbour"},
 	} {
 		o := typedOptions("sage")
