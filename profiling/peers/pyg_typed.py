@@ -11,10 +11,7 @@ import argparse
 import json
 import sys
 
-import numpy as np
-import torch
-import torch.nn.functional as functional
-from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, RGCNConv, SAGEConv
+import commandline
 
 
 def arguments():
@@ -28,7 +25,17 @@ def arguments():
         p.add_argument("--" + name, type=float, default=default)
     p.add_argument("--weights", help="model.safetensors of a run: print no accuracies, but how far its logits are")
     p.add_argument("--logits", help="those logits, of halognn infer --logits")
-    return p.parse_args()
+    a = p.parse_args()
+    commandline.require(["torch", "torch_geometric"])
+    return a
+
+
+ARGUMENTS = arguments()  # before the imports, without which --help works
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, RGCNConv, SAGEConv
 
 
 class Dataset:
@@ -136,7 +143,7 @@ def safetensors(path):
 
 
 def main():
-    a = arguments()
+    a = ARGUMENTS
     torch.set_num_threads(a.threads)
     d = Dataset(a.data)
     if a.weights:

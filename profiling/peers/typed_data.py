@@ -7,11 +7,25 @@ without features get a 1 in a column of their own, so that the linear map of the
 learned rows. Needs NumPy, SciPy and the Python package halognn.
 """
 
+import argparse
 import csv
 import gzip
 import os
 import re
-import sys
+
+import commandline
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("data", help="directory with the files of aifb, dblp or acm, by whose name it is known")
+    p.add_argument("out", help="halognn DATASET directory to make")
+    a = p.parse_args()
+    commandline.require(["numpy", "scipy"])
+    return a
+
+
+ARGUMENTS = arguments()  # before the imports, without which --help works
 
 import numpy as np
 import scipy.sparse
@@ -72,7 +86,7 @@ def triples(path, name, node="person", label="label_affiliation"):
 
 
 def main():
-    path, out = sys.argv[1:]
+    path, out = ARGUMENTS.data, ARGUMENTS.out
     name = os.path.basename(os.path.normpath(path))
     make = pairs if name in PAIRS else triples
     halognn.write_dataset(out, make(path, name), feature_type="float16")
