@@ -100,6 +100,19 @@ func TestEdgeFeatures(t *testing.T) {
 			if got := planned(t, parts, args...).Collective; float64(got) != rounds {
 				t.Errorf("%d collectives a step are planned, a run starts %g", got, rounds)
 			}
+			counted := halognn(t).must(t, append([]string{"simulate", "--parts", parts, "--config", baseFile.dir(t),
+				"--policies", "none", "--alphas", "0.1", "--epochs", "15", "--out",
+				filepath.Join(t.TempDir(), "simulated")}, args...)...).out
+			var rows, bytes float64
+			_, tail, _ := strings.Cut(counted, "edge_rows")
+			if _, err := fmt.Sscanf(tail, "%g\n  edge_bytes %g", &rows, &bytes); err != nil {
+				t.Fatalf("%v: %s", err, counted)
+			}
+			apart := trained(t, parts, 4, sets...) // whose means over epochs are rounded down
+			if math.Floor(rows) != float64(apart.EdgeRows) || math.Abs(bytes-float64(apart.EdgeBytes)) > 1 {
+				t.Errorf("%g rows of edges in %g bytes are simulated, a run fetches %d in %d", rows, bytes,
+					apart.EdgeRows, apart.EdgeBytes)
+			}
 			halognn(t).must(t, append([]string{"plan", "--parts", parts, // measures steps
 				"--config", baseFile.dir(t)}, args...)...)
 			plain := map[string]string{"gatv2": "gatv2", "gine": "gin"}[kind]

@@ -83,27 +83,37 @@ func (w *withEdgeRows) stages() []Stage {
 }
 
 // plan finds the positions of the sampled edges, and who has their rows.
-func (w *withEdgeRows) plan(m *Minibatch) error {
-	s, e := &m.Sampled, &m.edgesOf
-	e.cols, e.ids = w.cols, mem.Grow(e.ids[:0], s.NumEdges())
+func (w *withEdgeRows) plan(m *Minibatch) (err error) {
+	e := &m.edgesOf
+	e.cols = w.cols
+	if e.ids, err = EdgePositions(e.ids, &m.Sampled, w.topology); err != nil {
+		return err
+	}
+	e.once = mem.Grow(e.once[:0], len(e.ids))
+	copy(e.once, e.ids)
+	slices.Sort(e.once)
+	return w.x.Plan(&e.fetch, slices.Compact(e.once))
+}
+
+// EdgePositions returns the positions in the topology of the sampled edges of all hops, in the array
+// of ids, which grows.
+func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
+	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
 	for l := range s.Blocks {
 		b := &s.Blocks[l]
 		for d := range b.NumDst {
 			for _, i := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
-				at, err := position(w.topology, s.Frontier[i], s.Frontier[d])
+				at, err := position(t, s.Frontier[i], s.Frontier[d])
 				if err != nil {
-					return err
+					return ids, err
 				}
-				e.ids[n] = graph.VertexID(at)
+				ids[n] = graph.VertexID(at)
 				n++
 			}
 		}
 	}
-	e.once = mem.Grow(e.once[:0], n)
-	copy(e.once, e.ids)
-	slices.Sort(e.once)
-	return w.x.Plan(&e.fetch, slices.Compact(e.once))
+	return ids, nil
 }
 
 // position returns where the edge u -> v lies in the topology. In-neighbours ascend by their original

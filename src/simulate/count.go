@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/exchange"
 	"halognn/src/graph"
@@ -15,10 +16,12 @@ import (
 type counter struct {
 	*Simulation
 	rank     int
-	accesses []uint32  // [N] minibatches of all epochs that read the remote vertex
-	each     []int64   // [Epochs*Steps] remote vertices of the step's minibatches
-	remote   int64     // their sum
-	asked    Asked     // what they would ask
+	accesses []uint32 // [N] minibatches of all epochs that read the remote vertex
+	each     []int64  // [Epochs*Steps] remote vertices of the step's minibatches
+	remote   int64    // their sum
+	asked    Asked    // what they would ask
+	edgeRows int64    // rows of edges that they fetch, if the model reads some
+	edges    []graph.VertexID
 	playing  []*player // caches that decide step by step
 
 	recent *policy.History      // the last minibatches
@@ -28,6 +31,7 @@ type counter struct {
 
 func (c *counter) free() {
 	mem.Free(c.accesses)
+	mem.Free(c.edges)
 	if c.recent != nil {
 		c.recent.Free()
 	}
@@ -122,19 +126,42 @@ func (c *counter) ask(mb *sample.Minibatch) {
 }
 
 // count counts what a minibatch reads.
-func (c *counter) count(m *minibatch) {
-	c.add(m)
+func (c *counter) count(m *minibatch) error {
 	for _, v := range m.remote {
 		c.accesses[v]++
 	}
+	return c.add(m)
 }
 
 // add counts how much a minibatch reads.
-func (c *counter) add(m *minibatch) {
+func (c *counter) add(m *minibatch) error {
 	c.ask(&m.sampled)
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
+	if c.job.Model.EdgeIn > 0 {
+		return c.countEdges(&m.sampled)
+	}
+	return nil
+}
+
+// countEdges counts the edges of a minibatch whose rows are on other nodes: with the owners of their
+// targets.
+func (c *counter) countEdges(m *sample.Minibatch) (err error) {
+	t := c.shards.Topology()
+	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {
+		return err
+	}
+	here := c.job.Neighbours(c.rank)
+	first, _ := c.job.Vertices(here[0])
+	_, end := c.job.Vertices(here[len(here)-1])
+	slices.Sort(c.edges)
+	for _, e := range slices.Compact(c.edges) {
+		if int64(e) < t.Graph.Indptr[first] || int64(e) >= t.Graph.Indptr[end] {
+			c.edgeRows++
+		}
+	}
+	return nil
 }
 
 // play lets caches that decide step by step do so.

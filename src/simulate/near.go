@@ -25,10 +25,7 @@ func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, 
 		}
 		c := &counter{Simulation: s, rank: rank, each: make([]int64, s.o.Epochs*s.job.Steps())}
 		defer c.free()
-		err = c.eachMinibatch(each, s.plain(), func(m *minibatch) error {
-			c.add(m)
-			return nil
-		})
+		err = c.eachMinibatch(each, s.plain(), c.add)
 		if err == nil {
 			sum.add(rank, s.result(c, capacity))
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"halognn/src/exchange"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
@@ -29,6 +30,17 @@ func (r *Result) partitioned() [][]string {
 		{"sampling bytes", each(r.Asked.Bytes)},
 		{"more collectives of a rank", strconv.Itoa(2 * hops * r.Minibatches * r.Steps)},
 	}...)
+}
+
+// edgeRows is what rows of edges cost: a table of an epoch, without lines if the model reads none.
+func (r *Result) edgeRows() [][]string {
+	rows := [][]string{{"rows of edges, all ranks", "per epoch"}}
+	if r.EdgeRows == 0 {
+		return rows
+	}
+	each := float64(r.EdgeRows) / float64(r.Options.Epochs)
+	return append(rows, []string{"edge_rows", fmt.Sprintf("%.1f", each)},
+		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
 }
 
 // Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
@@ -75,7 +87,7 @@ func (r *Result) Print(w io.Writer) error {
 	}
 	tables := [][][]string{
 		rows, ratios, r.factors(header), r.sums(header), peers, costs, filled, predicted,
-		r.rounds(header), r.partitioned(),
+		r.rounds(header), r.partitioned(), r.edgeRows(),
 	}
 	for p, name := range r.Options.Policies {
 		if r.Options.Policy(name).Window == nil {

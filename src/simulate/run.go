@@ -106,6 +106,7 @@ func (r *Result) add(o *Result) {
 	r.used.atLeast(o.used)
 	r.Remote += o.Remote
 	r.Asked.add(o.Asked)
+	r.EdgeRows += o.EdgeRows
 	for i, n := range o.Each {
 		r.Each[i] += n
 	}
@@ -183,8 +184,8 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
-		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
-		Capacity: capacity, Windows: s.windows, used: c.used,
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
+		Capacity: capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
 	}
 	for range s.policies {
 		n := len(capacity)
@@ -201,7 +202,9 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
 	c.addPlayers(m, r, capacity, func(p *policy.Policy) bool { return !p.Static() })
 	return c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
-		c.count(m)
+		if err := c.count(m); err != nil {
+			return err
+		}
 		return c.play(m)
 	})
 }
@@ -209,10 +212,7 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 // countSums counts minibatches and then lets all policies decide about them: what travels of what a
 // static cache leaves depends on the minibatch, and what an oracle keeps depends on all of them.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
-	err := c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
-		c.count(m)
-		return nil
-	})
+	err := c.eachMinibatch(workers, c.plain(), c.count)
 	if err != nil {
 		return err
 	}

@@ -257,6 +257,7 @@ type Result struct {
 	Remote      int64   // rows of all epochs without a cache, all vertices drawn alike
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
+	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
 	Bytes       int64   // the largest resident set, as predicted
 
 	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
@@ -275,7 +276,8 @@ type Result struct {
 	// [policies][sizes][epochs] how many times likelier vertices at hand were drawn; nil: none were
 	Factors [][][]float64
 
-	used used
+	used   used
+	edgeIn int // columns of the rows of edges
 }
 
 // Asked is what minibatches ask of the owners of their vertices where each rank holds the edges of
