@@ -15,6 +15,8 @@ A case sets one halognn job beside its peers:
     200mbit    the same with links of 200 Mbit/s
     links      halognn alone, by LABOR with numbers that last 64 steps, on links as fast as the
                machine, of 1 Gbit/s and of 200 Mbit/s
+    pairs      one process that predicts links, 2 layers, 4 negatives a link, of a DATASET whose task
+               they are: halognn with negatives of their own and joint ones, and GraphBolt
     sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
@@ -205,6 +207,14 @@ class Bench:
                                 read=of_sampler)
             if self.a.pyg:
                 yield self.peer("PyG", "pyg_train.py", "--sampler", read=of_sampler)
+        elif name == "pairs":
+            for how in ("uniform", "joint"):
+                yield self.halognn(f"halognn {how}", 1, [], 64, 1024, "model.layers=2",
+                                   "sample.fanouts=10,5", f"links.negatives={how}:4",
+                                   "links.loss=cross-entropy", "links.eval_negatives=1")
+            for workers in (0, 1, 2):
+                yield self.peer(f"GraphBolt, {workers} workers", "dgl_links.py", "--workers",
+                                workers, "--fanouts", "10,5", "--hidden", 64, "--negatives", 4)
         elif name == "links":
             for rate in ("none", "1gbit", "200mbit"):
                 hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
@@ -277,7 +287,7 @@ def main():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("data")
     p.add_argument("cases", nargs="+",
-                   choices=["one", "four", "1gbit", "200mbit", "links", "sampler"])
+                   choices=["one", "four", "1gbit", "200mbit", "links", "pairs", "sampler"])
     p.add_argument("--out", default="run/peers")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--epochs", type=int, default=3)

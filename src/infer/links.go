@@ -82,6 +82,7 @@ type ranking struct {
 	links   []graph.Link
 	score   []float32 // [L] of the links
 
+	scores      []float32 // of a window
 	given       Candidates
 	drawn       bool                                // there are few candidates, else all vertices are
 	known       map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
@@ -128,6 +129,7 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 			}
 		}
 		mem.Free(r.sources.Data)
+		mem.Free(r.scores)
 	}
 	var numbers []float64
 	for i := range sums {
@@ -289,15 +291,25 @@ func (r *ranking) draw() {
 	})
 }
 
-// productLinks is how many links are multiplied with a block at a time.
-const productLinks = 256
+// productLinks is how many links are multiplied with how many rows at a time: scores stay in a cache.
+const (
+	productLinks = 256
+	productRows  = 2048
+)
 
 // against scores all rows of a block for each link's source, but those known to have a link with it.
-// see gets scores of consecutive rows, from vertex v on. Those of inner products are of one matrix product of many
-// sources and rows, whose last bits depend on its sizes: each is within slack of what the rater gives,
-// which exact(k) returns of score k.
-func (r *ranking) against(first graph.VertexID, rows compute.Matrix,
-	see func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)) {
+// Those of inner products are of one matrix product of many sources and rows, whose last bits depend
+// on its sizes: each is within slack of what the rater gives, which exact(k) returns of score k.
+func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
+	for lo := 0; lo < rows.Rows; lo += productRows {
+		r.window(first+graph.VertexID(lo), rows.RowsAt(lo, min(lo+productRows, rows.Rows)), see)
+	}
+}
+
+// seen gets scores of consecutive rows, from vertex v on.
+type seen func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)
+
+func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	product, longest := r.products(), 0.0
 	// to first order an inner product of D is off by D 2^-24 of the product of lengths, and factors
 	// that are rounded add to that
@@ -306,11 +318,10 @@ func (r *ranking) against(first graph.VertexID, rows compute.Matrix,
 	for k := 0; product && k < rows.Rows; k++ {
 		longest = max(longest, r.rater.Square(rows.Row(k)))
 	}
-	var scores compute.Matrix
 	for lo, hi := 0, 0; lo < len(r.links); lo = hi {
 		hi = min(lo+productLinks, len(r.links))
-		scores = compute.Matrix{Rows: hi - lo, Cols: rows.Rows,
-			Data: mem.Grow(scores.Data, (hi-lo)*rows.Rows)}
+		r.scores = mem.Grow(r.scores, (hi-lo)*rows.Rows)
+		scores := compute.Matrix{Rows: hi - lo, Cols: rows.Rows, Data: r.scores}
 		if product {
 			r.of.Device.MatMul(scores, r.sources.RowsAt(lo, hi), rows, false)
 		}
@@ -340,7 +351,6 @@ func (r *ranking) against(first graph.VertexID, rows compute.Matrix,
 			}
 		})
 	}
-	mem.Free(scores.Data)
 }
 
 // products multiplies sources with rows, if a matrix product gives the score.
@@ -366,7 +376,7 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
 	begin, _ := s.Job.Vertices(s.Comm.Rank())
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
-	defer mem.Free(r.sources.Data)
+	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
 	for i, v := range list {
 		r.links = append(r.links, graph.Link{Source: v, Target: v})
 		copy(r.sources.Row(i), own[(int(v)-int(begin))*r.cols:])
