@@ -85,8 +85,11 @@ def call(arguments, launcher=(), progress=False):
                 raise
         if process.returncode:
             code = process.returncode
-            raise HalognnError(
-                "".join(errors).strip() or f"{command[0]} ended with code {code}", code)
+            said = "".join(errors).strip()
+            # what mpirun adds to the program's error, and what a flag is called here
+            said = re.split(r"\n+-{20,}\n(?=-|Primary job|mpirun detected)", said)[0]
+            said = said.replace("--force replaces it", "overwrite=True replaces it")
+            raise HalognnError(said or f"{command[0]} ended with code {code}", code)
         output.seek(0)
         return output.read()
 
@@ -144,7 +147,8 @@ def stored(graph):
         arrays = os.path.join(tmp, "graph")
         os.mkdir(arrays)
         for name, array in graph.arrays().items():
-            np.save(os.path.join(arrays, name + ".npy"), array, allow_pickle=False)
+            # the program reads rows: not those of a transposed array
+            np.save(os.path.join(arrays, name + ".npy"), np.ascontiguousarray(array), allow_pickle=False)
         if graph.origin:
             with open(os.path.join(arrays, "origin.json"), "w", encoding="utf-8") as f:
                 json.dump(graph.origin, f)
@@ -161,7 +165,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     overwrite: replace a dataset that is there
     undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
         types, reverse=True adds the reverse of every relation
-    options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0, standardize=True,
+    options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
         task="links" with split_links="85/5/10", ignore=["edge_type"], name="mine", force=True
     """

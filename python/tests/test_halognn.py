@@ -3,6 +3,7 @@ not installed is the reason of a skip."""
 
 import importlib
 import os
+import shutil
 import re
 import signal
 import subprocess
@@ -94,7 +95,7 @@ class TestDatasets(Case):
         with self.assertWarnsRegex(UserWarning, "array edge_type is not read"):
             report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
         self.assertIn("array edge_type is not read", report)
-        with self.assertRaisesRegex(halognn.HalognnError, "the target exists"):
+        with self.assertRaisesRegex(halognn.HalognnError, "exists.*; overwrite=True replaces it"):
             halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3))
         halognn.write_dataset(self.at("d"), halognn.Graph(edges, 3), overwrite=True)
         with self.assertRaisesRegex(TypeError, "a dict of builtins"):
@@ -114,6 +115,30 @@ class TestDatasets(Case):
         with self.assertRaisesRegex(halognn.HalognnError, "^graph: x: ") as caught:
             halognn.write_dataset(self.at("d"), graph)
         self.assertNotIn(tempfile.gettempdir(), str(caught.exception))
+
+    def test_all_splits_and_arrays_by_columns(self):
+        edge_index, x, y = random_graph()
+        split = np.random.default_rng(1).integers(0, 3, (300, 2))
+        masks = {name: split == k for k, name in enumerate(["train_mask", "val_mask", "test_mask"])}
+        graph = halognn.Graph(edge_index, 300, np.asfortranarray(x), y, masks)
+        report = halognn.write_dataset(self.at("d"), graph, split_index="all")
+        self.assertIn("the first of 2, of which data.split chooses", report)
+        np.testing.assert_array_equal(np.load(self.at("d") + "/features.npy"), x)
+        halognn.partition(self.at("p"), self.at("d"), 1, method="ldg")
+        for k in range(2):
+            halognn.train(self.at("p"), self.at(f"r{k}"), progress=False, **{
+                "data.split": k, "train.epochs": 1, "model.layers": 1, "sample.fanouts": [5]})
+            with open(self.at(f"r{k}") + "/config.yaml", encoding="utf-8") as f:
+                self.assertRegex(f.read(), rf"\n  split: +{k}\n")
+        with self.assertRaisesRegex(halognn.HalognnError, "data.split is 2.*hold splits 0 to 1"):
+            halognn.train(self.at("p"), self.at("r2"), progress=False, **{"data.split": 2})
+
+    def test_an_error_under_mpirun_is_that_of_the_program(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("mpirun is not on PATH")
+        with self.assertRaisesRegex(halognn.HalognnError, "holds no parts") as caught:
+            halognn.train(self.at("nowhere"), self.at("r"), ranks=2, progress=False)
+        self.assertNotIn("mpirun", str(caught.exception))
 
     def test_the_program_is_missing(self):
         before = os.environ.get("HALOGNN")
