@@ -186,7 +186,7 @@ func validation(runs []*Run, metric string) *chart.Chart {
 		}
 	}
 	return chart.New("accuracy", "Validation", "Beside the name of a run stands its test metric, "+
-		"with all neighbours and the weights of the best epoch; that of several seeds is in the "+
+		"with all neighbours and the weights of the best epoch; that of several runs is in the "+
 		"table By validation. Dashed: the metric of the minibatches while they were trained, with "+
 		"dropout on.", c)
 }

@@ -72,7 +72,7 @@ func byData(runs []*Run) [][]*Run {
 // seedKey picks the settings in which repetitions of one job differ.
 func seedKey(key string) bool { return key == "train.seed" || key == "data.split" }
 
-// repeated divides runs into jobs: the runs of each differ in seeds only.
+// repeated divides runs into jobs: the runs of each differ in seeds and splits only.
 func repeated(runs []*Run) [][]*Run {
 	return groups(runs, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()

@@ -8,7 +8,7 @@ import (
 	"halognn/src/chart"
 )
 
-// job is the runs of one job, repeated with other seeds, and its scores.
+// job is the runs of one job, repeated with other seeds or splits, and its scores.
 type job struct {
 	name        string
 	runs        []*Run
@@ -87,7 +87,7 @@ func jobNames(all [][]*Run) []string {
 	return names
 }
 
-// repetitions is the table of jobs that were run with several seeds.
+// repetitions is the table of jobs that were run with several seeds or splits.
 func repetitions(runs []*Run) table {
 	t := table{
 		id: "seeds", title: "By validation, over seeds and splits",

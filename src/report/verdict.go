@@ -113,7 +113,7 @@ func best(runs []*Run) string {
 	s := fmt.Sprintf("Best by validation: %s, %s %s; test %s", first.name, metric,
 		first.text(first.valid), first.text(first.test))
 	if len(first.runs) > 1 {
-		s += fmt.Sprintf(" (mean ± standard deviation of %d seeds)", len(first.runs))
+		s += fmt.Sprintf(" (mean ± standard deviation of %d runs)", len(first.runs))
 	}
 	if len(jobs) > 1 {
 		s += fmt.Sprintf(". The last of %d, %s, has %s; test %s", len(jobs), last.name,

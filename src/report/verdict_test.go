@@ -93,7 +93,7 @@ func TestVerdict(t *testing.T) {
 		}},
 		{"a sweep, chosen by validation, not by test", sweep, []string{
 			"Best by validation: train.lr 0.01, accuracy 75.00 ± 7.07 %; test 62.00 ± 2.83 % " +
-				"(mean ± standard deviation of 2 seeds). The last of 2, train.lr 0.02, " +
+				"(mean ± standard deviation of 2 runs). The last of 2, train.lr 0.02, " +
 				"has 72.00 %; test 90.00 %.",
 			"Fastest epochs: testdata/vip, 1.500 s, 1.7 times as fast as testdata/base.",
 		}},
