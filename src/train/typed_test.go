@@ -272,6 +272,82 @@ func TestTypedGraphOfPapers(t *testing.T) {
 	}
 }
 
+// withoutRelation writes the typed graph in data again, of types without features but the first, without
+// the relation of a name and its reverse.
+func withoutRelation(t *testing.T, data, name string) string {
+	t.Helper()
+	d, err := dataset.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	m, starts := d.Meta, d.Meta.Starts()
+	var counts []int64
+	for _, table := range m.Tables {
+		counts = append(counts, table.Vertices)
+	}
+	var edges []dataset.TypedEdges
+	for r, relation := range m.Schema.Relations {
+		if strings.TrimPrefix(relation.Name, "rev_") == name {
+			continue
+		}
+		from, to := m.Schema.Ends(r)
+		e := dataset.TypedEdges{Relation: relation}
+		for v := starts[to]; v < starts[to+1]; v++ {
+			_, first, _ := d.Columns.Of(graph.VertexID(v))
+			c := int(first) + d.Columns.Place(r)
+			for _, u := range d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]] {
+				e.Sources = append(e.Sources, int32(int64(u)-starts[from]))
+				e.Targets = append(e.Targets, int32(v-starts[to]))
+			}
+		}
+		edges = append(edges, e)
+	}
+	dir := filepath.Join(t.TempDir(), "without")
+	w, err := dataset.Create(dir, dataset.Meta{Name: "without", Task: m.Task, Classes: m.Classes,
+		LabelType: m.LabelType, Schema: graph.Schema{Types: m.Schema.Types}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.TypedTopology(counts, edges, graph.CleanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := w.TypeFeatures(0, m.Tables[0].Features, dataset.Float32)
+	if err == nil {
+		err = errors.Join(rows.Write(npy.View[float32](d.FeatureRows(0, 0, counts[0]))), rows.Close(),
+			w.Labels(d.Labels.Data), w.Splits(d.Split), w.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A paper's class is that of its authors and that of its fields: a graph without one of these relations
+// tells half of it.
+func TestTypedGraphOfPapersNeedsItsRelations(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "mag")
+	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 1000, Classes: 4,
+		Features: 8, Homophily: 0.8, Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	accuracy := func(data string) float64 {
+		o := typedOptions("rgcn")
+		o.Sample, o.Batch = sample.Neighbours(10, 10), 100
+		s := shardtest.Cut(t, data, shardtest.Options{Parts: 2, Features: shard.FeaturesDegree})
+		return typedRun(t, s, 2, o, false).TestAccuracy.Value
+	}
+	all := accuracy(data)
+	for _, name := range []string{"writes", "has_topic"} {
+		without := accuracy(withoutRelation(t, data, name))
+		t.Logf("test accuracy %.3f without %s, %.3f with it", without, name, all)
+		if !(without < all-0.05) {
+			t.Error("the relation tells nothing")
+		}
+	}
+}
+
 // A relation may have fanouts of its own, by its name or, as another has the same, with its types.
 func TestTypedFanoutsOfRelations(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
