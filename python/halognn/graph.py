@@ -92,7 +92,7 @@ def numpy_of(array, name="the array"):
     """A tensor or sequence as a NumPy array in C order."""
     layout = str(getattr(array, "layout", ""))
     if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
-        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.to_dense() "
+        raise ValueError(f"{name} is sparse, as features alone may be: {name}.to_dense() "
                          "makes it dense")
     if hasattr(array, "detach"):
         array = array.detach().cpu()
@@ -100,12 +100,27 @@ def numpy_of(array, name="the array"):
             array = array.float()
         array = array.numpy()
     if hasattr(array, "toarray"):
-        raise ValueError(f"{name} is sparse; sparse features are not supported: {name}.toarray() "
+        raise ValueError(f"{name} is sparse, as features alone may be: {name}.toarray() "
                          "makes it dense")
     array = np.ascontiguousarray(array)
     if array.dtype == object:
         array = array.astype(str)
     return array
+
+
+def features_of(array, name="x"):
+    """Features as a NumPy array or, where they are sparse, as a CSR matrix of SciPy."""
+    if hasattr(array, "to_scipy"):  # of torch_sparse
+        array = array.to_scipy(layout="csr")
+    if hasattr(array, "tocsr"):
+        return array.tocsr()
+    layout = str(getattr(array, "layout", ""))
+    if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
+        import scipy.sparse
+        entries = array.detach().cpu().to_sparse().coalesce()
+        return scipy.sparse.csr_matrix((entries.values().numpy(), entries.indices().numpy()),
+                                       tuple(entries.shape))
+    return numpy_of(array, name)
 
 
 def from_pyg(data: Any) -> "Graph | TypedGraph":
@@ -131,8 +146,10 @@ def _take_pyg(graph, items):
     for name, value in items:
         if value is None or name in ("edge_index", "num_nodes"):
             continue
-        if name in ("x", "y"):
-            setattr(graph, name, numpy_of(value, name))
+        if name == "x":
+            graph.x = features_of(value)
+        elif name == "y":
+            graph.y = numpy_of(value, name)
         elif name in MASKS:
             graph.masks[name] = numpy_of(value, name)
         elif hasattr(value, "detach") or isinstance(value, np.ndarray):
@@ -208,7 +225,7 @@ def from_scipy(adjacency: Any, x: Any = None, y: Any = None, train_mask: Any = N
                          "vertex")
     entries = adjacency.tocoo()
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), rows)
-    graph.x = None if x is None else numpy_of(x, "x")
+    graph.x = None if x is None else features_of(x)
     graph.y = None if y is None else numpy_of(y, "y")
     masks = zip(MASKS, (train_mask, val_mask, test_mask))
     graph.masks = {name: numpy_of(mask, name) for name, mask in masks if mask is not None}

@@ -370,12 +370,9 @@ class TestPyG(Case):
         self.assertIn("relation  paper,rev_cites,paper", report)
         with self.assertRaisesRegex(ValueError, "graphs without types; reverse=True"):
             halognn.write_dataset(self.at("u"), hetero, undirected=True)
-        hetero["paper"].x = hetero["paper"].x.to_sparse()
-        with self.assertRaisesRegex(ValueError, "to_dense"):
-            halognn.from_pyg(hetero)
         with self.assertRaisesRegex(ValueError, "graph-level tasks are not supported"):
             halognn.from_pyg(self.pyg.Batch.from_data_list([self.data, self.data]))
-        self.data.x = self.data.x.to_sparse()
+        self.data.y = self.data.y.to_sparse()
         with self.assertRaisesRegex(ValueError, "to_dense"):
             halognn.from_pyg(self.data)
         with self.assertRaisesRegex(ValueError, "no edge_index"):
@@ -426,7 +423,7 @@ class TestOthers(Case):
         with self.assertRaisesRegex(ValueError, "3 x 4"):
             halognn.from_scipy(sparse.csr_matrix((3, 4)))
         with self.assertRaisesRegex(ValueError, "toarray"):
-            halognn.from_scipy(matrix, x=matrix)
+            halognn.from_scipy(matrix, y=matrix)
 
     def test_networkx(self):
         networkx = library("networkx")
