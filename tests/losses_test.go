@@ -156,8 +156,11 @@ func (v *victim) suffer(t *testing.T, b blow) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// on the end of a rank MPICH's launcher kills others, one of which may just have begun a directory
+	killed := b.signal == syscall.SIGKILL || strings.HasSuffix(v.name, "under MPI") &&
+		strings.Contains(os.Getenv("HALOGNN_MPIRUN"), "mpich")
 	for _, e := range entries {
-		if e.Name() != "out" && e.Name() != "out.npy" && b.signal != syscall.SIGKILL {
+		if e.Name() != "out" && e.Name() != "out.npy" && !killed {
 			t.Errorf("%s is left beside the output: %v", e.Name(), r)
 		}
 	}

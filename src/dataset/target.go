@@ -253,10 +253,8 @@ func discardAll() {
 	for _, tmp := range begun.dirs {
 		// under another name other goroutines, and ranks, create no more files in it
 		gone := tmp + "-discarded"
-		switch err := os.Rename(tmp, gone); {
-		case errors.Is(err, fs.ErrNotExist): // another rank was first, or has finished it
-			continue
-		case err != nil:
+		// where another rank was first it may be killed as soon as this one ends, so both remove
+		if err := os.Rename(tmp, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			gone = tmp
 		}
 		_ = os.RemoveAll(gone)

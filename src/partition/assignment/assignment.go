@@ -38,7 +38,7 @@ func File(path string, keep bool) partition.Func {
 		}
 		o.Tell("%s as given: %s", path, partition.Measure(g, part, o.Parts, graph.Split{}).Cut())
 		if !keep {
-			moves := partition.Repair(g, w, o, part)
+			moves := partition.Balance(g, w, o, part)
 			o.Tell("%d vertices moved to balance the parts", moves)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)

@@ -5,7 +5,7 @@
 //	        streamed        mapped, compressed, cut
 //
 // The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one weight,
-// which is partition.Combined; partition.Repair then brings each constraint within its limit.
+// which is partition.Combined; partition.Balance then brings each constraint within its limit.
 //
 // Source: Gottesbüren, Heuer, Sanders, Schulz and Seemaier, Deep multilevel graph partitioning, ESA
 // 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning, 2024.
@@ -102,7 +102,7 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 			for c, x := range partition.Imbalances(n, w, o, part) {
 				emphasis[c] *= x * x
 			}
-			moves := partition.Repair(g, w, o, part)
+			moves := partition.Balance(g, w, o, part)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)
 			}
@@ -124,7 +124,7 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 	}
 }
 
-// Where Repair had to move more than one in fewMoves vertices, which costs the cut much, constraints
+// Where Balance had to move more than one in fewMoves vertices, which costs the cut much, constraints
 // that were exceeded weigh more in another try; the best of tries is kept.
 const tries, fewMoves = 4, 50
 
