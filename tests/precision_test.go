@@ -86,7 +86,7 @@ func TestRunKeepsItsPrecision(t *testing.T) {
 		!strings.Contains(r.message(t), want) {
 		t.Errorf("exit code %d, want %d; the message should have %q:\n%s", r.code, usage, want, r)
 	}
-	p.must(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set", "train.epochs=4")
+	r = p.must(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set", "train.epochs=4")
 	whole := trained(t, smallParts.dir(t), 2, bf16, "train.epochs=4", "checkpoint.every_steps=1")
 	sameNumbers(t, outcomeOf(t, o.dir, r), whole)
 	logits := func(sets ...string) []byte {
