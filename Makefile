@@ -68,7 +68,7 @@ FORCE:
 PREFIX ?= /usr/local
 INTO    = $(DESTDIR)$(abspath $(PREFIX))
 SHARE   = $(INTO)/share
-NOT_INSTALLED = bench.sh fastsample.sh bench_gpu.sh gpu_day.sh gpu_products.py sanitize_gpu.sh
+NOT_INSTALLED = bench.sh bench_gpu.sh gpu_day.sh gpu_products.py sanitize_gpu.sh
 PROFILING     = $(filter-out $(addprefix %/, $(NOT_INSTALLED)), \
                   $(wildcard profiling/*.sh profiling/*.py))
 

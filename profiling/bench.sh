@@ -11,7 +11,7 @@ HALOGNN_QUIET=1 source ./env.sh
 count=${1:-6}
 mkdir -p build
 {
-  go test -run '^$' -bench 'Sample/sampler=(fused|coo)/map=dense/workers=1$' -benchtime 20x \
+  go test -run '^$' -bench 'Sample/sampler=fused/map=dense/workers=1$' -benchtime 20x \
     -count "$count" ./src/sample \
     -bench.vertices "${BENCH_VERTICES:-2400000}"
   go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean|Attention' -benchtime 0.3s -count "$count" \

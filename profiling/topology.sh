@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # topology.sh PARTS [OUT]: what it costs that no rank holds the whole topology. Trains the same
-# model on the same minibatches on a partitioned and on a replicated topology, with either sampler,
-# and prints one table per link speed: FastSample, Figure 6 (vanilla, hybrid, hybrid+fused), and the
-# fused sampler on a partitioned topology. All must have one loss_digest: that is the check.
+# model on the same minibatches on a replicated topology (FastSample, Figure 6: hybrid+fused) and on a
+# partitioned one, and prints one table per link speed. All must have one loss_digest: that is the check.
 #
 #   LAUNCH="srun -n 4" profiling/topology.sh PARTS        on a cluster, in an allocation
 #   LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh PARTS
@@ -26,45 +25,36 @@ need_parts "$parts"
 repeat=${REPEAT:-2} depth=${DEPTH:-4}
 read -ra sets <<<"${SETS:-cache.policy=none}"
 
-#     name               topology     sampler
-ways="vanilla            partitioned  coo
-      hybrid             replicated   coo
-      hybrid+fused       replicated   fused
-      partitioned+fused  partitioned  fused"
-
 rates=${RATES:-as-is}
 for rate in $rates; do
   rm -rf "${out:?}/$rate" # runs of an earlier call would be judged with these
   mkdir -p "$out/$rate"
   # The ways take turns, so that a busy minute of the machine does not fall on one of them.
   for ((k = 0; k < repeat; k++)); do
-    while read -r name kind kernel; do
-      train "$rate" "$parts" "$out/$rate/$name-$k" "${sets[@]}" topology.kind="$kind" \
-        sample.kernel="$kernel" pipeline.depth="$depth"
-    done <<<"$ways"
+    for kind in replicated partitioned; do
+      train "$rate" "$parts" "$out/$rate/$kind-$k" "${sets[@]}" topology.kind="$kind" \
+        pipeline.depth="$depth"
+    done
   done
   case $rate in
     *gbit) link=$(awk "BEGIN { print ${rate%gbit} * 125e6 }") ;;
     *mbit) link=$(awk "BEGIN { print ${rate%mbit} * 125e3 }") ;;
     *) link=0 ;;
   esac
-  declare -A replicated=()
   {
     printf '\nlink speed: %s, %d ranks, depth %s\n\n' "$rate" "$ranks" "$depth"
-    printf '| topology, sampler | s/epoch | sample s | ask s | exchange s | sync s | waiting '
+    printf '| topology | s/epoch | sample s | ask s | exchange s | sync s | waiting '
     printf '| rounds/step | sampling MB/epoch | rows MB/epoch | goal |\n'
     printf '|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
-    for name in hybrid hybrid+fused vanilla partitioned+fused; do
-      kernel=coo from=$(fastest "$out/$rate/$name"-[0-9])
-      best=$(number "$from" epoch_seconds)
-      case $name in *fused) kernel=fused ;; esac
-      bytes=$(number "$from" sampling_bytes)
-      [ "$bytes" != 0 ] || replicated[$kernel]=$best
-      awk -v n="$name" -v t="$best" -v s="$(number "$from" sample)" -v a="$(number "$from" ask)" \
+    for kind in replicated partitioned; do
+      from=$(fastest "$out/$rate/$kind"-[0-9])
+      best=$(number "$from" epoch_seconds) bytes=$(number "$from" sampling_bytes)
+      [ $kind = partitioned ] || replicated=$best
+      awk -v n="$kind" -v t="$best" -v s="$(number "$from" sample)" -v a="$(number "$from" ask)" \
         -v e="$(number "$from" exchange)" -v y="$(number "$from" sync)" \
         -v w="$(number "$from" wait_fraction)" -v r="$(number "$from" rounds_per_step)" \
         -v b="$bytes" -v x="$(number "$from" remote_bytes)" -v l="$link" -v k="$ranks" \
-        -v f="${replicated[$kernel]}" 'BEGIN {
+        -v f="$replicated" 'BEGIN {
           goal = "–"
           if (b > 0 && l > 0) goal = sprintf("%.2f", t / (f + b / k / l))
           printf "| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.1f %% | %d | %.1f | %.1f | %s |\n",

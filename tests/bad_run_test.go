@@ -111,8 +111,6 @@ func TestBadConfigs(t *testing.T) {
 			usage, []string{"parallel.mode is split", "cache.policy vip", "cache.policy=none"}},
 		{"streams of parts likewise", set("parallel.mode=split", "sample.streams=part"), usage,
 			[]string{"parallel.mode is split", "sample.streams part", "sample.streams=rank"}},
-		{"the kernel to compare with", set("parallel.mode=split", "sample.kernel=coo"), usage,
-			[]string{"parallel.mode is split", "sample.kernel coo", "sample.kernel=fused"}},
 		{"a cache where no row travels", set("parallel.mode=push-pull", "cache.policy=vip"), usage,
 			[]string{"parallel.mode is push-pull", "cache.policy vip", "cache.policy=none"}},
 		{"attention by columns", set("parallel.mode=push-pull", "model.kind=gat"), usage,

@@ -61,7 +61,6 @@ var ofPlumbing = []choice{
 	{"pipeline.workers", []string{"1", "2", "3"}},
 	{"compute.threads", []string{"1", "2"}},
 	{"topology.kind", []string{"replicated", "replicated", "partitioned"}},
-	{"sample.kernel", []string{"fused", "fused", "fused", "fused", "coo"}},
 	{"exchange.sums", []string{"off", "off", "on", "auto"}},
 }
 

@@ -45,8 +45,7 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 		{parts, 2, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=300,2,1",
 			"sample.eval_fanouts=2,2,2"}},
 		{parts, 2, []string{"cache.policy=none", "model.kind=mlp"}},
-		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2",
-			"sample.kernel=coo"}},
+		{parts, 4, []string{"cache.policy=none", "model.layers=3", "sample.fanouts=4,3,2"}},
 		{parts, 2, []string{"cache.policy=none", "model.kind=gcn"}},
 		{parts, 4, []string{"cache.policy=none", "model.kind=gcn", "model.gcn_norm=both",
 			"run.ranks_per_node=1",
@@ -75,7 +74,7 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.ranks, " ranks ", c.sets), func(t *testing.T) {
 			t.Parallel()
-			want := trained(t, c.parts, c.ranks, append(c.sets, "sample.kernel=fused")...)
+			want := trained(t, c.parts, c.ranks, c.sets...)
 			got := trained(t, c.parts, c.ranks, append(c.sets, "topology.kind=partitioned")...)
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {

@@ -112,10 +112,10 @@ def of_sampler(log):
     return None
 
 
-def of_fastsample(log):
-    """Nanoseconds an edge: the fused sampler's rate is the fifth column of the last row."""
+def of_sampling(log):
+    """Nanoseconds an edge: the rate is the fourth column of the last row."""
     row = [l for l in open(log) if l.startswith("| " + FANOUTS)]
-    return (1e3 / float(row[-1].split("|")[5]), float("nan")) if row else None
+    return (1e3 / float(row[-1].split("|")[4]), float("nan")) if row else None
 
 
 class Bench:
@@ -199,9 +199,9 @@ class Bench:
                 for workers in (0, 2):
                     yield self.peer(f"PyG, {workers} workers", "pyg_train.py", "--workers", workers)
         elif name == "sampler":
-            command = ["go", "run", "./profiling/fastsample", "-pairs", 32, "-batches", 1024,
+            command = ["go", "run", "./profiling/sampling", "-count", 32, "-batches", 1024,
                        "-fanouts", FANOUTS, self.parts(1)]
-            yield Contestant("halognn", [str(c) for c in command], of_fastsample)
+            yield Contestant("halognn", [str(c) for c in command], of_sampling)
             for how in ("graphbolt", "labor", "neighbor"):
                 yield self.peer(f"DGL {how}", "dgl_train.py", "--how", how, "--sampler",
                                 read=of_sampler)

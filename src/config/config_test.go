@@ -118,8 +118,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"choose sample.kind=poisson or ladies"}},
 		{"labor by layers", minimal + "sample: {kind: labor, layer_vertices: 100}\n", nil,
 			[]string{"sample.layer_vertices is 100, but sample.kind labor draws as many neighbours"}},
-		{"labor by pairs", minimal + "sample: {kind: labor, kernel: coo}\n", nil,
-			[]string{"sample.kind is labor, with which sample.kernel coo cannot be had"}},
 		{"numbers that last no step", minimal + "sample: {kind: labor, dependency: 0}\n", nil,
 			[]string{"sample.dependency is 0; it must be 1 to 1073741824"}},
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
@@ -142,9 +140,6 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"locality and a choice", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {policy: auto}\n", nil,
 			[]string{"cache.policy auto cannot be had"}},
-		{"locality and the other kernel", minimal +
-			"sample: {locality: 2, kind: poisson, kernel: coo}\n", nil,
-			[]string{"sample.kernel coo cannot be had, because it draws all neighbours alike; choose sample.kernel=fused"}},
 		{"what ranks that share minibatches cannot draw", minimal +
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
 			[]string{"parallel.mode is split, with which sample.locality cannot be had"}},
@@ -230,6 +225,13 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The files of runs of earlier versions are read.
+func TestKeysOfEarlierVersions(t *testing.T) {
+	if _, err := Load(writeConfig(t, minimal+"sample: {kernel: coo, fanouts: [2, 2, 2]}\n"), nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -389,7 +391,7 @@ func TestChanges(t *testing.T) {
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
-		"may change data.parts, data.verify, sample.kernel, train.epochs, exchange.*, cache.*, " +
+		"may change data.parts, data.verify, train.epochs, exchange.*, cache.*, " +
 			"pipeline.*, topology.*, compute.threads,",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

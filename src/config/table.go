@@ -216,12 +216,6 @@ func (c *Config) table() []section {
 			), 0,
 				"which ranks or parts have a stream: a sequence of minibatches with seeds and " +
 					"random draws of its own", ""},
-			{"kernel", &named[sample.Kernel]{bound[sample.Kernel]{&c.Job.Kernel, sample.KernelFused}, []word{
-				{"fused", "draws go straight into the columns of a block and are renumbered there"},
-				{"coo", "draws are written as pairs, whose ids are compacted, and " +
-					"converted to CSC: what the other is compared with (FastSample)"},
-			}, []sample.Kernel{sample.KernelFused, sample.KernelCOO}}, free,
-				"how the sampler makes blocks", "The blocks are the same."},
 		}},
 
 		{name: "train", keys: []*Key{

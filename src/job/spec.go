@@ -50,8 +50,6 @@ type Spec struct {
 	Epochs int
 	Depth  int // minibatches in preparation while one trains
 
-	Kernel sample.Kernel // how the sampler makes blocks
-
 	Sparse bool // feature rows are, as the parts say
 
 	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone

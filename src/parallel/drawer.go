@@ -96,7 +96,7 @@ func (s *Strategy) drawerOptions() DrawerOptions {
 	return DrawerOptions{
 		Topology: o.Topology,
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Near: o.Near, Workers: 1,
-			MaxSeeds: o.MaxSeeds, Kernel: o.Kernel, ForwardOnly: s.needs.Copies(),
+			MaxSeeds: o.MaxSeeds, ForwardOnly: s.needs.Copies(),
 			Weights: s.needs.OfData},
 		Samplers: o.Workers, Labels: o.Labels,
 	}

@@ -14,7 +14,6 @@ import (
 func TestRefusalsOfLinks(t *testing.T) {
 	for want, change := range map[string]func(*job.Spec){
 		"topology.kind partitioned": func(s *job.Spec) { s.Partitioned = true },
-		"sample.kernel coo":         func(s *job.Spec) { s.Kernel = sample.KernelCOO },
 		"sample.kind ladies": func(s *job.Spec) {
 			s.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}}
 		},

@@ -114,8 +114,7 @@ type Drawing struct {
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	Near     sample.Near // vertices that keys make likelier in training
 	MaxSeeds int         // of one minibatch
-	Kernel   sample.Kernel
-	Workers  int // minibatches that are sampled at the same time
+	Workers  int         // minibatches that are sampled at the same time
 
 	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
 	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.

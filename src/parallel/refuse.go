@@ -29,12 +29,6 @@ func Refusals(s *job.Spec) []job.Refusal {
 		all = append(all, refused("sample.kind", string(s.Sample.Kind), string(sample.Neighbour),
 			estimatesRefuse(s))...)
 	}
-	if reads && s.Sample.Numbered() {
-		all = append(all, refused("sample.kind", string(s.Sample.Kind), string(sample.Neighbour),
-			[]clash{{s.Kernel == sample.KernelCOO, "sample.kernel coo",
-				"it draws for one vertex after the other, and not by numbers of vertices",
-				"sample.kernel=fused"}})...)
-	}
 	if task.Stored(s.Model.Task).Embeds {
 		all = append(all, linksRefuse(s)...)
 	}
@@ -144,8 +138,6 @@ func localityRefuses(s *job.Spec) []clash {
 		{!s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
 			"it draws all neighbours alike", fmt.Sprintf("sample.kind=%s or %s", sample.Poisson,
 				sample.LADIES)},
-		{s.Kernel == sample.KernelCOO, "sample.kernel coo", "it draws all neighbours alike",
-			"sample.kernel=fused"},
 		held,
 	}
 }
@@ -183,7 +175,6 @@ func typedRefuses(s *job.Spec) []clash {
 			"parallel.mode=" + ModeData},
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "", "sample.kind " + string(s.Sample.Kind), why,
 			neighbour},
-		{s.Kernel == sample.KernelCOO, "sample.kernel coo", why, "sample.kernel=fused"},
 		{s.Cache.Policy != policy.None, "cache.policy " + s.Cache.Policy, "its rows have one width", noCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{s.Sums && !s.TrySums, "exchange.sums on", why, "exchange.sums=off"},
@@ -218,8 +209,6 @@ func sharedRefuse(s *job.Spec) []clash {
 		{s.Locality.Favours(), "sample.locality",
 			"ranks that share a minibatch draw alike, whatever one of them has at hand",
 			"sample.locality=1"},
-		{s.Kernel == sample.KernelCOO, "sample.kernel coo", "it draws whole minibatches",
-			"sample.kernel=fused"},
 	}
 }
 
@@ -320,7 +309,6 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 			"the owners that draw", "topology.kind=replicated"},
 		{o.Exclude && s.Reads() && !s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), leaks, neighbour},
 		{o.Exclude && s.Locality.Favours(), "sample.locality", leaks, "sample.locality=1"},
-		{o.Exclude && s.Kernel == sample.KernelCOO, "sample.kernel coo", leaks, "sample.kernel=fused"},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned", "rows of other ranks are not asked for " +

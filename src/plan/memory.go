@@ -528,7 +528,6 @@ func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	s, err := sample.New(p.of.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
 		Map:     p.of.vertexMap(),
-		Kernel:  p.of.job.Kernel,
 		Weights: p.of.job.Model.EdgeWeights,
 	})
 	if err != nil {

@@ -446,7 +446,7 @@ func (p *planner) note(out *Plan) {
 func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
 		Spec: p.layout.Sample, Eval: p.layout.Eval, Near: near,
-		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(), Kernel: p.job.Kernel,
+		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(),
 		Weights: p.job.Model.EdgeWeights,
 	}
 }

@@ -102,7 +102,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank, shards, sums := s.Job, s.Comm.Rank(), s.shards(), s.Job.OwnersSums()
 	topology := s.workload().Topology
 	sampler, err := sample.New(topology, sample.Options{Spec: j.Sample, Workers: 1,
-		MaxSeeds: j.MaxSeeds(), Kernel: j.Kernel, ForwardOnly: true})
+		MaxSeeds: j.MaxSeeds(), ForwardOnly: true})
 	if err != nil {
 		return err
 	}

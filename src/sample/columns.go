@@ -117,8 +117,6 @@ func (o *Options) checkRelations(t *Topology) error {
 	case t.Columns.Plain():
 	case o.kind() != Neighbour:
 		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
-	case o.Kernel != KernelFused:
-		return errors.New("kernel coo does not draw by relations; choose kernel fused")
 	case t.First != 0 || t.Graph.NumVertices() != len(t.Original):
 		return errors.New("relations are drawn where a rank holds the whole topology: " +
 			"topology.kind=replicated")

@@ -150,7 +150,6 @@ func TestRelationsRefuse(t *testing.T) {
 	}{
 		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}}}, "does not draw by relations"},
 		{Options{Spec: Spec{Kind: LADIES, Vertices: []int{2}}}, "does not draw by relations"},
-		{Options{Spec: Neighbours(2), Kernel: KernelCOO}, "choose kernel fused"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}}, "fanouts of 1 relations"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}}, "for 1 hops"},
 	} {

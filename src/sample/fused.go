@@ -19,7 +19,6 @@ type Fused struct {
 	wait     sync.WaitGroup
 	phase    func(s *Fused, w int) // what all workers are doing
 
-	pairs *pairs // of KernelCOO; nil: KernelFused
 	hop   hop
 	list  columnList // of the hop in progress
 	mb    *Minibatch // the minibatch in progress
@@ -37,9 +36,6 @@ type Fused struct {
 // newFused makes a Fused from valid options.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
-	if o.Kernel == KernelCOO {
-		s.pairs = new(pairs)
-	}
 	s.workers = make([]worker, o.Workers)
 	for i := range s.workers {
 		s.workers[i] = newWorker(s, i)
@@ -71,7 +67,6 @@ func (s *Fused) Free() {
 	s.known.free()
 	s.list.free()
 	mem.Free(s.values)
-	s.pairs.free()
 	for i := range s.workers {
 		s.workers[i].free()
 	}
@@ -80,7 +75,7 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() + s.pairs.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() + int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -198,9 +193,6 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 // expand makes the block whose destinations are the frontier so far, and appends to the frontier
 // the vertices it finds.
 func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error {
-	if s.pairs != nil {
-		return s.expandPairs(block, spec.Fanouts[h], key)
-	}
 	n, total := len(s.mb.Frontier), len(s.mb.Frontier)
 	ranges := s.list.of(&s.topology, s.mb.Frontier, s.mb.Original, block)
 	rows := 0

@@ -34,11 +34,10 @@ func TestFusedIsReference(t *testing.T) {
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Map: MapHash, MaxSeeds: 64},
 			{Workers: 2, minParallel: 1}, {Workers: 8, minParallel: 1},
 			{Workers: 3, minParallel: 1, MaxSeeds: 64},
-			{Kernel: KernelCOO}, {Kernel: KernelCOO, Map: MapHash, MaxSeeds: 64, Workers: 2},
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
-			if o.Kernel == KernelCOO && spec.Numbered() || raceDetector && o.Workers < 2 {
+			if raceDetector && o.Workers < 2 {
 				continue
 			}
 			o.Spec, o.Weights = spec, topology.Weights != nil
@@ -333,7 +332,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	topology := randomTopology(r, 500)
 	seeds := someSeeds(r, 500, 64)
 	for _, o := range []Options{{}, {Map: MapHash}, {Workers: 2, minParallel: 1},
-		{Workers: 2, minParallel: 1, Map: MapHash}, {Kernel: KernelCOO}} {
+		{Workers: 2, minParallel: 1, Map: MapHash}} {
 		o.Fanouts = []int{15, 70, 5}
 		before := mem.Allocated()
 		made, err := New(topology, o)

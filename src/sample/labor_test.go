@@ -275,7 +275,6 @@ func TestNumbersRefused(t *testing.T) {
 		"sample.dependency is -1": {Spec: Spec{Kind: Labor, Fanouts: []int{2},
 			Numbers: Numbers{Dependency: -1, Steps: 1}}},
 		"an epoch with 0 steps": {Spec: Spec{Kind: Labor, Fanouts: []int{2}}},
-		"kernel coo":            {Spec: labor(2), Kernel: KernelCOO},
 	} {
 		if _, err := New(topology, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -24,7 +24,7 @@ func TestLadiesIsReference(t *testing.T) {
 		spec := ladies([][]int{{1}, {40, 60}, {1000, 3}, {20, 500, 30}}[round%4]...)
 		for _, o := range []Options{
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Workers: 3, minParallel: 1},
-			{Workers: 8, minParallel: 1, Map: MapHash, MaxSeeds: 64}, {Kernel: KernelCOO},
+			{Workers: 8, minParallel: 1, Map: MapHash, MaxSeeds: 64},
 		} {
 			if raceDetector && o.Workers < 2 {
 				continue

@@ -188,7 +188,6 @@ func TestLocalityErrors(t *testing.T) {
 			Near: Near{Vertices: near.Vertices}},
 		"near vertices of another graph": {Spec: poisson(4),
 			Near: nearAtRandom(rand.New(rand.NewPCG(55, 0)), small, poisson(4))},
-		"kernel coo draws all neighbours alike": {Spec: poisson(4), Near: near, Kernel: KernelCOO},
 	} {
 		if _, err := New(topology, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -30,7 +30,6 @@ type Options struct {
 	// most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more
 	// often
 	MaxSeeds    int
-	Kernel      Kernel  // how a hop becomes a block
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // weigh edges by Topology.Weights, which must be there
 	Near        Near    // vertices that Key.Favour makes likelier, for each hop
@@ -79,26 +78,17 @@ func (o *Options) check() error {
 				o.Hops(), n)
 		}
 	}
-	if o.Numbered() && o.Kernel == KernelCOO {
-		fault("kernel coo draws for vertices one by one, and not by numbers that they have; choose " +
-			"kernel fused")
-	}
 	if o.Numbered() && o.Numbers.Steps < 1 {
 		fault("numbers of vertices change from step to step, of an epoch with %d steps; make the Spec "+
 			"one of a job (InJob)", o.Numbers.Steps)
 	}
-	if o.Links.Excludes() && (o.Kernel == KernelCOO || !o.HasFanouts() || !o.Near.None()) {
-		fault("edges of a minibatch's links are left out by kernel fused and kinds with fanouts, without " +
+	if o.Links.Excludes() && (!o.HasFanouts() || !o.Near.None()) {
+		fault("edges of a minibatch's links are left out by kinds with fanouts, without " +
 			"likelier vertices; choose these, or links.exclude=false")
 	}
-	if !o.Near.None() {
-		switch {
-		case !o.Estimates():
-			fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",
-				o.kind(), Poisson, LADIES)
-		case o.Kernel == KernelCOO:
-			fault("kernel coo draws all neighbours alike; choose kernel fused to make near ones likelier")
-		}
+	if !o.Near.None() && !o.Estimates() {
+		fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",
+			o.kind(), Poisson, LADIES)
 	}
 	if o.Workers < 0 {
 		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
@@ -109,12 +99,7 @@ func (o *Options) check() error {
 	if o.Map < MapAuto || o.Map > MapHash {
 		fault("vertex map %d is unknown", o.Map)
 	}
-	if o.Kernel < KernelFused || o.Kernel > KernelCOO {
-		fault("kernel %d is unknown", o.Kernel)
-	}
-	if o.Workers = max(o.Workers, 1); o.Kernel == KernelCOO {
-		o.Workers = 1
-	}
+	o.Workers = max(o.Workers, 1)
 	if o.maxEdges == 0 {
 		o.maxEdges = math.MaxInt32
 	}

@@ -372,11 +372,7 @@ func (s *Fused) answer(
 	for from, n := range count {
 		h.key = word[from]
 		h.number(own.when)
-		if s.pairs != nil {
-			s.drawVertices(at, at+n, nil)
-		} else {
-			s.workers[0].drawChunks(h, at, at+n)
-		}
+		s.workers[0].drawChunks(h, at, at+n)
 		at += n
 	}
 	if reply.weighs() {
@@ -450,10 +446,6 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 				"an edge comes from vertex %d: %w (the graph has %d vertices)",
 				v, graph.ErrVertexRange, len(s.topology.Original))}
 		}
-	}
-	if s.pairs != nil {
-		s.extendPairs(block)
-		return nil
 	}
 	mb.Frontier = mem.Grow(mb.Frontier, min(n+len(drawn), len(s.topology.Original))+1)
 	s.number(mb.Frontier[:n])

@@ -159,15 +159,15 @@ func TestRemoteIsReference(t *testing.T) {
 		offsets = append(offsets, int64(n))
 		eval := Neighbours(fanouts...)
 		eval.Fanouts[0] = 2 + round
-		for _, o := range []Options{{}, {Map: MapDense}, {MaxSeeds: 40}, {Kernel: KernelCOO}} {
+		for _, o := range []Options{{}, {Map: MapDense}, {MaxSeeds: 40}} {
 			o.Fanouts, o.Eval = append([]int(nil), fanouts...), eval
-			if round >= 12 && o.Kernel == KernelFused {
+			if round >= 12 {
 				o.Spec = numbered(Labor, r, fanouts...)
 			}
 			switch round / 12 {
 			case 3:
 				o.Spec.Kind = Poisson
-				o.Spec.Numbers.Shared = o.Kernel == KernelFused
+				o.Spec.Numbers.Shared = true
 			case 4:
 				o.Spec = Spec{Kind: Poisson, Fanouts: o.Spec.Fanouts}
 			case 5:

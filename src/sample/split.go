@@ -86,13 +86,8 @@ func (o *Owners) first(rank int) int { return rank - rank%o.Size }
 
 // NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that it owns.
 // MaxSeeds bounds the seeds of its group. Workers is ignored: minibatches are prepared side by side.
-// The kernel to compare with is refused.
 func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
-	if o.Kernel != KernelFused {
-		return nil, errors.New("sample: ranks that share a minibatch draw by the fused kernel; " +
-			"choose sample.kernel fused, or parallel.mode data")
-	}
 	if t.Graph.NumVertices() < len(t.Original) && o.Map == MapAuto {
 		o.Map = MapHash // as in NewRemote
 	}

@@ -411,10 +411,6 @@ func TestSplitRefuses(t *testing.T) {
 	expect("of another", s.Join(&mb, &x, 1), "rank 1 takes vertex 20 for one of rank 0")
 
 	bad := o
-	bad.Kernel = KernelCOO
-	_, err = NewSplit(whole, rows, 0, bad)
-	expect("coo", err, "sample.kernel fused")
-	bad = o
 	bad.Kind = "layers"
 	_, err = NewSplit(whole, rows, 0, bad)
 	expect("a kind", err, `sample.kind "layers" is unknown`)

@@ -277,7 +277,7 @@ func (s *Session) CloseRows() error {
 func (s *Session) StrategyOptions() parallel.Options {
 	return parallel.Options{
 		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.Model,
-		Drawing: parallel.Drawing{Topology: s.Topology, Workers: s.Workers, Kernel: s.Spec.Kernel,
+		Drawing: parallel.Drawing{Topology: s.Topology, Workers: s.Workers,
 			Partitioned: s.Spec.Partitioned, Rows: s.Job.Offsets()},
 	}
 }

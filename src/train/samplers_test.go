@@ -49,9 +49,7 @@ func TestSamplersTrainAlike(t *testing.T) {
 				want := run.finished(t, o)
 				run.dir = t.TempDir()
 				run.stopped(t, o, 3)
-				if o.Depth = (i + k) % 3; !o.Sample.Numbered() {
-					o.Kernel = sample.KernelCOO
-				}
+				o.Depth = (i + k) % 3
 				o.Cache = policy.Settings{
 					Policy: [][]string{{policy.VIP, policy.Lookahead, policy.Prefetch},
 						{policy.Sim, policy.Sieve, policy.Degree}}[i%2][k],

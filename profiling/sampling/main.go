@@ -1,0 +1,145 @@
+// Command sampling times the sampler on the graph of a PARTS directory, without training.
+//
+//	go run ./profiling/sampling [-batches 1024,...] [-fanouts '15,10,5 5,5,5'] [-count N] PARTS
+//
+// It draws on one thread and is timed by its CPU time, so that other programs disturb it little.
+// Seeds are training vertices in a random order. Blocks are all that is made, without the
+// transposes, which backward reads.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/timing"
+)
+
+// job is what is asked for.
+type job struct {
+	parts   string
+	batches []int
+	fanouts [][]int
+	count   int // minibatches of every batch size and fanouts
+}
+
+// setting is one batch size with one list of fanouts.
+type setting struct {
+	batch   int
+	fanouts []int
+}
+
+func main() {
+	c := job{}
+	batches := flag.String("batches", "1024,2048,4096,6144,8192,10240", "batch sizes")
+	fanouts := flag.String("fanouts", "15,10,5 10,10,10 5,5,5 20,15,10", "lists of fanouts")
+	flag.IntVar(&c.count, "count", 8, "minibatches of each batch size and list of fanouts")
+	flag.Parse()
+	err := c.parse(flag.Args(), *batches, *fanouts)
+	if err == nil {
+		err = c.run(os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sampling:", err)
+		os.Exit(1)
+	}
+}
+
+func (c *job) parse(args []string, batches, fanouts string) (err error) {
+	if len(args) != 1 || c.count < 1 {
+		return errors.New("give one PARTS directory, and at least one minibatch")
+	}
+	c.parts = args[0]
+	if c.batches, err = numbers(batches); err != nil {
+		return err
+	}
+	for _, list := range strings.Fields(fanouts) {
+		f, err := numbers(list)
+		if err != nil {
+			return err
+		}
+		c.fanouts = append(c.fanouts, f)
+	}
+	return nil
+}
+
+// numbers reads positive numbers between commas.
+func numbers(list string) (all []int, err error) {
+	for _, word := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q in %q is no positive number", word, list)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (c *job) run(w io.Writer) error {
+	s, err := shard.Open(c.parts, shard.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var seeds []graph.VertexID
+	for part := range s.Parts {
+		seeds = append(seeds, s.Train(part)...)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	random.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
+	fmt.Fprintln(w, "| fanouts | batch | edges a minibatch | M edges/s |\n|---|--:|--:|--:|")
+	for _, f := range c.fanouts {
+		for _, batch := range c.batches {
+			edges, rate, err := measure(s.Topology(), seeds, setting{batch, f}, c.count)
+			if err != nil {
+				return fmt.Errorf("batch %d, fanouts %v: %w", batch, f, err)
+			}
+			fmt.Fprintf(w, "| %s | %d | %.0f | %.1f |\n",
+				strings.Trim(strings.ReplaceAll(fmt.Sprint(f), " ", ","), "[]"), batch, edges, rate)
+		}
+	}
+	return nil
+}
+
+// measure draws minibatches, and returns the medians of their edges and of million edges a second.
+func measure(t *sample.Topology, seeds []graph.VertexID, c setting, count int) (edges, rate float64,
+	err error) {
+	if c.batch > len(seeds) {
+		return 0, 0, fmt.Errorf("the graph has %d training vertices only", len(seeds))
+	}
+	runtime.LockOSThread() // whose time is measured
+	defer runtime.UnlockOSThread()
+	s, err := sample.New(t, sample.Options{Spec: sample.Spec{Fanouts: c.fanouts}, MaxSeeds: c.batch,
+		ForwardOnly: true})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Free()
+	var drawn sample.Minibatch
+	defer drawn.Free()
+	var sizes, rates []float64
+	taken := make([]graph.VertexID, c.batch)
+	for step := range count + 2 { // the first two make the arrays grow
+		for i := range taken {
+			taken[i] = seeds[(step*c.batch+i)%len(seeds)]
+		}
+		begin := timing.Thread()
+		if err := s.Sample(&drawn, taken, sample.Key{Step: step}); err != nil {
+			return 0, 0, err
+		}
+		if n := float64(drawn.NumEdges()); step >= 2 {
+			sizes = append(sizes, n)
+			rates = append(rates, n/(timing.Thread()-begin).Seconds()/1e6)
+		}
+	}
+	return timing.Median(sizes), timing.Median(rates), nil
+}
