@@ -11,7 +11,7 @@ import (
 func TestCachesChangeOnlyTraffic(t *testing.T) {
 	unlessShort(t)
 	dir := smallParts.dir(t)
-	for _, ranks := range []int{2, 4} {
+	for _, ranks := range []int{4, 2} {
 		want := trained(t, dir, ranks, "run.ranks_per_node=1")
 		if want.Remote == 0 || want.Cached != 0 {
 			t.Fatalf("%d ranks without a cache: %d remote rows, %d hits", ranks, want.Remote,
@@ -20,6 +20,9 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 		fetched := map[string]int64{}
 		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip",
 			"inclusion", "oracle"} {
+			if ranks == 2 && policy != "vip" && policy != "oracle" {
+				continue // 4 ranks have tried them
+			}
 			got := trained(t, dir, ranks, "run.ranks_per_node=1", "cache.policy="+policy,
 				"cache.alpha=0.2")
 			sameNumbers(t, got, want)

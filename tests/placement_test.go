@@ -20,6 +20,9 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 		node := fmt.Sprintf("run.ranks_per_node=%d", 4/nodes)
 		none := trained(t, dir, 4, node)
 		for _, policy := range []string{"vip", "degree", "oracle"} {
+			if nodes != 2 && policy != "vip" {
+				continue // one rank a node, or all: nothing is shared, whatever ranks it
+			}
 			run := func(placement string, sets ...string) *outcome {
 				got := trained(t, dir, 4,
 					append(sets, node, "cache.policy="+policy, "cache.alpha=0.2",
