@@ -77,7 +77,6 @@ type writer struct {
 }
 
 // write writes this process's share.
-
 func (w *writer) write() error {
 	m := &w.ds.Meta
 	if err := CheckFeatures(w.l.Origin.Features, m); err != nil {

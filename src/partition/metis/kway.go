@@ -106,14 +106,14 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 	case C.METIS_OK:
 	case C.METIS_ERROR_MEMORY:
 		return nil, fmt.Errorf("METIS has not enough memory for %d vertices and %d edges; use "+
-			"the streaming partitioner (--method ldg) or a larger machine", n, g.NumEdges())
+			"--method kaminpar or ldg or a larger machine", n, g.NumEdges())
 	case C.METIS_ERROR:
 		return nil, fmt.Errorf("METIS was ended by a SIGTERM, or failed on %d vertices, %d edges, %d "+
-			"parts; start again, or use the streaming partitioner (--method ldg)", n, g.NumEdges(),
+			"parts; start again, or use --method kaminpar or ldg", n, g.NumEdges(),
 			o.Parts)
 	default:
 		return nil, fmt.Errorf("METIS failed with code %d on %d vertices, %d edges, %d parts; "+
-			"use the streaming partitioner (--method ldg)", code, n, g.NumEdges(), o.Parts)
+			"use --method kaminpar or ldg", code, n, g.NumEdges(), o.Parts)
 	}
 	part := make([]int32, n)
 	for v, k := range result {
