@@ -149,7 +149,8 @@ func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, trut
 	clear(dz.Data)
 	l.scorer.load(dev, l.pairs)
 	l.rate(dev, z, pairs)
-	scale, train := float64(share(globalSeeds)), dlogits.Rows > 0
+	// a rank's minibatch may have no links, and no rows: its gradients are 0, and not the last step's
+	scale, train := float64(share(globalSeeds)), dlogits.Cols > 0
 	var s Stats
 	l.slope = l.slope[:0]
 	for i := range n {

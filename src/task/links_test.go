@@ -12,9 +12,12 @@ import (
 )
 
 // Gradients of every score and loss equal finite differences of the loss, and a negative that is
-// missing is no term.
+// missing is no term. Without links gradients of parameters are 0, whatever they were.
 func TestLossesOfLinks(t *testing.T) {
 	const rows, cols = 6, 9
+	old := scorerChunk
+	scorerChunk = 3
+	defer func() { scorerChunk = old }()
 	truth := npy.Bytes([]int32{2, 3, 0, 1, 0, 2, 3, 1, -1, -1, 4, 5, 4, 0, 2, 5, 4, 3})
 	z := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 	for i := range z.Data {
@@ -73,6 +76,12 @@ func TestLossesOfLinks(t *testing.T) {
 			r.Prepare(a)
 			if y := r.Rate(a, z.Row(int(pair[1]))); math.Abs(float64(x-y)) > 1e-6 {
 				t.Errorf("%+v: pair %d is rated %g in training and %g later", p, i, x, y)
+			}
+		}
+		l.loss(ref.New(), compute.Matrix{Cols: cols}, compute.Matrix{Cols: cols}, npy.Bytes([]int32{0, 3}), 5)
+		for k, grads := range l.scorer.Grads {
+			if slices.ContainsFunc(grads, func(g float32) bool { return g != 0 }) {
+				t.Errorf("%+v: parameter %d has a gradient of no links", p, k)
 			}
 		}
 	}

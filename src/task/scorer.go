@@ -6,8 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// scorerChunk is how many pairs an MLP rates at a time.
-const scorerChunk = 4096
+// scorerChunk is how many pairs an MLP rates at a time. Tests make it small.
+var scorerChunk = 4096
 
 // ScorerScratch returns the elements of device memory that training with a score needs.
 func ScorerScratch(score string, width int) int {
