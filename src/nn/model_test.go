@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/graph"
 	"halognn/src/task"
 )
 
@@ -273,4 +274,25 @@ func TestMisuse(t *testing.T) {
 			}()
 		}
 	})
+}
+
+// Only rgcn reads a vertex type that no relation ends in.
+func TestTypesThatNoRelationEndsIn(t *testing.T) {
+	s := graph.Schema{Types: []string{"paper", "author"}, Relations: []graph.Relation{
+		{Source: "author", Name: "writes", Target: "paper"}}}
+	both := s
+	both.Relations = append(slices.Clone(s.Relations), s.Relations[0].Reverse())
+	for _, kind := range []string{"sage", "gat", "gatv2", "rgcn"} {
+		c := Config{Kind: kind, Layers: 2, In: 4, Hidden: 4, Out: 2, Heads: 2, Norm: NormNone, Schema: s,
+			TypeFeatures: []int{3, 3}, Task: task.Multiclass}
+		err := c.Check()
+		if refused := err != nil && strings.Contains(err.Error(), "no relation ends in vertex type author, "+
+			"which model kind "+kind+" needs: import with --reverse"); refused != (kind != "rgcn") {
+			t.Errorf("%s: %v", kind, err)
+		}
+		c.Schema = both
+		if err := c.Check(); err != nil {
+			t.Errorf("%s with the reverse: %v", kind, err)
+		}
+	}
 }

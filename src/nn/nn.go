@@ -271,6 +271,11 @@ func (c Config) Check() error {
 			c.Aggregation, AggregateMean)
 		fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
 			len(c.TypeFeatures), c.Schema.NumTypes())
+		for _, t := range c.Schema.Types {
+			ends := slices.ContainsFunc(c.Schema.Relations, func(r graph.Relation) bool { return r.Target == t })
+			fault(!ends && k.relational != nil && c.Kind != "rgcn", "no relation ends in vertex type %s, "+
+				"which model kind %s needs: import with --reverse, or choose rgcn", t, c.Kind)
+		}
 	}
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
