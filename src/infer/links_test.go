@@ -130,3 +130,19 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 		}
 	}
 }
+
+// Parts without links give a model of links its score, which may have parameters.
+func TestLinksOfPartsWithoutLinks(t *testing.T) {
+	for of, want := range map[string]string{task.Links: task.DistMult, task.Multiclass: ""} {
+		o := sageOptions()
+		o.Links.Score, o.Model.Out, o.Model.Task = task.DistMult, o.Model.Hidden, of
+		if err := onRanks(generated(t), 1, o, func(_ context.Context, s Passes) error {
+			if got := s.Job.Model.Scorer; got != want {
+				t.Errorf("a model of %s has the score %q", of, got)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -122,9 +122,12 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 // steps or streams, and its model keeps the classes and the task that it was trained for. Errors:
 // the ranks do not divide the parts.
 func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
-	classes, task := spec.Model.Out, spec.Model.Task
+	classes, trained := spec.Model.Out, spec.Model.Task
 	spec.Fit(s)
-	spec.Model.Out, spec.Model.Task = classes, task
+	spec.Model.Out, spec.Model.Task, spec.Model.Scorer = classes, trained, ""
+	if task.Stored(trained).Embeds {
+		spec.Model.Scorer = spec.Links.Score
+	}
 	j := divided(s, spec)
 	if err := j.fits(s); err != nil {
 		return nil, err
