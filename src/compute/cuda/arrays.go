@@ -63,15 +63,16 @@ func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, 
 // indices returns the device address of the indices of segments. It panics unless they all lie in
 // [0,rows).
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
-	x := s.Indices[:s.Indptr[s.Len()]]
+	x, from := s.Indices[:s.Indptr[s.Len()]], s.Indptr[0]
 	if len(x) == 0 {
 		return nil
 	}
 	lowest, above := int32(0), int32(0)
-	if known := d.open.find(unsafe.Pointer(unsafe.SliceData(x)), len(x)*4); known != nil {
+	known := d.open.find(unsafe.Pointer(unsafe.SliceData(x)), len(x)*4)
+	if known != nil && from == 0 {
 		lowest, above = known.lowest, known.above
-	} else {
-		lowest, above = bounds(x)
+	} else { // what is before belongs to other segments
+		lowest, above = bounds(x[from:])
 	}
 	if lowest < 0 || int(above) > rows {
 		panic(fmt.Sprintf("compute: %s: indices lie in [%d,%d), but there are %d rows", kernel,
