@@ -234,6 +234,15 @@ func CheckFeatureType(name string) error {
 	return nil
 }
 
+// checkChoice returns an error for a type that a user cannot ask for.
+func checkChoice(name string) error {
+	if name == SparseOnes {
+		return fmt.Errorf("feature type %s is what %s becomes where all values are 1; ask for %[2]s", name,
+			Sparse)
+	}
+	return CheckFeatureType(name)
+}
+
 // check returns an error if no dataset can have m.
 func (m *Meta) check() error {
 	var faults []error

@@ -102,7 +102,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	o.Labelled = first(o.Labelled, preset.Labelled, 1)
 	o.Split = first(o.Split, preset.Split, "60/20/20")
 	o.FeatureType = first(o.FeatureType, preset.FeatureType, Float32)
-	if err := CheckFeatureType(o.FeatureType); err != nil {
+	if err := checkChoice(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	} else if o.FeatureType == Sparse {
 		fault("generated features have no zeros; choose a feature type but %s", Sparse)

@@ -214,7 +214,7 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" {
-		faults = append(faults, CheckFeatureType(o.FeatureType))
+		faults = append(faults, checkChoice(o.FeatureType))
 	}
 	if o.In != "" && importers[o.Format] != nil {
 		if err := foreign(o.In, o.Format); err != nil {

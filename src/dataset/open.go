@@ -73,6 +73,7 @@ func (d *Dataset) mapFiles() error {
 	}
 	if d.Meta.Table(0).Type().IsSparse() {
 		faults = append(faults, mapInto(d, RowEndsFile, &d.RowEnds))
+		faults = append(faults, CheckRowEnds(d.RowEnds, d.Meta.Entries))
 	}
 	for t := range d.Meta.Schema.NumTypes() {
 		f, err := d.open(TableFile(&d.Meta.Schema, t))

@@ -31,7 +31,10 @@ type RowWriter struct {
 // called twice, first to find the largest number of each column, and of Sparse, first to count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
-	if dtype == Sparse && cols > 0 {
+	if dtype == Sparse && cols == 0 { // there is nothing to leave out
+		dtype = Float32
+	}
+	if dtype == Sparse {
 		if err := w.countEntries(cols, write); err != nil {
 			return err
 		}
@@ -158,11 +161,11 @@ func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols == 0 {
 		return nil
 	}
+	first := r.next
+	r.next += len(rows) / r.cols
 	if r.entries != nil {
 		return r.entries.addDense(r.out, rows)
 	}
-	first := r.next
-	r.next += len(rows) / r.cols
 	if r.scaling != nil {
 		rows = r.scaling.of(rows)
 	}

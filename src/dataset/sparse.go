@@ -90,12 +90,22 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 	return npy.Write(out, e.buffer)
 }
 
+// CheckRowEnds reports rows, which begin at ends, that are not those of so many entries; ends that are
+// missing are another error.
+func CheckRowEnds(ends []int64, entries int64) error {
+	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
+		return fmt.Errorf("%s: %w: rows from entry %d to %d, of %d entries", RowEndsFile, ErrMismatch,
+			ends[0], ends[n-1], entries)
+	}
+	return nil
+}
+
 // CheckEntries reports the first entry of rows of a table, which begin at ends, that is out of order or
 // range, and the first value that is no number.
 func CheckEntries(data []byte, t Table, ends []int64) error {
 	size := int64(t.Type().Size())
 	first, end := ends[0], ends[len(ends)-1]
-	if first < 0 || (end-first)*size != int64(len(data)) {
+	if n := int64(len(data)); first < 0 || n%size != 0 || end-first != n/size {
 		return fmt.Errorf("%w: rows from %d to %d of %d entries", ErrMismatch, first, end,
 			int64(len(data))/size)
 	}

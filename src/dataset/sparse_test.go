@@ -123,4 +123,42 @@ func TestBadSparseFeatures(t *testing.T) {
 	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "--standardize") {
 		t.Errorf("standardized: %v", err)
 	}
+	o.Standardize, o.FeatureType = false, dataset.SparseOnes
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "ask for sparse") {
+		t.Errorf("sparse-ones: %v", err)
+	}
+	for _, ends := range [][]int64{{5, 7}, {0, 1}, {-1, 2}} {
+		if err := dataset.CheckRowEnds(ends, 2); !errors.Is(err, dataset.ErrMismatch) {
+			t.Errorf("rows %v of 2 entries: %v", ends, err)
+		}
+	}
+}
+
+// Of dense rows, which come in chunks, a value that is no number is named by its vertex. Rows without
+// columns have no entries to leave out.
+func TestSparseFeaturesFromDenseRows(t *testing.T) {
+	in, n := t.TempDir(), 9000
+	put := func(name string, x []float32, shape ...int) {
+		if _, err := npy.WriteFile(filepath.Join(in, name+".npy"), x, shape...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := npy.WriteFile(filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 2}, 2, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := npy.WriteFile(filepath.Join(in, "y.npy"), make([]int64, n), n); err != nil {
+		t.Fatal(err)
+	}
+	x := make([]float32, n)
+	x[8500] = float32(math.NaN())
+	put("x", x, n, 1)
+	o := dataset.ImportOptions{Format: "npz", In: in, Out: filepath.Join(t.TempDir(), "out"),
+		FeatureType: dataset.Sparse}
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "vertex 8500, column 0") {
+		t.Errorf("NaN: %v", err)
+	}
+	put("x", nil, n, 0)
+	if r, err := dataset.Import(o); err != nil || r.Features != 0 {
+		t.Errorf("no columns: %+v, %v", r, err)
+	}
 }

@@ -37,8 +37,11 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 		info: Info{Bytes: int64(len(head)) + int64(h.Elems())*int64(size), DType: dtype, Shape: shape}}
 	begin := func(i int) int64 {
 		up := (s.info.Bytes/int64(n)*int64(i) + rangeUnit - 1) / rangeUnit * rangeUnit
-		if i == n {
+		switch {
+		case i == n:
 			up = s.info.Bytes
+		case i > 0: // the first range has the header, however many there are
+			up = max(up, rangeUnit)
 		}
 		return min(up, s.info.Bytes)
 	}

@@ -55,7 +55,7 @@ func TestRangesMakeTheFileOfOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range []int{1, 2, 3, 7} {
+		for _, n := range []int{1, 2, 3, 7, 300} {
 			path, info := ranges(t, data[:size], n)
 			got, err := os.ReadFile(path)
 			if err != nil || !bytes.Equal(got, bytesOfOne) || info.XXH64 != want.XXH64 ||

@@ -66,7 +66,7 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
 // ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	s, rated := generated(t, 4), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000, Degree: 6,
-		Features: 4, Classes: 4, SplitLinks: "80/10/10", Seed: 1}, shardtest.Options{Parts: 4})
+		Features: 4, Classes: 4, SplitLinks: "80/10/10", FeatureType: dataset.Float16, Seed: 1}, shardtest.Options{Parts: 4})
 	links := func(j *Job) {
 		j.Links.Negatives, j.Links.Exclude, j.Batch = sample.Negatives{Kind: sample.NegativesUniform, Count: 2}, true, 128
 	}

@@ -171,6 +171,10 @@ const tableBytes = 256 << 20
 // rows measures how fast rows at random places are aggregated.
 func (c *calibration) rows() (float64, error) {
 	rowBytes := max(1, c.planner.shards.RowBytes())
+	dense := c.planner.shards.Type().IsSparse() && !c.planner.job.Model.Needs().Sums()
+	if dense { // each minibatch's rows become so
+		rowBytes = 4 * c.planner.shards.Features
+	}
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
@@ -184,11 +188,13 @@ func (c *calibration) rows() (float64, error) {
 	}
 	rows := c.planner.shards.Rows()
 	rows.Tables, rows.Of = [][]byte{table}, refs
-	if rows.Type.IsSparse() && c.planner.job.Model.Needs().Sums() {
+	if dense {
+		rows.Type = compute.Float32
+	}
+	if rows.Type.IsSparse() {
 		seconds, err := timed(func() error { return c.makeSparse(rows, rowBytes) })
 		return rate(float64(gatheredRows(&c.shape)), seconds), err
 	}
-	rows.Type = compute.Float32
 	d := c.destinations()
 	own, mean := c.matrix(d, mem.Make[float32](d*c.planner.shards.Features)),
 		c.matrix(d, mem.Make[float32](d*c.planner.shards.Features))

@@ -155,6 +155,7 @@ func (s *Shards) mapFiles() error {
 	}
 	if s.Type().IsSparse() {
 		errs = append(errs, mapInto(s, dataset.RowEndsFile, &s.rowEnds))
+		errs = append(errs, dataset.CheckRowEnds(s.rowEnds, s.Entries))
 	}
 	if s.Schema.Typed() {
 		errs = append(errs, mapColumns(s))

@@ -283,7 +283,8 @@ func (m *Meta) check() error {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 || m.EdgeFeatures < 0 ||
-		m.EdgeFeatures > graph.MaxVertices {
+		m.EdgeFeatures > graph.MaxVertices || m.Entries < 0 ||
+		m.Entries > 0 && !m.Type().IsSparse() {
 		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
 			m.Features, m.Edges)
 	}

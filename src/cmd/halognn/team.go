@@ -60,12 +60,17 @@ func (t team) follow(data string) error {
 			fault = errors.New("--data " + data + " is another dataset than on rank 0")
 		}
 	}
+	l := shard.Layout{Offsets: of.Offsets, Origin: of.Origin}
+	if fault == nil {
+		fault = mem.Guard(func() error {
+			l.NewID = mem.Make[graph.VertexID](int(d.Meta.Vertices))
+			return nil
+		})
+	}
+	defer func() { mem.Free(l.NewID) }()
 	if err := t.Agree(dataError(errors.Join(err, fault))); err != nil {
 		return err
 	}
-	l := shard.Layout{Offsets: of.Offsets, Origin: of.Origin,
-		NewID: mem.Make[graph.VertexID](int(d.Meta.Vertices))}
-	defer mem.Free(l.NewID)
 	if err := t.spread(l.NewID); err != nil {
 		return err
 	}
