@@ -110,8 +110,16 @@ func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	return weights
 }
 
+// HasBy is Has where rows are in ascending order of place.
+func (g *CSC) HasBy(l Link, place []int32) bool {
+	_, found := slices.BinarySearchFunc(g.InNeighbours(l.Target), l.Source,
+		func(a, b VertexID) int { return cmp.Compare(place[a], place[b]) })
+	return found
+}
+
 // With returns a graph with further edges, links and, if both, their reverses, each row in ascending
-// order of place. Memory of the caller, 8 bytes a vertex and 4 an edge: Free it.
+// order of place; an edge that is there already, or comes again, is added once at most. Memory of the
+// caller, 8 bytes a vertex and 4 an edge: Free it.
 func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {
@@ -123,6 +131,7 @@ func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	slices.SortFunc(more, func(a, b Link) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), order(a.Source, b.Source))
 	})
+	more = slices.Compact(more)
 	n := g.NumVertices()
 	w := CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[VertexID](len(g.Indices) + len(more))}
 	at := 0
@@ -130,11 +139,13 @@ func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 		row := w.Indices[at:at]
 		row = append(row, g.InNeighbours(VertexID(v))...)
 		for ; len(more) > 0 && int(more[0].Target) == v; more = more[1:] {
-			i, _ := slices.BinarySearchFunc(row, more[0].Source, order)
-			row = slices.Insert(row, i, more[0].Source)
+			if i, found := slices.BinarySearchFunc(row, more[0].Source, order); !found {
+				row = slices.Insert(row, i, more[0].Source)
+			}
 		}
 		at += len(row)
 		w.Indptr[v+1] = int64(at)
 	}
+	w.Indices = w.Indices[:at]
 	return w
 }
