@@ -212,7 +212,7 @@ func ReadIDs(path string) ([]string, error) {
 
 // ReadLinks reads links by ids, each a row of a source, a target and at least so many more ids: a line
 // each, separated by commas, tabs or blanks, of which a first line "source,target..." is a heading; or a
-// .npy of integers [n, 2+more].
+// .npy of integers [n, 2+more]. Without more, what follows the target in a line, as a score, is ignored.
 func ReadLinks(path string, more int) (rows [][]string, err error) {
 	bad := func(has string) error {
 		return fmt.Errorf("%s: %w: %s; want a source, a target and %d more ids or above", path, ErrMismatch,
@@ -248,6 +248,9 @@ func ReadLinks(path string, more int) (rows [][]string, err error) {
 		case len(words) < 2+more:
 			return nil, bad(fmt.Sprintf("the line %.60q", line))
 		default:
+			if more == 0 {
+				words = words[:2]
+			}
 			rows = append(rows, words)
 		}
 	}

@@ -2,6 +2,9 @@ package shard
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -21,5 +24,22 @@ func TestIDsAreSpelledOneWay(t *testing.T) {
 	}
 	if _, err := ids.Find([]string{"7", "7"}); err == nil {
 		t.Error("a vertex is given twice")
+	}
+}
+
+// A table of links and scores, as --top writes it, is one of links; candidates follow where they are
+// asked for.
+func TestReadLinks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "partners.csv")
+	if err := os.WriteFile(path, []byte("source,target,score\n1,2,0.5\n3,4,-1e-3\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for more, want := range map[int]string{0: "[[1 2] [3 4]]", 1: "[[1 2 0.5] [3 4 -1e-3]]"} {
+		if rows, err := ReadLinks(path, more); err != nil || fmt.Sprint(rows) != want {
+			t.Errorf("%d more: %v, %v", more, rows, err)
+		}
+	}
+	if rows, err := ReadLinks(path, 2); !errors.Is(err, ErrMismatch) {
+		t.Errorf("2 more: %v, %v", rows, err)
 	}
 }
