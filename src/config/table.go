@@ -142,7 +142,8 @@ func (c *Config) table() []section {
 				"`mlp` ignores it, and kind `ladies` in training."},
 			{"relation_fanouts", path(&c.Job.RelationFanouts), 0,
 				"fanouts of single relations of a graph with types: `writes=5,3 paper,cites,paper=10,5`",
-				"Other relations have those of `fanouts` ([typed graphs](guide/typed.md))."},
+				"Other relations have those of `fanouts` ([typed graphs](guide/typed.md)); draws by " +
+					"`sample.eval_fanouts` ignore it."},
 			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
 				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it, and " +
 					"`labor` refuses it."},

@@ -16,7 +16,7 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 	if !s.Typed() {
 		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)
 	}
-	all := slices.Repeat([][]int{fanouts}, s.NumRelations())
+	all, given := slices.Repeat([][]int{fanouts}, s.NumRelations()), make([]bool, s.NumRelations())
 	for _, field := range strings.Fields(text) {
 		name, list, _ := strings.Cut(field, "=")
 		var found []int
@@ -30,6 +30,8 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 			return nil, fmt.Errorf("%q names no relation; there is %v", name, s.Relations)
 		case len(found) > 1:
 			return nil, fmt.Errorf("%q names several relations; give one of %v", name, s.Relations)
+		case given[found[0]]:
+			return nil, fmt.Errorf("%q is given twice", s.Relations[found[0]])
 		}
 		own := make([]int, 0, len(fanouts))
 		for _, word := range strings.Split(list, ",") {
@@ -42,7 +44,7 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 		if len(own) != len(fanouts) {
 			return nil, fmt.Errorf("%q has %d fanouts for %d layers", field, len(own), len(fanouts))
 		}
-		all[found[0]] = own
+		all[found[0]], given[found[0]] = own, true
 	}
 	return all, nil
 }

@@ -361,7 +361,7 @@ func TestTypedFanoutsOfRelations(t *testing.T) {
 	}
 	all := run("")
 	for fanouts, same := range map[string]bool{"writes=4,3": true, "venue,prints,paper=4,3 cites=4,3": true,
-		"writes=1,3": false, "writes=4,3 author,writes,paper=1,1": false} {
+		"writes=1,3": false, "cites=4,3 author,writes,paper=1,1": false} {
 		if got := run(fanouts); (got.LossDigest == all.LossDigest) != same {
 			t.Errorf("%s: digest %s; that of all is %s", fanouts, got.LossDigest, all.LossDigest)
 		}
@@ -380,6 +380,8 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.Partitioned = true }, "choose topology.kind=replicated"},
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; there is [author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},
+		{func(o *Options) { o.RelationFanouts = "cites=5,3 paper,cites,paper=1,1" },
+			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
 		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, "must be at least 1, or -1"},
 		{func(o *Options) { o.Sample.Kind = sample.Poisson }, "choose sample.kind=neighbour"},
