@@ -127,6 +127,9 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if w.Links != "" && w.Top != 0 || w.Top < 0 {
 		reject("--top %d: ask for at least 1, without --links", w.Top)
 	}
+	if w.Links != "" && o.vertices != "" {
+		reject("--links names the pairs to score, and --vertices no more of them: leave one out")
+	}
 	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
 		o.mode != "full") {
 		reject("--links and --top write scores to --out, by embeddings of all neighbours: leave --logits, " +

@@ -2,9 +2,11 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/config"
+	"halognn/src/infer"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -51,6 +53,20 @@ func TestWordsOfTheConfig(t *testing.T) {
 		}
 		if err := model.Check(); err != nil {
 			t.Errorf("model.kind %s: %v", kind, err)
+		}
+	}
+}
+
+func TestInferOfLinksTakesNoVertices(t *testing.T) {
+	for vertices, refused := range map[string]bool{"": false, "v": true} {
+		c := inferCommand(new(process))
+		if err := c.Flags().Set("run", "r"); err != nil {
+			t.Fatal(err)
+		}
+		o := inferFlags{run: "r", mode: "full", vertices: vertices,
+			what: infer.Request{Path: "out.npy", Links: "l"}}
+		if err := o.check(c); (err != nil) != refused || refused && !strings.Contains(err.Error(), "--vertices") {
+			t.Errorf("--vertices %q: %v", vertices, err)
 		}
 	}
 }
