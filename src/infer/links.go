@@ -96,8 +96,9 @@ type ranking struct {
 // Out], among the links that have another target: as many as Spec.Links.Judged, keyed by the link's
 // original ids alone, or all, or given. Of those that are not given, a target that has a link with the source, either way and in any split,
 // is none of them. A tie has the mean of its best and worst rank. It returns every metric over all
-// ranks; auc and average precision are of one negative a link. Memory: a block of embeddings, the
-// rows of the links' sources, and chunks of candidates. Collective.
+// ranks; auc and average precision are of one negative a link. Scores of those, and of links, that are
+// not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
+// chunks of candidates. Collective.
 func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
@@ -115,7 +116,10 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 		r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: mine[:n],
 			given: given, drawn: drawn}
 		mine = mine[n:]
-		if err := r.rank(own); err != nil {
+		err := r.rank(own)
+		mem.Free(r.sources.Data)
+		mem.Free(r.scores)
+		if err != nil {
 			return nil, err
 		}
 		for i := range r.links {
@@ -128,8 +132,9 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 				pairs = append(pairs, r.firstScore[i], 0)
 			}
 		}
-		mem.Free(r.sources.Data)
-		mem.Free(r.scores)
+	}
+	if err := finite(s, pairs); err != nil {
+		return nil, err
 	}
 	var numbers []float64
 	for i := range sums {
@@ -428,7 +433,7 @@ func WithValidLinks(s *session.Session) *sample.Topology {
 	train, _ := s.Shards.LinksOf(0)
 	valid, _ := s.Shards.LinksOf(1)
 	both := !slices.ContainsFunc(train, func(l graph.Link) bool {
-		return !slices.Contains(t.Graph.InNeighbours(l.Source), l.Target)
+		return !t.Graph.HasBy(l.Reverse(), t.Original)
 	})
 	t.Graph = t.Graph.With(valid, both, t.Original)
 	return &t
@@ -541,7 +546,7 @@ func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]gra
 type Candidates map[graph.Link][]graph.VertexID
 
 // ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
-// is no such file. Error: a link has none.
+// is no such file. Error: a link has none, or its own target among them.
 func ReadCandidates(s Passes) (Candidates, error) {
 	if s.Spec.Links.JudgedFile == "" || !s.Task.Embeds {
 		return nil, nil
@@ -550,6 +555,10 @@ func ReadCandidates(s Passes) (Candidates, error) {
 	c := make(Candidates, len(rows))
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
+		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
+			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
+				"vertices that it is ranked among; leave it out there", s.Spec.Links.JudgedFile, o[r[0]], o[r[1]])
+		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {
 		links, _ := s.Shards.LinksOf(split)
@@ -587,11 +596,15 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 	if err != nil {
 		return nil, nil, err
 	}
-	var flat []float32 // place, partner, score: bits of int32 in the first two
+	var flat, scores []float32 // place, partner, score: bits of int32 in the first two
 	for i, list := range kept {
 		for _, b := range list {
 			flat = append(flat, math.Float32frombits(uint32(place[i])), math.Float32frombits(uint32(b.id)), b.score)
+			scores = append(scores, b.score)
 		}
+	}
+	if err := finite(s, scores); err != nil {
+		return nil, nil, err
 	}
 	all, err := comm.AllgatherBytes(s.Comm, npy.Bytes(flat))
 	if err != nil {
@@ -605,7 +618,7 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 		}
 	}
 	var links []graph.Link
-	var scores []float32
+	scores = nil
 	for i, list := range lists {
 		for _, b := range list {
 			links, scores = append(links, graph.Link{Source: vertices[i], Target: b.id}), append(scores, b.score)
@@ -639,8 +652,14 @@ func writeLinks(s Passes, links []graph.Link, scores []float32, path string) (er
 	return errors.Join(w.Error(), f.Close())
 }
 
-// errFinite tells of scores that rank nothing.
-var errFinite = errors.New("scores are not finite")
+// finite returns an error on every rank if scores of any are not finite, which rank nothing. Collective.
+func finite(s Passes, scores []float32) error {
+	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(scores))
+	if err == nil && bad {
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("the scores of links are not finite: %w", nn.ErrDiverged))
+	}
+	return err
+}
 
 // scoreLinks returns the scores of links, in their order, on every rank. Each rank scores those whose
 // target it owns. Collective.
@@ -671,6 +690,9 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 	}); err != nil {
 		return nil, err
 	}
+	if err := finite(s, r.score); err != nil {
+		return nil, err
+	}
 	places, err := comm.AllgatherBytes(s.Comm, npy.Bytes(place))
 	if err != nil {
 		return nil, err
@@ -684,11 +706,6 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 		values := npy.View[float32](scores[k])
 		for i, at := range npy.View[int32](places[k]) {
 			out[at] = values[i]
-		}
-	}
-	for _, x := range out {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return nil, comm.AgreedOn(s.Comm, errFinite)
 		}
 	}
 	return out, nil

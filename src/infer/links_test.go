@@ -2,12 +2,20 @@ package infer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"halognn/src/comm"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/nn"
 	"halognn/src/shard/shardtest"
 	"halognn/src/task"
 )
@@ -51,16 +59,15 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 		want.See(above, 0)
 		above = 0
 		for v := l.Source; v < l.Source+5; v++ {
+			if v%graph.VertexID(n) == l.Target {
+				continue
+			}
 			given[l] = append(given[l], v%graph.VertexID(n))
 			if score(l.Source, v%graph.VertexID(n)) > score(l.Source, l.Target) {
 				above++
 			}
 		}
-		same := 0
-		if slices.Contains(given[l], l.Target) {
-			same = 1
-		}
-		among.See(above, same)
+		among.See(above, 0)
 	}
 	var vertices []graph.VertexID
 	for v := n - 1; v >= 0; v -= 7 {
@@ -144,5 +151,83 @@ func TestLinksOfPartsWithoutLinks(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A file of candidates has a line for each validation and test link, of vertices that there are, and
+// no target among its own candidates.
+func TestReadCandidates(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
+	original := shards.Topology().Original
+	var lines []string
+	want := Candidates{}
+	for split := 1; split <= 2; split++ {
+		links, _ := shards.LinksOf(split)
+		for _, l := range links {
+			other := (l.Target + 1) % 40
+			lines = append(lines, fmt.Sprint(original[l.Source], ",", original[l.Target], ",", original[other]))
+			want[l] = []graph.VertexID{other}
+		}
+	}
+	target := strings.Split(lines[0], ",")[1]
+	for name, c := range map[string]struct {
+		lines []string
+		err   string
+	}{
+		"all":      {lines, ""},
+		"a line":   {lines[1:], "has no line of the valid link from"},
+		"a vertex": {append(lines[1:len(lines):len(lines)], lines[0]+",40"), `"40"; ids are those of the source`},
+		"a target": {append(lines[1:len(lines):len(lines)], lines[0]+","+target), "has the target of the link from"},
+	} {
+		o.Links.JudgedFile = filepath.Join(t.TempDir(), "candidates.csv")
+		if err := os.WriteFile(o.Links.JudgedFile, []byte(strings.Join(c.lines, "\n")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
+			got, err := ReadCandidates(s)
+			if c.err == "" && (err != nil || !maps.EqualFunc(got, want, slices.Equal)) ||
+				c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Embeddings that are finite may have scores that are not: no rank takes them for ranks or partners,
+// though one rank alone has them.
+func TestScoresThatAreNotFinite(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
+	test, of := shards.LinksOf(2)
+	cols, bad := o.Model.Hidden, test[of[1]-1] // of the first rank
+	rows := make([]float32, 40*cols)
+	rows[int(bad.Source)*cols], rows[int(bad.Target)*cols] = 1e30, 1e30
+	huge := make([]float32, len(rows))
+	for i := range huge {
+		huge[i] = 1e30
+	}
+	vertices := []graph.VertexID{0} // of the first rank
+	if err := onRanks(shards, 2, o, func(_ context.Context, s Passes) error {
+		begin, end := s.Job.Vertices(s.Comm.Rank())
+		own := rows[int(begin)*cols : int(end)*cols]
+		_, ranked := RankLinks(s, own, 2, nil)
+		_, scored := scoreLinks(s, own, test)
+		_, _, partners := topOf(s, huge[int(begin)*cols:int(end)*cols], vertices, 3)
+		for what, err := range map[string]error{"ranks": ranked, "scores": scored, "partners": partners} {
+			if !errors.Is(err, nn.ErrDiverged) || !comm.IsAgreed(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -104,6 +105,38 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		if auc := want.Links[task.AUC]; name == "uniform" && auc < 0.7 {
 			t.Errorf("the AUC of planted links is %.3f", auc)
 		}
+	}
+}
+
+// Validation links that pass messages change how test links are judged, and nothing else: no bit of
+// any validation metric of any epoch.
+func TestValidLinksAsMessagesOfTestLinks(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 200, Degree: 12, Features: 8, Classes: 4,
+		SplitLinks: "60/20/20", Seed: 5}, shardtest.Options{Parts: 2})
+	run := func(graph string) (*record.Summary, []map[string]float64) {
+		o := linkOptions(4)
+		o.Epochs, o.Links.Graph = 3, graph
+		s, dir := trainLinks(t, shards, 2, o)
+		text, err := mem.ReadFile(filepath.Join(dir, rundir.MetricsFile))
+		must(t, err)
+		var valid []map[string]float64
+		for line := range strings.Lines(string(text)) {
+			var eval record.Eval
+			must(t, json.Unmarshal([]byte(line), &eval))
+			if eval.Kind == "eval" {
+				valid = append(valid, eval.Links)
+			}
+		}
+		return s, valid
+	}
+	one, valid := run(job.TrainGraph)
+	other, same := run(job.TrainValidGraph)
+	if len(valid) != 3 || len(valid[0]) == 0 || !reflect.DeepEqual(valid, same) {
+		t.Errorf("validation metrics %v, with validation links as messages %v", valid, same)
+	}
+	if one.LossDigest != other.LossDigest || one.Links[task.AUC] == other.Links[task.AUC] {
+		t.Errorf("digests %s and %s, test AUC %v and %v", one.LossDigest, other.LossDigest,
+			one.Links[task.AUC], other.Links[task.AUC])
 	}
 }
 
