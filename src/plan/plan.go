@@ -92,6 +92,10 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cores = float64(j.Workers + j.Threads)
 	}
 	j.Fit(s)
+	var refused error
+	if j.Sparse { // a default that the config could not know to be refused
+		refused = parallel.Check(&j.Spec)
+	}
 	if !j.Reads() {
 		j.Sample, j.Eval = sample.Spec{}, sample.Spec{}
 	}
@@ -130,7 +134,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
 	}
-	if err := errors.Join(append(faults, j.Model.Check(), j.Optimizer.Check(),
+	if err := errors.Join(append(faults, refused, j.Model.Check(), j.Optimizer.Check(),
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}

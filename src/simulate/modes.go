@@ -69,7 +69,7 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	if err := shard.Untyped(&s.Meta, "simulate"); err != nil {
 		return nil, err
 	}
-	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.Workers, o.Sparse = cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), s.Type().IsSparse()
 	if o.RankCounts == nil {
 		for ranks := 1; ranks <= s.Parts; ranks++ {
 			if s.Parts%ranks == 0 {

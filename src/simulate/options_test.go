@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/dataset"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/trace"
@@ -154,6 +156,35 @@ func TestBadOptions(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q does not say %q", c.name, err, want)
 			}
+		}
+	}
+}
+
+// Sparse rows are not cached, and ranks that share minibatches do not share them.
+func TestSparseRows(t *testing.T) {
+	s := generated(t)
+	s.FeatureType = dataset.SparseOnes
+	o := options()
+	if _, err := New(s, o); !errors.Is(err, ErrOptions) ||
+		!strings.Contains(err.Error(), "cache.policy vip cannot be had") {
+		t.Errorf("vip of sparse rows: %v", err)
+	}
+	o.Sparse = true
+	if o.Policies = o.Possible(); !slices.Equal(o.Policies, []string{policy.None}) {
+		t.Errorf("possible: %v", o.Policies)
+	}
+	sim, err := New(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim.Close()
+	m, err := CompareModes(s, modeOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.Counts {
+		if c.Mode != parallel.ModeData {
+			t.Errorf("mode %s of sparse rows is counted", c.Mode)
 		}
 	}
 }

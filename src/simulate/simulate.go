@@ -138,7 +138,7 @@ func (o *Options) Check() error {
 	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
 }
 
-// Possible lists the policies that can be counted.
+// Possible lists the policies that can be counted; those of sparse rows only if o.Sparse says so.
 func (o *Options) Possible() []string {
 	least := len(o.refused(policy.None))
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
@@ -217,6 +217,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		return nil, err
 	}
 	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.Sparse = s.Type().IsSparse()
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

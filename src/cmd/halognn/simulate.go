@@ -158,6 +158,9 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	if err := vacant(dir); err != nil {
 		return err
 	}
+	if o.Sparse = s.Type().IsSparse(); !c.Flags().Changed("policies") {
+		o.Policies = o.Possible()
+	}
 	var r *simulate.Result
 	ready := false
 	err = workOn(s, func() (err error) {
