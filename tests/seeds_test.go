@@ -225,6 +225,17 @@ func TestSplitsOfARun(t *testing.T) {
 			t.Errorf("split %d: digest %s, test %v; want %s, %v", k, got.LossDigest, got.TestMetric,
 				want.LossDigest, want.TestMetric)
 		}
+		// scores are of the run's split where the parts hold it, and else of their first one
+		for _, name := range []string{"all", index, "0"} {
+			out := halognn(t).must(t, "infer", "--run", got.dir, "--parts", parts[name], "--out",
+				filepath.Join(t.TempDir(), "p.npy")).out
+			_, score, _ := strings.Cut(out, "test accuracy ")
+			of := fmt.Sprintf("%.2f %%", 100*got.TestMetric.Value)
+			same := strings.HasPrefix(strings.TrimSpace(score), of)
+			if score == "" || !same && name != "0" {
+				t.Errorf("split %d on parts %s, want %s: %s", k, name, of, out)
+			}
+		}
 	}
 	r := halognn(t).run(t, "train", "--config", "../inputs/demo.yaml", "--set", "data.parts="+parts["0"],
 		"--set", "data.split=1", "--set", "run.dir="+filepath.Join(dir, "none"))

@@ -14,6 +14,7 @@ import (
 
 	"halognn/src/checkpoint"
 	"halognn/src/comm"
+	"halognn/src/config"
 	"halognn/src/infer"
 	"halognn/src/rundir"
 	"halognn/src/shard"
@@ -152,9 +153,20 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		w.Form = infer.FormProbabilities
 	}
 	if c.Flags().Changed("parts") {
-		o.sets = append(o.sets, "data.parts="+o.parts)
+		o.sets = append(o.splitOfParts(), append(o.sets, "data.parts="+o.parts)...)
 	}
 	return errors.Join(errs...)
+}
+
+// splitOfParts returns the setting of the first split where --parts does not hold that of the run: it
+// only says what scores are of.
+func (o *inferFlags) splitOfParts() []string {
+	cfg, err := config.Load(filepath.Join(o.run, rundir.ConfigFile), nil)
+	meta, unread := shard.ReadMeta(o.parts)
+	if err != nil || unread != nil || shard.UseSplit(meta, cfg.Data.Split) == nil {
+		return nil // errors are told where the run and the parts are opened
+	}
+	return []string{"data.split=0"}
 }
 
 func inferRank(
