@@ -75,8 +75,19 @@ func TestPartsHoldAllSplits(t *testing.T) {
 	if _, err := npy.WriteFile(name, make([]int32, len(splits[2].Valid)), len(splits[2].Valid)); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, all, Options{}).Verify(); err == nil || strings.Count(err.Error(), name) != 1 ||
-		!strings.Contains(err.Error(), "listed twice") {
-		t.Errorf("another list: %v", err)
+	first := filepath.Join(all, dataset.SplitFile(0, "valid"))
+	if _, err := npy.WriteFile(first, make([]int32, len(splits[0].Valid)), len(splits[0].Valid)); err != nil {
+		t.Fatal(err)
+	}
+	for k := range splits {
+		err := open(t, all, Options{Split: k}).verifyContent()
+		if err == nil || strings.Count(err.Error(), "listed twice") != 2 {
+			t.Fatalf("other lists, split %d open: %v", k, err)
+		}
+		for _, of := range []int{0, 2} {
+			if strings.Count(err.Error(), filepath.Join(all, dataset.SplitFile(of, "train"))) != 1 {
+				t.Errorf("split %d open, of split %d: %v", k, of, err)
+			}
+		}
 	}
 }

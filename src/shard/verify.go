@@ -86,8 +86,11 @@ func (s *Shards) verifyContent() error {
 	check("labels.npy", s.checkLabels())
 	check("links", checkLinks(s, layout == nil && original == nil))
 	errs = append(errs, verifySplit(s, original == nil))
-	for k := range s.MoreSplits {
-		other, err := Open(s.Dir, Options{Split: k + 1})
+	for k := range 1 + len(s.MoreSplits) {
+		if k == s.options.Split {
+			continue
+		}
+		other, err := Open(s.Dir, Options{Split: k})
 		if err == nil {
 			err = errors.Join(verifySplit(other, original == nil), other.Close())
 		}
@@ -95,6 +98,9 @@ func (s *Shards) verifyContent() error {
 	}
 	return errors.Join(errs...)
 }
+
+// SplitOf returns the index of the split that is opened.
+func SplitOf(s *Shards) int { return s.options.Split }
 
 // verifySplit checks the split that is opened, whose order is that of sound original ids.
 func verifySplit(s *Shards, sound bool) error {
