@@ -32,6 +32,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // Dir is the directory of rankings in a PARTS directory.
@@ -54,7 +55,8 @@ type Meta struct {
 
 // Purpose is all that a ranking depends on.
 type Purpose struct {
-	Parts    string           `json:"parts"` // shard.Shards.Identity
+	Parts    string           `json:"parts"`           // shard.Shards.Identity
+	Split    int              `json:"split,omitempty"` // whose seeds are read
 	Policy   string           `json:"policy"`
 	HaloHops int              `json:"halo_hops"`
 	Local    [][]access.Range `json:"local"` // of each rank: rows that it reads in memory
@@ -78,7 +80,7 @@ type Rank struct {
 // of returns the purpose of a policy's ranking for a job.
 func of(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
-		Parts: j.Shards.Identity(), Policy: p.Name, HaloHops: j.Cache.HaloHops,
+		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name, HaloHops: j.Cache.HaloHops,
 		Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind), Batch: j.Batch,
 		Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
 	}

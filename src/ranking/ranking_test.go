@@ -11,13 +11,16 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/dataset"
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 )
 
 func newJob(t *testing.T, s *shard.Shards, change func(*job.Spec)) *job.Job {
@@ -174,5 +177,47 @@ func TestRankingsOfOtherJobs(t *testing.T) {
 	if _, err := Open(j, vip); err == nil || errors.Is(err, ErrMissing) ||
 		!strings.Contains(err.Error(), path) {
 		t.Errorf("an empty meta.json: %v", err)
+	}
+}
+
+// A ranking is of the seeds of one split: a run of another one finds none.
+func TestRankingIsOfASplit(t *testing.T) {
+	const n = 40
+	g := graph.CSC{Indptr: make([]int64, n+1)}
+	splits := make([]graph.Split, 2)
+	for v := range graph.VertexID(n) {
+		g.Indices = append(g.Indices, (v+1)%n)
+		g.Indptr[v+1] = int64(v) + 1
+		for k := range splits {
+			list := splits[k].Lists()[(int(v)+k)%2]
+			*list = append(*list, v)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	w, err := dataset.Create(dir, dataset.Meta{Name: "d", Task: task.Multiclass, Classes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Topology(&g), w.Labels(npy.Bytes(make([]int32, n))),
+		w.Splits(splits[0], splits[1]), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := shardtest.Cut(t, dir, shardtest.Options{Parts: 2})
+	other, err := shard.Open(s.Dir, shard.Options{Split: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	m, err := access.New(&s.Topology().Graph, access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	vip := policy.Find(policy.VIP)
+	if _, err := Write(newJob(t, s, nil), vip, m, 0.5, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(newJob(t, other, nil), vip); !errors.Is(err, ErrMissing) {
+		t.Errorf("split 1 with the ranking of split 0: %v", err)
 	}
 }

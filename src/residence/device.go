@@ -13,6 +13,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // How a device with its own memory gets rows that are not resident.
@@ -151,7 +152,8 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "all", nil
 	case !s.Job.Trains():
 		return nil, "the first rows of the parts: nothing is trained", nil
-	case s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
+	case shard.SplitOf(s.shards()) == 0 && // of whose seeds parts are ordered
+		s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
 		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
 			"and this batch", nil
 	}
