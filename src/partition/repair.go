@@ -73,9 +73,10 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// exchange looks at candidates vertices of a part, evenly spread, and at those of the partners with
-// the most room in what it exceeds. It makes at most exchangesPerPart swaps a part.
-const candidates, partners, exchangesPerPart = 256, 16, 16
+// exchange looks at up to candidates vertices of a part, evenly spread, and at as many of each of the
+// partners with the most room in what it exceeds. It makes at most exchanges swaps, however many parts
+// there are: a swap looks at up to a million pairs, and 1024 of them end within seconds.
+const candidates, partners, exchanges = 256, 16, 1024
 
 // exchange swaps, as long as that relieves the part with the largest excess, the pair of vertices
 // that relieves most, and returns the number of swaps. Time O(P + partners candidates^2) a swap.
@@ -91,12 +92,12 @@ func exchange(l *load, part []int32) (swaps int) {
 	for k := range order {
 		order[k] = k
 	}
-	for ; a >= 0 && swaps < exchangesPerPart*parts; a, c = l.worst(stuck) {
+	for ; a >= 0 && swaps < exchanges; a, c = l.worst(stuck) {
 		slices.SortFunc(order, func(x, y int) int {
 			return cmp.Or(cmp.Compare(l.of(x)[c], l.of(y)[c]), cmp.Compare(x, y))
 		})
 		most, at, with, b := 0.0, int64(0), int64(0), 0
-		step := func(k int) int64 { return max(1, (offsets[k+1]-offsets[k])/candidates) }
+		step := func(k int) int64 { return max(1, (offsets[k+1]-offsets[k]+candidates-1)/candidates) }
 		for _, k := range order[:min(partners, parts)] {
 			for i := offsets[a]; i < offsets[a+1] && k != a; i += step(a) {
 				for j := offsets[k]; j < offsets[k+1]; j += step(k) {
