@@ -120,20 +120,15 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	return asked && (!known || trained == "true"), nil
 }
 
-// rescaled says that the features of the parts were standardized in another way than those of the
-// run, if both are known.
+// rescaled says that the features of the parts were standardized by other numbers than those of the
+// run, if both are known: parts do not tell features that were not standardized from older ones.
 func (m *Model) rescaled(s *shard.Shards) string {
-	trained, known := m.About["scaling"] // of older runs unknown
-	switch of := s.Origin.Scaling; {
-	case !known || of == trained:
+	of, trained := s.Origin.Scaling, m.About["scaling"]
+	if of == "" || trained == "" || of == trained {
 		return ""
-	case trained == "":
-		return fmt.Sprintf("the features of %s were standardized, and the run %s was trained on others",
-			s.Dir, m.Run)
-	default:
-		return fmt.Sprintf("the run %s was trained on features that were standardized, and those of %s "+
-			"were not, or by other numbers: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 	}
+	return fmt.Sprintf("the run %s was trained on features that were standardized by other numbers than "+
+		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
 // fit returns what the labels of the parts mean to the model, or why it is not for these parts.
