@@ -118,7 +118,9 @@ def features_of(array, name="x"):
     if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
         import scipy.sparse
         entries = array.detach().cpu().to_sparse().coalesce()
-        return scipy.sparse.csr_matrix((entries.values().numpy(), entries.indices().numpy()),
+        if entries.dense_dim():
+            raise ValueError(f"{name} is sparse by rows alone: {name}.to_dense() makes it dense")
+        return scipy.sparse.csr_matrix((numpy_of(entries.values()), entries.indices().numpy()),
                                        tuple(entries.shape))
     return numpy_of(array, name)
 

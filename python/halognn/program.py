@@ -87,11 +87,16 @@ def call(arguments, launcher=(), progress=False):
             code = process.returncode
             said = "".join(errors).strip()
             # what mpirun adds to the program's error, and what a flag is called here
-            said = re.split(r"\n+-{20,}\n(?=-|Primary job|mpirun detected)", said)[0]
+            said = without_launcher(said)
             said = said.replace("--force replaces it", "overwrite=True replaces it")
             raise HalognnError(said or f"{command[0]} ended with code {code}", code)
         output.seek(0)
         return output.read()
+
+
+def without_launcher(said):
+    """What the program said, without what mpirun adds at the end; its warnings before stay."""
+    return re.split(r"\n+(?:-{20,}\n)+(?=Primary job|(?:mpirun|prterun) detected)", said)[0]
 
 
 @contextlib.contextmanager
@@ -275,12 +280,33 @@ def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
     return read_run(run)
 
 
-def source_array(ids):
-    """Ids of the source: numbers where all are, else words."""
-    try:
-        return np.array(ids, np.int64)
-    except ValueError:
-        return np.array(ids)
+def source_arrays(*lists):
+    """Ids of the source: numbers where all of all lists are and stay as they are written, else words."""
+    with contextlib.suppress(ValueError, OverflowError):
+        if all(str(int(id)) == id for ids in lists for id in ids):
+            return [np.array(ids, np.int64) for ids in lists]
+    return [np.array(ids, np.str_) for ids in lists]
+
+
+def links_file(pairs, directory):
+    """Writes pairs of ids to the file that `infer --links` takes: numbers as .npy, words as lines."""
+    pairs = np.asarray(pairs)
+    if pairs.dtype.kind not in "UO":
+        path = os.path.join(directory, "links.npy")
+        np.save(path, pairs.astype(np.int64, casting="same_kind"))
+        return path
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise ValueError(f"links have the shape {pairs.shape}; give pairs, [n, 2]")
+    path = os.path.join(directory, "links")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("source,target\n")
+        for pair in pairs:
+            for id in map(str, pair):
+                if not id or re.search(r"[,\s]", id):
+                    raise ValueError(f"the id {id!r} is empty or has a comma or blank, which part ids "
+                                     "of links")
+            f.write(f"{pair[0]},{pair[1]}\n")
+    return path
 
 
 def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
@@ -307,8 +333,7 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
         ranked = options.get("top") and not out
         path = str(out or os.path.join(tmp, "predictions." + ("csv" if ranked else "npy")))
         if links is not None and not isinstance(links, (str, os.PathLike)):
-            pairs, links = np.asarray(links), os.path.join(tmp, "links.npy")
-            np.save(links, pairs.astype(np.int64, casting="same_kind"))
+            links = links_file(links, tmp)
         options.update({} if links is None else {"links": links})
         arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
         if parts is not None:
@@ -325,7 +350,8 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
         call(arguments, launched(ranks, launcher))
         if ranked:
             with open(path, newline="", encoding="utf-8") as f:
-                source, target, score = zip(*list(csv.reader(f))[1:])
-            return source_array(source), source_array(target), np.array(score, np.float32)
+                rows = list(csv.reader(f))[1:]
+            source, target, score = zip(*rows) if rows else ((), (), ())
+            return (*source_arrays(source, target), np.array(score, np.float32))
         predictions = path if path.lower().endswith(".csv") else np.load(path)
         return (predictions, np.load(hidden)) if hidden else predictions

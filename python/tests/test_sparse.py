@@ -39,6 +39,9 @@ class SparseFeatures(unittest.TestCase):
         x = torch.from_numpy(X)
         for form in (x.to_sparse(), x.to_sparse_csr()):
             self.holds(graph.from_pyg(Data(x=form, edge_index=torch.tensor([[0, 1], [1, 2]]))))
+        self.holds(graph.from_pyg(Data(x=x.bfloat16().to_sparse(), edge_index=torch.tensor([[0], [1]]))))
+        with self.assertRaisesRegex(ValueError, "sparse by rows alone"):
+            graph.from_pyg(Data(x=x.to_sparse(1), edge_index=torch.tensor([[0], [1]])))
         with self.assertRaisesRegex(ValueError, "sparse"):
             graph.from_pyg(Data(y=x.to_sparse(), edge_index=torch.tensor([[0], [1]])))
 
