@@ -75,7 +75,9 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true, task.CrossEntropy
 		},
 		"valid links as messages": func(o *Options) { o.Links.Graph = job.TrainValidGraph },
-		"distmult":                func(o *Options) { o.Links.Score, o.Links.Width = task.DistMult, 7 },
+		"distmult, steps without links": func(o *Options) {
+			o.Links.Score, o.Links.Width, o.Batch = task.DistMult, 7, 1
+		},
 		"mlp": func(o *Options) {
 			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
 		},
