@@ -63,23 +63,23 @@ jobs=$HALOGNN_ROOT/jobs
 four=(--ntasks-per-node=4 --cpus-per-task=1) two=(--ntasks-per-node=2 --cpus-per-task=1)
 
 submit "$jobs/partition.sbatch" data parts 4 --seed 1
-completes "partition.sbatch" 60
+completes "partition.sbatch" 300
 "$halognn" check parts >/dev/null || fails "the parts are damaged"
 
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml
-completes "train.sbatch, 4 ranks" 60
+completes "train.sbatch, 4 ranks" 300
 run=runs/halognn-$job
 is "ranks" "$(value "$run" ranks)" 4
 digest=$(value "$run" loss_digest)
 
 submit "${two[@]}" "$jobs/infer.sbatch" "$run" --mode full
-completes "infer.sbatch, 2 ranks" 60
+completes "infer.sbatch, 2 ranks" 300
 exists "$run/predictions-$job.npy"
 
 submit --array=1-2 "${two[@]}" "$jobs/sweep.sbatch" config.yaml --grid model.hidden=16,8 \
   --set train.epochs=1
 array_over() { ! squeue --noheader --jobs="$job" 2>/dev/null | grep -q .; }
-until_ok 90 "sweep.sbatch" array_over
+until_ok 300 "sweep.sbatch" array_over
 study=runs/halognn-sweep-$job
 is "the second run's width" "$(sed -n 's/^ *hidden: //p' "$study/model.hidden=8/config.yaml")" 8
 is "the runs of the sweep's report" "$(($(wc -l <"$study/report/runs.csv") - 1))" 2
@@ -87,16 +87,16 @@ echo "ok: sweep.sbatch, 2 runs"
 
 # The GPUs exist in name only: the test sees that Slurm gave one to each rank.
 submit --gpus-per-node=2 "${two[@]}" "$jobs/train-gpu.sbatch" config.yaml --set compute.device=cpu
-completes "train-gpu.sbatch, 2 ranks" 60
+completes "train-gpu.sbatch, 2 ranks" 300
 field TresPerNode | grep -q 'gpu:2' || fails "the job had no 2 GPUs"
 is "ranks" "$(value "runs/halognn-gpu-$job" ranks)" 2
 
 submit "${two[@]}" "$jobs/profile.sbatch" config.yaml cpu
-completes "profile.sbatch, 2 ranks" 60
+completes "profile.sbatch, 2 ranks" 300
 exists "runs/halognn-profile-$job/profile/cpu.pprof"
 
 submit "${four[@]}" "$jobs/scaling.sbatch" config.yaml
-completes "scaling.sbatch, 1, 2 and 4 ranks" 120
+completes "scaling.sbatch, 1, 2 and 4 ranks" 600
 for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
 [ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
 
@@ -104,13 +104,14 @@ for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" rank
 # was not stopped.
 long=(--set train.epochs=200 --set run.progress=lines)
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
-completes "train.sbatch, 200 epochs in one go" 120
+completes "train.sbatch, 200 epochs in one go" 600
 digest=$(value "runs/halognn-$job" loss_digest)
 submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
 run=runs/halognn-$job
-until_ok 60 "the first epochs" test -s "$run/metrics.jsonl"
+until_ok 300 "the first epochs" test -s "$run/metrics.jsonl"
 scancel --signal=USR1 "$job"
-until_ok 60 "the job was requeued" grep -q 'goes back into the queue' "$log"
-completes "train.sbatch, stopped by USR1, requeued and resumed" 180
+until_ok 300 "the job was requeued" grep -q 'goes back into the queue' "$log"
+# Slurm waits two minutes before it starts a requeued job again.
+completes "train.sbatch, stopped by USR1, requeued and resumed" 600
 is "restarts" "$(field Restarts)" 1
 is "loss_digest of the run in two halves" "$(value "$run" loss_digest)" "$digest"
