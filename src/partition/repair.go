@@ -75,7 +75,7 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 
 // exchange looks at up to candidates vertices of a part, evenly spread, and at as many of each of the
 // partners with the most room in what it exceeds. It makes at most exchanges swaps, however many parts
-// there are: a swap looks at up to a million pairs, and 1024 of them end within seconds.
+// there are: a swap looks at up to a million pairs, and 1024 of them take half a minute.
 const candidates, partners, exchanges = 256, 16, 1024
 
 // exchange swaps, as long as that relieves the part with the largest excess, the pair of vertices

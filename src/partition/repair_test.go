@@ -196,3 +196,20 @@ func TestCompletePutsVerticesWhereTheirNeighboursAre(t *testing.T) {
 		t.Error("a part has no vertex")
 	}
 }
+
+// Swaps are bounded, however many parts exceed a limit.
+func TestExchangeEnds(t *testing.T) {
+	const parts = 2200
+	part, w := make([]int32, 4*parts), make([]int32, 4*parts)
+	l := &load{[]Constraint{{Weights: w, Mean: 22, Limit: 23}}, make([]int64, parts)}
+	for v := range part { // two swaps would relieve each heavy part
+		part[v], w[v] = int32(v%parts), 1
+		if v%2 == 0 {
+			w[v] = 10
+		}
+		l.add(v, v%parts, 1)
+	}
+	if swaps := exchange(l, part); swaps != exchanges {
+		t.Errorf("%d swaps, want %d", swaps, exchanges)
+	}
+}
