@@ -7,11 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-
-	"halognn/src/npy"
 )
 
 // edgeParts is a graph whose labels follow from some neighbours, which features of edges tell from the
@@ -121,22 +118,7 @@ func TestEdgeFeatures(t *testing.T) {
 				t.Errorf("accuracy %g with features of edges, %g without", one.TestMetric.Value,
 					without.TestMetric.Value)
 			}
-			var logits [2][]float32
-			for i, mode := range []string{"full", "sampled"} {
-				at := filepath.Join(t.TempDir(), mode+".npy")
-				halognn(t).must(t, "infer", "--run", one.dir, "--mode", mode, "--logits", "--out", at,
-					"--set", "sample.eval_fanouts=-1,-1", "--ranks-in-process", strconv.Itoa(1+i))
-				f, err := npy.Map[float32](at, -1, -1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				logits[i] = f.Data
-			}
-			for i, x := range logits[0] {
-				if y := logits[1][i]; math.Abs(float64(x-y)) > 1e-5*(1+math.Abs(float64(x))) {
-					t.Fatalf("logit %d is %g with all neighbours, %g of minibatches", i, x, y)
-				}
-			}
+			sameLogits(t, one)
 		})
 	}
 }

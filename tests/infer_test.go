@@ -4,6 +4,7 @@ package tests
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -277,4 +278,29 @@ func TestInferFromAnotherDirectory(t *testing.T) {
 		t.Errorf("%d predictions", len(got))
 	}
 	in(away, "train", "--resume", run, "--set", "train.epochs=20")
+}
+
+// sameLogits compares the logits of a run of two layers by full inference with those of minibatches of
+// all neighbours on two ranks.
+func sameLogits(t *testing.T, run *outcome) {
+	t.Helper()
+	var logits [2][]float32
+	for i, mode := range []string{"full", "sampled"} {
+		at := filepath.Join(t.TempDir(), mode+".npy")
+		halognn(t).must(t, "infer", "--run", run.dir, "--mode", mode, "--logits", "--out", at,
+			"--set", "sample.eval_fanouts=-1,-1", "--ranks-in-process", strconv.Itoa(1+i))
+		f, err := npy.Map[float32](at, -1, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits[i] = f.Data
+	}
+	if len(logits[0]) != len(logits[1]) {
+		t.Fatalf("%d logits with all neighbours, %d of minibatches", len(logits[0]), len(logits[1]))
+	}
+	for i, x := range logits[0] {
+		if y := logits[1][i]; math.Abs(float64(x-y)) > 1e-5*(1+math.Abs(float64(x))) {
+			t.Fatalf("logit %d is %g with all neighbours, %g of minibatches", i, x, y)
+		}
+	}
 }

@@ -7,11 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-
-	"halognn/src/npy"
 )
 
 // sparseParts and sparseTwin are one graph with few entries in many columns, which tell the class of a
@@ -108,22 +105,7 @@ func TestSparseRows(t *testing.T) {
 			if b := several.RemoteBytes; name != "mlp" && (b == 0 || b > 12*8*several.Remote) {
 				t.Errorf("%d rows came in %d bytes", several.Remote, b)
 			}
-			var logits [2][]float32
-			for i, mode := range []string{"full", "sampled"} {
-				at := filepath.Join(t.TempDir(), mode+".npy")
-				halognn(t).must(t, "infer", "--run", several.dir, "--mode", mode, "--logits", "--out", at,
-					"--set", "sample.eval_fanouts=-1,-1", "--ranks-in-process", strconv.Itoa(1+i))
-				f, err := npy.Map[float32](at, -1, -1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				logits[i] = f.Data
-			}
-			for i, x := range logits[0] {
-				if y := logits[1][i]; math.Abs(float64(x-y)) > 1e-5*(1+math.Abs(float64(x))) {
-					t.Fatalf("logit %d is %g with all neighbours, %g of minibatches", i, x, y)
-				}
-			}
+			sameLogits(t, several)
 		})
 	}
 }

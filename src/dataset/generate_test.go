@@ -21,6 +21,12 @@ func generate(t *testing.T, o GenerateOptions) *Dataset {
 	if err := Generate(dir, o); err != nil {
 		t.Fatal(err)
 	}
+	return opened(t, dir)
+}
+
+// opened opens a dataset until the test ends.
+func opened(t *testing.T, dir string) *Dataset {
+	t.Helper()
 	d, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -33,12 +33,7 @@ func writeTyped(t *testing.T, types, each int) *Dataset {
 	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return opened(t, dir)
 }
 
 // The rows of a relation are those of its target type alone: other types take no memory for it.
