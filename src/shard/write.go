@@ -137,9 +137,12 @@ func (w *writer) tasks() (own []func() error) {
 		write func() error
 	}
 	n := m.Vertices
-	files := []file{{8 * n, w.indptr}, {4 * n, w.labels}, {4 * n, w.sourceIDs}, {4 * n, func() error {
-		return put(w, "original_id.npy", w.original, len(w.original))
-	}}}
+	files := []file{
+		{8 * n, func() error { return w.pointers("indptr.npy", w.ds.Graph.Indptr) }},
+		{4 * n, w.labels},
+		{4 * n, w.sourceIDs},
+		{4 * n, func() error { return put(w, "original_id.npy", w.original, len(w.original)) }},
+	}
 	if m.Weighted {
 		files = append(files, file{4 * n, w.sums})
 	}
@@ -149,7 +152,9 @@ func (w *writer) tasks() (own []func() error) {
 		}})
 	}
 	if w.meta.Type().IsSparse() {
-		files = append(files, file{8 * n, w.rowEnds})
+		files = append(files, file{8 * n, func() error {
+			return w.pointers(dataset.RowEndsFile, w.ds.RowEnds)
+		}})
 	}
 	if m.Schema.Typed() {
 		files = append(files, file{8 * int64(len(w.ds.Columns.Indptr)), w.columns})
@@ -361,16 +366,16 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-func (w *writer) indptr() error {
-	g := w.ds.Graph
-	out, err := newStream[int64](w, "indptr.npy", len(g.Indptr))
+// pointers writes where the rows begin whose bounds in the dataset are of.
+func (w *writer) pointers(name string, of []int64) error {
+	out, err := newStream[int64](w, name, len(of))
 	if err != nil {
 		return err
 	}
 	end := int64(0)
 	out.add(end)
 	for _, v := range w.original {
-		end += g.Indptr[v+1] - g.Indptr[v]
+		end += of[v+1] - of[v]
 		out.add(end)
 	}
 	return out.close()
@@ -434,21 +439,6 @@ func (w *writer) indices() error {
 		}
 		return to, nil
 	})
-}
-
-// rowEnds writes where the entries of sparse rows begin.
-func (w *writer) rowEnds() error {
-	out, err := newStream[int64](w, dataset.RowEndsFile, len(w.original)+1)
-	if err != nil {
-		return err
-	}
-	end := int64(0)
-	out.add(end)
-	for _, v := range w.original {
-		end += w.ds.RowEnds[v+1] - w.ds.RowEnds[v]
-		out.add(end)
-	}
-	return out.close()
 }
 
 // weights writes those of the edges, which follow their rows.
