@@ -321,6 +321,23 @@ func put[T npy.Element](w *writer, name string, data []T, shape ...int) error {
 	return err
 }
 
+// writeFile writes an array by write, and leaves nothing if that fails.
+func (w *writer) writeFile(name, dtype string, shape []int, write func(*npy.Writer) error) error {
+	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if err := write(out); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	w.note(name, out.Info())
+	return nil
+}
+
 // stream writes an array element by element. The first error is kept for close.
 type stream[T npy.Element] struct {
 	w      *writer
@@ -331,11 +348,7 @@ type stream[T npy.Element] struct {
 }
 
 func newStream[T npy.Element](w *writer, name string, shape ...int) (*stream[T], error) {
-	return streamOf[T](w, name, npy.DType[T](), shape...)
-}
-
-func streamOf[T npy.Element](w *writer, name, dtype string, shape ...int) (*stream[T], error) {
-	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
+	out, err := npy.Create(filepath.Join(w.dir, name), npy.DType[T](), shape...)
 	return &stream[T]{w: w, name: name, out: out, buffer: make([]T, 0, 1<<16)}, err
 }
 
@@ -471,16 +484,14 @@ func weightSum(weights []float32) float32 {
 
 func (w *writer) labels() error {
 	layout := task.Stored(w.meta.Task).Layout(int(w.meta.Vertices), w.meta.Classes)
-	out, err := streamOf[byte](w, "labels.npy", layout.DType, layout.Shape...)
-	if err != nil {
-		return err
-	}
-	for _, v := range w.original {
-		for _, b := range w.ds.Labels.Row(int(v)) {
-			out.add(b)
+	return w.writeFile("labels.npy", layout.DType, layout.Shape, func(out *npy.Writer) error {
+		for _, v := range w.original {
+			if _, err := out.Write(w.ds.Labels.Row(int(v))); err != nil {
+				return err
+			}
 		}
-	}
-	return out.close()
+		return nil
+	})
 }
 
 func (w *writer) splits() error {
@@ -548,21 +559,14 @@ func (w *writer) edgeRows(part int) error {
 	for _, v := range here {
 		edges += int(indptr[v+1] - indptr[v])
 	}
-	out, err := npy.Create(filepath.Join(w.dir, name), npy.DType[float32](), edges, cols)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	for _, v := range here {
-		if err := npy.Write(out, w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
-			return err
+	return w.writeFile(name, npy.DType[float32](), []int{edges, cols}, func(out *npy.Writer) error {
+		for _, v := range here {
+			if err := npy.Write(out, w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
+				return err
+			}
 		}
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	w.note(name, out.Info())
-	return nil
+		return nil
+	})
 }
 
 // features writes table i, that of part i / T and type i % T.
@@ -578,31 +582,24 @@ func (w *writer) features(i int) error {
 			of.Shape[0] += int(w.ds.RowEnds[v+1] - w.ds.RowEnds[v])
 		}
 	}
-	out, err := npy.Create(filepath.Join(w.dir, name), of.DType, of.Shape...)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
 	begin := w.ds.Meta.Starts()[t]
 	var made []float32
 	if w.ds.Meta.Table(t).Features == 0 {
 		made = make([]float32, structuralCols(w.l.Origin.Features))
 	}
-	for _, v := range w.original[first:last] {
-		if len(made) > 0 {
-			structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])
-			err = npy.Write(out, made)
-		} else {
-			row := int64(v) - begin
-			_, err = out.Write(w.ds.FeatureRows(t, row, row+1))
+	return w.writeFile(name, of.DType, of.Shape, func(out *npy.Writer) (err error) {
+		for _, v := range w.original[first:last] {
+			if len(made) > 0 {
+				structuralRow(made, w.ds.Graph.Indptr[v+1]-w.ds.Graph.Indptr[v])
+				err = npy.Write(out, made)
+			} else {
+				row := int64(v) - begin
+				_, err = out.Write(w.ds.FeatureRows(t, row, row+1))
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	w.note(name, out.Info())
-	return nil
+		return nil
+	})
 }
