@@ -46,19 +46,11 @@ func (w *writer) copyFile(from, name string) error {
 		return err
 	}
 	defer f.Close()
-	out, err := npy.Create(filepath.Join(w.dir, name), f.DType, f.Shape...)
-	if err != nil {
-		return err
+	info, err := npy.WriteRows(filepath.Join(w.dir, name), f.Data, f.DType, f.Shape...)
+	if err == nil {
+		w.note(name, info)
 	}
-	defer out.Abort()
-	if _, err := out.Write(f.Data); err != nil {
-		return err
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	w.note(name, out.Info())
-	return nil
+	return err
 }
 
 // SourceIDs are the ids that the vertices have in the source, by their id in the dataset.
