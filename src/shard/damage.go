@@ -55,7 +55,7 @@ func (s *Shards) verifyAllContent() error {
 	if s.options.Ranks == 0 {
 		return s.verifyContent()
 	}
-	all, err := Open(s.Dir, Options{})
+	all, err := Whole(s)
 	if err != nil {
 		return err
 	}
