@@ -37,9 +37,9 @@ func (o *GenerateOptions) room(dir string) error {
 	if err != nil {
 		return err
 	}
-	narrow, sparse := "float16 or int8", ", fewer vertices (--scale) or a smaller degree"
+	narrow, fewer := "float16 or int8", ", fewer vertices (--scale) or a smaller degree"
 	if o.Kind == MAG { // which has no int8, and whose degree is fixed
-		narrow, sparse = "float16", " or fewer vertices (--scale)"
+		narrow, fewer = "float16", " or fewer vertices (--scale)"
 	}
 	if disk > float64(free) {
 		return fmt.Errorf("%w: %.0f vertices with %.0f edges and %d features (%s) take about %s, "+
@@ -58,7 +58,7 @@ func (o *GenerateOptions) room(dir string) error {
 	if memory := o.memory(); memory > float64(have) {
 		return fmt.Errorf("%w: %.0f vertices with %.0f edges take about %s of memory while they "+
 			"are made, and %s is available; choose a larger machine%s",
-			ErrRoom, n, edges, size(memory), size(float64(have)), sparse)
+			ErrRoom, n, edges, size(memory), size(float64(have)), fewer)
 	}
 	return nil
 }

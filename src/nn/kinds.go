@@ -44,9 +44,6 @@ var kinds = []Kind{
 // Kinds returns all kinds of models.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// Relational reports whether the kind tells the relations of a graph apart.
-func (k *Kind) Relational() bool { return k.relational != nil }
-
 // FindKind returns the kind called name, or nil.
 func FindKind(name string) *Kind {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })

@@ -86,7 +86,7 @@ func paced(r *Run) string {
 
 // best names the run with the best validation, if all runs have the same metric, with its test
 // beside it, and says how many have no value of validation. Of jobs that were repeated with other
-// seeds it names the best job.
+// seeds or splits it names the best job.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {

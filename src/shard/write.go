@@ -31,7 +31,7 @@ type Layout struct {
 	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
 	Offsets []int64          // [P+1]
 	Report  partition.Report
-	Origin  Origin // Dataset and Identity are filled in by Write
+	Origin  Origin // Dataset, Identity and Scaling are filled in by Write
 }
 
 // Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
