@@ -155,20 +155,26 @@ def write_events(run, out):
 def log_mlflow(run):
     import mlflow
 
-    with mlflow.start_run(run_name=name_of(run)):
-        mlflow.log_artifact(os.path.join(run, "config.yaml"))
-        for name in ("summary.json", "model.safetensors"):
-            if os.path.exists(os.path.join(run, name)):
-                mlflow.log_artifact(os.path.join(run, name))
-        batch = []
-        for time, tag, step, value in scalars(run):
-            batch.append(mlflow.entities.Metric(tag, value, int(time * 1000), step))
-        client, id = mlflow.MlflowClient(), mlflow.active_run().info.run_id
-        for begin in range(0, len(batch), 1000):
-            client.log_batch(id, metrics=batch[begin:begin + 1000])
-        params = [mlflow.entities.Param(*pair) for pair in settings(run).items()]
-        for begin in range(0, len(params), 100):
-            client.log_batch(id, params=params[begin:begin + 100])
+    client, rows = mlflow.MlflowClient(), list(scalars(run))
+    # not by start_run, whose run would begin and end now
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "Default")
+    known = client.get_experiment_by_name(name)
+    experiment = os.environ.get("MLFLOW_EXPERIMENT_ID") or (
+        known.experiment_id if known else client.create_experiment(name))
+    times = [int(time * 1000) for time, *_ in rows]
+    id = client.create_run(experiment, start_time=times[0] if times else None,
+                           run_name=name_of(run)).info.run_id
+    for name in ("config.yaml", "summary.json", "model.safetensors"):
+        if os.path.exists(os.path.join(run, name)):
+            client.log_artifact(id, os.path.join(run, name))
+    batch = [mlflow.entities.Metric(tag, value, at, step)
+             for at, (_, tag, step, value) in zip(times, rows)]
+    for begin in range(0, len(batch), 1000):
+        client.log_batch(id, metrics=batch[begin:begin + 1000])
+    params = [mlflow.entities.Param(*pair) for pair in settings(run).items()]
+    for begin in range(0, len(params), 100):
+        client.log_batch(id, params=params[begin:begin + 100])
+    client.set_terminated(id, end_time=times[-1] if times else None)
 
 
 def log_wandb(run, out):
