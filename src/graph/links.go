@@ -81,8 +81,7 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 
 // Has reports whether the link is an edge. O(log degree): rows must be in ascending order.
 func (g *CSC) Has(l Link) bool {
-	_, found := slices.BinarySearch(g.InNeighbours(l.Target), l.Source)
-	return found
+	return g.Find(l.Source, l.Target) >= 0
 }
 
 // DropEdges removes the edges that drop names, and their weights if edges have some, in place. It
@@ -110,11 +109,15 @@ func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	return weights
 }
 
-// HasBy is Has where rows are in ascending order of place.
-func (g *CSC) HasBy(l Link, place []int32) bool {
-	_, found := slices.BinarySearchFunc(g.InNeighbours(l.Target), l.Source,
+// FindBy is Find where rows are in ascending order of place.
+func (g *CSC) FindBy(l Link, place []int32) int64 {
+	row := g.InNeighbours(l.Target)
+	at, _ := slices.BinarySearchFunc(row, l.Source,
 		func(a, b VertexID) int { return cmp.Compare(place[a], place[b]) })
-	return found
+	if at == len(row) || row[at] != l.Source {
+		return -1
+	}
+	return g.Indptr[l.Target] + int64(at)
 }
 
 // With returns a graph with further edges, links and, if both, their reverses, each row in ascending

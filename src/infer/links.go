@@ -433,7 +433,7 @@ func WithValidLinks(s *session.Session) *sample.Topology {
 	train, _ := s.Shards.LinksOf(0)
 	valid, _ := s.Shards.LinksOf(1)
 	both := !slices.ContainsFunc(train, func(l graph.Link) bool {
-		return !t.Graph.HasBy(l.Reverse(), t.Original)
+		return t.Graph.FindBy(l.Reverse(), t.Original) < 0
 	})
 	t.Graph = t.Graph.With(valid, both, t.Original)
 	return &t

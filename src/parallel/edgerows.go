@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 
 	"halognn/src/compute"
 	"halognn/src/exchange"
@@ -119,14 +118,12 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 // position returns where the edge u -> v lies in the topology. In-neighbours ascend by their original
 // ids.
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
-	g := &t.Graph
-	row, of := g.InNeighbours(v), t.Original[u]
-	k := sort.Search(len(row), func(k int) bool { return t.Original[row[k]] >= of })
-	if k == len(row) || row[k] != u {
+	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
+	if at < 0 {
 		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the in-edges, which "+
-			"must ascend by the ids of the dataset; run `halognn check` on it", of, t.Original[v])
+			"must ascend by the ids of the dataset; run `halognn check` on it", t.Original[u], t.Original[v])
 	}
-	return g.Indptr[v] + int64(k), nil
+	return at, nil
 }
 
 // gather makes the rows of the edges of all hops. The edge of a vertex to itself has the mean of the
