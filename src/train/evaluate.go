@@ -103,32 +103,34 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 // neighbours. Collective.
 func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
-	rank := func(s *session.Session, splits map[int]*map[string]float64) error {
+	var of [len(graph.SplitNames)]map[string]float64
+	rank := func(s *session.Session, splits ...int) error {
 		rows, err := infer.Over(s).Embeddings(ctx)
 		if err != nil {
 			return err
 		}
 		defer mem.Free(rows)
-		for split := 1; split <= 2 && err == nil; split++ {
-			if metrics := splits[split]; metrics != nil {
-				*metrics, err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates)
+		for _, split := range splits {
+			if of[split], err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	}
-	first := map[int]*map[string]float64{1: &e.links, 2: &e.tested}
+	splits := []int{1, 2}
 	if r.s.Spec.Links.Graph == job.TrainValidGraph {
-		delete(first, 2)
 		wide := *r.s
 		wide.Topology = infer.WithValidLinks(r.s)
 		defer wide.Topology.Graph.Free()
-		if err := rank(&wide, map[int]*map[string]float64{2: &e.tested}); err != nil {
+		if err := rank(&wide, 2); err != nil {
 			return nil, err
 		}
+		splits = splits[:1]
 	}
-	if err := rank(r.s, first); err != nil {
+	if err := rank(r.s, splits...); err != nil {
 		return nil, err
 	}
+	e.links, e.tested = of[1], of[2]
 	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)
 	return e, nil
 }
