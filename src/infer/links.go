@@ -22,8 +22,6 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/random"
-	"halognn/src/sample"
-	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/task"
 )
@@ -424,19 +422,6 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 		return nil, err
 	}
 	return rows, nil
-}
-
-// WithValidLinks returns the topology of a session with the validation links as edges, both ways if
-// all training links are edges both ways. Free its Graph.
-func WithValidLinks(s *session.Session) *sample.Topology {
-	t := *s.Topology
-	train, _ := s.Shards.LinksOf(0)
-	valid, _ := s.Shards.LinksOf(1)
-	both := !slices.ContainsFunc(train, func(l graph.Link) bool {
-		return t.Graph.FindBy(l.Reverse(), t.Original) < 0
-	})
-	t.Graph = t.Graph.With(valid, both, t.Original)
-	return &t
 }
 
 // predictLinks scores the links that are asked for, or finds the best partners of vertices, and lets

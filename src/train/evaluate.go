@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/comm"
@@ -15,6 +16,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/record"
+	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/task"
 )
@@ -120,7 +122,7 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	splits := []int{1, 2}
 	if r.s.Spec.Links.Graph == job.TrainValidGraph {
 		wide := *r.s
-		wide.Topology = infer.WithValidLinks(r.s)
+		wide.Topology = withValidLinks(r.s)
 		defer wide.Topology.Graph.Free()
 		if err := rank(&wide, 2); err != nil {
 			return nil, err
@@ -133,6 +135,19 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	e.links, e.tested = of[1], of[2]
 	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)
 	return e, nil
+}
+
+// withValidLinks returns the topology of a session with the validation links as edges, both ways if
+// all training links are edges both ways. Free its Graph.
+func withValidLinks(s *session.Session) *sample.Topology {
+	t := *s.Topology
+	train, _ := s.Shards.LinksOf(0)
+	valid, _ := s.Shards.LinksOf(1)
+	both := !slices.ContainsFunc(train, func(l graph.Link) bool {
+		return t.Graph.FindBy(l.Reverse(), t.Original) < 0
+	})
+	t.Graph = t.Graph.With(valid, both, t.Original)
+	return &t
 }
 
 // ofLinks picks the metrics that choose epochs and stand beside them.
