@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"halognn/src/graph"
+	"halognn/src/sample"
 )
 
 // relationFanouts returns the fanouts of each relation, seed hop first: what text says of those that it
@@ -38,6 +39,10 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 			f, err := strconv.Atoi(word)
 			if err != nil {
 				return nil, fmt.Errorf("%q: want NAME=FANOUT,FANOUT,..., seed hop first", field)
+			}
+			if f < 1 && f != sample.All || f > graph.MaxVertices {
+				return nil, fmt.Errorf("%q: %d; a fanout is at least 1 and at most %d, or %d for all "+
+					"neighbours", field, f, graph.MaxVertices, sample.All)
 			}
 			own = append(own, f)
 		}

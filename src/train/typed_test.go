@@ -383,7 +383,7 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.RelationFanouts = "cites=5,3 paper,cites,paper=1,1" },
 			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
-		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, "must be at least 1, or -1"},
+		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, `"cites=0,3": 0; a fanout is at least 1`},
 		{func(o *Options) { o.Sample.Kind = sample.Poisson }, "choose sample.kind=neighbour"},
 	} {
 		o := typedOptions("sage")
