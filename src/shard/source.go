@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"halognn/src/dataset"
 	"halognn/src/mem"
 	"halognn/src/npy"
 )
@@ -206,9 +207,12 @@ func ReadIDs(path string) ([]string, error) {
 // each, separated by commas, tabs or blanks, of which a first line "source,target..." is a heading; or a
 // .npy of integers [n, 2+more]. Without more, what follows the target in a line, as a score, is ignored.
 func ReadLinks(path string, more int) (rows [][]string, err error) {
+	want := "a source and a target"
+	if more > 0 {
+		want = "a source, a target and candidates"
+	}
 	bad := func(has string) error {
-		return fmt.Errorf("%s: %w: %s; want a source, a target and %d more ids or above", path, ErrMismatch,
-			has, more)
+		return fmt.Errorf("%s: %w: %s; want %s", path, dataset.ErrValue, has, want)
 	}
 	if filepath.Ext(path) == ".npy" {
 		r, err := npy.OpenReader(path)
@@ -233,12 +237,15 @@ func ReadLinks(path string, more int) (rows [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	number := 0
 	for line := range strings.Lines(string(text)) {
+		number++
 		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 		switch {
 		case len(words) == 0 || rows == nil && words[0] == "source":
 		case len(words) < 2+more:
-			return nil, bad(fmt.Sprintf("the line %.60q", line))
+			return nil, bad(fmt.Sprintf("line %d has %d columns, %.60q", number, len(words),
+				strings.TrimSpace(line)))
 		default:
 			if more == 0 {
 				words = words[:2]
@@ -247,7 +254,7 @@ func ReadLinks(path string, more int) (rows [][]string, err error) {
 		}
 	}
 	if len(rows) == 0 {
-		return nil, bad("no line")
+		return nil, bad("it has no line")
 	}
 	return rows, nil
 }

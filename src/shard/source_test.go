@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"halognn/src/dataset"
 )
 
 // A vertex has one id: other spellings of the number name none, so that no row of the output stays
@@ -39,7 +42,8 @@ func TestReadLinks(t *testing.T) {
 			t.Errorf("%d more: %v, %v", more, rows, err)
 		}
 	}
-	if rows, err := ReadLinks(path, 2); !errors.Is(err, ErrMismatch) {
+	const want = `line 2 has 3 columns, "1,2,0.5"; want a source, a target and candidates`
+	if rows, err := ReadLinks(path, 2); !errors.Is(err, dataset.ErrValue) || !strings.Contains(err.Error(), want) {
 		t.Errorf("2 more: %v, %v", rows, err)
 	}
 }
