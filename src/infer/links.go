@@ -161,24 +161,14 @@ func (r *ranking) rank(own []float32) error {
 	r.sources = compute.Matrix{Rows: n, Cols: r.cols, Data: mem.Make[float32](n * r.cols)}
 	r.know()
 	r.draw()
-	bySource := map[graph.VertexID][]int{}
-	for i, l := range r.links {
-		bySource[l.Source] = append(bySource[l.Source], i)
-	}
-	if err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
-		for k := range rows.Rows {
-			for _, i := range bySource[first+graph.VertexID(k)] {
-				copy(r.sources.Row(i), rows.Row(k))
-				r.rater.Prepare(r.sources.Row(i))
-			}
-		}
+	if err := r.eachSource(own, func(i int, row []float32) {
+		copy(r.sources.Row(i), row)
+		r.rater.Prepare(r.sources.Row(i))
 	}); err != nil {
 		return err
 	}
-	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
-	r.parallel(0, n, func(i int) { // a link is of the part of its target
-		at := (int(r.links[i].Target) - int(begin)) * r.cols
-		r.score[i] = r.rater.Rate(r.sources.Row(i), own[at:at+r.cols])
+	r.parallel(0, n, func(i int) {
+		r.score[i] = r.rater.Rate(r.sources.Row(i), r.target(own, i))
 	})
 	next := make([]int, n)
 	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
@@ -210,6 +200,28 @@ func (r *ranking) rank(own []float32) error {
 			})
 		}
 	})
+}
+
+// eachSource calls f with each link and its source's row. Collective.
+func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error {
+	bySource := map[graph.VertexID][]int{}
+	for i, l := range r.links {
+		bySource[l.Source] = append(bySource[l.Source], i)
+	}
+	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+		for k := range rows.Rows {
+			for _, i := range bySource[first+graph.VertexID(k)] {
+				f(i, rows.Row(k))
+			}
+		}
+	})
+}
+
+// target returns the row of a link's target: own, as a link is of the part of its target.
+func (r *ranking) target(own []float32, i int) []float32 {
+	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
+	at := (int(r.links[i].Target) - int(begin)) * r.cols
+	return own[at : at+r.cols]
 }
 
 // count holds a candidate's score against the link's.
@@ -377,12 +389,11 @@ func (r *ranking) compare(a, b best) int {
 // it: exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
 	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
-	begin, _ := s.Job.Vertices(s.Comm.Rank())
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
 	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
 	for i, v := range list {
 		r.links = append(r.links, graph.Link{Source: v, Target: v})
-		copy(r.sources.Row(i), own[(int(v)-int(begin))*r.cols:])
+		copy(r.sources.Row(i), r.target(own, i))
 		r.rater.Prepare(r.sources.Row(i))
 	}
 	r.know()
@@ -657,21 +668,12 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 			r.links, place = append(r.links, l), append(place, int32(i))
 		}
 	}
-	bySource := map[graph.VertexID][]int{}
-	for i, l := range r.links {
-		bySource[l.Source] = append(bySource[l.Source], i)
-	}
 	r.score = make([]float32, len(r.links))
 	source := make([]float32, r.cols)
-	if err := eachBlock(s, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
-		for k := range rows.Rows {
-			for _, i := range bySource[first+graph.VertexID(k)] {
-				at := (int(r.links[i].Target) - int(begin)) * r.cols
-				copy(source, rows.Row(k))
-				r.rater.Prepare(source)
-				r.score[i] = r.rater.Rate(source, own[at:at+r.cols])
-			}
-		}
+	if err := r.eachSource(own, func(i int, row []float32) {
+		copy(source, row)
+		r.rater.Prepare(source)
+		r.score[i] = r.rater.Rate(source, r.target(own, i))
 	}); err != nil {
 		return nil, err
 	}
