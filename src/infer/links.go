@@ -109,10 +109,11 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
 	var pairs []float32
 	part, number := 0, of[s.First]
+	rater := s.Model.Rater(s.Spec.Links.Pairs)
 	for range chunks {
 		n := min(each, len(mine))
-		r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: mine[:n],
-			given: given, drawn: drawn}
+		r := ranking{of: s, rater: rater, cols: s.Spec.Model.Out, links: mine[:n], given: given,
+			drawn: drawn}
 		mine = mine[n:]
 		err := r.rank(own)
 		mem.Free(r.sources.Data)
