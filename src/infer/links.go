@@ -275,11 +275,7 @@ func (r *ranking) know() {
 
 // draw draws the candidates of each link.
 func (r *ranking) draw() {
-	original, vertices := r.of.Topology.Original, uint64(len(r.of.Topology.Original))
-	ids := make([]graph.VertexID, vertices) // by original id
-	for v, o := range original {
-		ids[o] = graph.VertexID(v)
-	}
+	original, ids := r.of.Topology.Original, byID(r.of)
 	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]
@@ -292,7 +288,7 @@ func (r *ranking) draw() {
 		r.first[i] = -1
 		for range max(1, r.of.Spec.Links.Judged) {
 			for range 64 { // where nearly all pairs are links a candidate stays away
-				v := ids[stream.Next()%vertices]
+				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
 					continue
 				}
@@ -517,12 +513,18 @@ func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err e
 	return links, err
 }
 
-// verticesOf returns the vertices by id in the dataset, and those of ids of the source.
-func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]graph.VertexID, err error) {
-	now = make([]graph.VertexID, s.Shards.Vertices)
+// byID returns the vertices by id in the dataset.
+func byID(s Passes) []graph.VertexID {
+	now := make([]graph.VertexID, len(s.Topology.Original))
 	for v, o := range s.Topology.Original {
 		now[o] = graph.VertexID(v)
 	}
+	return now
+}
+
+// verticesOf returns the vertices by id in the dataset, and those of ids of the source.
+func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]graph.VertexID, err error) {
+	now = byID(s)
 	if ids == nil {
 		return now, nil, nil
 	}
