@@ -132,7 +132,7 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 			}
 		}
 	}
-	if err := finite(s, pairs); err != nil {
+	if err := finite(s, "the scores of links", pairs); err != nil {
 		return nil, err
 	}
 	var numbers []float64
@@ -421,11 +421,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(rows))
-	if err == nil && bad {
-		err = comm.AgreedOn(s.Comm, fmt.Errorf("the embeddings are not finite: %w", nn.ErrDiverged))
-	}
-	if err != nil {
+	if err := finite(s, "the embeddings", rows); err != nil {
 		mem.Free(rows)
 		return nil, err
 	}
@@ -602,7 +598,7 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 			scores = append(scores, b.score)
 		}
 	}
-	if err := finite(s, scores); err != nil {
+	if err := finite(s, "the scores of links", scores); err != nil {
 		return nil, nil, err
 	}
 	all, err := comm.AllgatherBytes(s.Comm, npy.Bytes(flat))
@@ -651,11 +647,11 @@ func writeLinks(s Passes, links []graph.Link, scores []float32, path string) (er
 	return errors.Join(w.Error(), f.Close())
 }
 
-// finite returns an error on every rank if scores of any are not finite, which rank nothing. Collective.
-func finite(s Passes, scores []float32) error {
-	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(scores))
+// finite returns an error on every rank if numbers of any are not finite, which rank nothing. Collective.
+func finite(s Passes, what string, x []float32) error {
+	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
 	if err == nil && bad {
-		err = comm.AgreedOn(s.Comm, fmt.Errorf("the scores of links are not finite: %w", nn.ErrDiverged))
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
 	}
 	return err
 }
@@ -680,7 +676,7 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 	}); err != nil {
 		return nil, err
 	}
-	if err := finite(s, r.score); err != nil {
+	if err := finite(s, "the scores of links", r.score); err != nil {
 		return nil, err
 	}
 	places, err := comm.AllgatherBytes(s.Comm, npy.Bytes(place))
