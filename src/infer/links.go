@@ -91,12 +91,12 @@ type ranking struct {
 }
 
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
-// Out], among the links that have another target: as many as Spec.Links.Judged, keyed by the link's
-// original ids alone, or all, or given. Of those that are not given, a target that has a link with the source, either way and in any split,
-// is none of them. A tie has the mean of its best and worst rank. It returns every metric over all
-// ranks; auc and average precision are of one negative a link. Scores of those, and of links, that are
-// not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
-// chunks of candidates. Collective.
+// Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by a key of
+// the link's original ids alone, or all, or those given. Unless it is given, a target that has a link
+// with the source, either way and in any split, is no candidate. A tie has the mean of its best and
+// worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
+// link. Scores of those, and of links, that are not finite are nn.ErrDiverged. Memory: a block of
+// embeddings, the rows of the links' sources, and chunks of candidates. Collective.
 func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
