@@ -171,6 +171,7 @@ func (l *pairLoss) rate(dev compute.Device, z compute.Matrix, pairs []int32) {
 	l.score, l.lengths = l.score[:0], l.lengths[:0]
 	if l.pairs.Score == MLP {
 		l.score = l.scorer.rate(dev, l.score, z, pairs)
+		return
 	}
 	for r := 0; r < z.Rows && l.pairs.Score == Cosine; r++ {
 		l.lengths = append(l.lengths, length(z.Row(r)))
@@ -178,9 +179,6 @@ func (l *pairLoss) rate(dev compute.Device, z compute.Matrix, pairs []int32) {
 	for i := 0; i < len(pairs); i += 2 {
 		a, b := int(pairs[i]), int(pairs[i+1])
 		switch {
-		case l.pairs.Score == MLP && a >= 0:
-		case l.pairs.Score == MLP:
-			l.score[i/2] = float32(math.Inf(-1))
 		case a < 0:
 			l.score = append(l.score, float32(math.Inf(-1)))
 		case l.pairs.Score == DistMult:

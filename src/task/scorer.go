@@ -1,6 +1,7 @@
 package task
 
 import (
+	"math"
 	"slices"
 
 	"halognn/src/compute"
@@ -132,12 +133,16 @@ func (s *hostScorer) weights(width int) compute.Matrix {
 	return compute.Matrix{Rows: width, Cols: width, Data: s.Values[0]}
 }
 
-// rate appends the scores of an MLP.
+// rate appends the scores of an MLP; a negative that is missing has -Inf.
 func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix, pairs []int32) []float32 {
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		s.hidden(dev, z, part)
-		for h := s.rows[1]; len(h) > 0; h = h[z.Cols:] {
-			sum := s.rater.Values[3][0]
+		for i := range len(part) / 2 {
+			if part[2*i] < 0 {
+				score = append(score, float32(math.Inf(-1)))
+				continue
+			}
+			sum, h := s.rater.Values[3][0], s.rows[1][i*z.Cols:]
 			for o, w := range s.rater.Values[2] {
 				sum += w * max(0, h[o])
 			}
