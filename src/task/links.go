@@ -147,7 +147,7 @@ func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, trut
 	dz := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[size:]}
 	dev.Download(z.Data, logits.Data)
 	clear(dz.Data)
-	l.scorer.load(dev, l.pairs)
+	l.scorer.load(dev)
 	l.rate(dev, z, pairs)
 	// a rank's minibatch may have no links, and no rows: its gradients are 0, and not the last step's
 	scale, train := float64(share(globalSeeds)), dlogits.Cols > 0
@@ -182,7 +182,7 @@ func (l *pairLoss) rate(dev compute.Device, z compute.Matrix, pairs []int32) {
 		case a < 0:
 			l.score = append(l.score, float32(math.Inf(-1)))
 		case l.pairs.Score == DistMult:
-			sum, w := float32(0), l.scorer.rater.Values[0]
+			sum, w := float32(0), l.scorer.values[0]
 			zb := z.Row(b)
 			for c, x := range z.Row(a) {
 				sum += w[c] * x * zb[c]
@@ -269,8 +269,8 @@ func (l *pairLoss) back(dev compute.Device, dz, z compute.Matrix, pairs []int32)
 		za, zb, da, db := z.Row(a), z.Row(b), dz.Row(a), dz.Row(b)
 		switch l.pairs.Score {
 		case DistMult:
-			addProduct(da, zb, l.scorer.rater.Values[0], g)
-			addProduct(db, za, l.scorer.rater.Values[0], g)
+			addProduct(da, zb, l.scorer.values[0], g)
+			addProduct(db, za, l.scorer.values[0], g)
 			addProduct(l.scorer.grads[0], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]

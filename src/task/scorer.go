@@ -75,21 +75,19 @@ func (r *Rater) Square(a []float32) float64 { return float64(dot(a, a)) }
 // hostScorer is a Scorer with its values and gradients on the host.
 type hostScorer struct {
 	Scorer
-	rater Rater
-	grads [][]float32
-	rows  [2][]float32 // of a chunk of an MLP: products of ends, hidden rows
-	sums  []float32    // [D,D] of weights
+	values, grads [][]float32
+	rows          [2][]float32 // of a chunk of an MLP: products of ends, hidden rows
+	sums          []float32    // [D,D] of weights
 }
 
 // load brings the values to the host.
-func (s *hostScorer) load(dev compute.Device, p Pairs) {
-	s.rater.Pairs = p
-	for len(s.rater.Values) < len(s.Values) {
-		n := len(s.Values[len(s.rater.Values)])
-		s.rater.Values, s.grads = append(s.rater.Values, make([]float32, n)), append(s.grads, make([]float32, n))
+func (s *hostScorer) load(dev compute.Device) {
+	for len(s.values) < len(s.Values) {
+		n := len(s.Values[len(s.values)])
+		s.values, s.grads = append(s.values, make([]float32, n)), append(s.grads, make([]float32, n))
 	}
 	for i, x := range s.Values {
-		dev.Download(s.rater.Values[i], x)
+		dev.Download(s.values[i], x)
 		clear(s.grads[i])
 	}
 }
@@ -142,8 +140,8 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 				score = append(score, float32(math.Inf(-1)))
 				continue
 			}
-			sum, h := s.rater.Values[3][0], s.rows[1][i*z.Cols:]
-			for o, w := range s.rater.Values[2] {
+			sum, h := s.values[3][0], s.rows[1][i*z.Cols:]
+			for o, w := range s.values[2] {
 				sum += w * max(0, h[o])
 			}
 			score = append(score, sum)
@@ -164,7 +162,7 @@ func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int3
 			for o, y := range row {
 				if row[o] = 0; y > 0 {
 					s.grads[2][o] += g * y
-					row[o] = g * s.rater.Values[2][o]
+					row[o] = g * s.values[2][o]
 				}
 			}
 			addTimes(s.grads[1], row, 1)
