@@ -112,11 +112,15 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 		return nil, err
 	}
 	s.Model.SetScale(m.Scale)
-	if asks := what.Links != "" || what.Top > 0; asks != (s.Task.Embeds && what.Form == FormClasses) {
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top are what a model of links predicts, "+
-			"and of others nobody asks for them; its embeddings are --logits"))
-	} else if asks {
+	switch asks := what.Links != "" || what.Top > 0; {
+	case asks && !(s.Task.Embeds && what.Form == FormClasses):
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top write the scores of a model of links, "+
+			"and nothing else; leave them out"))
+	case asks:
 		return predictLinks(ctx, s, what)
+	case s.Task.Embeds && what.Form == FormClasses:
+		return nil, comm.AgreedOn(s.Comm, errors.New("a model of links has no classes; give --links FILE or "+
+			"--top N, or --logits for its embeddings"))
 	}
 	chosen, err := s.choose(what.Vertices)
 	if err := comm.Agree(s.Comm, err); err != nil {

@@ -125,7 +125,7 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	if ext := strings.ToLower(filepath.Ext(w.Path)); ext != "" && ext != ".npy" && ext != ".csv" {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
 	}
-	if w.Links != "" && w.Top != 0 || w.Top < 0 {
+	if c.Flags().Changed("top") && (w.Links != "" || w.Top < 1) {
 		reject("--top %d: ask for at least 1, without --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {

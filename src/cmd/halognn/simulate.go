@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,6 +161,9 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	}
 	if o.Sparse = s.Type().IsSparse(); !c.Flags().Changed("policies") {
 		o.Policies = o.Possible()
+		if o.Sparse {
+			slog.Info("sparse rows are not cached yet: rows without a cache are counted alone")
+		}
 	}
 	var r *simulate.Result
 	ready := false
