@@ -47,11 +47,9 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 		for _, m := range candidates {
 			from := part[m.v]
 			if size[from] > 1 && l.relief(int(m.v), none, int(from), int(m.to)) > 0 {
-				l.add(int(m.v), int(from), -1)
-				l.add(int(m.v), int(m.to), 1)
+				l.move(part, int(m.v), int(from), int(m.to))
 				size[from]--
 				size[m.to]++
-				part[m.v] = m.to
 				moves++
 			}
 		}
@@ -110,19 +108,19 @@ func exchange(l *load, part []int32) (swaps int) {
 		if stuck[a] = most == 0; stuck[a] {
 			continue
 		}
-		for _, m := range []struct {
-			i        int64
-			from, to int
-		}{{at, a, b}, {with, b, a}} {
-			v := members[m.i]
-			l.add(int(v), m.from, -1)
-			l.add(int(v), m.to, 1)
-			part[v] = int32(m.to)
-		}
+		l.move(part, int(members[at]), a, b)
+		l.move(part, int(members[with]), b, a)
 		members[at], members[with] = members[with], members[at]
 		swaps++
 	}
 	return swaps
+}
+
+// move takes v from one part to another.
+func (l *load) move(part []int32, v, from, to int) {
+	l.add(v, from, -1)
+	l.add(v, to, 1)
+	part[v] = int32(to)
 }
 
 // worst returns the part that exceeds a limit most, in means, and the constraint, of those that are
@@ -163,11 +161,9 @@ func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 				}
 			}
 			if best != from {
-				l.add(v, int(from), -1)
-				l.add(v, int(best), 1)
+				l.move(part, v, int(from), int(best))
 				size[from]--
 				size[best]++
-				part[v] = best
 				moves++
 			}
 		}
@@ -249,9 +245,7 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 				pick = v
 			}
 		}
-		l.add(pick, largest, -1)
-		l.add(pick, k, 1)
-		part[pick] = int32(k)
+		l.move(part, pick, largest, k)
 		size[largest]--
 		size[k]++
 		moves++
