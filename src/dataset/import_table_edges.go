@@ -12,85 +12,92 @@ import (
 	"halognn/src/graph"
 )
 
-// edgeColumns finds the ends of an edge and its weight, -1 for none.
-func edgeColumns(s *source, t *csvTable) (from, to, weight int, err error) {
+// edgeTable is a table of edges, and the columns that are read of it.
+type edgeTable struct {
+	*csvTable
+	from, to, weight int   // weight: -1 for none
+	features         []int // of --edge-features
+}
+
+// findEnds finds the ends of an edge and its weight.
+func (t *edgeTable) findEnds(s *source) (err error) {
 	o := &s.options.Table
-	if weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
-		return 0, 0, 0, err
+	if t.weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
+		return err
 	}
-	if o.Weight == "" && weight >= 0 && slices.Contains(s.options.Ignore, t.header[weight]) {
-		weight = -1
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.Ignore, t.header[t.weight]) {
+		t.weight = -1
 	}
-	if from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
-		return 0, 0, 0, err
+	if t.from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
+		return err
 	}
-	if to, err = t.column(o.Target, "--target", targetNames...); err != nil {
-		return 0, 0, 0, err
+	if t.to, err = t.column(o.Target, "--target", targetNames...); err != nil {
+		return err
 	}
 	switch {
 	case len(t.header) < 2:
-		return 0, 0, 0, fmt.Errorf(
+		return fmt.Errorf(
 			"%s: line 1: %w: one column; want two at least, the ends of an edge, apart by "+
 				"commas, tabs or semicolons",
 			t.path,
 			ErrValue,
 		)
-	case !t.named && from < 0 && to < 0:
-		from, to = 0, 1
-	case from < 0 || to < 0:
-		return 0, 0, 0, fmt.Errorf(
+	case !t.named && t.from < 0 && t.to < 0:
+		t.from, t.to = 0, 1
+	case t.from < 0 || t.to < 0:
+		return fmt.Errorf(
 			"%s: line 1: %w: which columns are the ends of an edge? The columns are %s: "+
 				"name them with --source and --target, or say --no-header if this row is an edge",
 			t.path,
 			ErrValue,
 			strings.Join(t.header, ", "),
 		)
-	case from == to:
-		return 0, 0, 0, fmt.Errorf(
+	case t.from == t.to:
+		return fmt.Errorf(
 			"%s: %w: --source and --target are the same column",
 			t.path,
 			ErrValue,
 		)
-	case weight >= 0 && (weight == from || weight == to):
-		return 0, 0, 0, fmt.Errorf(
+	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
+		return fmt.Errorf(
 			"%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.path,
 			ErrValue,
-			t.header[weight],
+			t.header[t.weight],
 		)
 	}
 	for _, name := range t.header {
 		if err := s.refusal(t.path+": column "+name, name); err != nil {
-			return 0, 0, 0, err
+			return err
 		}
 		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) {
-			return 0, 0, 0, fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
+			return fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
 				t.path, name, ErrValue, edgeTypes, name)
 		}
 	}
-	return from, to, weight, nil
+	return nil
 }
 
-// edgeFeatureColumns returns the columns of --edge-features.
-func edgeFeatureColumns(s *source, t *csvTable) (columns []int, err error) {
+// findFeatures finds the columns of --edge-features.
+func (t *edgeTable) findFeatures(s *source) error {
 	for _, name := range s.options.Table.EdgeFeatures {
 		k, err := t.column(name, "--edge-features")
 		switch {
 		case err != nil:
-			return nil, err
-		case slices.Contains(columns, k):
-			return nil, fmt.Errorf("%s: %w: --edge-features names column %s twice", t.path, ErrValue, name)
+			return err
+		case slices.Contains(t.features, k):
+			return fmt.Errorf("%s: %w: --edge-features names column %s twice", t.path, ErrValue, name)
 		case slices.Contains(s.options.Ignore, name):
-			return nil, fmt.Errorf("%s: %w: --edge-features and --ignore both name column %s", t.path,
+			return fmt.Errorf("%s: %w: --edge-features and --ignore both name column %s", t.path,
 				ErrValue, name)
 		}
-		columns = append(columns, k)
+		t.features = append(t.features, k)
 	}
-	return columns, nil
+	return nil
 }
 
 // noteColumns says which columns of the edges are not read.
-func noteColumns(s *source, t *csvTable, read ...int) {
+func noteColumns(s *source, t *edgeTable, read ...int) {
 	for k, name := range t.header {
 		if slices.Contains(read, k) {
 			continue
@@ -107,42 +114,41 @@ func noteColumns(s *source, t *csvTable, read ...int) {
 // and its features. They are valid until it returns.
 func eachNamedEdge(s *source,
 	path string,
-	visit func(t *csvTable, u, v, weight string, features []string) error,
-) (*csvTable, error) {
-	t, err := openTable(path, s.options.Table.NoHeader)
+	visit func(t *edgeTable, u, v, weight string, features []string) error,
+) (*edgeTable, error) {
+	opened, err := openTable(path, s.options.Table.NoHeader)
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
-	from, to, weighs, err := edgeColumns(s, t)
-	if err != nil {
+	defer opened.close()
+	t := &edgeTable{csvTable: opened}
+	if err := t.findEnds(s); err != nil {
 		return nil, err
 	}
-	columns, err := edgeFeatureColumns(s, t)
-	if err != nil {
+	if err := t.findFeatures(s); err != nil {
 		return nil, err
 	}
-	features := make([]string, len(columns))
+	features := make([]string, len(t.features))
 	for {
 		row, err := t.next()
 		if err != nil || row == nil {
 			return t, err
 		}
-		if row[from] == "" || row[to] == "" {
+		if row[t.from] == "" || row[t.to] == "" {
 			return nil, t.errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
-				map[bool]string{true: "source", false: "target"}[row[from] == ""])
+				map[bool]string{true: "source", false: "target"}[row[t.from] == ""])
 		}
 		weight := ""
-		if weighs >= 0 {
-			weight = row[weighs]
+		if t.weight >= 0 {
+			weight = row[t.weight]
 		}
-		if weighs >= 0 && weight == "" {
-			return nil, t.notANumber(weighs, weight)
+		if t.weight >= 0 && weight == "" {
+			return nil, t.notANumber(t.weight, weight)
 		}
-		for i, k := range columns {
+		for i, k := range t.features {
 			features[i] = row[k]
 		}
-		if err := visit(t, row[from], row[to], weight, features); err != nil {
+		if err := visit(t, row[t.from], row[t.to], weight, features); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +157,7 @@ func eachNamedEdge(s *source,
 // collectIDs numbers the ids that the edges name.
 func collectIDs(s *source, path string) error {
 	seen := make(map[string]graph.VertexID)
-	if _, err := eachNamedEdge(s, path, func(t *csvTable, u, v, _ string, _ []string) error {
+	if _, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
@@ -223,7 +229,7 @@ func keepIDs(s *source, ids []string) {
 }
 
 // placeOf returns the vertex of an id of the edge table t.
-func placeOf(s *source, t *csvTable, id string) (int64, error) {
+func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.places == nil {
 		x, ok := table.ParseInt([]byte(id))
 		if !ok {
@@ -254,7 +260,7 @@ func placeOf(s *source, t *csvTable, id string) (int64, error) {
 // readEdgeTable adds the edges.
 func readEdgeTable(s *source, path string) error {
 	s.edgeRows.cols = len(s.options.Table.EdgeFeatures)
-	t, err := eachNamedEdge(s, path, func(t *csvTable, from, to, weight string, features []string) error {
+	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
 		u, err := placeOf(s, t, from)
 		if err != nil {
 			return err
@@ -289,11 +295,6 @@ func readEdgeTable(s *source, path string) error {
 	if err != nil {
 		return err
 	}
-	from, to, weight, err := edgeColumns(s, t)
-	if err != nil {
-		return err
-	}
-	columns, err := edgeFeatureColumns(s, t)
-	noteColumns(s, t, append(columns, from, to, weight)...)
-	return err
+	noteColumns(s, t, append(t.features, t.from, t.to, t.weight)...)
+	return nil
 }

@@ -161,12 +161,11 @@ func (t *typedSource) readTables(o ImportOptions) error {
 			return err
 		}
 		of := &source{options: o} // has the notes
-		table, err := eachNamedEdge(of, path, func(table *csvTable, u, v, weight string,
+		table, err := eachNamedEdge(of, path, func(table *edgeTable, u, v, weight string,
 			_ []string) error {
 			if weight != "" {
-				_, _, k, _ := edgeColumns(of, table)
 				return table.errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
-					"leaves them out", ErrValue, table.header[k])
+					"leaves them out", ErrValue, table.header[table.weight])
 			}
 			source, err := placeOf(from, table, u)
 			if err != nil {
@@ -179,11 +178,7 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		source, target, _, err := edgeColumns(of, table)
-		if err != nil {
-			return err
-		}
-		noteColumns(of, table, source, target)
+		noteColumns(of, table, table.from, table.to)
 		t.notes = append(t.notes, of.notes...)
 		t.edges = append(t.edges, e)
 	}
