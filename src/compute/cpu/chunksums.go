@@ -86,7 +86,7 @@ func (a *chunkSums) run(d *Device) {
 	}
 	for _, p := range a.products[:a.count] {
 		if sum := d.sums[p.at:][:p.dw.Rows*p.dw.Cols]; p.turned {
-			turn(p.dw.Data, sum, p.dw.Cols, p.dw.Rows)
+			turn(d, p.dw.Data, sum, p.dw.Cols, p.dw.Rows)
 		} else {
 			copy(p.dw.Data, sum)
 		}

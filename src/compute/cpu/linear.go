@@ -59,7 +59,7 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 		d.rounding.weights(which, w, p.n-w.Rows, w.Cols)
 	case y.Rows >= turnRows:
 		d.turned[which] = mem.Grow(d.turned[which], w.Rows*w.Cols)
-		turn(d.turned[which], w.Data, w.Rows, w.Cols)
+		turn(d, d.turned[which], w.Data, w.Rows, w.Cols)
 		p.w, p.t, p.stride = d.turned[which], blas.NoTrans, w.Rows
 	}
 	return p
@@ -75,19 +75,10 @@ func (a *product) tile(d *Device, lo, hi int) {
 		beta(a.add), out.Data, out.Cols)
 }
 
-// turn sets dst to the transpose of src [rows,cols], in blocks that stay in the nearest cache.
-func turn(dst, src []float32, rows, cols int) {
-	const block = 16
-	for r0 := 0; r0 < rows; r0 += block {
-		for c0 := 0; c0 < cols; c0 += block {
-			for c := c0; c < min(c0+block, cols); c++ {
-				out := dst[c*rows:][:rows]
-				for r := r0; r < min(r0+block, rows); r++ {
-					out[r] = src[r*cols+c]
-				}
-			}
-		}
-	}
+// turn sets dst to the transpose of src [rows,cols].
+func turn(d *Device, dst, src []float32, rows, cols int) {
+	C.halognn_transpose(d.level, floats(dst), C.int64_t(cols), C.int64_t(rows), floats(src),
+		C.int64_t(cols))
 }
 
 // MatMulInput implements compute.Device.
