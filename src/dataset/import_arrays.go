@@ -29,14 +29,7 @@ func (d npyDir) Close() error            { return nil }
 
 func (d npyDir) Reader(name string) (*npy.Reader, error) { return npy.OpenReader(d.path(name)) }
 
-func (d npyDir) Names() (names []string) {
-	for _, file := range filesIn(string(d)) {
-		if name, ok := strings.CutSuffix(file, ".npy"); ok {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func (d npyDir) Names() []string { return filesIn(string(d), ".npy") }
 
 // joined is an archive and the arrays beside it; a name is looked up in the archive first.
 type joined struct {

@@ -106,13 +106,10 @@ func graphArchive(s *source) (string, error) {
 	if s.find(here, "edge_index") != "" || here.Has("adj_indptr") || here.Has("indptr") {
 		return in, nil
 	}
-	var archives, graphs, splits []string
-	for _, name := range filesIn(in) {
-		if strings.HasSuffix(name, ".npz") {
-			archives = append(archives, filepath.Join(in, name))
-		}
-	}
-	for _, path := range archives {
+	var graphs, splits []string
+	archives := filesIn(in, ".npz")
+	for _, name := range archives {
+		path := filepath.Join(in, name+".npz")
 		set, err := openArrays(path)
 		if err != nil {
 			return "", err

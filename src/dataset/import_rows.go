@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/npy"
@@ -87,12 +88,14 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// filesIn returns the names in a directory, sorted; none if it cannot be read. Not by a pattern, in
-// which the directory's own name could mean something else.
-func filesIn(dir string) (names []string) {
+// filesIn returns the names in a directory that end in suffix, without it, sorted; none if it cannot be
+// read. Not by a pattern, in which the directory's own name could mean something else.
+func filesIn(dir, suffix string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if name, ok := strings.CutSuffix(e.Name(), suffix); ok {
+			names = append(names, name)
+		}
 	}
 	return names
 }

@@ -117,7 +117,7 @@ func (t *typedSource) typesOf(r graph.Relation, file string) (source, target *so
 
 // tablesIn returns the tables of a directory that are called STEM.REST.csv or .tsv, and the RESTs.
 func tablesIn(dir, stem string) (paths, rests []string) {
-	for _, name := range filesIn(dir) {
+	for _, name := range filesIn(dir, "") {
 		rest, begins := strings.CutPrefix(strings.TrimSuffix(name, ".gz"), stem+".")
 		rest, isCSV := strings.CutSuffix(rest, ".csv")
 		if !isCSV {
