@@ -149,9 +149,6 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 			faults = append(faults, fmt.Errorf("--split-links %s: there are no training links; give them a share",
 				o.SplitLinks))
 		}
-		if o.Kind == MAG {
-			faults = append(faults, errors.New("--split-links is of graphs without vertex types"))
-		}
 	}
 	return o, errors.Join(faults...)
 }

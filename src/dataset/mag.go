@@ -56,7 +56,7 @@ func (o GenerateOptions) magFaults() error {
 	}{
 		{o.Degree != 0, "the degree is fixed, at about 55 edges a paper: leave --degree out"},
 		{o.EdgeWeights, "its edges have no weights"},
-		{o.SplitLinks != "", "links cannot be its task"},
+		{o.SplitLinks != "", "links cannot be its task: --split-links is of graphs without vertex types"},
 		{o.FeatureType == Int8, fmt.Sprintf("%s features of graphs with vertex types are not supported; "+
 			"use %s or %s", Int8, Float32, Float16)},
 		{magColumns*float64(o.Vertices) > graph.MaxVertices, fmt.Sprintf("at most %.0f papers are "+
