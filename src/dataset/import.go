@@ -226,6 +226,10 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, errors.New("--standardize shifts every column, so that no entry of sparse "+
 			"features stays 0; leave it out, or choose another --feature-type"))
 	}
+	if o.AllSplits && o.Standardize {
+		faults = append(faults, errors.New("--standardize is by the training vertices of one split; choose "+
+			"it with --split-index, or leave --standardize out"))
+	}
 	if o.MaxFeatureBytes < 0 {
 		faults = append(faults,
 			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))

@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -67,10 +66,6 @@ func (s *source) chooseSplit() (*splitSource, error) {
 	} else if s.options.AllSplits {
 		return nil, fmt.Errorf("--split-index all: %w: there is one split, %s; leave the flag out",
 			ErrValue, p.from)
-	}
-	if s.options.Standardize && len(p.more) > 0 {
-		return nil, errors.New("--standardize is by the training vertices of one split; choose it with " +
-			"--split-index, or leave --standardize out")
 	}
 	for k, one := range p.all() {
 		if err := one.Validate(s.vertices); err != nil {
