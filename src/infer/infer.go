@@ -21,6 +21,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/residence"
@@ -71,6 +72,29 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 // Full computes the logits of all own vertices with all neighbours, layer by layer. It returns [own
 // vertices, classes] in host memory outside the heap; the caller frees it. Collective.
 func (s Passes) Full(ctx context.Context) ([]float32, error) { return s.full(ctx, nil) }
+
+// Embeddings returns the embeddings of own vertices, by all neighbours: finite, or an error. Free them.
+// Collective.
+func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
+	rows, err := s.Full(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := finite(s, "the embeddings", rows); err != nil {
+		mem.Free(rows)
+		return nil, err
+	}
+	return rows, nil
+}
+
+// finite returns an error on every rank if numbers of any are not finite, which rank nothing. Collective.
+func finite(s Passes, what string, x []float32) error {
+	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
+	if err == nil && bad {
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
+	}
+	return err
+}
 
 // full is Full: layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
 // hidden, if given, gets the rows that the last layer reads, which are freed once it returns.

@@ -1,0 +1,122 @@
+package infer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// productLinks is how many links are multiplied with how many rows at a time: scores stay in a cache.
+const (
+	productLinks = 256
+	productRows  = 2048
+)
+
+// against scores all rows of a block for each link's source, but those known to have a link with it.
+// Those of inner products are of one matrix product of many sources and rows, whose last bits depend
+// on its sizes: each is within slack of what the rater gives, which exact(k) returns of score k.
+func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
+	for lo := 0; lo < rows.Rows; lo += productRows {
+		r.window(first+graph.VertexID(lo), rows.RowsAt(lo, min(lo+productRows, rows.Rows)), see)
+	}
+}
+
+// seen gets scores of consecutive rows, from vertex v on.
+type seen func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)
+
+func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
+	product, longest := r.products(), 0.0
+	// to first order an inner product of D is off by D 2^-24 of the product of lengths, and factors
+	// that are rounded add to that
+	off := float64(r.cols+2)*0x1p-22 +
+		math.Ldexp(1, r.of.Device.Capabilities().Precision.Dropped()-22)
+	for k := 0; product && k < rows.Rows; k++ {
+		longest = max(longest, r.rater.Square(rows.Row(k)))
+	}
+	for lo, hi := 0, 0; lo < len(r.links); lo = hi {
+		hi = min(lo+productLinks, len(r.links))
+		r.scores = mem.Grow(r.scores, (hi-lo)*rows.Rows)
+		scores := compute.Matrix{Rows: hi - lo, Cols: rows.Rows, Data: r.scores}
+		if product {
+			r.of.Device.MatMul(scores, r.sources.RowsAt(lo, hi), rows, false)
+		}
+		r.parallel(lo, hi, func(i int) {
+			source, x, slack := r.sources.Row(i), scores.Row(i-lo), float32(0)
+			if product {
+				slack = float32(off * math.Sqrt(longest*r.rater.Square(source)))
+			}
+			known := r.known[r.links[i].Source]
+			at, _ := slices.BinarySearch(known, first)
+			for k := 0; k < len(x); k++ {
+				end := len(x)
+				if at < len(known) {
+					end = min(end, int(known[at]-first))
+					at++
+				}
+				for j := k; j < end && !product; j++ {
+					x[j] = r.rater.Rate(source, rows.Row(j))
+				}
+				see(i, first+graph.VertexID(k), x[k:end], slack, func(j int) float32 {
+					if !product {
+						return x[k+j]
+					}
+					return r.rater.Rate(source, rows.Row(k+j))
+				})
+				k = end
+			}
+		})
+	}
+}
+
+// products multiplies sources with rows, if a matrix product gives the score.
+func (r *ranking) products() bool {
+	return r.rater.Products() && r.of.Device.Capabilities().Accelerator == nil
+}
+
+// best is a partner of a vertex.
+type best struct {
+	score float32
+	id    graph.VertexID
+}
+
+// compare orders partners best first, and equal ones by original id.
+func (r *ranking) compare(a, b best) int {
+	return cmp.Or(cmp.Compare(b.score, a.score),
+		cmp.Compare(r.of.Topology.Original[a.id], r.of.Topology.Original[b.id]))
+}
+
+// top finds the k best partners of each own vertex of a list among all vertices that have no link with
+// it: exact, block by block.
+func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
+	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
+	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
+	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
+	for i, v := range list {
+		r.links = append(r.links, graph.Link{Source: v, Target: v})
+		copy(r.sources.Row(i), r.target(own, i))
+		r.rater.Prepare(r.sources.Row(i))
+	}
+	r.know()
+	kept := make([][]best, len(list))
+	err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {
+			list := kept[i]
+			for j, x := range x {
+				if len(list) == k && x < list[k-1].score-slack {
+					continue
+				}
+				b := best{exact(j), v + graph.VertexID(j)}
+				at, _ := slices.BinarySearchFunc(list, b, r.compare)
+				if at < k {
+					list = slices.Insert(list[:min(len(list), k-1)], at, b)
+				}
+			}
+			kept[i] = list
+		})
+	})
+	return kept, err
+}

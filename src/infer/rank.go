@@ -1,0 +1,327 @@
+package infer
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/random"
+	"halognn/src/task"
+)
+
+// blockBytes bounds the embeddings that a rank gets of another at a time, and chunkCandidates the
+// candidates that are drawn at a time. Tests make them small.
+var (
+	blockBytes      = 16 << 20
+	chunkCandidates = 16 << 20
+)
+
+// judging keys the candidates of links in evaluations, the same in every run.
+const judging = 0xD1B54A32D192ED03
+
+// eachBlock calls f with the embeddings of all vertices, block by block: rows of the vertices from
+// first on. own are those of this rank. With one rank nothing is copied. Collective.
+func eachBlock(s Passes, own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
+	offsets, size := s.Shards.Offsets, s.Comm.Size()
+	most := max(1, blockBytes/(4*cols))
+	var buffer []float32
+	defer func() { mem.Free(buffer) }()
+	counts := make([]int, size)
+	for p := range s.Shards.Parts { // so that blocks, and bits, are those of any number of ranks
+		r := p * size / s.Shards.Parts
+		begin, _ := s.Job.Vertices(r)
+		for lo := offsets[p]; lo < offsets[p+1]; lo += int64(most) {
+			n := int(min(offsets[p+1]-lo, int64(most)))
+			var mine []float32
+			if r == s.Comm.Rank() {
+				mine = own[int(lo-begin)*cols:][:n*cols]
+			}
+			rows := mine
+			if size > 1 {
+				buffer = mem.Grow(buffer, n*cols)
+				clear(counts)
+				counts[r] = n
+				err := s.Comm.StartAllgatherv(npy.Bytes(mine), npy.Bytes(buffer), counts, 4*cols).Wait()
+				if err != nil {
+					return err
+				}
+				rows = buffer
+			}
+			f(graph.VertexID(lo), compute.Matrix{Rows: n, Cols: cols, Data: rows})
+			s.Watch.Alive()
+		}
+	}
+	return nil
+}
+
+// ranking is links of this rank being ranked.
+type ranking struct {
+	of      Passes
+	rater   *task.Rater
+	cols    int
+	sources compute.Matrix // [L, cols] of the links' sources, prepared for the rater
+	links   []graph.Link
+	score   []float32 // [L] of the links
+
+	scores      []float32 // of a window
+	given       Candidates
+	drawn       bool                                // there are few candidates, else all vertices are
+	known       map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
+	candidates  [][]graph.VertexID                  // [L] sorted; of Judged: 0 one, for the AUC
+	first       []graph.VertexID                    // [L] the first that was drawn, which the AUC counts
+	firstScore  []float32
+	above, same []int // [L]
+}
+
+// RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
+// Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by a key of
+// the link's original ids alone, or all, or those given. Unless it is given, a target that has a link
+// with the source, either way and in any split, is no candidate. A tie has the mean of its best and
+// worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
+// link. Scores of those, and of links, that are not finite are nn.ErrDiverged. Memory: a block of
+// embeddings, the rows of the links' sources, and chunks of candidates. Collective.
+func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
+	all, of := s.Shards.LinksOf(split)
+	mine := all[of[s.First]:of[s.Last]]
+	each := max(1, chunkCandidates/max(1, s.Spec.Links.Judged))
+	drawn := s.Spec.Links.Judged > 0 || given != nil
+	chunks, err := comm.AgreeMax(s.Comm, (len(mine)+each-1)/each)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
+	var pairs []float32
+	part, number := 0, of[s.First]
+	rater := s.Model.Rater(s.Spec.Links.Pairs)
+	for range chunks {
+		n := min(each, len(mine))
+		r := ranking{of: s, rater: rater, cols: s.Spec.Model.Out, links: mine[:n], given: given,
+			drawn: drawn}
+		mine = mine[n:]
+		err := r.rank(own)
+		mem.Free(r.sources.Data)
+		mem.Free(r.scores)
+		if err != nil {
+			return nil, err
+		}
+		for i := range r.links {
+			for ; number >= of[s.First+part+1]; part++ {
+			}
+			number++
+			sums[part].See(r.above[i], r.same[i])
+			pairs = append(pairs, r.score[i], 1)
+			if r.first[i] >= 0 {
+				pairs = append(pairs, r.firstScore[i], 0)
+			}
+		}
+	}
+	if err := finite(s, "the scores of links", pairs); err != nil {
+		return nil, err
+	}
+	var numbers []float64
+	for i := range sums {
+		numbers = append(numbers, sums[i].Numbers()...)
+	}
+	numbers, err = comm.Allgather(s.Comm, numbers...)
+	if err != nil {
+		return nil, err
+	}
+	var total task.Ranked
+	for ; len(numbers) > 0; numbers = numbers[task.RankedNumbers:] {
+		total.Add(numbers)
+	}
+	parts, err := comm.AllgatherBytes(s.Comm, npy.Bytes(pairs))
+	pairs = nil
+	for _, p := range parts {
+		pairs = append(pairs, npy.View[float32](p)...)
+	}
+	return total.Metrics(pairs), err
+}
+
+func (r *ranking) rank(own []float32) error {
+	n := len(r.links)
+	r.score, r.firstScore = make([]float32, n), make([]float32, n)
+	r.above, r.same = make([]int, n), make([]int, n)
+	r.sources = compute.Matrix{Rows: n, Cols: r.cols, Data: mem.Make[float32](n * r.cols)}
+	r.know()
+	r.draw()
+	if err := r.eachSource(own, func(i int, row []float32) {
+		copy(r.sources.Row(i), row)
+		r.rater.Prepare(r.sources.Row(i))
+	}); err != nil {
+		return err
+	}
+	r.parallel(0, n, func(i int) {
+		r.score[i] = r.rater.Rate(r.sources.Row(i), r.target(own, i))
+	})
+	next := make([]int, n)
+	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+		end := first + graph.VertexID(rows.Rows)
+		r.parallel(0, len(r.links), func(i int) {
+			list := r.candidates[i]
+			for ; next[i] < len(list) && list[next[i]] < end; next[i]++ {
+				v := list[next[i]]
+				x := r.rater.Rate(r.sources.Row(i), rows.Row(int(v-first)))
+				if v == r.first[i] {
+					r.firstScore[i] = x
+				}
+				if r.drawn {
+					r.count(i, x)
+				}
+			}
+		})
+		if !r.drawn {
+			r.against(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32, exact func(int) float32) {
+				low, high, above := r.score[i]-slack, r.score[i]+slack, 0
+				for k, x := range x {
+					if x > high {
+						above++
+					} else if x >= low {
+						r.count(i, exact(k))
+					}
+				}
+				r.above[i] += above
+			})
+		}
+	})
+}
+
+// eachSource calls f with each link and its source's row. Collective.
+func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error {
+	bySource := map[graph.VertexID][]int{}
+	for i, l := range r.links {
+		bySource[l.Source] = append(bySource[l.Source], i)
+	}
+	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+		for k := range rows.Rows {
+			for _, i := range bySource[first+graph.VertexID(k)] {
+				f(i, rows.Row(k))
+			}
+		}
+	})
+}
+
+// target returns the row of a link's target: own, as a link is of the part of its target.
+func (r *ranking) target(own []float32, i int) []float32 {
+	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
+	at := (int(r.links[i].Target) - int(begin)) * r.cols
+	return own[at : at+r.cols]
+}
+
+// count holds a candidate's score against the link's.
+func (r *ranking) count(i int, x float32) {
+	switch {
+	case x > r.score[i]:
+		r.above[i]++
+	case x == r.score[i]:
+		r.same[i]++
+	}
+}
+
+// parallel calls f for the links first to end-1, by ranges, on the rank's workers.
+func (r *ranking) parallel(first, end int, f func(i int)) {
+	var wait sync.WaitGroup
+	workers := max(1, r.of.Workers)
+	for w := range workers {
+		lo, hi := first+(end-first)*w/workers, first+(end-first)*(w+1)/workers
+		wait.Go(func() {
+			for i := lo; i < hi; i++ {
+				f(i)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// know collects the true partners of the links' sources.
+func (r *ranking) know() {
+	r.known = map[graph.VertexID][]graph.VertexID{}
+	for _, l := range r.links {
+		r.known[l.Source] = nil
+	}
+	for split := range graph.SplitNames {
+		all, _ := r.of.Shards.LinksOf(split)
+		for _, l := range all {
+			for _, l := range [2]graph.Link{l, l.Reverse()} {
+				if list, asked := r.known[l.Source]; asked {
+					r.known[l.Source] = append(list, l.Target)
+				}
+			}
+		}
+	}
+	for v, list := range r.known {
+		list = append(list, v)
+		slices.Sort(list)
+		r.known[v] = slices.Compact(list)
+	}
+}
+
+// draw draws the candidates of each link.
+func (r *ranking) draw() {
+	original, ids := r.of.Topology.Original, byID(r.of)
+	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
+	r.parallel(0, len(r.links), func(i int) {
+		l, known := r.links[i], r.known[r.links[i].Source]
+		if list := r.given[l]; list != nil {
+			r.candidates[i], r.first[i] = slices.Sorted(slices.Values(list)), list[0]
+			return
+		}
+		stream := random.Stream(random.Mix(judging ^ uint64(uint32(original[l.Source]))<<32 ^
+			uint64(uint32(original[l.Target]))))
+		r.first[i] = -1
+		for range max(1, r.of.Spec.Links.Judged) {
+			for range 64 { // where nearly all pairs are links a candidate stays away
+				v := ids[stream.Next()%uint64(len(ids))]
+				if _, found := slices.BinarySearch(known, v); found {
+					continue
+				}
+				r.candidates[i] = append(r.candidates[i], v)
+				break
+			}
+		}
+		if len(r.candidates[i]) > 0 {
+			r.first[i] = r.candidates[i][0]
+		}
+		slices.Sort(r.candidates[i])
+	})
+}
+
+// Candidates are the vertices that links are ranked among, where a file names them.
+type Candidates map[graph.Link][]graph.VertexID
+
+// ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
+// is no such file. Error: a link has none, or its own target among them.
+func ReadCandidates(s Passes) (Candidates, error) {
+	if s.Spec.Links.JudgedFile == "" || !s.Task.Embeds {
+		return nil, nil
+	}
+	rows, err := readLinks(s, s.Spec.Links.JudgedFile, 1)
+	c := make(Candidates, len(rows))
+	for _, r := range rows {
+		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
+		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
+			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
+				"vertices that it is ranked among; leave it out there", s.Spec.Links.JudgedFile, o[r[0]], o[r[1]])
+		}
+	}
+	for split := 1; split < 3 && err == nil; split++ {
+		links, _ := s.Shards.LinksOf(split)
+		for _, l := range links {
+			if c[l] == nil {
+				o := s.Topology.Original
+				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the dataset)",
+					s.Spec.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
+				break
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("links.eval_file: %w", err)
+	}
+	return c, nil
+}
