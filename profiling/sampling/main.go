@@ -32,12 +32,6 @@ type job struct {
 	count   int // minibatches of every batch size and fanouts
 }
 
-// setting is one batch size with one list of fanouts.
-type setting struct {
-	batch   int
-	fanouts []int
-}
-
 func main() {
 	c := job{}
 	batches := flag.String("batches", "1024,2048,4096,6144,8192,10240", "batch sizes")
@@ -99,7 +93,7 @@ func (c *job) run(w io.Writer) error {
 	fmt.Fprintln(w, "| fanouts | batch | edges a minibatch | M edges/s |\n|---|--:|--:|--:|")
 	for _, f := range c.fanouts {
 		for _, batch := range c.batches {
-			edges, rate, err := measure(s.Topology(), seeds, setting{batch, f}, c.count)
+			edges, rate, err := measure(s.Topology(), seeds, batch, f, c.count)
 			if err != nil {
 				return fmt.Errorf("batch %d, fanouts %v: %w", batch, f, err)
 			}
@@ -111,14 +105,14 @@ func (c *job) run(w io.Writer) error {
 }
 
 // measure draws minibatches, and returns the medians of their edges and of million edges a second.
-func measure(t *sample.Topology, seeds []graph.VertexID, c setting, count int) (edges, rate float64,
-	err error) {
-	if c.batch > len(seeds) {
+func measure(t *sample.Topology, seeds []graph.VertexID, batch int, fanouts []int,
+	count int) (edges, rate float64, err error) {
+	if batch > len(seeds) {
 		return 0, 0, fmt.Errorf("the graph has %d training vertices only", len(seeds))
 	}
 	runtime.LockOSThread() // whose time is measured
 	defer runtime.UnlockOSThread()
-	s, err := sample.New(t, sample.Options{Spec: sample.Spec{Fanouts: c.fanouts}, MaxSeeds: c.batch,
+	s, err := sample.New(t, sample.Options{Spec: sample.Spec{Fanouts: fanouts}, MaxSeeds: batch,
 		ForwardOnly: true})
 	if err != nil {
 		return 0, 0, err
@@ -127,10 +121,10 @@ func measure(t *sample.Topology, seeds []graph.VertexID, c setting, count int) (
 	var drawn sample.Minibatch
 	defer drawn.Free()
 	var sizes, rates []float64
-	taken := make([]graph.VertexID, c.batch)
+	taken := make([]graph.VertexID, batch)
 	for step := range count + 2 { // the first two make the arrays grow
 		for i := range taken {
-			taken[i] = seeds[(step*c.batch+i)%len(seeds)]
+			taken[i] = seeds[(step*batch+i)%len(seeds)]
 		}
 		begin := timing.Thread()
 		if err := s.Sample(&drawn, taken, sample.Key{Step: step}); err != nil {

@@ -23,11 +23,11 @@ func TestMeasure(t *testing.T) {
 			topology.Graph.Indices = append(topology.Graph.Indices, graph.VertexID(random.IntN(vertices)))
 		}
 	}
-	edges, rate, err := measure(topology, seeds, setting{40, []int{5, 3}}, 3)
+	edges, rate, err := measure(topology, seeds, 40, []int{5, 3}, 3)
 	if err != nil || edges < 40*5+40*3 || edges > 40*5+40*6*3 || rate <= 0 {
 		t.Errorf("%g edges, %g, %v", edges, rate, err)
 	}
-	if _, _, err := measure(topology, seeds, setting{301, []int{5}}, 1); err == nil {
+	if _, _, err := measure(topology, seeds, 301, []int{5}, 1); err == nil {
 		t.Error("more seeds than there are training vertices: no error")
 	}
 }
