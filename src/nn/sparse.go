@@ -24,7 +24,7 @@ type sparseMap struct {
 	y, z  *buffer    // [D,width]
 	share [1]compute.Matrix
 
-	transpose func(y, x compute.Matrix) // of the device, once rows are sparse
+	transpose func(y, x compute.Matrix) // of the device; nil: it has none
 }
 
 // newSparseMap returns that of an input layer; nil if it begins with something else.
@@ -34,7 +34,7 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		return nil
 	}
 	return &sparseMap{layer: layer, dev: s.dev, in: c.In, wide: [2]*buffer{s.buffer(), s.buffer()},
-		y: s.buffer(), z: s.buffer()}
+		y: s.buffer(), z: s.buffer(), transpose: compute.CapabilitiesOf(s.dev).Transpose}
 }
 
 // of returns what matrix k of the map is multiplied with.
@@ -47,9 +47,6 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 
 // prepare sets the one share of in to the map of its sparse rows. Errors are as for Model.Reserve.
 func (m *sparseMap) prepare(in *Input) error {
-	if m != nil && m.transpose == nil {
-		m.transpose = compute.CapabilitiesOf(m.dev).Transpose
-	}
 	if m == nil || m.transpose == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map, on CPUs alone")
 	}
