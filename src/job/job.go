@@ -144,8 +144,9 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// fits returns an error if ranks cannot share the graph as the job says, since they would share fewer
-// columns of features than there are ranks, or if RelationFanouts do not fit the graph's relations.
+// fits sets Sample.Relations as RelationFanouts say, and returns an error if those do not fit the
+// graph's relations, or if ranks cannot share the graph as the job says, since they would share fewer
+// columns of features than there are ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.RelationFanouts != "" && s.Reads() {
 		if s.Sample.Relations, err = relationFanouts(s.RelationFanouts, s.Sample.Fanouts,

@@ -114,7 +114,7 @@ func (g *relationHeads) transformBackward(dx, dz compute.Matrix, in *Input) {
 	}
 }
 
-// sums returns the rows of o, and the sums of heads that they are made of.
+// headSums returns the rows of o, and the sums of heads that they are made of.
 func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	o = g.o.matrix(rows+g.into.Len(), g.out)
 	if g.mean {

@@ -104,7 +104,6 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 		into.Indptr[rows+d+1] = int64(edges + d + 1)
 	}
 	set := r.begin(b, own, c, 2)
-	add := r.target
 	n, next := b.NumDst, 0
 	r.targets.NumSrc = rows + n + len(r.ownEnds)
 	for g := range r.ownEnds {
@@ -113,8 +112,8 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 				continue
 			}
 			into.Indices[edges+next] = int32(d)
-			add(int32(d), rows+next)
-			add(int32(d), rows+n+g)
+			r.target(int32(d), rows+next)
+			r.target(int32(d), rows+n+g)
 			next++
 		}
 		r.ownEnds[g] = int32(next)
