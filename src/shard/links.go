@@ -117,7 +117,7 @@ func checkLinks(s *Shards, sound bool) error {
 		}
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}
-	// rows are in the order of original ids here, and not of ids, so no search finds an edge
+	// the order within rows is not checked here, so all of a row is looked at
 	return links.ValidateBy(&s.topology.Graph, func(l graph.Link) bool {
 		return slices.Contains(s.topology.Graph.InNeighbours(l.Target), l.Source)
 	})
