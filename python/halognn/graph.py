@@ -88,10 +88,15 @@ class TypedGraph:
 NO_EDGES = np.zeros((2, 0), dtype=np.int64)
 
 
+def _sparse_tensor(array):
+    """Whether it is a tensor of PyTorch in one of its sparse layouts."""
+    layout = str(getattr(array, "layout", ""))
+    return getattr(array, "is_sparse", False) or layout.startswith("torch.sparse")
+
+
 def numpy_of(array, name="the array"):
     """A tensor or sequence as a NumPy array in C order."""
-    layout = str(getattr(array, "layout", ""))
-    if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
+    if _sparse_tensor(array):
         raise ValueError(f"{name} is sparse, as features alone may be: {name}.to_dense() "
                          "makes it dense")
     if hasattr(array, "detach"):
@@ -114,8 +119,7 @@ def features_of(array, name="x"):
         array = array.to_scipy(layout="csr")
     if hasattr(array, "tocsr"):
         return array.tocsr()
-    layout = str(getattr(array, "layout", ""))
-    if getattr(array, "is_sparse", False) or layout.startswith("torch.sparse"):
+    if _sparse_tensor(array):
         import scipy.sparse
         entries = array.detach().cpu().to_sparse().coalesce()
         if entries.dense_dim():

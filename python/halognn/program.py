@@ -85,9 +85,7 @@ def call(arguments, launcher=(), progress=False):
                 raise
         if process.returncode:
             code = process.returncode
-            said = "".join(errors).strip()
-            # what mpirun adds to the program's error, and what a flag is called here
-            said = without_launcher(said)
+            said = without_launcher("".join(errors).strip())
             said = said.replace("--force replaces it", "overwrite=True replaces it")
             raise HalognnError(said or f"{command[0]} ended with code {code}", code)
         output.seek(0)
@@ -334,8 +332,7 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
         path = str(out or os.path.join(tmp, "predictions." + ("csv" if ranked else "npy")))
         if links is not None and not isinstance(links, (str, os.PathLike)):
             links = links_file(links, tmp)
-        options.update({} if links is None else {"links": links})
-        arguments = ["infer", "--run", directory, "--out", path, *flags(options)]
+        arguments = ["infer", "--run", directory, "--out", path, *flags({**options, "links": links})]
         if parts is not None:
             arguments += ["--parts", parts]
         if vertices is not None:
