@@ -122,8 +122,10 @@ def train(d, a):
 
 def compare(d, a):
     """Prints the largest difference of the logits, relative to max(1, |logit|)."""
+    from halognn.run import read_safetensors  # training needs no halognn
     model = Model(d, a)
-    model.load_state_dict(safetensors(a.weights))
+    weights, _ = read_safetensors(a.weights)
+    model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     model = model.double().eval()
     d.x = {kind: x.double() for kind, x in d.x.items()}
     with torch.no_grad():
@@ -131,15 +133,6 @@ def compare(d, a):
     worst = np.max(np.abs(np.load(a.logits) - theirs) / np.maximum(1, np.abs(theirs)))
     print(f"{a.kind}: {len(theirs)} x {theirs.shape[1]} logits, largest difference {worst:.2e}")
     return int(not worst <= 1e-5)
-
-
-def safetensors(path):
-    with open(path, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        data = f.read()
-    header.pop("__metadata__", None)
-    return {name: torch.tensor(np.frombuffer(data[slice(*t["data_offsets"])], np.float32)).reshape(t["shape"])
-            for name, t in header.items()}
 
 
 def main():
