@@ -362,8 +362,9 @@ func (c *counter) Free(x []float32) {
 	mem.Unreserve(x)
 }
 
-func (c *counter) Upload(dst, src []float32) {}
-func (c *counter) Sync() error               { return nil }
+func (c *counter) Upload(dst, src []float32)          {}
+func (c *counter) Sync() error                        { return nil }
+func (c *counter) Capabilities() compute.Capabilities { return compute.Capabilities{} }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, and the chunks in flight. Rows in files are counted as they are read at
