@@ -25,6 +25,7 @@ var packages = []struct {
 	{-3, "fault", "points at which tests make things go wrong; empty in the product"},
 	{-2, "interrupt", "signals that stop the process: the first asks, the second ends it"},
 	{-2, "mem", "arrays outside the Go heap, mapped files"},
+	{-2, "flock", "processes of a node take turns at a place"},
 	{-1, "random", "random words that are pure functions of a key"},
 	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads, for benchmarks"},
 	{-1, "npy", "NumPy files: map, stream, write"},
@@ -112,7 +113,7 @@ var floors = map[int]string{
 	1:  "CSC, ranks, labels, stages, time, the run on disk",
 	0:  "devices; time for benchmarks",
 	-1: "files, keyed bits",
-	-2: "arrays outside the heap, signals",
+	-2: "arrays outside the heap, signals, turns",
 	-3: "what tests make go wrong",
 }
 

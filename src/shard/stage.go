@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/cespare/xxhash/v2"
-	"golang.org/x/sys/unix"
 
+	"halognn/src/flock"
 	"halognn/src/mem"
 	"halognn/src/npy"
 )
@@ -120,36 +120,8 @@ func ownedByUs(dir string) error {
 	return nil
 }
 
-// lock waits for the lock beside path and returns the function that releases it. While it waited,
-// UnlinkShared may have removed the file and another process may have made a new one: only a lock
-// on the file that now has the name counts.
-func lock(path string) (unlock func(), err error) {
-	for {
-		f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-			if !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-		if err != nil {
-			_ = f.Close()
-			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-		}
-		locked, err1 := f.Stat()
-		named, err2 := os.Stat(f.Name())
-		if err1 == nil && err2 == nil && os.SameFile(locked, named) {
-			return func() { _ = f.Close() }, nil // closing releases the lock
-		}
-		_ = f.Close()
-		if err := errors.Join(err1, err2); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-}
+// lock waits for the lock beside path and returns the function that releases it.
+func lock(path string) (unlock func(), err error) { return flock.Lock(path+".lock", 0o600) }
 
 var errCopying = errors.New("copying")
 

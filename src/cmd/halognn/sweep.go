@@ -18,6 +18,7 @@ import (
 
 	"halognn/src/config"
 	"halognn/src/dataset"
+	"halognn/src/flock"
 	"halognn/src/report"
 	"halognn/src/rundir"
 	"halognn/src/shard"
@@ -469,22 +470,12 @@ func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 
 // takeTurn waits until no other process has the file at path locked; done removes it.
 func takeTurn(path string) (done func(), err error) {
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
-		if err != nil {
-			return nil, err
-		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		mine, err := f.Stat()
-		now, gone := os.Stat(path) // the one before may have removed what this one waited for
-		if err == nil && gone == nil && os.SameFile(mine, now) {
-			return func() {
-				_ = os.Remove(path) // one that stays is taken by the next
-				_ = f.Close()
-			}, nil
-		}
-		_ = f.Close()
+	unlock, err := flock.Lock(path, 0o666)
+	if err != nil {
+		return nil, err
 	}
+	return func() {
+		_ = os.Remove(path) // one that stays is taken by the next
+		unlock()
+	}, nil
 }
