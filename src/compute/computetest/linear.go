@@ -38,6 +38,8 @@ var linearTests = family{
 				func(b *bench) []result { return biases(b, s.rows, s.cols) }})
 			all = append(all, testCase{"dot/" + s.name,
 				func(b *bench) []result { return dots(b, s.rows, s.cols) }})
+			all = append(all, testCase{"transpose/" + s.name,
+				func(b *bench) []result { return transposes(b, s.rows, s.cols) }})
 		}
 		return all
 	},
@@ -192,12 +194,6 @@ func dots(b *bench, rows, cols int) []result {
 		b.dev.CopyColumns(m, at, mx, min(from, cols), max(0, cols-from), add)
 		put = append(put, m)
 	}
-	turned := b.matrix(cols, rows, b.normal(rows*cols))
-	if transpose := compute.CapabilitiesOf(b.dev).Transpose; transpose != nil {
-		transpose(turned, mx)
-	} else { // a device that multiplies no sparse rows
-		b.dev.Upload(turned.Data, transposed(x, rows, cols))
-	}
 	copied := func(add float64) func(i, j int) sum {
 		return func(i, j int) (s sum) {
 			k := j - at + from
@@ -225,22 +221,24 @@ func dots(b *bench, rows, cols int) []result {
 		}),
 		grid("CopyColumns", b.get(put[0].Data), rows, cols+2, 1, copied(0)),
 		grid("CopyColumns, added", b.get(put[1].Data), rows, cols+2, 2, copied(1)),
-		grid("Transpose", b.get(turned.Data), cols, rows, 1, func(i, j int) (s sum) {
-			s.add(float64(x[j*cols+i]))
-			return s
-		}),
 		grid("AddScaled", b.get(my.Data), rows, cols, 3, added),
 		grid("AddScaled of another matrix", b.get(apart.Data), rows, cols, 3, added),
 	}
 }
 
-// transposed returns x [rows,cols] by columns.
-func transposed(x []float32, rows, cols int) []float32 {
-	y := make([]float32, len(x))
-	for i, v := range x {
-		y[i%cols*rows+i/cols] = v
+// transposes has no result of a device that multiplies no sparse rows.
+func transposes(b *bench, rows, cols int) []result {
+	transpose := b.dev.Capabilities().Transpose
+	if transpose == nil {
+		return nil
 	}
-	return y
+	x := b.normal(rows * cols)
+	turned := b.matrix(cols, rows, nans(rows*cols))
+	transpose(turned, b.matrix(rows, cols, x))
+	return []result{grid("Transpose", b.get(turned.Data), cols, rows, 1, func(i, j int) (s sum) {
+		s.add(float64(x[j*cols+i]))
+		return s
+	})}
 }
 
 // grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of the given number of
