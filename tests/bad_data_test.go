@@ -159,6 +159,20 @@ func TestBadImports(t *testing.T) {
 			return []string{"import", "--format", "dgl", "--in", arrays(t, dir), "--out",
 				filepath.Join(dir, "out")}
 		}, usage, []string{"dgl", "npz"}},
+		{"an option of another format", func(t *testing.T, dir string) []string {
+			return append(importing(arrays(t, dir), dir), "--nodes", "n.csv")
+		}, usage, []string{"format csv"}},
+		{"reverses without relations", func(t *testing.T, dir string) []string {
+			in := arrays(t, dir)
+			return []string{"import", "--format", "csv", "--reverse", "--in", in, "--out",
+				filepath.Join(dir, "out")}
+		}, usage, []string{"--reverse", "nodes.TYPE.csv"}},
+		{"splits of vertices for links", func(t *testing.T, dir string) []string {
+			return append(importing(arrays(t, dir), dir), "--task", "links", "--split-index", "all")
+		}, usage, []string{"--split-index", "--split-links"}},
+		{"all splits of one", func(t *testing.T, dir string) []string {
+			return append(importing(arrays(t, dir), dir), "--split-index", "all")
+		}, usage, []string{"--split-index all", "one split"}},
 		{"an unknown kind", func(t *testing.T, dir string) []string {
 			return []string{"generate", "--kind", "ring", "--out", filepath.Join(dir, "out")}
 		}, usage, []string{"ring", "sbm", "rmat"}},
@@ -236,6 +250,9 @@ func TestBadDatasets(t *testing.T) {
 			patch(t, filepath.Join(data, "features.npy"), 0, 0, 0xc0, 0x7f)
 			return []string{"check", data}
 		}, badData, []string{"features.npy", "NaN", "2999"}},
+		{"more parts than there may be", func(t *testing.T, dir string) []string {
+			return append(partitioning(small(t, dir), dir), "--parts", "100000")
+		}, usage, []string{"--parts is 100000", "at most 16384"}},
 		{"more parts than vertices", func(t *testing.T, dir string) []string {
 			return partitioning(handmade{vertices: 10}.write(t, filepath.Join(dir, "data")), dir,
 				"--parts", "11")

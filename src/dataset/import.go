@@ -192,29 +192,40 @@ func Formats() []string {
 	return names
 }
 
+// OptionError is an error in the options of an import, and none of its data.
+type OptionError struct{ error }
+
+func (e OptionError) Unwrap() error { return e.error }
+
+// badOption makes an OptionError.
+func badOption(format string, args ...any) error {
+	return OptionError{fmt.Errorf(format, args...)}
+}
+
 func (o *ImportOptions) check() error {
 	var faults []error
 	switch {
 	case slices.Contains(readByPython, o.Format):
-		faults = append(faults, fmt.Errorf("format %s is read by the Python package: "+
+		faults = append(faults, badOption("format %s is read by the Python package: "+
 			"python3 -m halognn %[1]s IN OUT, where `pip install ./python` put it", o.Format))
 	case importers[o.Format] == nil:
-		faults = append(faults,
-			fmt.Errorf("format %q is unknown; choose one of %s", o.Format,
-				strings.Join(Formats(), ", ")))
+		faults = append(faults, badOption("format %q is unknown; choose one of %s", o.Format,
+			strings.Join(Formats(), ", ")))
 	}
 	if o.In == "" {
-		faults = append(faults, errors.New("no input is named"))
+		faults = append(faults, badOption("no input is named"))
 	} else if _, err := os.Stat(o.In); err != nil {
 		faults = append(faults, fmt.Errorf("--in %s: %w", o.In, errors.Unwrap(err)))
 	}
 	if o.Out == "" {
-		faults = append(faults, errors.New("no output directory is named"))
+		faults = append(faults, badOption("no output directory is named"))
 	} else if err := Target(o.Out); err != nil {
 		faults = append(faults, err)
 	}
 	if o.FeatureType != "" {
-		faults = append(faults, checkChoice(o.FeatureType))
+		if err := checkChoice(o.FeatureType); err != nil {
+			faults = append(faults, OptionError{err})
+		}
 	}
 	if o.In != "" && importers[o.Format] != nil {
 		if err := foreign(o.In, o.Format); err != nil {
@@ -223,16 +234,15 @@ func (o *ImportOptions) check() error {
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
-		faults = append(faults, errors.New("--standardize shifts every column, so that no entry of sparse "+
+		faults = append(faults, badOption("--standardize shifts every column, so that no entry of sparse "+
 			"features stays 0; leave it out, or choose another --feature-type"))
 	}
 	if o.AllSplits && o.Standardize {
-		faults = append(faults, errors.New("--standardize is by the training vertices of one split; choose "+
+		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
 			"it with --split-index, or leave --standardize out"))
 	}
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults,
-			fmt.Errorf("a limit of %d bytes for the features", o.MaxFeatureBytes))
+		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
@@ -247,7 +257,7 @@ func (o *ImportOptions) check() error {
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
 // that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
-// not empty, ErrRoom for counts too large for the memory.
+// not empty, ErrRoom for counts too large for the memory, OptionError for faults of o alone.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -256,8 +266,12 @@ func Import(o ImportOptions) (ImportReport, error) {
 		return importTyped(o)
 	}
 	if o.Reverse {
-		return ImportReport{}, fmt.Errorf("%s: the graph has no vertex types and relations, whose "+
-			"reverses --reverse adds; --undirected adds the reverse of every edge", o.In)
+		needs := typedReaders[o.Format].files
+		if needs != "" {
+			needs = "; one with them has " + needs
+		}
+		return ImportReport{}, badOption("%s: the graph has no vertex types and relations, whose reverses "+
+			"--reverse adds%s; --undirected adds the reverse of every edge", o.In, needs)
 	}
 	s := &source{options: o, vertices: unknown, name: o.Name}
 	defer s.free()

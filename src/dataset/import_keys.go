@@ -217,11 +217,11 @@ func (s *source) isSplitKey(name string) bool {
 // checkKeys returns an error for unknown keys.
 func (o *ImportOptions) checkKeys() error {
 	if len(o.Keys) > 0 && o.Format != "npz" {
-		return fmt.Errorf("keys name arrays of the format npz, not of %s", o.Format)
+		return badOption("keys name arrays of the format npz, not of %s", o.Format)
 	}
 	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
 		if aliases[meaning] == nil {
-			return fmt.Errorf("key %q means nothing here; it may be one of %s",
+			return badOption("key %q means nothing here; it may be one of %s",
 				meaning, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "))
 		}
 	}

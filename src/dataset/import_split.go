@@ -64,7 +64,7 @@ func (s *source) chooseSplit() (*splitSource, error) {
 	if n := len(p.more); n > 0 {
 		p.from += fmt.Sprintf(", the first of %d, of which data.split chooses", n+1)
 	} else if s.options.AllSplits {
-		return nil, fmt.Errorf("--split-index all: %w: there is one split, %s; leave the flag out",
+		return nil, badOption("--split-index all: %w: there is one split, %s; leave the flag out",
 			ErrValue, p.from)
 	}
 	for k, one := range p.all() {
@@ -172,7 +172,7 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 		if len(names) > 1 {
 			hint += ", or graphs such as A,B/C/D of " + strings.Join(names, ", ")
 		}
-		return fmt.Errorf("split %q: %s; %s", text, why, hint)
+		return badOption("split %q: %s; %s", text, why, hint)
 	}
 	fields := strings.Split(text, "/")
 	if len(fields) != 3 || len(s.parts) < 2 {

@@ -169,10 +169,7 @@ func (o *ImportOptions) checkTables() error {
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
-			return fmt.Errorf(
-				"columns and a node table are those of the format csv, not of %s",
-				o.Format,
-			)
+			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil
 	}

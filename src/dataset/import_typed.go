@@ -23,18 +23,18 @@ type typedSource struct {
 	close func()   // what features are streamed from; nil: nothing
 }
 
-// typedReaders say whether a source has vertex types, and read it, by format.
-//
-//	csv   nodes.TYPE.csv, edges.SOURCE.NAME.TARGET.csv         tables as those without types
-//	npz   x,TYPE  y,TYPE  num_nodes,TYPE  ids,TYPE  train_mask,TYPE ...  edge_index,SOURCE,NAME,TARGET
-//	ogb   raw/num-node-dict.csv.gz, raw/relations/SOURCE___NAME___TARGET/edge.csv.gz ...   as ogbn-mag
+// typedReaders say how a source shows that it has vertex types, and read it, by format. Tables are as
+// those without types, and so are arrays: x,TYPE y,TYPE ids,TYPE train_mask,TYPE ...
 var typedReaders = map[string]struct {
-	has  func(in string) bool
-	read func(*typedSource, ImportOptions) error
+	has   func(in string) bool
+	files string
+	read  func(*typedSource, ImportOptions) error
 }{
-	"csv": {hasTypedTables, (*typedSource).readTables},
-	"npz": {hasTypedArrays, (*typedSource).readArrays},
-	"ogb": {hasTypedOGB, (*typedSource).readOGB},
+	"csv": {hasTypedTables, "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv", (*typedSource).readTables},
+	"npz": {hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and edge_index,SOURCE,NAME,TARGET",
+		(*typedSource).readArrays},
+	"ogb": {hasTypedOGB, "raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
+		(*typedSource).readOGB},
 }
 
 // typed reports whether the source has vertex types.
@@ -94,7 +94,7 @@ func refuseOfTyped(o *ImportOptions) error {
 	if given == nil {
 		return nil
 	}
-	return fmt.Errorf("the graph has vertex types, for which these options are not read: %s; leave "+
+	return badOption("the graph has vertex types, for which these options are not read: %s; leave "+
 		"them out", strings.Join(given, ", "))
 }
 

@@ -201,12 +201,12 @@ func importCommand(p *process) *cobra.Command {
 			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
 					"show, or use %s or %s", o.Task, task.Regression, task.Links))
-			case links && o.SplitLinks == "":
-				o.SplitLinks = "85/5/10"
 			case !links && o.SplitLinks != "":
 				return usageError(errors.New("--split-links is of --task links"))
-			case links && o.Split != "":
-				return usageError(errors.New("--split is of vertices; use --split-links"))
+			case links && (o.Split != "" || c.Flags().Changed("split-index")):
+				return usageError(errors.New("--split and --split-index are of vertices; use --split-links"))
+			case links && o.SplitLinks == "":
+				o.SplitLinks = "85/5/10"
 			}
 			if k, err := strconv.ParseUint(index, 10, 16); err == nil {
 				of := int(k)
@@ -218,6 +218,9 @@ func importCommand(p *process) *cobra.Command {
 				o.Out = dir
 				p.discardOnSignal()
 				report, err := dataset.Import(o)
+				if errors.As(err, new(dataset.OptionError)) {
+					return usageError(err)
+				}
 				if err != nil {
 					return dataError(err)
 				}

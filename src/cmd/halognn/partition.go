@@ -41,8 +41,9 @@ func partitionCommand(p *process) *cobra.Command {
 			if err := required(c, "data", "parts", "out"); err != nil {
 				return err
 			}
-			if o.Parts < 1 {
-				return usageError(fmt.Errorf("--parts is %d; it must be at least 1", o.Parts))
+			if o.Parts < 1 || o.Parts > partition.MaxParts {
+				return usageError(fmt.Errorf("--parts is %d; it must be at least 1 and at most %d", o.Parts,
+					partition.MaxParts))
 			}
 			err := errors.Join(order.check(c, weights.by != weighData),
 				how.check(c), weights.check(c, &how, &order, o.Parts))
