@@ -28,15 +28,18 @@ func TestSweep(t *testing.T) {
 	if !strings.Contains(r.err, "has finished before") || !strings.Contains(r.out, "4 of 6 runs") {
 		t.Errorf("begun again it says:\n%s", r)
 	}
-	again := halognn(t).run(t, sweep("--grid", "train.lr=0.01", "--seeds", "2", "--set",
-		"model.hidden=8")...)
-	if again.code != 2 || !strings.Contains(again.err, "another sweep") {
-		t.Errorf("with other settings in the same place:\n%s", again)
+	for _, c := range [][]string{{"--grid", "train.lr=0.01,0.003", "--set", "model.hidden=8"},
+		{"--grid", "train.lr=0.01"}, {}} {
+		again := halognn(t).run(t, sweep(append(c, "--seeds", "2")...)...)
+		if again.code != 2 || !strings.Contains(again.err, "another sweep") {
+			t.Errorf("with %q in the same place:\n%s", c, again)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(out, "lock")); err == nil {
 		t.Error("a sweep that ended has left its lock")
 	}
-	one := halognn(t).run(t, sweep("--grid", "sample.batch=16,1000000", "--launcher", "false")...)
+	one := halognn(t).run(t, sweep("--grid", "sample.batch=16,1000000", "--launcher", "false", "--out",
+		filepath.Join(t.TempDir(), "fails"))...)
 	if one.code != 1 || !strings.Contains(one.err, "2 runs of 2 failed") {
 		t.Errorf("runs that fail:\n%s", one)
 	}
@@ -53,7 +56,7 @@ func TestSweep(t *testing.T) {
 		more []string
 	}{
 		{2, "--grid train.loss_scale=1,2: unknown key", []string{"--grid", "train.loss_scale=1,2"}},
-		{2, "train.epochs is 1, but", []string{"--grid", "train.lr=0.01", "--seeds", "2"}},
+		{2, "train.epochs is 1, but", []string{"--grid", "train.lr=0.01,0.003", "--seeds", "2"}},
 		{3, "holds no parts", []string{"--set", "data.parts=nowhere", "--seeds", "2", "--out",
 			filepath.Join(other, "a")}},
 		{3, "holds a run", []string{"--out", run}},
@@ -61,8 +64,8 @@ func TestSweep(t *testing.T) {
 		{3, "not a directory", []string{"--out", filepath.Join(file, "a")}},
 	} {
 		if strings.Contains(c.says, "epochs") {
-			halognn(t).must(t, sweep("--grid", "train.lr=0.01", "--seeds", "2", "--set",
-				"train.epochs=2")...)
+			halognn(t).must(t, sweep("--grid", "train.lr=0.01,0.003", "--seeds", "2", "--set",
+				"train.epochs=2", "--task", "1")...)
 		}
 		r := halognn(t).run(t, sweep(c.more...)...)
 		if m := r.message(t); r.code != c.code || !strings.Contains(m, c.says) ||

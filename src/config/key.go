@@ -43,12 +43,23 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
-// Known returns an error for a name that is no key's, with what may have been meant.
-func Known(name string) error {
-	if keys := new(Config).keys(); find(keys, name) == nil {
-		return fmt.Errorf("unknown key %s%s", name, suggestion(keys, name))
+// Value returns the text of a value as Flat writes it, the same for all ways to write it. Errors: there
+// is no such key, with what may have been meant, or the text is no value of it.
+func Value(name, text string) (string, error) {
+	keys := new(Config).keys()
+	k := find(keys, name)
+	if k == nil {
+		return "", fmt.Errorf("unknown key %s%s", name, suggestion(keys, name))
 	}
-	return nil
+	if !k.parse(strings.TrimSpace(text)) {
+		return "", k.unparsed(text)
+	}
+	return k.flat(), nil
+}
+
+// unparsed is the error of a text that is no value of the key.
+func (k *Key) unparsed(text string) error {
+	return fmt.Errorf("%s is %q; it must be %s", k.Name, text, k.kind())
 }
 
 // Names returns the names of all keys.

@@ -236,6 +236,6 @@ func (b *binder) value(where string, k *Key, n ast.Node) {
 func (b *binder) assign(where string, k *Key, text string) {
 	b.given = append(b.given, k.Name)
 	if text = strings.TrimSpace(text); !k.parse(text) {
-		b.fault(where, "%s is %q; it must be %s", k.Name, text, k.kind())
+		b.fault(where, "%v", k.unparsed(text))
 	}
 }

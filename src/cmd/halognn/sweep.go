@@ -75,6 +75,9 @@ func sweepCommand(p *process) *cobra.Command {
 			if o.task > 0 {
 				chosen = runs[o.task-1 : o.task]
 			}
+			if err := o.place(runs); err != nil {
+				return dataError(fmt.Errorf("--out: %w", err))
+			}
 			if err := o.check(chosen); err != nil {
 				return err
 			}
@@ -117,6 +120,22 @@ type axis struct {
 	values []string
 }
 
+// check returns an error for what is no value of the key, and for one that is given twice.
+func (a axis) check() error {
+	seen := map[string]string{}
+	for _, text := range a.values {
+		value, err := config.Value(a.key, text)
+		if err != nil {
+			return err
+		}
+		if first, twice := seen[value]; twice {
+			return fmt.Errorf("%s and %s are equal values; leave out one", first, text)
+		}
+		seen[value] = text
+	}
+	return nil
+}
+
 // axes returns the keys of --grid, data.split for --split-index, and train.seed for --seeds. A key has
 // values from one flag only.
 func (o *sweepFlags) axes() (all []axis, err error) {
@@ -146,13 +165,11 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		if !found || values == "" {
 			return nil, fmt.Errorf("--grid %s: want a key and its values, as train.lr=0.01,0.003", grid)
 		}
-		if err := config.Known(key); err != nil {
+		a := axis{key, valuesOf(values)}
+		if err := errors.Join(take(key, "--grid"), a.check()); err != nil {
 			return nil, fmt.Errorf("--grid %s: %w", grid, err)
 		}
-		if err := take(key, "--grid"); err != nil {
-			return nil, err
-		}
-		all = append(all, axis{key, valuesOf(values)})
+		all = append(all, a)
 	}
 	if o.splits != "" {
 		splits := axis{"data.split", valuesOf(o.splits)}
@@ -166,6 +183,8 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 			if splits.values, err = o.allSplits(); err != nil {
 				return nil, err
 			}
+		} else if err := splits.check(); err != nil {
+			return nil, fmt.Errorf("--split-index %s: %w", o.splits, err)
 		}
 		all = append(all, splits)
 	}
@@ -260,12 +279,8 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// check refuses what would fail in every run, and a place that is not this sweep's, before a run
-// begins. It finds out which runs are done.
+// check refuses what would fail in every run before a run begins. It finds out which runs are done.
 func (o *sweepFlags) check(runs []sweepRun) error {
-	if err := o.place(runs); err != nil {
-		return dataError(fmt.Errorf("--out: %w", err))
-	}
 	for i := range runs {
 		r := &runs[i]
 		if err := r.look(); err != nil {
@@ -285,17 +300,25 @@ func (o *sweepFlags) check(runs []sweepRun) error {
 	return nil
 }
 
-// place refuses an --out that is a run, a file, or a directory of other things. One in which a run
-// has begun may hold more, such as logs.
+// place refuses an --out that is a run, a file, a directory of other things, or of runs of another
+// sweep, which the report would lose. One in which a run of this one has begun may hold more, such as
+// logs.
 func (o *sweepFlags) place(runs []sweepRun) error {
 	if _, err := os.Stat(filepath.Join(o.out, rundir.ConfigFile)); err == nil {
 		return fmt.Errorf("%s holds a run; give another directory", o.out)
 	}
-	entries, err := os.ReadDir(o.out)
-	if err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+	entries, _ := os.ReadDir(o.out) // Vacant says what is wrong with it
+	ours := false
+	for _, e := range entries {
 		at := filepath.Join(o.out, e.Name())
-		return rundir.Begun(at) || slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
-	}) {
+		own := slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
+		if !own && rundir.Begun(at) {
+			return usageError(fmt.Errorf("%s is a run of another sweep, or of values left out here; give all "+
+				"of them, or another directory", at))
+		}
+		ours = ours || own
+	}
+	if ours {
 		return nil
 	}
 	return dataset.Vacant(o.out)

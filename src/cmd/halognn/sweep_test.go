@@ -44,7 +44,9 @@ func TestSweepIsEveryCombination(t *testing.T) {
 		says      string
 	}{
 		{"train.lr", "", 1, "want a key"}, {"train.lr=", "", 1, "want a key"},
-		{"train.lr=0.1,0.1", "", 1, "equal values"}, {"train.lr=x", "", 1, "must be a number"},
+		{"train.lr=0.1,0.1", "", 1, "equal values"}, {"train.lr=0.1,1e-1", "", 1, "equal values"},
+		{"sample.fanouts=[5,5],[ 5, 5 ]", "", 1, "equal values"},
+		{"train.lr=a,b", "", 1, `--grid train.lr=a,b: train.lr is "a"; it must be a number`},
 		{"train.seed=1,2", "", 2, "train.seed is given by --grid and by --seeds"},
 		{"train.lr=1,2", "train.lr=0.1", 1, "train.lr is given by --set and by --grid"},
 		{"train.epochs=1", "train.seed=1", 2, "train.seed is given by --set and by --seeds"},
