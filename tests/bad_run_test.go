@@ -96,6 +96,8 @@ func TestBadConfigs(t *testing.T) {
 		{"a drop of the learning rate that never comes",
 			set("train.step_epochs=9000000000000000000"), usage,
 			[]string{"train.step_epochs", "1 to 1000000000"}},
+		{"fanouts of a relation that are no numbers", set("sample.relation_fanouts=cites=5,many"), usage,
+			[]string{"sample.relation_fanouts", "cites=5,many", "NAME=FANOUT,FANOUT"}},
 		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage,
 			[]string{"sample.fanouts", "5,many", "15,10,5"}},
 		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
@@ -41,6 +42,9 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 			bad("sample.%s has %d entries but model.layers is %d; give one fanout per layer, "+
 				"seed hop first", f.key, n, c.Job.Model.Layers)
 		}
+	}
+	if _, err := job.ParseRelationFanouts(c.Job.RelationFanouts, c.Job.Model.Layers); reads && err != nil {
+		bad("sample.relation_fanouts: %v", err)
 	}
 	if reads && c.Job.Locality.Favour <= 1 && c.Job.Locality.Adapts {
 		bad("sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+

@@ -10,31 +10,18 @@ import (
 	"halognn/src/sample"
 )
 
-// relationFanouts returns the fanouts of each relation, seed hop first: what text says of those that it
-// names, as "writes=5,3 paper,cites,paper=10,5", and fanouts of the others. A name alone must be that of
-// one relation.
-func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, error) {
-	if !s.Typed() {
-		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)
-	}
-	all, given := slices.Repeat([][]int{fanouts}, s.NumRelations()), make([]bool, s.NumRelations())
+// NamedFanouts are the fanouts, seed hop first, of the relation of that name.
+type NamedFanouts struct {
+	Name    string
+	Fanouts []int
+}
+
+// ParseRelationFanouts reads "writes=5,3 paper,cites,paper=10,5", for a model of so many layers. Whether
+// a graph has the relations it does not know.
+func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err error) {
 	for _, field := range strings.Fields(text) {
 		name, list, _ := strings.Cut(field, "=")
-		var found []int
-		for r, relation := range s.Relations {
-			if relation.Name == name || relation.String() == name {
-				found = append(found, r)
-			}
-		}
-		switch {
-		case len(found) == 0:
-			return nil, fmt.Errorf("%q names no relation; there is %v", name, s.Relations)
-		case len(found) > 1:
-			return nil, fmt.Errorf("%q names several relations; give one of %v", name, s.Relations)
-		case given[found[0]]:
-			return nil, fmt.Errorf("%q is given twice", s.Relations[found[0]])
-		}
-		own := make([]int, 0, len(fanouts))
+		own := make([]int, 0, layers)
 		for _, word := range strings.Split(list, ",") {
 			f, err := strconv.Atoi(word)
 			if err != nil {
@@ -46,10 +33,46 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 			}
 			own = append(own, f)
 		}
-		if len(own) != len(fanouts) {
-			return nil, fmt.Errorf("%q has %d fanouts for %d layers", field, len(own), len(fanouts))
+		if len(own) != layers {
+			return nil, fmt.Errorf("%q has %d fanouts for %d layers", field, len(own), layers)
 		}
-		all[found[0]], given[found[0]] = own, true
+		all = append(all, NamedFanouts{name, own})
+	}
+	return all, nil
+}
+
+// relationFanouts returns the fanouts of each relation: what text says of those that it names, and
+// fanouts of the others. A name alone must be that of one relation.
+func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, error) {
+	if !s.Typed() {
+		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)
+	}
+	named, err := ParseRelationFanouts(text, len(fanouts))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(s.Relations))
+	for r, relation := range s.Relations {
+		names[r] = relation.String()
+	}
+	all, given := slices.Repeat([][]int{fanouts}, len(names)), make([]bool, len(names))
+	for _, n := range named {
+		var found []int
+		for r, relation := range s.Relations {
+			if relation.Name == n.Name || names[r] == n.Name {
+				found = append(found, r)
+			}
+		}
+		switch {
+		case len(found) == 0:
+			return nil, fmt.Errorf("%q names no relation; the graph has %s", n.Name, strings.Join(names, " and "))
+		case len(found) > 1:
+			return nil, fmt.Errorf("%q names several relations; give one of %s", n.Name,
+				strings.Join(names, " and "))
+		case given[found[0]]:
+			return nil, fmt.Errorf("%q is given twice", names[found[0]])
+		}
+		all[found[0]], given[found[0]] = n.Fanouts, true
 	}
 	return all, nil
 }
