@@ -45,7 +45,15 @@ func TestTypedGraphs(t *testing.T) {
 			t.Fatalf("paper %d has class %d", v, class)
 		}
 	}
-	r := halognn(t).run(t, "plan", "--parts", parts, "--config", baseFile.dir(t), "--ranks", "2")
+	author := filepath.Join(dir, "author")
+	write(t, author, []byte("0\n600\n"))
+	r := halognn(t).run(t, "infer", "--run", run.dir, "--out", filepath.Join(dir, "q.npy"), "--vertices", author)
+	if r.code != badData || !strings.Contains(r.err, `"600" is no vertex of type paper`) {
+		t.Errorf("infer of a vertex without a class: %v", r)
+	}
+	halognn(t).must(t, "infer", "--run", run.dir, "--embeddings", filepath.Join(dir, "e.npy"), "--vertices",
+		author)
+	r = halognn(t).run(t, "plan", "--parts", parts, "--config", baseFile.dir(t), "--ranks", "2")
 	if r.code != badData || !strings.Contains(r.err, "plan does not tell the 4 vertex types") {
 		t.Errorf("plan: %v", r)
 	}

@@ -20,10 +20,21 @@ type chosen struct {
 }
 
 // choose finds the vertices that have these ids in the source, among all parts; nil: all, of a graph
-// with vertex types those of the type that has labels. It needs no other rank.
-func (s Passes) choose(ids []string) (*chosen, error) {
-	offsets := s.Shards.Meta.Offsets
-	c := &chosen{n: int(s.Shards.Vertices), offsets: offsets}
+// with vertex types those of the type that has labels. Others are not predicted: the model's classes
+// are of that type. It needs no other rank.
+func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
+	of := &s.Shards.Meta
+	c := &chosen{n: int(of.Vertices), offsets: of.Offsets}
+	if of.Schema.Typed() {
+		kind, err := of.Schema.Type(of.LabelType)
+		if err != nil {
+			return nil, err
+		}
+		for t := range kind {
+			c.first += int(of.Tables[t].Vertices)
+		}
+		c.n = int(of.Tables[kind].Vertices)
+	}
 	if ids != nil {
 		source, err := s.Shards.OpenSourceIDs()
 		if err != nil {
@@ -36,6 +47,10 @@ func (s Passes) choose(ids []string) (*chosen, error) {
 		}
 		row := make(map[int32]int32, len(found)) // by id in the dataset
 		for k, v := range found {
+			if at := int(v) - c.first; predict && (at < 0 || at >= c.n) {
+				return nil, fmt.Errorf("--vertices: %q is no vertex of type %s, whose labels the model "+
+					"predicts; leave it out", ids[k], of.LabelType)
+			}
 			row[v] = int32(k)
 		}
 		c.n, c.ids = len(found), make([]graph.VertexID, 0, len(found))
@@ -44,15 +59,7 @@ func (s Passes) choose(ids []string) (*chosen, error) {
 				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
 			}
 		}
-	} else if of := &s.Shards.Meta; of.Schema.Typed() {
-		kind, err := of.Schema.Type(of.LabelType)
-		if err != nil {
-			return nil, err
-		}
-		for t := range kind {
-			c.first += int(of.Tables[t].Vertices)
-		}
-		c.n = int(of.Tables[kind].Vertices)
+	} else if of.Schema.Typed() {
 		c.ids = make([]graph.VertexID, 0, c.n)
 		for v, original := range s.Topology.Original {
 			if k := int(original) - c.first; k >= 0 && k < c.n {
@@ -60,7 +67,7 @@ func (s Passes) choose(ids []string) (*chosen, error) {
 			}
 		}
 	}
-	c.lo, c.hi = c.below(offsets[s.First]), c.below(offsets[s.Last])
+	c.lo, c.hi = c.below(c.offsets[s.First]), c.below(c.offsets[s.Last])
 	return c, nil
 }
 

@@ -122,7 +122,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 		return nil, comm.AgreedOn(s.Comm, errors.New("a model of links has no classes; give --links FILE or "+
 			"--top N, or --logits for its embeddings"))
 	}
-	chosen, err := s.choose(what.Vertices)
+	chosen, err := s.choose(what.Vertices, what.Path != "")
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
