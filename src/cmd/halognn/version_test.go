@@ -62,6 +62,19 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
+// The Python package has the version of the program: its VERSION is a link to the program's.
+func TestPythonHasThisVersion(t *testing.T) {
+	text, err := os.ReadFile("../../../python/VERSION")
+	if err != nil || string(text) != release {
+		t.Errorf("python/VERSION: %q (%v), want %q", text, err, release)
+	}
+	project, err := os.ReadFile("../../../python/pyproject.toml")
+	if err != nil || !strings.Contains(string(project), "dynamic = [\"version\"]") ||
+		!strings.Contains(string(project), `version = { file = "VERSION" }`) {
+		t.Errorf("python/pyproject.toml states a version of its own (%v)", err)
+	}
+}
+
 // The first version that CHANGELOG.md describes is that of the program.
 func TestChangelogBeginsWithThisRelease(t *testing.T) {
 	text, err := os.ReadFile("../../../CHANGELOG.md")
