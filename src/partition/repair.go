@@ -61,7 +61,8 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 }
 
 // Balance is Repair, and where no move helps, because parts that have room in one constraint are full
-// in another, it exchanges pairs of vertices. It returns how many vertices have moved.
+// in another, it exchanges pairs of vertices. It returns the number of moves, of which a
+// vertex may make several.
 func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	moves := Repair(g, w, o, part)
 	l := newLoad(g.NumVertices(), w, o)

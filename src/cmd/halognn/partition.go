@@ -122,6 +122,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	defer done()
 	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
 	part, err := weights.cut(c, methods, d, o)
+	done() // parts may need the room
 	if err != nil {
 		return dataError(err)
 	}

@@ -39,7 +39,7 @@ func File(path string, keep bool) partition.Func {
 		o.Tell("%s as given: %s", path, partition.Measure(g, part, o.Parts, graph.Split{}).Cut())
 		if !keep {
 			moves := partition.Balance(g, w, o, part)
-			o.Tell("%d vertices moved to balance the parts", moves)
+			o.Tell("%d moves of a vertex balance the parts", moves)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)
 			}

@@ -96,7 +96,7 @@ func TestFileRepairsUnlessTheyAreToStay(t *testing.T) {
 	}
 	all := strings.Join(said, "\n")
 	for _, want := range []string{"as given: 16.67% of the edges are cut, largest/mean 2.250 vertices",
-		"5 vertices moved"} {
+		"5 moves of a vertex"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %q", want, all)
 		}

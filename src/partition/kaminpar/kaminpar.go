@@ -57,7 +57,7 @@ func Find() (string, error) {
 	}
 }
 
-// KWay returns the method. scratch makes a directory with room for 8 bytes a vertex and 4 an edge of
+// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge of
 // both directions, which the caller removes. With one thread equal seeds give equal parts; with more,
 // Options.Note is told that they do not. It is told of time and memory too.
 //
@@ -80,7 +80,7 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		}
 		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
 		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
-			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 8 bytes a vertex and 4 an "+
+			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex and 4 an "+
 				"edge beside --out", name, err)
 		}
 		if threads > 1 {
@@ -111,7 +111,7 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 				best, least = part, cost
 			}
 			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file; %d "+
-				"vertices moved to balance the parts, cut %d", name, threads, time.Since(begin).Seconds(),
+				"moves of a vertex balance the parts, cut %d", name, threads, time.Since(begin).Seconds(),
 				float64(used.private)/1e6, float64(used.files)/1e6, moves, cost)
 			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
 				break
