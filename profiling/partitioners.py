@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Cuts datasets by several methods and prints a table of docs/results/partitioning.md.
+"""Cuts datasets by several methods and prints the table of docs/results/partitioning.md.
 
     profiling/partitioners.py DATASET ... [--methods metis,kaminpar,ldg,contiguous] [--parts 4,16,64]
                               [--seed 1] [--out run/partitioners] [--limit 3600]
 
 A row has the cut after repair, the largest part over the mean (of vertices, training seeds,
-evaluated vertices and in-edges), the seconds of the whole command (verifying the dataset and writing
-the parts, which is what `contiguous` takes, included), and the most memory that the process and its
-children had, in bytes a stored edge: their own, and pages of mapped files. --keep-parts leaves the
-parts in --out.
+evaluated vertices and in-edges), the processor seconds of the whole command (verifying the dataset
+and writing the parts, which is what `contiguous` takes, included), and the most memory that the
+process and its children had, in bytes a stored edge: their own, and pages of mapped files. A row is
+kept in --out, where another call finds it and goes on. --keep-parts leaves the parts there too.
 """
 import argparse
 import json
@@ -44,20 +44,52 @@ def resident(pid):
 
 
 def cut(program, data, parts, method, seed, out, limit):
-    """Returns what one command printed, its seconds and its memory."""
+    """Returns what one command printed, its processor seconds and its memory."""
     words = [program, "partition", "--data", data, "--parts", str(parts), "--method", method, "--seed",
              str(seed), "--allow-imbalance", "--force", "--out", out]
-    begin, most = time.time(), (0, 0)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
-        while job.poll() is None and time.time() < begin + limit:
+    begin, most, ended = time.time(), (0, 0), 0
+    with open(out + ".log", "w+") as log:
+        job = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
+        while not ended:
             now = resident(job.pid)
             most = max(most[0], now[0]), max(most[1], now[1])
             time.sleep(0.1)
-        took = time.time() - begin
-        if job.poll() is None:
-            job.terminate()
-            return f"ended after {limit} s", took, most
-        return job.stdout.read(), took, most
+            if time.time() > begin + limit:
+                log.write(f"ended after {limit} s")
+                job.terminate()
+                limit = float("inf")
+            ended, status, used = os.wait4(job.pid, os.WNOHANG)  # of its children, too
+        job.returncode = status
+        log.seek(0)
+        return log.read(), used.ru_utime + used.ru_stime, most
+
+
+def row(program, data, parts, method, o):
+    """Returns the cells of a row, from an earlier call if there are any."""
+    with open(os.path.join(data, "meta.json")) as meta:
+        meta = json.load(meta)
+    out = os.path.join(o.out, f"{os.path.basename(data)}-{parts}-{method}-{o.seed}")
+    try:
+        with open(out + ".json") as file:
+            kept = json.load(file)
+        if kept["edges"] == meta["edges"]:
+            return kept["cells"]
+    except OSError:
+        pass
+    text, took, most = cut(program, data, parts, method, o.seed, out, o.limit)
+    share = re.search(r"share\s+([0-9.]+)%", text)
+    worst = re.search(r"largest/mean\s+(.*)", text)
+    written = "written to" in text
+    cells = ["failed", text.strip().splitlines()[-1][:80] if text.strip() else ""]
+    if written:
+        cells = [f"{share[1]} %", max(worst[1].split())]
+    cells += [f"{took:.1f}"] + [f"{bytes_ / meta['edges']:.1f}" for bytes_ in most]
+    if written:
+        with open(out + ".json", "w") as file:
+            json.dump({"edges": meta["edges"], "cells": cells}, file)
+    if not o.keep_parts:
+        shutil.rmtree(out, ignore_errors=True)
+    return cells
 
 
 def main():
@@ -72,26 +104,16 @@ def main():
     o = flags.parse_args()
     program = os.environ.get("HALOGNN_BIN", os.path.join(ROOT, "bin", "halognn"))
     os.makedirs(o.out, exist_ok=True)
-    print("| graph | parts | method | cut | largest / mean | s | own bytes an edge | of files |")
+    print("| graph | parts | method | cut | largest / mean | processor s | own bytes an edge | of files |")
     print("|---|--:|---|--:|--:|--:|--:|--:|", flush=True)
-    for data in o.data:
-        with open(os.path.join(data, "meta.json")) as meta:
-            edges = json.load(meta)["edges"]
+    for data in map(os.path.normpath, o.data):
+        graph = os.path.basename(data)
         for parts in o.parts.split(","):
+            number = parts
             for method in o.methods.split(","):
-                out = os.path.join(o.out, f"{os.path.basename(data)}-{parts}-{method}")
-                text, took, most = cut(program, data, parts, method, o.seed, out, o.limit)
-                with open(out + ".log", "w") as log:
-                    log.write(text)
-                share = re.search(r"share\s+([0-9.]+)%", text)
-                worst = re.search(r"largest/mean\s+(.*)", text)
-                row = ["failed", text.strip().splitlines()[-1][:80] if text.strip() else ""]
-                if share and worst:
-                    row = [f"{share[1]} %", max(worst[1].split())]
-                row += [f"{took:.1f}", f"{most[0] / edges:.1f}", f"{most[1] / edges:.1f}"]
-                print("|", " | ".join([os.path.basename(data), parts, method] + row), "|", flush=True)
-                if not o.keep_parts:
-                    shutil.rmtree(out, ignore_errors=True)
+                print("|", " | ".join([graph, number, method] + row(program, data, parts, method, o)),
+                      "|", flush=True)
+                graph = number = ""
 
 
 if __name__ == "__main__":
