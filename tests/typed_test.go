@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/npy"
+	"halognn/src/record"
 )
 
 // A graph with vertex types goes from generation to predictions, which are of the type that has
@@ -56,5 +57,41 @@ func TestTypedGraphs(t *testing.T) {
 	r = halognn(t).run(t, "plan", "--parts", parts, "--config", baseFile.dir(t), "--ranks", "2")
 	if r.code != badData || !strings.Contains(r.err, "plan does not tell the 4 vertex types") {
 		t.Errorf("plan: %v", r)
+	}
+}
+
+// Rows of authors, institutions and fields are learned to the same bits in one process and on ranks of
+// MPI, and infer predicts with those of the best validation.
+func TestLearnedRows(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "mag")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
+		"--features", "8", "--seed", "1", "--out", data)
+	parts := partitioned(t, data, 4, "ldg", "--allow-imbalance")
+	sets := []string{"model.kind=rgcn", "model.learned=8", "cache.policy=none", "sample.streams=part",
+		"train.epochs=3", "run.ranks_per_node=1"}
+	want := trained(t, parts, 1, sets...)
+	runs := map[string]*outcome{"goroutines": trained(t, parts, 4, append(sets, "pipeline.depth=5")...)}
+	if halognn(t).linked("mpi") {
+		runs["MPI"] = trainedMPI(t, parts, 4, append(sets, "pipeline.workers=3")...)
+	}
+	for name, run := range runs {
+		sameNumbers(t, run, want)
+		if run.LearnedDigest != want.LearnedDigest || run.LearnedDigest == "" || run.Shuffles.Bytes == 0 {
+			t.Errorf("%s: digest of rows %q, want %q; %d bytes of them sent", name, run.LearnedDigest,
+				want.LearnedDigest, run.Shuffles.Bytes)
+		}
+		r := halognn(t).must(t, "infer", "--run", run.dir, "--out", filepath.Join(dir, name+".npy"),
+			"--ranks-in-process", "2")
+		if text := record.MetricText(run.MetricName, run.TestMetric); !strings.Contains(r.out, text) {
+			t.Errorf("%s: infer says %s, and the run %s", name, r.out, text)
+		}
+	}
+	r := halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"), "--set",
+		"data.parts="+partitioned(t, data, 2, "ldg", "--allow-imbalance"))
+	if r.code == 0 || !strings.Contains(r.err, "has learned rows of the vertices of the parts") {
+		t.Errorf("other parts: %v", r)
 	}
 }

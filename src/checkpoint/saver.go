@@ -117,6 +117,8 @@ type Contents struct {
 	Best      []float32         // [Params.Len()] in host memory
 	Metadata  map[string]string // of the model files
 	Log       *rundir.Log
+	Learned   rundir.FileSums // files of learned rows, which are there; nil: none
+	Diverged  bool            // learned rows are not finite
 }
 
 // Save copies the arrays and starts to write the checkpoint.
@@ -125,7 +127,7 @@ func (s *Saver) Save(path string, of Contents) {
 	s.pending, s.writing = path, make(chan error, 1)
 	files, done := s.contents(&of), s.writing
 	go func() {
-		err := s.write(path, files, of.State, of.Log)
+		err := s.write(path, files, &of)
 		s.took = time.Since(s.at)
 		done <- err
 	}()
@@ -184,26 +186,31 @@ func (s *Saver) Bytes() int64 {
 
 // write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
 // finite, because training is about to end with an error about them.
-func (s *Saver) write(path string, files []rundir.File, state *State,
-	log *rundir.Log) error {
+func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
-		if !nn.Finite(array) {
+		if of.Diverged || !nn.Finite(array) {
 			return fmt.Errorf("checkpoint %s: not written, because weights or optimiser state "+
 				"are not finite: %w", path, nn.ErrDiverged)
 		}
 	}
-	if err := s.lock.Held(); err != nil {
+	err := s.lock.Held()
+	if err != nil {
 		return err
 	}
 	// A restart continues the log after the steps of the checkpoint.
-	if err := log.Sync(); err != nil {
+	if err := of.Log.Sync(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
 	complete := func(sums rundir.FileSums) any {
-		state.Files = sums
-		return state
+		of.State.Files = sums
+		return of.State
 	}
-	if err := rundir.WriteCheckpoint(path, files, complete); err != nil {
+	if of.Learned == nil {
+		err = rundir.WriteCheckpoint(path, files, complete)
+	} else {
+		err = rundir.CompleteCheckpoint(path, files, of.Learned, complete)
+	}
+	if err != nil {
 		return err
 	}
 	return rundir.Prune(s.run, max(1, s.o.Keep))

@@ -127,6 +127,10 @@ func (c *Config) table() []section {
 			{"project", whole(&c.Job.Model.Project, 0, 0).upTo(mostHidden), 0,
 				"width to which the rows of all vertex types are brought, by a linear map each; 0: " +
 					"`model.hidden`", "Graphs without vertex types ignore it."},
+			{"learned", whole(&c.Job.Model.Learned, 0, 0).upTo(mostHidden), 0,
+				"columns of the rows that vertices without features learn; 0: such vertices are refused",
+				"Each has a row of its own, trained by SparseAdam ([how](guide/typed.md#learned-rows)); " +
+					"features are read as they are."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"what LeakyReLU multiplies attention scores below 0 by",
 				"Only " + kindsWithHeads() + " read it."},
@@ -225,6 +229,9 @@ func (c *Config) table() []section {
 					"has begun."},
 			{"lr", number(&c.Job.Schedule.Base, 0.003, above(0)), 0,
 				"learning rate", ""},
+			{"learned_lr", number(&c.Job.LearnedLR, 0.01, above(0)), 0,
+				"learning rate of learned rows (`model.learned`)", "`train.schedule` changes it as it does " +
+					"`train.lr`."},
 			{"optimizer", oneOf(&c.Job.Optimizer.Kind, "adam",
 				word{"adam", ""},
 				word{"adamw", "Adam with decoupled weight decay"},

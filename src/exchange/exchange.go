@@ -173,8 +173,9 @@ type Exchange struct {
 // Parts returns the number of parts.
 func (x *Exchange) Parts() int { return len(x.base) }
 
-// Rank returns this rank.
-func (x *Exchange) Rank() int { return x.rank }
+// Rank returns this rank, and First the first of its vertices.
+func (x *Exchange) Rank() int             { return x.rank }
+func (x *Exchange) First() graph.VertexID { return x.first }
 
 // New returns the exchange of this rank. Nothing else may use c while plans are in flight (see the
 // package comment); the caller makes it with Dup and frees it. All errors are reported at once.

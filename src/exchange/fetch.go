@@ -140,3 +140,35 @@ func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.RowBytes = int64(len(p.sent))
 	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.unit)
 }
+
+// StartBack is the reverse of StartRows on x: where a row of p has landed its reader has put as many
+// bytes, which go to the row's owner. When the request is complete, Returned has those for this rank's
+// rows.
+func StartBack(x *Exchange, p *Plan) comm.Request {
+	p.Rounds++
+	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
+}
+
+// Returned returns the bytes that StartBack has brought of a rank's readers, in the order of Asked, and
+// where the rank's begin in that. The rows have one size.
+func (p *Plan) Returned(rank int) (bytes []byte, from, to int) {
+	for r := range rank {
+		from += p.wantNumbers[r]
+	}
+	to = from + p.wantNumbers[rank]
+	size := 0
+	if len(p.wantIDs) > 0 {
+		size = len(p.sent) / len(p.wantIDs)
+	}
+	return p.sent[from*size : to*size], from, to
+}
+
+// Landing returns the bytes that the row of the i-th vertex was received in; nil if the rank has it.
+func (p *Plan) Landing(i int) []byte {
+	ref := p.Rows.Of[i]
+	if ref.Table() < len(p.on.base) {
+		return nil
+	}
+	size := p.on.rowBytesOf(int(p.Parts[i]))
+	return p.Rows.Tables[ref.Table()][ref.Row()*size:][:size]
+}

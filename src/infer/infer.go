@@ -106,7 +106,10 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
 	for _, kind := range residence.Kinds(&s.Shards.Meta) {
-		in.typed, in.Cols = true, max(in.Cols, kind.Cols)
+		in.stored, in.Cols = true, max(in.Cols, kind.Cols)
+	}
+	if s.Learned.Cols > 0 {
+		in.stored, in.Cols = true, max(in.Cols, s.Learned.Cols)
 	}
 	block, err := s.columnsAtOnce()
 	if err != nil {
@@ -184,7 +187,7 @@ func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
 // layerInput is what chunks read of the layer before: tables as of Store.FetcherOf.
 type layerInput struct {
 	compute.Rows
-	typed bool // features of vertex types, the widest of Cols: those of the store
+	stored bool // those of the store, of vertex types or learned: the widest of Cols
 }
 
 // ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
@@ -252,8 +255,8 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		return err
 	}
 	open := func() (*exchange.Fetcher, error) { return s.Store.FetcherOf(in.Rows) }
-	if in.typed {
-		open = func() (*exchange.Fetcher, error) { return s.Store.Fetcher(nil) }
+	if in.stored {
+		open = func() (*exchange.Fetcher, error) { return s.Store.Fetcher(nil, true) }
 	}
 	fetch, err := open()
 	if err != nil {

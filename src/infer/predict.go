@@ -107,7 +107,8 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 
 func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request) (*Result,
 	error) {
-	err := comm.Agree(s.Comm, s.Model.Params.SetTensors(s.Model.Params.Values, m.Weights))
+	err := comm.Agree(s.Comm, errors.Join(s.Model.Params.SetTensors(s.Model.Params.Values, m.Weights),
+		m.readLearned(s.Learned, s.First, s.Last)))
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type Model struct {
 	ClassNames []string   // nil: unknown
 	Scale      task.Scale // of numbers
 	About      map[string]string
+
+	learned string // the tensors of learned rows in the files beside Path
 }
 
 // ReadModel reads the model of a run.
@@ -37,7 +39,7 @@ func ReadModel(run string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return modelOf(run, path, weights, about)
+	return modelOf(run, path, weights, about, nn.LearnedRows)
 }
 
 // Models of a checkpoint.
@@ -48,9 +50,9 @@ const (
 
 // ModelOf returns BestModel or LastModel of a checkpoint of the run.
 func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
-	name := rundir.ModelFile
+	name, learned := rundir.ModelFile, nn.LearnedRows
 	if which == BestModel {
-		name = rundir.BestFile
+		name, learned = rundir.BestFile, nn.LearnedBest
 	}
 	path := filepath.Join(c.Path, name)
 	text, there := c.File(name)
@@ -61,12 +63,12 @@ func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return modelOf(run, path, weights, about)
+	return modelOf(run, path, weights, about, learned)
 }
 
-func modelOf(run, path string, weights []nn.Tensor, about map[string]string) (*Model, error) {
+func modelOf(run, path string, weights []nn.Tensor, about map[string]string, learned string) (*Model, error) {
 	var err error
-	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about}
+	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about, learned: learned}
 	var in, out, names, scale error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
@@ -88,6 +90,21 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string) (*M
 			path, nn.ErrSafetensors, err)
 	}
 	return m, nil
+}
+
+// readLearned reads the learned rows of own parts, which lie beside the model.
+func (m *Model) readLearned(l *nn.Learned, first, last int) error {
+	for p := first; p < last && l.Cols > 0; p++ {
+		path := filepath.Join(filepath.Dir(m.Path), rundir.LearnedFile(p))
+		tensors, _, err := nn.ReadSafetensors(path)
+		if err == nil {
+			err = l.SetRows(p, m.learned, tensors)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // className returns what a class is called.
@@ -141,7 +158,12 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 		return nil, fmt.Errorf("%s: the parts have %s, but the graph of the run %s has %s; give parts of "+
 			"such a graph", s.Dir, words[s.Schema.Typed()], m.Run, words[typed])
 	}
-	if s.Features != m.In && !s.Schema.Typed() { // whose types are named by the tensors
+	if m.About["learned"] != "" {
+		if m.About["parts"] != s.Identity() {
+			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was "+
+				"trained on, and these are others; give those as data.parts", s.Dir, m.Run)
+		}
+	} else if s.Features != m.In && !s.Schema.Typed() { // whose types are named by the tensors
 		return nil, fmt.Errorf("%s: the parts have %d features, but the run %s was trained on %d; "+
 			"give parts with the same features in the same order as data.parts",
 			s.Dir, s.Features, m.Run, m.In)

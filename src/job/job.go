@@ -33,18 +33,29 @@ type Job struct {
 // leaves the weights of edges out where there are none or nobody reads them.
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
-	m.In, m.Out, m.Task = of.Features, of.Classes, of.Task
+	m.Out, m.Task = of.Classes, of.Task
 	if s.Sparse = of.Type().IsSparse(); s.Sparse {
 		s.Sums = s.Sums && !s.TrySums
 	}
 	if task.Stored(of.Task).Embeds {
 		m.Out, m.Scorer = cmp.Or(s.Links.Width, m.Hidden), s.Links.Score
 	}
-	if m.Schema, m.TypeFeatures = of.Schema, nil; m.Schema.Typed() {
-		m.In, s.Sums = cmp.Or(m.Project, m.Hidden), s.Sums && !s.TrySums
-		for t := range of.Schema.Types {
-			m.TypeFeatures = append(m.TypeFeatures, of.Table(t).Features)
+	m.Schema, m.TypeFeatures, m.Learns = of.Schema, nil, nil
+	learns := make([]bool, of.Schema.NumTypes())
+	for t := range learns {
+		cols := of.Table(t).Features
+		if cols == 0 && m.Learned > 0 {
+			cols, learns[t], m.Learns = m.Learned, true, learns
 		}
+		m.TypeFeatures = append(m.TypeFeatures, cols)
+	}
+	if m.In = m.TypeFeatures[0]; m.Schema.Typed() {
+		m.In = cmp.Or(m.Project, m.Hidden)
+	} else {
+		m.TypeFeatures = nil
+	}
+	if m.Schema.Typed() || m.LearnsRows() {
+		s.Sums = s.Sums && !s.TrySums
 	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
 	m.EdgeIn = 0

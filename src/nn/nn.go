@@ -34,6 +34,7 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/task"
 )
@@ -104,6 +105,9 @@ type Config struct {
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
 	Bases        int // of kind rgcn: matrices of which those of relations are combined; 0: none
+
+	Learned int    // columns of the rows that vertices without features learn; 0: they have none
+	Learns  []bool // [T] the types with such rows, whose width TypeFeatures or In is; nil: none
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -196,9 +200,21 @@ func relationalKinds() (names []string) {
 // inference any layer runs as the input layer and may also add own rows.
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
-	n.Own = n.Own || c.Residual && !n.Sources
 	n.Types = c.Schema.Typed()
+	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
+		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
+	}
+	n.Own = n.Own || c.Residual && !n.Sources
 	return n
+}
+
+// LearnsRows reports whether the model is trained with rows of vertices without features.
+func (c Config) LearnsRows() bool { return c.Learns != nil }
+
+// Fixed returns the architecture for passes that do not train: learned rows are as any others.
+func (c Config) Fixed() Config {
+	c.Learns = nil
+	return c
 }
 
 // Flops counts the operations of the matrix products of a training step in layer l, on a hop of

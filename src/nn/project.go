@@ -14,6 +14,7 @@ type projection struct {
 	width int
 	maps  []typeMap // [T]
 	x     *buffer
+	drows *buffer // see Model.RowGradient
 }
 
 // typeMap is the map of a type.
@@ -29,7 +30,7 @@ func newProjection(s *store, c Config) *projection {
 	if !c.Schema.Typed() {
 		return nil
 	}
-	p := &projection{dev: s.dev, width: c.In, x: s.buffer()}
+	p := &projection{dev: s.dev, width: c.In, x: s.buffer(), drows: s.buffer()}
 	for t, name := range c.Schema.Types {
 		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
 	}
@@ -81,4 +82,20 @@ func (p *projection) backward(dx compute.Matrix, in *Input) {
 		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx,
 			compute.Dense{X: rows, W: m.w, Bias: m.bias})
 	})
+}
+
+// RowGradient returns the gradient with respect to the rows of vertex type t [n, TypeFeatures] from dx
+// [n, In], what BackwardLayer of layer 0 has returned of them: valid until the next call. It fails only
+// if device memory runs out.
+func (m *Model) RowGradient(t int, dx compute.Matrix) (compute.Matrix, error) {
+	if m.project == nil {
+		return dx, nil
+	}
+	p, of := m.project, &m.project.maps[t]
+	if err := p.drows.reserve(dx.Rows * of.features); err != nil {
+		return dx, fmt.Errorf("gradient of %d rows: %w", dx.Rows, err)
+	}
+	drows := p.drows.matrix(dx.Rows, of.features)
+	p.dev.MatMulInput(drows, dx, of.w, false)
+	return drows, nil
 }

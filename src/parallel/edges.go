@@ -37,8 +37,12 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	if needs.Relations != nn.NoRelations {
 		e.relate(s, needs, train, t)
 	}
-	if needs.EdgeRows && !needs.SelfEdges && train {
+	switch {
+	case !train || needs.Copies():
+	case needs.EdgeRows:
 		e.transpose(s)
+	case needs.Transposed && len(s.Blocks) > 0: // of the others there are some
+		s.Blocks[0].Transpose(&s.Transposes[0])
 	}
 	if needs.Weights != nn.NoWeights {
 		e.weigh(s, needs, train, t)
@@ -109,7 +113,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 		default:
 			v.plain(w)
 		}
-		if train && l > 0 {
+		if train && (l > 0 || needs.Transposed) {
 			for k, edge := range transpose.Edges {
 				e.transposed[at+k] = w[edge]
 			}
@@ -292,7 +296,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 			at += lower.NumEdges()
 		}
 		h.Weights = e.weights[at : at+h.Edges]
-		if train && l > 0 {
+		if train && (l > 0 || needs.Transposed) {
 			h.TransposedWeights = e.transposed[at : at+h.Edges]
 		}
 	}

@@ -137,6 +137,7 @@ type Reading struct {
 	// topology; nil for models that read none
 	EdgeExchange *exchange.Exchange
 	EdgeCols     int
+	Learned      LearnedRows // of models that learn rows and are trained; else the rows are as others
 
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
 	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
@@ -144,6 +145,14 @@ type Reading struct {
 	// decision and training: both as in pipeline.Options.
 	Policy       cache.Policy
 	Ahead, Depth int
+}
+
+// needs says which rows the model reads: learned ones in the step, where they are trained.
+func (o *Options) needs() nn.Needs {
+	if o.Learned.Rows == nil {
+		return o.Model.Config.Fixed().Needs()
+	}
+	return o.Model.Needs()
 }
 
 // New makes the strategy of a mode that trains and evaluates the model. Collective.
@@ -161,7 +170,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 		return nil, errors.New("rows of several vertex types are not sent to a device yet; set " +
 			"compute.device=cpu")
 	}
-	s := newStrategy(o, o.Model.Needs(), 0, o.Model.Config.Layers)
+	s := newStrategy(o, o.needs(), 0, o.Model.Config.Layers)
 	s.output = true
 	if err := m.compose(s); err != nil {
 		return nil, s.closeAfter(err)
@@ -174,7 +183,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 // two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
 	s.rows = newFetched(s, frontier{s.o.Exchange})
-	if err := addEdgeRows(s); err != nil {
+	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
 		return err
 	}
 	return s.drawOwn()
@@ -183,7 +192,7 @@ func composeData(s *Strategy) error {
 // NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
 // before has computed for all vertices: every rank for its own. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
-	needs := o.Model.Needs()
+	needs := o.needs()
 	needs.Types = needs.Types && l == 0 // hidden rows have one width
 	s := newStrategy(o, needs, l, 1)
 	if err := composeData(s); err != nil {
@@ -196,7 +205,7 @@ func NewLayer(o Options, l int) (*Strategy, error) {
 // their neighbours' rows, [len(m.Scored), o.Cols]: a sum, mean or maximum, column by column, so the
 // rows may be some columns of a layer's. It does not train. Collective.
 func NewAggregates(o Options) (*Strategy, error) {
-	needs := o.Model.Needs()
+	needs := o.needs()
 	needs.Own = false
 	s := newStrategy(o, needs, 0, 0)
 	if err := composeData(s); err != nil {

@@ -88,6 +88,7 @@ type Minibatch struct {
 	sparse              compute.SparseMaker
 	labels              []byte
 	edgesOf             edgesOf    // of a model that reads features of edges
+	learned             learnedOf  // of a model that learns rows
 	edges               LayerEdges // of a model that reads others than the sampled ones
 }
 
@@ -98,7 +99,7 @@ func (m *Minibatch) Bytes() int64 {
 		numbers += cap(rows)
 	}
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
-		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + m.edgesOf.bytes() + m.sparse.Bytes() +
+		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + m.edgesOf.bytes() + m.learned.bytes() + m.sparse.Bytes() +
 		int64(numbers)*4 + int64(cap(m.labels))
 }
 
@@ -122,6 +123,7 @@ func (m *Minibatch) Free() {
 	mem.Free(m.labels)
 	m.edges.Free()
 	m.edgesOf.free()
+	m.learned.free()
 	*m = Minibatch{}
 }
 

@@ -35,6 +35,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if s.Model.Schema.Typed() {
 		all = append(all, refused("the graph", "vertex types", "", typedRefuses(s))...)
 	}
+	if s.Model.LearnsRows() {
+		all = append(all, refused("model.learned", fmt.Sprint(s.Model.Learned), "0", learnedRefuses(s))...)
+	}
 	if s.Sparse {
 		all = append(all, refused("the graph", "sparse features", "", sparseRefuses(s))...)
 	}
@@ -179,9 +182,26 @@ func typedRefuses(s *job.Spec) []clash {
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{s.Sums && !s.TrySums, "exchange.sums on", why, "exchange.sums=off"},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
-			"its rows would have to be learned, which is not done yet",
-			"partition --features degree, which makes some of the graph, or an import with features"},
+			"models read rows of all",
+			"partition --features degree, which makes some of the graph, model.learned=64, which learns them, " +
+				"or an import with features"},
 	}
+}
+
+// learnedRefuses lists what a job cannot have that learns rows of vertices without features.
+func learnedRefuses(s *job.Spec) []clash {
+	const changes = "a row changes with every step that reads it"
+	all := []clash{{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
+		"ranks find the learned rows of their own minibatches", "parallel.mode=" + ModeData}}
+	if s.Model.Schema.Typed() { // whose types may have features besides
+		return all
+	}
+	return append(all, []clash{
+		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy, changes, noCache},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, changes, owners},
+		{s.Sums && !s.TrySums, "exchange.sums on", "owners send rows that are trained, and add none",
+			"exchange.sums=off"},
+	}...)
 }
 
 // sparseRefuses lists what a job cannot have whose feature rows are sparse.

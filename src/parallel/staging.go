@@ -54,7 +54,7 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	}
 	if needs.Types {
 		h.landTypes(m)
-	} else if needs.Sources {
+	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // else the step makes them
 		b.X = matrixOf(&m.all, input.Sources, h.cols)
 		h.host.GatherRows(b.X, rows)
 	}

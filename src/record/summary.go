@@ -30,7 +30,7 @@ type Summary struct {
 	// layer after the first; with `hybrid` also counts, ids and rows of the last hop; with `push-pull`
 	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Ranks that share
 	// minibatches start 2 more for each batch norm and each hop of LADIES, and models that read features
-	// of edges 2 for these. Equal on all ranks; of the last epoch
+	// of edges 2 for these, and models that learn rows 3 for those. Equal on all ranks; of the last epoch
 	RoundsPerStep float64 `json:"rounds_per_step"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch
@@ -104,6 +104,9 @@ type Trained struct {
 	// XXH64 over the float32 bits of all weights after the last step, in the order of
 	// `model.safetensors`
 	WeightsDigest string `json:"weights_digest"`
+	// sum over learned rows (`model.learned`) after the last step of the XXH64 of the vertex's id and
+	// the row's float32 bits; absent without
+	LearnedDigest string `json:"learned_digest,omitempty"`
 	// sum, over all training minibatches, of the XXH64 of the blocks (row pointers and columns of
 	// every layer) and of the input frontier's original ids in order: equal digests mean equal
 	// minibatches, whatever ranks drew them

@@ -255,7 +255,7 @@ const fillRows = 1 << 16
 
 // fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
 func (s opener) fetchRows(ids []graph.VertexID, dst []byte) error {
-	fetch, err := s.of.Fetcher(nil)
+	fetch, err := s.of.Fetcher(nil, false)
 	if err != nil {
 		return err
 	}

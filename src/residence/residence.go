@@ -26,6 +26,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/trace"
@@ -37,6 +38,7 @@ type Options struct {
 	RanksPerNode int // overrides the launched number; 0: as launched
 	Job          *job.Job
 	Host         compute.Host
+	Learned      *nn.Learned    // rows that the model learns
 	Workers      int            // threads for ranking and counting
 	SetUp        *trace.SetUp   // times each item of set-up; may be nil
 	Alive        func()         // called while rows are fetched in bulk; may be nil
@@ -169,8 +171,8 @@ func (s *Store) Bytes() (n int64) {
 }
 
 // Fetcher makes the exchange of what minibatches read: feature rows, over Tables and a cache, which
-// may be nil, or columns. Collective.
-func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
+// may be nil, or columns; and learned rows, if they do not change. Collective.
+func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	rows := s.rows()
 	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
@@ -178,6 +180,12 @@ func (s *Store) Fetcher(c *Cache) (*exchange.Fetcher, error) {
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer = c.fixed, c.buffer()
+	}
+	switch {
+	case learned && s.Learned.Cols > 0:
+		addLearned(s, &o)
+	case o.Cols == 0 && o.Kinds == nil:
+		o.Kinds = []exchange.Kind{{}}
 	}
 	return exchange.Open(s.Comm, o)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ import (
 //	    model.safetensors                 weights
 //	    optimizer.safetensors             moments, as m.NAME and v.NAME, or momentum.NAME
 //	    best.safetensors                  weights of the best validation so far, if there was one
+//	    learned-0003.safetensors          learned rows of a part and their moments, by its owner
 //	    state.json                        everything else, and size and XXH64 of the other files
 //
 // It is written under a name that begins with a dot, synced, and renamed, so a directory under its
@@ -48,7 +50,7 @@ const (
 type Checkpoint struct {
 	Path     string            // empty: the run ended before its first checkpoint
 	State    []byte            // compact JSON
-	Files    map[string][]byte // by name, without state.json
+	Files    map[string][]byte // by name, without state.json and learned rows
 	Damaged  []string          // newer checkpoints that cannot be used, and why
 	Finished bool              // the run has a summary
 }
@@ -83,20 +85,49 @@ func CheckpointPath(run string, updates int, end bool) string {
 	return filepath.Join(run, CheckpointsDir, name)
 }
 
+// scrapOf is the name of a checkpoint until it is complete.
+func scrapOf(path string) string {
+	dir, name := filepath.Split(path)
+	return filepath.Join(dir, scrapPrefix+name)
+}
+
+// BeginCheckpoint makes room for the files of a checkpoint: WriteInto, then CompleteCheckpoint.
+func BeginCheckpoint(path string) error {
+	tmp := scrapOf(path)
+	return errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777))
+}
+
+// WriteInto writes files of a checkpoint that has begun, and returns their sums. Any process may, which
+// sees the same directory.
+func WriteInto(path string, files []File) (sums FileSums, err error) {
+	sums = FileSums{}
+	for _, f := range files {
+		if sums[f.Name], err = writeSummed(filepath.Join(scrapOf(path), f.Name), f.Write); err != nil {
+			return sums, fmt.Errorf("writing checkpoint %s: %w", path, err)
+		}
+	}
+	return sums, nil
+}
+
 // WriteCheckpoint makes the directory path, whole or not at all: the files, then state.json, whose
 // content state returns from their sums.
-func WriteCheckpoint(path string, files []File, state func(FileSums) any) (err error) {
-	dir, name := filepath.Split(path)
-	tmp := filepath.Join(dir, scrapPrefix+name)
+func WriteCheckpoint(path string, files []File, state func(FileSums) any) error {
+	if err := BeginCheckpoint(path); err != nil {
+		return fmt.Errorf("writing checkpoint %s: %w", path, err)
+	}
+	return CompleteCheckpoint(path, files, nil, state)
+}
+
+// CompleteCheckpoint is WriteCheckpoint for one that has begun and has the files of there.
+func CompleteCheckpoint(path string, files []File, there FileSums, state func(FileSums) any) (err error) {
+	dir, tmp := filepath.Dir(path), scrapOf(path)
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("writing checkpoint %s: %w", path, errors.Join(err, os.RemoveAll(tmp)))
 		}
 	}()
-	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777)); err != nil {
-		return err
-	}
 	sums := FileSums{}
+	maps.Copy(sums, there)
 	for _, f := range files {
 		if sums[f.Name], err = writeSummed(filepath.Join(tmp, f.Name), f.Write); err != nil {
 			return err
@@ -119,7 +150,6 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) (err e
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	dir = filepath.Clean(dir)
 	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
 }
 
@@ -232,6 +262,12 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 			return nil, fmt.Errorf("%s has %d bytes, not the %d that were written",
 				file, info.Size(), want.Bytes)
 		}
+		if strings.HasPrefix(name, learnedFiles) { // which no rank holds all of
+			if err := checkSum(file, want.XXH64); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		data, err := mem.ReadFile(file)
 		if err != nil {
 			return nil, err
@@ -242,6 +278,23 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 		c.Files[name] = data
 	}
 	return c, nil
+}
+
+// checkSum reads a file piece by piece, and compares its sum.
+func checkSum(file, want string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	hash := xxhash.New()
+	_, err = io.Copy(hash, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if sum := sumText(hash.Sum64()); sum != want {
+		return fmt.Errorf("%s: %w", file, altered(sum, want))
+	}
+	return nil
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its

@@ -31,6 +31,7 @@ const (
 	HistoryFile    = "metrics.history.jsonl"
 	SummaryFile    = "summary.json" // written last: where it is, the run has finished
 	ModelFile      = "model.safetensors"
+	learnedFiles   = "learned-" // of learned rows: LearnedFile
 	KernelsFile    = "kernels.json"
 	TraceDir       = "trace"
 	ProfileDir     = "profile"
@@ -38,6 +39,9 @@ const (
 	LockFile       = "lock"
 	HeartbeatFile  = "heartbeat"
 )
+
+// LearnedFile is the file of the learned rows of a part, in a run directory and in a checkpoint.
+func LearnedFile(part int) string { return fmt.Sprintf("%s%04d.safetensors", learnedFiles, part) }
 
 // ErrRunExists says that a run directory already holds a run.
 var ErrRunExists = errors.New("it already holds a run")

@@ -50,6 +50,7 @@ type Session struct {
 	Job         *job.Job
 	Topology    *sample.Topology
 	Model       *nn.Model
+	Learned     *nn.Learned // rows of own vertices without features; none if the model learns none
 
 	Store    *residence.Store
 	Cache    *residence.Cache
@@ -130,6 +131,10 @@ func (s *Session) OpenModel() error {
 	if s.Metric, err = s.Task.Choose(s.asked, s.Job.Model.Out); err != nil {
 		return err
 	}
+	if s.Job.Model.LearnsRows() && compute.CapabilitiesOf(s.Device).Accelerator != nil {
+		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
+			"partition again with --features degree")
+	}
 	s.Spec, s.Topology = s.Job.Spec, s.Shards.Topology()
 	s.First, s.Last = s.Job.Parts(c.Rank())
 	s.SetUp.Done(trace.SetUpSeeds)
@@ -137,6 +142,8 @@ func (s *Session) OpenModel() error {
 		return err
 	}
 	s.Closers = append(s.Closers, func() error { s.Model.Close(); return nil })
+	s.Learned = learnedRows(s)
+	s.Closers = append(s.Closers, func() error { s.Learned.Free(); return nil })
 	s.SetUp.Done(trace.SetUpModel)
 	return nil
 }
@@ -148,7 +155,7 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
 			"import it with labels", s.Dir)
 	}
-	if err := hasFeatures(s); err != nil {
+	if err := hasFeatures(s, &spec); err != nil {
 		return nil, err
 	}
 	spec.Fit(s)
@@ -165,7 +172,7 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 // newForwardJob makes the job of a trained model on parts that may have no labels. A model without
 // classes gets those of the parts.
 func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
-	if err := hasFeatures(s); err != nil {
+	if err := hasFeatures(s, &spec); err != nil {
 		return nil, err
 	}
 	if spec.Model.Out == 0 {
@@ -178,10 +185,11 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	return j, j.Model.Check()
 }
 
-func hasFeatures(s *shard.Shards) error {
-	if s.Features == 0 && !s.Schema.Typed() {
-		return fmt.Errorf("%s: the graph has no features, which models read; partition it again "+
-			"with --features degree, or ones, which makes some of the graph", s.Dir)
+func hasFeatures(s *shard.Shards, spec *job.Spec) error {
+	if s.Features == 0 && !s.Schema.Typed() && spec.Model.Learned == 0 {
+		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
+			"which learns rows of so many columns, or partition it again with --features degree, or "+
+			"ones, which makes some of the graph", s.Dir)
 	}
 	return nil
 }
@@ -191,7 +199,7 @@ func hasFeatures(s *shard.Shards) error {
 func (s *Session) OpenStore() (err error) {
 	s.Store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
-		SetUp: s.SetUp, Alive: func() { s.Watch.Alive() }, Note: s.Tell,
+		Learned: s.Learned, SetUp: s.SetUp, Alive: func() { s.Watch.Alive() }, Note: s.Tell,
 		Device: s.Device, GPU: s.Compute.GPU,
 	})
 	s.Closers = append(s.Closers, s.Store.Close)
@@ -216,7 +224,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	if err != nil {
 		return err
 	}
-	if s.Features, err = s.Store.Fetcher(s.Cache); err != nil {
+	if s.Features, err = s.Store.Fetcher(s.Cache, s.Forward); err != nil {
 		return err
 	}
 	opened(s.Features.Close)
@@ -226,6 +234,11 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 		return err
 	}
 	opened(edges)
+	learned, err := openLearned(s, &o)
+	if err != nil {
+		return err
+	}
+	opened(learned)
 	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true

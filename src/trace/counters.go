@@ -123,9 +123,9 @@ type Sampling struct {
 type Shuffles struct {
 	// where ranks share minibatches (`parallel.mode`): rows that these sent each other: of features,
 	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
-	// and of their gradients
+	// and of their gradients; with `model.learned`: learned rows, and their gradients
 	Rows int64 `json:"shuffled_rows"`
-	// bytes of those rows as handed to the transport
+	// bytes of those rows as handed to the transport, and of ids of learned ones
 	Bytes int64 `json:"shuffle_bytes"`
 	// bytes of the rows received, by the shuffle index
 	Got int64 `json:"shuffle_got,omitzero"`

@@ -26,7 +26,8 @@ const (
 	// `pipeline.depth` + 1 minibatches in preparation: blocks, fetched and served rows, input rows
 	// and means; of sampled validation if that is larger
 	MemMinibatches = "minibatches"
-	// parameters, gradients, the optimiser's, the best, a sum on its way, a checkpoint's copies
+	// parameters, gradients, the optimiser's, the best, a sum on its way, a checkpoint's copies; learned
+	// rows of own vertices, their moments and the best, 16 bytes a column, and 4 bytes each
 	MemParameters = "model"
 	// what the layers reserve, and what a CPU keeps to sum the gradients of weights
 	MemActivations = "activations"

@@ -34,6 +34,9 @@ func (r ledger) banner() string {
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
 		r.s.Metric.Name)
+	if c.LearnsRows() {
+		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
+	}
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
 		unusual(&r.s.Spec), r.s.Spec.Epochs,
 		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),

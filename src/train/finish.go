@@ -25,7 +25,12 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	weights := r.digest() // the last step's, before the best weights replace them
+	rows, err := r.learnedDigest()
+	if err != nil {
+		return err
+	}
 	r.s.Device.Upload(r.s.Model.Params.Values, r.best.weights)
+	r.s.Learned.UseBest()
 	var scores *evaluation
 	if err := r.s.During("final test", func() (err error) {
 		scores, err = r.evaluator().evaluateFull(ctx)
@@ -33,8 +38,11 @@ func (r *run) finish(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	var err error
 	if r.summary, err = r.ledger().summarise(scores, weights); err != nil {
+		return err
+	}
+	r.summary.LearnedDigest = rows
+	if err := r.written(r.learnedRows()); err != nil {
 		return err
 	}
 	if r.s.Log == nil {
@@ -64,6 +72,36 @@ func (r *run) results() error {
 		return err
 	}
 	return r.summary.Write(r.env.Dir)
+}
+
+// learnedRows writes the learned rows of the own parts.
+func (r *run) learnedRows() error {
+	if r.s.Learned.Cols == 0 {
+		return nil
+	}
+	if err := fault.At(fault.Results, r.s.Comm.Rank(), -1, -1); err != nil {
+		return err
+	}
+	for p := r.s.First; p < r.s.Last; p++ {
+		if err := nn.WriteSafetensors(filepath.Join(r.env.Dir, rundir.LearnedFile(p)), r.s.Learned.RowsOf(p),
+			nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learnedDigest returns the digest of all learned rows; "" if there are none. Collective.
+func (r *run) learnedDigest() (string, error) {
+	if r.s.Learned.Cols == 0 {
+		return "", nil
+	}
+	all, err := comm.Allgather(r.s.Comm, int64(r.s.Learned.Digest()))
+	sum := uint64(0)
+	for _, of := range all {
+		sum += uint64(of)
+	}
+	return fmt.Sprintf("%016x", sum), err
 }
 
 // written returns on every rank the error, if any, of writing the results on rank 0. Collective.
@@ -96,6 +134,9 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"task": c.Task, "fanouts": fmt.Sprint(r.s.Spec.Sample.Fanouts),
 		"sample_kind": string(r.s.Spec.Sample.Kind), "epoch": fmt.Sprint(epoch),
 		"version": r.env.Version, "scaling": r.s.Shards.Origin.Scaling,
+	}
+	if r.s.Learned.Cols > 0 { // of vertices of these parts alone
+		about["learned"], about["parts"] = fmt.Sprint(r.s.Learned.Cols), r.s.Shards.Identity()
 	}
 	if names := r.s.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail

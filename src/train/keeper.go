@@ -124,16 +124,21 @@ func (r keeper) save(epoch, step int, end bool) error {
 		return err
 	}
 	all, err := r.gatherShares(time.Since(r.of.begun))
-	if err != nil || r.of.saver == nil {
+	if err != nil {
 		return err
 	}
-	s := r.of.saver
-	if err := s.Wait(); err != nil { // the writer uses the copy until it is done
-		return err
+	s, path, needed := r.of.saver, "", false
+	if s != nil {
+		if err := s.Wait(); err != nil { // the writer uses the copy until it is done
+			return err
+		}
+		if path, needed = s.Next(r.of.optimizer.Steps(), end); !needed {
+			path = ""
+		}
 	}
-	path, needed := s.Next(r.of.optimizer.Steps(), end)
-	if !needed {
-		return nil
+	learned, diverged, err := r.saveLearned(path)
+	if err != nil || !needed {
+		return err
 	}
 	state, err := r.state(epoch, step, all)
 	if err != nil {
@@ -142,8 +147,29 @@ func (r keeper) save(epoch, step int, end bool) error {
 	s.Save(path, checkpoint.Contents{
 		State: state, Device: r.s.Device, Params: r.s.Model.Params, Optimizer: r.of.optimizer,
 		Best: r.of.best.weights, Metadata: r.of.modelMetadata(epoch), Log: r.s.Log,
+		Learned: learned, Diverged: diverged,
 	})
 	return nil
+}
+
+// saveLearned writes the learned rows, if there are any, into the checkpoint at rank 0's path; "": there
+// is none. Training waits for these files, of which every rank writes its own. Collective.
+func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, err error) {
+	if r.s.Learned.Cols == 0 {
+		return nil, false, nil
+	}
+	if path != "" {
+		err = r.of.lock.Held()
+	}
+	if err = comm.Agree(r.s.Comm, err); err != nil {
+		return nil, false, err
+	}
+	if diverged, err = comm.AgreeAny(r.s.Comm, !r.s.Learned.Finite()); err != nil {
+		return nil, false, err
+	}
+	sums, err = checkpoint.SaveLearned(r.s.Comm, path, r.s.Learned, r.s.First, r.s.Last,
+		r.of.best.epoch > 0)
+	return sums, diverged, err
 }
 
 // gatherShares returns the ranks' shares of the epoch under way; took is its time so far.

@@ -15,7 +15,7 @@ func (r ledger) memory() trace.Memory {
 	copies := int64(2 + len(r.of.optimizer.Slots()) + 2)
 	counted := map[string]int64{
 		trace.MemSeeds:       r.of.streams.Bytes(),
-		trace.MemParameters:  copies*parameters + r.of.saver.Bytes(),
+		trace.MemParameters:  copies*parameters + r.of.saver.Bytes() + r.s.Learned.Bytes(),
 		trace.MemActivations: r.s.Model.ActivationBytes(),
 		trace.MemFeatures:    r.s.Store.ColumnBytes(),
 	}

@@ -134,6 +134,8 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
+	r.s.Learned.Update(r.s.Spec.Optimizer, r.s.Spec.LearnedLR*(lr/r.s.Spec.Schedule.Base),
+		r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}

@@ -261,7 +261,7 @@ func (r *run) ready() error {
 	if err := r.keeper().restore(r.env.Resume); err != nil { // all ranks have the same bytes
 		return comm.AgreedOn(r.s.Comm, err)
 	}
-	return nil
+	return comm.Agree(r.s.Comm, r.env.Resume.RestoreLearned(r.s.Learned, r.s.First, r.s.Last))
 }
 
 // End releases a Training that will not run because of err, and returns the error to report.
@@ -473,6 +473,7 @@ func (r evaluator) validate(ctx context.Context, epoch int) error {
 		r.s.Metric.Better(m.Value, r.of.best.valid.Metric.Value) {
 		r.of.best.epoch, r.of.best.valid, r.of.best.since = epoch, e.valid, 0
 		r.s.Device.Download(r.of.best.weights, r.s.Model.Params.Values)
+		r.s.Learned.KeepBest()
 	} else {
 		r.of.best.since++
 	}

@@ -156,8 +156,8 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		if d.Meta.Schema.Typed() {
 			of = fmt.Sprintf("vertices of the types %q have", bare)
 		}
-		out(c, "note: %s no features, which models read; --features degree, or ones, "+
-			"makes some of the graph\n", of)
+		out(c, "note: %s no features, which models read; --features degree, or ones, makes some of the "+
+			"graph, and training with model.learned=64 learns rows\n", of)
 	}
 	return nil
 }

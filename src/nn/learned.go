@@ -1,0 +1,279 @@
+package nn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"halognn/src/mem"
+	"halognn/src/random"
+)
+
+// Learned are rows that are trained with the model, those of vertices without features: a rank has
+// the rows of its own vertices, and their moments, and no others.
+//
+//	Tables  [n_0, Cols]  [n_1, Cols]  ...   of consecutive own vertices each: of a part and a type
+//
+// Of a step it is given the gradients of the rows that minibatches have read, stream by stream, and
+// updates those rows alone, as torch.optim.SparseAdam does. The zero Learned has no rows.
+type Learned struct {
+	Cols   int
+	Ranges []LearnedRange
+
+	rows, m, v, best []float32 // [all rows, Cols]; the last three of a training
+	base             []int     // [Ranges] the first row of each in these
+	original         []int32   // [own vertices] the ids that key the first rows
+
+	came  []cameOf // [K] what each rank has sent in this step
+	place []int32  // [all rows] of a row in touched, counted from 1; 0: no gradient yet
+	of    []int32  // rows with a gradient
+	sums  []float32
+}
+
+// LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
+type LearnedRange struct {
+	Type       string // of the vertices; "" where they have one
+	Part, Kind int    // Kind: the number of the type
+	First, End int
+}
+
+// cameOf are gradients of one rank's minibatches.
+type cameOf struct {
+	own   []int32 // vertices
+	grads []float32
+}
+
+// NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
+// original. Every number is drawn by seed, id and column, uniform in [-1, 1), as GraphStorm does.
+// trained makes room for an optimiser and the best rows.
+func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, trained bool) *Learned {
+	l := &Learned{Cols: cols, Ranges: ranges, original: original}
+	n := 0
+	for _, r := range ranges {
+		l.base = append(l.base, n)
+		n += r.End - r.First
+	}
+	l.rows = mem.Make[float32](n * cols)
+	if trained {
+		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols), mem.Make[float32](n*cols)
+		l.place = mem.Make[int32](n)
+	}
+	key := random.Mix(seed + random.Mix(xxhash.Sum64String("learned rows")))
+	for k, r := range ranges {
+		table := l.table(k)
+		for i := range r.End - r.First {
+			id := uint64(original[r.First+i]) * uint64(cols)
+			for c, row := 0, table[i*cols:(i+1)*cols]; c < cols; c++ {
+				row[c] = float32(random.Mix(key+(id+uint64(c))*random.Golden)>>40)*0x1p-23 - 1
+			}
+		}
+	}
+	return l
+}
+
+// table returns the rows of a range.
+func (l *Learned) table(k int) []float32 {
+	n := l.Ranges[k].End - l.Ranges[k].First
+	return l.rows[l.base[k]*l.Cols : (l.base[k]+n)*l.Cols]
+}
+
+// Table returns the bytes of the rows of a range, which change with every Update.
+func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
+
+// Add is given gradients [len(own), Cols] of rows of own vertices, which a minibatch of a rank has
+// read, each once. Minibatches of a rank come in their order.
+func (l *Learned) Add(rank int, own []int32, grads []float32) {
+	for len(l.came) <= rank {
+		l.came = append(l.came, cameOf{})
+	}
+	c := &l.came[rank]
+	n, g := len(c.own), len(c.grads)
+	c.own, c.grads = mem.Grow(c.own, n+len(own)), mem.Grow(c.grads, g+len(grads))
+	copy(c.own[n:], own)
+	copy(c.grads[g:], grads)
+}
+
+// Update makes step of SparseAdam with what Add was given since the last one: the gradients of a row
+// are added in the order of streams, so the sum does not depend on the number of ranks. O(gradients).
+// Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
+// gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
+func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
+	d, n := l.Cols, 0
+	for r := range l.came {
+		n += len(l.came[r].own)
+	}
+	l.of, l.sums = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.sums[:0], n*d)[:0]
+	for r := range l.came {
+		c := &l.came[r]
+		k := 0
+		for i, own := range c.own {
+			k = l.find(k, own)
+			row, g := l.base[k]+int(own)-l.Ranges[k].First, c.grads[i*d:(i+1)*d]
+			at := int(l.place[row]) - 1
+			if at < 0 {
+				l.of = append(l.of, int32(row))
+				l.sums = append(l.sums, g...)
+				l.place[row] = int32(len(l.of))
+				continue
+			}
+			for j, x := range l.sums[at*d : (at+1)*d] {
+				l.sums[at*d+j] = x + g[j]
+			}
+		}
+		c.own, c.grads = c.own[:0], c.grads[:0]
+	}
+	t := float64(step)
+	rate := -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t)))
+	first, second, eps := float32(1-o.Beta1), float32(1-o.Beta2), float32(o.Eps)
+	for i, row := range l.of {
+		l.place[row] = 0
+		at := int(row) * d
+		p, m, v := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d]
+		for j, g := range l.sums[i*d : (i+1)*d] {
+			m[j] += float32((g - m[j]) * first)
+			v[j] += float32((float32(g*g) - v[j]) * second)
+			p[j] += float32(rate * (m[j] / (float32(math.Sqrt(float64(v[j]))) + eps)))
+		}
+	}
+}
+
+// find returns the range of an own vertex, looking from range k on.
+func (l *Learned) find(k int, own int32) int {
+	for n := len(l.Ranges); n > 0; n-- {
+		if r := &l.Ranges[k]; int(own) >= r.First && int(own) < r.End {
+			return k
+		}
+		k = (k + 1) % len(l.Ranges)
+	}
+	panic(fmt.Sprintf("nn: own vertex %d has no learned row", own))
+}
+
+// KeepBest keeps the rows as the best, and UseBest brings those back.
+func (l *Learned) KeepBest() { copy(l.best, l.rows) }
+func (l *Learned) UseBest()  { copy(l.rows, l.best) }
+
+// Finite reports whether rows and moments are numbers.
+func (l *Learned) Finite() bool { return Finite(l.rows) && Finite(l.m) && Finite(l.v) }
+
+// Digest returns the sum of the hashes of all own rows: the sum over ranks depends neither on their
+// number nor on who owns a row.
+func (l *Learned) Digest() (sum uint64) {
+	row := binary.LittleEndian.AppendUint32(nil, 0)
+	for k, r := range l.Ranges {
+		table := mem.Bytes(l.table(k))
+		for i := range r.End - r.First {
+			row = binary.LittleEndian.AppendUint32(row[:0], uint32(l.original[r.First+i]))
+			row = append(row, table[i*4*l.Cols:(i+1)*4*l.Cols]...)
+			sum += xxhash.Sum64(row)
+		}
+	}
+	return sum
+}
+
+// Bytes returns the memory of rows, moments and gradients.
+func (l *Learned) Bytes() int64 {
+	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.sums)
+	for _, c := range l.came {
+		n += cap(c.own) + cap(c.grads)
+	}
+	return 4 * int64(n)
+}
+
+// LearnedBytes returns the memory that so many rows of cols columns take in training, or else in
+// inference: rows, and two moments, the best rows, and a place each.
+func LearnedBytes(rows, cols int64, trained bool) int64 {
+	if !trained {
+		return 4 * rows * cols
+	}
+	return 4*rows*cols*4 + 4*rows
+}
+
+// The tensors of a part's learned rows, before the type of the vertices.
+const (
+	LearnedRows = "rows"
+	learnedM    = "m"
+	learnedV    = "v"
+	LearnedBest = "best"
+)
+
+// arrays are those of a checkpoint, by the names of their tensors; best, too, if there are best rows.
+func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
+	names, of = []string{LearnedRows, learnedM, learnedV}, [][]float32{l.rows, l.m, l.v}
+	if best {
+		names, of = append(names, LearnedBest), append(of, l.best)
+	}
+	return names, of
+}
+
+// tensors returns views of an array, of the ranges of a part.
+func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor) {
+	for k, r := range l.Ranges {
+		if r.Part != part {
+			continue
+		}
+		full := name
+		if r.Type != "" {
+			full += "." + r.Type
+		}
+		lo, n := l.base[k]*l.Cols, r.End-r.First
+		all = append(all, Tensor{Name: full, Shape: []int{n, l.Cols}, Data: array[lo : lo+n*l.Cols]})
+	}
+	return all
+}
+
+// RowsOf returns the rows of a part, which are not copied.
+func (l *Learned) RowsOf(part int) []Tensor { return l.tensors(part, LearnedRows, l.rows) }
+
+// StateOf returns rows and moments of a part, which are not copied, and the best rows if best.
+func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
+	names, arrays := l.arrays(best)
+	for i, name := range names {
+		all = append(all, l.tensors(part, name, arrays[i])...)
+	}
+	return all
+}
+
+// SetState is the inverse of StateOf.
+func (l *Learned) SetState(part int, best bool, tensors []Tensor) error {
+	names, arrays := l.arrays(best)
+	for i, name := range names {
+		if err := l.set(part, name, arrays[i], tensors); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetRows sets the rows of a part to the tensors of that name: LearnedRows or LearnedBest.
+func (l *Learned) SetRows(part int, name string, tensors []Tensor) error {
+	return l.set(part, name, l.rows, tensors)
+}
+
+func (l *Learned) set(part int, name string, array []float32, tensors []Tensor) error {
+	for _, want := range l.tensors(part, name, array) {
+		i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == want.Name })
+		if i < 0 || !slices.Equal(tensors[i].Shape, want.Shape) {
+			return fmt.Errorf("%w: it has no tensor %q of shape %v: it was written for other parts",
+				ErrSafetensors, want.Name, want.Shape)
+		}
+		copy(want.Data, tensors[i].Data)
+	}
+	return nil
+}
+
+// Free frees everything.
+func (l *Learned) Free() {
+	for _, array := range [][]float32{l.rows, l.m, l.v, l.best, l.sums} {
+		mem.Free(array)
+	}
+	mem.Free(l.place)
+	mem.Free(l.of)
+	for _, c := range l.came {
+		mem.Free(c.own)
+		mem.Free(c.grads)
+	}
+	*l = Learned{}
+}

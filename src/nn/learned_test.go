@@ -1,0 +1,155 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/npy"
+)
+
+// goldenLearned returns the rows of the archive, and the ids and gradients of a step.
+func goldenLearned(t *testing.T) (g golden, l *Learned, step func(int) ([]int32, []float32)) {
+	g = openGolden(t, "learned_sparseadam")
+	p, shape := g.want("p0")
+	original := make([]int32, shape[0])
+	for i := range original {
+		original[i] = int32(i)
+	}
+	// two tables with vertices between them that learn nothing
+	original = append(original[:9:9], append([]int32{-1, -1}, original[9:]...)...)
+	l = NewLearned(shape[1], []LearnedRange{{First: 0, End: 9}, {Part: 1, First: 11, End: shape[0] + 2}},
+		original, 1, true)
+	t.Cleanup(l.Free)
+	for i, x := range p {
+		l.rows[i] = float32(x)
+	}
+	return g, l, func(n int) ([]int32, []float32) {
+		ids := g.int32s(fmt.Sprintf("ids%d", n))
+		for i := range ids {
+			if ids[i] >= 9 {
+				ids[i] += 2
+			}
+		}
+		grads, _, err := npy.ZipRead[float32](g.Zip, fmt.Sprintf("grads%d_f32", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids, grads
+	}
+}
+
+// Ten updates are those of PyTorch's SparseAdam (tests/pytorch/learned_goldens.py).
+func TestGoldenSparseAdam(t *testing.T) {
+	g, l, step := goldenLearned(t)
+	for n := 1; n <= 10; n++ {
+		ids, grads := step(n)
+		l.Add(0, ids, grads)
+		l.Update(DefaultOptimizer(Adam), g.scalar("lr"), n)
+	}
+	for name, got := range map[string][]float32{"p": l.rows, "m": l.m, "v": l.v} {
+		tolerance := runMoments
+		if name == "p" {
+			tolerance = runTenthStep
+		}
+		want, _ := g.want(name)
+		if d := deviation(got, want); !(d <= tolerance) {
+			t.Errorf("%s deviates by %.2g, tolerance %.2g", name, d, tolerance)
+		}
+	}
+}
+
+// Gradients of a row are added stream by stream: the bits are the same on any number of ranks of which
+// each has consecutive streams.
+func TestLearnedSumsByStream(t *testing.T) {
+	var want uint64
+	for _, ranks := range []int{1, 2, 4} {
+		_, l, step := goldenLearned(t)
+		for n := 1; n <= 3; n++ {
+			for minibatch := range 4 / ranks {
+				for r := range ranks {
+					// the streams read the same rows, and other gradients
+					ids, _ := step(n)
+					_, grads := step(n)
+					for i := range grads {
+						grads[i] *= float32(math.Sqrt(float64(2 + r*4/ranks + minibatch)))
+					}
+					l.Add(r, ids, grads)
+				}
+			}
+			l.Update(DefaultOptimizer(Adam), 0.01, n)
+		}
+		if got := l.Digest(); ranks == 1 {
+			want = got
+		} else if got != want {
+			t.Errorf("%d ranks: digest %016x, want %016x", ranks, got, want)
+		}
+	}
+}
+
+// Rows come back from their tensors, part by part, and those of another part are refused.
+func TestLearnedState(t *testing.T) {
+	_, l, step := goldenLearned(t)
+	ids, grads := step(1)
+	l.Add(0, ids, grads)
+	l.Update(DefaultOptimizer(Adam), 0.01, 1)
+	l.KeepBest()
+	_, other, _ := goldenLearned(t)
+	for part := range 2 {
+		if err := other.SetState(part, true, l.StateOf(part, true)); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.SetState(1-part, true, l.StateOf(part, true)); err == nil {
+			t.Error("rows of another part are taken")
+		}
+	}
+	other.UseBest()
+	if l.Digest() != other.Digest() || !other.Finite() {
+		t.Errorf("digests %016x, %016x", l.Digest(), other.Digest())
+	}
+	other.v[0] = float32(math.NaN())
+	if other.Finite() {
+		t.Error("a moment is not finite")
+	}
+}
+
+// The gradient of the rows of a type is that of the map that they go through.
+func TestRowGradient(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		rng := rand.New(rand.NewPCG(1, 2))
+		c := Config{Kind: "rgcn", Layers: 1, In: 5, Out: 3, Norm: NormNone, Schema: typed,
+			TypeFeatures: []int{4, 3}, Task: "multiclass"}
+		m := newModel(t, dev, c, 1)
+		const n = 6
+		rows, dx := randomRows(rng, n*3), randomRows(rng, n*c.In)
+		got, err := m.RowGradient(1, upload(t, dev, n, c.In, dx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := download(dev, m.project.maps[1].w.Data)
+		loss := func() (sum float64) { // the map's output times dx
+			for i := range n {
+				for o := range c.In {
+					for k := range 3 {
+						sum += float64(dx[i*c.In+o]) * float64(w[o*3+k]) * float64(rows[i*3+k])
+					}
+				}
+			}
+			return sum
+		}
+		have := download(dev, got.Data)
+		for i, x := range rows {
+			const h = 0x1p-7
+			rows[i] = x + h
+			up := loss()
+			rows[i] = x - h
+			want := (up - loss()) / float64((x+h)-(x-h))
+			rows[i] = x
+			if d := float64(have[i]) - want; !(math.Abs(d) < 1e-5) {
+				t.Fatalf("element %d: %v, finite differences %v", i, have[i], want)
+			}
+		}
+	})
+}

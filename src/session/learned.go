@@ -1,0 +1,51 @@
+package session
+
+import (
+	"errors"
+
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/residence"
+)
+
+// learnedRows makes the learned rows of the own vertices.
+func learnedRows(s *Session) *nn.Learned {
+	var ranges []nn.LearnedRange
+	starts, types, own := s.Shards.Ranges(), s.Shards.Schema.NumTypes(), s.Shards.Offsets[s.First]
+	for p := s.First; p < s.Last; p++ {
+		for t, learns := range s.Spec.Model.Learns {
+			if !learns {
+				continue
+			}
+			r := nn.LearnedRange{Part: p, Kind: t, First: int(starts[p*types+t] - own),
+				End: int(starts[p*types+t+1] - own)}
+			if s.Shards.Schema.Typed() {
+				r.Type = s.Shards.Schema.Types[t]
+			}
+			ranges = append(ranges, r)
+		}
+	}
+	if ranges == nil {
+		return new(nn.Learned)
+	}
+	return nn.NewLearned(s.Spec.Model.Learned, ranges,
+		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Spec.Seed, !s.Forward)
+}
+
+// openLearned gives a strategy that trains the exchanges of learned rows, if the model learns some,
+// which close closes. Collective, as is close.
+func openLearned(s *Session, o *parallel.Options) (close func() error, err error) {
+	if s.Learned.Cols == 0 || s.Forward {
+		return func() error { return nil }, nil
+	}
+	ask, err := residence.OpenLearned(s.Store)
+	if err != nil {
+		return nil, err
+	}
+	move, err := residence.OpenLearned(s.Store)
+	if err != nil {
+		return nil, err
+	}
+	o.Learned = parallel.LearnedRows{Rows: s.Learned, Ask: ask.Exchange, Move: move.Exchange}
+	return func() error { return errors.Join(ask.Close(), move.Close()) }, nil
+}

@@ -1,0 +1,215 @@
+package train
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"halognn/src/comm"
+	"halognn/src/compute/ref"
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/npy"
+	"halognn/src/policy"
+	"halognn/src/rundir"
+	"halognn/src/sample"
+	"halognn/src/session"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+	"halognn/src/task"
+)
+
+// bareData writes a graph of one type without features, whose vertices mostly have in-edges from their
+// own class.
+func bareData(t testing.TB) string {
+	t.Helper()
+	const n, classes = 240, 3
+	dir := filepath.Join(t.TempDir(), "bare")
+	r := rand.New(rand.NewPCG(3, 4))
+	var source, target, ids []graph.VertexID
+	labels := make([]int32, n)
+	for v := range n {
+		labels[v], ids = int32(v%classes), append(ids, graph.VertexID(v))
+		for range 3 + r.IntN(4) {
+			u := r.IntN(n/classes)*classes + v%classes
+			if r.IntN(8) == 0 {
+				u = r.IntN(n)
+			}
+			source, target = append(source, graph.VertexID(u)), append(target, graph.VertexID(v))
+		}
+	}
+	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: classes})
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	check(err)
+	g, err := graph.FromEdges(n, source, target)
+	check(err)
+	g, _ = graph.Clean(g, graph.CleanOptions{Undirected: true})
+	check(w.Topology(g))
+	rows, err := w.Features(n, 0, dataset.Float32)
+	check(err)
+	check(rows.Close())
+	check(w.Labels(npy.Bytes(labels)))
+	r.Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	check(w.Splits(graph.Split{Train: ids[:120], Valid: ids[120:180], Test: ids[180:]}))
+	check(w.Close())
+	return dir
+}
+
+func learnedOptions(kind string) Options {
+	o := typedOptions(kind)
+	o.Model.Learned, o.LearnedLR, o.Model.Dropout = 6, 0.05, 0.1
+	return o
+}
+
+// Rows of vertices without features are learned to the same bits on ranks of one stream each and on one
+// rank of all, in graphs with vertex types and without, and what is learned is of use.
+func TestLearnedRowsOnAnyRanks(t *testing.T) {
+	bare, typed := bareData(t), typedData(t, 1, 2)
+	for _, c := range []struct {
+		name, data string
+		change     func(*Options)
+		least      float64
+	}{
+		{"sage", bare, func(*Options) {}, 0.6},
+		{"sage", bare, func(o *Options) { o.Partitioned, o.EvalFull = true, false }, 0.6},
+		{"sage", bare, func(o *Options) { o.Model.Aggregation = "max" }, 0.5},
+		{"gcn", bare, func(o *Options) { o.Sample.Kind = sample.Poisson }, 0.6},
+		{"gcn", bare, func(o *Options) { o.Model.GCNNorm, o.Model.Residual = "both", true }, 0.6},
+		{"gin", bare, func(o *Options) { o.Sample.Kind = sample.Labor }, 0.5},
+		{"gat", bare, func(*Options) {}, 0.6},
+		{"mlp", bare, func(o *Options) { o.Epochs = 2 }, 0},
+		{"rgcn", typed, func(*Options) {}, 0.6},
+		{"sage", typed, func(o *Options) { o.EvalFull = false }, 0.6},
+		{"gatv2", typed, func(o *Options) { o.Epochs = 2 }, 0},
+	} {
+		o := learnedOptions(c.name)
+		o.Epochs = 15
+		c.change(&o)
+		t.Run(c.name, func(t *testing.T) {
+			s := shardtest.Cut(t, c.data, shardtest.Options{Parts: 4})
+			want := typedRun(t, s, 1, o, false)
+			if !(want.TestAccuracy.Value >= c.least) {
+				t.Errorf("test accuracy %.3f", want.TestAccuracy.Value)
+			}
+			o.Depth = 5
+			for _, ranks := range []int{2, 4} {
+				got := typedRun(t, s, ranks, o, false)
+				if ranks == 4 && (got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest) {
+					t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest,
+						got.LearnedDigest, want.LossDigest, want.LearnedDigest)
+				}
+				if d := got.TrainLoss - want.TrainLoss; !(math.Abs(d) < 1e-4) {
+					t.Errorf("%d ranks: loss %v, want %v", ranks, got.TrainLoss, want.TrainLoss)
+				}
+				if crossed := got.Shuffles.Rows > 0; crossed != (c.name != "mlp") { // whose rows are the seeds'
+					t.Errorf("%d ranks: learned rows have crossed: %v", ranks, crossed)
+				}
+			}
+		})
+	}
+}
+
+// A run that is stopped in the middle of an epoch goes on to the same bits, on other ranks too; the
+// rows of a part are written by its owner, and no damage to them goes unseen.
+func TestResumeOfLearnedRows(t *testing.T) {
+	for name, data := range map[string]string{"bare": bareData(t), "typed": typedData(t, 2)} {
+		t.Run(name, func(t *testing.T) {
+			o := learnedOptions("sage")
+			o.Epochs, o.Checkpoint.Keep, o.Checkpoint.EverySteps = 3, 3, 2
+			s := shardtest.Cut(t, data, shardtest.Options{Parts: 4})
+			whole := journey{shards: s, ranks: 4, dir: t.TempDir()}
+			want := whole.finished(t, o)
+			for _, ranks := range []int{4, 1} {
+				j := journey{shards: s, ranks: 4, dir: t.TempDir()}
+				j.stopped(t, o, 3)
+				j.ranks = ranks
+				got := j.finished(t, o)
+				got.Local = want.Local // which depends on the ranks
+				sameRun(t, got, want)
+				if got.LearnedDigest != want.LearnedDigest || got.LearnedDigest == "" {
+					t.Errorf("digest of rows %q, want %q", got.LearnedDigest, want.LearnedDigest)
+				}
+			}
+			j := journey{shards: s, ranks: 4, dir: t.TempDir()}
+			j.stopped(t, o, 3)
+			paths := j.checkpoints(t)
+			file := filepath.Join(j.dir, rundir.CheckpointsDir, paths[len(paths)-1], rundir.LearnedFile(2))
+			if err := patched(file, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }); err != nil {
+				t.Fatal(err)
+			}
+			got := j.finished(t, o)
+			sameRun(t, got, want)
+			if notes := strings.Join(j.notes, "\n"); !strings.Contains(notes, rundir.LearnedFile(2)) {
+				t.Errorf("the damage is not told: %s", notes)
+			}
+		})
+	}
+}
+
+// Rows and their moments are in no file and no memory of one rank alone.
+func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
+	s := shardtest.Cut(t, bareData(t), shardtest.Options{Parts: 4})
+	o := learnedOptions("sage")
+	o.Epochs = 1
+	dir, own := t.TempDir(), make([]int64, 4)
+	err := comm.RunWorld(4, func(c comm.Comm) error {
+		tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(),
+			Host: ref.Host{}, Workers: 1}, Dir: dir}, o)
+		if err != nil {
+			return err
+		}
+		for _, r := range tr.run.s.Learned.Ranges {
+			own[c.Rank()] += int64(r.End - r.First)
+		}
+		_, err = tr.Run(context.Background(), nil)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, n := range own {
+		if want := s.Offsets[p+1] - s.Offsets[p]; n != want {
+			t.Errorf("rank %d has %d rows of its %d vertices", p, n, want)
+		}
+		info, err := os.Stat(filepath.Join(dir, rundir.LearnedFile(p)))
+		if err != nil || info.Size() < n*6*4 || info.Size() > n*6*4+1024 {
+			t.Errorf("part %d: %v, %v", p, info, err)
+		}
+	}
+}
+
+func TestLearnedRefusals(t *testing.T) {
+	bare := shardtest.Cut(t, bareData(t), shardtest.Options{Parts: 2})
+	typed := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
+	for _, c := range []struct {
+		shards *shard.Shards
+		change func(*Options)
+		want   string
+	}{
+		{bare, func(o *Options) { o.Model.Learned = 0 }, "set model.learned=64"},
+		{typed, func(o *Options) { o.Model.Learned = 0 }, "model.learned=64, which learns them"},
+		{bare, func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
+		{bare, func(o *Options) { o.Sums = true }, "choose exchange.sums=off"},
+		{bare, func(o *Options) { o.Mode.Name = "split" }, "choose parallel.mode=data"},
+	} {
+		o := learnedOptions("sage")
+		c.change(&o)
+		err := comm.RunWorld(1, func(w comm.Comm) error {
+			_, err := Run(context.Background(), Env{Env: session.Env{Comm: w, Shards: c.shards,
+				Device: ref.New(), Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
