@@ -218,8 +218,8 @@ func trainable(s *shard.Shards) error {
 			ErrParts, s.Dir)
 	}
 	if s.Features == 0 {
-		return fmt.Errorf("%w: %s: the graph has no features, which models read; partition it "+
-			"again with --features degree, or ones", ErrParts, s.Dir)
+		return fmt.Errorf("%w: %s: the graph has no features, and plan does not count learned rows; plan "+
+			"for parts that are cut with --features degree, or ones", ErrParts, s.Dir)
 	}
 	return nil
 }
