@@ -8,7 +8,7 @@
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
 //	                    ├ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge
 //	                    |             (needs cgo)
-//	                    ├ kaminpar    multilevel on a compressed graph, some 10 bytes an edge, in a
+//	                    ├ kaminpar    multilevel on a compressed graph, 10 to 15 bytes an edge, in a
 //	                    |             process of its own
 //	                    └ assignment  parts that another program wrote to a file
 //
@@ -61,7 +61,7 @@ func Memory(method string, vertices, edges int64) int64 {
 	case "metis":
 		return 50*edges + 40*vertices
 	case "kaminpar":
-		return 12 * edges
+		return 16*edges + 24*vertices
 	default: // ldg; the constraints and the part of each vertex
 		return 24 * vertices
 	}

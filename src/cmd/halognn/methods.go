@@ -28,7 +28,7 @@ type cutting struct {
 // methodsOf are the words of --method with their meaning.
 var methodsOf = []struct{ word, means string }{
 	{"metis", "best cut, most memory"},
-	{"kaminpar", "as good on a tenth of it, by the wheel kaminpar"},
+	{"kaminpar", "as good on a third of it, by the wheel kaminpar"},
 	{"ldg", "streaming"}, {"random", ""}, {"contiguous", ""},
 	{"file", "the parts of --assignment"},
 	{"auto", "metis where it fits, else kaminpar where it is installed, else ldg"},
