@@ -83,9 +83,10 @@ type best struct {
 	id    graph.VertexID
 }
 
-// compare orders partners best first, and equal ones by original id.
+// compare orders partners best first, and equal ones by original id. A score that is no number comes
+// before all, so that it is kept, and refused.
 func (r *ranking) compare(a, b best) int {
-	return cmp.Or(cmp.Compare(b.score, a.score),
+	return cmp.Or(cmp.Compare(-a.score, -b.score),
 		cmp.Compare(r.of.Topology.Original[a.id], r.of.Topology.Original[b.id]))
 }
 

@@ -330,19 +330,20 @@ func (c *chunks) at(i int) (lo, hi int) {
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
 }
 
-// chunks cuts the own vertices so that the vertices of a chunk and their in-edges refer to at most
-// chunkBytes of rows.
+// chunks cuts the vertices of each own part so that the vertices of a chunk and their in-edges refer to
+// at most chunkBytes of rows. Chunks, on whose sizes the last bits of a matrix product depend, are so
+// those of any number of ranks.
 func (s Passes) chunks(rowBytes int) (c chunks) {
 	offsets := s.Shards.Meta.Offsets
-	lo, end := offsets[s.First], offsets[s.Last]
-	budget := int64(chunkBytes / rowBytes)
-	c.bounds = []graph.VertexID{graph.VertexID(lo)}
-	for lo < end {
-		first := int64(s.Topology.First) // of the rows held here
-		hi := first + s.Topology.Graph.NextChunk(lo-first, end-first, budget)
-		c.most = max(c.most, int(hi-lo))
-		c.bounds = append(c.bounds, graph.VertexID(hi))
-		lo = hi
+	budget, first := int64(chunkBytes/rowBytes), int64(s.Topology.First) // of the rows held here
+	c.bounds = []graph.VertexID{graph.VertexID(offsets[s.First])}
+	for p := s.First; p < s.Last; p++ {
+		for lo, end := offsets[p], offsets[p+1]; lo < end; {
+			hi := first + s.Topology.Graph.NextChunk(lo-first, end-first, budget)
+			c.most = max(c.most, int(hi-lo))
+			c.bounds = append(c.bounds, graph.VertexID(hi))
+			lo = hi
+		}
 	}
 	return c
 }

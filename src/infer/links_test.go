@@ -231,3 +231,69 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A vertex whose score with the source is no number, though all embeddings are finite, is no worse and
+// no better than others: links are not ranked against it, and it is no partner.
+func TestScoreOfACandidateThatIsNoNumber(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 1})
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task, o.Links.Judged = task.Dot, o.Model.Hidden, task.Links, 0
+	test, _ := shards.LinksOf(2)
+	cols, source := o.Model.Hidden, test[0].Source
+	rows := make([]float32, 40*cols)
+	for i := range rows {
+		rows[i] = 1
+	}
+	rows[int(source)*cols], rows[int(source)*cols+1] = 1e30, 1e30
+	others := map[graph.VertexID]bool{source: true}
+	for split := range 3 {
+		all, _ := shards.LinksOf(split)
+		for _, l := range all {
+			others[l.Source], others[l.Target] = others[l.Source] || l.Target == source,
+				others[l.Target] || l.Source == source
+		}
+	}
+	for v := range graph.VertexID(40) {
+		if !others[v] { // it has no link with the source: a candidate
+			rows[int(v)*cols], rows[int(v)*cols+1] = 1e30, -1e30
+			break
+		}
+	}
+	if err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
+		_, ranked := RankLinks(s, rows, 2, nil)
+		_, _, partners := topOf(s, rows, []graph.VertexID{source}, 2)
+		for what, err := range map[string]error{"ranks": ranked, "partners": partners} {
+			if !errors.Is(err, nn.ErrDiverged) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Chunks end where parts end, so that they are those of any number of ranks.
+func TestChunksOfAnyNumberOfRanks(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
+		Seed: 2}, shardtest.Options{Parts: 4})
+	var want []graph.VertexID
+	for _, ranks := range []int{1, 2, 4} {
+		all := make([][]graph.VertexID, ranks)
+		if err := onRanks(shards, ranks, sageOptions(), func(_ context.Context, s Passes) error {
+			c := s.chunks(chunkBytes / 50)
+			all[s.Comm.Rank()] = c.bounds[:c.len()]
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		bounds := slices.Concat(all...)
+		if want == nil {
+			want = bounds
+		}
+		if !slices.Equal(bounds, want) || len(bounds) < 8 {
+			t.Errorf("%d ranks have the chunks %v, want %v", ranks, bounds, want)
+		}
+	}
+}

@@ -181,7 +181,7 @@ func (r *ranking) rank(own []float32) error {
 				for k, x := range x {
 					if x > high {
 						above++
-					} else if x >= low {
+					} else if !(x < low) {
 						r.count(i, exact(k))
 					}
 				}
@@ -213,13 +213,16 @@ func (r *ranking) target(own []float32, i int) []float32 {
 	return own[at : at+r.cols]
 }
 
-// count holds a candidate's score against the link's.
+// count holds a candidate's score against the link's. One that is no number has no rank: then neither
+// has the link, and RankLinks refuses it.
 func (r *ranking) count(i int, x float32) {
 	switch {
 	case x > r.score[i]:
 		r.above[i]++
 	case x == r.score[i]:
 		r.same[i]++
+	case x != x:
+		r.score[i] = x
 	}
 }
 
