@@ -242,6 +242,12 @@ func (j *Job) Close() {
 	}
 }
 
+// SeedsElsewhere reports whether the seeds of a minibatch may be vertices of any rank: ends of links
+// are.
+func (s *Spec) SeedsElsewhere() bool {
+	return s.GlobalSeeds || task.Stored(s.Model.Task).Embeds
+}
+
 // Trains reports whether the job has seeds to train on.
 func (j *Job) Trains() bool { return j.Streams != nil }
 

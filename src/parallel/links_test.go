@@ -13,10 +13,8 @@ import (
 // What links cannot be trained with is refused by name, and without links none of it is.
 func TestRefusalsOfLinks(t *testing.T) {
 	for want, change := range map[string]func(*job.Spec){
-		"topology.kind partitioned": func(s *job.Spec) { s.Partitioned = true },
-		"sample.kind ladies": func(s *job.Spec) {
-			s.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}}
-		},
+		"links.filter":                  func(s *job.Spec) { s.Partitioned, s.Links.Filter = true, true },
+		"which neighbours are likelier": func(s *job.Spec) { s.Locality.Favour = 2 },
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},

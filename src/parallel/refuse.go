@@ -322,17 +322,13 @@ func filesRefuse(s *job.Spec) []clash {
 // linksRefuse lists what a job cannot have whose task is links.
 func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	o := &s.Links
-	const leaks = "a minibatch would draw its own links as messages unless they are left out, and that " +
-		"is not written for it"
 	all = append(all, refused("links.exclude", "true", "false", []clash{
-		{o.Exclude && s.Partitioned, "topology.kind partitioned", "the lists of links do not travel to " +
-			"the owners that draw", "topology.kind=replicated"},
-		{o.Exclude && s.Reads() && !s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), leaks, neighbour},
-		{o.Exclude && s.Locality.Favours(), "sample.locality", leaks, "sample.locality=1"},
+		{o.Exclude && s.Locality.Favours(), "sample.locality", "which neighbours are likelier is not known of " +
+			"the edges that a minibatch's links leave", "sample.locality=1"},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
-		{o.Filter && s.Partitioned, "topology.kind partitioned", "rows of other ranks are not asked for " +
-			"edges", "topology.kind=replicated"}})...)
+		{o.Filter && s.Partitioned, "topology.kind partitioned", "negatives are drawn before ranks " +
+			"ask each other, so that edges of other ranks are not known", "topology.kind=replicated"}})...)
 	valid := o.Graph == job.TrainValidGraph
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
 		{valid && s.Partitioned, "topology.kind partitioned", "no rank has all rows to add links to",

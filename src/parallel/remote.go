@@ -45,7 +45,7 @@ type remoteDraws struct {
 	d           *remoteDrawer
 	asks, asked []int64  // [2K] count and word, by rank: sent, received
 	words       []uint64 // [K] received
-	wanted      []int    // [K] vertices that each rank asks for
+	wanted      []int    // [K] of wantIDs, by rank
 	wantIDs     []graph.VertexID
 	edges       []int // [K] neighbours that each rank returns
 }
@@ -155,7 +155,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 		d.o.copyLabels(m)
 		for h := 1; h <= alone; h++ {
 			d.group(m, s, h)
-			if n := len(m.draws.asking.IDs); n > 0 {
+			if n := m.draws.asking.Vertices(); n > 0 {
 				return fmt.Errorf("%d seeds belong to other ranks; this is a bug in halognn", n)
 			}
 			err := errors.Join(s.Draw(&m.draws.asking), s.Extend(&m.Sampled, h, &m.draws.asking))
@@ -201,14 +201,14 @@ func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 		r.wanted, r.words = make([]int, d.ranks), make([]uint64, d.ranks)
 		r.edges = make([]int, d.ranks)
 	}
-	for k, n := range r.asking.Count {
+	for k, n := range r.asking.Words {
 		r.asks[2*k], r.asks[2*k+1] = int64(n), int64(r.asking.Word)
 	}
-	count.Asked += int64(len(r.asking.IDs))
+	count.Asked += int64(r.asking.Vertices())
 	count.Rounds++
 	count.Bytes += int64(d.ranks)*sample.AskBytes + int64(len(r.asking.IDs))*sample.VertexBytes
 	return d.comm.StartAlltoallThen(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones,
-		sample.AskBytes, comm.Then{Send: mem.Bytes(r.asking.IDs), SendRows: r.asking.Count,
+		sample.AskBytes, comm.Then{Send: mem.Bytes(r.asking.IDs), SendRows: r.asking.Words,
 			RowBytes: sample.VertexBytes, Expect: (*askedFor)(m)}), nil
 }
 
@@ -218,10 +218,13 @@ type (
 	repliedTo Minibatch
 )
 
-// Expect makes room for the vertices that others ask for, whose numbers are here.
+// Expect makes room for what others ask for, whose length is here.
 func (m *askedFor) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())
+	if l := r.d.o.Sampling.Links; l.Excludes() {
+		most += l.MostLeftOut()
+	}
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
@@ -232,7 +235,6 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 		total += int(n)
 	}
 	r.wantIDs = mem.Grow(r.wantIDs[:0], total)
-	m.asked.Answered += int64(total)
 	return mem.Bytes(r.wantIDs), r.wanted, nil
 }
 
@@ -241,8 +243,13 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 	r := &m.draws
 	return d.samplers.with(func(s *sample.Remote) error {
 		r.asking.Room(nil)
-		err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, &r.asking)
-		return errors.Join(err, s.Draw(&r.asking))
+		if err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, &r.asking); err != nil {
+			return err
+		}
+		for _, n := range r.answer.Count {
+			m.asked.Answered += int64(n)
+		}
+		return s.Draw(&r.asking)
 	})
 }
 
@@ -254,7 +261,7 @@ func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 	r, count := &m.draws, &m.asked
 	count.Rounds++
 	count.Bytes += int64(len(r.answer.Sizes)) + int64(len(r.answer.Neighbours))*sample.VertexBytes
-	return d.comm.StartAlltoallThen(r.answer.Sizes, r.asking.Sizes, r.wanted, r.asking.Count,
+	return d.comm.StartAlltoallThen(r.answer.Sizes, r.asking.Sizes, r.answer.Count, r.asking.Count,
 		r.asking.Reply.Vertex(), comm.Then{Send: mem.Bytes(r.answer.Neighbours),
 			SendRows: r.answer.Edges, RowBytes: r.asking.Reply.Edge, Expect: (*repliedTo)(m)}), nil
 }

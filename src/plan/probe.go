@@ -200,9 +200,9 @@ func (p *planner) probe(r *rankPlan) error {
 		step, stream := p.scattered(r, max(i, 0))
 		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
 		begin := time.Now()
-		if err := s.Sample(&mb, seeds,
-			sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream,
-				Favour: p.job.Locality.Favour}); err != nil {
+		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream,
+			Favour: p.job.Locality.Favour}
+		if err := s.Sample(&mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {
@@ -210,7 +210,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.took += time.Since(begin)
 		shape := shapeOf(&mb, r.reader.Local)
-		shape.asks = p.sending().asks(r, &mb, p.job.Sample, all)
+		shape.asks = p.sending().asks(r, &mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
 		if err := sums.probed(&mb, &shape); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := shapeOf(mb, r.reader.Local)
-		shape.asks = p.sending().asks(r, mb, p.job.Eval, all)
+		shape.asks = p.sending().asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err

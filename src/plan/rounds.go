@@ -20,7 +20,7 @@ type Rounds struct {
 func all(graph.VertexID) bool { return true }
 
 // asks returns what the share of a rank in a minibatch, drawn by spec, asks others.
-func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec,
+func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
 		return nil
@@ -28,8 +28,8 @@ func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec,
 	j := p.of.job
 	first, last := p.of.layout.Vertices(r.rank)
 	return mb.Asks(&sample.Askers{Spec: spec, OfData: j.Model.EdgeWeights,
-		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.GlobalSeeds,
-		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws})
+		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.SeedsElsewhere(),
+		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
 
 // askingHops returns how many hops of a minibatch ask other ranks.
@@ -37,7 +37,7 @@ func (p messagePlan) askingHops() int {
 	if !p.of.job.Partitioned || p.groupSize() == p.of.job.Ranks {
 		return 0
 	}
-	return sample.AskingHops(p.of.job.Sample.Hops(), p.of.job.Ranks, p.of.job.GlobalSeeds)
+	return sample.AskingHops(p.of.job.Sample.Hops(), p.of.job.Ranks, p.of.job.SeedsElsewhere())
 }
 
 // rounds predicts what sampling costs in a step; nil if every rank has the whole topology.

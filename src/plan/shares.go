@@ -103,7 +103,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads, g.candidates))
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
-			shape := g.shapeOf(r, p.job.Sample)
+			shape := g.shapeOf(r, p.job.Sample, key)
 			r.add(&shape)
 		}
 	}
@@ -128,14 +128,14 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 }
 
 // shapeOf is the share of a rank in the minibatch that the loads are of, drawn by spec.
-func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec) shape {
+func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
 	if !g.p.sending().relays() {
 		return s
 	}
 	s.remote = 0
-	s.asks = g.p.sending().asks(r, &g.mb, spec,
+	s.asks = g.p.sending().asks(r, &g.mb, spec, key,
 		func(v graph.VertexID) bool { return g.owners.Of(v) == member })
 	first, last := g.p.layout.Vertices(r.rank)
 	for _, v := range g.mb.Frontier {
@@ -181,7 +181,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		}
 		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
 		for _, r := range ranks {
-			shape := g.shapeOf(r, p.job.Eval)
+			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
 			r.judged.atLeast(&shape)
 		}
 	}

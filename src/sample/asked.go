@@ -37,13 +37,16 @@ type Askers struct {
 	Elsewhere  bool                      // seeds may be vertices of any rank
 	First, End graph.VertexID            // the vertices of the asker
 	Draws      func(graph.VertexID) bool // reports whether the asker draws for a vertex
+	Key        Key                       // of the minibatch
 }
 
 // Asks returns what each block of a minibatch, input layer first, asks of other ranks. O(V).
 func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
+	var list leftOut
+	list.find(of.Spec.Links, of.Key, m.Frontier)
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
-		b, a := &m.Blocks[l], &asks[l]
+		b, a, without := &m.Blocks[l], &asks[l], 0
 		for d, v := range m.Frontier[:b.NumDst] {
 			switch {
 			case v >= of.First && v < of.End || !of.Draws(v):
@@ -54,9 +57,11 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 				a.Neighbours += int(of.Topology.Degree(v))
 			}
 			a.Vertices++
+			without += len(list.of(d))
 		}
 		reply := of.Spec.Reply(len(m.Blocks)-l, of.OfData)
-		a.Bytes = of.Ranks*AskBytes + a.Vertices*(VertexBytes+reply.Vertex()) + a.Neighbours*reply.Edge
+		a.Bytes = of.Ranks*AskBytes + without*VertexBytes +
+			a.Vertices*(VertexBytes+reply.Vertex()) + a.Neighbours*reply.Edge
 	}
 	return asks
 }

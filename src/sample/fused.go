@@ -130,6 +130,7 @@ func (s *Fused) number(frontier []graph.VertexID) {
 func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	mb, layers := s.mb, len(spec.Fanouts)
 	mb.layers(layers)
+	mb.Totals = mb.Totals[:0]
 	s.begin(spec, key)
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
@@ -211,6 +212,12 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	}
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
+	if left := s.mb.Estimates || s.kind == LADIES; left && !s.options.Weights && s.hop.skips.end() > 0 { // estimates of the rows that are left
+		s.mb.Totals = mem.Grow(s.mb.Totals, n)
+		for i, degree := range s.hop.degree[:n] {
+			s.mb.Totals[i] = float64(degree)
+		}
+	}
 	return nil
 }
 

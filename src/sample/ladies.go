@@ -106,10 +106,11 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 	layers := len(spec.Vertices)
 	mb.layers(layers)
 	s.wide.layers(1)
-	mb.Estimates = true
+	mb.Estimates, s.wide.Totals = true, s.wide.Totals[:0]
 	if err := s.fused.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
+	s.fused.hop.skips.find(spec.Links, key, &s.fused.topology, seeds)
 	for h, n := range spec.Vertices {
 		if h > 0 { // the map numbers what was not drawn, too
 			s.fused.number(s.wide.Frontier)
@@ -120,6 +121,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 		s.choose(&mb.Blocks[layers-1-h], n, key.hop(h+1),
 			likelier(s.fused.options.Near.Vertices, h, key), key.Favour)
 	}
+	s.copyTotals(mb)
 	s.wide.copyFrontier(mb)
 	mb.Seeds = mb.Frontier[:len(seeds)]
 	for l := 1; l < layers && !s.fused.options.ForwardOnly; l++ {

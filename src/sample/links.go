@@ -291,14 +291,58 @@ func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 	return ends, min(float64(len(ends)), float64(l.mostSeeds(s.PieceLen(0, stream))))
 }
 
+// MostLeftOut bounds the edges that a minibatch leaves out.
+func (l *Links) MostLeftOut() int64 { return 2 * int64(l.streams.maxNumbers()) }
+
 // Excludes reports whether minibatches leave edges out.
 func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
 
-// skips are the edges that destinations of a minibatch do not draw. Seeds come first in every
-// frontier, so that destination i is seed i in each hop.
+// leftOut names the edges that vertices of a frontier leave out. Seeds come first in every frontier.
+type leftOut struct {
+	start []int32          // [n+1] those of vertex i come from from[start[i]:start[i+1]]
+	from  []graph.VertexID // ascending for each
+}
+
+// of returns where the edges come from that vertex i of the frontier leaves out.
+func (o *leftOut) of(i int) []graph.VertexID {
+	if i+1 >= len(o.start) {
+		return nil
+	}
+	return o.from[o.start[i]:o.start[i+1]]
+}
+
+// find lists those of the minibatch of a key. A rank that shares it with others has some of the seeds
+// in its frontier, in their order.
+func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID) {
+	o.start, o.from = o.start[:0], o.from[:0]
+	if !l.Excludes() {
+		return
+	}
+	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+		without, at := r.without, 0
+		for i := 0; len(without) > 0; i++ {
+			n := 0
+			for n < len(without) && int(without[n].row) == i {
+				n++
+			}
+			if at < len(frontier) && frontier[at] == r.seeds[i] {
+				o.start = append(o.start, int32(len(o.from)))
+				for _, e := range without[:n] {
+					o.from = append(o.from, e.source)
+				}
+				at++
+			}
+			without = without[n:]
+		}
+	})
+	o.start = append(o.start, int32(len(o.from)))
+}
+
+// skips are the edges that the first destinations of a hop do not draw.
 type skips struct {
-	start []int32 // [S+1] those of seed i are places[start[i]:start[i+1]]
+	start []int32 // [n+1] those of destination i are place[start[i]:start[i+1]]
 	place []int64 // in the row, ascending
+	list  leftOut // of the frontier, which find has looked up
 }
 
 // of returns the places in the row of destination i that are not drawn.
@@ -313,44 +357,35 @@ func (k *skips) of(i int) []int64 {
 func (k *skips) end() int { return max(0, len(k.start)-1) }
 
 // find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
-func (k *skips) find(l *Links, key Key, t *Topology, seeds []graph.VertexID) {
-	k.start, k.place = k.start[:0], k.place[:0]
-	if !l.Excludes() {
-		return
+func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID) {
+	k.clear()
+	k.list.find(l, key, frontier)
+	for i := range max(0, len(k.list.start)-1) {
+		k.next(t, frontier[i], k.list.of(i))
 	}
-	var without []exclusion
-	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) { without = slices.Clone(r.without) })
-	for i := 0; len(without) > 0; i++ {
-		k.start = append(k.start, int32(len(k.place)))
-		n := 0
-		for n < len(without) && int(without[n].row) == i {
-			n++
-		}
-		if mine := without[:n]; n > 0 {
-			row := t.Graph.InNeighbours(seeds[i] - t.First)
-			for p, u := range row {
-				if excludes(mine, u) {
-					k.place = append(k.place, int64(p))
-				}
+}
+
+// clear makes all destinations draw whole rows.
+func (k *skips) clear() { k.start, k.place = append(k.start[:0], 0), k.place[:0] }
+
+// next adds a destination, and the vertices, ascending, whose edges to it are not drawn.
+func (k *skips) next(t *Topology, v graph.VertexID, without []graph.VertexID) {
+	if len(without) > 0 {
+		for p, u := range t.Graph.InNeighbours(v - t.First) {
+			if names(without, u) {
+				k.place = append(k.place, int64(p))
 			}
 		}
-		without = without[n:]
 	}
 	k.start = append(k.start, int32(len(k.place)))
 }
 
-// excludes reports whether sorted exclusions of one row name a vertex.
-func excludes(list []exclusion, u graph.VertexID) bool {
+// names reports whether u is one of ascending vertices.
+func names(list []graph.VertexID, u graph.VertexID) bool {
 	if len(list) <= 8 {
-		for i := range list {
-			if list[i].source == u {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(list, u)
 	}
-	_, found := slices.BinarySearchFunc(list, u,
-		func(e exclusion, u graph.VertexID) int { return cmp.Compare(e.source, u) })
+	_, found := slices.BinarySearch(list, u)
 	return found
 }
 

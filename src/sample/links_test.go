@@ -40,7 +40,7 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 	for _, spec := range []Spec{
 		Neighbours(5, 3), Neighbours(All, 4), {Kind: Labor, Fanouts: []int{4, 3}},
 		{Kind: Poisson, Fanouts: []int{4, 3}},
-		{Kind: Poisson, Fanouts: []int{4, 3}, Numbers: Numbers{Shared: true}},
+		{Kind: Poisson, Fanouts: []int{4, 3}, Numbers: Numbers{Shared: true}}, ladies(60, 90),
 	} {
 		s, l := rateEdges(t, top, 40, LinkOptions{Negatives: Negatives{NegativesUniform, 2},
 			Corrupt: CorruptBoth, Exclude: true})
@@ -79,9 +79,11 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 					if d < len(seeds) && left < len(top.Graph.InNeighbours(v)) {
 						shorter++
 					}
-					fanout := spec.Fanouts[len(mb.Blocks)-1-h]
-					if spec.Kind != Poisson && d < len(seeds) && fanout != All && len(drawn) != min(fanout, left) {
-						t.Fatalf("%s: %d of %d left are drawn with fanout %d", spec, len(drawn), left, fanout)
+					if spec.kind() == Neighbour || spec.kind() == Labor {
+						fanout := spec.Fanouts[len(mb.Blocks)-1-h]
+						if d < len(seeds) && fanout != All && len(drawn) != min(fanout, left) {
+							t.Fatalf("%s: %d of %d left are drawn with fanout %d", spec, len(drawn), left, fanout)
+						}
 					}
 					for _, i := range drawn {
 						if pairs[graph.Link{Source: mb.Frontier[i], Target: v}] {
@@ -102,6 +104,54 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 				t.Fatalf("%s: evaluation leaves edges out", spec)
 			}
 		}
+	}
+}
+
+// Owners of rows leave out what a rank's minibatch leaves out, whichever rank asks them.
+func TestOwnersLeaveLinksOut(t *testing.T) {
+	whole := randomTopology(rand.New(rand.NewPCG(1, 5)), 400)
+	for _, spec := range []Spec{
+		Neighbours(5, 3), Neighbours(All, 4), {Kind: Labor, Fanouts: []int{4, 3}},
+		{Kind: Poisson, Fanouts: []int{4, 3}},
+		{Kind: Poisson, Fanouts: []int{4, 3}, Numbers: Numbers{Shared: true}}, ladies(60, 90),
+	} {
+		s, l := rateEdges(t, whole, 40, LinkOptions{Negatives: Negatives{NegativesUniform, 2},
+			Corrupt: CorruptBoth, Exclude: true})
+		spec = spec.InJob(s.Steps(), 1, 1, 1)
+		spec.Links = l
+		c := newCluster(t, whole, []int64{0, 150, 170, 400}, Options{Spec: spec})
+		alone, err := New(whole, Options{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mbs [3]Minibatch
+		var seeds [3][]graph.VertexID
+		var keys [3]Key
+		for k := range keys {
+			keys[k] = Key{Seed: 7, Epoch: 1, Step: 2}
+			seeds[k] = slices.Clone(s.Piece(1, 2, 0, nil))
+		}
+		if err := c.sample(mbs[:], seeds[:], keys[:], 2, true); err != nil {
+			t.Fatal(err)
+		}
+		for k := range keys {
+			want, without := Reference(whole, spec, seeds[k], keys[k]), spec
+			if d := difference(&mbs[k], want); d != "" {
+				t.Errorf("%s, rank %d: %s", spec, k, d)
+			}
+			without.Links = nil
+			if mbs[k].Digest() == Reference(whole, without, seeds[k], keys[k]).Digest() {
+				t.Errorf("%s, rank %d: nothing is left out, so nothing is tested", spec, k)
+			}
+			var one Minibatch
+			if err := alone.Sample(&one, seeds[k], keys[k]); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(one.Totals, mbs[k].Totals) {
+				t.Errorf("%s, rank %d: the totals of the rows that are left differ", spec, k)
+			}
+		}
+		c.free()
 	}
 }
 

@@ -82,9 +82,9 @@ func (o *Options) check() error {
 		fault("numbers of vertices change from step to step, of an epoch with %d steps; make the Spec "+
 			"one of a job (InJob)", o.Numbers.Steps)
 	}
-	if o.Links.Excludes() && (!o.HasFanouts() || !o.Near.None()) {
-		fault("edges of a minibatch's links are left out by kinds with fanouts, without " +
-			"likelier vertices; choose these, or links.exclude=false")
+	if o.Links.Excludes() && !o.Near.None() {
+		fault("edges of a minibatch's links are left out where no vertices are likelier; choose " +
+			"sample.locality=1, or links.exclude=false")
 	}
 	if !o.Near.None() && !o.Estimates() {
 		fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",

@@ -47,7 +47,8 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 			return referenceDraw(t, v, spec, h, key)
 		}
 		if spec.kind() == LADIES {
-			draw = referenceLayer(t, destinations, spec.Vertices[h], key.hop(h+1),
+			row := func(v graph.VertexID) []int64 { return referenceRow(t, v, spec, key) }
+			draw = referenceLayer(t, row, destinations, spec.Vertices[h], key.hop(h+1),
 				likelier(near.Vertices, h, key), key.Favour)
 		}
 		indptr, indices, weights := []int64{0}, []int32(nil), []float32(nil)
@@ -161,8 +162,9 @@ func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h i
 
 // referenceRow returns the edges that v may draw: all but those of the minibatch's links.
 func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int64) {
-	without := map[graph.VertexID]bool{}
+	var without map[graph.VertexID]bool
 	if spec.Links.Excludes() {
+		without = map[graph.VertexID]bool{}
 		for _, n := range spec.Links.streams.numbers(key.Epoch, key.Step, key.Stream, nil) {
 			l := spec.Links.links[n]
 			without[l.Source] = without[l.Source] || l.Target == v
@@ -179,14 +181,9 @@ func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int6
 
 // referenceLayer draws about n of the in-neighbours of all destinations together, and returns what
 // referenceDraw returns.
-func referenceLayer(t *Topology, destinations []graph.VertexID, n int, hop uint64, near []uint64,
-	favour float64) func(v graph.VertexID) ([]int64, func(e int64) float32) {
-	row := func(v graph.VertexID) (edges []int64) {
-		for e := t.Graph.Indptr[v-t.First]; e < t.Graph.Indptr[v-t.First+1]; e++ {
-			edges = append(edges, e)
-		}
-		return edges
-	}
+func referenceLayer(t *Topology, row func(graph.VertexID) []int64, destinations []graph.VertexID,
+	n int, hop uint64, near []uint64, favour float64,
+) func(v graph.VertexID) ([]int64, func(e int64) float32) {
 	// Sums are rounded in the order of the sources of a block.
 	var sources []graph.VertexID
 	mass := map[graph.VertexID]float64{}
@@ -195,8 +192,9 @@ func referenceLayer(t *Topology, destinations []graph.VertexID, n int, hop uint6
 		mass[v] = 0
 	}
 	for _, v := range destinations {
-		for _, e := range row(v) {
-			u, share := t.Graph.Indices[e], 1/float64(len(row(v)))
+		edges := row(v)
+		for _, e := range edges {
+			u, share := t.Graph.Indices[e], 1/float64(len(edges))
 			if t.Weights != nil {
 				share = 0
 				if sum := t.WeightSums[v]; sum > 0 {

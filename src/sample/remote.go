@@ -16,7 +16,7 @@ import (
 //
 //	asker                                              owners
 //	Begin    seeds are the first frontier
-//	Ask      frontier, by owner  ── ids and word ──>   Answer    draws
+//	Ask      frontier, by owner  ── ids and word ──>   Answer    draws, but of edges left out
 //	Extend   block, next frontier <── neighbours ──
 //	End      transposes
 //
@@ -132,17 +132,21 @@ type Asking struct {
 
 	// What goes to the owners, and what comes back. The rows of the asker itself are not among
 	// them.
-	Count      []int            // [K] vertices asked of each rank
-	IDs        []graph.VertexID // [V] by rank, then in frontier order
+	Count []int // [K] vertices asked of each rank
+	Words []int // [K] of IDs for each rank
+	// by rank, then in frontier order; after a vertex the complements of those whose edges to it are
+	// left out, ascending
+	IDs        []graph.VertexID
 	Sizes      []byte           // [V] rows of Reply.Vertex() bytes
 	Neighbours []graph.VertexID // [E] in order of IDs, each before the bits of its weight if it has one
 
 	rank  int
 	owner []int32          // [n] of the frontier
-	own   []graph.VertexID // those of the asker itself, in frontier order
+	own   []graph.VertexID // those of the asker itself, in frontier order, as IDs
+	list  leftOut          // of the frontier
 	mine  Answer           // and what they draw
 	next  []cursor         // [K]
-	count [1]int           // len(own), Word: as Answer takes them
+	words [1]int           // len(own), Word: as Answer takes them
 	word  [1]uint64
 }
 
@@ -160,6 +164,7 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
 	}
+	a.list.find(spec.Links, key, frontier)
 	a.divide(parts, ranks, rank, frontier)
 }
 
@@ -167,38 +172,54 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID) {
 	a.rank = rank
 	if len(a.Count) != ranks {
-		a.Count, a.next = make([]int, ranks), make([]cursor, ranks)
+		a.Count, a.Words, a.next = make([]int, ranks), make([]int, ranks), make([]cursor, ranks)
 	}
 	clear(a.Count)
+	clear(a.Words)
 	a.owner = mem.Grow(a.owner, len(frontier))
 	for i, v := range frontier {
 		o := parts.Find(uint32(v))
 		a.owner[i] = int32(o)
 		a.Count[o]++
+		a.Words[o] += 1 + len(a.list.of(i))
 	}
-	a.own = mem.Grow(a.own, a.Count[rank])
-	a.Count[rank] = 0
-	a.IDs = mem.Grow(a.IDs, a.rewind())
-	at := 0
+	a.own = mem.Grow(a.own, a.Words[rank])
+	a.Count[rank], a.Words[rank] = 0, 0
+	total := 0
+	for o, n := range a.Words {
+		a.next[o].vertex = total
+		total += n
+	}
+	a.IDs = mem.Grow(a.IDs, total)
+	own := cursor{}
 	for i, v := range frontier {
+		to, at := a.own, &own
 		if o := int(a.owner[i]); o != rank {
-			a.IDs[a.next[o].vertex] = v
-			a.next[o].vertex++
-		} else {
-			a.own[at] = v
-			at++
+			to, at = a.IDs, &a.next[o]
 		}
+		to[at.vertex] = v
+		for k, u := range a.list.of(i) {
+			to[at.vertex+1+k] = ^u
+		}
+		at.vertex += 1 + len(a.list.of(i))
 	}
 }
 
-// rewind puts the cursor of each rank at its first vertex, and returns their number.
-func (a *Asking) rewind() int {
+// rewind puts the cursor of each rank at its first vertex.
+func (a *Asking) rewind() {
 	total := 0
 	for o, n := range a.Count {
 		a.next[o] = cursor{vertex: total}
 		total += n
 	}
-	return total
+}
+
+// Vertices returns how many are asked of all ranks.
+func (a *Asking) Vertices() (n int) {
+	for _, k := range a.Count {
+		n += k
+	}
+	return n
 }
 
 // size reads the number of neighbours of row i of an answer.
@@ -229,7 +250,7 @@ func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 // by rank in edges [K], Neighbours.
 func (a *Asking) Room(edges []int) {
 	if edges == nil {
-		a.Sizes = mem.Grow(a.Sizes, len(a.IDs)*a.Reply.Vertex())
+		a.Sizes = mem.Grow(a.Sizes, a.Vertices()*a.Reply.Vertex())
 		return
 	}
 	total := 0
@@ -242,7 +263,7 @@ func (a *Asking) Room(edges []int) {
 // Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has
 // is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
-	i, most := 0, a.Fanout
+	i, at, most := 0, 0, a.Fanout
 	if most == All || a.kind == Poisson {
 		most = math.MaxInt32
 	}
@@ -252,10 +273,12 @@ func (a *Asking) Edges(edges []int) error {
 			k := a.Reply.size(a.Sizes, i)
 			if k > most {
 				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a "+
-					"fanout of %d; %s", o, k, a.IDs[i], a.Fanout, sameParts)
+					"fanout of %d; %s", o, k, a.IDs[at], a.Fanout, sameParts)
 			}
 			sum += k
 			i++
+			for at++; at < len(a.IDs) && a.IDs[at] < 0; at++ {
+			}
 		}
 		edges[o] = sum
 	}
@@ -284,10 +307,12 @@ func (a *Asking) Bytes() int64 {
 
 // Answer is what a rank returns to those that ask it in one hop: like Asking it is reused.
 type Answer struct {
+	Count      []int            // [K] vertices that each rank asks for
 	Edges      []int            // [K] neighbours for each rank
 	Sizes      []byte           // as in Asking
 	Neighbours []graph.VertexID // by rank, in the order asked, as in Asking
 
+	ids      []graph.VertexID // that are asked for
 	indptr   []int64
 	original []int32
 	drawn    []graph.VertexID // of neighbours with weights
@@ -298,6 +323,7 @@ type Answer struct {
 func (a *Answer) Free() {
 	mem.Free(a.Sizes)
 	mem.Free(a.Neighbours)
+	mem.Free(a.ids)
 	mem.Free(a.indptr)
 	mem.Free(a.original)
 	mem.Free(a.drawn)
@@ -307,36 +333,63 @@ func (a *Answer) Free() {
 
 // Bytes returns their memory.
 func (a *Answer) Bytes() int64 {
-	words := cap(a.Neighbours) + cap(a.original) + cap(a.drawn) + cap(a.weights)
+	words := cap(a.Neighbours) + cap(a.ids) + cap(a.original) + cap(a.drawn) + cap(a.weights)
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
-// Answer draws for vertices whose rows are held here: count[r] of ids are asked by rank r, for
+// Answer draws for vertices whose rows are held here: words[r] of ids are what rank r asks, for
 // draws that word[r] names; all ranks ask for the same hop of the same step as own does. A vertex
 // that is not held is graph.ErrVertexRange.
 func (r *Remote) Answer(
-	a *Answer, ids []graph.VertexID, count []int, word []uint64, own *Asking,
+	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {
-	s := r.fused
-	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
-	at := 0
-	for from, n := range count {
-		for _, v := range ids[at : at+n] {
+	return r.fused.contain(func() error {
+		if err := r.fused.asked(a, ids, words); err != nil {
+			return err
+		}
+		return r.fused.answer(a, word, own)
+	})
+}
+
+// asked reads what ranks ask: which vertices, and what these leave out.
+func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
+	first, rows, skips := int(s.topology.First), s.topology.Graph.NumVertices(), &s.hop.skips
+	if len(a.Count) != len(words) {
+		a.Count, a.Edges = make([]int, len(words)), make([]int, len(words))
+	}
+	a.ids = mem.Grow(a.ids, len(ids))[:0]
+	skips.clear()
+	for from, n := range words {
+		of := ids[:n]
+		ids = ids[n:]
+		before := len(a.ids)
+		for len(of) > 0 {
+			v, without := of[0], 0
 			if int(v) < first || int(v) >= first+rows {
 				return fmt.Errorf("sample: rank %d asks for neighbours of vertex %d: %w (rows %d "+
 					"to %d are held here); %s", from, v, graph.ErrVertexRange, first, first+rows-1,
 					sameParts)
 			}
+			for without+1 < len(of) && of[without+1] < 0 {
+				without++
+				of[without] = ^of[without]
+			}
+			if without > 0 {
+				for len(skips.start) <= len(a.ids) { // those before leave nothing out
+					skips.start = append(skips.start, int32(len(skips.place)))
+				}
+				skips.next(&s.topology, v, of[1:1+without])
+			}
+			a.ids, of = append(a.ids, v), of[1+without:]
 		}
-		at += n
+		a.Count[from] = len(a.ids) - before
 	}
-	return s.contain(func() error { return s.answer(a, ids, count, word, own) })
+	return nil
 }
 
-func (s *Fused) answer(
-	a *Answer, ids []graph.VertexID, count []int, word []uint64, own *Asking,
-) error {
-	n, h := len(ids), &s.hop
+func (s *Fused) answer(a *Answer, word []uint64, own *Asking) error {
+	ids, count, h := a.ids, a.Count, &s.hop
+	n := len(ids)
 	a.original = mem.Grow(a.original, n)
 	for i, v := range ids {
 		a.original[i] = s.topology.Original[v]
@@ -344,9 +397,6 @@ func (s *Fused) answer(
 	a.indptr = mem.Grow(a.indptr, n+1)
 	h.start(&s.topology, ids, a.original, a.indptr, own.Fanout, 0)
 	h.poisson = own.kind == Poisson
-	if len(a.Edges) != len(count) {
-		a.Edges = make([]int, len(count))
-	}
 	at, edges := 0, int64(0)
 	a.indptr[0] = 0
 	for from, n := range count { // how many Poisson draws depends on who asks
@@ -409,8 +459,8 @@ func (s *Fused) reply(a *Answer, ids []graph.VertexID, r Reply) {
 
 // Draw makes the draws of the asker's own vertices, which no other rank is asked for.
 func (r *Remote) Draw(a *Asking) error {
-	a.count[0], a.word[0] = len(a.own), a.Word
-	return r.Answer(&a.mine, a.own, a.count[:], a.word[:], a)
+	a.words[0], a.word[0] = len(a.own), a.Word
+	return r.Answer(&a.mine, a.own, a.words[:], a.word[:], a)
 }
 
 // Extend makes the block of hop h, from 1, when a's answers are there and Draw has been called, and

@@ -76,9 +76,9 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 			for k := range c.asking {
 				a, at := &c.asking[k], 0
 				for o := range owner {
-					at += a.Count[o]
+					at += a.Words[o]
 				}
-				count[k] = a.Count[owner]
+				count[k] = a.Words[owner]
 				ids = append(ids, a.IDs[at:at+count[k]]...)
 			}
 			if err := r.Answer(&c.answers[owner], ids, count, c.words,

@@ -243,7 +243,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
 	o.Gradients, o.Depth = gradients, s.Spec.Depth
-	o.SeedsElsewhere = s.Spec.GlobalSeeds
+	o.SeedsElsewhere = s.Job.SeedsElsewhere()
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size
 		o.Labels = s.Shards.Labels()

@@ -43,6 +43,7 @@ func (c *counter) free() {
 
 // minibatch is one that is sampled and located; the next has the same memory.
 type minibatch struct {
+	key     sample.Key
 	sampled sample.Minibatch
 	x       *exchange.Exchange
 	plan    exchange.Plan
@@ -94,6 +95,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 		for item := range steps * perStep {
 			key := c.job.Key(c.rank, epoch, item)
 			key.Favour = d.favour
+			m.key = key
 			err := s.Sample(&m.sampled, pieces.at(epoch, key.Step, key.Stream), key)
 			if err == nil {
 				err = x.Locate(&m.plan, m.sampled.Frontier)
@@ -116,12 +118,12 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 
 // ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
 // alone.
-func (c *counter) ask(mb *sample.Minibatch) {
+func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
 		OfData: c.job.Model.EdgeWeights, Topology: c.shards.Topology(), Ranks: c.job.Ranks,
-		Elsewhere: c.job.GlobalSeeds, First: graph.VertexID(first), End: graph.VertexID(end),
-		Draws: func(graph.VertexID) bool { return true }}))
+		Elsewhere: c.job.SeedsElsewhere(), First: graph.VertexID(first), End: graph.VertexID(end),
+		Draws: func(graph.VertexID) bool { return true }, Key: key}))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 
@@ -135,7 +137,7 @@ func (c *counter) count(m *minibatch) error {
 
 // add counts how much a minibatch reads.
 func (c *counter) add(m *minibatch) error {
-	c.ask(&m.sampled)
+	c.ask(&m.sampled, m.key)
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))

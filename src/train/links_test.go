@@ -81,12 +81,14 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		"mlp": func(o *Options) {
 			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
 		},
-		"labor": func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
+		"labor":   func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
+		"poisson": func(o *Options) { o.Sample.Kind = sample.Poisson },
 	} {
 		o := linkOptions(4)
 		change(&o)
 		want, _ := trainLinks(t, shards, 1, o)
 		for _, ranks := range []int{2, 4} {
+			o.Partitioned = ranks == 4 && !o.Links.Filter && o.Links.Graph != job.TrainValidGraph
 			o.Cache = policy.Settings{Policy: cachePolicy[ranks], Alpha: 0.2}
 			got, _ := trainLinks(t, shards, ranks, o)
 			if got.BlocksDigest != want.BlocksDigest {
