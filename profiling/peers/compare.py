@@ -17,6 +17,8 @@ A case sets one halognn job beside its peers:
                machine, of 1 Gbit/s and of 200 Mbit/s
     pairs      one process that predicts links, 2 layers, 4 negatives a link, of a DATASET whose task
                they are: halognn with negatives of their own and joint ones, and GraphBolt
+    rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
+               GraphBolt and by NeighborSampler. Types without features get 16 columns
     sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
@@ -138,9 +140,10 @@ class Bench:
             path = path.with_name(f"half-{n}")
         if not path.exists():
             method = "contiguous" if n == 1 else "metis"
+            typed = ["--features", "degree"] * (self.data / "columns.npy").exists()
             subprocess.run([self.program, "partition", "--data", data or self.data,
                             "--parts", str(n),
-                            "--method", method, "--seed", "1", "--out", path], check=True,
+                            "--method", method, "--seed", "1", "--out", path, *typed], check=True,
                            stdout=subprocess.DEVNULL)
         return path
 
@@ -215,6 +218,15 @@ class Bench:
             for workers in (0, 1, 2):
                 yield self.peer(f"GraphBolt, {workers} workers", "dgl_links.py", "--workers",
                                 workers, "--fanouts", "10,5", "--hidden", 64, "--negatives", 4)
+        elif name in ("rgcn", "rsage"):
+            kind = {"rgcn": "rgcn", "rsage": "sage"}[name]
+            yield self.halognn("halognn", 1, [], 64, 1024, f"model.kind={kind}", "model.layers=2",
+                               "model.project=64", "sample.fanouts=10,10", "cache.policy=none")
+            for how in ("graphbolt", "neighbor"):
+                for workers in (0, 1, 2):
+                    yield self.peer(f"DGL {how}, {workers} workers", "dgl_typed.py", "--how", how,
+                                    "--kind", kind, "--workers", workers, "--fanouts", "10,10",
+                                    "--hidden", 64)
         elif name == "links":
             for rate in ("none", "1gbit", "200mbit"):
                 hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
@@ -287,7 +299,8 @@ def main():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("data")
     p.add_argument("cases", nargs="+",
-                   choices=["one", "four", "1gbit", "200mbit", "links", "pairs", "sampler"])
+                   choices=["one", "four", "1gbit", "200mbit", "links", "pairs", "rgcn", "rsage",
+                            "sampler"])
     p.add_argument("--out", default="run/peers")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--epochs", type=int, default=3)
