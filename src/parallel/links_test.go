@@ -18,7 +18,8 @@ func TestRefusalsOfLinks(t *testing.T) {
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},
-		"the task of links": func(s *job.Spec) { s.Mode.Name = ModeSplit },
+		"tell ends of links from others": func(s *job.Spec) { s.Model.EdgeWeights = true },
+		"the task of links":              func(s *job.Spec) { s.Mode.Name = ModeSplit },
 	} {
 		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links}, Sample: sample.Neighbours(2, 2)}
 		s.Links.Exclude = true

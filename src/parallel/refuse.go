@@ -325,6 +325,8 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	all = append(all, refused("links.exclude", "true", "false", []clash{
 		{o.Exclude && s.Locality.Favours(), "sample.locality", "which neighbours are likelier is not known of " +
 			"the edges that a minibatch's links leave", "sample.locality=1"},
+		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights", "sums of the weights of a vertex's edges have " +
+			"those of the links in them, and tell ends of links from others", "model.edge_weights=false"},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned", "negatives are drawn before ranks " +
