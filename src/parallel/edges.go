@@ -130,7 +130,7 @@ type values struct {
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	totals    []float64 // of destinations whose owners have said them
+	totals    []float64 // of destinations of the input layer, if they are known: Minibatch.Totals
 }
 
 // at returns the value of a sampled edge.
@@ -158,7 +158,12 @@ func (v *values) total(position int32) float64 {
 	return v.degree(position)
 }
 
+// degree returns that of a source in the graph without the edges that the minibatch leaves out, which
+// only seeds have: a whole degree beside the edges that are left would tell ends of links from others.
 func (v *values) degree(position int32) float64 {
+	if int(position) < min(len(v.totals), len(v.ids.own)) && !v.data {
+		return v.totals[position]
+	}
 	return float64(v.topology.Degree(v.ids.at(position)))
 }
 
@@ -207,7 +212,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 }
 
 // symmetric sets the weights of a block with edges from the destinations to themselves: those of
-// GCN's symmetric normalisation of the whole graph,
+// GCN's symmetric normalisation of the whole graph, but for edges that the minibatch leaves out,
 //
 //	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
 //	w_ii = 1/(W_i+1)                                were sampled

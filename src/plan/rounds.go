@@ -83,7 +83,7 @@ func (p messagePlan) askingBytes(s *shape) int64 {
 			answer(own, mine) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
 	}
-	if s.asks != nil && j.Sample.Estimates() {
+	if s.asks != nil && (j.Sample.Estimates() || j.Sample.Links.Excludes()) {
 		most += 8 * int64(s.hops[0].destinations)
 	}
 	return most

@@ -212,7 +212,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	}
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
-	if left := s.mb.Estimates || s.kind == LADIES; left && !s.options.Weights && s.hop.skips.end() > 0 { // estimates of the rows that are left
+	if !s.options.Weights && s.hop.skips.end() > 0 { // degrees of the rows that are left
 		s.mb.Totals = mem.Grow(s.mb.Totals, n)
 		for i, degree := range s.hop.degree[:n] {
 			s.mb.Totals[i] = float64(degree)

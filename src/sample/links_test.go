@@ -147,7 +147,7 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 			if err := alone.Sample(&one, seeds[k], keys[k]); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(one.Totals, mbs[k].Totals) {
+			if len(one.Totals) == 0 || !slices.Equal(one.Totals, mbs[k].Totals) {
 				t.Errorf("%s, rank %d: the totals of the rows that are left differ", spec, k)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 //
 // Of kind LADIES owners return all neighbours, and the asker draws among those of the whole frontier.
 // What weighs edges comes along (Reply): their weights in the data, and of estimates the total of
-// each vertex, from which the probabilities follow.
+// each vertex, from which the probabilities follow; where edges are left out, the degree without them.
 //
 // Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between
 // two calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine
@@ -99,7 +99,7 @@ func (r Reply) Vertex() int { return r.Size + r.Total }
 // Reply returns that of hop h, from 1, where edges are weighed by the data or not.
 func (s Spec) Reply(h int, ofData bool) Reply {
 	r := Reply{Size: 4, Edge: VertexBytes}
-	if s.Estimates() {
+	if s.Estimates() || s.Links.Excludes() {
 		r.Total = 4
 	} else if f := s.fanout(h); f != All && f <= math.MaxUint8 {
 		r.Size = 1

@@ -85,8 +85,9 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
 //	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
 //	               other ranks; only those before them are a prefix of Frontier. nil otherwise
-//	Totals         of estimates by a Remote: of each destination of the input layer its degree or, of
-//	               data with weights, the sum of those of all its in-edges. Empty otherwise
+//	Totals         of estimates by a Remote, and where edges are left out: of each destination of the
+//	               input layer its degree without these or, of data with weights, the sum of those
+//	               of all its in-edges. Empty otherwise
 //
 // Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
 // each is over the probability that its edge was drawn. They are empty if neither is asked for.
