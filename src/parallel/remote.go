@@ -154,7 +154,9 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 		}
 		d.o.copyLabels(m)
 		for h := 1; h <= alone; h++ {
-			d.group(m, s, h)
+			if err := d.group(m, s, h); err != nil {
+				return err
+			}
 			if n := m.draws.asking.Vertices(); n > 0 {
 				return fmt.Errorf("%d seeds belong to other ranks; this is a bug in halognn", n)
 			}
@@ -163,16 +165,14 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 				return err
 			}
 		}
-		d.next(m, s, alone+1)
-		return nil
+		return d.next(m, s, alone+1)
 	})
 }
 
 // next groups the frontier for hop h, or completes the minibatch after the last one.
-func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
+func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) error {
 	if h <= d.hops() {
-		d.group(m, s, h)
-		return
+		return d.group(m, s, h)
 	}
 	s.End(&m.Sampled)
 	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
@@ -183,10 +183,11 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) {
 		m.draws.free()
 	}
 	m.draws = remoteDraws{}
+	return nil
 }
 
-func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) {
-	s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
+func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) error {
+	return s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
 }
 
 // startAsk asks every rank for the draws of its vertices in the minibatch, under which word.
@@ -283,8 +284,7 @@ func (d *remoteDrawer) extend(m *Minibatch, h int) error {
 		if err := s.Extend(&m.Sampled, h, &m.draws.asking); err != nil {
 			return err
 		}
-		d.next(m, s, h+1)
-		return nil
+		return d.next(m, s, h+1)
 	})
 }
 

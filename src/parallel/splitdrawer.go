@@ -281,8 +281,7 @@ func (d *splitDrawer) mine(m *Minibatch) error {
 // draw draws hop h, or asks for it.
 func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
 	if d.asks(h) {
-		s.Ask(&m.draws.asking, &d.asker.parts, d.asker.ranks, &m.Sampled, m.Key, h, m.Train)
-		return nil
+		return s.Ask(&m.draws.asking, &d.asker.parts, d.asker.ranks, &m.Sampled, m.Key, h, m.Train)
 	}
 	if d.o.Sampling.Layered(m.Train) {
 		return d.find(m, s, h, nil)

@@ -44,7 +44,9 @@ type Askers struct {
 func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
 	var list leftOut
-	list.find(of.Spec.Links, of.Key, m.Frontier)
+	if err := list.find(of.Spec.Links, of.Key, m.Frontier); err != nil {
+		panic(err) // it was sampled by this key
+	}
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
 		b, a, without := &m.Blocks[l], &asks[l], 0
 		for d, v := range m.Frontier[:b.NumDst] {

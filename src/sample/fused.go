@@ -135,7 +135,9 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	s.hop.skips.find(spec.Links, key, &s.topology, mb.Frontier)
+	if err := s.hop.skips.find(spec.Links, key, &s.topology, mb.Frontier); err != nil {
+		return err
+	}
 	for h := range spec.Fanouts {
 		if s.near, s.favour = nil, key.Favour; s.kind == Poisson {
 			s.near = likelier(s.options.Near.Edges, h, key)

@@ -110,7 +110,9 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 	if err := s.fused.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	s.fused.hop.skips.find(spec.Links, key, &s.fused.topology, seeds)
+	if err := s.fused.hop.skips.find(spec.Links, key, &s.fused.topology, seeds); err != nil {
+		return err
+	}
 	for h, n := range spec.Vertices {
 		if h > 0 { // the map numbers what was not drawn, too
 			s.fused.number(s.wide.Frontier)

@@ -311,31 +311,29 @@ func (o *leftOut) of(i int) []graph.VertexID {
 	return o.from[o.start[i]:o.start[i+1]]
 }
 
-// find lists those of the minibatch of a key. A rank that shares it with others has some of the seeds
-// in its frontier, in their order.
-func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID) {
+// find lists those of the minibatch of a key. The ends of its links are at the places of its seeds:
+// passing one over would train with a leak, so another frontier is an error.
+func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
 	if !l.Excludes() {
-		return
+		return nil
 	}
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
-		without, at := r.without, 0
+		without := r.without
 		for i := 0; len(without) > 0; i++ {
-			n := 0
-			for n < len(without) && int(without[n].row) == i {
-				n++
+			if i >= len(frontier) || frontier[i] != r.seeds[i] {
+				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not seed %d; "+
+					"this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], i)
+				return
 			}
-			if at < len(frontier) && frontier[at] == r.seeds[i] {
-				o.start = append(o.start, int32(len(o.from)))
-				for _, e := range without[:n] {
-					o.from = append(o.from, e.source)
-				}
-				at++
+			o.start = append(o.start, int32(len(o.from)))
+			for ; len(without) > 0 && int(without[0].row) == i; without = without[1:] {
+				o.from = append(o.from, without[0].source)
 			}
-			without = without[n:]
 		}
 	})
 	o.start = append(o.start, int32(len(o.from)))
+	return err
 }
 
 // skips are the edges that the first destinations of a hop do not draw.
@@ -357,12 +355,15 @@ func (k *skips) of(i int) []int64 {
 func (k *skips) end() int { return max(0, len(k.start)-1) }
 
 // find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
-func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID) {
+func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID) error {
 	k.clear()
-	k.list.find(l, key, frontier)
+	if err := k.list.find(l, key, frontier); err != nil {
+		return err
+	}
 	for i := range max(0, len(k.list.start)-1) {
 		k.next(t, frontier[i], k.list.of(i))
 	}
+	return nil
 }
 
 // clear makes all destinations draw whole rows.

@@ -3,6 +3,7 @@ package sample
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/graph"
@@ -152,6 +153,34 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 			}
 		}
 		c.free()
+	}
+}
+
+// Seeds that are not those of the key would train with a leak: whoever draws refuses them.
+func TestLinksOfOtherSeeds(t *testing.T) {
+	top := randomTopology(rand.New(rand.NewPCG(1, 6)), 400)
+	for _, spec := range []Spec{Neighbours(5, 3), ladies(60, 90)} {
+		s, l := rateEdges(t, top, 40, LinkOptions{Negatives: Negatives{NegativesUniform, 2},
+			Corrupt: CorruptBoth, Exclude: true})
+		spec.Links = l
+		alone, err := New(top, Options{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCluster(t, top, []int64{0, 400}, Options{Spec: spec})
+		swapped := slices.Clone(s.Piece(1, 2, 0, nil))
+		swapped[0], swapped[1] = swapped[1], swapped[0]
+		for _, seeds := range [][]graph.VertexID{swapped, swapped[2:], nil} {
+			key, mbs := Key{Seed: 7, Epoch: 1, Step: 2}, make([]Minibatch, 1)
+			for who, err := range map[string]error{"a sampler": alone.Sample(&mbs[0], seeds, key),
+				"a remote": c.sample(mbs, [][]graph.VertexID{seeds}, []Key{key}, 2, true)} {
+				if err == nil || !strings.Contains(err.Error(), "is not seed 0; this is a bug in halognn") {
+					t.Errorf("%s, %d seeds of other links: %s: %v", spec, len(seeds), who, err)
+				}
+			}
+		}
+		c.free()
+		alone.Free()
 	}
 }
 

@@ -154,9 +154,10 @@ type Asking struct {
 type cursor struct{ vertex, edge int }
 
 // Ask groups a frontier by owner, for draws of hop h, from 1, of a minibatch that is trained or not;
-// rank is the asker's own. parts are the vertices of each rank. O(n+K).
+// rank is the asker's own. parts are the vertices of each rank. A frontier that does not begin with
+// the minibatch's seeds is an error where edges are left out. O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
-	frontier []graph.VertexID, key Key, h int, train bool) {
+	frontier []graph.VertexID, key Key, h int, train bool) error {
 	spec := r.fused.options.spec(train)
 	a.Word, a.Fanout, a.when = spec.word(key, h), spec.fanout(h), spec.moment(key)
 	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, r.fused.options.Weights), 0
@@ -164,8 +165,11 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
 	}
-	a.list.find(spec.Links, key, frontier)
+	if err := a.list.find(spec.Links, key, frontier); err != nil {
+		return err
+	}
 	a.divide(parts, ranks, rank, frontier)
+	return nil
 }
 
 // divide groups a frontier by owner.

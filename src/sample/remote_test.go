@@ -67,7 +67,9 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 	}
 	for h := 1; h <= hops; h++ {
 		for k, r := range c.remotes {
-			r.Ask(&c.asking[k], &c.parts, ranks, k, mbs[k].Frontier, keys[k], h, train)
+			if err := r.Ask(&c.asking[k], &c.parts, ranks, k, mbs[k].Frontier, keys[k], h, train); err != nil {
+				return err
+			}
 			c.words[k] = c.asking[k].Word
 		}
 		for owner, r := range c.remotes { // the way of all messages, by hand
@@ -256,7 +258,9 @@ func TestRemoteRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &c.asking[0]
-	c.remotes[0].Ask(a, &c.parts, 2, 0, mb.Frontier, Key{}, 1, true)
+	if err := c.remotes[0].Ask(a, &c.parts, 2, 0, mb.Frontier, Key{}, 1, true); err != nil {
+		t.Fatal(err)
+	}
 	a.Room(nil)
 	a.Sizes[0] = 4
 	edges := make([]int, 2)
@@ -291,8 +295,7 @@ func TestRemoteAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for h := 1; h <= 3; h++ {
-			one.Ask(a, &c.parts, 1, 0, mbs[0].Frontier, keys[0], h, true)
-			if err := errors.Join(one.Draw(a), one.Extend(&mbs[0], h, a)); err != nil {
+			if err := errors.Join(one.Ask(a, &c.parts, 1, 0, mbs[0].Frontier, keys[0], h, true), one.Draw(a), one.Extend(&mbs[0], h, a)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -217,8 +217,8 @@ func (s *Split) Draw(
 
 // Ask groups the frontier by the ranks that hold its in-edges, as Remote.Ask does.
 func (s *Split) Ask(a *Asking, parts *graph.PartIndex, ranks int, mb *Minibatch, key Key, h int,
-	train bool) {
-	(&Remote{fused: s.fused}).Ask(a, parts, ranks, s.rank, mb.Frontier, key, h, train)
+	train bool) error {
+	return (&Remote{fused: s.fused}).Ask(a, parts, ranks, s.rank, mb.Frontier, key, h, train)
 }
 
 // Extend is Draw when the answers of a are there and Remote.Draw has been called.
