@@ -24,6 +24,9 @@ func (c *Config) settle(given func(key string) bool) {
 // fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
 	spec := c.Spec()
+	if spec.Model.Learned > 0 { // rows that change, or, with vertex types, of several widths
+		return policy.None
+	}
 	fallbacks := []string{c.Job.Cache.Policy, policy.VIP, policy.Sim}
 	if spec.Locality.Favours() { // draws follow what a cache keeps, best if it keeps the same
 		fallbacks = fallbacks[1:]

@@ -33,6 +33,9 @@ func TestDefaultPolicy(t *testing.T) {
 		{"sample: {kind: ladies, locality: 2}\ncache: {source: files}\n", nil, "sim"},
 		{"cache: {policy: prefetch}\n", nil, "prefetch"},
 		{"cache: {gamma: 0.9}\n", nil, "lookahead"},
+		{"model: {learned: 64}\n", nil, "none"},
+		{"", []string{"model.learned=64"}, "none"},
+		{"model: {learned: 64}\n", []string{"cache.policy=vip"}, "vip"},
 	} {
 		c, err := Load(writeConfig(t, minimal+tc.text), tc.sets)
 		switch {

@@ -357,7 +357,8 @@ func (c *Config) table() []section {
 			{"policy", oneOf(&c.Job.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts`, with `cache.source: files` and with " +
-					"`sample.locality` the default is `vip`, or `sim` with `sample.kind: ladies`."},
+					"`sample.locality` the default is `vip`, or `sim` with `sample.kind: ladies`; with " +
+					"`model.learned` it is `none`."},
 			{"alpha", number(&c.Job.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Job.Cache.HaloFraction, 0, from(0).upTo(1)), free,
