@@ -94,4 +94,9 @@ func TestLearnedRows(t *testing.T) {
 	if r.code == 0 || !strings.Contains(r.err, "has learned rows of the vertices of the parts") {
 		t.Errorf("other parts: %v", r)
 	}
+	r = halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"), "--set",
+		"model.learned=4")
+	if r.code == 0 || !strings.Contains(r.err, "was trained with 8; leave it as it was") {
+		t.Errorf("other rows: %v", r)
+	}
 }

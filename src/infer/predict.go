@@ -81,7 +81,7 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	weighted, err := m.weighs(env.Shards, o.Model.EdgeWeights)
 	o.Model.EdgeWeights = weighted
 	truth, misfit := m.fit(env.Shards)
-	err = errors.Join(err, misfit)
+	err = errors.Join(err, misfit, m.learns(o.Model.Learned))
 	if err == nil && what.Embeddings != "" && o.Model.Layers < 2 {
 		err = errors.New("--embeddings: a model of one layer has no hidden rows")
 	}

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +136,15 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 			"weights; give parts with weights, or set model.edge_weights=false", s.Dir, m.Run)
 	}
 	return asked && (!known || trained == "true"), nil
+}
+
+// learns returns an error if learned rows of other widths than the run's are asked for.
+func (m *Model) learns(cols int) error {
+	if trained := cmp.Or(m.About["learned"], "0"); trained != strconv.Itoa(cols) {
+		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it as it was", cols,
+			m.Run, trained)
+	}
+	return nil
 }
 
 // rescaled says that the features of the parts were standardized by other numbers than those of the

@@ -155,8 +155,10 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
 			"import it with labels", s.Dir)
 	}
-	if err := hasFeatures(s, &spec); err != nil {
-		return nil, err
+	if s.Features == 0 && !s.Schema.Typed() && spec.Model.Learned == 0 {
+		return nil, fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
+			"which learns rows of so many columns, or partition it again with --features degree, or "+
+			"ones, which makes some of the graph", s.Dir)
 	}
 	spec.Fit(s)
 	if err := errors.Join(spec.Model.Check(), parallel.Check(&spec)); err != nil {
@@ -172,9 +174,6 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 // newForwardJob makes the job of a trained model on parts that may have no labels. A model without
 // classes gets those of the parts.
 func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
-	if err := hasFeatures(s, &spec); err != nil {
-		return nil, err
-	}
 	if spec.Model.Out == 0 {
 		spec.Model.Out, spec.Model.Task = s.Classes, s.Task
 	}
@@ -183,15 +182,6 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
 	}
 	return j, j.Model.Check()
-}
-
-func hasFeatures(s *shard.Shards, spec *job.Spec) error {
-	if s.Features == 0 && !s.Schema.Typed() && spec.Model.Learned == 0 {
-		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
-			"which learns rows of so many columns, or partition it again with --features degree, or "+
-			"ones, which makes some of the graph", s.Dir)
-	}
-	return nil
 }
 
 // OpenStore maps the feature rows that are read from memory. Collective. From here on, errors that
