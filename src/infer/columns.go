@@ -57,7 +57,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	block := blockColumns(hidden, int(-lacking))
 	switch {
 	case block == hidden:
-	case s.Model.Needs().Sources:
+	case s.Model.Config.Fixed().Needs().Sources:
 		s.Tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
 			"free for files holds less than a layer of them: if this is slow, give it more memory "+
 			"or nodes", s.Spec.Model.Kind))
@@ -154,7 +154,7 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums, out *layerRows
 		}
 		return y
 	}
-	needsOwn := s.Model.Needs().Own
+	needsOwn := s.Model.Config.Fixed().Needs().Own
 	for i := range chunks.len() {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -142,6 +142,22 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 	}
 }
 
+// Learned rows are read in a step of training; inference aggregates them as any others, so hidden rows
+// are read by columns where memory is short.
+func TestInferenceByColumnsOfLearnedRows(t *testing.T) {
+	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
+	cacheRoom = func() (int64, error) { return 0, nil }
+	shards := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 2})
+	o := sageOptions()
+	o.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 40, Norm: "none", Learned: 6}
+	o.Sample = sample.Neighbours(4, 3)
+	_, want, _ := inferRows(t, shards, 2, o, "", onCPU)
+	_, got, blocks := inferRows(t, shards, 2, o, t.TempDir(), onCPU)
+	if blocks != 3 || !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("%d logits of hidden rows in %d blocks differ from those in memory", len(got), blocks)
+	}
+}
+
 // Blocks are as few as the memory allows, all alike but the last, and of whole cache lines.
 func TestBlockColumns(t *testing.T) {
 	for _, c := range []struct{ cols, fit, want int }{

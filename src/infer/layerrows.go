@@ -175,7 +175,7 @@ func checkScratchDir(dir string, bytes int64) error {
 func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)
-	if hidden > 0 && m.Needs().OnlySums() {
+	if hidden > 0 && m.Fixed().Needs().OnlySums() {
 		layers = 2
 	}
 	if m.Jumps() {

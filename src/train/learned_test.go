@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,58 +10,13 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute/ref"
-	"halognn/src/dataset"
-	"halognn/src/graph"
-	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
-	"halognn/src/task"
 )
-
-// bareData writes a graph of one type without features, whose vertices mostly have in-edges from their
-// own class.
-func bareData(t testing.TB) string {
-	t.Helper()
-	const n, classes = 240, 3
-	dir := filepath.Join(t.TempDir(), "bare")
-	r := rand.New(rand.NewPCG(3, 4))
-	var source, target, ids []graph.VertexID
-	labels := make([]int32, n)
-	for v := range n {
-		labels[v], ids = int32(v%classes), append(ids, graph.VertexID(v))
-		for range 3 + r.IntN(4) {
-			u := r.IntN(n/classes)*classes + v%classes
-			if r.IntN(8) == 0 {
-				u = r.IntN(n)
-			}
-			source, target = append(source, graph.VertexID(u)), append(target, graph.VertexID(v))
-		}
-	}
-	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: classes})
-	check := func(err error) {
-		if err != nil {
-			t.Helper()
-			t.Fatal(err)
-		}
-	}
-	check(err)
-	g, err := graph.FromEdges(n, source, target)
-	check(err)
-	g, _ = graph.Clean(g, graph.CleanOptions{Undirected: true})
-	check(w.Topology(g))
-	rows, err := w.Features(n, 0, dataset.Float32)
-	check(err)
-	check(rows.Close())
-	check(w.Labels(npy.Bytes(labels)))
-	r.Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	check(w.Splits(graph.Split{Train: ids[:120], Valid: ids[120:180], Test: ids[180:]}))
-	check(w.Close())
-	return dir
-}
 
 func learnedOptions(kind string) Options {
 	o := typedOptions(kind)
@@ -73,7 +27,7 @@ func learnedOptions(kind string) Options {
 // Rows of vertices without features are learned to the same bits on ranks of one stream each and on one
 // rank of all, in graphs with vertex types and without, and what is learned is of use.
 func TestLearnedRowsOnAnyRanks(t *testing.T) {
-	bare, typed := bareData(t), typedData(t, 1, 2)
+	bare, typed := shardtest.Bare(t), typedData(t, 1, 2)
 	for _, c := range []struct {
 		name, data string
 		change     func(*Options)
@@ -121,7 +75,7 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 // A run that is stopped in the middle of an epoch goes on to the same bits, on other ranks too; the
 // rows of a part are written by its owner, and no damage to them goes unseen.
 func TestResumeOfLearnedRows(t *testing.T) {
-	for name, data := range map[string]string{"bare": bareData(t), "typed": typedData(t, 2)} {
+	for name, data := range map[string]string{"bare": shardtest.Bare(t), "typed": typedData(t, 2)} {
 		t.Run(name, func(t *testing.T) {
 			o := learnedOptions("sage")
 			o.Epochs, o.Checkpoint.Keep, o.Checkpoint.EverySteps = 3, 3, 2
@@ -157,7 +111,7 @@ func TestResumeOfLearnedRows(t *testing.T) {
 
 // Rows and their moments are in no file and no memory of one rank alone.
 func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
-	s := shardtest.Cut(t, bareData(t), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 4})
 	o := learnedOptions("sage")
 	o.Epochs = 1
 	dir, own := t.TempDir(), make([]int64, 4)
@@ -188,7 +142,7 @@ func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
 }
 
 func TestLearnedRefusals(t *testing.T) {
-	bare := shardtest.Cut(t, bareData(t), shardtest.Options{Parts: 2})
+	bare := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 2})
 	typed := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
 	for _, c := range []struct {
 		shards *shard.Shards

@@ -1,0 +1,47 @@
+package shardtest
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/npy"
+	"halognn/src/task"
+)
+
+// Bare writes a graph of one type without features, whose vertices mostly have in-edges from their
+// own class.
+func Bare(t testing.TB) string {
+	t.Helper()
+	const n, classes = 240, 3
+	dir := filepath.Join(t.TempDir(), "bare")
+	r := rand.New(rand.NewPCG(3, 4))
+	var source, target, ids []graph.VertexID
+	labels := make([]int32, n)
+	for v := range n {
+		labels[v], ids = int32(v%classes), append(ids, graph.VertexID(v))
+		for range 3 + r.IntN(4) {
+			u := r.IntN(n/classes)*classes + v%classes
+			if r.IntN(8) == 0 {
+				u = r.IntN(n)
+			}
+			source, target = append(source, graph.VertexID(u)), append(target, graph.VertexID(v))
+		}
+	}
+	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: classes})
+	must(t, err)
+	g, err := graph.FromEdges(n, source, target)
+	must(t, err)
+	g, _ = graph.Clean(g, graph.CleanOptions{Undirected: true})
+	must(t, w.Topology(g))
+	rows, err := w.Features(n, 0, dataset.Float32)
+	must(t, err)
+	must(t, rows.Close())
+	must(t, w.Labels(npy.Bytes(labels)))
+	r.Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	must(t, w.Splits(graph.Split{Train: ids[:120], Valid: ids[120:180], Test: ids[180:]}))
+	must(t, w.Close())
+	return dir
+}
