@@ -156,9 +156,13 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 }
 
 // fits sets Sample.Relations as RelationFanouts say, and returns an error if those do not fit the
-// graph's relations, or if ranks cannot share the graph as the job says, since they would share fewer
+// graph's relations, if no vertex lacks the features that rows are learned for, or if ranks cannot share the graph as the job says, since they would share fewer
 // columns of features than there are ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
+	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
+		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: leave it out",
+			s.Model.Learned)
+	}
 	if s.RelationFanouts != "" && s.Reads() {
 		if s.Sample.Relations, err = relationFanouts(s.RelationFanouts, s.Sample.Fanouts,
 			&of.Schema); err != nil {

@@ -144,6 +144,7 @@ func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
 func TestLearnedRefusals(t *testing.T) {
 	bare := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 2})
 	typed := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
+	features := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
 	for _, c := range []struct {
 		shards *shard.Shards
 		change func(*Options)
@@ -151,6 +152,7 @@ func TestLearnedRefusals(t *testing.T) {
 	}{
 		{bare, func(o *Options) { o.Model.Learned = 0 }, "set model.learned=64"},
 		{typed, func(o *Options) { o.Model.Learned = 0 }, "model.learned=64, which learns them"},
+		{features, func(*Options) {}, "all vertices have features"},
 		{bare, func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{bare, func(o *Options) { o.Sums = true }, "choose exchange.sums=off"},
 		{bare, func(o *Options) { o.Mode.Name = "split" }, "choose parallel.mode=data"},
