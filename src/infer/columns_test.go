@@ -147,7 +147,7 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 func TestInferenceByColumnsOfLearnedRows(t *testing.T) {
 	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
 	cacheRoom = func() (int64, error) { return 0, nil }
-	shards := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 2})
+	shards := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 40, Norm: "none", Learned: 6}
 	o.Sample = sample.Neighbours(4, 3)

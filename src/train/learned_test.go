@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/rundir"
 	"halognn/src/sample"
@@ -27,7 +29,8 @@ func learnedOptions(kind string) Options {
 // Rows of vertices without features are learned to the same bits on ranks of one stream each and on one
 // rank of all, in graphs with vertex types and without, and what is learned is of use.
 func TestLearnedRowsOnAnyRanks(t *testing.T) {
-	bare, typed := shardtest.Bare(t), typedData(t, 1, 2)
+	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
+	bare, typed := shardtest.Bare(t, shardtest.BareOptions{}), typedData(t, 1, 2)
 	for _, c := range []struct {
 		name, data string
 		change     func(*Options)
@@ -40,6 +43,12 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 		{"gcn", bare, func(o *Options) { o.Model.GCNNorm, o.Model.Residual = "both", true }, 0.6},
 		{"gin", bare, func(o *Options) { o.Sample.Kind = sample.Labor }, 0.5},
 		{"gat", bare, func(*Options) {}, 0.6},
+		{"gcn", bare, func(o *Options) {
+			o.Eval, o.Sample = o.Sample, sample.Spec{Kind: sample.LADIES, Vertices: []int{60, 60}}
+		}, 0.6},
+		{"sage", bare, func(o *Options) { o.Model.Jumping, o.Sample.Fanouts = nn.JumpCat, []int{4, 3} }, 0.6},
+		{"gatv2", edges, func(o *Options) { o.Model.EdgeFeatures = true }, 0.6},
+		{"gine", edges, func(o *Options) { o.Model.EdgeFeatures, o.EvalFull = true, false }, 0.6},
 		{"mlp", bare, func(o *Options) { o.Epochs = 2 }, 0},
 		{"rgcn", typed, func(*Options) {}, 0.6},
 		{"sage", typed, func(o *Options) { o.EvalFull = false }, 0.6},
@@ -53,6 +62,17 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 			want := typedRun(t, s, 1, o, false)
 			if !(want.TestAccuracy.Value >= c.least) {
 				t.Errorf("test accuracy %.3f", want.TestAccuracy.Value)
+			}
+			still := o
+			if still.LearnedLR = 1e-9; c.least > 0 {
+				got := typedRun(t, s, 1, still, false)
+				if got.LearnedDigest == want.LearnedDigest || !(got.TestAccuracy.Value < want.TestAccuracy.Value-0.1) {
+					t.Errorf("accuracy %.3f, and %.3f if rows are not trained", want.TestAccuracy.Value,
+						got.TestAccuracy.Value)
+				}
+			}
+			if got := typedRun(t, s, 2, o, true); !(math.Abs(got.TrainLoss-want.TrainLoss) < 1e-4) {
+				t.Errorf("CPU: loss %v, want %v", got.TrainLoss, want.TrainLoss)
 			}
 			o.Depth = 5
 			for _, ranks := range []int{2, 4} {
@@ -72,10 +92,28 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 	}
 }
 
+// Ends of links learn rows, too.
+func TestLearnedRowsOfLinks(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Links: true}), shardtest.Options{Parts: 4})
+	o := linkOptions(2)
+	o.Cache.Policy, o.Epochs, o.Batch = policy.None, 30, 40
+	o.Model.Learned, o.LearnedLR = 16, 0.05
+	want, _ := trainLinks(t, s, 1, o)
+	got, _ := trainLinks(t, s, 4, o)
+	if got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest {
+		t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest, got.LearnedDigest,
+			want.LossDigest, want.LearnedDigest)
+	}
+	o.LearnedLR = 1e-9
+	if still, _ := trainLinks(t, s, 1, o); !(want.TestMetric.Value > still.TestMetric.Value+0.1) {
+		t.Errorf("test metric %v, and %v if rows are not trained", want.TestMetric, still.TestMetric)
+	}
+}
+
 // A run that is stopped in the middle of an epoch goes on to the same bits, on other ranks too; the
 // rows of a part are written by its owner, and no damage to them goes unseen.
 func TestResumeOfLearnedRows(t *testing.T) {
-	for name, data := range map[string]string{"bare": shardtest.Bare(t), "typed": typedData(t, 2)} {
+	for name, data := range map[string]string{"bare": shardtest.Bare(t, shardtest.BareOptions{}), "typed": typedData(t, 2)} {
 		t.Run(name, func(t *testing.T) {
 			o := learnedOptions("sage")
 			o.Epochs, o.Checkpoint.Keep, o.Checkpoint.EverySteps = 3, 3, 2
@@ -111,7 +149,7 @@ func TestResumeOfLearnedRows(t *testing.T) {
 
 // Rows and their moments are in no file and no memory of one rank alone.
 func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
-	s := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
 	o := learnedOptions("sage")
 	o.Epochs = 1
 	dir, own := t.TempDir(), make([]int64, 4)
@@ -141,8 +179,17 @@ func TestLearnedRowsAreOfTheirOwners(t *testing.T) {
 	}
 }
 
+// accelerated is a device that says it has memory of its own.
+type accelerated struct{ compute.Device }
+
+func (d accelerated) Capabilities() compute.Capabilities {
+	c := d.Device.Capabilities()
+	c.Accelerator = struct{ compute.Accelerator }{}
+	return c
+}
+
 func TestLearnedRefusals(t *testing.T) {
-	bare := shardtest.Cut(t, shardtest.Bare(t), shardtest.Options{Parts: 2})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
 	typed := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
 	features := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
 	for _, c := range []struct {
@@ -155,13 +202,22 @@ func TestLearnedRefusals(t *testing.T) {
 		{features, func(*Options) {}, "all vertices have features"},
 		{bare, func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{bare, func(o *Options) { o.Sums = true }, "choose exchange.sums=off"},
+		{bare, func(o *Options) { o.Cache.Source = policy.SourceFiles }, "choose cache.source=owners"},
 		{bare, func(o *Options) { o.Mode.Name = "split" }, "choose parallel.mode=data"},
+		{bare, func(o *Options) { o.Mode.Name = "hybrid" }, "choose parallel.mode=data"},
+		{bare, func(o *Options) { o.Mode.Name = "push-pull" }, "choose parallel.mode=data"},
+		{typed, func(o *Options) { o.Mode.Name = "split" }, "choose parallel.mode=data"},
+		{bare, nil, "set compute.device=cpu"},
 	} {
-		o := learnedOptions("sage")
-		c.change(&o)
+		o, device := learnedOptions("sage"), compute.Device(ref.New())
+		if c.change == nil {
+			device = accelerated{device}
+		} else {
+			c.change(&o)
+		}
 		err := comm.RunWorld(1, func(w comm.Comm) error {
 			_, err := Run(context.Background(), Env{Env: session.Env{Comm: w, Shards: c.shards,
-				Device: ref.New(), Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+				Device: device, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -11,9 +11,12 @@ import (
 	"halognn/src/task"
 )
 
+// BareOptions say what a graph has besides.
+type BareOptions struct{ Links, EdgeFeatures bool }
+
 // Bare writes a graph of one type without features, whose vertices mostly have in-edges from their
 // own class.
-func Bare(t testing.TB) string {
+func Bare(t testing.TB, o BareOptions) string {
 	t.Helper()
 	const n, classes = 240, 3
 	dir := filepath.Join(t.TempDir(), "bare")
@@ -35,10 +38,27 @@ func Bare(t testing.TB) string {
 	g, err := graph.FromEdges(n, source, target)
 	must(t, err)
 	g, _ = graph.Clean(g, graph.CleanOptions{Undirected: true})
+	var links graph.LinkSplit
+	if o.Links {
+		w.Meta.Task, w.Meta.Classes = task.Links, 0
+		links, _ = dataset.SplitLinks(g, nil, dataset.Fractions{0.6, 0.2, 0.2}, 1, true)
+	}
 	must(t, w.Topology(g))
+	if o.EdgeFeatures {
+		rows := make([]float32, g.NumEdges()*2)
+		for i := range rows {
+			rows[i] = r.Float32()
+		}
+		must(t, w.EdgeFeatures(rows, 2))
+	}
 	rows, err := w.Features(n, 0, dataset.Float32)
 	must(t, err)
 	must(t, rows.Close())
+	if o.Links {
+		must(t, w.Links(links))
+		must(t, w.Close())
+		return dir
+	}
 	must(t, w.Labels(npy.Bytes(labels)))
 	r.Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	must(t, w.Splits(graph.Split{Train: ids[:120], Valid: ids[120:180], Test: ids[180:]}))
