@@ -117,7 +117,7 @@ shrink-nightly: deps deps-test build ## 2000 files that shrink under jobs (1 hou
 
 .PHONY: matrix
 matrix: build ## train every cell of docs/combinations.md that works: one digest for each of its groups
-	@$(QUIET); go test -v -count=1 -run 'TestMatrix$$' ./tests -args -cells 0
+	@$(QUIET); go test -v -count=1 -timeout 2h -run 'TestMatrix$$' ./tests -args -cells 0
 
 .PHONY: wheel
 wheel: build ## dist/*.whl: the Python package with the program in it
