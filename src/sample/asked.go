@@ -55,7 +55,9 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 				continue
 			case of.Spec.HasFanouts():
 				a.Neighbours += int(b.Indptr[d+1] - b.Indptr[d])
-			default: // all of them come back
+			case d < len(m.Totals): // all of them come back, but those that are left out
+				a.Neighbours += int(m.Totals[d])
+			default:
 				a.Neighbours += int(of.Topology.Degree(v))
 			}
 			a.Vertices++

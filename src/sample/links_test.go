@@ -148,11 +148,35 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 			if err := alone.Sample(&one, seeds[k], keys[k]); err != nil {
 				t.Fatal(err)
 			}
+			a := &c.asking[k]
+			got := Asked{a.Vertices(), len(a.Neighbours) / a.Reply.words(), len(mbs)*AskBytes +
+				VertexBytes*len(a.IDs) + len(a.Sizes) + VertexBytes*len(a.Neighbours)}
+			ends := [...]graph.VertexID{0, 150, 170, 400}
+			if want := one.Asks(&Askers{Spec: spec, Topology: whole, Ranks: len(mbs), Elsewhere: true,
+				First: ends[k], End: ends[k+1], Draws: func(graph.VertexID) bool { return true }, Key: keys[k]})[0]; got != want {
+				t.Errorf("%s, rank %d: the last hop asks %+v, predicted %+v", spec, k, got, want)
+			}
 			if len(one.Totals) == 0 || !slices.Equal(one.Totals, mbs[k].Totals) {
 				t.Errorf("%s, rank %d: the totals of the rows that are left differ", spec, k)
 			}
 		}
 		c.free()
+	}
+}
+
+// Destinations that skip nothing are drawn together, wherever those are that do.
+func TestRunsOfSkips(t *testing.T) {
+	k := skips{start: []int32{0, 0, 0, 1, 3, 3}, place: []int64{4, 1, 2}}
+	for _, c := range []struct {
+		from, hi, end int
+		skip          bool
+	}{{0, 9, 2, false}, {1, 2, 2, false}, {2, 9, 4, true}, {2, 3, 3, true}, {4, 9, 9, false}, {7, 9, 9, false}} {
+		if end, skip := k.run(c.from, c.hi); end != c.end || skip != c.skip {
+			t.Errorf("from %d to %d: %d, %v, want %d, %v", c.from, c.hi, end, skip, c.end, c.skip)
+		}
+	}
+	if end, skip := new(skips).run(3, 8); end != 8 || skip {
+		t.Errorf("where nothing is skipped: %d, %v", end, skip)
 	}
 }
 

@@ -52,7 +52,7 @@ type Spec struct {
 	Vertices  []int   // of LADIES: vertices per hop, seed hop first; each >= 1
 	Weighted  bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
 	Numbers   Numbers // of Labor and Poisson
-	// whose minibatches leave their own edges out (Neighbour, Labor and Poisson); nil: none does
+	// whose minibatches leave their own edges out; nil: none does
 	Links *Links
 }
 

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"halognn/src/exchange"
-	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -23,12 +22,11 @@ func (r *Result) partitioned() [][]string {
 	each := func(n int64) string {
 		return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs))
 	}
-	hops := sample.AskingHops(r.Options.Sample.Hops(), r.Options.Ranks, r.Options.GlobalSeeds)
 	return append(rows, [][]string{
 		{"vertices asked for", each(r.Asked.Vertices)},
 		{"neighbours returned", each(r.Asked.Neighbours)},
 		{"sampling bytes", each(r.Asked.Bytes)},
-		{"more collectives of a rank", strconv.Itoa(2 * hops * r.Minibatches * r.Steps)},
+		{"more collectives of a rank", strconv.Itoa(2 * r.AskingHops * r.Minibatches * r.Steps)},
 	}...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -185,7 +186,8 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
 		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
-		Capacity: capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
+		AskingHops: sample.AskingHops(s.job.Sample.Hops(), s.job.Ranks, s.job.SeedsElsewhere()),
+		Capacity:   capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
 	}
 	for range s.policies {
 		n := len(capacity)

@@ -258,6 +258,7 @@ type Result struct {
 	Remote      int64   // rows of all epochs without a cache, all vertices drawn alike
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
+	AskingHops  int     // of a minibatch: of these hops
 	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
 	Bytes       int64   // the largest resident set, as predicted
 
