@@ -156,8 +156,8 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 }
 
 // fits sets Sample.Relations as RelationFanouts say, and returns an error if those do not fit the
-// graph's relations, if no vertex lacks the features that rows are learned for, or if ranks cannot share the graph as the job says, since they would share fewer
-// columns of features than there are ranks.
+// graph's relations, if rows are to be learned and no vertex lacks features, or if ranks cannot share
+// the graph as the job says, since they would share fewer columns of features than there are ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
 		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: leave it out",
