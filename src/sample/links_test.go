@@ -164,22 +164,6 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 	}
 }
 
-// Destinations that skip nothing are drawn together, wherever those are that do.
-func TestRunsOfSkips(t *testing.T) {
-	k := skips{start: []int32{0, 0, 0, 1, 3, 3}, place: []int64{4, 1, 2}}
-	for _, c := range []struct {
-		from, hi, end int
-		skip          bool
-	}{{0, 9, 2, false}, {1, 2, 2, false}, {2, 9, 4, true}, {2, 3, 3, true}, {4, 9, 9, false}, {7, 9, 9, false}} {
-		if end, skip := k.run(c.from, c.hi); end != c.end || skip != c.skip {
-			t.Errorf("from %d to %d: %d, %v, want %d, %v", c.from, c.hi, end, skip, c.end, c.skip)
-		}
-	}
-	if end, skip := new(skips).run(3, 8); end != 8 || skip {
-		t.Errorf("where nothing is skipped: %d, %v", end, skip)
-	}
-}
-
 // Seeds that are not those of the key would train with a leak: whoever draws refuses them.
 func TestLinksOfOtherSeeds(t *testing.T) {
 	top := randomTopology(rand.New(rand.NewPCG(1, 6)), 400)
