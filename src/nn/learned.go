@@ -28,7 +28,7 @@ type Learned struct {
 	original         []int32   // [own vertices] the ids that key the first rows
 
 	came  []cameOf // [K] what each rank has sent in this step
-	place []int32  // [all rows] of a row in touched, counted from 1; 0: no gradient yet
+	place []int32  // [all rows] of a row in of, counted from 1; 0: no gradient yet
 	of    []int32  // rows with a gradient
 	sums  []float32
 }
@@ -180,15 +180,6 @@ func (l *Learned) Bytes() int64 {
 		n += cap(c.own) + cap(c.grads)
 	}
 	return 4 * int64(n)
-}
-
-// LearnedBytes returns the memory that so many rows of cols columns take in training, or else in
-// inference: rows, and two moments, the best rows, and a place each.
-func LearnedBytes(rows, cols int64, trained bool) int64 {
-	if !trained {
-		return 4 * rows * cols
-	}
-	return 4*rows*cols*4 + 4*rows
 }
 
 // The tensors of a part's learned rows, before the type of the vertices.

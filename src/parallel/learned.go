@@ -143,7 +143,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
 	x := matrixOf(&e.rows, len(e.ids), rows.Cols)
 	r.host.GatherRows(x, rows)
-	r.each(m, func(t, first, n, lo int) error {
+	err := r.each(m, func(t, first, n, lo int) error {
 		if of := x.RowsAt(first, first+n); len(in.Types) > 0 {
 			in.Types[t] = of
 		} else {
@@ -151,6 +151,9 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
 	in.Gradient = in.Train
 	r.count(m)
 	return nil

@@ -82,7 +82,7 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
-//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] is unused: no gradient flows below
+//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] where gradients flow below
 //	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
 //	               other ranks; only those before them are a prefix of Frontier. nil otherwise
 //	Totals         of estimates by a Remote, and where edges are left out: of each destination of the

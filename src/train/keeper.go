@@ -117,7 +117,7 @@ func (r keeper) obey(step int) error {
 }
 
 // save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
-// on at once.
+// on at once, or, with learned rows, when they have written theirs.
 func (r keeper) save(epoch, step int, end bool) error {
 	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
 	if err := mem.CheckSizes(); err != nil {
