@@ -9,7 +9,9 @@
 #                              into build/gpu-day.tar.xz. Carry that and the repository, together
 #                              below 64 MiB. NVCC, NVLDFLAGS and CUDA_ARCH name an nvcc of the
 #                              machine's CUDA, where its cuBLAS is and what to compile for: a
-#                              library of another CUDA is built anew on the machine.
+#                              library of another CUDA is built anew on the machine. PYTHON names
+#                              a Python with the machine's version of PyTorch, for which the library
+#                              that PyG samples by is built; WHEELS a folder where that was done.
 #   gpu_day.sh run RESULTS [SECONDS]
 #                              on the machine: runs the parts that have not begun and still fit into
 #                              SECONDS (530); call it again until it says that none is left, also
@@ -36,7 +38,7 @@ parts=(
   'kernels 80 library' 'products 60 kernels' 'data 120 library' 'resident 90 data' 'pyg 160 data'
   'memcheck 130 library' 'sweep 130 resident' 'ranks 90 data' 'rounded 60 data'
   'synccheck 40 library' 'initcheck 40 library' 'racecheck 40 library' 'pyg-host 90 data'
-  'loader 280 resident'
+  'loader 150 resident'
 )
 
 main() {
@@ -137,10 +139,15 @@ pack() {
     xargs -I{} cp -L {} "$pack/lib/"
   [ -z "$onednn" ] || cp -L "$onednn" "$pack/lib/"
   [ ! -d "$golden" ] || cp -RL "$golden" "$pack/golden"
-  # where PYTHON has torch, without which these do not even say what they are
-  "$python" -m pip download --quiet --no-deps --no-build-isolation --no-binary :all: \
-    -d "$pack/sources" torch-scatter==2.1.2 torch-sparse==0.6.18 ||
-    echo "not carried: torch-sparse, by which PyG samples"
+  # where PYTHON is the machine's: its version, and that of its torch
+  mkdir -p "$pack/wheels"
+  if [ -n "${WHEELS:-}" ]; then
+    cp "$WHEELS"/torch_s*.whl "$pack/wheels/"
+  else
+    FORCE_ONLY_CPU=1 "$python" -m pip wheel --quiet --no-deps --no-build-isolation \
+      -w "$pack/wheels" torch-scatter==2.1.2 torch-sparse==0.6.18 ||
+      echo "not carried: torch-sparse, by which PyG samples"
+  fi
   chmod -R u+w "$pack"
   tar -C "$pack" -cf - . | xz -T0 -6 >"$pack.tar.xz"
   bytes=$({ stat -c %s "$pack.tar.xz" && git ls-files -z | xargs -0 stat -c %s; } |
@@ -415,19 +422,17 @@ EOF
 part_pyg() { compared pyg device; }
 part_pyg_host() { compared pyg-host host; }
 
-# PyG that samples too, by torch-sparse, whose sources are carried. All but two cores sample, as
-# halognn's do.
+# PyG that samples too, by torch-sparse, which is carried. All but two cores sample, as halognn's
+# do.
 part_loader() {
-  local site=$work/site package cores
+  local site=$work/site cores
   cores=$(nproc)
   export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
   "$python" -c 'import torch_geometric' || exit 69
   if ! "$python" -c 'import torch_sparse'; then
-    for package in "$pack"/sources/torch_scatter-* "$pack"/sources/torch_sparse-*; do
-      [ -e "$package" ] || { echo "not run: torch-sparse was not carried"; exit 69; }
-      FORCE_ONLY_CPU=1 MAX_JOBS=$cores "$python" -m pip install --no-index --no-deps \
-        --no-build-isolation --target "$site" "$package"
-    done
+    ls "$pack"/wheels/torch_sparse-* || { echo "not run: torch-sparse was not carried"; exit 69; }
+    "$python" -m pip install --no-index --no-deps --target "$site" "$pack"/wheels/*.whl
+    "$python" -c 'import torch_sparse'
   fi
   "$python" profiling/peers/pyg_train.py "$work/data" --device "$torch_device" --epochs 3 \
     --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --threads "$cores" \

@@ -2,6 +2,7 @@
 // edges run in edge order, so nothing depends on the mapping. Where a sum runs along a head, its
 // columns are shared by a group of lanes, as many as fit the head, and added as a tree.
 #include <initializer_list>
+#include <type_traits>
 
 #include "exp.cuh"
 #include "reduce.cuh"
@@ -11,41 +12,74 @@
 namespace halognn {
 namespace {
 
-// group returns the number of lanes that share a head: a power of two, at most a warp.
-inline int group(int64_t width) {
+// group returns the number of lanes that share a head, each taking packs of n columns: a power of
+// two, at most a warp.
+inline int group(int64_t width, int n) {
     int lanes = 1;
-    while (lanes < WARP && lanes < width) lanes *= 2;
+    while (lanes < WARP && lanes * n < width) lanes *= 2;
     return lanes;
 }
 
-// group_sum sums value(j) over a head's columns by the lanes of a group. All lanes of the warp call
-// it; each gets the sum of its group.
-template <typename Value>
-__device__ inline float group_sum(int64_t width, int lanes, bool mine, const Value &value) {
-    float sum = 0;
-    if (mine)
-        for (int64_t j = threadIdx.x % lanes; j < width; j += lanes) sum += value(j);
+// group_sum adds what the lanes of a group have. All lanes of the warp call it; each gets the sum.
+__device__ inline float group_sum(float sum, int lanes) {
     for (int mask = lanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
     return sum;
 }
 
-// head_sum sums x[j]*y[j].
-__device__ inline float head_sum(const float *x, const float *y, int64_t width, int lanes,
-                                 bool mine) {
-    return group_sum(width, lanes, mine, [=](int64_t j) { return x[j] * y[j]; });
-}
-
 // Of every row with a, and of the first rows with a2.
+template <int N>
 __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
                           int64_t width, int lanes, const float *z, const float *a,
                           const float *a2) {
     const int64_t i = item() / lanes, at = i % heads * width; // i of rows*heads
     const bool mine = i < rows * heads, both = i < first * heads;
-    const float sum = head_sum(z + i * width, a + at, width, lanes, mine);
-    const float sum2 = head_sum(z + i * width, a2 + at, width, lanes, both);
+    float sum = 0, sum2 = 0;
+    for (int64_t j = threadIdx.x % lanes * N; mine && j < width; j += lanes * N) {
+        const pack<float, N> v = load<float, N>(z + i * width + j),
+                             w = load<float, N>(a + at + j), w2 = load<float, N>(a2 + at + j);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            sum += v.at[k] * w.at[k];
+            sum2 += v.at[k] * w2.at[k];
+        }
+    }
+    sum = group_sum(sum, lanes);
+    sum2 = group_sum(sum2, lanes);
     if (threadIdx.x % lanes != 0) return;
     if (mine) s[i] = sum;
     if (both) s2[i] = sum2;
+}
+
+// dots_back adds to dz, of column j of the rows [r,end), what goes back through the dots with a
+// and, if BOTH, with a2, and to the sums what goes back to these. UNROLL rows are read before the
+// first is written.
+template <bool BOTH>
+__device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols, int64_t j,
+                                 int64_t heads, int64_t h, const float *ds, const float *ds2,
+                                 const float *z, float a, float a2, float &sum, float &sum2) {
+    constexpr int UNROLL = 8;
+    for (; r < end; r += UNROLL) {
+        float d[UNROLL], v[UNROLL], g[UNROLL], g2[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) { // past the end, read the last row again
+            const int64_t row = r + k < end ? r + k : end - 1;
+            d[k] = dz[row * cols + j];
+            v[k] = z[row * cols + j];
+            g[k] = ds[row * heads + h];
+            if (BOTH) g2[k] = ds2[row * heads + h];
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) {
+            if (r + k >= end) break;
+            sum += g[k] * v[k];
+            float to = d[k] + g[k] * a;
+            if (BOTH) {
+                sum2 += g2[k] * v[k];
+                to += g2[k] * a2;
+            }
+            dz[(r + k) * cols + j] = to;
+        }
+    }
 }
 
 // dz += ds*a and da = the sum over the rows of ds*z, and so for the first rows with ds2 and a2.
@@ -57,18 +91,14 @@ __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, in
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     const int64_t cols = heads * width, h = j / width;
     if (j >= cols) return;
-    // Two passes: a row's addition to dz in between would hold up the reads of the next rows.
-    const auto back = [=](int64_t of, const float *ds, float factor) {
-        sum_in_order(
-            chunk, of,
-            [=](int64_t r) { return dz[r * cols + j] + ds[r * heads + h] * factor; },
-            [=](int64_t r, float sum) { dz[r * cols + j] = sum; });
-        return sum_in_order(
-            chunk, of, [=](int64_t r) { return ds[r * heads + h] * z[r * cols + j]; });
-    };
+    const int64_t begin = chunk * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;
+    const int64_t both = first < begin ? begin : first < end ? first : end;
+    float sum = 0, sum2 = 0;
+    dots_back<true>(dz, begin, both, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
+    dots_back<false>(dz, both, end, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
     float *partial2 = partial + chunks * cols;
-    partial[chunk * cols + j] = back(rows, ds, a[j]);
-    if (chunk * CHUNK < first) partial2[chunk * cols + j] = back(first, ds2, a2[j]);
+    partial[chunk * cols + j] = sum;
+    partial2[chunk * cols + j] = sum2;
     if (!arrive(arrived + j, chunks)) return;
     da[j] = add_in_order(partial + j, cols, chunks);
     da2[j] = add_in_order(partial2 + j, cols, (first + CHUNK - 1) / CHUNK);
@@ -106,29 +136,57 @@ __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_
     return sum;
 }
 
-// What one warp does with the numbers of a segment's edges, [end-begin,heads): sums along edges,
-// which have an order, are made by a lane for each head, and all else by all lanes.
-
-// weigh turns the scores of the edges [begin,end) into weights. Lanes may have written each other's
-// scores, and may read each other's weights.
-__device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t end) {
-    __syncwarp();
-    for (int64_t h = my_lane(); h < heads; h += WARP) {
-        float most = 0;
-        for (int64_t e = begin; e < end; e++) {
-            const float v = alpha[e * heads + h];
-            most = e == begin || v > most ? v : most;
-        }
-        for (int64_t e = begin; e < end; e++) alpha[e * heads + h] -= most;
+// by_head is how one warp goes over the numbers [edges,heads) of a segment: a lane has one head of
+// every lanes-th edge, so that neighbouring lanes read neighbouring numbers; of more heads than
+// lanes it has several, one after the other. A sum along the edges is a tree over the lanes of a
+// head, always the same one.
+struct by_head {
+    int heads, apart; // of a round: a power of two, and the edges that it has lanes for
+    int64_t h;        // the first head of a lane
+    int64_t e;        // and its first edge
+    __device__ by_head(int64_t all, int64_t begin) {
+        heads = 1;
+        while (heads < WARP && heads < all) heads *= 2;
+        apart = WARP / heads;
+        h = my_lane() % heads;
+        e = begin + my_lane() / heads;
     }
-    __syncwarp();
-    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP)
-        alpha[i] = exact_exp(alpha[i]);
-    __syncwarp();
-    for (int64_t h = my_lane(); h < heads; h += WARP) {
-        float sum = 0;
-        for (int64_t e = begin; e < end; e++) sum += alpha[e * heads + h];
-        for (int64_t e = begin; e < end; e++) alpha[e * heads + h] /= sum;
+    template <typename T, typename Join>
+    __device__ T joined(T v, const Join &join) const {
+        for (int mask = WARP / 2; mask >= heads; mask /= 2)
+            v = join(v, __shfl_xor_sync(0xffffffffu, v, mask));
+        return v;
+    }
+    __device__ float sum(float v) const {
+        return joined(v, [](float a, float b) { return a + b; });
+    }
+    __device__ float most(float v) const {
+        return joined(v, [](float a, float b) { return b > a || b != b ? b : a; });
+    }
+};
+
+// weigh sets alpha to the softmax of score(e, h) over the edges [begin,end), by one warp, whose
+// lanes may then read all of it.
+template <typename Score>
+__device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t end,
+                             const Score &score) {
+    const by_head by(heads, begin);
+    for (int64_t first = 0; first < heads; first += by.heads) {
+        const int64_t h = first + by.h, last = h < heads ? end : begin;
+        float most = -INFINITY, sum = 0;
+        for (int64_t e = by.e; e < last; e += by.apart) {
+            const float v = score(e, h);
+            alpha[e * heads + h] = v;
+            most = v > most || v != v ? v : most;
+        }
+        most = by.most(most);
+        for (int64_t e = by.e; e < last; e += by.apart) {
+            const float v = exact_exp(alpha[e * heads + h] - most);
+            alpha[e * heads + h] = v;
+            sum += v;
+        }
+        sum = by.sum(sum);
+        for (int64_t e = by.e; e < last; e += by.apart) alpha[e * heads + h] /= sum;
     }
     __syncwarp();
 }
@@ -142,31 +200,56 @@ __global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, 
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     const int64_t begin = indptr[d], end = indptr[d + 1];
-    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP) {
-        const float v = src[indices[i / heads] * heads + i % heads] + dst[d * heads + i % heads];
-        alpha[i] = v > 0 ? v : v * slope;
-    }
-    weigh(alpha, heads, begin, end);
+    weigh(alpha, heads, begin, end, [=](int64_t e, int64_t h) {
+        const float v = src[indices[e] * heads + h] + dst[d * heads + h];
+        return v > 0 ? v : v * slope;
+    });
     for (int64_t j = my_lane() * N; y != nullptr && j < cols; j += WARP * N)
         store<float, N>(y + d * cols + j, weighted_row<N>(begin, end, heads, width, indices,
                                                           nullptr, alpha, z, j));
 }
 
-// dots sets out [heads] to the sums along each head of x[j]*y[j], by one warp: one head for each
-// group of lanes.
-__device__ inline void dots(float *out, int64_t heads, int64_t width, int lanes, const float *x,
-                            const float *y) {
-    for (int64_t first = 0; first < heads; first += WARP / lanes) {
-        const int64_t h = first + my_lane() / lanes;
+// dots_by_edge gives put(e, h) the sum, along head h, of term(x, y, j) of column j of the rows of
+// an edge, others[indices[e]] and own, by one warp: one head for each group of lanes. FLIGHT edges
+// are read before the first is used.
+template <int N, typename Term, typename Put>
+__device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, int64_t width,
+                                    int lanes, const int32_t *indices, const float *others,
+                                    const float *own, const Term &term, const Put &put) {
+    const int64_t cols = heads * width, column = my_lane() % lanes * N;
+    for (int64_t head = 0; head < heads; head += WARP / lanes) {
+        const int64_t h = head + my_lane() / lanes;
         const bool mine = h < heads;
-        const float sum = head_sum(x + h * width, y + h * width, width, lanes, mine);
-        if (mine && threadIdx.x % lanes == 0) out[h] = sum;
+        for (int64_t e = begin; e < end; e += FLIGHT) {
+            float sum[FLIGHT] = {};
+            for (int64_t j = column; mine && j < width; j += lanes * N) {
+                const pack<float, N> y = load<float, N>(own + h * width + j);
+                pack<float, N> x[FLIGHT];
+#pragma unroll
+                for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
+                    x[k] = load<float, N>(others + indices[e + k < end ? e + k : end - 1] * cols +
+                                          h * width + j);
+#pragma unroll
+                for (int k = 0; k < FLIGHT; k++)
+#pragma unroll
+                    for (int i = 0; i < N; i++)
+                        sum[k] += term(x[k].at[i], y.at[i], h * width + j + i);
+            }
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) {
+                const float all = group_sum(sum[k], lanes);
+                if (mine && column == 0 && e + k < end) put(e + k, h, all);
+            }
+        }
     }
 }
+
+__device__ inline float multiplied(float x, float y, int64_t) { return x * y; }
 
 // attend_backward turns de, the gradients of the weights of a destination's edges, into those of
 // the scores before LeakyReLU, and sums them. Unless dy is null, it makes de first, by the rows z
 // and that of dy. One warp for each destination.
+template <int N>
 __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_t heads,
                                 int64_t width, int lanes, const int64_t *indptr,
                                 const int32_t *indices, const float *alpha, const float *src,
@@ -174,25 +257,26 @@ __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     const int64_t begin = indptr[d], end = indptr[d + 1];
-    for (int64_t e = begin; dy != nullptr && e < end; e++)
-        dots(de + e * heads, heads, width, lanes, dy + d * cols, z + indices[e] * cols);
+    if (dy != nullptr)
+        dots_by_edge<N>(begin, end, heads, width, lanes, indices, z, dy + d * cols, multiplied,
+                        [=](int64_t e, int64_t h, float sum) { de[e * heads + h] = sum; });
     __syncwarp();
-    for (int64_t h = my_lane(); h < heads; h += WARP) {
-        float mean = 0;
-        for (int64_t e = begin; e < end; e++) mean += alpha[e * heads + h] * de[e * heads + h];
-        for (int64_t e = begin; e < end; e++) de[e * heads + h] -= mean;
-    }
-    __syncwarp();
-    for (int64_t i = begin * heads + my_lane(); i < end * heads; i += WARP) {
-        const float g = alpha[i] * de[i];
-        const float v = src[indices[i / heads] * heads + i % heads] + dst[d * heads + i % heads];
-        de[i] = v > 0 ? g : g * slope;
-    }
-    __syncwarp();
-    for (int64_t h = my_lane(); h < heads; h += WARP) {
-        float sum = 0;
-        for (int64_t e = begin; e < end; e++) sum += de[e * heads + h];
-        ddst[d * heads + h] = sum;
+    const by_head by(heads, begin);
+    for (int64_t first = 0; first < heads; first += by.heads) {
+        const int64_t h = first + by.h, last = h < heads ? end : begin;
+        const float own = h < heads ? dst[d * heads + h] : 0;
+        float mean = 0, sum = 0;
+        for (int64_t e = by.e; e < last; e += by.apart)
+            mean += alpha[e * heads + h] * de[e * heads + h];
+        mean = by.sum(mean);
+        for (int64_t e = by.e; e < last; e += by.apart) {
+            const float g = alpha[e * heads + h] * (de[e * heads + h] - mean);
+            const float to = src[indices[e] * heads + h] + own > 0 ? g : g * slope;
+            de[e * heads + h] = to;
+            sum += to;
+        }
+        sum = by.sum(sum);
+        if (h < heads && by.e == begin) ddst[d * heads + h] = sum;
     }
 }
 
@@ -227,25 +311,23 @@ __global__ void scores_backward(float *de, int64_t segments, int64_t heads, cons
         de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
 }
 
-// GATv2's weights. One warp for each destination: it computes an edge's heads together, one for each
-// group of lanes.
+// GATv2's weights. One warp for each destination.
+template <int N>
 __global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
                              int lanes, const int64_t *indptr, const int32_t *indices,
                              const float *src, const float *dst, const float *a, float slope) {
-    const int64_t d = my_row(), cols = heads * width;
+    const int64_t d = my_row();
     if (d >= segments) return;
-    for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-        for (int64_t first = 0; first < heads; first += WARP / lanes) {
-            const int64_t h = first + my_lane() / lanes;
-            const bool mine = h < heads;
-            const float *x = src + indices[e] * cols + h * width, *y = dst + d * cols + h * width;
-            const float sum = group_sum(width, lanes, mine, [=](int64_t j) {
-                const float u = x[j] + y[j];
-                return (u > 0 ? u : u * slope) * a[h * width + j];
-            });
-            if (mine && threadIdx.x % lanes == 0) alpha[e * heads + h] = sum;
-        }
-    weigh(alpha, heads, indptr[d], indptr[d + 1]);
+    dots_by_edge<N>(
+        indptr[d], indptr[d + 1], heads, width, lanes, indices, src, dst + d * heads * width,
+        [=](float x, float y, int64_t j) {
+            const float u = x + y;
+            return (u > 0 ? u : u * slope) * a[j];
+        },
+        [=](int64_t e, int64_t h, float sum) { alpha[e * heads + h] = sum; });
+    __syncwarp();
+    weigh(alpha, heads, indptr[d], indptr[d + 1],
+          [=](int64_t e, int64_t h) { return alpha[e * heads + h]; });
 }
 
 // What the sums over a row's edges give: the row's gradient, set or added, or the row's
@@ -301,29 +383,46 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
 }
 
 // One warp for each source.
+template <int N>
 __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes,
                           const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
                           const float *z, const float *dy) {
-    const int64_t s = my_row(), cols = heads * width;
+    const int64_t s = my_row();
     if (s >= segments) return;
-    for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
-        dots(dalpha + t_edges[e] * heads, heads, width, lanes, dy + t_indices[e] * cols,
-             z + s * cols);
+    dots_by_edge<N>(
+        t_indptr[s], t_indptr[s + 1], heads, width, lanes, t_indices, dy, z + s * heads * width,
+        multiplied,
+        [=](int64_t e, int64_t h, float sum) { dalpha[t_edges[e] * heads + h] = sum; });
 }
 
-__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width,
+// Maps between a row of heads and one of their width: a thread has the same columns of every head.
+template <int N>
+__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, int lanes,
                               const float *x) {
-    const int64_t i = item(), r = i / width, j = i % width;
-    if (r >= rows) return;
-    float sum = 0;
-    for (int64_t h = 0; h < heads; h++) sum += x[(r * heads + h) * width + j];
-    y[i] = sum * (1.0f / static_cast<float>(heads));
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    pack<float, N> sum{};
+#pragma unroll 4
+    for (int64_t h = 0; h < heads; h++) {
+        const pack<float, N> v = load<float, N>(x + (p.row * heads + h) * width + p.col);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] += v.at[i];
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) sum.at[i] *= 1.0f / static_cast<float>(heads);
+    store<float, N>(y + p.row * width + p.col, sum);
 }
 
-__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width,
+template <int N>
+__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width, int lanes,
                                 const float *dy) {
-    const int64_t i = item(), r = i / (heads * width);
-    if (r < rows) dx[i] = dy[r * width + i % width] * (1.0f / static_cast<float>(heads));
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    pack<float, N> v = load<float, N>(dy + p.row * width + p.col);
+#pragma unroll
+    for (int i = 0; i < N; i++) v.at[i] *= 1.0f / static_cast<float>(heads);
+    for (int64_t h = 0; h < heads; h++)
+        store<float, N>(dx + (p.row * heads + h) * width + p.col, v);
 }
 
 template <int N>
@@ -349,22 +448,28 @@ int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64
     return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
 }
 
-// in_packs reports whether packs of n of heads of the given width fit all these rows.
-bool in_packs(int n, int64_t width, std::initializer_list<const float *> all) {
-    for (const float *p : all)
-        if (!fits(p, width, sizeof(float), n)) return false;
-    return true;
-}
-
 int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t heads,
               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
               const int32_t *t_edges, const float *alpha, const float *de, const float *dy) {
     if (sources == 0) return 0;
-    if (in_packs(4, width, {dz, dy}))
-        return LAUNCH(c, collect<4>, rows_by_warp(sources), dz, dsrc, sources, heads, width,
+    return in_packs(width, {dz, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, collect<N>, rows_by_warp(sources), dz, dsrc, sources, heads, width,
                       t_indptr, t_indices, t_edges, alpha, de, dy);
-    return LAUNCH(c, collect<1>, rows_by_warp(sources), dz, dsrc, sources, heads, width, t_indptr,
-                  t_indices, t_edges, alpha, de, dy);
+    });
+}
+
+int backward_of_scores(halognn_cuda *c, float *de, float *ddst, int64_t segments, int64_t heads,
+                       int64_t width, const int64_t *indptr, const int32_t *indices,
+                       const float *alpha, const float *src, const float *dst, const float *z,
+                       const float *dy, float slope) {
+    if (segments == 0) return 0;
+    return in_packs(width, {z, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH_TOGETHER(c, attend_backward<N>, rows_by_warp(segments), de, ddst,
+                               segments, heads, width, group(width, N), indptr, indices,
+                               alpha, src, dst, z, dy, slope);
+    });
 }
 
 template <score_sum WHICH>
@@ -374,39 +479,58 @@ int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, 
                   float slope) {
     const int64_t cols = heads * width;
     if (segments == 0 || cols == 0) return 0;
-    const auto all = [&](int n) {
-        return fits(out, width, sizeof(float), n) && fits(own, width, sizeof(float), n) &&
-               fits(others, width, sizeof(float), n) && fits(a, width, sizeof(float), n);
-    };
-    if (all(4))
-        return LAUNCH(c, (score_sums<WHICH, 4>), grid_of(segments, cols, 4), out, segments, heads,
-                      width, lanes(cols, 4), indptr, indices, edges, de, own, others, a, slope);
-    return LAUNCH(c, (score_sums<WHICH, 1>), grid_of(segments, cols, 1), out, segments, heads,
-                  width, lanes(cols, 1), indptr, indices, edges, de, own, others, a, slope);
+    return in_packs(width, {out, own, others, a}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, (score_sums<WHICH, N>), grid_of(segments, cols, N), out, segments, heads,
+                      width, lanes(cols, N), indptr, indices, edges, de, own, others, a, slope);
+    });
 }
 
-// largest_head returns which head of a row has the largest of column j: the first of equal ones, or
-// the first NaN.
-__device__ inline int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
-    int64_t at = j;
-    for (int64_t i = j + width; i < heads * width; i += width)
-        if (x[at] == x[at] && !(x[i] <= x[at])) at = i;
-    return at;
+// largest_heads sets at to the heads of a row that have the largest of columns [j,j+N), and returns
+// these: the first of equal ones, or the first NaN.
+template <int N>
+__device__ inline pack<float, N> largest_heads(const float *row, int64_t heads, int64_t width,
+                                               int64_t j, int64_t *at) {
+    pack<float, N> most = load<float, N>(row + j);
+#pragma unroll
+    for (int i = 0; i < N; i++) at[i] = 0;
+#pragma unroll 4
+    for (int64_t h = 1; h < heads; h++) {
+        const pack<float, N> v = load<float, N>(row + h * width + j);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (most.at[i] == most.at[i] && !(v.at[i] <= most.at[i])) {
+                most.at[i] = v.at[i];
+                at[i] = h;
+            }
+    }
+    return most;
 }
 
-__global__ void max_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, const float *x) {
-    const int64_t i = item();
-    if (i >= rows * width) return;
-    const float *row = x + i / width * heads * width;
-    y[i] = row[largest_head(row, heads, width, i % width)];
+template <int N>
+__global__ void max_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, int lanes,
+                             const float *x) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    int64_t at[N];
+    store<float, N>(y + p.row * width + p.col,
+                    largest_heads<N>(x + p.row * heads * width, heads, width, p.col, at));
 }
 
-__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width,
+template <int N>
+__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width, int lanes,
                                   const float *dy, const float *x) {
-    const int64_t i = item(), row = i / width * heads * width, j = i % width;
-    if (i >= rows * width) return;
-    const int64_t at = largest_head(x + row, heads, width, j);
-    for (int64_t k = j; k < heads * width; k += width) dx[row + k] = k == at ? dy[i] : 0;
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    int64_t at[N];
+    largest_heads<N>(x + p.row * heads * width, heads, width, p.col, at);
+    const pack<float, N> d = load<float, N>(dy + p.row * width + p.col);
+    for (int64_t h = 0; h < heads; h++) {
+        pack<float, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++) v.at[i] = h == at[i] ? d.at[i] : 0;
+        store<float, N>(dx + (p.row * heads + h) * width + p.col, v);
+    }
 }
 
 }  // namespace
@@ -420,9 +544,12 @@ int halognn_cuda_head_dots(halognn_cuda *c, float *s, float *s2, int64_t rows, i
                            int64_t heads, int64_t width, const float *z, const float *a,
                            const float *a2) {
     if (rows == 0) return 0;
-    const int lanes = group(width);
-    return LAUNCH_TOGETHER(c, head_dots, blocks(rows * heads * lanes), s, s2, rows, first, heads,
-                           width, lanes, z, a, a2);
+    return in_packs(width, {z, a, a2}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        const int lanes = group(width, N);
+        return LAUNCH_TOGETHER(c, head_dots<N>, blocks(rows * heads * lanes), s, s2, rows,
+                               first, heads, width, lanes, z, a, a2);
+    });
 }
 
 int halognn_cuda_head_dots_backward(halognn_cuda *c, float *dz, float *da, float *da2, int64_t rows,
@@ -439,11 +566,11 @@ int halognn_cuda_attend(halognn_cuda *c, float *y, float *alpha, int64_t segment
                         int64_t width, const int64_t *indptr, const int32_t *indices,
                         const float *src, const float *dst, const float *z, float slope) {
     if (segments == 0) return 0;
-    if (in_packs(4, width, {y, z}))
-        return LAUNCH_TOGETHER(c, attend<4>, rows_by_warp(segments), y, alpha, segments, heads,
-                               width, indptr, indices, src, dst, z, slope);
-    return LAUNCH_TOGETHER(c, attend<1>, rows_by_warp(segments), y, alpha, segments, heads, width,
-                           indptr, indices, src, dst, z, slope);
+    return in_packs(width, {y, z}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH_TOGETHER(c, attend<N>, rows_by_warp(segments), y, alpha, segments,
+                               heads, width, indptr, indices, src, dst, z, slope);
+    });
 }
 
 int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
@@ -459,11 +586,9 @@ int halognn_cuda_attend_backward(halognn_cuda *c, float *dz, float *dsrc, float 
                                  const int64_t *t_indptr, const int32_t *t_indices,
                                  const int32_t *t_edges, const float *alpha, const float *src,
                                  const float *dst, const float *z, const float *dy, float slope) {
-    if (segments > 0)
-        if (int e = LAUNCH_TOGETHER(c, attend_backward, rows_by_warp(segments), de, ddst, segments,
-                                    heads, width, group(width), indptr, indices, alpha, src, dst, z,
-                                    dy, slope))
-            return e;
+    const int e = backward_of_scores(c, de, ddst, segments, heads, width, indptr, indices, alpha,
+                                     src, dst, z, dy, slope);
+    if (e != 0) return e;
     return collected(c, dz, dsrc, sources, heads, width, t_indptr, t_indices, t_edges, alpha, de,
                      dy);
 }
@@ -472,9 +597,8 @@ int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, 
                                        int64_t heads, const int64_t *indptr, const int32_t *indices,
                                        const float *alpha, const float *src, const float *dst,
                                        float slope) {
-    if (segments == 0) return 0;
-    return LAUNCH_TOGETHER(c, attend_backward, rows_by_warp(segments), de, ddst, segments, heads,
-                           0, 1, indptr, indices, alpha, src, dst, nullptr, nullptr, slope);
+    return backward_of_scores(c, de, ddst, segments, heads, 0, indptr, indices, alpha, src, dst,
+                              nullptr, nullptr, slope);
 }
 
 int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads,
@@ -487,8 +611,12 @@ int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segment
                                   int64_t width, const int64_t *indptr, const int32_t *indices,
                                   const float *src, const float *dst, const float *a, float slope) {
     if (segments == 0) return 0;
-    return LAUNCH_TOGETHER(c, attend_pairs, rows_by_warp(segments), alpha, segments, heads, width,
-                           group(width), indptr, indices, src, dst, a, slope);
+    return in_packs(width, {src, dst}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH_TOGETHER(c, attend_pairs<N>, rows_by_warp(segments), alpha, segments,
+                               heads, width, group(width, N), indptr, indices, src, dst, a,
+                               slope);
+    });
 }
 
 // The products that da is the sum of are made in ddst, before its own sums.
@@ -530,36 +658,52 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
     if (segments == 0 || width == 0) return 0;
     if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy))
         return e;
-    return LAUNCH_TOGETHER(c, edge_dots, rows_by_warp(segments), dalpha, segments, heads, width,
-                           group(width), t_indptr, t_indices, t_edges, z, dy);
+    return in_packs(width, {z, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH_TOGETHER(c, edge_dots<N>, rows_by_warp(segments), dalpha, segments,
+                               heads, width, group(width, N), t_indptr, t_indices, t_edges, z,
+                               dy);
+    });
 }
 
 int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
                            const float *x) {
-    return rows > 0 && width > 0
-               ? LAUNCH(c, mean_of_heads, blocks(rows * width), y, rows, heads, width, x)
-               : 0;
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {y, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, mean_of_heads<N>, grid_of(rows, width, N), y, rows, heads, width,
+                      lanes(width, N), x);
+    });
 }
 
 int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
                                     int64_t width, const float *dy) {
-    return rows > 0 && width > 0 ? LAUNCH(c, spread_to_heads, blocks(rows * heads * width), dx,
-                                          rows, heads, width, dy)
-                                 : 0;
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {dx, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, spread_to_heads<N>, grid_of(rows, width, N), dx, rows, heads, width,
+                      lanes(width, N), dy);
+    });
 }
 
 int halognn_cuda_head_max(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
                           const float *x) {
-    return rows > 0 && width > 0
-               ? LAUNCH(c, max_of_heads, blocks(rows * width), y, rows, heads, width, x)
-               : 0;
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {y, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, max_of_heads<N>, grid_of(rows, width, N), y, rows, heads, width,
+                      lanes(width, N), x);
+    });
 }
 
 int halognn_cuda_head_max_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
                                    int64_t width, const float *dy, const float *x) {
-    return rows > 0 && width > 0
-               ? LAUNCH(c, spread_to_largest, blocks(rows * width), dx, rows, heads, width, dy, x)
-               : 0;
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {dx, dy, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, spread_to_largest<N>, grid_of(rows, width, N), dx, rows, heads, width,
+                      lanes(width, N), dy, x);
+    });
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
-// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps of one
-// thread an element.
+// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps, in which a
+// thread takes neighbouring columns of some rows, whose factors it computes once.
+#include "rows.cuh"
 #include "then.cuh"
 
 namespace halognn {
@@ -26,14 +27,57 @@ __global__ void variances(float *variance, int64_t rows, int64_t cols, const flo
         variance[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
 
-__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
-                        const float *beta, const float *mean, const float *variance, float eps,
-                        halognn_cuda_then then) {
-    const int64_t i = item(), j = i % cols;
-    if (i >= rows * cols) return;
-    float v = (x[i] - mean[j]) * (1 / sqrtf(variance[j] + eps)) * gamma[j] + beta[j];
-    if (then.add) v += then.add[i];
-    y[i] = follow(then, v, drawn(then, i / cols), j);
+constexpr int ROWS = 4; // of a thread of a map
+
+// packs are a thread's of rows [rows,cols]. They are all read before the first is written; past the
+// end the first is read again.
+template <int N>
+struct packs {
+    pack<float, N> of[ROWS];
+    __device__ void read(const float *x, const place &p, int64_t rows, int64_t cols,
+                         int64_t stride) {
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            const int64_t row = p.row + k * stride;
+            of[k] = load<float, N>(x + (row < rows ? row : p.row) * cols + p.col);
+        }
+    }
+};
+
+// stride_of returns how far the rows of a thread are apart.
+__device__ inline int64_t stride_of(int lanes) {
+    return static_cast<int64_t>(gridDim.x) * (blockDim.x / lanes);
+}
+
+template <int N>
+__global__ void forward(float *y, int64_t rows, int64_t cols, int lanes, const float *x,
+                        const float *gamma, const float *beta, const float *mean,
+                        const float *variance, float eps, halognn_cuda_then then) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= cols) return;
+    const pack<float, N> m = load<float, N>(mean + p.col), g = load<float, N>(gamma + p.col),
+                         b = load<float, N>(beta + p.col);
+    pack<float, N> s = load<float, N>(variance + p.col);
+#pragma unroll
+    for (int i = 0; i < N; i++) s.at[i] = 1 / sqrtf(s.at[i] + eps);
+    const int64_t stride = stride_of(lanes);
+    packs<N> in, add{};
+    in.read(x, p, rows, cols, stride);
+    if (then.add) add.read(then.add, p, rows, cols, stride);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        const int64_t row = p.row + k * stride;
+        if (row >= rows) break;
+        const uint64_t bits = drawn(then, row);
+        pack<float, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float to = (in.of[k].at[i] - m.at[i]) * s.at[i] * g.at[i] + b.at[i];
+            if (then.add) to += add.of[k].at[i];
+            v.at[i] = follow(then, to, bits, p.col + i);
+        }
+        store<float, N>(y + row * cols + p.col, v);
+    }
 }
 
 // dy goes back through what followed, in place; then the sums of dy*n and of dy over the rows.
@@ -46,21 +90,49 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
     if (j >= cols) return;
     const float m = mean[j], s = 1 / sqrtf(variance[j] + eps);
     float *out = partial + chunk * 2 * cols + j;
-    out[cols] = sum_back(dy, y, then, chunk, rows, cols, j);
-    out[0] = sum_in_order(
-        chunk, rows, [=](int64_t r) { return dy[r * cols + j] * ((x[r * cols + j] - m) * s); });
+    const two sum = sum_back(dy, y, then, chunk, rows, cols, j, [=](int64_t r, float d) {
+        return two{d, d * ((x[r * cols + j] - m) * s)};
+    });
+    out[cols] = sum.a;
+    out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;
     dgamma[j] = add_in_order(partial + j, 2 * cols, chunks);
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
 }
 
-__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x,
-                         const float *gamma, const float *mean, const float *variance,
-                         const float *dgamma, const float *dbeta, float eps) {
-    const int64_t i = item(), j = i % cols;
-    if (i >= rows * cols) return;
-    const float n = static_cast<float>(rows), s = 1 / sqrtf(variance[j] + eps);
-    dx[i] = gamma[j] * s * (dy[i] - dbeta[j] / n - (x[i] - mean[j]) * s * (dgamma[j] / n));
+template <int N>
+__global__ void backward(float *dx, int64_t rows, int64_t cols, int lanes, const float *dy,
+                         const float *x, const float *gamma, const float *mean,
+                         const float *variance, const float *dgamma, const float *dbeta,
+                         float eps) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= cols) return;
+    const float n = static_cast<float>(rows);
+    const pack<float, N> m = load<float, N>(mean + p.col), g = load<float, N>(gamma + p.col);
+    pack<float, N> s = load<float, N>(variance + p.col), dg = load<float, N>(dgamma + p.col),
+                   db = load<float, N>(dbeta + p.col);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        s.at[i] = 1 / sqrtf(s.at[i] + eps);
+        dg.at[i] = dg.at[i] / n;
+        db.at[i] = db.at[i] / n;
+    }
+    const int64_t stride = stride_of(lanes);
+    packs<N> in, d;
+    in.read(x, p, rows, cols, stride);
+    d.read(dy, p, rows, cols, stride);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        const int64_t row = p.row + k * stride;
+        if (row >= rows) break;
+        pack<float, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v.at[i] = g.at[i] * s.at[i] *
+                      (d.of[k].at[i] - db.at[i] -
+                       (in.of[k].at[i] - m.at[i]) * s.at[i] * dg.at[i]);
+        store<float, N>(dx + row * cols + p.col, v);
+    }
 }
 
 }  // namespace
@@ -81,9 +153,12 @@ int halognn_cuda_column_moments(halognn_cuda *c, float *mean, float *variance, i
 int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
                             const float *gamma, const float *beta, const float *mean,
                             const float *variance, float eps, halognn_cuda_then then) {
-    return rows > 0 && cols > 0 ? LAUNCH(c, forward, blocks(rows * cols), y, rows, cols, x, gamma,
-                                         beta, mean, variance, eps, then)
-                                : 0;
+    if (rows == 0 || cols == 0) return 0;
+    return in_packs(cols, {y, x, gamma, beta, mean, variance, then.add}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, forward<N>, grid_of(rows, cols, N, ROWS), y, rows, cols, lanes(cols, N), x,
+                      gamma, beta, mean, variance, eps, then);
+    });
 }
 
 int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
@@ -95,8 +170,11 @@ int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
     if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
                        dy, x, mean, variance, eps, y, then, scratch, c->arrived))
         return e;
-    return LAUNCH(c, backward, blocks(rows * cols), dx, rows, cols, dy, x, gamma, mean, variance,
-                  dgamma, dbeta, eps);
+    return in_packs(cols, {dx, dy, x, gamma, mean, variance, dgamma, dbeta}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, backward<N>, grid_of(rows, cols, N, ROWS), dx, rows, cols, lanes(cols, N),
+                      dy, x, gamma, mean, variance, dgamma, dbeta, eps);
+    });
 }
 
 }  // extern "C"

@@ -35,7 +35,7 @@ int open_parts(halognn_cuda *c) {
     constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
-    constexpr size_t tables = sizeof(char *) * halognn::TABLES * 3 * halognn::TABLE;
+    constexpr size_t tables = sizeof(void *) * halognn::TABLES * 6;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
     if (int e = blas(cublasCreate(&c->blas))) return e;
     if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;

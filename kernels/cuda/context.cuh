@@ -11,30 +11,22 @@
 
 namespace halognn {
 
-// pairs says which products a table of pointers has: number 2k+i multiplies a[i] and b[i] to c[i],
-// each k steps further on, in bytes.
-struct pairs {
-    const char *a[2], *b[2];
-    char *c[2];
-    int64_t step_a, step_b, step_c;
+// pair says which two products a table of pointers has: a[i] and b[i] are multiplied to c[i].
+struct pair {
+    const void *a[2], *b[2];
+    void *c[2];
 };
 constexpr int TABLES = 32;
-constexpr int64_t TABLE = 2048; // products in a table
 
-// sums are what is left of a gradient after its products, for halognn_cuda_settle: weights w[i]
-// [o,f] are the sums of those of whole chunks of rows, partial [whole,two,step], and of the products
-// of the rows left, whose factors are rounded by so many bits; and b [o] are the sums of the columns
-// of dy [rows,o], each times that of times unless it is null; or, if total, [1] the sum of those.
+// sums are what is left of a gradient after its products, for halognn_cuda_settle: b [cols] are the
+// sums of the columns of dy [rows,cols], each element times that of times unless it is null; or, if
+// total, [1] the sum of those.
 struct sums {
-    float *w[2]; // null: none
-    const float *partial, *y, *x[2];
-    int64_t step, whole, left, o, f;
-    int dropped;
-    bool total;
-    float *b; // null: none
+    float *b;
     const float *dy, *times;
-    int64_t rows;
-    float *chunks; // [chunks,o], and one row more for a total
+    int64_t rows, cols;
+    float *chunks; // [chunks,cols], and one row more for a total
+    bool total;
 };
 
 // pending are the sums that one launch makes.
@@ -55,8 +47,8 @@ struct halognn_cuda {
     cublasHandle_t blas;
     void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
-    const char **tables;            // [TABLES][3][TABLE] pointers to factors and products
-    halognn::pairs told[halognn::TABLES]; // what they hold
+    const void **tables;            // [TABLES][3][2] pointers to factors and products
+    halognn::pair told[halognn::TABLES]; // what they hold
     int64_t tellings;               // tables written so far; the next is number tellings % TABLES
     halognn::pending pending;       // what halognn_cuda_settle will do
 };

@@ -38,10 +38,11 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
-    out[cols] = sum_back(dy, y, then, chunk, rows, cols, j);
-    out[0] = sum_in_order(chunk, rows, [=](int64_t r) {
-        return dy[r * cols + j] * ((x[r * cols + j] - mean[r]) * rstd[r]);
+    const two sum = sum_back(dy, y, then, chunk, rows, cols, j, [=](int64_t r, float d) {
+        return two{d, d * ((x[r * cols + j] - mean[r]) * rstd[r])};
     });
+    out[cols] = sum.a;
+    out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;
     dgamma[j] = add_in_order(partial + j, 2 * cols, chunks);
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);

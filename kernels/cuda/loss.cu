@@ -1,6 +1,7 @@
-// Losses: one warp for each row of logits; exp and log are in double precision, whose cost is
-// negligible for a few thousand rows. The warp that is the last to finish in a chunk of rows adds
-// them, and the one that is the last of these adds the chunks: in order, whichever warps they are.
+// Losses: a warp makes those of some rows of logits; exp and log are in double precision. The warp
+// that is the last to finish in its group adds those of the group, and the one that is the last of
+// these adds the groups: by lane, then as a tree, which is the same whichever warps they are. A
+// fence before a warp is counted costs more than a row, so there are never more than WARPS.
 #include "reduce.cuh"
 #include "warp.cuh"
 
@@ -9,73 +10,104 @@
 namespace halognn {
 namespace {
 
-// answer is where the losses of rows and chunks are put and added.
+constexpr int64_t WARPS = 8192, GROUP = 128;
+
+// answer is where the losses of warps and groups are put and added.
 struct answer {
-    halognn_cuda_loss *result, *partial, *each; // [1], [chunks], [rows]
-    uint32_t *arrived;                          // [chunks + 1]
+    halognn_cuda_loss *result, *groups, *each; // [1], [groups], [warps]
+    uint32_t *arrived;                         // [groups + 1]
+    int64_t rows, per_warp, warps;
 };
 
-// add_all returns the sum of n losses, in order, which other threads of the kernel may have
-// written.
+// over_lanes returns the sum of the losses of the lanes of a warp.
+__device__ inline halognn_cuda_loss over_lanes(halognn_cuda_loss sum) {
+    sum.loss = warp_sum(sum.loss);
+    for (int k = 0; k < 3; k++) sum.counts[k] = warp_sum(sum.counts[k]);
+    return sum;
+}
+
+// add_all returns the sum of n losses, which other warps of the kernel may have written.
 __device__ inline halognn_cuda_loss add_all(const halognn_cuda_loss *of, int64_t n) {
     halognn_cuda_loss sum{};
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = my_lane(); i < n; i += WARP) {
         sum.loss += __ldcg(&of[i].loss);
         for (int k = 0; k < 3; k++)
             sum.counts[k] += __ldcg(reinterpret_cast<const long long *>(&of[i].counts[k]));
     }
-    return sum;
+    return over_lanes(sum);
 }
 
-// put notes the loss of row r. One thread calls it for each row.
-__device__ inline void put(const answer &to, int64_t rows, int64_t r, halognn_cuda_loss loss) {
-    const int64_t chunk = r / CHUNK, count = (rows + CHUNK - 1) / CHUNK;
-    const int64_t first = chunk * CHUNK, end = first + CHUNK < rows ? first + CHUNK : rows;
-    to.each[r] = loss;
-    if (!arrive(to.arrived + chunk, end - first)) return;
-    to.partial[chunk] = add_all(to.each + first, end - first);
-    if (arrive(to.arrived + count, count)) *to.result = add_all(to.partial, count);
+// handed_in writes a loss to `to`, counts the warp, and returns whether it was the last of `all`.
+__device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss &loss,
+                                 uint32_t *arrived, int64_t all) {
+    int last = 0;
+    if (my_lane() == 0) {
+        *to = loss;
+        last = arrive(arrived, all);
+    }
+    return warp_sum(last) != 0;
+}
+
+// put notes the loss of warp w. All its lanes call it.
+__device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss &loss) {
+    const int64_t group = w / GROUP, count = (to.warps + GROUP - 1) / GROUP;
+    const int64_t first = group * GROUP, end = first + GROUP < to.warps ? first + GROUP : to.warps;
+    if (!handed_in(to.each + w, loss, to.arrived + group, end - first)) return;
+    const halognn_cuda_loss sum = add_all(to.each + first, end - first);
+    if (!handed_in(to.groups + group, sum, to.arrived + count, count)) return;
+    const halognn_cuda_loss all = add_all(to.groups, count);
+    if (my_lane() == 0) *to.result = all;
 }
 
 // largest finds the first largest logit of a row, over the lanes of a warp.
 __device__ inline int64_t largest(const float *z, int64_t cols) {
     int64_t top = my_lane() < cols ? my_lane() : 0;
+    float most = z[top];
     for (int64_t j = top + WARP; j < cols; j += WARP)
-        if (z[j] > z[top]) top = j;
+        if (z[j] > most) {
+            top = j;
+            most = z[j];
+        }
     for (int mask = WARP / 2; mask > 0; mask /= 2) {
         const int64_t other = __shfl_xor_sync(0xffffffffu, top, mask);
-        if (z[other] > z[top] || (z[other] == z[top] && other < top)) top = other;
+        const float theirs = __shfl_xor_sync(0xffffffffu, most, mask);
+        if (theirs > most || (theirs == most && other < top)) {
+            top = other;
+            most = theirs;
+        }
     }
     return top;
 }
 
-__global__ void softmax_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits,
-                             const int32_t *labels, float scale, answer to) {
-    const int64_t r = my_row();
-    if (r >= rows) return;
+// softmax_row makes the gradient of row r, unless dlogits is null, and returns the loss.
+__device__ inline halognn_cuda_loss softmax_row(float *dlogits, int64_t r, int64_t cols,
+                                                const float *logits, const int32_t *labels,
+                                                float scale) {
     const float *z = logits + r * cols;
     const int64_t label = labels[r], top = largest(z, cols);
     const double most = z[top];
     // Sum without the label: its gradient is minus their share, exact even when near 0.
-    double others = 0;
-    for (int64_t j = my_lane(); j < cols; j += WARP)
-        if (j != label) others += exp(static_cast<double>(z[j]) - most);
+    double others = 0, first = 0; // first is what a lane needs again, unless a row is wide
+    for (int64_t j = my_lane(); j < cols; j += WARP) {
+        const double e = exp(static_cast<double>(z[j]) - most);
+        if (j == my_lane()) first = e;
+        if (j != label) others += e;
+    }
     others = warp_sum(others);
     const double total = others + exp(static_cast<double>(z[label]) - most);
     const double loss = log(total) + most - static_cast<double>(z[label]);
-    if (my_lane() == 0) put(to, rows, r, {loss, {top == label, 0, 0}});
-    if (dlogits == nullptr) return;
-    for (int64_t j = my_lane(); j < cols; j += WARP) {
-        const double share =
-            j == label ? -others / total : exp(static_cast<double>(z[j]) - most) / total;
+    for (int64_t j = my_lane(); dlogits != nullptr && j < cols; j += WARP) {
+        const double e = j == my_lane() ? first : exp(static_cast<double>(z[j]) - most);
+        const double share = (j == label ? -others : e) / total;
         dlogits[r * cols + j] = static_cast<float>(share * static_cast<double>(scale));
     }
+    return {loss, {top == label, 0, 0}};
 }
 
-__global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const float *logits,
-                             const uint8_t *targets, float scale, answer to) {
-    const int64_t r = my_row();
-    if (r >= rows) return;
+// The same for labels that are independent of each other. The sums are those of a lane.
+__device__ inline halognn_cuda_loss sigmoid_row(float *dlogits, int64_t r, int64_t cols,
+                                                const float *logits, const uint8_t *targets,
+                                                float scale) {
     double loss = 0;
     int32_t right = 0, wrong = 0, missed = 0;
     for (int64_t j = my_lane(); j < cols; j += WARP) {
@@ -89,17 +121,45 @@ __global__ void sigmoid_rows(float *dlogits, int64_t rows, int64_t cols, const f
         wrong += z > 0 && targets[i] == 0;
         missed += !(z > 0) && targets[i] != 0;
     }
-    loss = warp_sum(loss);
-    right = warp_sum(right);
-    wrong = warp_sum(wrong);
-    missed = warp_sum(missed);
-    if (my_lane() == 0) put(to, rows, r, {loss, {right, wrong, missed}});
+    return {loss, {right, wrong, missed}};
 }
 
-// answer_in returns the places of an answer: the scratch holds the chunks, then the rows.
+// add_rows adds what row(r) returns for the rows of a warp.
+template <typename Row>
+__device__ inline halognn_cuda_loss add_rows(const answer &to, int64_t w, const Row &row) {
+    halognn_cuda_loss sum{};
+    const int64_t end = (w + 1) * to.per_warp < to.rows ? (w + 1) * to.per_warp : to.rows;
+    for (int64_t r = w * to.per_warp; r < end; r++) {
+        const halognn_cuda_loss one = row(r);
+        sum.loss += one.loss;
+        for (int k = 0; k < 3; k++) sum.counts[k] += one.counts[k];
+    }
+    return sum;
+}
+
+__global__ void softmax_rows(float *dlogits, int64_t cols, const float *logits,
+                             const int32_t *labels, float scale, answer to) {
+    const int64_t w = my_row();
+    if (w >= to.warps) return;
+    put(to, w, add_rows(to, w, [=](int64_t r) {
+            return softmax_row(dlogits, r, cols, logits, labels, scale);
+        }));
+}
+
+__global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
+                             const uint8_t *targets, float scale, answer to) {
+    const int64_t w = my_row();
+    if (w >= to.warps) return;
+    put(to, w, over_lanes(add_rows(to, w, [=](int64_t r) {
+            return sigmoid_row(dlogits, r, cols, logits, targets, scale);
+        })));
+}
+
+// answer_in returns the places of an answer: the scratch holds the groups, then the warps.
 answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, void *scratch) {
-    halognn_cuda_loss *partial = static_cast<halognn_cuda_loss *>(scratch);
-    return {result, partial, partial + chunks(rows), c->arrived};
+    const int64_t per_warp = ceil_div(rows, WARPS), warps = ceil_div(rows, per_warp);
+    halognn_cuda_loss *groups = static_cast<halognn_cuda_loss *>(scratch);
+    return {result, groups, groups + ceil_div(warps, GROUP), c->arrived, rows, per_warp, warps};
 }
 
 int no_rows(halognn_cuda *c, halognn_cuda_loss *result) {
@@ -114,25 +174,26 @@ using namespace halognn;
 extern "C" {
 
 int64_t halognn_cuda_loss_scratch(int64_t rows) {
-    return (chunks(rows) + rows) * static_cast<int64_t>(sizeof(halognn_cuda_loss));
+    const int64_t warps = rows < WARPS ? rows : WARPS;
+    return (ceil_div(warps, GROUP) + warps) * static_cast<int64_t>(sizeof(halognn_cuda_loss));
 }
 
 int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                             const float *logits, const int32_t *labels, float scale,
                             halognn_cuda_loss *result, void *scratch) {
     if (rows == 0) return no_rows(c, result);
-    if (chunks(rows) >= COUNTERS) return cudaErrorInvalidValue;
-    return LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(rows), dlogits, rows, cols, logits, labels,
-                           scale, answer_in(c, result, rows, scratch));
+    const answer to = answer_in(c, result, rows, scratch);
+    return LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(to.warps), dlogits, cols, logits, labels,
+                           scale, to);
 }
 
 int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                              const float *logits, const uint8_t *targets, float scale,
                              halognn_cuda_loss *result, void *scratch) {
     if (rows == 0) return no_rows(c, result);
-    if (chunks(rows) >= COUNTERS) return cudaErrorInvalidValue;
-    return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(rows), dlogits, rows, cols, logits,
-                           targets, scale, answer_in(c, result, rows, scratch));
+    const answer to = answer_in(c, result, rows, scratch);
+    return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(to.warps), dlogits, cols, logits, targets,
+                           scale, to);
 }
 
 }  // extern "C"

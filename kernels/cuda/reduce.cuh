@@ -22,8 +22,17 @@ __device__ inline bool arrive(uint32_t *counter, int64_t all) {
 // add_in_order returns partial[0] + partial[stride] + ..., count of them, zero for none. Other
 // threads of the same kernel may have written them.
 __device__ inline float add_in_order(const float *partial, int64_t stride, int64_t count) {
+    constexpr int FLIGHT = 32; // one thread waits for these, and the kernel for it
     float sum = 0;
-    for (int64_t k = 0; k < count; k++) sum += __ldcg(partial + k * stride);
+    for (int64_t first = 0; first < count; first += FLIGHT) {
+        float v[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) // past the end, read the last one again
+            v[k] = __ldcg(partial + (first + k < count ? first + k : count - 1) * stride);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++)
+            if (first + k < count) sum += v[k];
+    }
     return sum;
 }
 
@@ -40,27 +49,47 @@ inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
 }
 
-// sum_in_order returns the sum of value(r) for the rows of a chunk, in order, and hands each value
-// to keep(r, value). UNROLL values are read before the first is added or kept.
+// two are two numbers that are summed together.
+struct two {
+    float a, b;
+    __device__ two &operator+=(const two &v) {
+        a += v.a;
+        b += v.b;
+        return *this;
+    }
+};
+
+// sum_in_order returns the sum of value(r), one number or two, for the rows of a chunk, in order,
+// and hands each to keep(r, value). The next UNROLL values are on their way while those before are
+// added and kept.
 template <typename Value, typename Keep>
-__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value,
-                                     const Keep &keep) {
-    constexpr int UNROLL = 16;
+__device__ inline auto sum_in_order(int64_t chunk, int64_t rows, const Value &value,
+                                    const Keep &keep) {
+    using T = decltype(value(int64_t{}));
+    constexpr int UNROLL = 64 / sizeof(T);
     const int64_t end = (chunk + 1) * CHUNK < rows ? (chunk + 1) * CHUNK : rows;
-    float sum = 0;
+    T sum{}, v[UNROLL] = {}, next[UNROLL] = {};
     int64_t r = chunk * CHUNK;
-    for (; r + UNROLL <= end; r += UNROLL) {
-        float v[UNROLL];
+    bool full = r + UNROLL <= end;
+    if (full)
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) v[k] = value(r + k);
+    while (full) {
+        const bool more = r + 2 * UNROLL <= end;
+        if (more)
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) next[k] = value(r + UNROLL + k);
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) {
             sum += v[k];
             keep(r + k, v[k]);
+            v[k] = next[k];
         }
+        r += UNROLL;
+        full = more;
     }
     for (; r < end; r++) {
-        const float v = value(r);
+        const T v = value(r);
         sum += v;
         keep(r, v);
     }
@@ -68,8 +97,8 @@ __device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &v
 }
 
 template <typename Value>
-__device__ inline float sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
-    return sum_in_order(chunk, rows, value, [](int64_t, float) {});
+__device__ inline auto sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
+    return sum_in_order(chunk, rows, value, [](int64_t, auto) {});
 }
 
 }  // namespace halognn

@@ -51,7 +51,8 @@ __global__ void bias_backward_kernel(float *dy, float *db, int64_t rows, int64_t
                                      uint32_t *arrived) {
     const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
     if (j >= cols) return;
-    partial[chunk * cols + j] = sum_back(dy, y, then, chunk, rows, cols, j);
+    partial[chunk * cols + j] = sum_back(dy, y, then, chunk, rows, cols, j,
+                                         [](int64_t, float d) { return d; });
     if (arrive(arrived + j, chunks)) db[j] = add_in_order(partial + j, cols, chunks);
 }
 

@@ -2,6 +2,9 @@
 // bytes. Wider rows are cut into strips of a warp's width; narrow rows share a warp.
 #pragma once
 
+#include <initializer_list>
+#include <type_traits>
+
 #include "context.cuh"
 
 namespace halognn {
@@ -23,6 +26,15 @@ inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
     const int l = lanes(cols, n);
     return blocks(ceil_div(rows, per_thread), BLOCK / l,
                   static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
+}
+
+// in_packs calls f with the size of the packs, 4 or 1, that fit rows of the given width in all
+// these arrays.
+template <typename F>
+int in_packs(int64_t width, std::initializer_list<const float *> all, const F &f) {
+    bool wide = true;
+    for (const float *p : all) wide = wide && fits(p, width, sizeof(float), 4);
+    return wide ? f(std::integral_constant<int, 4>{}) : f(std::integral_constant<int, 1>{});
 }
 
 }  // namespace halognn

@@ -127,20 +127,22 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
     using T = typename Source::element;
     sums<N> s{};
     s.first = s.alone = true;
-    int64_t e = begin;
-    for (; e + FLIGHT <= end; e += FLIGHT) {
+    for (int64_t e = begin; e < end; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
         int32_t index[FLIGHT];
         decltype(weight.read(0, 0)) weighs[FLIGHT];
 #pragma unroll
+        for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
+            index[k] = indices[e + k < end ? e + k : end - 1];
+#pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            index[k] = indices[e + k];
             const int64_t i = source_of<Source>(index[k]);
             v[k] = load<T, N>(source.row(i) + col);
-            weighs[k] = weight.read(e + k, i);
+            weighs[k] = weight.read(e + k < end ? e + k : end - 1, i);
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
+            if (e + k >= end) break;
             // of by_degree a division, which may branch: after the loads
             const float w = weight.of(weighs[k]);
             float x[N];
@@ -148,16 +150,6 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
             for (int i = 0; i < N; i++) x[i] = weight.apply(to_float(v[k].at[i]), w);
             add<Source>(s, x, index[k]);
         }
-    }
-    for (; e < end; e++) {
-        const int32_t index = indices[e];
-        const int64_t i = source_of<Source>(index);
-        const pack<T, N> v = load<T, N>(source.row(i) + col);
-        const float w = weight.of(weight.read(e, i));
-        float x[N];
-#pragma unroll
-        for (int k = 0; k < N; k++) x[k] = weight.apply(to_float(v.at[k]), w);
-        add<Source>(s, x, index);
     }
     pack<float, N> sum;
 #pragma unroll
@@ -233,19 +225,36 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
+template <int N>
 __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes,
                                  int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
                                  const int32_t *arg, const float *dout) {
-    const place p = my_place(lanes, 1);
+    const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     const int64_t begin = t_indptr[p.row], end = t_indptr[p.row + 1];
-    float sum = 0;
-    for (int64_t e = begin; e < end; e++) {
-        const int64_t t = t_indices[e];
-        if ((e == begin || t != t_indices[e - 1]) && arg[t * cols + p.col] == first + p.row)
-            sum += dout[t * cols + p.col];
+    pack<float, N> sum{};
+    for (int64_t e = begin; e < end; e += FLIGHT) {
+        int64_t t[FLIGHT + 1]; // [0]: the one before
+        pack<int32_t, N> at[FLIGHT];
+        pack<float, N> d[FLIGHT];
+        t[0] = e > begin ? t_indices[e - 1] : -1;
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
+            t[k + 1] = t_indices[e + k < end ? e + k : end - 1];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            at[k] = load<int32_t, N>(arg + t[k + 1] * cols + p.col);
+            d[k] = load<float, N>(dout + t[k + 1] * cols + p.col);
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (t[k + 1] == t[k]) continue; // an edge that is there twice counts once
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (at[k].at[i] == first + p.row) sum.at[i] += d[k].at[i];
+        }
     }
-    dh[p.row * cols + p.col] = sum;
+    store<float, N>(dh + p.row * cols + p.col, sum);
 }
 
 // scaled are rows [rows,cols] that are added, times 1 + *scale.
@@ -421,8 +430,11 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
                                       const int32_t *t_indices, const int32_t *arg,
                                       const float *dout) {
     if (segments == 0 || cols == 0) return 0;
-    return LAUNCH(c, largest_backward, grid_of(segments, cols, 1), dh, segments, cols,
-                  lanes(cols, 1), first, t_indptr, t_indices, arg, dout);
+    return in_packs(cols, {dh, reinterpret_cast<const float *>(arg), dout}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, largest_backward<N>, grid_of(segments, cols, N), dh, segments, cols,
+                      lanes(cols, N), first, t_indptr, t_indices, arg, dout);
+    });
 }
 
 int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols,

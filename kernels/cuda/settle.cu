@@ -1,53 +1,25 @@
-// The sums over rows that make the gradients of parameters of what a batch of products left.
+// The sums over rows that make the gradients of parameters that are no product.
 #include "settle.cuh"
-
-#include <cstring>
 
 namespace halognn {
 namespace {
 
-__device__ inline float factor(const float *p, int dropped) {
-    if (dropped == 0) return *p;
-    const uint32_t bits = rounded(*p, dropped);
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-// settle_one makes one number: first one thread an element of the weights adds the products of
-// whole chunks, in order, and that of the rows left; behind them one thread a column and chunk sums
-// rows.
+// settle_one sums the rows of a chunk, one thread a column and chunk.
 __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) {
-    const int64_t two = s.w[1] ? 2 : 1, n = s.w[0] ? s.o * s.f : 0;
-    if (at < two * n) {
-        const bool second = at >= n;
-        if (second) at -= n;
-        const float *partial = s.partial + (second ? s.step : 0);
-        float sum = 0, last = 0;
-        for (int64_t k = 0; k < s.whole; k++) sum += partial[k * two * s.step + at];
-        const float *y = s.y + at / s.f, *x = (second ? s.x[1] : s.x[0]) + at % s.f;
-#pragma unroll 8
-        for (int64_t row = 0; row < s.left; row++)
-            last += factor(y + row * s.o, s.dropped) * factor(x + row * s.f, s.dropped);
-        (second ? s.w[1] : s.w[0])[at] = s.left > 0 ? sum + last : sum;
-        return;
-    }
-    at -= two * n;
-    const int64_t chunks = (s.rows + CHUNK - 1) / CHUNK, chunk = at / s.o, j = at % s.o;
-    if (s.b == nullptr || chunk >= chunks) return;
-    s.chunks[chunk * s.o + j] = sum_in_order(chunk, s.rows, [=](int64_t r) {
-        const int64_t i = r * s.o + j;
+    const int64_t chunks = (s.rows + CHUNK - 1) / CHUNK, chunk = at / s.cols, j = at % s.cols;
+    s.chunks[chunk * s.cols + j] = sum_in_order(chunk, s.rows, [=](int64_t r) {
+        const int64_t i = r * s.cols + j;
         return s.times ? s.dy[i] * s.times[i] : s.dy[i];
     });
     if (!arrive(arrived + j, chunks)) return;
-    const float sum = add_in_order(s.chunks + j, s.o, chunks);
+    const float sum = add_in_order(s.chunks + j, s.cols, chunks);
     if (!s.total) {
         s.b[j] = sum;
         return;
     }
-    float *columns = s.chunks + chunks * s.o;
+    float *columns = s.chunks + chunks * s.cols;
     columns[j] = sum;
-    if (arrive(arrived + s.o, s.o)) *s.b = add_in_order(columns, 1, s.o);
+    if (arrive(arrived + s.cols, s.cols)) *s.b = add_in_order(columns, 1, s.cols);
 }
 
 __global__ void settle(pending p, uint32_t *arrived) {
@@ -63,14 +35,13 @@ __global__ void settle(pending p, uint32_t *arrived) {
 }  // namespace
 
 int later(halognn_cuda *c, const sums &s) {
-    const uint32_t counters = static_cast<uint32_t>(s.b ? s.o + 1 : 0);
-    if (s.b && s.o + 1 > COUNTERS) return cudaErrorInvalidValue;
+    const uint32_t counters = static_cast<uint32_t>(s.cols + 1);
+    if (s.cols + 1 > COUNTERS) return cudaErrorInvalidValue;
     pending &p = c->pending;
     if (p.count == PENDING || p.counted + counters > COUNTERS)
         if (int e = halognn_cuda_settle(c)) return e;
     p.of[p.count] = s;
-    p.items[p.count] =
-        (s.w[0] ? (s.w[1] ? 2 : 1) * s.o * s.f : 0) + (s.b ? s.o * chunks(s.rows) : 0);
+    p.items[p.count] = s.cols * chunks(s.rows);
     p.counters[p.count] = p.counted;
     p.counted += counters;
     p.count++;

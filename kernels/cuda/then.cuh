@@ -60,17 +60,24 @@ __device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) 
     return then.activation == HALOGNN_ELU ? drawn(then, r) : 0;
 }
 
-// sum_back replaces column j of a chunk of dy by its gradient and returns the sum of that.
-__device__ inline float sum_back(float *dy, const float *y, const halognn_cuda_then &then,
-                                 int64_t chunk, int64_t rows, int64_t cols, int64_t j) {
+// gradient returns that of what is summed with it, or alone.
+__device__ inline float gradient(float d) { return d; }
+__device__ inline float gradient(const two &v) { return v.a; }
+
+// sum_back replaces column j of a chunk of dy by its gradient d and returns the sum of of(r, d).
+template <typename Of>
+__device__ inline auto sum_back(float *dy, const float *y, const halognn_cuda_then &then,
+                                int64_t chunk, int64_t rows, int64_t cols, int64_t j,
+                                const Of &of) {
     if (then.activation == 0)
-        return sum_in_order(chunk, rows, [=](int64_t r) { return dy[r * cols + j]; });
+        return sum_in_order(chunk, rows, [=](int64_t r) { return of(r, dy[r * cols + j]); });
     return sum_in_order(
         chunk, rows,
         [=](int64_t r) {
-            return follow_back(then, dy[r * cols + j], y[r * cols + j], drawn_back(then, r), j);
+            return of(r, follow_back(then, dy[r * cols + j], y[r * cols + j], drawn_back(then, r),
+                                     j));
         },
-        [=](int64_t r, float d) { dy[r * cols + j] = d; });
+        [=](int64_t r, auto v) { dy[r * cols + j] = gradient(v); });
 }
 
 }  // namespace halognn

@@ -39,21 +39,19 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
-	d.Settle()
 }
 
-// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
-// g.Bias, the sum of the rows of dy: all but what Settle does.
+// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and leaves
+// g.Bias, the sum of the rows of dy, to Settle.
 func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
 	r, f := size(x)
-	n := (g.W.Rows*g.W.Cols + 3) / 4 * 4
-	if x2.Cols > 0 {
-		n *= 2
+	var scratch *C.float
+	if len(g.Bias) > 0 {
+		scratch = d.left(x.Rows, len(g.Bias))
 	}
-	n += len(g.Bias)
 	must(kernel, C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
-		float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows),
-		d.left(x.Rows, n), d.factors(dy, x, x2), d.dropped()))
+		float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows), scratch,
+		d.factors(dy, x, x2), d.dropped()))
 }
 
 // Settle implements compute.Device: one launch for all that was left to it.
