@@ -136,32 +136,29 @@ __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_
     return sum;
 }
 
-// by_head is how one warp goes over the numbers [edges,heads) of a segment: a lane has one head of
-// every lanes-th edge, so that neighbouring lanes read neighbouring numbers; of more heads than
-// lanes it has several, one after the other. A sum along the edges is a tree over the lanes of a
-// head, always the same one.
+// by_head is how one warp goes over the numbers [edges,heads) of a segment: a round is as many
+// edges as it has lanes for, one head of an edge a lane, so that neighbouring lanes read
+// neighbouring numbers; of more heads than lanes it has several, one after the other.
 struct by_head {
-    int heads, apart; // of a round: a power of two, and the edges that it has lanes for
-    int64_t h;        // the first head of a lane
-    int64_t e;        // and its first edge
-    __device__ by_head(int64_t all, int64_t begin) {
+    int heads, edges; // of a round; heads is a power of two
+    __device__ explicit by_head(int64_t all) {
         heads = 1;
         while (heads < WARP && heads < all) heads *= 2;
-        apart = WARP / heads;
-        h = my_lane() % heads;
-        e = begin + my_lane() / heads;
+        edges = WARP / heads;
     }
-    template <typename T, typename Join>
-    __device__ T joined(T v, const Join &join) const {
-        for (int mask = WARP / 2; mask >= heads; mask /= 2)
-            v = join(v, __shfl_xor_sync(0xffffffffu, v, mask));
+    __device__ int64_t head(int64_t first) const { return first + my_lane() % heads; }
+    __device__ int64_t edge(int64_t first) const { return first + my_lane() / heads; }
+    // add adds the numbers of a round, in edge order.
+    __device__ void add(float &sum, float v) const {
+        for (int k = 0; k < edges; k++)
+            sum += __shfl_sync(0xffffffffu, v, k * heads + static_cast<int>(my_lane()) % heads);
+    }
+    __device__ float largest(float v) const {
+        for (int mask = WARP / 2; mask >= heads; mask /= 2) {
+            const float other = __shfl_xor_sync(0xffffffffu, v, mask);
+            v = other > v || other != other ? other : v;
+        }
         return v;
-    }
-    __device__ float sum(float v) const {
-        return joined(v, [](float a, float b) { return a + b; });
-    }
-    __device__ float most(float v) const {
-        return joined(v, [](float a, float b) { return b > a || b != b ? b : a; });
     }
 };
 
@@ -170,23 +167,27 @@ struct by_head {
 template <typename Score>
 __device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t end,
                              const Score &score) {
-    const by_head by(heads, begin);
+    const by_head by(heads);
     for (int64_t first = 0; first < heads; first += by.heads) {
-        const int64_t h = first + by.h, last = h < heads ? end : begin;
+        const int64_t h = by.head(first);
         float most = -INFINITY, sum = 0;
-        for (int64_t e = by.e; e < last; e += by.apart) {
+        for (int64_t e = by.edge(begin); h < heads && e < end; e += by.edges) {
             const float v = score(e, h);
             alpha[e * heads + h] = v;
             most = v > most || v != v ? v : most;
         }
-        most = by.most(most);
-        for (int64_t e = by.e; e < last; e += by.apart) {
-            const float v = exact_exp(alpha[e * heads + h] - most);
-            alpha[e * heads + h] = v;
-            sum += v;
+        most = by.largest(most);
+        for (int64_t round = begin; round < end; round += by.edges) {
+            const int64_t e = by.edge(round);
+            float v = 0;
+            if (h < heads && e < end) {
+                v = exact_exp(alpha[e * heads + h] - most);
+                alpha[e * heads + h] = v;
+            }
+            by.add(sum, v);
         }
-        sum = by.sum(sum);
-        for (int64_t e = by.e; e < last; e += by.apart) alpha[e * heads + h] /= sum;
+        for (int64_t e = by.edge(begin); h < heads && e < end; e += by.edges)
+            alpha[e * heads + h] /= sum;
     }
     __syncwarp();
 }
@@ -261,22 +262,26 @@ __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_
         dots_by_edge<N>(begin, end, heads, width, lanes, indices, z, dy + d * cols, multiplied,
                         [=](int64_t e, int64_t h, float sum) { de[e * heads + h] = sum; });
     __syncwarp();
-    const by_head by(heads, begin);
+    const by_head by(heads);
     for (int64_t first = 0; first < heads; first += by.heads) {
-        const int64_t h = first + by.h, last = h < heads ? end : begin;
+        const int64_t h = by.head(first);
         const float own = h < heads ? dst[d * heads + h] : 0;
         float mean = 0, sum = 0;
-        for (int64_t e = by.e; e < last; e += by.apart)
-            mean += alpha[e * heads + h] * de[e * heads + h];
-        mean = by.sum(mean);
-        for (int64_t e = by.e; e < last; e += by.apart) {
-            const float g = alpha[e * heads + h] * (de[e * heads + h] - mean);
-            const float to = src[indices[e] * heads + h] + own > 0 ? g : g * slope;
-            de[e * heads + h] = to;
-            sum += to;
+        for (int64_t round = begin; round < end; round += by.edges) {
+            const int64_t e = by.edge(round), i = e * heads + h;
+            by.add(mean, h < heads && e < end ? alpha[i] * de[i] : 0);
         }
-        sum = by.sum(sum);
-        if (h < heads && by.e == begin) ddst[d * heads + h] = sum;
+        for (int64_t round = begin; round < end; round += by.edges) {
+            const int64_t e = by.edge(round), i = e * heads + h;
+            float to = 0;
+            if (h < heads && e < end) {
+                const float g = alpha[i] * (de[i] - mean);
+                to = src[indices[e] * heads + h] + own > 0 ? g : g * slope;
+                de[i] = to;
+            }
+            by.add(sum, to);
+        }
+        if (h < heads && by.edge(0) == 0) ddst[d * heads + h] = sum;
     }
 }
 

@@ -231,3 +231,8 @@ T __shfl_xor_sync(unsigned, T v, int mask) {
     std::memcpy(&v, &bits, sizeof v);
     return v;
 }
+
+template <typename T>
+T __shfl_sync(unsigned, T v, int lane) {
+    return __shfl_xor_sync(0u, v, static_cast<int>(threadIdx.x % 32) ^ lane);
+}
