@@ -15,6 +15,8 @@ package comm
 import (
 	"errors"
 	"fmt"
+
+	"halognn/src/mem"
 )
 
 // ErrAborted is wrapped by every error that a wait returns because another rank failed or the world
@@ -127,9 +129,11 @@ func (t *Then) CheckSend(size int) error {
 	return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
 }
 
-// Receive asks Expect, and checks the answer. Implementations of Comm call it.
+// Receive asks Expect, and checks the answer; a panic of Expect is an error. Implementations of Comm
+// call it.
 func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
-	if recv, rows, err = t.Expect.Expect(); err == nil {
+	err = mem.Contain(func() (err error) { recv, rows, err = t.Expect.Expect(); return err })
+	if err == nil {
 		err = checkRows("alltoallv: receive", size, recv, rows, t.RowBytes)
 	}
 	return recv, rows, err

@@ -164,6 +164,29 @@ func TestPatience(t *testing.T) {
 
 // TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both
 // sides are named.
+// rooms has no room for what follows an all-to-all, on rank 1 alone.
+type rooms int
+
+func (r rooms) Expect() ([]byte, []int, error) {
+	if r == 1 {
+		panic(fmt.Errorf("%w", mem.ErrMemory))
+	}
+	return nil, []int{0, 0}, nil
+}
+
+// A panic of who expects more is an error of that rank's request, whoever asks.
+func TestNoRoomForWhatFollows(t *testing.T) {
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		time.Sleep(time.Duration(1-c.Rank()) * 20 * time.Millisecond) // rank 0 is the last to join
+		request := c.StartAlltoallThen(make([]byte, 2), make([]byte, 2), []int{1, 1}, []int{1, 1}, 1,
+			comm.Then{SendRows: []int{0, 0}, RowBytes: 1, Expect: rooms(c.Rank())})
+		return request.Wait()
+	})
+	if !errors.Is(err, mem.ErrMemory) || !strings.HasPrefix(err.Error(), "rank 1: ") {
+		t.Errorf("the world ended with %v", err)
+	}
+}
+
 func TestMismatches(t *testing.T) {
 	rows := func(n int) []int { return []int{n, n, n} }
 	start := map[string]func(c comm.Comm) comm.Request{

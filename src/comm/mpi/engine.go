@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"halognn/src/comm"
+	"halognn/src/mem"
 )
 
 // maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
@@ -134,7 +135,8 @@ func (e *engine) linger(d time.Duration) {
 }
 
 // turn starts the operations that have been handed over, sleeps until something completes, and
-// delivers it.
+// delivers it. A panic of an operation, as where there is no memory for what it receives, is the
+// operation's error: the engine goes on, or nobody would hear of it.
 func (e *engine) turn() error {
 	if code := e.aborting.Load(); code != 0 {
 		C.hgnn_abort(C.int(code - 1))
@@ -145,12 +147,13 @@ func (e *engine) turn() error {
 	for i, op := range e.taken {
 		e.taken[i] = nil
 		e.underway++
-		if err := op.start(); err != nil {
+		if err := mem.Contain(op.start); err != nil {
 			e.complete(op, err)
 		}
 	}
 	for _, p := range e.pacer.next() {
-		if err := e.pacer.start(p); err != nil && !p.op.completed {
+		err := mem.Contain(func() error { return e.pacer.start(p) })
+		if err != nil && !p.op.completed {
 			e.complete(p.op, err)
 		}
 	}
@@ -183,7 +186,7 @@ func (e *engine) ended(op *operation, code C.int) {
 	case code != 0:
 		e.complete(op, fault(op.name(), code))
 	case op.parts == 0:
-		e.complete(op, op.finish())
+		e.complete(op, mem.Contain(op.finish))
 	}
 }
 

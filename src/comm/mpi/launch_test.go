@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/mem"
 )
 
 const (
@@ -75,6 +76,20 @@ var endings = map[string]func(comm.Comm) error{
 		}
 		return c.StartBarrier().Wait()
 	},
+	// The engine finds no memory, or a bug; the others wait for this rank.
+	"no room for what follows": func(c comm.Comm) error {
+		ones := slices.Repeat([]int{1}, c.Size())
+		none := make([]int, c.Size())
+		err := c.StartAlltoallThen(make([]byte, c.Size()), make([]byte, c.Size()), ones, ones, 1,
+			comm.Then{SendRows: none, RowBytes: 1, Expect: crowded{c, none}}).Wait()
+		return errors.Join(err, failAlone(c, func() error { return nil }))
+	},
+	"panic of the engine": func(c comm.Comm) error {
+		return failAlone(c, func() error {
+			world := c.(*communicator)
+			return world.engine.hand(world.operation(alltoallThen)).Wait() // without its more
+		})
+	},
 	"abort while others set up": func(c comm.Comm) error {
 		if c.Rank() == 1 {
 			time.Sleep(50 * time.Millisecond)
@@ -108,6 +123,19 @@ var endings = map[string]func(comm.Comm) error{
 		return nil
 	},
 	"run twice": func(comm.Comm) error { return Run(nil) },
+}
+
+// crowded has no room for what follows on rank 1.
+type crowded struct {
+	c    comm.Comm
+	none []int
+}
+
+func (e crowded) Expect() ([]byte, []int, error) {
+	if e.c.Rank() == 1 {
+		panic(fmt.Errorf("%w", mem.ErrMemory))
+	}
+	return nil, e.none, nil
 }
 
 // failAlone makes rank 1 fail while the others wait for it.
@@ -187,6 +215,8 @@ func TestEndings(t *testing.T) {
 		{"failure while f waits", []int{abortCode}, "rank 1: disk full"},
 		{"failures while all wait", []int{abortCode}, ": disk full"},
 		{"failure, then order", []int{abortCode}, "in order"},
+		{"no room for what follows", []int{abortCode}, "rank 1: " + mem.ErrMemory.Error()},
+		{"panic of the engine", []int{abortCode}, "rank 1: panic: "},
 		{"abort while others set up", []int{abortCode}, "disk full"},
 		{"request left", []int{abortCode}, "have not been waited for"},
 		{"communicator left", []int{abortCode}, "freed here, but not on every rank"},

@@ -42,6 +42,7 @@ import (
 	"time"
 
 	"halognn/src/comm"
+	"halognn/src/mem"
 )
 
 // Available reports whether the program was built with MPI.
@@ -82,7 +83,8 @@ func Run(f func(world comm.Comm) error) error {
 	}
 	Library()
 	deviceMemory = askDeviceMemory()
-	if err := theEngine.run(f); err != nil {
+	// a panic of the engine too is an error of Run, after which MPI is the main goroutine's
+	if err := mem.Contain(func() error { return theEngine.run(f) }); err != nil {
 		phase.Store(stopped)
 		return err
 	}

@@ -98,7 +98,7 @@ func (m *more) start(op *operation) error {
 		return err
 	}
 	if heads.parts == 0 { // no other rank
-		c.engine.complete(heads, heads.finish())
+		c.engine.complete(heads, mem.Contain(heads.finish))
 	}
 	return nil
 }
