@@ -27,6 +27,7 @@ import (
 type Mates struct {
 	died func(rank int)
 	over atomic.Bool
+	met  chan struct{} // of the first rank: closed when all others are here
 
 	mu    sync.Mutex
 	peers []net.Conn
@@ -34,13 +35,26 @@ type Mates struct {
 
 // WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
 // first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
-// Collective.
+// Collective: when it returns all ranks watch, so that none can die unnoticed.
 func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
 	all, err := AllgatherBytes(c, own)
-	if err != nil || door == nil {
+	if err != nil {
 		return nil, err
 	}
+	var m *Mates
+	if door != nil {
+		m = meet(c.Rank(), door, own, all, died)
+	}
+	alone, err := AgreeAny(c, m == nil)
+	if err == nil && !alone && m.met != nil { // then every mate has come to the door
+		<-m.met
+	}
+	return m, err
+}
+
+// meet lets the mates of a rank in, or goes to the first one's door; nil if that does not open.
+func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank int)) *Mates {
 	node, _, _ := bytes.Cut(own, []byte("\n"))
 	var here []int
 	for r, text := range all {
@@ -49,22 +63,23 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 		}
 	}
 	m := &Mates{died: died}
-	if c.Rank() == here[0] {
+	if rank == here[0] {
+		m.met = make(chan struct{})
 		go m.receive(door, own, len(here)-1)
-		return m, nil
+		return m
 	}
 	_ = door.Close()
 	first := bytes.Split(all[here[0]], []byte("\n"))
 	peer, err := net.Dial("unix", string(first[1]))
 	if err != nil { // nobody watches this rank then
-		return nil, nil
+		return nil
 	}
-	if _, err = fmt.Fprintf(peer, "%s\n%8d", first[2], c.Rank()); err != nil {
-		return nil, nil
+	if _, err = fmt.Fprintf(peer, "%s\n%8d", first[2], rank); err != nil {
+		return nil
 	}
 	m.peers = []net.Conn{peer}
-	go m.follow(peer, here[0], c.Rank() == here[1])
-	return m, nil
+	go m.follow(peer, here[0], rank == here[1])
+	return m
 }
 
 // openDoor listens for the mates of a rank and returns what to tell them: node, address and
@@ -84,6 +99,7 @@ func openDoor(rank int) (door net.Listener, card []byte) {
 
 // receive lets so many mates in that know the password, and follows each.
 func (m *Mates) receive(door net.Listener, card []byte, mates int) {
+	defer close(m.met)
 	defer door.Close()
 	password := card[bytes.LastIndexByte(card, '\n')+1:]
 	for mates > 0 {
