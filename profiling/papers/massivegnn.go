@@ -78,7 +78,7 @@ func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) er
 		if len(model) == 0 { // attention reads each row, so GAT has no sums
 			lines = append(lines, line{"look-ahead 0.25, sums", with(lookAhead, sums)})
 		}
-		p.table("links of "+fast, "parts, rows by", "s/epoch", "saved", "hit rate", "rows/epoch")
+		p.table(links(fast), "parts, rows by", "s/epoch", "saved", "hit rate", "rows/epoch")
 		curves := &chart.Curves{X: "parts", Y: "s/epoch", Zero: true, Whole: true}
 		var x []float64
 		y := make([][]float64, len(lines))
@@ -121,7 +121,7 @@ func initialisation(b *bench, g *graph, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.table("4 ranks, links of "+fast, "", "set-up s", "of it rank s", "fill s", "s/epoch",
+	p.table("4 ranks, "+links(fast), "", "set-up s", "of it rank s", "fill s", "s/epoch",
 		"cache, of 100 epochs")
 	for i, r := range runs {
 		cost := r.SetUp["rank"] + r.SetUp["fill"]
@@ -142,7 +142,7 @@ func overlap(b *bench, g *graph, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.table("4 ranks, links of "+fast+", milliseconds a step", "", "sample", "look-up", "score",
+	p.table("4 ranks, "+links(fast)+", milliseconds a step", "", "sample", "look-up", "score",
 		"remote", "copy", "train", "sync", "T predicted", "measured", "waiting")
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", 1e3*v) }
 	for i, r := range runs {
@@ -178,7 +178,7 @@ func hitRate(b *bench, g *graph, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.table(fmt.Sprintf("4 ranks, links of %s, %d epochs", fast, long.epochs), "",
+	p.table(fmt.Sprintf("4 ranks, %s, %d epochs", links(fast), long.epochs), "",
 		"hit rate, first epoch", "last epoch", "rows fetched/epoch", "saved", "evictions/epoch",
 		"communication stall, s/epoch")
 	curves := &chart.Curves{X: "step", Y: "hit rate of the buffer", Whole: true}
@@ -231,7 +231,7 @@ func parameters(b *bench, g *graph, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.table("4 ranks, links of "+fast, "fraction, gamma, delta", "s/epoch", "saved", "hit rate",
+	p.table("4 ranks, "+links(fast), "fraction, gamma, delta", "s/epoch", "saved", "hit rate",
 		"rows/epoch", "evictions/epoch")
 	best := 1
 	for i, r := range runs {

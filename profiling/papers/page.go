@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"halognn/src/chart"
@@ -25,6 +26,11 @@ func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format,
 func (p *page) table(note string, columns ...string) {
 	p.printf("\n%s: %s\n\n| %s |\n|---%s|\n", p.graph, note, strings.Join(columns, " | "),
 		strings.Repeat("|--:", len(columns)-1))
+}
+
+// links says what all ranks of a table shared.
+func links(rate string) string {
+	return fmt.Sprintf("links of %s, %d cores for all ranks", rate, runtime.NumCPU())
 }
 
 // row adds a row to the table. Cells are text, or a number with its format.

@@ -68,7 +68,7 @@ func optimizations(b *bench, g *graph, p *page) error {
 	if err != nil {
 		return err
 	}
-	p.table("4 ranks, links of "+fast, "rows by", "s/epoch", "of partitioned", "waiting",
+	p.table("4 ranks, "+links(fast), "rows by", "s/epoch", "of partitioned", "waiting",
 		"MB/epoch")
 	for i, r := range runs {
 		p.row(lines[i].name, seconds(r.EpochSeconds), num(r.EpochSeconds/runs[0].EpochSeconds),
@@ -89,7 +89,7 @@ func scalability(b *bench, g *graph, p *page) error {
 		lines = append(lines, line{fmt.Sprintf("alpha %g", a), with(pipelined, alpha("vip", a))})
 	}
 	sizes := []int{2, 4, 8}
-	p.table("links of "+fast, "ranks, cache", "s/epoch", "from half the ranks", "MB/epoch",
+	p.table(links(fast), "ranks, cache", "s/epoch", "from half the ranks", "MB/epoch",
 		"features held, MB", "1 + alpha")
 	curves := &chart.Curves{X: "ranks", Y: "s/epoch", Zero: true, Whole: true}
 	y := make([][]float64, len(lines))
@@ -149,7 +149,7 @@ func sweep(
 	b *bench, g *graph, p *page, rate string, sizes []int, policies []string, alphas []float64,
 	judge func([][]float64),
 ) error {
-	p.table("links of "+rate, "ranks, cache", "s/epoch", "rows/epoch", "hit rate", "waiting")
+	p.table(links(rate), "ranks, cache", "s/epoch", "rows/epoch", "hit rate", "waiting")
 	curves := &chart.Curves{X: "alpha", Y: "s/epoch", Zero: true}
 	var y [][]float64
 	for _, n := range sizes {
@@ -191,7 +191,7 @@ func breakdown(b *bench, g *graph, p *page) error {
 	}
 	pieces := []string{"preparation (computing)", "preparation (communication)", "start-up",
 		"waiting", "train (sync)", "train"}
-	p.table("4 ranks, links of "+fast+", seconds an epoch; with the pipeline preparation runs "+
+	p.table("4 ranks, "+links(fast)+", seconds an epoch; with the pipeline preparation runs "+
 		"beside training", append([]string{"", "s/epoch"}, pieces...)...)
 	bars := &chart.Bars{X: "s/epoch"}
 	for i, name := range pieces {
