@@ -193,8 +193,84 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
     }
 }
 
+/* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: of up to
+ * SHORTEST rows of int8 in int16, and with int16 rows among so few in float32. */
+#define SHORTEST (INT16_MAX / INT8_MAX)
+#define BYTE_LANES (2 * LANES)
+
+ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows) {
+    return from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
+           (g->as.wide < 0 || g->as.wide_bytes == 2);
+}
+
+/* byte_strip sets columns [j, j + n*BYTE_LANES) of out to the sums of a segment's int8 rows. What
+ * lies beyond the last column is made up for by columns before j, which get the same sums again. */
+ALWAYS_INLINE void byte_strip(const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
+                              float *out) {
+    const int64_t end = j + (int64_t)n * BYTE_LANES;
+    const int64_t final = (end < g->cols ? end : g->cols) - BYTE_LANES;
+    shorts sum[MAX_ACCUMULATORS];
+    UNROLL for (int k = 0; k < n; k++) sum[k] = (shorts){0};
+    for (int64_t e = lo; e < hi; e++) {
+        if (j == 0)
+            prefetch_edge(BYTE_TABLES, g, e);
+        if (element_in(BYTE_TABLES, g, e) != BYTE)
+            continue;
+        const int8_t *row = row_of(BYTE_TABLES, g, e);
+        UNROLL for (int k = 0; k < n; k++) sum[k] +=
+            load_bytes(row + (k < n - 1 ? j + k * BYTE_LANES : final));
+    }
+    UNROLL for (int k = 0; k < n; k++) store_shorts(
+        out + (k < n - 1 ? j + k * BYTE_LANES : final), sum[k]);
+}
+
+/* A STRIPS is a switch over the numbers of vectors of a strip. */
+#define STRIPS_OF_8(S) S(1) S(2) S(3) S(4) S(5) S(6) S(7) S(8)
+#if MAX_ACCUMULATORS > 8
+#define STRIPS(S) STRIPS_OF_8(S) S(9) S(10) S(11) S(12) S(13) S(14) S(15) S(16)
+#else
+#define STRIPS STRIPS_OF_8
+#endif
+
+/* segment_in_shorts reduces the rows of segment d, for which in_shorts holds. */
+TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, int64_t lo,
+                                     int64_t hi, float *out) {
+    for (int64_t j = 0; j < g->cols;) {
+        const int64_t left = (g->cols - j + BYTE_LANES - 1) / BYTE_LANES,
+                      n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
+        switch (n) {
+#define STRIP(n)                          \
+    case n:                               \
+        byte_strip(n, g, lo, hi, j, out); \
+        break;
+            STRIPS(STRIP)
+#undef STRIP
+        }
+        j += n * BYTE_LANES;
+    }
+    for (int64_t e = lo; g->as.wide >= 0 && e < hi; e++) {
+        if (element_in(BYTE_TABLES, g, e) != SHORT)
+            continue;
+        const int16_t *row = row_of(BYTE_TABLES, g, e);
+        int64_t j = 0;
+        for (; j + LANES <= g->cols; j += LANES)
+            store(out + j, load(out + j) + load_short(row + j));
+        for (; j < g->cols; j++)
+            out[j] += halognn_element(SHORT, row, j);
+    }
+    const float count = how == MEAN && hi > lo ? count_of(g, d, lo, hi) : 1;
+    INDEPENDENT for (int64_t j = 0; j < g->cols; j++) {
+        const float x = out[j] / count;
+        out[j] = g->as.scale ? x * g->as.scale[j] : x;
+    }
+}
+
 ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d, int64_t lo,
                            int64_t hi, float *out) {
+    if (in_shorts(from, how, g, hi - lo)) {
+        segment_in_shorts(how, g, d, lo, hi, out);
+        return;
+    }
     if (g->cols < LANES) {
         narrow(from, how, g, d, lo, hi, out);
         return;
@@ -207,10 +283,7 @@ ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d
     case n:                                        \
         strip(from, how, n, g, d, lo, hi, j, out); \
         break;
-            STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
-#if MAX_ACCUMULATORS > 8
-            STRIP(9) STRIP(10) STRIP(11) STRIP(12) STRIP(13) STRIP(14) STRIP(15) STRIP(16)
-#endif
+            STRIPS(STRIP)
 #undef STRIP
         }
         j += n * LANES;

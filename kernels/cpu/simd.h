@@ -69,6 +69,25 @@ ALWAYS_INLINE vec load_short(const int16_t *p) {
 #endif
 }
 
+/* Twice as many int16 as a vector has lanes. */
+typedef int16_t shorts __attribute__((vector_size(4 * LANES)));
+
+ALWAYS_INLINE shorts load_bytes(const int8_t *p) {
+#if LANES == 16
+    return (shorts)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p));
+#else
+    return (shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+#endif
+}
+
+/* store_shorts stores them as float32. */
+ALWAYS_INLINE void store_shorts(float *p, shorts s) {
+    int16_t lanes[2 * LANES];
+    memcpy(lanes, &s, sizeof s);
+    store(p, load_short(lanes));
+    store(p + LANES, load_short(lanes + LANES));
+}
+
 /* Scattered rows cost a memory latency each unless several reads overlap. Prefetching this many
  * bytes ahead keeps the line-fill buffers of a core busy without evicting rows from L1 before they
  * are read. */
