@@ -180,8 +180,8 @@ func TestSumsAreChosen(t *testing.T) {
 	}
 }
 
-// A GPU reads sums among rows like rows, but for float32 sums among float16 rows and for int8
-// rows: these the host adds.
+// A GPU reads sums among rows like rows, but for those among float16 and int8 rows, which the host
+// adds.
 func TestSumsOnGPU(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)

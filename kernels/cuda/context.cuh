@@ -151,6 +151,7 @@ __device__ inline void store(T *p, const pack<T, N> &v) {
 
 __device__ inline float to_float(float v) { return v; }
 __device__ inline float to_float(__half v) { return __half2float(v); }
+__device__ inline float to_float(int8_t v) { return static_cast<float>(v); }
 
 // fits reports whether rows of cols elements of the given size at p can be read in packs of n.
 inline bool fits(const void *p, int64_t cols, int size, int n) {

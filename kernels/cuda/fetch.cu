@@ -57,6 +57,7 @@ extern "C" int halognn_cuda_fetch_rows(halognn_cuda *c, int stream, void *dst, i
         case 16: return fetch_n<uint32_t, 4>(c, stream, dst, n, row_bytes, from);
         case 8: return fetch_n<uint32_t, 2>(c, stream, dst, n, row_bytes, from);
         case 4: return fetch_n<uint32_t, 1>(c, stream, dst, n, row_bytes, from);
-        default: return fetch_n<uint16_t, 1>(c, stream, dst, n, row_bytes, from);
+        case 2: return fetch_n<uint16_t, 1>(c, stream, dst, n, row_bytes, from);
+        default: return fetch_n<uint8_t, 1>(c, stream, dst, n, row_bytes, from);
     }
 }

@@ -14,6 +14,7 @@ constexpr int FLIGHT = 4;
 struct matrix {
     using element = float;
     static constexpr bool grouped = false;
+    static constexpr bool scaled = false;
     const float *h;
     int64_t cols;
     __device__ const float *row(int64_t i) const { return h + i * cols; }
@@ -23,8 +24,10 @@ template <typename T>
 struct scattered {
     using element = T;
     static constexpr bool grouped = true; // an index ~i is row i too, and begins a group
+    static constexpr bool scaled = sizeof(T) == 1;
     const T *tables[HALOGNN_TABLES];
     const uint64_t *of;
+    const float *scale; // of columns of scaled rows; null for 1
     int64_t cols;
     __device__ const T *row(int64_t i) const {
         const uint64_t r = load<uint64_t, 1>(of + i).at[0];
@@ -42,8 +45,20 @@ scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
     scattered<T> s;
     for (int t = 0; t < HALOGNN_TABLES; t++) s.tables[t] = static_cast<const T *>(r->tables[t]);
     s.of = r->of;
+    s.scale = r->scale;
     s.cols = cols;
     return s;
+}
+
+// scale multiplies columns [col, col+N) of what has been made of rows of source.
+template <int N, typename Source>
+__device__ inline void scale(pack<float, N> &x, int64_t col, const Source &source) {
+    if constexpr (Source::scaled) {
+        if (source.scale == nullptr) return;
+        const pack<float, N> by = load<float, N>(source.scale + col);
+#pragma unroll
+        for (int i = 0; i < N; i++) x.at[i] *= by.at[i];
+    }
 }
 
 template <int N, typename Source>
@@ -66,6 +81,7 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
             if (first + k * stride >= n) break;
             pack<float, N> out;
             for (int i = 0; i < N; i++) out.at[i] = to_float(v[k].at[i]);
+            scale(out, p.col, source);
             store<float, N>(dst + (first + k * stride) * cols + p.col, out);
         }
     }
@@ -166,6 +182,7 @@ __device__ inline void copy_own(float *own, int64_t cols, const place &p, const 
     pack<float, N> to;
 #pragma unroll
     for (int i = 0; i < N; i++) to.at[i] = to_float(v.at[i]);
+    scale(to, p.col, source);
     store<float, N>(own + p.row * cols + p.col, to);
 }
 
@@ -183,6 +200,7 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
         for (int i = 0; i < N; i++)
             sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
+    scale(sum, p.col, source);
     store<float, N>(out + p.row * cols + p.col, sum);
 }
 
@@ -221,6 +239,7 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
             }
         }
     }
+    scale(most, p.col, source);
     store<float, N>(out + p.row * cols + p.col, most);
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
@@ -347,10 +366,10 @@ int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const
     return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, own, add);
 }
 
-// fits_all reports whether packs of n fit the output and every table of rows.
+// fits_all reports whether packs of n fit the output, the scale and every table of rows.
 template <typename T>
 bool fits_all(const float *out, const halognn_cuda_rows *r, int64_t cols, int n) {
-    bool ok = fits(out, cols, sizeof(float), n);
+    bool ok = fits(out, cols, sizeof(float), n) && fits(r->scale, cols, sizeof(float), n);
     for (const void *t : r->tables) ok = ok && fits(t, cols, sizeof(T), n);
     return ok;
 }
@@ -365,7 +384,14 @@ extern "C" {
 int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols,
                              const halognn_cuda_rows *r) {
     if (n == 0 || cols == 0) return 0;
-    if (r->half) {
+    if (r->bytes == 1) {
+        const auto s = scatter<int8_t>(r, cols);
+        if (fits_all<int8_t>(dst, r, cols, 16)) return gather_n<16>(c, dst, n, cols, s);
+        if (fits_all<int8_t>(dst, r, cols, 4)) return gather_n<4>(c, dst, n, cols, s);
+        if (fits_all<int8_t>(dst, r, cols, 2)) return gather_n<2>(c, dst, n, cols, s);
+        return gather_n<1>(c, dst, n, cols, s);
+    }
+    if (r->bytes == 2) {
         const auto s = scatter<__half>(r, cols);
         if (fits_all<__half>(dst, r, cols, 8)) return gather_n<8>(c, dst, n, cols, s);
         if (fits_all<__half>(dst, r, cols, 2)) return gather_n<2>(c, dst, n, cols, s);
@@ -386,7 +412,14 @@ int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t s
     const auto all = [&](auto zero, int n) {
         return fits_all<decltype(zero)>(out, r, cols, n) && fits(own, cols, sizeof(float), n);
     };
-    if (r->half) {
+    if (r->bytes == 1) {
+        const auto s = scatter<int8_t>(r, cols);
+        if (all(int8_t{}, 16)) return reduce_n<16>(c, reduced, s);
+        if (all(int8_t{}, 4)) return reduce_n<4>(c, reduced, s);
+        if (all(int8_t{}, 2)) return reduce_n<2>(c, reduced, s);
+        return reduce_n<1>(c, reduced, s);
+    }
+    if (r->bytes == 2) {
         const auto s = scatter<__half>(r, cols);
         if (all(__half{}, 8)) return reduce_n<8>(c, reduced, s);
         if (all(__half{}, 2)) return reduce_n<2>(c, reduced, s);

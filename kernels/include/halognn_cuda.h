@@ -46,14 +46,16 @@ typedef struct {
     unsigned char uuid[16];         /* unique to the device */
 } halognn_cuda_properties;
 
-/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS]; half: the
- * tables are float16. At most HALOGNN_TABLES. */
+/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at most
+ * HALOGNN_TABLES. Their elements are of bytes 4 float32, of 2 float16, of 1 int8; then column c of a
+ * result is multiplied by scale[c], in device memory, unless scale is NULL. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
     const void *tables[HALOGNN_TABLES];
     const uint64_t *of;
-    int half;
+    int bytes;
+    const float *scale;
 } halognn_cuda_rows;
 
 /* What follows a sum x: add is added, unless NULL; HALOGNN_RELU makes it x < 0 ? 0 : x, so that NaN
@@ -96,7 +98,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 5 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 6 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

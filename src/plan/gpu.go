@@ -67,8 +67,8 @@ func (j *Job) sharing() int {
 // parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
-	if p.job.Cache.FromFiles() || p.shards.Type() == compute.Int8 {
-		return 0, 0 // no rank owns rows, or the host converts them
+	if p.job.Cache.FromFiles() {
+		return 0, 0 // no rank owns rows
 	}
 	first, end := p.layout.Vertices(r.rank)
 	total, room := int((end-first)*int64(p.shards.RowBytes())),
@@ -96,7 +96,7 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = int64(t.held) * int64(p.shards.RowBytes())
 	room := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || bytes == 0 || p.shards.Type() == compute.Int8 || bytes > room/2 { // as residence.holdRows has it
+	if t.dynamic() || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
 		return 0, 0
 	}
 	return bytes, max(0, r.remote*r.factor-fetched)

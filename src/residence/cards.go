@@ -28,10 +28,6 @@ func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error
 	if device == nil {
 		return nil
 	}
-	if s.convertsRows() {
-		c.cards = &cards{why: converted}
-		return nil
-	}
 	c.closers = append(c.closers, device.DropRows)
 	why, err := s.holdRows(node, device, s.shards().Parts, first, own)
 	c.cards = &cards{why: why}

@@ -90,7 +90,7 @@ func (s *Store) OpenDevice() error {
 // residentRows returns how many rows of each table are resident: the same share of each own part.
 func (s *Store) residentRows(room int) []int {
 	rows := make([]int, len(s.read))
-	if s.Job.Cache.FromFiles() || s.convertsRows() {
+	if s.Job.Cache.FromFiles() {
 		return rows // no rank owns rows; those of its cache are on its device
 	}
 	total := 0
@@ -104,11 +104,6 @@ func (s *Store) residentRows(room int) []int {
 	}
 	return rows
 }
-
-// convertsRows reports whether the host converts rows for devices, which then hold none.
-func (s *Store) convertsRows() bool { return s.shards().Type() == compute.Int8 }
-
-const converted = "the host converts int8 rows"
 
 // openDeviceRows copies the rows that are read most to the device and chooses how it gets the
 // others.
@@ -201,9 +196,6 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
 	switch {
-	case s.convertsRows():
-		r.Why = converted
-		return nil
 	case s.GPU.Reads == ReadsCopy:
 		return nil
 	case !s.Job.Trains() && s.GPU.Reads != ReadsMapped:

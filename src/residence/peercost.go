@@ -115,8 +115,7 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 		}
 	}
 	next := (self + 1) % node.Size()
-	if device := t.store.Device.Capabilities().Accelerator; device != nil &&
-		!t.store.convertsRows() {
+	if device := t.store.Device.Capabilities().Accelerator; device != nil {
 		refer(next)
 		peer, bus, err = t.timeCards(node, device, table.Bytes(), self*rows, mine, refs)
 		return 0, peer, bus, err

@@ -136,10 +136,10 @@ func timed(b *testing.B, d *Device, call func()) float64 {
 	return b.Elapsed().Seconds() / float64(b.N)
 }
 
-// BenchmarkGather reports the rate at which resident rows are gathered, in float32 and float16, and
-// the rate of a copy.
+// BenchmarkGather reports the rate at which resident rows are gathered, as stored, and the rate of
+// a copy.
 func BenchmarkGather(b *testing.B) {
-	for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+	for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 		d, shrink := measured(b, Options{Memory: 2 << 30})
 		const cols = 128
 		stored, rows, rowBytes := 1_000_000/shrink, 400_000/shrink, cols*dtype.Size()

@@ -30,7 +30,7 @@ func TestHeldRows(t *testing.T) {
 		peer   int // the device of the peer
 		mapped bool
 	}{{8, compute.Float32, 1, true}, {3, compute.Float16, 0, false}, {5, compute.Float32, 1, false},
-		{4, compute.Float16, 1, true}} {
+		{4, compute.Float16, 1, true}, {3, compute.Int8, 1, true}} {
 		if c.peer >= devices {
 			t.Logf("round %d: there is one device", round)
 			c.peer = 0

@@ -18,7 +18,7 @@ import (
 //
 //	made on the host     own [D,F] | reduced [D,F] | all [S,F]           │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
-//	                     indices, weights                                │ of all layers       │ lie there, copied  │ fetched after the copy
+//	                     indices, weights, scale                         │ of all layers       │ lie there, copied  │ fetched after the copy
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
@@ -39,14 +39,13 @@ type stagingBuffer struct {
 
 	own, all                       bool // what is wanted
 	reduce                         compute.Reduction
-	weighted, counted              bool
+	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
-	half                           bool
 	onHost                         bool // what is wanted was made on the host
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
-	countsAt, weightsAt            int
+	countsAt, weightsAt, scaleAt   int
 	rowsAt, rowBytes               int
 }
 
@@ -132,9 +131,9 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
 		in.Rows.Cols
-	b.weighted, b.counted = in.EdgeWeights != nil, in.Input.Counts != nil
+	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
+		in.Rows.Scale != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
-	b.half = in.Rows.Type == compute.Float16
 	b.frontier = len(in.Rows.Of)
 	if reduced == 0 && !in.Sources {
 		b.frontier = in.Destinations
@@ -163,8 +162,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	if in.Sources {
 		made += b.frontier * width
 	}
-	// Rows that the device's kernels do not read.
-	mixed := in.Rows.Wide != 0 || in.Rows.Type == compute.Int8
+	mixed := in.Rows.Wide != 0 // which the device's kernels do not read
 	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
 	if b.onHost = mixed || made <= apart && !inPlace; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
@@ -178,6 +176,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 				array(b, in.EdgeWeights)
 			b.countsAt = array(b, in.Input.Counts)
 		}
+		b.scaleAt = array(b, in.Rows.Scale)
 	}
 	for _, s := range in.Segments {
 		array(b, s.Indptr)
@@ -382,7 +381,11 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
 	rows := d.scattered
-	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)), half: cBool(b.half)}
+	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)),
+		bytes: C.int(b.rowBytes / max(1, b.cols))}
+	if b.scaled {
+		rows.scale = (*C.float)(unsafe.Add(b.room.p, b.scaleAt))
+	}
 	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
 	rows.tables[residentTable] = rows.tables[sentTable]
 	if b.resident != nil && b.resident.p != nil {

@@ -30,9 +30,12 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	for t := range tables {
 		for range tableRows * cols {
 			v := float32(random.NormFloat64())
-			if dtype == compute.Float16 {
+			switch dtype {
+			case compute.Int8:
+				tables[t] = append(tables[t], byte(random.IntN(255)-127))
+			case compute.Float16:
 				tables[t] = binary.LittleEndian.AppendUint16(tables[t], uint16(npy.ToFloat16(v)))
-			} else {
+			default:
 				tables[t] = binary.LittleEndian.AppendUint32(tables[t], math.Float32bits(v))
 			}
 		}
@@ -41,6 +44,11 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 	destinations := random.IntN(sources + 1)
 	in := &compute.Inputs{Rows: compute.Rows{Cols: cols, Type: dtype, Tables: tables},
 		Destinations: destinations}
+	if dtype == compute.Int8 {
+		for range cols {
+			in.Rows.Scale = append(in.Rows.Scale, random.Float32())
+		}
+	}
 	for range sources {
 		in.Rows.Of = append(in.Rows.Of, compute.MakeRowRef(random.IntN(2), random.IntN(tableRows)))
 	}
@@ -69,7 +77,7 @@ func TestStaging(t *testing.T) {
 	for seed := range uint64(4) {
 		// Loads of all widths, and rows of several strips.
 		for _, cols := range [][]int{{8, 5}, {6, 130}, {8, 257}, {5, 602}}[seed] {
-			for _, dtype := range []compute.DType{compute.Float32, compute.Float16} {
+			for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 				for _, share := range []float64{0, 0.5, 1} {
 					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
 						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype,
