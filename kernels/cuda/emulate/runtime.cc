@@ -157,17 +157,18 @@ bool advance(emulated_stream *s) {
 }
 
 // run advances a stream until done is true. While it waits for calls of other threads, it releases
-// the lock, and device memory is closed.
+// the lock, and device memory is closed. It wakes others only where it has got on: two that wait for
+// the call of a third would else wake each other for ever.
 template <typename Done>
 void run(emulated_stream *s, const Done &done) {
     std::unique_lock<std::recursive_mutex> hold(lock);
     for (;;) {
+        bool moved = false;
         {
             opened o;
-            while (!done() && advance(s)) {
-            }
+            while (!done() && advance(s)) moved = true;
         }
-        calls.notify_all();
+        if (moved) calls.notify_all();
         if (done()) return;
         calls.wait(hold);
     }
@@ -586,7 +587,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t s) {
-    const std::lock_guard<std::recursive_mutex> hold(lock);
+    std::unique_lock<std::recursive_mutex> hold(lock);
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
     const bool to_device = kind != cudaMemcpyDeviceToHost,
                from_device = kind != cudaMemcpyHostToDevice;
@@ -597,6 +598,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
         if (cudaError_t e =
                 push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, nullptr, nullptr}))
             return e;
+        hold.unlock(); // which may wait for calls of other threads
         return cudaStreamSynchronize(s);
     }
     return push(s, op{[=] { std::memcpy(dst, src, bytes); }, nullptr, 0, src, dst});
