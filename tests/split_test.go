@@ -272,7 +272,7 @@ func TestModesGoOn(t *testing.T) {
 	}
 }
 
-// With GPUs, rows between layers travel through the hosts: the same edges, the losses of one GPU up
+// With GPUs, rows between layers travel as gradients do: the same edges, the losses of one GPU up
 // to round-off, and the same bits whatever carries gradients.
 func TestModesOnGPUs(t *testing.T) {
 	unlessShort(t)

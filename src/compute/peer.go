@@ -25,10 +25,12 @@ type PeerDevice interface {
 	ID() string
 
 	// Record makes e pass when the kernels called so far are done, RecordComm when the work queued
-	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e.
+	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e, Await
+	// kernels that are called later.
 	Record(e Event)
 	RecordComm(e Event)
 	Follow(e Event)
+	Await(e Event)
 
 	// AddSlices sets sum[i] to s_0[i] + s_1[i] + ... in this order, on the comm stream, where s_r
 	// is the r-th of the slices, each as long as sum, and s_rank is sum itself.

@@ -74,6 +74,7 @@ type Compute struct {
 	Workers   int // goroutines that prepare minibatches
 	GPU       residence.GPU
 	Gradients parallel.Transport
+	Shuffles  parallel.Shuffling
 	GEMM      string
 	Precision compute.Precision
 	SIMD      string

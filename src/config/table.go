@@ -502,6 +502,15 @@ func (c *Config) table() []section {
 				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
 				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +
 					"order of its own."},
+			{"shuffles", oneOf(&c.Compute.Shuffles, parallel.ShuffleAuto,
+				word{string(parallel.ShuffleAuto), "`direct` where gradients go between the GPUs, else " +
+					"`staged`"},
+				word{string(parallel.ShuffleDirect), "between the GPUs, by what carries gradients and in " +
+					"one queue with them"},
+				word{string(parallel.ShuffleStaged), "between the hosts, through pinned memory"},
+			), free,
+				"`cuda`, where ranks share minibatches or hold columns: how rows between layers travel",
+				"No number of the training changes."},
 			{"gemm", oneOf(&c.Compute.GEMM, "auto",
 				word{"auto", "what `HALOGNN_GEMM` names, or else oneDNN if it can be loaded (on x86-64), " +
 					"or else OpenBLAS"},

@@ -34,6 +34,7 @@ type world struct {
 	spec     sample.Spec    // what modes draw by; the zero Spec: fanouts
 	wide     bool           // sharers have float32 features
 	sums     *exchange.Sums // what owners add for sharers; nil: nothing
+	over     Transport      // of sharers' gradients; "" is TransportStaged
 }
 
 func newWorld(t *testing.T, parts int) *world {

@@ -119,6 +119,8 @@ type learning struct {
 	rank, ranks int
 }
 
+func (*learning) arrived() error { return nil } // each message is waited for
+
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if l > 0 {
 		return nil

@@ -5,7 +5,6 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 )
@@ -16,29 +15,15 @@ import (
 //	lane                  └ bucket 2: slices to their owners | added in rank order | sums to all
 //	                                     └ bucket 1: ...        └ bucket 0: ...
 //
-// So the sums have the bits of comm.Summer's. The lane is a goroutine, because queueing may block
-// and training must not.
+// So the sums have the bits of comm.Summer's.
 type linked struct {
 	kept
-	device compute.PeerDevice
-	slicer sliceTransport
+	lane *lane
 	// adds a bucket in an order of the library's choice; nil: in rank order
 	sum     func(buf []float32) error
-	rank    int
 	slices  []float32 // of all buckets
 	buckets []bucket  // by layer
-
-	layer  chan int   // the layers whose buckets the lane adds
-	queued chan error // the result for each layer
-	flight []int      // layers, in the order they were started
-}
-
-// sliceTransport moves slices between the devices of all ranks: compute.Links, or messages.
-type sliceTransport interface {
-	Exchange(send, recv [][]float32) error
-	Wait(a compute.Event) error
-	Close() error // called by every rank
-	Cut()         // called by one rank alone
+	flight  []int     // layers, in the order they were started
 }
 
 // bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
@@ -49,21 +34,20 @@ type bucket struct {
 	toOwners, fromAll [][]float32 // slices before they are added
 	toAll, fromOwners [][]float32 // slices after they are added
 	ready, done       compute.Event
+	errand            errand
+	told              chan error // of it
 }
 
-// newLinked makes a reducer over a sliceTransport. The reducer's close closes the transport;
-// newLinked does not if it fails.
-func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
-	c sliceTransport) (*linked, error) {
-	s := &linked{kept: kept{device: device, params: p}, device: device, slicer: c, rank: rank,
-		buckets: make([]bucket, layers),
-		layer:   make(chan int, layers), queued: make(chan error, layers),
-		flight: make([]int, 0, layers)}
+// newLinked makes a reducer over a lane. The reducer's close ends the lane and closes its
+// transport; if newLinked fails both are the caller's.
+func newLinked(p *nn.Params, layers int, way *lane) (*linked, error) {
+	device := way.device
+	s := &linked{kept: kept{device: device, params: p}, lane: way,
+		buckets: make([]bucket, layers), flight: make([]int, 0, layers)}
 	total := 0
 	for l := range s.buckets {
-		total += s.buckets[l].cut(p, l, rank, ranks)
+		total += s.buckets[l].cut(p, l, way.rank, way.ranks)
 	}
-	go s.lane()
 	var err error
 	if s.slices, err = device.Alloc(total); err != nil {
 		return nil, errors.Join(err, s.free())
@@ -71,7 +55,9 @@ func newLinked(p *nn.Params, layers, rank, ranks int, device compute.PeerDevice,
 	rest := s.slices
 	for l := range s.buckets {
 		b := &s.buckets[l]
-		rest = b.place(rest, ranks)
+		rest = b.place(rest, way.ranks)
+		b.told = make(chan error, 1)
+		b.errand = errand{func() error { return s.add(b) }, b.told}
 		for _, a := range []*compute.Event{&b.ready, &b.done} {
 			made, err := device.NewEvent()
 			if err != nil {
@@ -116,52 +102,40 @@ func (b *bucket) place(memory []float32, ranks int) []float32 {
 
 func (s *linked) start(l int, holding bool) {
 	s.kept.start(l, holding)
-	s.device.Record(s.buckets[l].ready)
+	b := &s.buckets[l]
+	s.lane.device.Record(b.ready)
 	s.flight = append(s.flight, l)
-	s.layer <- l
+	s.lane.errands <- b.errand
 }
 
-// lane adds buckets in the order in which they were started, which is the same on all ranks. After
-// an error it adds no more.
-func (s *linked) lane() {
-	var b *bucket
-	add := func() error { return s.add(b) }
-	var fault error
-	for l := range s.layer {
-		if b = &s.buckets[l]; fault == nil {
-			fault = mem.Contain(add)
-		}
-		s.queued <- fault
-	}
-	close(s.queued)
-}
-
+// add is the errand of a bucket.
 func (s *linked) add(b *bucket) error {
-	s.device.Follow(b.ready)
+	device, over := s.lane.device, s.lane.over
+	device.Follow(b.ready)
 	if s.sum != nil {
 		if err := s.sum(b.all); err != nil {
 			return err
 		}
-		s.device.RecordComm(b.done)
+		device.RecordComm(b.done)
 		return nil
 	}
-	if err := s.slicer.Exchange(b.toOwners, b.fromAll); err != nil {
+	if err := over.Exchange(b.toOwners, b.fromAll); err != nil {
 		return err
 	}
-	s.device.AddSlices(b.own, b.slices, s.rank)
-	if err := s.slicer.Exchange(b.toAll, b.fromOwners); err != nil {
+	device.AddSlices(b.own, b.slices, s.lane.rank)
+	if err := over.Exchange(b.toAll, b.fromOwners); err != nil {
 		return err
 	}
-	s.device.RecordComm(b.done)
+	device.RecordComm(b.done)
 	return nil
 }
 
 func (s *linked) wait() error {
 	var err error
 	for _, l := range s.flight {
-		fault := <-s.queued
+		fault := <-s.buckets[l].told
 		if fault == nil && err == nil {
-			fault = s.slicer.Wait(s.buckets[l].done)
+			fault = s.lane.over.Wait(s.buckets[l].done)
 		}
 		if err == nil {
 			err = fault
@@ -173,13 +147,14 @@ func (s *linked) wait() error {
 
 func (s *linked) reproducible() bool { return s.sum == nil }
 
-func (s *linked) close() error { return errors.Join(s.slicer.Close(), s.free()) }
+func (s *linked) close() error {
+	err := s.lane.over.Close()
+	s.lane.end()
+	return errors.Join(err, s.free())
+}
 
-// free frees everything except the sliceTransport.
+// free frees everything but the lane.
 func (s *linked) free() error {
-	close(s.layer)
-	for range s.queued { // until the lane has ended
-	}
 	var errs []error
 	for l := range s.buckets {
 		for _, a := range []compute.Event{s.buckets[l].ready, s.buckets[l].done} {
@@ -188,7 +163,7 @@ func (s *linked) free() error {
 			}
 		}
 	}
-	s.device.Free(s.slices)
+	s.lane.device.Free(s.slices)
 	return errors.Join(append(errs, s.kept.close())...)
 }
 

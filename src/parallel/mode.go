@@ -102,6 +102,7 @@ type Options struct {
 
 	Model     *nn.Model
 	Gradients *Gradients // nil for a strategy that does not train
+	Shuffles  Shuffling  // of rows between layers; "" is ShuffleAuto
 
 	Drawing
 	Reading

@@ -1,46 +1,51 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/fault"
-	"halognn/src/mem"
 	"halognn/src/trace"
 )
 
-// mover sends rows between ranks within a step. The training goroutine calls it, on a communicator
-// of its own, beside the sums of gradients and the stages of later minibatches.
-//
-// From a device with its own memory rows travel through the host's pinned memory. So whatever
-// carries gradients between devices (Transport), no queue of a device has both, which ranks could
-// fill in different orders.
+// mover sends rows between ranks within a step. The training goroutine calls it, beside the sums of
+// gradients and the stages of later minibatches: by a communicator of its own, or in one queue of
+// the device with the gradients (carrier).
 type mover struct {
-	comm        comm.Comm
-	rank        int // of the job, for faults that tests inject
-	device      compute.Device
-	accelerator compute.Accelerator // the device; nil if its memory is the host's
-	host        []float32           // pinned: what is sent, then what is received
+	comm    comm.Comm
+	rank    int // of the job, for faults that tests inject
+	device  compute.Device
+	carrier carrier
 }
 
-// newMover makes the communicator. Collective.
-func newMover(c comm.Comm, rank int, device compute.Device) (mover, error) {
-	made, err := c.Dup()
-	return mover{comm: made, rank: rank, device: device,
-		accelerator: compute.CapabilitiesOf(device).Accelerator}, err
+// newMover makes a communicator of the ranks of c, the first of which is rank first of the job.
+// Collective.
+func newMover(o *Options, c comm.Comm, first int) (mover, error) {
+	made := mover{rank: first + c.Rank(), device: o.Device}
+	own, err := c.Dup()
+	if err != nil {
+		return made, err
+	}
+	carrier, err := newCarrier(o, own, first)
+	if err = comm.Agree(own, err); err != nil {
+		return made, errors.Join(err, own.Free())
+	}
+	made.comm, made.carrier = own, carrier
+	return made, nil
 }
 
-// close frees pinned memory and communicator.
+// close frees carrier and communicator.
 func (s *mover) close() error {
 	if s.comm == nil {
 		return nil
 	}
-	if s.accelerator != nil {
-		s.accelerator.FreeHost(s.host)
-	}
-	return s.comm.Free()
+	return errors.Join(s.carrier.close(), s.comm.Free())
 }
+
+// arrived is part of Between.
+func (s *mover) arrived() error { return s.carrier.arrived() }
 
 // enter leaves the phase for that of rows on their way, and leave goes back to it.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
@@ -59,21 +64,21 @@ func (s *mover) leave(of trace.Phase, phases Phases) {
 
 // rows makes room for rows on their way.
 func (s *mover) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
-	err := s.room(of, rows*cols, s.device.Alloc, s.device.Free)
+	err := roomOn(s.device, of, rows*cols, s.device.Alloc, s.device.Free)
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 	}
 	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
 }
 
-// room makes room for n elements, as the buffers of the model do.
-func (s *mover) room(of *[]float32, n int, alloc func(int) ([]float32, error),
+// roomOn makes room for n elements, as the buffers of the model do.
+func roomOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]float32, error),
 	free func([]float32)) error {
 	if n <= len(*of) {
 		return nil
 	}
 	if *of != nil {
-		if err := s.device.Sync(); err != nil { // kernels may still be reading what is freed here
+		if err := device.Sync(); err != nil { // kernels may still be reading what is freed here
 			return err
 		}
 		free(*of)
@@ -88,9 +93,6 @@ func (s *mover) room(of *[]float32, n int, alloc func(int) ([]float32, error),
 // in[r] rows of it. count counts what other ranks get and send.
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
-	if err := s.device.Sync(); err != nil {
-		return err
-	}
 	width, rank := 4*cols, s.comm.Rank()
 	count.Rounds++
 	for r, n := range in {
@@ -105,26 +107,5 @@ func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []
 		count.Rows += int64(n)
 		count.Got += int64(n * width)
 	}
-	if s.accelerator == nil {
-		return s.start(mem.Bytes(send), mem.Bytes(recv), out, in, width).Wait()
-	}
-	n := len(send)
-	if err := s.room(&s.host, n+len(recv), s.accelerator.AllocHost,
-		s.accelerator.FreeHost); err != nil {
-		return err
-	}
-	from, to := s.host[:n], s.host[n:n+len(recv)]
-	s.device.Download(from, send)
-	if err := s.start(mem.Bytes(from), mem.Bytes(to), out, in, width).Wait(); err != nil {
-		return err
-	}
-	s.device.Upload(recv, to)
-	return nil
-}
-
-func (s *mover) start(send, recv []byte, out, in []int, width int) request {
-	if out == nil {
-		return s.comm.StartAllgatherv(send, recv, in, width)
-	}
-	return s.comm.StartAlltoallv(send, recv, out, in, width)
+	return s.carrier.carry(send, recv, out, in, cols)
 }

@@ -43,7 +43,7 @@ func composePushPull(s *Strategy) error {
 	rows := &columnRows{assembly: assembly{s.needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
 		ranks: ranks}
 	s.between, s.rows = sums, rows
-	if sums.mover, err = newMover(o.Comm, rank, o.Device); err != nil {
+	if sums.mover, err = newMover(o, o.Comm, 0); err != nil {
 		return err
 	}
 	if rows.comm, err = o.Comm.Dup(); err != nil {
@@ -312,8 +312,8 @@ func (s *columnSums) close() error {
 
 // bytes returns the host memory: allocated by package mem, or pinned.
 func (s *columnSums) bytes() (allocated, pinned int64) {
-	if s.accelerator != nil {
-		return 0, int64(len(s.host)) * 4
+	if compute.CapabilitiesOf(s.device).Accelerator != nil {
+		return 0, s.carrier.bytes()
 	}
 	return s.columns.Bytes() + int64(len(s.got)+len(s.dsums))*4, 0
 }

@@ -31,8 +31,8 @@ type shuffler struct {
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
-func newShuffler(device compute.Device, drawer *splitDrawer) (*shuffler, error) {
-	made, err := newMover(drawer.group, drawer.rank, device)
+func newShuffler(o *Options, drawer *splitDrawer) (*shuffler, error) {
+	made, err := newMover(o, drawer.group, drawer.rank-drawer.group.Rank())
 	return &shuffler{mover: made, drawer: drawer, counts: make([]int, drawer.ranks())}, err
 }
 
@@ -48,8 +48,8 @@ func (s *shuffler) close() error {
 // bytes returns the host memory of the rows on their way: allocated by package mem, or pinned.
 func (s *shuffler) bytes() (allocated, pinned int64) {
 	sums := int64(cap(s.sums)+cap(s.gathered)) * 4
-	if s.accelerator != nil {
-		return sums, int64(len(s.host)) * 4
+	if compute.CapabilitiesOf(s.device).Accelerator != nil {
+		return sums, s.carrier.bytes()
 	}
 	return sums + int64(len(s.send)+len(s.got))*4, 0
 }
@@ -103,7 +103,8 @@ func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
 	count.Rounds++
 	count.Bytes += others
 	count.Got += others
-	if err := s.start(mem.Bytes(s.sums), mem.Bytes(s.gathered), nil, s.counts, 4).Wait(); err != nil {
+	if err := carried(s.comm, mem.Bytes(s.sums), mem.Bytes(s.gathered), nil, s.counts,
+		4).Wait(); err != nil {
 		return nil, err
 	}
 	s.leave(of, s.phases)

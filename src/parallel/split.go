@@ -44,7 +44,7 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 { // no layer reads rows of another rank
 		return drawer, nil
 	}
-	shuffled, err := newShuffler(s.o.Device, drawer)
+	shuffled, err := newShuffler(&s.o, drawer)
 	if err == nil {
 		s.between = shuffled
 	}

@@ -3,12 +3,19 @@
 package parallel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/cuda"
+	"halognn/src/nn"
+	"halognn/src/trace"
 )
 
 // Ranks with a GPU each come to the loss and the gradients of a rank alone, up to round-off.
@@ -50,5 +57,170 @@ func TestModesAgreeOnGPUs(t *testing.T) {
 				t.Errorf("%s, %v: %v", name, g, err)
 			}
 		}
+	}
+}
+
+// onEach trains n steps on ranks with a GPU each, and returns what they come to, their bytes handed
+// to the hosts' transport, and the pinned memory of rows between layers.
+func (w *world) onEach(path string, g grouping, config nn.Config, n int) (results [][]result,
+	handed, pinned int64, err error) {
+	results = make([][]result, g.ranks())
+	var all, held atomic.Int64
+	err = onGPUs(path, g.ranks(), func(c comm.Comm, d compute.PeerDevice) error {
+		l, err := w.sharer(c, d, g, config, false, nil, 0)
+		if err != nil {
+			return err
+		}
+		results[c.Rank()], err = l.step(d, n, 2, c.Rank()/g.perNode, g.nodes)
+		_, memory := l.strategy.Memory()
+		held.Add(memory.Of(trace.MemActivations))
+		all.Add(l.moved.Load())
+		return errors.Join(err, l.close())
+	})
+	return results, all.Load(), held.Load(), err
+}
+
+// Rows between layers that travel from device to device, in one queue with the gradients, leave the
+// bits as they are where the hosts carry them; as many are counted, and the hosts carry none.
+func TestShufflesBetweenGPUs(t *testing.T) {
+	path := withNCCL(t)
+	const n = 3
+	plain := newWorld(t, 4)
+	for _, name := range []string{"sage", "gat", "gin", "batch norm, residual, jumping"} {
+		config := sharedModels()[name]
+		for _, g := range []grouping{
+			{ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeHybrid, 2, 2}, {ModePushPull, 2, 1},
+			{ModePushPull, 4, 1},
+		} {
+			if g.mode == ModePushPull && !config.Linear() {
+				continue
+			}
+			want, before, pinned, err := plain.onEach(path, g, config, n)
+			if err != nil || pinned == 0 {
+				t.Fatalf("%s, %v: %d bytes pinned, %v", name, g, pinned, err)
+			}
+			for _, over := range []Transport{TransportNCCL, TransportMPI} {
+				w := *plain
+				w.over = over
+				got, handed, pinned, err := w.onEach(path, g, config, n)
+				if err == nil {
+					err = sameBits(got, want)
+				}
+				var all, staged trace.Counters
+				for r := range got {
+					for i := range got[r] {
+						all.Add(got[r][i].Counters)
+						staged.Add(want[r][i].Counters)
+					}
+				}
+				if err != nil || pinned != 0 || handed >= before || all.Shuffles != staged.Shuffles {
+					t.Errorf("%s, %v, %s: %d bytes pinned, %d handed to hosts, %d when staged, %+v, want "+
+						"%+v: %v", name, g, over, pinned, handed, before, all.Shuffles, staged.Shuffles, err)
+				}
+			}
+		}
+	}
+}
+
+// breakingCarrier fails after so many shuffles.
+type breakingCarrier struct {
+	carrier
+	left int
+	err  error
+}
+
+func (b *breakingCarrier) carry(send, recv []float32, out, in []int, cols int) error {
+	if b.left--; b.left < 0 {
+		return b.err
+	}
+	return b.carrier.carry(send, recv, out, in, cols)
+}
+
+// If a rank fails while others wait for its rows, in forward or in backward, they and all lanes
+// return, and then their devices can be closed.
+func TestARankFailsWhileRowsTravel(t *testing.T) {
+	path := withNCCL(t)
+	full := errors.New("disk full")
+	for _, over := range []Transport{TransportNCCL, TransportMPI} {
+		for _, left := range []int{0, 1, 3, 6} {
+			ended := make(chan error, 1)
+			go func() { ended <- failing(t, path, over, left, full) }()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, full) || !strings.Contains(err.Error(), "rank 1") ||
+					errors.Is(err, errClosing) {
+					t.Errorf("%s, after %d: the job ended with %v", over, left, err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s, after %d: a rank hangs", over, left)
+			}
+		}
+	}
+}
+
+// failing trains on two nodes of two ranks, of which rank 1 has an error after so many shuffles.
+// Devices are closed when nothing can write to their memory any more.
+func failing(t *testing.T, path string, over Transport, left int, full error) error {
+	w, world, g := newWorld(t, 4), comm.NewWorld(4), grouping{ModeHybrid, 2, 2}
+	w.over, world.Copy = over, cuda.CopyNow
+	devices, lanes := make([]*cuda.Device, 4), make([]*lane, 4)
+	for r := range devices {
+		var err error
+		if devices[r], err = cuda.Open(cuda.Options{Device: r, Memory: 1 << 20,
+			Library: path}); err != nil {
+			return err
+		}
+	}
+	err := world.Run(func(c comm.Comm) error {
+		l, err := w.sharer(c, devices[c.Rank()], g, sharedModels()["sage"], false, nil, 0)
+		if err != nil {
+			return err
+		}
+		lanes[c.Rank()] = l.gradients.lane
+		if c.Rank() == 1 {
+			s := l.strategy.between.(*shuffler)
+			s.carrier = &breakingCarrier{s.carrier, left, full}
+		}
+		_, err = l.step(devices[c.Rank()], 4, 2, c.Rank()/g.perNode, g.nodes)
+		return cmp.Or(err, errors.New("steps without one of the ranks came to an end"))
+	})
+	for _, way := range lanes {
+		if way != nil {
+			way.end()
+		}
+	}
+	for _, d := range devices {
+		if closed := d.Close(); closed != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", errClosing, closed))
+		}
+	}
+	return err
+}
+
+// Rows cannot go from device to device where gradients do not: all ranks return the same error.
+func TestShufflesThatAreNotPossible(t *testing.T) {
+	path := withNCCL(t)
+	var agreed atomic.Int64
+	err := onGPUs(path, 2, func(c comm.Comm, d compute.PeerDevice) error {
+		model, err := nn.NewModel(d, sharedModels()["sage"], 5)
+		if err != nil {
+			return err
+		}
+		defer model.Close()
+		g, err := NewGradients(c, model.Params, 3, GradientOptions{Device: d,
+			Transport: TransportStaged})
+		if err != nil {
+			return err
+		}
+		_, err = newMover(&Options{Comm: c, Device: d, Gradients: g, Shuffles: ShuffleDirect}, c, 0)
+		if comm.IsAgreed(err) && errors.Is(err, ErrTransport) &&
+			strings.Contains(err.Error(), "set compute.shuffles: auto") {
+			agreed.Add(1)
+			err = nil
+		}
+		return errors.Join(err, g.Close())
+	})
+	if err != nil || agreed.Load() != 2 {
+		t.Errorf("%d ranks agree: %v", agreed.Load(), err)
 	}
 }

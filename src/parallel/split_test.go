@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,8 +149,9 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 	if l.model, err = nn.NewModel(device, config, 5); err != nil {
 		return nil, err
 	}
+	over := cmp.Or(w.over, TransportStaged)
 	if l.gradients, err = NewGradients(c, l.model.Params, config.Layers,
-		GradientOptions{Device: device, Transport: TransportStaged}); err != nil {
+		GradientOptions{Device: device, Transport: over}); err != nil {
 		return nil, err
 	}
 	counted := counting{c, l.moved}
@@ -205,6 +207,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		o.Rows = append(o.Rows, w.offsets[r*per])
 	}
 	l.strategy, err = New(g.mode, o)
+	l.moved.Store(0) // what ranks agree on before the first step is not counted
 	return l, err
 }
 

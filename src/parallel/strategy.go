@@ -76,6 +76,8 @@ type Between interface {
 	// backward turns the gradient with respect to what layer l > 0 has read into that with respect
 	// to what this rank has computed of the layer below, in the same memory.
 	backward(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix, error)
+	// arrived returns the reason why what should have crossed so far has not, once kernels are done.
+	arrived() error
 	// bytes returns the host memory: allocated by package mem, or pinned.
 	bytes() (allocated, pinned int64)
 	close() error
@@ -86,6 +88,7 @@ type nothing struct{}
 
 func (nothing) forward(*Minibatch, int, *nn.Input, Phases) error    { return nil }
 func (nothing) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
+func (nothing) arrived() error                                      { return nil }
 func (nothing) bytes() (allocated, pinned int64)                    { return 0, 0 }
 func (nothing) close() error                                        { return nil }
 func (nothing) backward(_ *Minibatch, _ int, grad compute.Matrix, _ Phases) (compute.Matrix, error) {
@@ -162,7 +165,11 @@ func (s *Strategy) Forward(m *Minibatch) (compute.Matrix, error) {
 	if err := s.landing.receive(m); err != nil {
 		return compute.Matrix{}, err
 	}
-	return s.forward(m, unheard{})
+	y, err := s.forward(m, unheard{})
+	if err == nil {
+		err = s.between.arrived()
+	}
+	return y, err
 }
 
 // forward runs the layers one by one, from the input rows to the output of the last. A strategy
@@ -234,7 +241,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 		sums.Hold()
 	}
 	// A GPU may still be computing. Sync does not wait for the sums of gradients.
-	if err := s.o.Device.Sync(); err != nil {
+	if err := errors.Join(s.o.Device.Sync(), s.between.arrived()); err != nil {
 		return t, err
 	}
 	phases.End(trace.Backward)

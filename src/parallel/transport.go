@@ -34,9 +34,9 @@ func Transports() []string {
 		string(TransportStaged)}
 }
 
-// ErrTransport is wrapped by the error of NewGradients, a comm.Agreed, about a transport that
-// cannot be used.
-var ErrTransport = errors.New("gradients cannot be added")
+// ErrTransport is wrapped by the error of NewGradients or New, a comm.Agreed, about a way between
+// devices that cannot be used.
+var ErrTransport = errors.New("the GPUs cannot be linked")
 
 // linkPatience is how long ranks wait for each other when they open NCCL, which takes seconds for
 // thousands of ranks.
@@ -74,7 +74,11 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		}
 		switch {
 		case err == nil:
-			return &Gradients{reducer: r, transport: t, note: note(t, all, passed)}, nil
+			g := &Gradients{reducer: r, transport: t, note: note(t, all, passed)}
+			if l, ok := r.(*linked); ok {
+				g.lane = l.lane
+			}
+			return g, nil
 		case !comm.IsAgreed(err):
 			return nil, err
 		case forced:
@@ -188,9 +192,12 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		}
 		over = messages
 	}
-	made, mine := newLinked(p, layers, c.Rank(), c.Size(), linkable, over)
+	// all buckets of a step wait, and the rows of one shuffle
+	way := newLane(linkable, over, c.Rank(), c.Size(), layers+1)
+	made, mine := newLinked(p, layers, way)
 	if err := comm.Agree(c, mine); err != nil {
 		over.Cut()
+		way.end()
 		if made != nil {
 			return nil, ended(err, made.free())
 		}

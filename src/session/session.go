@@ -232,7 +232,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
-	o.Gradients, o.Depth = gradients, s.Spec.Depth
+	o.Gradients, o.Shuffles, o.Depth = gradients, s.Compute.Shuffles, s.Spec.Depth
 	o.SeedsElsewhere = s.Job.SeedsElsewhere()
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size

@@ -31,6 +31,7 @@ func TestCoresOfARank(t *testing.T) {
 func TestWordsOfTheConfig(t *testing.T) {
 	for key, want := range map[string][]string{
 		"compute.gradients": parallel.Transports(),
+		"compute.shuffles":  parallel.Shufflings(),
 		"compute.gpu_reads": {residence.ReadsAuto, residence.ReadsCopy, residence.ReadsMapped},
 		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup, policy.PlacementParts},
 		"cache.source":      {policy.SourceOwners, policy.SourceFiles},

@@ -39,6 +39,11 @@ func (d *Device) Follow(e compute.Event) {
 	must("Follow", C.gpu_order(d.c, C.HALOGNN_COMM, e.(*event).p))
 }
 
+// Await implements compute.PeerDevice.
+func (d *Device) Await(e compute.Event) {
+	must("Await", C.gpu_order(d.c, C.HALOGNN_COMPUTE, e.(*event).p))
+}
+
 // AddSlices implements compute.PeerDevice.
 func (d *Device) AddSlices(sum, slices []float32, rank int) {
 	if len(sum) == 0 {

@@ -1,0 +1,195 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
+
+// Shuffling is how rows between layers travel where ranks have devices with memory of their own:
+//
+//	direct  between the devices, in one queue with the gradients and by what carries these
+//	staged  between the hosts, through pinned memory
+type Shuffling string
+
+// ShuffleAuto is direct where gradients travel between the devices, else staged.
+const (
+	ShuffleAuto   Shuffling = "auto"
+	ShuffleDirect Shuffling = "direct"
+	ShuffleStaged Shuffling = "staged"
+)
+
+// Shufflings returns the names of all ways.
+func Shufflings() []string {
+	return []string{string(ShuffleAuto), string(ShuffleDirect), string(ShuffleStaged)}
+}
+
+// carrier moves rows between the ranks of a group within a step.
+type carrier interface {
+	// carry sends out[r] rows of send to every rank r, or without out all of it to all, and
+	// receives in[r] rows of it. Kernels called later find them.
+	carry(send, recv []float32, out, in []int, cols int) error
+	// arrived returns the reason why rows carried so far have not come, once kernels are done.
+	arrived() error
+	// bytes returns the pinned memory.
+	bytes() int64
+	close() error
+}
+
+// newCarrier makes the carrier of a device for the ranks of c, the first of which is rank first of
+// the job.
+func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
+	device := compute.CapabilitiesOf(o.Device).Accelerator
+	if device == nil {
+		return byHosts{c, o.Device}, nil
+	}
+	var way *lane
+	if o.Gradients != nil {
+		way = o.Gradients.lane
+	}
+	switch {
+	case o.Shuffles == ShuffleDirect && way == nil && o.Gradients != nil && o.Comm.Size() > 1:
+		return nil, fmt.Errorf("%w as compute.shuffles: direct wants it: rows go by what carries "+
+			"gradients, and these are %s (compute.gradients: nccl or mpi says why); set "+
+			"compute.shuffles: auto", ErrTransport, o.Gradients.Transport())
+	case way == nil || o.Shuffles == ShuffleStaged:
+		return &throughHosts{comm: c, device: device}, nil
+	}
+	return newDirect(way, c, first)
+}
+
+// carried starts the collective of rows in host memory.
+func carried(c comm.Comm, send, recv []byte, out, in []int, width int) request {
+	if out == nil {
+		return c.StartAllgatherv(send, recv, in, width)
+	}
+	return c.StartAlltoallv(send, recv, out, in, width)
+}
+
+// byHosts carries rows of a device whose memory is the host's.
+type byHosts struct {
+	comm   comm.Comm
+	device compute.Device
+}
+
+func (b byHosts) carry(send, recv []float32, out, in []int, cols int) error {
+	if err := b.device.Sync(); err != nil {
+		return err
+	}
+	return carried(b.comm, mem.Bytes(send), mem.Bytes(recv), out, in, 4*cols).Wait()
+}
+
+func (byHosts) arrived() error { return nil }
+func (byHosts) bytes() int64   { return 0 }
+func (byHosts) close() error   { return nil }
+
+// throughHosts carries rows down to pinned memory, between the hosts, and up again.
+type throughHosts struct {
+	comm   comm.Comm
+	device compute.Accelerator
+	host   []float32 // pinned: what is sent, then what is received
+}
+
+func (t *throughHosts) carry(send, recv []float32, out, in []int, cols int) error {
+	n := len(send)
+	if err := roomOn(t.device, &t.host, n+len(recv), t.device.AllocHost,
+		t.device.FreeHost); err != nil {
+		return err
+	}
+	from, to := t.host[:n], t.host[n:n+len(recv)]
+	t.device.Download(from, send)
+	if err := carried(t.comm, mem.Bytes(from), mem.Bytes(to), out, in, 4*cols).Wait(); err != nil {
+		return err
+	}
+	t.device.Upload(recv, to)
+	return nil
+}
+
+func (*throughHosts) arrived() error { return nil }
+func (t *throughHosts) bytes() int64 { return int64(len(t.host)) * 4 }
+
+func (t *throughHosts) close() error {
+	t.device.FreeHost(t.host)
+	return nil
+}
+
+// direct carries rows from device to device, by the lane of the gradients. The host waits until the
+// work is queued, the device until it is done:
+//
+//	kernels  pack ── ready                                          done ── unpack
+//	comm                └ (buckets of gradients) ── rows ── done ──┘
+type direct struct {
+	lane        *lane
+	first, rank int         // of the group's ranks in the job; this one's in the group
+	send, recv  [][]float32 // by rank of the job; empty for those of other groups
+	ready, done compute.Event
+	errand      errand
+	told        chan error // of it
+}
+
+func newDirect(way *lane, c comm.Comm, first int) (*direct, error) {
+	d := &direct{lane: way, first: first, rank: c.Rank(),
+		send: make([][]float32, way.ranks), recv: make([][]float32, way.ranks),
+		told: make(chan error, 1)}
+	d.errand = errand{d.queue, d.told}
+	for _, e := range []*compute.Event{&d.ready, &d.done} {
+		made, err := way.device.NewEvent()
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		*e = made
+	}
+	return d, nil
+}
+
+func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
+	device := d.lane.device
+	for r, n := range in {
+		from, to := send, recv[:n*cols]
+		recv = recv[len(to):]
+		if out != nil {
+			from = send[:out[r]*cols]
+			send = send[len(from):]
+		}
+		if r == d.rank {
+			if n > 0 {
+				device.Copy(to, from)
+			}
+			continue
+		}
+		d.send[d.first+r], d.recv[d.first+r] = from, to
+	}
+	device.Record(d.ready)
+	d.lane.errands <- d.errand
+	if err := <-d.told; err != nil {
+		return fmt.Errorf("rows between layers: %w", err)
+	}
+	device.Await(d.done)
+	return nil
+}
+
+// queue is the errand of carry.
+func (d *direct) queue() error {
+	d.lane.device.Follow(d.ready)
+	if err := d.lane.over.Exchange(d.send, d.recv); err != nil {
+		return err
+	}
+	d.lane.device.RecordComm(d.done)
+	return nil
+}
+
+func (d *direct) arrived() error { return d.lane.over.Wait(d.done) }
+func (*direct) bytes() int64     { return 0 }
+
+func (d *direct) close() error {
+	var errs []error
+	for _, e := range []compute.Event{d.ready, d.done} {
+		if e != nil {
+			errs = append(errs, e.Free())
+		}
+	}
+	return errors.Join(errs...)
+}
