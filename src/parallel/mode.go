@@ -167,10 +167,6 @@ func New(mode string, o Options) (*Strategy, error) {
 
 // new makes a strategy with the answers of the mode.
 func (m *Mode) new(o Options) (*Strategy, error) {
-	if o.Model.Needs().Types && compute.CapabilitiesOf(o.Device).Accelerator != nil {
-		return nil, errors.New("rows of several vertex types are not sent to a device yet; set " +
-			"compute.device=cpu")
-	}
 	s := newStrategy(o, o.needs(), 0, o.Model.Config.Layers)
 	s.output = true
 	if err := m.compose(s); err != nil {

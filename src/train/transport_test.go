@@ -21,6 +21,7 @@ import (
 	"halognn/src/session"
 	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // noted is a Progress that records complete notes.
@@ -190,5 +191,27 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 	})
 	if err != nil || agreed != 2 {
 		t.Errorf("%d ranks agree, %v", agreed, err)
+	}
+}
+
+// A typed graph on a GPU is one error, before its rows, of several widths, are placed.
+func TestTypedGraphsAreRefusedOnGPUs(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
+	for _, kind := range []string{"rgcn", "sage"} {
+		err := comm.RunWorld(1, func(c comm.Comm) error {
+			d, err := cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
+			if err != nil {
+				return err
+			}
+			_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1,
+				Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()},
+				typedOptions(kind))
+			return errors.Join(err, d.Close())
+		})
+		if err == nil || !strings.Contains(err.Error(), "vertex types are trained on CPUs alone: set "+
+			"compute.device=cpu") {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }
