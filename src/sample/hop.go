@@ -146,17 +146,19 @@ func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 // h.chunk of them. What the kernel leaves is drawn plainly: damage, which panics there, and what is
 // rare.
 func (d *drawer) draw(h *hop, lo, hi int) {
-	if end := min(hi, h.skips.end()); lo < end {
-		d.drawPlainly(h, lo, end)
-		lo = end
-	}
-	for ; h.byKernel() && lo < hi; lo++ {
-		if lo += d.drawLeast(h, lo, hi); lo < hi {
-			d.drawPlainly(h, lo, lo+1)
+	for lo < hi {
+		end, skip := hi, true
+		if h.byKernel() {
+			end, skip = h.skips.run(lo, hi)
 		}
-	}
-	if lo < hi {
-		d.drawPlainly(h, lo, hi)
+		if !skip {
+			lo += d.drawLeast(h, lo, end)
+			end = min(end, lo+1)
+		}
+		if lo < end {
+			d.drawPlainly(h, lo, end)
+			lo = end
+		}
 	}
 }
 

@@ -354,6 +354,17 @@ func (k *skips) of(i int) []int64 {
 // end returns the number of destinations, from the first on, that may skip.
 func (k *skips) end() int { return max(0, len(k.start)-1) }
 
+// run returns the end of the destinations from i to hi-1 that all skip edges, or of which none does.
+func (k *skips) run(i, hi int) (end int, skip bool) {
+	skip = len(k.of(i)) > 0
+	for end = i + 1; end < min(hi, k.end()) && len(k.of(end)) > 0 == skip; end++ {
+	}
+	if end >= k.end() && !skip {
+		end = hi
+	}
+	return end, skip
+}
+
 // find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
 func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID) error {
 	k.clear()

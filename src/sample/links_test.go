@@ -67,6 +67,17 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 				pairs[l.links[n]], pairs[l.links[n].Reverse()] = true, true
 			}
 			shorter := 0
+			if alone, ok := sampler.(*Fused); ok && spec.kind() == Labor && step == 0 {
+				turns, skipped := 0, false
+				for i := range alone.hop.skips.end() {
+					if skips := len(alone.hop.skips.of(i)) > 0; skips != skipped {
+						turns, skipped = turns+1, skips
+					}
+				}
+				if turns < 10 {
+					t.Errorf("%d turns between vertices that skip and others, so none can be passed over", turns)
+				}
+			}
 			for h := range mb.Blocks {
 				b := &mb.Blocks[h]
 				for d := range b.NumDst {
@@ -161,6 +172,23 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 			}
 		}
 		c.free()
+	}
+}
+
+// Destinations that skip nothing are drawn together, wherever those are that do, and none is passed
+// over.
+func TestRunsOfSkips(t *testing.T) {
+	k := skips{start: []int32{0, 0, 0, 1, 3, 3}, place: []int64{4, 1, 2}}
+	for _, c := range []struct {
+		from, hi, end int
+		skip          bool
+	}{{0, 9, 2, false}, {1, 2, 2, false}, {2, 9, 4, true}, {2, 3, 3, true}, {4, 9, 9, false}, {7, 9, 9, false}} {
+		if end, skip := k.run(c.from, c.hi); end != c.end || skip != c.skip {
+			t.Errorf("from %d to %d: %d, %v, want %d, %v", c.from, c.hi, end, skip, c.end, c.skip)
+		}
+	}
+	if end, skip := new(skips).run(3, 8); end != 8 || skip {
+		t.Errorf("where nothing is skipped: %d, %v", end, skip)
 	}
 }
 
