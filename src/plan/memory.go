@@ -574,7 +574,7 @@ func (p memoryPlan) chunks(rank, rowBytes int) (some [][2]int64, underWay int64)
 	var all [][2]int64
 	most := 0
 	for lo := first; lo < end; {
-		hi := g.NextChunk(lo, end, budget)
+		hi := g.NextChunk(lo, p.partEnd(lo, end), budget)
 		all = append(all, [2]int64{lo, hi})
 		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
 			most = i
@@ -585,6 +585,16 @@ func (p memoryPlan) chunks(rank, rowBytes int) (some [][2]int64, underWay int64)
 		return nil, 0
 	}
 	return [][2]int64{all[0], all[len(all)/2], all[most]}, p.underWay(len(all))
+}
+
+// partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
+func (p memoryPlan) partEnd(v, end int64) int64 {
+	for _, next := range p.of.shards.Offsets {
+		if next > v {
+			return min(next, end)
+		}
+	}
+	return end
 }
 
 // underWay returns how many of so many chunks are under way at a time.

@@ -83,6 +83,9 @@ func (p messagePlan) askingBytes(s *shape) int64 {
 			answer(own, mine) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
 	}
+	if s.asks != nil && j.Sample.Links.Excludes() { // words of edges left out: asked, and of others
+		most += 2 * sample.VertexBytes * j.Sample.Links.MostLeftOut()
+	}
 	if s.asks != nil && (j.Sample.Estimates() || j.Sample.Links.Excludes()) {
 		most += 8 * int64(s.hops[0].destinations)
 	}

@@ -270,7 +270,7 @@ func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay
 	if p.options.Bound == Least || first == end {
 		return nil, 0
 	}
-	vertices := min(end-first, max(1, budget/degree))
+	vertices := min(p.holding().partEnd(first, end)-first, max(1, budget/degree))
 	n := int((end - first + vertices - 1) / vertices)
 	return [][2]int64{{first, first + vertices}}, p.holding().underWay(n)
 }
