@@ -43,8 +43,9 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-func (j *jumping) reserve(rows int, train bool) error {
-	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, rows * j.out})
+// reserve makes room for so many rows, and in outputs and their gradients for those of other ranks.
+func (j *jumping) reserve(rows, room int, train bool) error {
+	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, (rows + room) * j.out})
 	if err == nil && j.max {
 		err = j.most.reserve(rows * j.hidden)
 	}
@@ -57,7 +58,7 @@ func (j *jumping) reserve(rows int, train bool) error {
 	if err != nil {
 		return err
 	}
-	return j.dlogits.reserve(rows * j.out)
+	return j.dlogits.reserve((rows + room) * j.out)
 }
 
 // read returns what the linear map reads.
@@ -130,7 +131,7 @@ func (m *Model) OutputOf(layers [][]float32, rows int) (compute.Matrix, error) {
 
 // ReserveOutput makes room for OutputOf.
 func (m *Model) ReserveOutput(rows int) error {
-	err := m.jump.reserve(rows, false)
+	err := m.jump.reserve(rows, 0, false)
 	for l := range m.stages {
 		err = errors.Join(err, m.stages[l].y.reserve(rows*m.stages[l].out))
 	}

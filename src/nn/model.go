@@ -205,10 +205,10 @@ func (m *Model) Reserve(l int, in *Input) error {
 	}
 	last := l == len(m.stages)-1
 	if last && m.jump != nil {
-		err = errors.Join(err, m.jump.reserve(rows, in.Train))
+		err = errors.Join(err, m.jump.reserve(rows, in.Room, in.Train))
 	}
 	if last && in.Train {
-		err = errors.Join(err, m.grad[l%2].reserve(rows*s.out))
+		err = errors.Join(err, m.grad[l%2].reserve((rows+in.Room)*s.out))
 	}
 	if in.Gradient {
 		n, width := in.gradient(s.in)

@@ -13,6 +13,7 @@ const (
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
 	layerRounds    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
 	normRounds     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
+	ratedRounds    = 2 // shuffler, of links: embeddings, their gradients
 	relayRounds    = 3 // relay, of the last hop: counts, ids, rows
 	columnRounds   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
 )
@@ -40,6 +41,7 @@ type Messages struct {
 	Layers int // hops that are drawn as a whole
 	// features of edges are read, which data mode fetches
 	EdgeRows bool
+	Rated    bool // links are rated, by embeddings of several ranks where these share minibatches
 }
 
 // Rounds returns the collectives that a rank starts for a minibatch.
@@ -57,8 +59,12 @@ func splitRounds(of Messages) int {
 	if of.Group == 1 {
 		return dataRounds(of)
 	}
-	return fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms +
+	n := fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms +
 		layerRounds*of.Layers
+	if of.Rated {
+		n += ratedRounds
+	}
+	return n
 }
 
 func hybridRounds(of Messages) int {

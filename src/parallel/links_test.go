@@ -22,7 +22,9 @@ func TestRefusalsOfLinks(t *testing.T) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},
 		"tell ends of links from others": func(s *job.Spec) { s.Model.EdgeWeights = true },
-		"the task of links":              func(s *job.Spec) { s.Mode.Name = ModeSplit },
+		"ends of links have left": func(s *job.Spec) {
+			s.Mode, s.Model.Kind, s.Model.GCNNorm = modes[1].Mode, "gcn", nn.GCNBoth
+		},
 	} {
 		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links}, Sample: sample.Neighbours(2, 2)}
 		s.Links.Exclude = true

@@ -327,6 +327,10 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 			"the edges that a minibatch's links leave", "sample.locality=1"},
 		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights", "sums of the weights of a vertex's edges have " +
 			"those of the links in them, and tell ends of links from others", "model.edge_weights=false"},
+		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth && s.Model.Kind == "gcn",
+			"parallel.mode " + s.Mode.Name, "a rank does not know how many edges other ranks' ends of " +
+				"links have left, by which model.gcn_norm both divides",
+			"model.gcn_norm=right or parallel.mode=" + ModeData},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned", "negatives are drawn before ranks " +
@@ -340,7 +344,5 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 		{valid && s.Model.EdgeIn > 0, "model.edge_features", "validation links have no features",
 			"model.edge_features=false"},
 	})...)
-	return append(all, refused("parallel.mode", s.Mode.Name, ModeData, []clash{
-		{s.Mode.Name != "" && s.Mode.Name != ModeData, "the task of links",
-			"a rank that has only some of a minibatch's vertices cannot rate its links", "another graph"}})...)
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -22,6 +23,7 @@ import (
 type shuffler struct {
 	mover
 	drawer    *splitDrawer
+	layers    int       // of the model; the loss comes behind them, as if it were the next one
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 
 	minibatch      *Minibatch // whose layers run, for gather, and
@@ -31,9 +33,10 @@ type shuffler struct {
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
-func newShuffler(o *Options, drawer *splitDrawer) (*shuffler, error) {
+func newShuffler(o *Options, drawer *splitDrawer, layers int) (*shuffler, error) {
 	made, err := newMover(o, drawer.group, drawer.rank-drawer.group.Rank())
-	return &shuffler{mover: made, drawer: drawer, counts: make([]int, drawer.ranks())}, err
+	return &shuffler{mover: made, drawer: drawer, layers: layers,
+		counts: make([]int, drawer.ranks())}, err
 }
 
 // close frees memory and communicator.
@@ -55,20 +58,21 @@ func (s *shuffler) bytes() (allocated, pinned int64) {
 }
 
 // forward puts behind the rows of the own frontier, which the layer below has computed, those that
-// layer l > 0 reads of other ranks.
+// layer l > 0, or the loss of links, reads of other ranks.
 func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if s.comm.Size() == 1 {
 		return nil
 	}
 	s.minibatch, s.phases, in.Gather = m, phases, s.gather
-	if l == 0 || s.drawer.hops() == 0 {
+	c, index := s.between(m, l)
+	if c == nil {
 		return nil
 	}
 	if err := s.enter(m, trace.Forward, phases); err != nil {
 		return err
 	}
 	y := in.X
-	c, pack, own := m.shared.crossing(l), &m.shared.moves[l].pack, y.Rows*y.Cols
+	pack, own := &index.pack, y.Rows*y.Cols
 	in.X = compute.Matrix{Rows: y.Rows + len(c.IDs), Cols: y.Cols,
 		Data: y.Data[:own+len(c.IDs)*y.Cols]}
 	wanted, err := s.rows(&s.send, len(c.At), y.Cols)
@@ -83,6 +87,18 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	}
 	s.leave(trace.Forward, phases)
 	return nil
+}
+
+// between returns what crosses ranks before layer l, or before the loss; nil for nothing.
+func (s *shuffler) between(m *Minibatch, l int) (*sample.Crossing, *move) {
+	switch x := &m.shared; {
+	case l == s.layers && x.rated.known:
+		return &x.rated.crossing, &x.rated.move
+	case l == s.layers || l == 0 || s.drawer.hops() == 0:
+		return nil, nil
+	default:
+		return x.crossing(l), &x.moves[l]
+	}
 }
 
 // gather is the nn.Gather of the minibatch whose layers run.
@@ -118,13 +134,14 @@ func (s *shuffler) weigh(*Minibatch, int, compute.Matrix, Phases) error { return
 func (s *shuffler) backward(
 	m *Minibatch, l int, dx compute.Matrix, phases Phases,
 ) (compute.Matrix, error) {
-	if s.comm.Size() == 1 || s.drawer.hops() == 0 {
+	c, index := s.between(m, l)
+	if s.comm.Size() == 1 || c == nil {
 		return dx, nil
 	}
 	if err := s.enter(m, trace.Backward, phases); err != nil {
 		return dx, err
 	}
-	c, add := m.shared.crossing(l), &m.shared.moves[l].add
+	add := &index.add
 	dy := dx.RowsAt(0, c.Own())
 	got, err := s.rows(&s.got, len(c.At), dx.Cols)
 	if err != nil {

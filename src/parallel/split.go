@@ -41,10 +41,10 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 		return nil, err
 	}
 	s.draw = drawer
-	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 { // no layer reads rows of another rank
-		return drawer, nil
+	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 && s.o.Sample.Links == nil {
+		return drawer, nil // nothing of another rank is read
 	}
-	shuffled, err := newShuffler(&s.o, drawer)
+	shuffled, err := newShuffler(&s.o, drawer, s.layers)
 	if err == nil {
 		s.between = shuffled
 	}
@@ -89,6 +89,7 @@ type sharing struct {
 	moves       []move            // by layer; that of layer 0 is the exchange's
 	asks, asked []int64           // [K] counts of vertices: sent, received
 	layer       *sample.Layer     // the hop that is drawn as a whole; nil if none is in progress
+	rated       rated             // the links of this rank; of none if the task has no links
 	counts      []int             // [K] vertices that ranks have found for it
 }
 
@@ -98,17 +99,26 @@ type move struct {
 	add  graph.BlockTranspose // for each own row, the gradients that come for it, by rank
 }
 
+// rated is what a rank gets and gives to rate its links: embeddings cross as rows between layers do.
+type rated struct {
+	known    bool
+	crossing sample.Crossing
+	move     move
+}
+
 // begin makes room for a minibatch of so many hops on so many ranks.
 func (s *sharing) begin(hops, ranks int) {
 	s.asks, s.asked = mem.Grow(s.asks, ranks), mem.Grow(s.asked, ranks)
+	s.rated.known = false
 	for len(s.hops) < hops {
 		s.hops, s.moves = append(s.hops, sample.Crossing{}), append(s.moves, move{})
 	}
 }
 
 // index makes the index of what travels before layer l.
-func (s *sharing) index(l int, train bool) {
-	c, m := s.crossing(l), &s.moves[l]
+func (s *sharing) index(l int, train bool) { s.moves[l].index(s.crossing(l), train) }
+
+func (m *move) index(c *sample.Crossing, train bool) {
 	n := len(c.At)
 	m.pack.Indptr = mem.Grow(m.pack.Indptr, n+1)
 	for k := range m.pack.Indptr {
@@ -123,19 +133,28 @@ func (s *sharing) index(l int, train bool) {
 // send adds the index to what goes to a device.
 func (s *sharing) send(in *compute.Inputs, train bool) {
 	for l := 1; l < len(s.hops); l++ {
-		pack, add := &s.moves[l].pack, &s.moves[l].add
+		s.moves[l].send(in, train)
+	}
+	if s.rated.known {
+		s.rated.move.send(in, train)
+	}
+}
+
+func (m *move) send(in *compute.Inputs, train bool) {
+	in.Segments = append(in.Segments,
+		compute.Segments{Indptr: m.pack.Indptr, Indices: m.pack.Indices})
+	if train {
 		in.Segments = append(in.Segments,
-			compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices})
-		if train {
-			in.Segments = append(in.Segments,
-				compute.Segments{Indptr: add.Indptr, Indices: add.Indices})
-		}
+			compute.Segments{Indptr: m.add.Indptr, Indices: m.add.Indices})
 	}
 }
 
 // others returns how many rows of other ranks layer l reads behind its own; 0 for the input layer,
-// and if the minibatch is not shared.
-func (s *sharing) others(l int) int {
+// and if the minibatch is not shared. The loss counts as the layer behind the last of so many.
+func (s *sharing) others(l, layers int) int {
+	if l == layers && s.rated.known {
+		return len(s.rated.crossing.IDs)
+	}
 	if l == 0 || l >= len(s.hops) {
 		return 0
 	}
@@ -155,10 +174,19 @@ func (s *sharing) bytes() int64 {
 		n += s.layer.Bytes()
 	}
 	for l := range s.moves {
-		b, t := &s.moves[l].pack, &s.moves[l].add
-		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 + int64(cap(t.Indices)+cap(t.Edges))*4
+		n += s.moves[l].bytes()
 	}
-	return n
+	return n + s.rated.crossing.Bytes() + s.rated.move.bytes()
+}
+
+func (m *move) bytes() int64 {
+	b, t := &m.pack, &m.add
+	return int64(cap(b.Indptr)+cap(t.Indptr))*8 + int64(cap(t.Indices)+cap(t.Edges))*4
+}
+
+func (m *move) free() {
+	mem.Free(m.pack.Indptr)
+	m.add.Free()
 }
 
 // free returns the arrays.
@@ -173,7 +201,8 @@ func (s *sharing) free() {
 		s.hops[h].Free()
 	}
 	for l := range s.moves {
-		mem.Free(s.moves[l].pack.Indptr)
-		s.moves[l].add.Free()
+		s.moves[l].free()
 	}
+	s.rated.crossing.Free()
+	s.rated.move.free()
 }

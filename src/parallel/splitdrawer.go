@@ -229,7 +229,7 @@ func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Askin
 			x.layer = new(sample.Layer)
 		}
 	}
-	if err := s.Find(&m.Sampled, x.layer, h, a); err != nil || d.ranks() > 1 {
+	if err := s.Find(&m.Sampled, x.layer, h, m.Train, m.Key, a); err != nil || d.ranks() > 1 {
 		return err
 	}
 	return d.choose(m, s, h)
@@ -248,7 +248,7 @@ func (d *splitDrawer) sample(m *Minibatch) error {
 	m.Edges = 0
 	if d.hops() == 0 {
 		m.Scored = x.own
-		d.o.copyLabels(m)
+		d.label(m)
 		d.o.seedsOnly(m)
 		return nil
 	}
@@ -340,9 +340,23 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 		sampled.Others[l] = x.crossing(l).IDs
 	}
 	m.Scored = sampled.Seeds
-	d.o.copyLabels(m)
+	d.label(m)
 	m.Digest = sampled.Digest()
 	d.end(m)
+}
+
+// label finds the labels of the own seeds or, of links, which this rank rates and by whose embeddings.
+func (d *splitDrawer) label(m *Minibatch) {
+	l := d.o.Sampling.Links
+	if l == nil || !m.Train {
+		d.o.copyLabels(m)
+		return
+	}
+	x := &m.shared.rated
+	m.labels = l.Divide(&x.crossing, m.labels, m.Key, d.owners, d.group.Rank())
+	m.Batch.Labels = m.labels
+	x.known = true
+	x.move.index(&x.crossing, true)
 }
 
 // serve finds out which rows of own vertices the group reads.

@@ -68,7 +68,7 @@ type Rows interface {
 
 // Between is what crosses ranks between two layers of a step.
 type Between interface {
-	// forward completes what layer l reads.
+	// forward completes what layer l reads; l may be the number of layers, and then the loss reads.
 	forward(m *Minibatch, l int, in *nn.Input, phases Phases) error
 	// weigh completes the gradients of the weights of layer l, before they are summed over the
 	// ranks. grad is with respect to what the layer has read, as BackwardLayer returns it.
@@ -213,13 +213,20 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	if err != nil {
 		return t, err
 	}
-	share, grad := model.Loss(&m.Batch, logits)
+	rated := nn.Input{X: logits} // links are rated by embeddings of other ranks too
+	if err := s.between.forward(m, s.layers, &rated, phases); err != nil {
+		return t, err
+	}
+	share, grad := model.Loss(&m.Batch, rated.X)
 	if !nn.Finite([]float32{float32(share.Loss)}) {
 		f := model.FirstFault()
 		t.Fault = &f
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
+	if grad, err = s.between.backward(m, s.layers, grad, phases); err != nil {
+		return t, err
+	}
 	grad = model.OutputBackward(grad)
 	for l := s.layers - 1; l >= 0; l-- {
 		if grad, err = model.BackwardLayer(l, &s.inputs[l], grad); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 )
 
@@ -57,6 +59,8 @@ func (p messagePlan) probeShares() error {
 	}
 	defer g.sampler.Free()
 	defer g.mb.Free()
+	defer g.crossing.Free()
+	defer func() { mem.Free(g.truth) }()
 	p.of.shuffles = new(Shuffles)
 	for _, ranks := range g.groups {
 		if err := g.probe(ranks); err != nil {
@@ -76,6 +80,24 @@ type groupProbe struct {
 	candidates [][]int
 	sampler    sample.Sampler
 	mb         sample.Minibatch
+	crossing   sample.Crossing // of embeddings
+	truth      []byte
+}
+
+// rate adds the embeddings that cross ranks so that each can rate its links, and their gradients.
+func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
+	l, busiest := g.p.job.Sample.Links, 0
+	if l == nil {
+		return
+	}
+	for m := range g.owners.Size {
+		c := &g.crossing
+		g.truth = l.Divide(c, g.truth, key, g.owners, m)
+		s.Hidden += float64(len(c.IDs))
+		s.Bytes += float64(len(c.IDs)) * parallel.BetweenBytes(g.p.job.Model.Out)
+		busiest = max(busiest, len(c.IDs), len(c.At))
+	}
+	s.between += float64(busiest) * parallel.BetweenBytes(g.p.job.Model.Out)
 }
 
 // probe samples minibatches of one group. Each group has as large a share of all the edges that are
@@ -100,7 +122,9 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
 			g.mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
 		}
-		minibatches = append(minibatches, p.sending().shuffled(&g.mb, g.loads, g.candidates))
+		shuffled := p.sending().shuffled(&g.mb, g.loads, g.candidates)
+		g.rate(&shuffled, key)
+		minibatches = append(minibatches, shuffled)
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
 			shape := g.shapeOf(r, p.job.Sample, key)

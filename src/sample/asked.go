@@ -44,7 +44,7 @@ type Askers struct {
 func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
 	var list leftOut
-	if err := list.find(of.Spec.Links, of.Key, m.Frontier); err != nil {
+	if err := list.find(of.Spec.Links, of.Key, m.Frontier, nil); err != nil {
 		panic(err) // it was sampled by this key
 	}
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {

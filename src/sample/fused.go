@@ -26,6 +26,8 @@ type Fused struct {
 	when  moment     // of it
 	known tables     // numbers of its vertices
 
+	mine func(graph.VertexID) bool // whose seeds its minibatches have; nil: all
+
 	near   []uint64 // edges that its hop in progress draws favour times likelier; nil: none
 	favour float64
 	rows   []int32 // columns of its block in progress, the memory of hop.drawn
@@ -135,7 +137,7 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	if err := s.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	if err := s.hop.skips.find(spec.Links, key, &s.topology, mb.Frontier); err != nil {
+	if err := s.leaveOut(spec, key); err != nil {
 		return err
 	}
 	for h := range spec.Fanouts {
@@ -151,6 +153,11 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])
 	}
 	return nil
+}
+
+// leaveOut finds the edges that the frontier of the minibatch does not draw.
+func (s *Fused) leaveOut(spec Spec, key Key) error {
+	return s.hop.skips.find(spec.Links, key, &s.topology, s.mb.Frontier, s.mine)
 }
 
 // begin sets how the vertices of the minibatch draw.

@@ -110,7 +110,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 	if err := s.fused.start(seeds); err != nil {
 		return fmt.Errorf("sample: %w", err)
 	}
-	if err := s.fused.hop.skips.find(spec.Links, key, &s.fused.topology, seeds); err != nil {
+	if err := s.fused.leaveOut(spec, key); err != nil {
 		return err
 	}
 	for h, n := range spec.Vertices {

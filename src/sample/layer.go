@@ -64,7 +64,7 @@ func (o *Options) Layered(train bool) bool {
 
 // Find finds the in-neighbours of the frontier, for a hop. Where other ranks hold in-edges, a has
 // their answers, and Remote.Draw has been called; elsewhere a is nil.
-func (s *Split) Find(mb *Minibatch, l *Layer, h int, a *Asking) error {
+func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Asking) error {
 	f := s.fused
 	f.mb, f.kind, f.when = &l.wide, LADIES, moment{}
 	return f.contain(func() error {
@@ -76,7 +76,10 @@ func (s *Split) Find(mb *Minibatch, l *Layer, h int, a *Asking) error {
 			}
 		} else {
 			f.number(l.wide.Frontier)
-			err = f.expand(block, &wholeRows, 0, 0)
+			if err = f.leaveOut(f.options.spec(train), key); err == nil {
+				err = f.expand(block, &wholeRows, 0, 0)
+			}
+			l.copyTotals(mb)
 		}
 		if err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)

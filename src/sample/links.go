@@ -89,6 +89,7 @@ type Links struct {
 	kept  [16]rated // the last minibatches, for those who ask for them again
 	turn  int
 	place map[graph.VertexID]int32
+	division
 }
 
 // rated is a minibatch of links.
@@ -311,24 +312,32 @@ func (o *leftOut) of(i int) []graph.VertexID {
 	return o.from[o.start[i]:o.start[i+1]]
 }
 
-// find lists those of the minibatch of a key. The ends of its links are at the places of its seeds:
-// passing one over would train with a leak, so another frontier is an error.
-func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID) (err error) {
+// find lists those of the minibatch of a key, of the seeds that mine names; nil: of all. These come
+// first in the frontier, in their order: passing one over would train with a leak, so another frontier
+// is an error.
+func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
+) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
 	if !l.Excludes() {
 		return nil
 	}
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
-		without := r.without
+		without, at := r.without, 0
 		for i := 0; len(without) > 0; i++ {
-			if i >= len(frontier) || frontier[i] != r.seeds[i] {
+			own := mine == nil || mine(r.seeds[i])
+			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
 				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not seed %d; "+
-					"this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], i)
+					"this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
 				return
 			}
-			o.start = append(o.start, int32(len(o.from)))
+			if own {
+				o.start = append(o.start, int32(len(o.from)))
+				at++
+			}
 			for ; len(without) > 0 && int(without[0].row) == i; without = without[1:] {
-				o.from = append(o.from, without[0].source)
+				if own {
+					o.from = append(o.from, without[0].source)
+				}
 			}
 		}
 	})
@@ -366,9 +375,10 @@ func (k *skips) run(i, hi int) (end int, skip bool) {
 }
 
 // find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
-func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID) error {
+func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
+	mine func(graph.VertexID) bool) error {
 	k.clear()
-	if err := k.list.find(l, key, frontier); err != nil {
+	if err := k.list.find(l, key, frontier, mine); err != nil {
 		return err
 	}
 	for i := range max(0, len(k.list.start)-1) {

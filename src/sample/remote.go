@@ -165,7 +165,7 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
 	}
-	if err := a.list.find(spec.Links, key, frontier); err != nil {
+	if err := a.list.find(spec.Links, key, frontier, r.fused.mine); err != nil {
 		return err
 	}
 	a.divide(parts, ranks, rank, frontier)

@@ -105,7 +105,9 @@ func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Split{fused: s.(*Fused), owners: owners, rank: rank, member: rank % owners.Size}, nil
+	f, member := s.(*Fused), rank%owners.Size
+	f.mine = func(v graph.VertexID) bool { return owners.Of(v) == member }
+	return &Split{fused: f, owners: owners, rank: rank, member: member}, nil
 }
 
 // Free returns the memory.
@@ -159,6 +161,13 @@ func (c *Crossing) Bytes() int64 {
 // called.
 func (c *Crossing) Own() int { return c.own }
 
+// size makes room for a group of n ranks.
+func (c *Crossing) size(n int) {
+	if len(c.Count) != n {
+		c.Count, c.Wanted, c.next = make([]int, n), make([]int, n), make([]int, n)
+	}
+}
+
 // Expect makes room for the vertices that others have found, Wanted of each, of those that a rank
 // owns. A number that is not possible is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
@@ -204,6 +213,9 @@ func (s *Split) Draw(
 	f.mb = mb
 	f.begin(spec, key)
 	return f.contain(func() error {
+		if err := f.leaveOut(spec, key); err != nil {
+			return err
+		}
 		block := &mb.Blocks[len(mb.Blocks)-h]
 		if err := f.expand(block, &spec, h-1, spec.word(key, h)); err != nil {
 			return fmt.Errorf("sample: hop %d: %w", h, err)
@@ -236,9 +248,7 @@ func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, ed
 // divide keeps own vertices in the frontier, of which those from n on are new, and groups the
 // others by owner.
 func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
-	if n := s.owners.Size; len(c.Count) != n {
-		c.Count, c.Wanted, c.next = make([]int, n), make([]int, n), make([]int, n)
-	}
+	c.size(s.owners.Size)
 	found := mb.Frontier[n:]
 	c.place = mem.Grow(c.place, len(found))
 	clear(c.Count)

@@ -120,7 +120,7 @@ func (c *splitters) draw(mbs []Minibatch, h int, train bool, key Key) error {
 			}
 			continue
 		}
-		if err := s.Find(&mbs[r], l, h, nil); err != nil {
+		if err := s.Find(&mbs[r], l, h, true, Key{}, nil); err != nil {
 			return err
 		}
 		all, count = append(all, l.Own...), append(count, len(l.Own)*4/CandidateBytes)
@@ -423,7 +423,7 @@ func TestSplitRefuses(t *testing.T) {
 	defer ladies.Free()
 	var l Layer
 	defer l.Free()
-	if err := errors.Join(ladies.Begin(&mb, []graph.VertexID{3}, 2), ladies.Find(&mb, &l, 1, nil)); err != nil {
+	if err := errors.Join(ladies.Begin(&mb, []graph.VertexID{3}, 2), ladies.Find(&mb, &l, 1, true, Key{}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	own := len(l.Own) * 4 / CandidateBytes

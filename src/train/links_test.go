@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,8 @@ import (
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/partition"
 	"halognn/src/policy"
 	"halognn/src/record"
@@ -38,10 +41,17 @@ func linkOptions(k int) Options {
 
 func trainLinks(t *testing.T, shards *shard.Shards, ranks int, o Options) (s *record.Summary, dir string) {
 	t.Helper()
+	return trainLinksOn(t, shards, ranks, 1, o)
+}
+
+// trainLinksOn trains on nodes of so many ranks.
+func trainLinksOn(t *testing.T, shards *shard.Shards, ranks, perNode int, o Options) (s *record.Summary,
+	dir string) {
+	t.Helper()
 	dir = t.TempDir()
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
 		one, err := Run(t.Context(), Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
-			Host: ref.Host{}, Workers: 2, RanksPerNode: 1}, Dir: dir}, o)
+			Host: ref.Host{}, Workers: 2, RanksPerNode: perNode}, Dir: dir}, o)
 		if c.Rank() == 0 {
 			s = one
 		}
@@ -108,6 +118,81 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		}
 		if auc := want.Links[task.AUC]; name == "uniform" && auc < 0.7 {
 			t.Errorf("the AUC of planted links is %.3f", auc)
+		}
+	}
+}
+
+// lossesOf returns the losses of a run's steps.
+func lossesOf(t *testing.T, dir string) (all []float64) {
+	t.Helper()
+	text, err := mem.ReadFile(filepath.Join(dir, rundir.MetricsFile))
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		var step record.Step
+		must(t, json.Unmarshal([]byte(line), &step))
+		if step.Kind == "step" {
+			all = append(all, step.Loss)
+		}
+	}
+	return all
+}
+
+// Ranks that train minibatches of links together, or hold columns of all rows, come to the losses and
+// metrics of ranks that train the same minibatches alone, but for rounding, and draw the same edges.
+func TestLinksInOtherModes(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
+		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
+	for name, change := range map[string]func(o *Options){
+		"uniform": func(o *Options) {},
+		"batch, distmult, jumping": func(o *Options) {
+			o.Links.Negatives, o.Links.Score = sample.Negatives{Kind: sample.NegativesBatch}, task.DistMult
+			o.Model.Jumping = nn.JumpCat
+		},
+		"labor, local, mlp": func(o *Options) {
+			o.Sample.Kind, o.Links.Score, o.Links.Negatives.Kind = sample.Labor, task.MLP, sample.NegativesLocal
+		},
+		"ladies, gin": func(o *Options) {
+			o.Sample, o.Model.Kind = sample.Spec{Kind: sample.LADIES, Vertices: []int{40, 60}}, "gin"
+		},
+		"no neighbours, steps without links": func(o *Options) { o.Model.Kind, o.Batch = "mlp", 1 },
+	} {
+		o := linkOptions(4)
+		o.StreamPerPart, o.Model.Dropout = false, 0
+		change(&o)
+		for _, mode := range []string{parallel.ModeSplit, parallel.ModeHybrid, parallel.ModePushPull} {
+			alone, ranks := o, 4
+			m, err := parallel.ModeOf(mode)
+			must(t, err)
+			shared := o
+			shared.Mode = m.Mode
+			nodes := map[string]int{parallel.ModeSplit: 1, parallel.ModeHybrid: 2, parallel.ModePushPull: 4}[mode]
+			alone.Batch = o.Batch * 4 / nodes
+			want, at := trainLinks(t, shards, nodes, alone)
+			for _, shared.Partitioned = range []bool{false, true} {
+				got, dir := trainLinksOn(t, shards, ranks, ranks/nodes, shared)
+				if got.EdgesDigest != want.EdgesDigest {
+					t.Errorf("%s, %s: other edges are drawn", mode, name)
+				}
+				rounds := m.Rounds(parallel.Messages{Hops: o.Sample.Hops(), Group: ranks / nodes,
+					Layers: o.Sample.Layers(), Rated: true})
+				if o.Model.Kind == "mlp" {
+					rounds = m.Rounds(parallel.Messages{Group: ranks / nodes, Rated: true})
+				}
+				if !shared.Partitioned && got.RoundsPerStep != float64(rounds) {
+					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name, got.RoundsPerStep, rounds)
+				}
+				losses := lossesOf(t, dir)
+				for i, x := range lossesOf(t, at) {
+					if math.Abs(losses[i]-x) > 1e-4*math.Abs(x) {
+						t.Errorf("%s, %s: step %d: loss %v, alone %v", mode, name, i, losses[i], x)
+					}
+				}
+				for metric, x := range want.Links {
+					if math.Abs(got.Links[metric]-x) > 0.02 {
+						t.Errorf("%s, %s: %s is %v, alone %v", mode, name, metric, got.Links[metric], x)
+					}
+				}
+			}
 		}
 	}
 }
