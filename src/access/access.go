@@ -43,16 +43,22 @@ type Options struct {
 	// graph itself if it is symmetric. If nil, New tests the graph for symmetry and transposes it
 	// if it is not symmetric.
 	Out *graph.CSC
+
+	// Columns are those of a graph with relations; nil for others.
+	Columns *graph.Columns
 }
 
 // Graph is a graph with in-neighbours and out-neighbours. It is read-only, so several analyses may
 // run at a time.
 //
 // Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and
-// Out is not given, 4 M + 8 N bytes for the transpose.
+// Out is not given, 4 M + 8 N bytes for the transpose. With relations out has the columns that each
+// vertex is a source of, in 4 M + 8 N bytes, and 4 bytes a column.
 type Graph struct {
 	in, out    *graph.CSC
-	transposed bool // New made out, so Free frees it
+	columns    graph.Columns
+	owners     []graph.VertexID // [C] of columns; nil without relations
+	transposed bool             // New made out, so Free frees it
 	workers    int
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
@@ -75,11 +81,18 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
 	m := &Graph{in: g, out: o.Out, workers: o.Workers}
+	if o.Columns != nil {
+		m.columns = *o.Columns
+	}
 	if m.workers == 0 {
 		m.workers = runtime.GOMAXPROCS(0)
 	}
 	err := mem.Guard(func() error {
-		if m.out == nil {
+		switch {
+		case !m.columns.Plain():
+			m.owners = ownersOf(&m.columns, g.NumVertices())
+			m.out, m.transposed = m.columns.Transpose(g.NumVertices(), g.Indices), true
+		case m.out == nil:
 			m.out, m.cuts = g, cut(g)
 			symmetric, err := m.symmetric()
 			if err != nil {
@@ -103,10 +116,12 @@ func (m *Graph) Free() {
 	if m.transposed {
 		m.out.Free()
 	}
+	mem.Free(m.owners)
 	*m = Graph{}
 }
 
-// Transposed reports whether New had to transpose the graph, because it is not symmetric.
+// Transposed reports whether New had to transpose the graph, because it is not symmetric or has
+// relations.
 func (m *Graph) Transposed() bool { return m.transposed }
 
 // degree returns the out-degree of v: the number of vertices that may sample it, counting parallel

@@ -32,12 +32,22 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 }
 
 // HaloSize returns the number of vertices outside the local ranges that may be sampled in one hop
-// from home; nil: from the local ones. Time that of Within, memory 3 N/8 bytes.
-func (m *Graph) HaloSize(local, home []Range) (int, error) {
-	halo, err := m.Candidates(&Workload{Local: local, Home: home, Hops: 1,
+// from home, or the bytes of their rows where there are kinds. Time that of Within, memory 3 N/8
+// bytes.
+func (m *Graph) HaloSize(r *Workload) (int, error) {
+	halo, err := m.Candidates(&Workload{Local: r.Local, Home: r.Home, Hops: 1,
 		Sample: sample.Neighbours(1, 1)})
 	defer halo.Free()
-	return halo.Len(), err
+	if r.Kinds == nil || err != nil {
+		return halo.Len(), err
+	}
+	bytes := 0
+	for v := range graph.VertexID(m.NumVertices()) {
+		if halo.Has(v) {
+			bytes += r.Kinds.Size(v)
+		}
+	}
+	return bytes, nil
 }
 
 // Ahead yields the remote vertices of up to n minibatches of the reader, from minibatch from of an
@@ -166,7 +176,7 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	frontier := total(p)
 	bytes, reached := 24*frontier, float64(r.Streams.MaxPiece())
 	for h, f := range fanouts {
-		draws := float64(f)
+		draws := float64(f) * float64(m.width()) / float64(max(m.in.NumVertices(), 1))
 		if f == sample.All {
 			draws = float64(m.in.NumEdges()) / float64(max(m.in.NumVertices(), 1))
 		}

@@ -103,7 +103,7 @@ func TestHaloSize(t *testing.T) {
 			}
 		}
 	}
-	if size, err := m.HaloSize(r.Local, nil); err != nil || size != len(halo) {
+	if size, err := m.HaloSize(&Workload{Local: r.Local}); err != nil || size != len(halo) {
 		t.Errorf("halo of %d vertices (%v), want %d", size, err, len(halo))
 	}
 	// A reader that shares minibatches fetches some of the halo of its home.
@@ -123,7 +123,7 @@ func TestHaloSize(t *testing.T) {
 			want++
 		}
 	}
-	if size, err := m.HaloSize(r.Local, home); err != nil || size != want {
+	if size, err := m.HaloSize(&Workload{Local: r.Local, Home: home}); err != nil || size != want {
 		t.Errorf("halo of the home has %d vertices (%v), want %d", size, err, want)
 	}
 }

@@ -21,9 +21,9 @@ type scratch struct {
 // not.
 const sparseShare = 16
 
-// gather sums w over the out-neighbours of every vertex, counting parallel edges, and passes the
-// sums to finish in runs: sums[i] is that of vertex first+i. finish runs on several goroutines at a
-// time, on different vertices.
+// gather sums w [columns] over the out-neighbours of every vertex, counting parallel edges, and
+// passes the sums to finish in runs: sums[i] is that of vertex first+i. finish runs on several
+// goroutines at a time, on different vertices.
 //
 // A block is gathered before it is summed: a loop without branches that depend on the graph keeps
 // the most reads of w in flight, where a loop over rows would stall at the end of each row. While
@@ -33,7 +33,7 @@ func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) erro
 	active := NewSet(len(w))
 	defer active.Free()
 	var count atomic.Int64
-	err := m.chunks(func(_, lo, hi int) {
+	mark := func(_, lo, hi int) {
 		n := 0
 		for v := lo; v < hi; v++ {
 			if w[v] != 0 {
@@ -42,9 +42,13 @@ func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) erro
 			}
 		}
 		count.Add(int64(n))
-	})
-	if err != nil {
-		return err
+	}
+	if m.columns.Plain() {
+		if err := m.chunks(mark); err != nil {
+			return err
+		}
+	} else {
+		mark(0, 0, len(w))
 	}
 	load := loadAll
 	if int(count.Load()) < len(w)/sparseShare {

@@ -123,7 +123,7 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 // sampledBy reports whether a vertex of the set may sample u.
 func (m *Graph) sampledBy(u graph.VertexID, set Set) bool {
 	for _, v := range m.out.InNeighbours(u) {
-		if set.Has(v) {
+		if set.Has(m.owner(v)) {
 			return true
 		}
 	}

@@ -38,6 +38,17 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 // It finds the least score to be kept by its digits (radix selection), sorting nothing: time O(N),
 // memory 512 KiB and the result, which lies outside the Go heap.
 func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.VertexID, error) {
+	return m.top(score, local, nil, capacity)
+}
+
+// Best is Top for a reader: with kinds, the vertices with the highest scores whose rows fit so many
+// bytes. What a row saves for each byte of the cache is its score, however long it is.
+func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
+	return m.top(score, r.Local, r.Kinds, capacity)
+}
+
+func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) ([]graph.VertexID,
+	error) {
 	n := m.in.NumVertices()
 	if len(score) != n {
 		return nil, fmt.Errorf("access: %d scores for %d vertices", len(score), n)
@@ -50,25 +61,34 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 	}
 	var top []graph.VertexID
 	err := mem.Guard(func() error {
-		candidates := func(yield func(v graph.VertexID, key uint64)) {
+		candidates := func(yield func(v graph.VertexID, key uint64, size int)) {
 			remoteRanges(n, local, func(lo, hi int) {
 				for v := lo; v < hi; v++ {
-					if score[v] > 0 {
-						yield(graph.VertexID(v), m.key(score[v], graph.VertexID(v)))
+					if size := 1; score[v] > 0 {
+						if kinds != nil {
+							size = kinds.Size(graph.VertexID(v))
+						}
+						yield(graph.VertexID(v), m.key(score[v], graph.VertexID(v)), size)
 					}
 				}
 			})
 		}
-		least, above, ties := selectKey(candidates, capacity)
-		top = mem.Make[graph.VertexID](above + ties)[:0]
-		candidates(func(v graph.VertexID, key uint64) {
-			if key > least {
-				top = append(top, v)
-			} else if key == least && ties > 0 {
-				top = append(top, v)
-				ties--
-			}
-		})
+		least, rest := selectKey(candidates, capacity)
+		take := func(yield func(v graph.VertexID)) {
+			ties := rest
+			candidates(func(v graph.VertexID, key uint64, size int) {
+				if key > least {
+					yield(v)
+				} else if key == least && size <= ties {
+					yield(v)
+					ties -= size
+				}
+			})
+		}
+		count := 0
+		take(func(graph.VertexID) { count++ })
+		top = mem.Make[graph.VertexID](count)[:0]
+		take(func(v graph.VertexID) { top = append(top, v) })
 		return nil
 	})
 	if err != nil {
@@ -97,30 +117,29 @@ const (
 	digitBits = 16
 )
 
-// selectKey returns the least of the count highest keys, the number of keys above it, and how many
-// keys equal to it belong to the count. It makes one pass a digit, from the highest, over the keys
-// that share the digits found so far.
-func selectKey(candidates func(yield func(v graph.VertexID, key uint64)), count int) (least uint64,
-	above, ties int) {
-	if count == 0 {
-		return math.MaxUint64, 0, 0
+// selectKey returns the least of the highest keys for whose sizes there is room, and the room that
+// those above it leave for keys equal to it. It makes one pass a digit, from the highest, over the
+// keys that share the digits found so far.
+func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), room int) (
+	least uint64, rest int) {
+	if room == 0 {
+		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
-	prefix := uint64(0) // the digits found so far
+	prefix, above := uint64(0), 0 // the digits found so far; the sizes of the keys above them
 	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
 		clear(sizes)
-		candidates(func(_ graph.VertexID, key uint64) {
+		candidates(func(_ graph.VertexID, key uint64, size int) {
 			if rest := key>>shift ^ prefix<<digitBits; rest < 1<<digitBits {
-				sizes[rest]++
+				sizes[rest] += size
 			}
 		})
 		digit := len(sizes) - 1
-		for digit > 0 && above+sizes[digit] < count {
+		for digit > 0 && above+sizes[digit] < room {
 			above += sizes[digit]
 			digit--
 		}
 		prefix = prefix<<digitBits | uint64(digit)
-		ties = min(count-above, sizes[digit])
 	}
-	return prefix, above, ties
+	return prefix, room - above
 }

@@ -31,15 +31,20 @@ import (
 //
 // Source: SALIENT++ (Kaler et al., MLSys 2023), Proposition 1.
 func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+	return m.vip(train, batch, draws{fanouts: fanouts})
+}
+
+func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, error) {
+	fanouts := d.fanouts
 	p0, err := m.start(train, batch, fanouts)
 	if err != nil {
 		return nil, fmt.Errorf("access: VIP: %w", err)
 	}
-	n := m.in.NumVertices()
-	w, next, p := mem.Make[float32](n), mem.Make[float32](n), mem.Make[float32](n)
+	w, next := mem.Make[float32](m.width()), mem.Make[float32](m.width())
+	p := mem.Make[float32](m.in.NumVertices())
 	defer func() { mem.Free(w); mem.Free(next) }()
 	for _, v := range train {
-		w[v] = logMiss(m.transition(fanouts[0], int(v)) * p0)
+		m.eachColumn(d, 0, int(v), func(c int, t float64) { w[c] = logMiss(t * p0) })
 	}
 	for h := 1; h <= len(fanouts); h++ {
 		// p is the sum of logarithms until the last hop.
@@ -47,7 +52,8 @@ func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]flo
 			for i, sum := range sums {
 				u := first + i
 				p[u] += float32(sum)
-				next[u] = logMiss(m.transition(fanouts[h], u) * hit(sum))
+				drawn := hit(sum)
+				m.eachColumn(d, h, u, func(c int, t float64) { next[c] = logMiss(t * drawn) })
 			}
 		}
 		if h == len(fanouts) {
@@ -75,29 +81,37 @@ func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]flo
 //	a_h(v) = a_{h-1}(v) + t_h(v) (q_{h-1}(v) - a_{h-1}(v))
 //	q_h(u) = 1 - (1 - q_0(u)) product over v that may sample u of (1 - a_h(v))
 //
-// The result is q_L [N]; seeds count. It is exact where each vertex is reached by at most one path
-// of edges from the seeds, and elsewhere assumes independence as VIP does. Arguments and time are
-// those of VIP; memory is 8 N + N/8 bytes, 4 N of it the result. The two rank vertices alike, but
-// sums of VIP come out low where fanouts do not fall from hop to hop: by 11 to 16% at 5,5,5 on
-// block models, where these are within 4%. So use Inclusion to predict volumes.
+// The result is q_L [N]; seeds count. With relations a, t and f are of a column of v. It is exact
+// where each vertex is reached by at most one path of edges from the seeds, and elsewhere assumes
+// independence as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of
+// it the result. The two rank vertices alike, but sums of VIP come out low where fanouts do not
+// fall from hop to hop: by 11 to 16% at 5,5,5 on block models, where these are within 4%. So use
+// Inclusion to predict volumes.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
-	p0, err := m.start(train, batch, fanouts)
+	return m.includes(train, batch, draws{fanouts: fanouts})
+}
+
+func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]float32, error) {
+	p0, err := m.start(train, batch, d.fanouts)
 	if err != nil {
 		return nil, fmt.Errorf("access: inclusion: %w", err)
 	}
-	n := m.in.NumVertices()
-	w, q := mem.Make[float32](n), mem.Make[float32](n) // w = log(1-a)
+	w, q := mem.Make[float32](m.width()), mem.Make[float32](m.in.NumVertices()) // w = log(1-a)
 	defer mem.Free(w)
 	for _, v := range train {
 		q[v] = float32(p0)
 	}
-	for h, fanout := range fanouts {
+	for h := range d.fanouts {
 		err := errors.Join(
 			m.chunks(func(_, lo, hi int) {
 				for v := lo; v < hi; v++ {
-					if a := hit(float64(w[v])); q[v] > 0 {
-						w[v] = logMiss(a + m.transition(fanout, v)*max(float64(q[v])-a, 0))
+					if q[v] == 0 {
+						continue
 					}
+					m.eachColumn(d, h, v, func(c int, t float64) {
+						a := hit(float64(w[c]))
+						w[c] = logMiss(a + t*max(float64(q[v])-a, 0))
+					})
 				}
 			}),
 			m.gather(w, func(first int, sums []float64) {
@@ -148,11 +162,7 @@ func (m *Graph) checkTrain(train []graph.VertexID) error {
 
 // transition returns t(v): the probability that v, when it draws, draws a given in-neighbour.
 func (m *Graph) transition(fanout, v int) float64 {
-	degree := m.in.InDegree(graph.VertexID(v))
-	if fanout == sample.All || degree <= fanout {
-		return 1
-	}
-	return float64(fanout) / float64(degree)
+	return transition(fanout, m.in.InDegree(graph.VertexID(v)))
 }
 
 // small is the argument up to which a few terms of the series of a logarithm or exponential are as

@@ -77,11 +77,13 @@ func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
 		if i == steps-1 {
 			weight = func(int) float64 { return 1 }
 		}
-		err := m.gather(w, func(first int, sums []float64) {
+		passed, free := m.byColumn(w)
+		err := m.gather(passed, func(first int, sums []float64) {
 			for i, sum := range sums {
 				next[first+i] = float32(min(weight(first+i)*sum, math.MaxFloat32))
 			}
 		})
+		free()
 		if err != nil {
 			mem.Free(w)
 			mem.Free(next)

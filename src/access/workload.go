@@ -32,6 +32,9 @@ type Workload struct {
 	Near   sample.Near
 	Favour float64
 
+	// Kinds are those of the vertices, if not all rows have one size: capacities are then in bytes.
+	Kinds *Kinds
+
 	// Known [N] are the accesses of the run's epochs, if they have been counted already.
 	Known []uint32
 
@@ -137,7 +140,9 @@ func (m *Graph) reads(r *Workload,
 func (m *Graph) inclusion(r *Workload,
 ) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	if !r.Sample.Numbered() {
-		return m.Inclusion
+		return func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+			return m.includes(train, batch, draws{fanouts, r.Sample.Relations})
+		}
 	}
 	return func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
 		return m.Labor(train, batch, r.Sample)
@@ -193,7 +198,10 @@ func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
 	if r.Sample.Numbered() || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
 	}
-	return m.sum(r, "ranking by vip", 1, m.VIP)
+	return m.sum(r, "ranking by vip", 1,
+		func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+			return m.vip(train, batch, draws{fanouts, r.Sample.Relations})
+		})
 }
 
 // RankInclusion ranks every vertex by Inclusion, summed over the minibatches of a step: [N].
@@ -272,8 +280,8 @@ func (r *Workload) count(o CountOptions) ([]float32, error) {
 	return sum, nil
 }
 
-// Capacity returns the rows of a cache of alpha times the average vertices of a reader, n/readers;
-// at most n.
+// Capacity returns the room of a cache of alpha times the average of a reader, n/readers; at most
+// n. n are vertices, or bytes of their rows.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

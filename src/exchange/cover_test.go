@@ -154,7 +154,8 @@ func TestCoverOfMinibatches(t *testing.T) {
 // coverOf returns what is chosen, without a cache, for a minibatch of a rank that owns one part.
 func coverOf(t *testing.T, s *shard.Shards, sampler sample.Sampler, rank int, sums *Sums,
 	dtype compute.DType) *Chooser {
-	x, free, err := NewPlanning(rank, s.Parts, s.Offsets, func(part int) bool { return part == rank },
+	x, free, err := NewPlanning(rank, s.Parts, s.Offsets, nil,
+		func(part int) bool { return part == rank },
 		sums)
 	if err != nil {
 		t.Fatal(err)

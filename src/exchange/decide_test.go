@@ -202,7 +202,7 @@ func (m *decided) check(l *layout, rank int) error {
 		return fmt.Errorf("%d early rows, want %d", m.plan.Early, len(early))
 	}
 	for n, v := range early {
-		at := m.plan.Landed(int(m.plan.Remote)-len(early)+n) * l.cols * l.dtype.Size()
+		at := m.plan.Landed(int(m.plan.Remote)-len(early)+n).Row() * l.cols * l.dtype.Size()
 		got := m.plan.received[at:][:l.cols*l.dtype.Size()]
 		if string(got) != string(l.row(int64(v))) {
 			return fmt.Errorf("early row %d, vertex %d: %x", n, v, got)

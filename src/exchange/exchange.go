@@ -11,6 +11,9 @@
 //	             ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
 //	             └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
+// Where rows are of several kinds, each kind has a table of the cache, and each part one of the
+// buffer.
+//
 // With Options.Stored every rank has the tables of all parts, nothing is remote, and the cache is
 // asked for every vertex before the table of its part is.
 //
@@ -98,8 +101,11 @@ type Options struct {
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without Cache, Buffer and Sums
 	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
-	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Cache, Buffer and Sums.
+	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Sums and SharedCache.
 	Kinds []Kind
+	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
+	// CutTable. nil without Kinds.
+	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
@@ -125,6 +131,26 @@ type Kind struct {
 
 // RowBytes returns the bytes of a row.
 func (k Kind) RowBytes() int { return k.Cols * k.Type.Size() }
+
+// tableAlign is where the rows of a kind may begin in a table of several.
+const tableAlign = 64
+
+// TableBytes returns the length of a table with so many rows of each kind.
+func TableBytes(kinds []Kind, rows []int) (bytes int) {
+	for k, n := range rows {
+		bytes += (n*kinds[k].RowBytes() + tableAlign - 1) / tableAlign * tableAlign
+	}
+	return bytes
+}
+
+// CutTable returns of a table of TableBytes the rows of each kind.
+func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
+	of := make([][]byte, len(kinds))
+	for k := range kinds {
+		of[k] = table[TableBytes(kinds[:k], rows[:k]):][:rows[k]*kinds[k].RowBytes()]
+	}
+	return of
+}
 
 // kinds returns those of the parts.
 func (o *Options) kinds() []Kind {
@@ -162,8 +188,9 @@ type Exchange struct {
 	stored   bool             // Tables are of all parts, fetched
 	host     Slicer
 	cache    Cache
-	changes  bool   // there is an Options.Buffer
-	kept     [2]int // rows of the cache's table that are this rank's own: from, to
+	changes  bool     // there is an Options.Buffer
+	kept     [2]int   // rows of the cache's table that are this rank's own: from, to
+	held     [][]byte // [kinds] rows of the cache or the buffer
 	sums     *Sums
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
@@ -208,13 +235,19 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 			x.remote[p] = 1
 		}
 	}
-	x.tables[parts], x.changes = o.Buffer, o.Buffer != nil
+	held := o.Buffer
+	x.changes = o.Buffer != nil
 	if o.Cache != nil {
-		x.tables[parts] = o.Cache.Table()
+		held = o.Cache.Table()
 		x.kept = [2]int{0, math.MaxInt}
 		if c, ok := o.Cache.(SharedCache); ok {
 			x.kept[0], x.kept[1] = c.Own()
 		}
+	}
+	x.tables[parts], x.held = held, [][]byte{held}
+	if len(o.Kinds) > 0 && held != nil {
+		x.held = CutTable(held, o.Kinds, o.Kept)
+		x.tables[parts] = x.held[0]
 	}
 	for i := range x.ones {
 		x.ones[i] = 1
@@ -229,14 +262,31 @@ func (x *Exchange) Kinds() []Kind { return x.kinds }
 // rowBytesOf returns the bytes of a row of a part.
 func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].RowBytes() }
 
-// numTables returns the tables of a plan: of the parts, the cache, what has been received, passed on
-// and taken out of the cache, and of its sums, and, where rows differ, what has been received of each part.
+// numTables returns the tables of a plan: of the parts, the cache, what has been received, passed
+// on and taken out of the cache, and of its sums, and, where rows differ, what has been received of
+// each part and what is kept of each kind.
 func numTables(x *Exchange) int {
 	n := len(x.base) + 5
 	if len(x.kinds) > 1 {
-		n += len(x.base)
+		n += len(x.base) + len(x.kinds)
 	}
 	return n
+}
+
+// tableOf returns the number of the table in which rows of a part are kept, and landed that of
+// those that are received.
+func (x *Exchange) tableOf(part int) int {
+	if len(x.kinds) == 1 {
+		return len(x.base)
+	}
+	return 2*len(x.base) + 5 + part%len(x.kinds)
+}
+
+func (x *Exchange) landed(part int) int {
+	if len(x.kinds) == 1 {
+		return len(x.base) + 1
+	}
+	return len(x.base) + 5 + part
 }
 
 func gcd(a, b int) int {
@@ -257,9 +307,10 @@ func check(c comm.Comm, o Options) error {
 	if o.Cols < 1 && len(o.Kinds) == 0 {
 		reject("rows have %d columns; they need at least 1", o.Cols)
 	}
-	if len(o.Kinds) > 0 && (o.Cache != nil || o.Buffer != nil || o.Sums != nil) {
-		reject("rows of several kinds are neither cached nor added by owners")
+	if len(o.Kinds) > 0 && o.Sums != nil {
+		reject("rows of several kinds are not added by owners")
 	}
+	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
 		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
 			"Cache")
@@ -272,7 +323,7 @@ func check(c comm.Comm, o Options) error {
 	}
 	parts, k := len(o.Offsets)-1, c.Size()
 	switch {
-	case parts < 1 || parts > maxParts || len(o.Kinds) > 0 && parts > maxParts/2:
+	case parts < 1 || parts > maxParts || len(o.Kinds) > 0 && 2*parts+len(o.Kinds) > maxParts:
 		reject("%d parts; there must be 1 to %d", parts, maxParts)
 	case parts%k != 0 || parts/k%len(o.kinds()) != 0:
 		reject("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
@@ -291,6 +342,26 @@ func check(c comm.Comm, o Options) error {
 		errs = append(errs, checkTables(c.Rank(), parts/k, o)...)
 	}
 	return errors.Join(errs...)
+}
+
+// checkKept reports a cache or a buffer that does not have the rows of kinds that Kept says.
+func checkKept(o *Options) []error {
+	if len(o.Kinds) == 0 || o.Cache == nil && o.Buffer == nil {
+		return nil
+	}
+	table := o.Buffer
+	if o.Cache != nil {
+		table = o.Cache.Table()
+	}
+	_, shared := o.Cache.(SharedCache)
+	switch {
+	case shared:
+		return []error{errors.New("rows of several kinds are cached by each rank alone")}
+	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
+		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds", len(table),
+			o.Kept, len(o.Kinds))}
+	}
+	return nil
 }
 
 // checkTables reports offsets that fall, and tables that are missing or do not fit their part.

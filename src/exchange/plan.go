@@ -30,11 +30,11 @@ type Plan struct {
 	// Value, nil before.
 	Worth []uint8
 
-	on      *Exchange // where it asks
-	missing []int32   // positions in the frontier of vertices whose rows are not at hand
-	rows    []int32   // those of them whose rows are fetched: all, without sums
-	early   []int32   // rows of the receive buffer for early rows, which the frontier does not read
-	part    []int     // [P] vertices of each part, then the next position in askIDs
+	on      *Exchange        // where it asks
+	missing []int32          // positions in the frontier of vertices whose rows are not at hand
+	rows    []int32          // those of them whose rows are fetched: all, without sums
+	early   []compute.RowRef // of early rows, which the frontier does not read
+	part    []int            // [P] vertices of each part, then the next position in askIDs
 
 	// Requests, by owner: rows by part, then in frontier order; members of sums, of which the first
 	// is inverted; the weights of these, as bits. The answers: rows, sums.
@@ -89,37 +89,42 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return
 	}
-	left, table := 0, len(x.base)
+	left := 0
 	for k, i := range p.missing {
 		if slot[k] < 0 {
 			p.missing[left] = i
 			left++
 			continue
 		}
-		p.part[p.Rows.Of[i].Table()]--
-		p.Rows.Of[i] = compute.MakeRowRef(table, int(slot[k]))
+		part := p.Rows.Of[i].Table()
+		p.part[part]--
+		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), int(slot[k]))
 	}
 	p.Cached = int64(len(p.missing) - left)
 	p.missing = p.missing[:left]
 }
 
-// Landed returns the row of the receive buffer (table P+1 of p.Rows) that holds the n-th fetched
-// row: misses in frontier order, then early rows. A miss must have come as a row.
-func (p *Plan) Landed(n int) int {
+// Landed returns where the n-th fetched row was received: misses in frontier order, then early
+// rows. A miss must have come as a row.
+func (p *Plan) Landed(n int) compute.RowRef {
 	if n < len(p.missing) {
 		if len(p.relayed.found) > 0 {
-			return p.relayed.found[p.missing[n]].Row()
+			return p.relayed.found[p.missing[n]]
 		}
-		return p.Rows.Of[p.missing[n]].Row()
+		return p.Rows.Of[p.missing[n]]
 	}
-	return int(p.early[n-len(p.missing)])
+	return p.early[n-len(p.missing)]
 }
 
-// Keep copies the n-th fetched row to a slot of Options.Buffer. Call it when the request of
-// StartRows is complete and the plan has read all its rows of the buffer.
+// Keep copies the n-th fetched row to a slot of those of its kind in Options.Buffer. Call it when
+// the request of StartRows is complete and the plan has read all its rows of the buffer.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
-	from := p.Landed(n) * x.rowBytes
-	copy(x.tables[len(x.base)][slot*x.rowBytes:(slot+1)*x.rowBytes], p.received[from:from+x.rowBytes])
+	from, kind := p.Landed(n), 0
+	if len(x.kinds) > 1 {
+		kind = (from.Table() - x.landed(0)) % len(x.kinds)
+	}
+	size := x.kinds[kind].RowBytes()
+	copy(x.held[kind][slot*size:(slot+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
 // place looks up every vertex: own, peer, cached and missing ones.
@@ -160,7 +165,7 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	p.early = mem.Grow(p.early[:0], len(early))
 	for k, v := range early {
 		part := x.parts.Find(uint32(v))
-		p.early[k] = int32(part)
+		p.early[k] = compute.RowRef(part)
 		p.part[part]++
 	}
 	x.group(p, early)
@@ -201,6 +206,9 @@ func (x *Exchange) size(p *Plan, n int) {
 	}
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
+	if len(x.kinds) > 1 {
+		copy(p.Rows.Tables[x.tableOf(0):], x.held)
+	}
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
@@ -235,7 +243,6 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 // lookUp points the remote vertices that the cache holds to their cached rows, and returns the
 // number of misses. Nothing else here uses the cache.
 func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
-	table := len(x.base)
 	left, own := 0, 0
 	for _, i := range p.missing[:remote] {
 		row := x.cache.Row(ids[i])
@@ -244,8 +251,9 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 			left++
 			continue
 		}
-		p.part[p.Rows.Of[i].Table()]--
-		p.Rows.Of[i] = compute.MakeRowRef(table, row)
+		part := p.Rows.Of[i].Table()
+		p.part[part]--
+		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), row)
 		if row >= x.kept[0] && row < x.kept[1] {
 			own++
 		}
@@ -268,11 +276,12 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		clear(asked[:len(x.kinds)])
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
 			n, kind := p.part[part]*int(x.remote[part]), part%len(x.kinds)
-			row, table := landing, parts+1
+			row := landing
 			if len(x.kinds) > 1 {
-				row, table = 0, parts+5+part
+				row = 0
 			}
-			p.landing[part] = compute.MakeRowRef(table, 0) + compute.RowRef(row) - compute.RowRef(next)
+			p.landing[part] = compute.MakeRowRef(x.landed(part), 0) + compute.RowRef(row) -
+				compute.RowRef(next)
 			p.part[part] = next
 			asked[kind] += int64(n)
 			next += n
@@ -296,11 +305,11 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		of[i] = p.landing[part] + compute.RowRef(at)
 	}
 	for k, v := range early {
-		part := p.early[k]
+		part := int(p.early[k])
 		at := position[part]
 		position[part]++
 		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
-		p.early[k] = int32((p.landing[part] + compute.RowRef(at)).Row())
+		p.early[k] = p.landing[part] + compute.RowRef(at)
 	}
 }
 
@@ -320,15 +329,15 @@ func (p *Plan) cutReceived(x *Exchange, end int) {
 			next = p.part[part+1]
 		}
 		size := (next - first) * x.rowBytesOf(part)
-		p.Rows.Tables[parts+5+part] = p.received[at : at+size]
+		p.Rows.Tables[x.landed(part)] = p.received[at : at+size]
 		at += size
 	}
 }
 
 // Bytes returns the memory of the plan's arrays.
 func (p *Plan) Bytes() int64 {
-	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.early) + cap(p.askIDs) + cap(p.wantIDs)
-	return int64(cap(p.Rows.Of)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
+	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.askIDs) + cap(p.wantIDs)
+	return int64(cap(p.Rows.Of)+cap(p.early)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
 		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
 		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 + p.serving.bytes() + p.relayed.bytes()
 }

@@ -201,7 +201,7 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	for _, n := range kept {
 		size := l.cols * l.dtype.Size()
 		w := all.Of[p.missing[n]]
-		if got := p.received[p.Landed(int(n))*size:][:size]; !bytes.Equal(got,
+		if got := p.received[p.Landed(int(n)).Row()*size:][:size]; !bytes.Equal(got,
 			l.tables[w.Table()][w.Row()*size:(w.Row()+1)*size]) {
 			return fmt.Errorf("miss %d, which is kept, has another row", n)
 		}

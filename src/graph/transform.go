@@ -39,8 +39,17 @@ func (g *CSC) edges(transposed bool) edgeSource {
 
 // Transpose reverses every edge: the in-neighbours of v become the out-neighbours of v, in
 // ascending order. O(N+M); the result is new memory.
-func (g *CSC) Transpose() *CSC {
-	indptr, indices := countingSort(0, g.NumVertices(), g.edges(true), false)
+func (g *CSC) Transpose() *CSC { return g.transpose(g.NumVertices()) }
+
+// Transpose returns for each of n vertices the columns of which it is a source, in ascending order.
+// indices are those of the graph. The result is new memory.
+func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
+	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
+}
+
+// transpose returns the transpose of rows whose entries are below n.
+func (g *CSC) transpose(n int) *CSC {
+	indptr, indices := countingSort(0, n, g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
 }
 

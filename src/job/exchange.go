@@ -28,16 +28,19 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
 // predictions; free gives its memory back.
 func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
-	offsets := j.Shards.Offsets
+	offsets, kinds := j.Shards.Ranges(), j.Kinds()
 	if !j.Exact { // of the pieces into which parts are cut
 		offsets = j.first
 	}
-	here := make([]bool, len(offsets)-1)
+	here, widths := make([]bool, len(offsets)-1), []int(nil)
+	if kinds != nil {
+		widths = kinds.Bytes
+	}
 	for _, r := range j.Neighbours(rank) {
 		for p := r * len(here) / j.Ranks; p < (r+1)*len(here)/j.Ranks; p++ {
 			here[p] = true
 		}
 	}
-	return exchange.NewPlanning(rank, j.Ranks, offsets, func(part int) bool { return here[part] },
-		j.OwnersSums())
+	return exchange.NewPlanning(rank, j.Ranks, offsets, widths,
+		func(part int) bool { return here[part] }, j.OwnersSums())
 }

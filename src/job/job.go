@@ -321,11 +321,34 @@ func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles()
 // others.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank does not fetch: those of all ranks of its node, all
+// Local returns the vertices whose rows a rank does not fetch: of types without features, and those
+// that it finds.
+func (j *Job) Local(rank int) []access.Range {
+	local, kinds := j.finds(rank), j.Kinds()
+	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
+		return local
+	}
+	return kinds.Outside(local, func(kind int) bool { return kinds.Bytes[kind] > 0 })
+}
+
+// Kinds says how long the rows of each vertex type are; nil where vertices have no types.
+func (j *Job) Kinds() *access.Kinds {
+	m := &j.Shards.Meta
+	if !m.Schema.Typed() {
+		return nil
+	}
+	bytes := make([]int, m.Schema.NumTypes())
+	for t := range bytes {
+		bytes[t] = m.Table(t).RowBytes()
+	}
+	return access.NewKinds(m.Ranges(), bytes)
+}
+
+// finds returns the vertices whose rows a rank finds: those of all ranks of its node, all
 // if it holds columns of all, none if rows come from the files. Where all ranks share minibatches
 // they are its own. Where those of a node do, they are those of the node, and others whose rows
 // another rank of it finds (sample.Owners).
-func (j *Job) Local(rank int) []access.Range {
+func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
 		return nil
@@ -352,9 +375,13 @@ func (j *Job) Local(rank int) []access.Range {
 }
 
 // home returns from where a rank's halo is counted, if that is not Local: from the vertices of its
-// node, whose ranks divide the halo as they divide all vertices (sample.Owners).
+// node, whose ranks divide the halo as they divide all vertices (sample.Owners); with types, among
+// which some may be local that it does not find, from those that it does.
 func (j *Job) home(rank int) []access.Range {
-	if j.Mode.Sharing != sample.InNodes {
+	switch {
+	case j.Shards.Schema.Typed():
+		return j.finds(rank)
+	case j.Mode.Sharing != sample.InNodes:
 		return nil
 	}
 	first, end := 0, len(j.first)-1
@@ -416,21 +443,27 @@ func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
 func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
 	return &access.Workload{
-		Local: j.Local(rank), Home: j.home(rank), Sources: access.Sources(j.Streams, share.First, share.Count),
-		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
+		Local: j.Local(rank), Home: j.home(rank), Kinds: j.Kinds(),
+		Sources: access.Sources(j.Streams, share.First, share.Count),
+		Sample:  j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
 		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,
 	}
 }
 
 // Capacity returns the rows that a rank's cache holds with settings o, as alpha or halo_fraction
-// says; 0 for a model that reads no neighbours.
+// says, or the bytes of rows of types of vertices; 0 for a model that reads no neighbours.
 func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, error) {
 	if !j.Reads() {
 		return 0, nil
 	}
-	if o.HaloFraction == 0 {
-		return access.Capacity(o.Alpha, j.Shards.Vertices, j.Ranks), nil
+	r := access.Workload{Local: j.Local(rank), Home: j.home(rank), Kinds: j.Kinds()}
+	all := j.Shards.Vertices
+	if r.Kinds != nil {
+		all = r.Kinds.Total()
 	}
-	halo, err := m.HaloSize(j.Local(rank), j.home(rank))
-	return int(min(o.HaloFraction*float64(halo), float64(j.Shards.Vertices))), err
+	if o.HaloFraction == 0 {
+		return access.Capacity(o.Alpha, all, j.Ranks), nil
+	}
+	halo, err := m.HaloSize(&r)
+	return int(min(o.HaloFraction*float64(halo), float64(all))), err
 }

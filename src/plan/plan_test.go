@@ -234,7 +234,7 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 		steps = len(remote) / r.Count
 		capacity := access.Capacity(j.Cache.Alpha, s.Vertices, j.Ranks)
 		if j.Cache.HaloFraction > 0 {
-			halo, err := m.HaloSize(r.Local, nil)
+			halo, err := m.HaloSize(&access.Workload{Local: r.Local})
 			if err != nil {
 				t.Fatal(err)
 			}

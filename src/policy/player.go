@@ -35,8 +35,8 @@ func (h *History) Add(remote []graph.VertexID, worth []uint8) {
 	h.n++
 }
 
-// of returns a minibatch that is still kept.
-func (h *History) of(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
+// Remote returns the remote vertices of a minibatch that is still kept.
+func (h *History) Remote(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
 
 // Free frees the memory.
 func (h *History) Free() {
@@ -76,7 +76,7 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 			return nil
 		}
 		p.setup.Ahead = iter.Seq[[]graph.VertexID](func(yield func([]graph.VertexID) bool) {
-			for i := 0; i < h.n && yield(h.of(i)); i++ {
+			for i := 0; i < h.n && yield(h.Remote(i)); i++ {
 			}
 		})
 		opened, held, err := p.policy.Decide(&p.setup)
@@ -89,12 +89,12 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 	}
 	begin := time.Now()
 	for ; p.fed < h.n; p.fed++ {
-		p.cache.Feed(h.of(p.fed), h.worth[p.fed%len(h.worth)])
+		p.cache.Feed(h.Remote(p.fed), h.worth[p.fed%len(h.worth)])
 	}
 	p.took += time.Since(begin)
 	for p.next < h.n && (last || p.next+p.setup.Window < h.n) {
 		begin := time.Now()
-		p.cache.Step(h.of(p.next), &p.d)
+		p.cache.Step(h.Remote(p.next), &p.d)
 		p.took += time.Since(begin)
 		each(p.next, &p.d)
 		p.next++

@@ -31,12 +31,12 @@ type Policy struct {
 	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
 	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
-	// Open makes the policy of a reader and says which rows it holds before the first step: entry i
-	// in slot i, outside the Go heap.
+	// Open makes the policy of a reader of rows of one size and says which rows it holds before the
+	// first step: entry i in slot i, outside the Go heap.
 	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
 
 	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
-	// the probability that a minibatch reads each vertex.
+	// the probability that a minibatch reads each vertex. Rows have one size.
 	Window func(s *Setup, p []float32) (int, error)
 
 	// Predict returns the rows that a minibatch is expected to transfer; nil if there is no
@@ -93,7 +93,7 @@ type Setup struct {
 	Passing  bool          // Graph and Workload are gone after Open
 	Workload *access.Workload
 	Settings *Settings
-	Capacity int // rows
+	Capacity int // rows; bytes if Workload.Kinds says that not all have one size
 	Vertices int // of the graph, where Graph is nil
 
 	Sums bool // owners add rows that are read for their sum alone: rows differ in worth
@@ -180,7 +180,7 @@ func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]grap
 		return nil, err
 	}
 	defer mem.Free(score)
-	return m.Top(score, r.Local, capacity)
+	return m.Best(score, r, capacity)
 }
 
 // RankTogether scores every vertex for readers that share their caches: the sum of their scores, 0
@@ -213,7 +213,7 @@ func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) (sum 
 // step.
 func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if p.Open != nil {
-		return p.Open(s)
+		return p.Start(s)
 	}
 	held, err := p.Hold(s.Graph, s.Workload, s.Capacity)
 	if err != nil {
@@ -231,7 +231,7 @@ func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, erro
 	}
 	w, err := s.Settings.Window, error(nil)
 	if w == 0 {
-		w, err = p.Window(s, inclusion)
+		w, err = p.Widest(s, inclusion)
 	}
 	return min(w, minibatches), err
 }
@@ -248,9 +248,14 @@ func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Worklo
 	if p.Predict == nil {
 		return math.NaN(), nil
 	}
-	reuse, err := m.Reuse(r, inclusion)
-	if err != nil {
-		return 0, err
+	all, err := shares(m, r, inclusion, capacity)
+	rows := 0.0
+	for _, of := range all {
+		reuse, err := m.Reuse(of.reader, inclusion)
+		if err != nil {
+			return 0, err
+		}
+		rows += p.Predict(reuse, of.rows, window, minibatches)
 	}
-	return p.Predict(reuse, capacity, window, minibatches), nil
+	return rows, err
 }

@@ -101,7 +101,7 @@ func (c *Choice) options(o policy.Settings) policy.Settings {
 type trial struct {
 	name    string
 	options policy.Settings
-	rows    float64 // transferred by a step of all ranks, counted
+	rows    float64 // transferred by a step of all ranks, counted: bytes where rows have several sizes
 	seconds float64 // a step's, of the slowest rank: the mean of its fastest epoch; 0 before any
 }
 
@@ -255,8 +255,12 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 		return 0, err
 	}
 	_, err = policy.Play(kind, setup, slices.Values(steps), func(i int, d *cache.Decision) {
-		if i >= half {
+		switch {
+		case i < half:
+		case r.Kinds == nil:
 			total += int(d.Counters().Remote)
+		default:
+			total += int(policy.Fetched(r.Kinds, steps[i], d))
 		}
 	})
 	return float64(total) / float64(max(1, len(steps)-half)), err
@@ -324,8 +328,12 @@ func fastest(trials []trial) int {
 // reason says what was compared.
 func (a *Auto) reason(best int) string {
 	var others []string
+	of := "rows"
+	if a.store.shards().Schema.Typed() {
+		of = "bytes of rows"
+	}
 	for i, t := range a.trials {
-		text := fmt.Sprintf("%s: %.0f rows a step", t.name, t.rows)
+		text := fmt.Sprintf("%s: %.0f %s a step", t.name, t.rows, of)
 		if t.seconds > 0 {
 			text += fmt.Sprintf(", %.4g s", t.seconds)
 		}
@@ -335,7 +343,7 @@ func (a *Auto) reason(best int) string {
 		others = append(others, text)
 	}
 	t := a.trials[best]
-	text := fmt.Sprintf("%s: %.0f rows a step, counted", t.name, t.rows)
+	text := fmt.Sprintf("%s: %.0f %s a step, counted", t.name, t.rows, of)
 	if t.seconds > 0 {
 		text += fmt.Sprintf("; %.4g s a step, measured", t.seconds)
 	}

@@ -113,6 +113,17 @@ func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	return c.dynamic.policy, c.dynamic.window
 }
 
+// kept returns how many rows of each kind the cache has; nil for one that ranks share.
+func (c *Cache) kept() []int {
+	switch fixed, alone := c.fixed.(*staticCache); {
+	case c.dynamic != nil:
+		return c.dynamic.counts
+	case alone:
+		return fixed.counts
+	}
+	return nil
+}
+
 // buffer returns the table of a dynamic cache.
 func (c *Cache) buffer() []byte {
 	if c.dynamic == nil {
@@ -153,7 +164,7 @@ func (c *Cache) Close() error {
 // staticCache holds copies of a fixed set of remote rows: exchange.Cache.
 type staticCache struct {
 	index *cache.Index
-	rows  []byte
+	table
 }
 
 // Row implements exchange.Cache.
@@ -174,6 +185,29 @@ func (c *staticCache) free() error {
 	return nil
 }
 
+// table has the rows of a cache: of each kind of rows, in the order in which the exchange has them.
+type table struct {
+	rows   []byte
+	counts []int // [kinds] rows
+}
+
+// newTable makes a table of so many rows of each kind.
+func (s *Store) newTable(counts []int) table {
+	kinds := s.kinds()
+	if !s.shards().Schema.Typed() { // no more than the rows
+		return table{mem.Make[byte](counts[0] * kinds[0].RowBytes()), counts}
+	}
+	return table{mem.Make[byte](exchange.TableBytes(kinds, counts)), counts}
+}
+
+// kinds returns what the rows of each vertex type are.
+func (s *Store) kinds() []exchange.Kind {
+	if kinds := Kinds(&s.shards().Meta); kinds != nil {
+		return kinds
+	}
+	return []exchange.Kind{{Cols: s.shards().Features, Type: s.shards().Type()}}
+}
+
 // openStatic ranks the remote vertices and fetches the rows of the best. Collective.
 func (s opener) openStatic(c *Cache, m *access.Graph) error {
 	held, err := s.rankVertices(c, m)
@@ -191,15 +225,25 @@ func (s opener) openStatic(c *Cache, m *access.Graph) error {
 
 // fillStatic fetches the rows of the vertices that a static cache holds. Collective.
 func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
+	counts, kinds := []int{len(held)}, s.of.Job.Kinds()
+	if kinds != nil {
+		counts = kinds.PerKind(held)
+	}
 	fixed := &staticCache{
 		index: cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto),
-		rows:  mem.Make[byte](len(held) * s.of.shards().RowBytes()),
+		table: s.of.newTable(counts),
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
-	for i, v := range held {
-		fixed.index.Set(v, int32(i))
+	next := make([]int32, len(counts))
+	for _, v := range held {
+		kind := 0
+		if kinds != nil {
+			kind = kinds.Of(v)
+		}
+		fixed.index.Set(v, next[kind])
+		next[kind]++
 	}
-	err := s.fetchRows(held, fixed.rows)
+	err := s.fetchRows(held, fixed.table)
 	if err == nil {
 		err = s.of.holdCache(c, nil, 0, fixed.rows)
 	}
@@ -253,8 +297,9 @@ func (s opener) expectedRemote(m *access.Graph, held []graph.VertexID) (float64,
 // fillRows is the number of rows of a cache that are fetched at a time.
 const fillRows = 1 << 16
 
-// fetchRows fetches the rows of the given vertices, in bulk, into dst. Collective.
-func (s opener) fetchRows(ids []graph.VertexID, dst []byte) error {
+// fetchRows fetches the rows of the given vertices, in bulk, into the first rows of their kinds.
+// Collective.
+func (s opener) fetchRows(ids []graph.VertexID, dst table) error {
 	fetch, err := s.of.Fetcher(nil, false)
 	if err != nil {
 		return err
@@ -263,7 +308,11 @@ func (s opener) fetchRows(ids []graph.VertexID, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	rowBytes := s.of.shards().RowBytes()
+	sizes, types := s.of.kinds(), s.of.shards().Schema.NumTypes()
+	left := [][]byte{dst.rows}
+	if types > 1 {
+		left = exchange.CutTable(dst.rows, sizes, dst.counts)
+	}
 	var plan exchange.Plan
 	defer plan.Free()
 	for round := range rounds {
@@ -275,8 +324,10 @@ func (s opener) fetchRows(ids []graph.VertexID, dst []byte) error {
 			s.of.Alive()
 		}
 		for i, ref := range plan.Rows.Of {
-			table := plan.Rows.Tables[ref.Table()]
-			copy(dst[(lo+i)*rowBytes:(lo+i+1)*rowBytes], table[ref.Row()*rowBytes:])
+			kind := int(plan.Parts[i]) % types
+			size := sizes[kind].RowBytes()
+			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*size:])
+			left[kind] = left[kind][size:]
 		}
 	}
 	return fetch.Close()

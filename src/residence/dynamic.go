@@ -15,8 +15,8 @@ import (
 // dynamicCache is a cache whose rows change while training runs.
 type dynamicCache struct {
 	policy cache.Policy
-	rows   []byte // [slots, rowBytes]
-	window int    // steps that the policy sees in advance
+	table      // of its slots
+	window int // steps that the policy sees in advance
 }
 
 func (c *dynamicCache) free() error {
@@ -48,18 +48,19 @@ func (s opener) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	}
 	var sampling error // error of sampling the first window
 	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
-	opened, initial, err := kind.Open(&setup)
+	opened, initial, err := kind.Start(&setup)
 	defer func() { mem.Free(initial) }()
 	if err = comm.Agree(s.of.Comm, errors.Join(sampling, err)); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", kind.Name, err)
 	}
 	s.of.SetUp.Done(trace.SetUpRank)
-	c.dynamic = &dynamicCache{
-		policy: opened, window: setup.Window,
-		rows: mem.Make[byte](opened.Slots() * s.of.shards().RowBytes()),
+	slots := []int{opened.Slots()}
+	if p, typed := opened.(*cache.ByKind); typed {
+		slots = p.SlotsOf()
 	}
+	c.dynamic = &dynamicCache{policy: opened, table: s.of.newTable(slots), window: setup.Window}
 	c.closers = append(c.closers, c.dynamic.free)
-	if err := s.fetchRows(initial, c.dynamic.rows); err != nil {
+	if err := s.fetchRows(initial, c.dynamic.table); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
 	s.of.SetUp.Done(trace.SetUpFill)
@@ -74,7 +75,7 @@ func (s opener) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 	p, err := m.Reads(r)
 	defer func() { mem.Free(p) }()
 	if err == nil {
-		planned, err = kind.Window(setup, p)
+		planned, err = kind.Widest(setup, p)
 	}
 	if err == nil {
 		waiting, err = m.WindowBytes(r, p, 1)

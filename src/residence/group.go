@@ -91,7 +91,7 @@ func (s opener) openGroup(c *Cache, m *access.Graph) error {
 		own = own[:n]
 	}
 	rows := g.Table()[g.first*rowBytes : (g.first+len(own))*rowBytes]
-	if err := s.fetchRows(own, rows); err != nil {
+	if err := s.fetchRows(own, table{rows, []int{len(own)}}); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
 	if err = node.StartBarrier().Wait(); err != nil { // before any rank reads a peer's rows

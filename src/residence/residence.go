@@ -179,7 +179,7 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o.Offsets, o.Kinds = s.shards().Ranges(), Kinds(&s.shards().Meta)
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
-		o.Cache, o.Buffer = c.fixed, c.buffer()
+		o.Cache, o.Buffer, o.Kept = c.fixed, c.buffer(), c.kept()
 	}
 	switch {
 	case learned && s.Learned.Cols > 0:
@@ -252,7 +252,8 @@ func (s *Store) graph() (*access.Graph, error) {
 	case s.Job.Partitioned:
 		return nil, errors.New("an analysis needs the whole topology; this rank has a part of it")
 	}
-	return access.New(&shards.Topology().Graph, access.Options{Workers: s.Workers})
+	t := shards.Topology()
+	return access.New(&t.Graph, access.Options{Workers: s.Workers, Columns: &t.Columns})
 }
 
 func (s *Store) note(format string, args ...any) {

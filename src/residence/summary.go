@@ -63,7 +63,11 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 			sum.Gamma, sum.Delta, sum.Leave, sum.HaloHops = o.Gamma, o.Delta, o.Leave, o.HaloHops
 		}
 	}
-	own := []int64{rows, index, window, high}
+	slots := int64(0)
+	for _, n := range c.kept() {
+		slots += int64(n)
+	}
+	own := []int64{rows, index, window, high, slots}
 	for i := range own {
 		most, err := comm.AgreeMax(s.Comm, own[i])
 		if err != nil {
@@ -72,6 +76,8 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 		own[i] = most
 	}
 	sum.Bytes, sum.PlanBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
-	sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
+	if sum.Capacity = int(own[4]); !s.shards().Schema.Typed() {
+		sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
+	}
 	return sum, s.summariseCards(c, sum)
 }

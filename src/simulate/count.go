@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"halognn/src/access"
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -24,6 +25,7 @@ type counter struct {
 	edges    []graph.VertexID
 	playing  []*player // caches that decide step by step
 
+	kinds  *access.Kinds        // of rows; nil where they have one size
 	recent *policy.History      // the last minibatches
 	sums   *parallel.SumCounter // nil: rows alone travel
 	used   used
@@ -137,7 +139,9 @@ func (c *counter) count(m *minibatch) error {
 
 // add counts how much a minibatch reads.
 func (c *counter) add(m *minibatch) error {
-	c.ask(&m.sampled, m.key)
+	if c.kinds == nil { // others have the whole topology
+		c.ask(&m.sampled, m.key)
+	}
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
@@ -174,7 +178,7 @@ func (c *counter) play(m *minibatch) error {
 	}
 	c.recent.Add(m.remote, worth)
 	for _, p := range c.playing {
-		if err := p.take(c.recent, c.sums, m.ends); err != nil {
+		if err := p.take(c.recent, c.sums, c.kinds, m.ends); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package simulate
 import (
 	"slices"
 
+	"halognn/src/access"
 	"halognn/src/policy"
 )
 
@@ -13,11 +14,12 @@ type used struct {
 	minibatch int64 // remote vertices of one
 	sums      int64 // bytes of groups, and of choosing between rows and sums
 	near      int64 // bytes of the sets of vertices that a rank draws likelier
+	policies  int64 // bytes of a rank's policies
 }
 
 func (u *used) atLeast(o used) {
 	u.sampler, u.minibatch = max(u.sampler, o.sampler), max(u.minibatch, o.minibatch)
-	u.sums, u.near = max(u.sums, o.sums), max(u.near, o.near)
+	u.sums, u.near, u.policies = max(u.sums, o.sums), max(u.near, o.near), max(u.policies, o.policies)
 }
 
 // The memory of a process apart from the simulation: measured on a small graph.
@@ -39,6 +41,9 @@ func (s *Simulation) countBytes(together, sizes int) int64 {
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n
+	if s.kinds() != nil { // row pointers of columns, and their vertices
+		mapped += 12 * s.columns()
+	}
 	if s.transposed {
 		mapped += 4*edges + 8*n
 	}
@@ -95,12 +100,16 @@ func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 // rankBytes returns a rank's share: its accesses, its dynamic policies, and the largest of
 // sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
-	n := s.shards.Vertices
-	bytes, sampling, ranking, window := 4*n, u.sampler, 8*n+n/8+s.summing(), 0
+	n, w := s.shards.Vertices, max(s.shards.Vertices, s.columns())
+	reads := 4*n + 4*w + w/8 + s.summing() // finding how often vertices are read
+	bytes, sampling, ranking, window := 4*n, u.sampler, reads, 0
 	for i, p := range s.policies {
 		scratch := int64(0)
 		if p.Scratch != nil {
-			scratch = p.Scratch(n, int64(each)*u.sampler, s.own[i]) + s.summing()
+			scratch = p.Scratch(w, int64(each)*u.sampler, s.own[i]) + s.summing()
+		}
+		if s.kinds() != nil && !p.Static() { // it divides the capacity first
+			scratch = max(scratch, reads)
 		}
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
@@ -113,16 +122,26 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		}
 		sampling = max(sampling, u.sampler+scratch)
 		for size, rows := range capacity {
-			w := s.windows[i][size]
-			window = max(window, w)
-			bytes += s.policyBytes(i, size, rows, u)
+			window = max(window, s.windows[i][size])
+			if s.kinds() == nil {
+				bytes += s.policyBytes(i, size, rows, u)
+			}
 		}
+	}
+	if s.kinds() != nil { // of which each has policies of its own
+		bytes += u.policies
 	}
 	worth := int64(0)
 	if s.o.Sums {
 		worth = 1
 	}
 	return bytes + u.sums + (4+worth)*u.minibatch*int64(window+1) + max(sampling, ranking)
+}
+
+// kinds returns those of the rows, and columns the number of columns; nil and 0 without types.
+func (s *Simulation) kinds() *access.Kinds { return s.job.Kinds() }
+func (s *Simulation) columns() int64 {
+	return int64(max(1, len(s.shards.Topology().Columns.Indptr)) - 1)
 }
 
 // summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds

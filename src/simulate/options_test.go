@@ -10,9 +10,12 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -236,12 +239,20 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 // No simulation uses more memory than the formula gives, nor much less: for static policies, for
 // sim, and for dynamic policies.
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
-	s := generatedOf(t, 60000)
+	plain := generatedOf(t, 60000)
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 15000, Features: 6,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 6, Features: shard.FeaturesDegree})
+	types := func(o *Options) {
+		o.Model = nn.Config{Kind: "rgcn", Layers: 2, Hidden: 8}
+	}
 	for _, c := range []struct {
 		policies []string
 		ranks    int
 		set      func(o *Options)
 	}{
+		{[]string{policy.VIP, policy.Inclusion}, 3, types},
+		{[]string{policy.Prefetch}, 3, types},
+		{[]string{policy.Lookahead}, 3, types},
 		{[]string{policy.None, policy.VIP, policy.Oracle}, 3, func(*Options) {}},
 		{[]string{policy.Degree}, 3, func(*Options) {}},
 		{[]string{policy.Sim}, 1, func(*Options) {}},
@@ -253,6 +264,10 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	} {
 		o := options()
 		c.set(&o)
+		s := plain
+		if o.Model.Kind != "" {
+			s = typed
+		}
 		o.Policies, o.Ranks, o.Batch, o.Epochs, o.Alphas = c.policies, c.ranks, 6000, 1,
 			[]float64{0.1, 0.5}
 		var r *Result
@@ -272,6 +287,9 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 			arrays = sim.nearBytes(together, each, r.used, r.Capacity)
 		}
 		arrays += 12 * int64(sim.job.Streams.Streams()*sim.job.Steps()*o.Batch) // orders of seeds
+		if sim.transposed {
+			arrays += 4*s.Edges + 8*s.Vertices + 4*sim.columns()
+		}
 		if slack := int64(1 << 18); peak > arrays+slack || arrays > 4*peak {
 			t.Errorf("%v, %d ranks: %d bytes are said to be held, and %d are", c.policies, c.ranks,
 				arrays, peak)

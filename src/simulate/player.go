@@ -49,13 +49,18 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	return d
 }
 
-// take lets the player decide as many minibatches as its window permits, and counts what travels: of
-// rows and of sums, if s is not nil. last: no minibatch follows.
-func (p *player) take(h *policy.History, s *parallel.SumCounter, last bool) error {
+// take lets the player decide as many minibatches as its window permits, and counts what travels:
+// of rows and of sums, if s is not nil; in bytes, if there are kinds of rows. last: no minibatch
+// follows.
+func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
+	last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
 		decided := d.Counters()
-		if s != nil {
+		switch {
+		case s != nil:
 			decided = s.Count(minibatch, d)
+		case kinds != nil:
+			decided.RowBytes = policy.Fetched(kinds, h.Remote(minibatch), d)
 		}
 		p.total.Add(decided)
 		if p.trace != nil {

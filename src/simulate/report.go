@@ -84,7 +84,7 @@ func (r *Result) Print(w io.Writer) error {
 		}
 	}
 	tables := [][][]string{
-		rows, ratios, r.factors(header), r.sums(header), peers, costs, filled, predicted,
+		rows, ratios, r.factors(header), r.sums(header), r.bytes(header), peers, costs, filled, predicted,
 		r.rounds(header), r.partitioned(), r.edgeRows(),
 	}
 	for p, name := range r.Options.Policies {
@@ -153,6 +153,22 @@ func (r *Result) sums(header func(name string) []string) [][]string {
 	return table
 }
 
+// bytes returns those of the rows that travel, where they are of several kinds.
+func (r *Result) bytes(header func(name string) []string) [][]string {
+	if r.kinds == nil {
+		return nil
+	}
+	table := [][]string{header("MB of rows per epoch, all ranks")}
+	for p, name := range r.Options.Policies {
+		line := []string{name}
+		for _, n := range r.Totals[p] {
+			line = append(line, fmt.Sprintf("%.2f", float64(n.RowBytes)/1e6/float64(r.Options.Epochs)))
+		}
+		table = append(table, line)
+	}
+	return table
+}
+
 // rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
 // first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
@@ -197,7 +213,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		"predicted_rows_per_epoch",
 		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
 		"replacements", "filled_rows", "placement", "source", "peer_rows", "peer_cost",
-		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes", "locality",
+		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes", "locality", "capacity_bytes",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -210,7 +226,10 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				count(r.Rows[p][i]), number(perEpoch), number(ratio), "",
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 				r.Options.Cache.Placement, r.Options.Cache.Source, count(r.Peer[p][i]),
-				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "", "",
+				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "", "", "",
+			}
+			if r.kinds != nil {
+				line[2], line[22], line[25] = "", count(r.Totals[p][i].RowBytes), strconv.Itoa(capacity)
 			}
 			if r.Options.Sums {
 				n := r.Totals[p][i]

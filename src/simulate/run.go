@@ -3,7 +3,9 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"sync"
 
 	"halognn/src/access"
@@ -22,7 +24,8 @@ func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
 	each := max(1, o.Workers/together)
-	m, err := access.New(&s.shards.Topology().Graph, access.Options{Workers: each})
+	t := s.shards.Topology()
+	m, err := access.New(&t.Graph, access.Options{Workers: each, Columns: &t.Columns})
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +139,8 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{Simulation: s, rank: rank, accesses: mem.Make[uint32](int(s.shards.Vertices)),
-		each: make([]int64, s.o.Epochs*s.job.Steps())}
+	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
+		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64, s.o.Epochs*s.job.Steps())}
 	defer c.free()
 	if s.o.Sums {
 		err = c.countSums(m, reader, capacity, workers)
@@ -166,7 +169,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		case s.shared != nil && !p.None():
 			err = c.sharedStatic(i, m, reader, inclusion, rows, peer, filled, predicted)
 		case p.Static():
-			err = c.static(p, m, reader, inclusion, capacity, rows, filled, predicted)
+			err = c.static(p, m, reader, inclusion, r, i)
 		default:
 			err = c.predict(p, m, reader, inclusion, capacity, s.windows[i], predicted)
 		}
@@ -175,6 +178,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		}
 	}
 	for _, d := range c.playing {
+		r.used.policies += d.Bytes()
 		r.Rows[d.policy][d.size], r.Totals[d.policy][d.size] = d.total.Remote+d.total.Sums, d.total
 		r.Filled[d.policy][d.size], r.Traces[d.policy][d.size] = d.filled, d.trace
 	}
@@ -188,6 +192,7 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
 		AskingHops: sample.AskingHops(s.job.Sample.Hops(), s.job.Ranks, s.job.SeedsElsewhere()),
 		Capacity:   capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
+		kinds: s.job.Kinds(),
 	}
 	for range s.policies {
 		n := len(capacity)
@@ -232,8 +237,10 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 
 // static counts the rows of all epochs and predicts those of one, for every size of a policy.
 func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, inclusion []float32,
-	capacity []int, rows, filled []int64, predicted []float64,
-) error {
+	result *Result, which int) error {
+	capacity, rows, filled := result.Capacity, result.Rows[which], result.Filled[which]
+	predicted := result.Predicted[which]
+	read := c.readBytes(c.all)
 	r.Known = c.accesses
 	var score []float32
 	var err error
@@ -244,10 +251,11 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 	for i := 0; i < len(capacity) && err == nil; i++ {
 		var held []graph.VertexID
 		if !p.None() {
-			if held, err = m.Top(score, r.Local, capacity[i]); err != nil {
+			if held, err = m.Best(score, r, capacity[i]); err != nil {
 				break
 			}
 		}
+		result.Totals[which][i].RowBytes = read - c.readBytes(slices.Values(held))
 		rows[i], filled[i] = c.remote, int64(len(held))
 		for _, v := range held {
 			rows[i] -= int64(c.accesses[v])
@@ -257,6 +265,26 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 		mem.Free(held)
 	}
 	return err
+}
+
+// readBytes returns the bytes that all reads of vertices take, where rows are of several kinds.
+func (c *counter) readBytes(vertices iter.Seq[graph.VertexID]) (bytes int64) {
+	if c.kinds == nil {
+		return 0
+	}
+	for v := range vertices {
+		bytes += int64(c.accesses[v]) * int64(c.kinds.Size(v))
+	}
+	return bytes
+}
+
+// all yields every vertex.
+func (c *counter) all(yield func(graph.VertexID) bool) {
+	for v := range graph.VertexID(c.shards.Vertices) {
+		if !yield(v) {
+			return
+		}
+	}
 }
 
 // predict returns the rows of an epoch that a dynamic policy is expected to transfer; NaN if there

@@ -31,6 +31,7 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/access"
 	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -153,6 +154,10 @@ func (o *Options) refused(name string) (why []string) {
 	for _, r := range parallel.Refusals(&spec) {
 		why = append(why, r.Error())
 	}
+	if o.Model.Schema.Typed() && o.Policy(name).Hindsight {
+		why = append(why, fmt.Sprintf("policy %s is the best for rows of one size alone; leave it out "+
+			"of a graph with vertex types", name))
+	}
 	if o.Sums && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s counts rows alone; leave it out where owners add "+
 			"rows", name))
@@ -213,11 +218,8 @@ var ErrOptions = errors.New("this cannot be simulated")
 // options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
 // the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
-	if err := shard.Untyped(&s.Meta, "simulate"); err != nil {
-		return nil, err
-	}
 	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
-	o.Sparse = s.Type().IsSparse()
+	o.Fit(s)
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
@@ -262,13 +264,14 @@ type Result struct {
 	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
 	Bytes       int64   // the largest resident set, as predicted
 
-	Capacity []int     // [sizes] rows of a rank's cache, the largest of any rank
+	Capacity []int     // [sizes] rows of a rank's cache, or bytes of several kinds; of the largest
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
 	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs, and sums
 	// [policies][sizes] rows that minibatches read beside local ones, in caches or not: Remote, unless
 	// what is drawn depends on the cache
 	Read [][]int64
-	// [policies][sizes] with sums: what travels in all epochs, in rows, sums and bytes
+	// [policies][sizes] with sums, or rows of several kinds: what travels in all epochs, in rows, sums
+	// and bytes
 	Totals [][]trace.Counters
 	Peer   [][]int64 // [policies][sizes] rows read in caches of peers
 	Filled [][]int64 // [policies][sizes] rows fetched before the first step
@@ -279,6 +282,7 @@ type Result struct {
 	Factors [][][]float64
 
 	used   used
+	kinds  *access.Kinds
 	edgeIn int // columns of the rows of edges
 }
 

@@ -376,7 +376,7 @@ func TestTypedRefusals(t *testing.T) {
 	}{
 		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
 		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
-		{func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
+		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup }, "choose cache.placement=own"},
 		{func(o *Options) { o.Partitioned = true }, "choose topology.kind=replicated"},
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; the graph has author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},

@@ -159,7 +159,7 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	if err := vacant(dir); err != nil {
 		return err
 	}
-	if o.Sparse = s.Type().IsSparse(); !c.Flags().Changed("policies") {
+	if o.Fit(s); !c.Flags().Changed("policies") {
 		o.Policies = o.Possible()
 		if o.Sparse {
 			slog.Info("sparse rows are not cached yet: rows without a cache are counted alone")

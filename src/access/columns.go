@@ -1,0 +1,90 @@
+package access
+
+import (
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/sample"
+)
+
+// In a graph with relations a vertex draws from each of its columns by itself, so hops pass values
+// by column: w [C]. Without relations a vertex is a column.
+
+// draws are the fanouts of a model, seed hop first, and those of relations that have their own.
+type draws struct {
+	fanouts   []int
+	relations [][]int
+}
+
+// of returns the fanout of a relation in a hop.
+func (d draws) of(hop, relation int) int {
+	if d.relations != nil {
+		return d.relations[relation][hop]
+	}
+	return d.fanouts[hop]
+}
+
+// width returns the number of columns.
+func (m *Graph) width() int {
+	if m.columns.Plain() {
+		return m.in.NumVertices()
+	}
+	return m.columns.Len()
+}
+
+// eachColumn calls f with every column of v and the probability that v, when it draws in a hop,
+// draws a given in-neighbour of it.
+func (m *Graph) eachColumn(d draws, hop, v int, f func(column int, t float64)) {
+	if m.columns.Plain() {
+		f(v, m.transition(d.fanouts[hop], v))
+		return
+	}
+	kind, first, _ := m.columns.Of(graph.VertexID(v))
+	for k, relation := range m.columns.Into(kind) {
+		c := int(first) + k
+		f(c, transition(d.of(hop, relation), int(m.columns.Indptr[c+1]-m.columns.Indptr[c])))
+	}
+}
+
+// byColumn returns w [C] of w [N]: what a vertex passes on each of its columns does. free gives its
+// memory back.
+func (m *Graph) byColumn(w []float32) (of []float32, free func()) {
+	if m.columns.Plain() {
+		return w, func() {}
+	}
+	of = mem.Make[float32](m.width())
+	for c := range of {
+		of[c] = w[m.owners[c]]
+	}
+	return of, func() { mem.Free(of) }
+}
+
+// owner returns the vertex of a column.
+func (m *Graph) owner(column graph.VertexID) graph.VertexID {
+	if m.owners == nil {
+		return column
+	}
+	return m.owners[column]
+}
+
+// ownersOf returns the vertex of each column, outside the Go heap; nil without relations.
+func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
+	if c.Plain() {
+		return nil
+	}
+	owners := mem.Make[graph.VertexID](c.Len())
+	for v := range graph.VertexID(vertices) {
+		_, first, n := c.Of(v)
+		for k := range n {
+			owners[int(first)+k] = v
+		}
+	}
+	return owners
+}
+
+// transition returns the probability that a given one of so many neighbours is drawn.
+func transition(fanout, degree int) float64 {
+	if fanout == sample.All || degree <= fanout {
+		return 1
+	}
+	return float64(fanout) / float64(degree)
+}

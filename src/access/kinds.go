@@ -1,0 +1,82 @@
+package access
+
+import "halognn/src/graph"
+
+// Kinds says how long rows are where that depends on the kind of a vertex. Vertices of a kind lie
+// together: range i is of kind i modulo the number of kinds.
+type Kinds struct {
+	Bytes []int // [kinds] of a row; 0: there are none
+
+	starts []int64 // [ranges+1]
+	index  graph.PartIndex
+}
+
+// NewKinds returns the kinds of the vertices starts[i] to starts[i+1]-1.
+func NewKinds(starts []int64, bytes []int) *Kinds {
+	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
+}
+
+// Of returns the kind of a vertex.
+func (k *Kinds) Of(v graph.VertexID) int { return k.index.Find(uint32(v)) % len(k.Bytes) }
+
+// Size returns the bytes of a vertex's row.
+func (k *Kinds) Size(v graph.VertexID) int { return k.Bytes[k.Of(v)] }
+
+// Sizes returns the bytes of the rows of vertices.
+func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
+	for _, v := range vertices {
+		bytes += int64(k.Size(v))
+	}
+	return bytes
+}
+
+// Total returns the bytes of all rows.
+func (k *Kinds) Total() (bytes int64) {
+	for i := range len(k.starts) - 1 {
+		bytes += (k.starts[i+1] - k.starts[i]) * int64(k.Bytes[i%len(k.Bytes)])
+	}
+	return bytes
+}
+
+// Outside returns local with all vertices of the kinds for which keep is false: ranges that ascend
+// and do not overlap.
+func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
+	add := func(first, end int64) {
+		n := len(all)
+		switch {
+		case first >= end:
+		case n > 0 && int64(all[n-1].End) == first:
+			all[n-1].End = graph.VertexID(end)
+		default:
+			all = append(all, Range{graph.VertexID(first), graph.VertexID(end)})
+		}
+	}
+	for i := range len(k.starts) - 1 {
+		first, end := k.starts[i], k.starts[i+1]
+		if !keep(i % len(k.Bytes)) {
+			add(first, end)
+			continue
+		}
+		for _, r := range local {
+			add(max(first, int64(r.First)), min(end, int64(r.End)))
+		}
+	}
+	return all
+}
+
+// Of returns the reader of the rows of one kind, which have one size.
+func (r *Workload) Of(kind int) *Workload {
+	one := *r
+	one.Home, one.Kinds, one.reuse = r.home(), nil, nil
+	one.Local = r.Kinds.Outside(r.Local, func(k int) bool { return k == kind })
+	return &one
+}
+
+// PerKind returns how many of the vertices are of each kind.
+func (k *Kinds) PerKind(vertices []graph.VertexID) []int {
+	counts := make([]int, len(k.Bytes))
+	for _, v := range vertices {
+		counts[k.Of(v)]++
+	}
+	return counts
+}

@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// Where rows are of several kinds (access.Kinds) a cache has room for so many bytes. A static
+// policy keeps its best rows that fit. Of a dynamic one each kind has slots of its own, as many as
+// it has rows among the likeliest ones that fit, and a policy that knows of no other kind.
+
+// share is the part of a cache that one kind of rows has.
+type share struct {
+	kind, rows int
+	reader     *access.Workload // of rows of this kind alone
+}
+
+// shares divides a capacity among the kinds that have rows. p [N] is the probability that a
+// minibatch reads each vertex. Rows of one size have all of it.
+func shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]share, error) {
+	if r.Kinds == nil {
+		return []share{{0, capacity, r}}, nil
+	}
+	likeliest, err := m.Best(p, r, capacity)
+	defer mem.Free(likeliest)
+	if err != nil {
+		return nil, err
+	}
+	var all []share
+	for kind, rows := range r.Kinds.PerKind(likeliest) {
+		if r.Kinds.Bytes[kind] > 0 {
+			all = append(all, share{kind, rows, r.Of(kind)})
+		}
+	}
+	return all, nil
+}
+
+// Start opens a dynamic policy and says which rows it holds before the first step, outside the Go
+// heap: the i-th of a kind in slot i of it.
+func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
+	if s.Workload.Kinds == nil {
+		return p.Open(s)
+	}
+	reads, err := s.Graph.Reads(s.Workload)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := shares(s.Graph, s.Workload, reads, s.Capacity)
+	mem.Free(reads)
+	if err != nil {
+		return nil, nil, err
+	}
+	kinds := s.Workload.Kinds
+	policies, ahead := make([]cache.Policy, len(kinds.Bytes)), byKind(s, kinds)
+	var held []graph.VertexID
+	for _, of := range all {
+		if of.rows == 0 {
+			continue
+		}
+		one, initial := *s, []graph.VertexID(nil)
+		one.Workload, one.Capacity, one.Ahead = of.reader, of.rows, slices.Values(ahead[of.kind])
+		policies[of.kind], initial, err = p.Open(&one)
+		at := len(held)
+		held = mem.Grow(held, at+len(initial))
+		copy(held[at:], initial)
+		mem.Free(initial)
+		if err != nil {
+			policies[of.kind] = nil
+			cache.NewByKind(kinds.Of, policies).Free()
+			mem.Free(held)
+			return nil, nil, err
+		}
+	}
+	return cache.NewByKind(kinds.Of, policies), held, nil
+}
+
+// byKind returns of each kind what the minibatches of Ahead read.
+func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
+	ahead := make([][][]graph.VertexID, len(kinds.Bytes))
+	if s.Window == 0 || s.Ahead == nil {
+		return ahead
+	}
+	for remote := range s.Ahead {
+		for kind := range ahead {
+			ahead[kind] = append(ahead[kind], nil)
+		}
+		for _, v := range remote {
+			of := ahead[kinds.Of(v)]
+			of[len(of)-1] = append(of[len(of)-1], v)
+		}
+	}
+	return ahead
+}
+
+// Widest returns the largest window of any kind of rows: Policy.Window.
+func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
+	all, err := shares(s.Graph, s.Workload, reads, s.Capacity)
+	for _, of := range all {
+		one := *s
+		one.Workload, one.Capacity = of.reader, of.rows
+		w, failed := p.Window(&one, reads)
+		if failed != nil {
+			return 0, failed
+		}
+		most = max(most, w)
+	}
+	return most, err
+}
+
+// Fetched returns the bytes of the rows that a decision fetches.
+func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) int64 {
+	bytes := kinds.Sizes(d.Early)
+	for i, slot := range d.Slot {
+		if slot < 0 {
+			bytes += int64(kinds.Size(remote[i]))
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,92 @@
+package train
+
+import (
+	"slices"
+	"testing"
+
+	"halognn/src/policy"
+	"halognn/src/record"
+	"halognn/src/shard/shardtest"
+	"halognn/src/simulate"
+)
+
+// A cache of rows of several types changes no number, keeps no more bytes than it has room for, and
+// leaves as many rows and bytes to fetch as are simulated: whatever types have features, and
+// however wide those are.
+func TestTypedCaches(t *testing.T) {
+	typed := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && !p.None() })
+	for _, c := range []struct {
+		name     string
+		bare     []int // types whose rows are learned
+		ranks    int
+		alpha    float64
+		policies []string
+	}{
+		{"all types", nil, 4, 0.3, typed},
+		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}},
+		{"no papers", []int{0}, 4, 0.3,
+			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}},
+		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}},
+		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := shardtest.Cut(t, typedData(t, c.bare...), shardtest.Options{Parts: 4})
+			o := typedOptions("sage")
+			o.Epochs, o.EvalEvery = 2, 2
+			if c.bare != nil {
+				o.Model.Learned, o.LearnedLR = 4, 0.05
+			}
+			none := typedRun(t, s, c.ranks, o, false)
+			sim := o.Spec
+			sim.Ranks, sim.RanksPerNode = c.ranks, 1
+			sim.Cache = policy.Settings{Policy: policy.None, Gamma: 0.9, Delta: 3, Evict: true,
+				Initial: policy.VIP, HaloHops: 2}
+			simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2,
+				Alphas: []float64{c.alpha}, Policies: append([]string{policy.None}, c.policies...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer simulated.Close()
+			r, err := simulated.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold := func(i int, got *record.Summary) {
+				t.Helper()
+				name := r.Options.Policies[i]
+				if got.LossDigest != none.LossDigest || got.WeightsDigest != none.WeightsDigest ||
+					got.LearnedDigest != none.LearnedDigest {
+					t.Errorf("%s changes numbers", name)
+				}
+				rows, bytes := r.Rows[i][0]/2, r.Totals[i][0].RowBytes/2
+				if got.Remote != rows || got.RemoteBytes != bytes {
+					t.Errorf("%s: %d rows, %d bytes; %d and %d are simulated", name, got.Remote, got.RemoteBytes,
+						rows, bytes)
+				}
+			}
+			hold(0, none)
+			for i, name := range c.policies {
+				o.Cache = sim.Cache
+				o.Cache.Policy, o.Cache.Alpha = name, c.alpha
+				got := typedRun(t, s, c.ranks, o, false)
+				hold(i+1, got)
+				kept := got.Cache.Capacity
+				if full := c.alpha > 0.01; full != (kept > 0) || full && got.RemoteBytes >= none.RemoteBytes ||
+					!full && got.RemoteBytes != none.RemoteBytes {
+					t.Errorf("%s keeps %d rows and fetches %d bytes, %d without", name, kept, got.RemoteBytes,
+						none.RemoteBytes)
+				}
+				if room := r.Capacity[0]; got.Cache.Bytes > int64(room)+3*64 {
+					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes, room)
+				}
+			}
+			if slices.Contains(c.policies, policy.Oracle) { // all of them
+				o.Cache.Policy = policy.Auto
+				if got := typedRun(t, s, c.ranks, o, false); got.LossDigest != none.LossDigest ||
+					got.Cache.Chosen == "" || got.RemoteBytes >= none.RemoteBytes {
+					t.Errorf("auto: %+v, %d bytes", got.Cache, got.RemoteBytes)
+				}
+			}
+		})
+	}
+}
