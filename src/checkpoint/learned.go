@@ -19,9 +19,10 @@ import (
 
 // SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint at
 // path, on rank 0, which Saver.Save then completes with the sums that it returns there. Without a path
-// nothing is written. best says that there are best rows. Collective.
-func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool) (rundir.FileSums,
-	error) {
+// nothing is written. best says that there are best rows; alive is called while files are written.
+// Collective.
+func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
+	alive func()) (rundir.FileSums, error) {
 	told, err := comm.AllgatherBytes(c, []byte(path))
 	if err != nil {
 		return nil, err
@@ -35,13 +36,55 @@ func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best 
 	if err := comm.Agree(c, err); err != nil {
 		return nil, err
 	}
-	var files []rundir.File
-	for p := first; p < last; p++ {
-		files = append(files, rundir.File{Name: rundir.LearnedFile(p), Write: func(w io.Writer) error {
-			return nn.FormatSafetensors(w, l.StateOf(p, best), nil)
-		}})
+	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {
+		var files []rundir.File
+		for p := first; p < last; p++ {
+			files = append(files, rundir.File{Name: rundir.LearnedFile(p), Write: func(w io.Writer) error {
+				return nn.FormatSafetensors(cut(w), l.StateOf(p, best), nil)
+			}})
+		}
+		return rundir.WriteInto(path, files)
+	})
+}
+
+// WriteLearned writes the learned rows of the parts [first, last) of each rank into a run
+// directory, and returns the sums of all files. Collective.
+func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
+	alive func()) (rundir.FileSums, error) {
+	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {
+		sums := rundir.FileSums{}
+		for p := first; p < last; p++ {
+			name := rundir.LearnedFile(p)
+			sum, err := rundir.WriteSummed(filepath.Join(run, name), func(w io.Writer) error {
+				return nn.FormatSafetensors(cut(w), l.RowsOf(p), nil)
+			})
+			if err != nil {
+				return nil, err
+			}
+			sums[name] = sum
+		}
+		return sums, nil
+	})
+}
+
+// together lets every rank write its files, of which there may be more than a disk takes in the
+// time that the watchdog gives: through cut they are written in pieces, and after each the ranks
+// tell each other whether they have more, so that those that wait are seen to be alive. It returns
+// the sums of all files. Collective.
+func together(c comm.Comm, alive func(),
+	write func(cut func(io.Writer) io.Writer) (rundir.FileSums, error)) (rundir.FileSums, error) {
+	turn := func(more bool) (bool, error) {
+		more, err := comm.AgreeAny(c, more)
+		alive()
+		return more, err
 	}
-	own, err := rundir.WriteInto(path, files)
+	own, err := write(func(w io.Writer) io.Writer { return &pieces{w: w, turn: turn} })
+	for more := true; more; {
+		var failed error
+		if more, failed = turn(false); failed != nil {
+			return nil, failed
+		}
+	}
 	if err := comm.Agree(c, err); err != nil {
 		return nil, err
 	}
@@ -62,6 +105,39 @@ func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best 
 		maps.Copy(sums, of)
 	}
 	return sums, nil
+}
+
+// pieceBytes are the bytes that a rank writes between two turns. Tests make them few.
+var pieceBytes = 64 << 20
+
+// pieces is a file that takes turns.
+type pieces struct {
+	w    io.Writer
+	turn func(more bool) (bool, error)
+	left int // bytes of the piece
+}
+
+// Write writes p, and brings every whole piece to the disk.
+func (s *pieces) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		if s.left == 0 {
+			s.left = pieceBytes
+		}
+		wrote, err := s.w.Write(p[:min(len(p), s.left)])
+		n, s.left, p = n+wrote, s.left-wrote, p[wrote:]
+		if err == nil && s.left == 0 {
+			if f, ok := s.w.(interface{ Sync() error }); ok {
+				err = f.Sync()
+			}
+			if err == nil {
+				_, err = s.turn(true)
+			}
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // RestoreLearned reads the learned rows of own parts [first, last).

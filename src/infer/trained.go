@@ -14,6 +14,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/nn"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 	"halognn/src/task"
@@ -93,10 +94,26 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	return m, nil
 }
 
-// readLearned reads the learned rows of own parts, which lie beside the model.
+// readLearned reads the learned rows of own parts, which lie beside the model. Those of a finished
+// run are held to its sums, as those of a checkpoint have been.
 func (m *Model) readLearned(l *nn.Learned, first, last int) error {
-	for p := first; p < last && l.Cols > 0; p++ {
+	if l.Cols == 0 {
+		return nil
+	}
+	var sums rundir.FileSums
+	if filepath.Dir(m.Path) == filepath.Clean(m.Run) {
+		var err error
+		if sums, err = record.LearnedFiles(m.Run); err != nil {
+			return err
+		}
+	}
+	for p := first; p < last; p++ {
 		path := filepath.Join(filepath.Dir(m.Path), rundir.LearnedFile(p))
+		if want, known := sums[rundir.LearnedFile(p)]; known {
+			if err := rundir.CheckFile(path, want); err != nil {
+				return err
+			}
+		}
 		tensors, _, err := nn.ReadSafetensors(path)
 		if err == nil {
 			err = l.SetRows(p, m.learned, tensors)

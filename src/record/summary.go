@@ -4,12 +4,15 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"halognn/src/mem"
 	"halognn/src/residence"
 	"halognn/src/rundir"
 	"halognn/src/task"
@@ -107,6 +110,9 @@ type Trained struct {
 	// sum over learned rows (`model.learned`) after the last step of the XXH64 of the vertex's id and
 	// the row's float32 bits; absent without
 	LearnedDigest string `json:"learned_digest,omitempty"`
+	// of each file of learned rows the bytes and the XXH64, to which `halognn check` and `infer` hold
+	// it
+	LearnedFiles rundir.FileSums `json:"learned_files,omitempty"`
 	// sum, over all training minibatches, of the XXH64 of the blocks (row pointers and columns of
 	// every layer) and of the input frontier's original ids in order: equal digests mean equal
 	// minibatches, whatever ranks drew them
@@ -238,6 +244,26 @@ func (s *Summary) Write(dir string) error {
 		return fmt.Errorf("summary: %w", err)
 	}
 	return rundir.WriteFile(filepath.Join(dir, rundir.SummaryFile), append(data, '\n'))
+}
+
+// LearnedFiles returns the sums of a finished run's files of learned rows; none of one that has not
+// finished.
+func LearnedFiles(run string) (rundir.FileSums, error) {
+	var s struct {
+		Files rundir.FileSums `json:"learned_files"`
+	}
+	path := filepath.Join(run, rundir.SummaryFile)
+	text, err := mem.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil:
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s.Files, nil
 }
 
 // Print writes the table at the end of a run.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/google/renameio/v2"
 
 	"halognn/src/fault"
 	"halognn/src/mem"
@@ -162,19 +163,57 @@ func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	if err != nil {
 		return FileSum{}, err
 	}
-	hash := xxhash.New()
-	size := counter(0)
-	err = write(io.MultiWriter(f, hash, &size))
-	if err == nil {
+	w := &summing{file: f, hash: xxhash.New()}
+	if err = write(w); err == nil {
 		err = f.Sync()
 	}
-	return FileSum{int64(size), sumText(hash.Sum64())}, errors.Join(err, f.Close())
+	return w.sum(), errors.Join(err, f.Close())
 }
 
-// counter counts bytes.
-type counter int64
+// WriteSummed replaces a file, whole or not at all, and returns its FileSum.
+func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithPermissions(0o644))
+	if err != nil {
+		return FileSum{}, err
+	}
+	defer f.Cleanup() // does nothing after the rename
+	w := &summing{file: f.File, hash: xxhash.New()}
+	if err := write(w); err != nil {
+		return FileSum{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return w.sum(), f.CloseAtomicallyReplace()
+}
 
-func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+// summing is a file that is summed while it is written. What it is written by may Sync it.
+type summing struct {
+	file  *os.File
+	hash  *xxhash.Digest
+	bytes int64
+}
+
+func (s *summing) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	_, _ = s.hash.Write(p[:n])
+	s.bytes += int64(n)
+	return n, err
+}
+
+func (s *summing) Sync() error { return s.file.Sync() }
+
+func (s *summing) sum() FileSum { return FileSum{s.bytes, sumText(s.hash.Sum64())} }
+
+// CheckFile compares a file with its FileSum, piece by piece.
+func CheckFile(path string, want FileSum) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() != want.Bytes || !info.Mode().IsRegular() { // it may be anything
+		return fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), want.Bytes)
+	}
+	return checkSum(path, want.XXH64)
+}
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 

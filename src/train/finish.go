@@ -11,6 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/checkpoint"
 	"halognn/src/comm"
 	"halognn/src/fault"
 	"halognn/src/nn"
@@ -42,7 +43,8 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	r.summary.LearnedDigest = rows
-	if err := r.written(r.learnedRows()); err != nil {
+	r.summary.LearnedFiles, err = r.learnedRows()
+	if err := r.written(err); err != nil {
 		return err
 	}
 	if r.s.Log == nil {
@@ -74,21 +76,18 @@ func (r *run) results() error {
 	return r.summary.Write(r.env.Dir)
 }
 
-// learnedRows writes the learned rows of the own parts.
-func (r *run) learnedRows() error {
+// learnedRows writes the learned rows of the own parts, and returns the sums of all files.
+// Collective.
+func (r *run) learnedRows() (rundir.FileSums, error) {
 	if r.s.Learned.Cols == 0 {
-		return nil
+		return nil, nil
 	}
-	if err := fault.At(fault.Results, r.s.Comm.Rank(), -1, -1); err != nil {
-		return err
+	err := fault.At(fault.Results, r.s.Comm.Rank(), -1, -1)
+	if err = comm.Agree(r.s.Comm, err); err != nil {
+		return nil, err
 	}
-	for p := r.s.First; p < r.s.Last; p++ {
-		if err := nn.WriteSafetensors(filepath.Join(r.env.Dir, rundir.LearnedFile(p)), r.s.Learned.RowsOf(p),
-			nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkpoint.WriteLearned(r.s.Comm, r.env.Dir, r.s.Learned, r.s.First, r.s.Last,
+		r.s.Watch.Alive)
 }
 
 // learnedDigest returns the digest of all learned rows; "" if there are none. Collective.

@@ -168,7 +168,7 @@ func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, e
 		return nil, false, err
 	}
 	sums, err = checkpoint.SaveLearned(r.s.Comm, path, r.s.Learned, r.s.First, r.s.Last,
-		r.of.best.epoch > 0)
+		r.of.best.epoch > 0, r.s.Watch.Alive)
 	return sums, diverged, err
 }
 

@@ -69,5 +69,9 @@ func checkRun(dir string) error {
 		err = json.Unmarshal(text, &s)
 	}
 	_, _, modelErr := nn.ReadSafetensors(filepath.Join(dir, rundir.ModelFile))
-	return errors.Join(configErr, err, modelErr)
+	var learned []error
+	for name, sum := range s.LearnedFiles {
+		learned = append(learned, rundir.CheckFile(filepath.Join(dir, filepath.Base(name)), sum))
+	}
+	return errors.Join(configErr, err, modelErr, errors.Join(learned...))
 }
