@@ -1,4 +1,3 @@
-#include "rows.cuh"
 #include "settle.cuh"
 
 namespace halognn {
@@ -25,12 +24,12 @@ __global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const flo
     if (i < n) y[i] = z[i] + (1 + *scale) * x[i];
 }
 
-__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_t y_cols, int lanes,
+__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_t y_cols,
                                     const float *x, int64_t x_cols, bool add) {
-    const place p = my_place(lanes, 1);
-    if (p.row >= rows || p.col >= cols) return;
-    float *to = y + p.row * y_cols + p.col;
-    const float v = x[p.row * x_cols + p.col];
+    const int64_t i = item();
+    if (i >= rows * cols) return;
+    float *to = y + i / cols * y_cols + i % cols;
+    const float v = x[i / cols * x_cols + i % cols];
     *to = add ? *to + v : v;
 }
 
@@ -74,8 +73,8 @@ int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z
 
 int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t cols, int64_t y_cols,
                               const float *x, int64_t x_cols, int add) {
-    return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, grid_of(rows, cols, 1), y, rows,
-                                         cols, y_cols, lanes(cols, 1), x, x_cols, add != 0)
+    return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols,
+                                         y_cols, x, x_cols, add != 0)
                                 : 0;
 }
 

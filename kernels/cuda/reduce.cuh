@@ -22,17 +22,8 @@ __device__ inline bool arrive(uint32_t *counter, int64_t all) {
 // add_in_order returns partial[0] + partial[stride] + ..., count of them, zero for none. Other
 // threads of the same kernel may have written them.
 __device__ inline float add_in_order(const float *partial, int64_t stride, int64_t count) {
-    constexpr int FLIGHT = 32; // one thread waits for these, and the kernel for it
     float sum = 0;
-    for (int64_t first = 0; first < count; first += FLIGHT) {
-        float v[FLIGHT];
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) // past the end, read the last one again
-            v[k] = __ldcg(partial + (first + k < count ? first + k : count - 1) * stride);
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++)
-            if (first + k < count) sum += v[k];
-    }
+    for (int64_t k = 0; k < count; k++) sum += __ldcg(partial + k * stride);
     return sum;
 }
 
