@@ -195,7 +195,7 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 
 /* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: of up to
  * SHORTEST rows of int8 in int16, and with int16 rows among so few in float32. */
-#define SHORTEST (INT16_MAX / INT8_MAX)
+#define SHORTEST (INT16_MIN / INT8_MIN)
 #define BYTE_LANES (2 * LANES)
 
 ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows) {

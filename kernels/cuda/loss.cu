@@ -45,6 +45,7 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
         *to = loss;
         last = arrive(arrived, all);
     }
+    __syncwarp(); // the other lanes read what lane 0 has seen
     return warp_sum(last) != 0;
 }
 

@@ -20,8 +20,9 @@
  * Matrices are row-major float32 without padding. All pointers of kernels are to device memory
  * unless the name begins with host_. Sums over edges are made in edge order, sums over rows in
  * chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused (no
- * multiply-add): all kernels but the matrix products, layer_norm and the losses give the bits of
- * the plain reference, and all of them the same bits in every run on one kind of device.
+ * multiply-add): all kernels but the matrix products, layer_norm, attention and the losses, which
+ * sum in another fixed order, give the bits of the plain reference, and all of them the same bits in
+ * every run on one kind of device.
  *
  * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
  */

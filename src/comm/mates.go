@@ -116,6 +116,8 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 		}
 		_ = peer.SetReadDeadline(time.Time{})
 		if _, err := fmt.Sscan(string(hello[len(password):]), &rank); err != nil {
+			_ = peer.Close()
+			mates-- // who knows the password is a mate, and comes once
 			continue
 		}
 		mates--

@@ -162,8 +162,6 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both
-// sides are named.
 // rooms has no room for what follows an all-to-all, on rank 1 alone.
 type rooms int
 
@@ -187,6 +185,8 @@ func TestNoRoomForWhatFollows(t *testing.T) {
 	}
 }
 
+// TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both
+// sides are named.
 func TestMismatches(t *testing.T) {
 	rows := func(n int) []int { return []int{n, n, n} }
 	start := map[string]func(c comm.Comm) comm.Request{

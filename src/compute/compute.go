@@ -22,7 +22,8 @@ package compute
 import "time"
 
 // ChunkRows is the number of rows in a partial sum. Partial sums are added in chunk order wherever
-// a kernel reduces over rows (weight gradients, bias gradients, norms, losses).
+// a kernel reduces over rows (weight gradients, bias gradients, norms, losses). On a GPU weight
+// gradients are summed as cuBLAS does, and losses by warps: in a fixed order too.
 const ChunkRows = 512
 
 // ChunkWave is the number of partial sums of a weight gradient that a device on the CPU holds

@@ -8,7 +8,7 @@ type LinearKernels interface {
 	MatMul(y, x, w Matrix, add bool)
 	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], w [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks:  dw [O,F], dy [R,O], x [R,F].
+	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O], x [R,F].
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].

@@ -321,10 +321,13 @@ func check(c comm.Comm, o Options) error {
 	if o.Host == nil {
 		reject("there is no Host to copy rows with")
 	}
-	parts, k := len(o.Offsets)-1, c.Size()
+	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
+	if len(o.Kinds) > 0 {
+		most = (maxParts - len(o.Kinds)) / 2
+	}
 	switch {
-	case parts < 1 || parts > maxParts || len(o.Kinds) > 0 && 2*parts+len(o.Kinds) > maxParts:
-		reject("%d parts; there must be 1 to %d", parts, maxParts)
+	case parts < 1 || parts > most:
+		reject("%d parts; there must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.kinds()) != 0:
 		reject("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
 	case o.Offsets[0] != 0:

@@ -128,6 +128,7 @@ type direct struct {
 	ready, done compute.Event
 	errand      errand
 	told        chan error // of it
+	carried     bool
 }
 
 func newDirect(way *lane, c comm.Comm, first int) (*direct, error) {
@@ -168,6 +169,7 @@ func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
 		return fmt.Errorf("rows between layers: %w", err)
 	}
 	device.Await(d.done)
+	d.carried = true
 	return nil
 }
 
@@ -181,8 +183,14 @@ func (d *direct) queue() error {
 	return nil
 }
 
-func (d *direct) arrived() error { return d.lane.over.Wait(d.done) }
-func (*direct) bytes() int64     { return 0 }
+func (d *direct) arrived() error {
+	if !d.carried { // done was never recorded
+		return nil
+	}
+	return d.lane.over.Wait(d.done)
+}
+
+func (*direct) bytes() int64 { return 0 }
 
 func (d *direct) close() error {
 	var errs []error

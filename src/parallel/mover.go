@@ -21,18 +21,18 @@ type mover struct {
 }
 
 // newMover makes a communicator of the ranks of c, the first of which is rank first of the job.
-// Collective.
+// Collective of all ranks of the job, which agree on what fails in one group: they end together.
 func newMover(o *Options, c comm.Comm, first int) (mover, error) {
 	made := mover{rank: first + c.Rank(), device: o.Device}
 	own, err := c.Dup()
 	if err != nil {
 		return made, err
 	}
-	carrier, err := newCarrier(o, own, first)
-	if err = comm.Agree(own, err); err != nil {
-		return made, errors.Join(err, own.Free())
+	made.comm = own
+	made.carrier, err = newCarrier(o, own, first)
+	if err = comm.Agree(o.Comm, err); err != nil {
+		return mover{}, errors.Join(err, made.close())
 	}
-	made.comm, made.carrier = own, carrier
 	return made, nil
 }
 
@@ -41,7 +41,11 @@ func (s *mover) close() error {
 	if s.comm == nil {
 		return nil
 	}
-	return errors.Join(s.carrier.close(), s.comm.Free())
+	var err error
+	if s.carrier != nil {
+		err = s.carrier.close()
+	}
+	return errors.Join(err, s.comm.Free())
 }
 
 // arrived is part of Between.

@@ -122,6 +122,28 @@ func TestShufflesBetweenGPUs(t *testing.T) {
 	}
 }
 
+// Where nothing crosses, there is nothing to wait for.
+func TestShufflesOfNothing(t *testing.T) {
+	path := withNCCL(t)
+	w := newWorld(t, 4)
+	w.over = TransportNCCL
+	for _, c := range []struct {
+		name string
+		g    grouping
+	}{
+		{"sage, one layer", grouping{ModeSplit, 1, 2}}, {"mlp, batch norm", grouping{ModeSplit, 1, 2}},
+		{"sage", grouping{ModeHybrid, 2, 1}},
+	} {
+		config, known := sharedModels()[c.name]
+		if !known {
+			t.Fatalf("there is no model %q", c.name)
+		}
+		if _, _, _, err := w.onEach(path, c.g, config, 2); err != nil {
+			t.Errorf("%s, %v: %v", c.name, c.g, err)
+		}
+	}
+}
+
 // breakingCarrier fails after so many shuffles.
 type breakingCarrier struct {
 	carrier
@@ -201,7 +223,7 @@ func failing(t *testing.T, path string, over Transport, left int, full error) er
 func TestShufflesThatAreNotPossible(t *testing.T) {
 	path := withNCCL(t)
 	var agreed atomic.Int64
-	err := onGPUs(path, 2, func(c comm.Comm, d compute.PeerDevice) error {
+	err := onGPUs(path, 4, func(c comm.Comm, d compute.PeerDevice) error {
 		model, err := nn.NewModel(d, sharedModels()["sage"], 5)
 		if err != nil {
 			return err
@@ -212,15 +234,22 @@ func TestShufflesThatAreNotPossible(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = newMover(&Options{Comm: c, Device: d, Gradients: g, Shuffles: ShuffleDirect}, c, 0)
-		if comm.IsAgreed(err) && errors.Is(err, ErrTransport) &&
+		// One group of ranks asks for what cannot be had, and all ranks of the job agree.
+		group, err := c.Split(c.Rank()/2, c.Rank())
+		if err != nil {
+			return errors.Join(err, g.Close())
+		}
+		shuffles := []Shuffling{ShuffleDirect, ShuffleStaged}[c.Rank()/2]
+		_, err = newMover(&Options{Comm: c, Device: d, Gradients: g, Shuffles: shuffles}, group,
+			c.Rank()/2*2)
+		if comm.IsAgreed(err) && strings.Contains(err.Error(), ErrTransport.Error()) &&
 			strings.Contains(err.Error(), "set compute.shuffles: auto") {
 			agreed.Add(1)
 			err = nil
 		}
-		return errors.Join(err, g.Close())
+		return errors.Join(err, group.Free(), g.Close())
 	})
-	if err != nil || agreed.Load() != 2 {
+	if err != nil || agreed.Load() != 4 {
 		t.Errorf("%d ranks agree: %v", agreed.Load(), err)
 	}
 }

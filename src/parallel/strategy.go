@@ -247,7 +247,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	if !last {
 		sums.Hold()
 	}
-	// A GPU may still be computing. Sync does not wait for the sums of gradients.
+	// A GPU may still be computing. Sync waits for sums of gradients only where rows between layers
+	// travel behind them (direct).
 	if err := errors.Join(s.o.Device.Sync(), s.between.arrived()); err != nil {
 		return t, err
 	}

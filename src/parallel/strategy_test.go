@@ -338,7 +338,7 @@ func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 						return err
 					}
 					s := l.strategy.draw.(*talkative)
-					if s.said != n*5 || s.ordered != n {
+					if s.said != n*7 || s.ordered != n {
 						return fmt.Errorf("%d exchanges between layers, %d minibatches in order", s.said, s.ordered)
 					}
 					for k := range want {

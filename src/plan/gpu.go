@@ -223,17 +223,18 @@ func (p memoryPlan) roundedBytes(r *rankPlan) (most int64) {
 }
 
 // partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the layer's gradients; and the second product of a layer that adds two, or, for each
-// chunk, two moments of a norm. Both grow by a quarter at a time.
+// its sums of the gradients that are no product; and the second product of a layer that adds two, or,
+// for each chunk, two moments of a norm. Both grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch := 0, 0
 	for l, h := range hops {
 		rows, chunks := multiplied(m, h)
 		all, products := 0, 0
 		for _, p := range m.Params.Layer(l) {
-			all += p.Len()
 			if len(p.Shape) == 2 {
 				products++
+			} else {
+				all += p.Len()
 			}
 		}
 		_, out := m.Config.Widths(l)

@@ -45,7 +45,9 @@ const (
 	// training: gradients
 	Backward
 	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
-	// between two layers; where they hold columns: partial sums of the first layer and their gradients
+	// between two layers; where they hold columns: partial sums of the first layer and their gradients.
+	// Where rows go from GPU to GPU (`compute.shuffles`) the host only queues them: the wait is in
+	// `forward` and `backward`
 	Shuffle
 	// training: waiting for the sum of gradients after backward has ended
 	Sync
