@@ -56,9 +56,8 @@ type Options struct {
 // vertex is a source of, in 4 M + 8 N bytes, and 4 bytes a column.
 type Graph struct {
 	in, out    *graph.CSC
-	columns    graph.Columns
-	owners     []graph.VertexID // [C] of columns; nil without relations
-	transposed bool             // New made out, so Free frees it
+	columns    columns
+	transposed bool // New made out, so Free frees it
 	workers    int
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
@@ -80,9 +79,9 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 			"out-neighbours; they must be the transpose",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
-	m := &Graph{in: g, out: o.Out, workers: o.Workers}
+	m := &Graph{in: g, out: o.Out, workers: o.Workers, columns: columns{in: g}}
 	if o.Columns != nil {
-		m.columns = *o.Columns
+		m.columns.Columns = *o.Columns
 	}
 	if m.workers == 0 {
 		m.workers = runtime.GOMAXPROCS(0)
@@ -90,7 +89,7 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 	err := mem.Guard(func() error {
 		switch {
 		case !m.columns.Plain():
-			m.owners = ownersOf(&m.columns, g.NumVertices())
+			m.columns.owners = ownersOf(&m.columns.Columns, g.NumVertices())
 			m.out, m.transposed = m.columns.Transpose(g.NumVertices(), g.Indices), true
 		case m.out == nil:
 			m.out, m.cuts = g, cut(g)
@@ -116,7 +115,7 @@ func (m *Graph) Free() {
 	if m.transposed {
 		m.out.Free()
 	}
-	mem.Free(m.owners)
+	mem.Free(m.columns.owners)
 	*m = Graph{}
 }
 

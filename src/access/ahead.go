@@ -176,7 +176,7 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	frontier := total(p)
 	bytes, reached := 24*frontier, float64(r.Streams.MaxPiece())
 	for h, f := range fanouts {
-		draws := float64(f) * float64(m.width()) / float64(max(m.in.NumVertices(), 1))
+		draws := float64(f) * float64(m.columns.width()) / float64(max(m.in.NumVertices(), 1))
 		if f == sample.All {
 			draws = float64(m.in.NumEdges()) / float64(max(m.in.NumVertices(), 1))
 		}

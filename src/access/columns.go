@@ -23,32 +23,39 @@ func (d draws) of(hop, relation int) int {
 	return d.fanouts[hop]
 }
 
+// columns are those of a graph.
+type columns struct {
+	graph.Columns
+	in     *graph.CSC
+	owners []graph.VertexID // [C] the vertex of each; nil without relations
+}
+
 // width returns the number of columns.
-func (m *Graph) width() int {
-	if m.columns.Plain() {
+func (m *columns) width() int {
+	if m.Plain() {
 		return m.in.NumVertices()
 	}
-	return m.columns.Len()
+	return m.Len()
 }
 
-// eachColumn calls f with every column of v and the probability that v, when it draws in a hop,
-// draws a given in-neighbour of it.
-func (m *Graph) eachColumn(d draws, hop, v int, f func(column int, t float64)) {
-	if m.columns.Plain() {
-		f(v, m.transition(d.fanouts[hop], v))
+// each calls f with every column of v and the probability that v, when it draws in a hop, draws a
+// given in-neighbour of it.
+func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
+	if m.Plain() {
+		f(v, transition(d.fanouts[hop], m.in.InDegree(graph.VertexID(v))))
 		return
 	}
-	kind, first, _ := m.columns.Of(graph.VertexID(v))
-	for k, relation := range m.columns.Into(kind) {
+	kind, first, _ := m.Of(graph.VertexID(v))
+	for k, relation := range m.Into(kind) {
 		c := int(first) + k
-		f(c, transition(d.of(hop, relation), int(m.columns.Indptr[c+1]-m.columns.Indptr[c])))
+		f(c, transition(d.of(hop, relation), int(m.Indptr[c+1]-m.Indptr[c])))
 	}
 }
 
-// byColumn returns w [C] of w [N]: what a vertex passes on each of its columns does. free gives its
+// spread returns w [C] of w [N]: what a vertex passes on each of its columns does. free gives its
 // memory back.
-func (m *Graph) byColumn(w []float32) (of []float32, free func()) {
-	if m.columns.Plain() {
+func (m *columns) spread(w []float32) (of []float32, free func()) {
+	if m.Plain() {
 		return w, func() {}
 	}
 	of = mem.Make[float32](m.width())
@@ -59,7 +66,7 @@ func (m *Graph) byColumn(w []float32) (of []float32, free func()) {
 }
 
 // owner returns the vertex of a column.
-func (m *Graph) owner(column graph.VertexID) graph.VertexID {
+func (m *columns) owner(column graph.VertexID) graph.VertexID {
 	if m.owners == nil {
 		return column
 	}
@@ -81,7 +88,8 @@ func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
 	return owners
 }
 
-// transition returns the probability that a given one of so many neighbours is drawn.
+// transition returns the probability that a vertex, when it draws, draws a given one of so many
+// in-neighbours.
 func transition(fanout, degree int) float64 {
 	if fanout == sample.All || degree <= fanout {
 		return 1

@@ -102,10 +102,11 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 	reached, next := NewSet(m.in.NumVertices()), NewSet(m.in.NumVertices())
 	defer func() { next.Free() }()
 	copy(reached, start)
+	sampling := func(v graph.VertexID) bool { return reached.Has(m.columns.owner(v)) }
 	for h := range hops {
 		err := m.chunks(func(_, lo, hi int) {
 			for u := lo; u < hi; u++ {
-				if reached.Has(graph.VertexID(u)) || m.sampledBy(graph.VertexID(u), reached) {
+				if reached.Has(graph.VertexID(u)) || slices.ContainsFunc(m.out.InNeighbours(graph.VertexID(u)), sampling) {
 					next.Add(graph.VertexID(u))
 				}
 			}
@@ -120,16 +121,6 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 	return reached, nil
 }
 
-// sampledBy reports whether a vertex of the set may sample u.
-func (m *Graph) sampledBy(u graph.VertexID, set Set) bool {
-	for _, v := range m.out.InNeighbours(u) {
-		if set.Has(m.owner(v)) {
-			return true
-		}
-	}
-	return false
-}
-
 // Degree scores the vertices within hops of the training vertices by their out-degree: the number
 // of vertices that may sample them. The others score 0. The result is [N]; where the graph is
 // symmetric, in-degree and out-degree are the same.
@@ -137,7 +128,7 @@ func (m *Graph) sampledBy(u graph.VertexID, set Set) bool {
 // Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
 func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
-	if err := m.checkTrain(train); err != nil {
+	if err := checkTrain(m.NumVertices(), train); err != nil {
 		return nil, fmt.Errorf("access: degree: %w", err)
 	}
 	start := NewSet(m.in.NumVertices())

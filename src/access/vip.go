@@ -40,11 +40,11 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 	if err != nil {
 		return nil, fmt.Errorf("access: VIP: %w", err)
 	}
-	w, next := mem.Make[float32](m.width()), mem.Make[float32](m.width())
+	w, next := mem.Make[float32](m.columns.width()), mem.Make[float32](m.columns.width())
 	p := mem.Make[float32](m.in.NumVertices())
 	defer func() { mem.Free(w); mem.Free(next) }()
 	for _, v := range train {
-		m.eachColumn(d, 0, int(v), func(c int, t float64) { w[c] = logMiss(t * p0) })
+		m.columns.each(d, 0, int(v), func(c int, t float64) { w[c] = logMiss(t * p0) })
 	}
 	for h := 1; h <= len(fanouts); h++ {
 		// p is the sum of logarithms until the last hop.
@@ -53,7 +53,7 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 				u := first + i
 				p[u] += float32(sum)
 				drawn := hit(sum)
-				m.eachColumn(d, h, u, func(c int, t float64) { next[c] = logMiss(t * drawn) })
+				m.columns.each(d, h, u, func(c int, t float64) { next[c] = logMiss(t * drawn) })
 			}
 		}
 		if h == len(fanouts) {
@@ -96,7 +96,7 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 	if err != nil {
 		return nil, fmt.Errorf("access: inclusion: %w", err)
 	}
-	w, q := mem.Make[float32](m.width()), mem.Make[float32](m.in.NumVertices()) // w = log(1-a)
+	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices()) // w = log(1-a)
 	defer mem.Free(w)
 	for _, v := range train {
 		q[v] = float32(p0)
@@ -108,7 +108,7 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 					if q[v] == 0 {
 						continue
 					}
-					m.eachColumn(d, h, v, func(c int, t float64) {
+					m.columns.each(d, h, v, func(c int, t float64) {
 						a := hit(float64(w[c]))
 						w[c] = logMiss(a + t*max(float64(q[v])-a, 0))
 					})
@@ -132,7 +132,7 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 
 // start checks the arguments of an analysis of sampling and returns p_0 of a training vertex.
 func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (float64, error) {
-	errs := []error{m.checkTrain(train)}
+	errs := []error{checkTrain(m.NumVertices(), train)}
 	if !(batch > 0) {
 		errs = append(errs, fmt.Errorf("batch is %g; it must be above 0", batch))
 	}
@@ -149,8 +149,7 @@ func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (flo
 	return min(1, batch/float64(max(len(train), 1))), errors.Join(errs...)
 }
 
-func (m *Graph) checkTrain(train []graph.VertexID) error {
-	n := m.in.NumVertices()
+func checkTrain(n int, train []graph.VertexID) error {
 	for _, v := range train {
 		if uint(v) >= uint(n) {
 			return fmt.Errorf("training vertex %d: %w (the graph has %d vertices)", v,
@@ -158,11 +157,6 @@ func (m *Graph) checkTrain(train []graph.VertexID) error {
 		}
 	}
 	return nil
-}
-
-// transition returns t(v): the probability that v, when it draws, draws a given in-neighbour.
-func (m *Graph) transition(fanout, v int) float64 {
-	return transition(fanout, m.in.InDegree(graph.VertexID(v)))
 }
 
 // small is the argument up to which a few terms of the series of a logarithm or exponential are as

@@ -62,7 +62,7 @@ func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 //	             sum over v that may sample u of weight(v) x_i(v)
 func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
 	weight func(v int) float64) ([]float32, error) {
-	if err := m.checkTrain(train); err != nil {
+	if err := checkTrain(m.NumVertices(), train); err != nil {
 		return nil, err
 	}
 	if steps < 1 {
@@ -77,7 +77,7 @@ func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
 		if i == steps-1 {
 			weight = func(int) float64 { return 1 }
 		}
-		passed, free := m.byColumn(w)
+		passed, free := m.columns.spread(w)
 		err := m.gather(passed, func(first int, sums []float64) {
 			for i, sum := range sums {
 				next[first+i] = float32(min(weight(first+i)*sum, math.MaxFloat32))

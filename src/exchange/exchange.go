@@ -273,16 +273,16 @@ func numTables(x *Exchange) int {
 	return n
 }
 
-// tableOf returns the number of the table in which rows of a part are kept, and landed that of
+// tableOf returns the number of the table in which rows of a part are kept, and landedIn that of
 // those that are received.
-func (x *Exchange) tableOf(part int) int {
+func tableOf(x *Exchange, part int) int {
 	if len(x.kinds) == 1 {
 		return len(x.base)
 	}
 	return 2*len(x.base) + 5 + part%len(x.kinds)
 }
 
-func (x *Exchange) landed(part int) int {
+func landedIn(x *Exchange, part int) int {
 	if len(x.kinds) == 1 {
 		return len(x.base) + 1
 	}

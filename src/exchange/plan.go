@@ -98,7 +98,7 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 		}
 		part := p.Rows.Of[i].Table()
 		p.part[part]--
-		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), int(slot[k]))
+		p.Rows.Of[i] = compute.MakeRowRef(tableOf(x, part), int(slot[k]))
 	}
 	p.Cached = int64(len(p.missing) - left)
 	p.missing = p.missing[:left]
@@ -121,7 +121,7 @@ func (p *Plan) Landed(n int) compute.RowRef {
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	from, kind := p.Landed(n), 0
 	if len(x.kinds) > 1 {
-		kind = (from.Table() - x.landed(0)) % len(x.kinds)
+		kind = (from.Table() - landedIn(x, 0)) % len(x.kinds)
 	}
 	size := x.kinds[kind].RowBytes()
 	copy(x.held[kind][slot*size:(slot+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
@@ -207,7 +207,7 @@ func (x *Exchange) size(p *Plan, n int) {
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
 	if len(x.kinds) > 1 {
-		copy(p.Rows.Tables[x.tableOf(0):], x.held)
+		copy(p.Rows.Tables[tableOf(x, 0):], x.held)
 	}
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
@@ -253,7 +253,7 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 		}
 		part := p.Rows.Of[i].Table()
 		p.part[part]--
-		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), row)
+		p.Rows.Of[i] = compute.MakeRowRef(tableOf(x, part), row)
 		if row >= x.kept[0] && row < x.kept[1] {
 			own++
 		}
@@ -280,7 +280,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 			if len(x.kinds) > 1 {
 				row = 0
 			}
-			p.landing[part] = compute.MakeRowRef(x.landed(part), 0) + compute.RowRef(row) -
+			p.landing[part] = compute.MakeRowRef(landedIn(x, part), 0) + compute.RowRef(row) -
 				compute.RowRef(next)
 			p.part[part] = next
 			asked[kind] += int64(n)
@@ -329,7 +329,7 @@ func (p *Plan) cutReceived(x *Exchange, end int) {
 			next = p.part[part+1]
 		}
 		size := (next - first) * x.rowBytesOf(part)
-		p.Rows.Tables[x.landed(part)] = p.received[at : at+size]
+		p.Rows.Tables[landedIn(x, part)] = p.received[at : at+size]
 		at += size
 	}
 }

@@ -324,7 +324,7 @@ func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !
 // Local returns the vertices whose rows a rank does not fetch: of types without features, and those
 // that it finds.
 func (j *Job) Local(rank int) []access.Range {
-	local, kinds := j.finds(rank), j.Kinds()
+	local, kinds := finds(j, rank), j.Kinds()
 	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
 		return local
 	}
@@ -348,7 +348,7 @@ func (j *Job) Kinds() *access.Kinds {
 // if it holds columns of all, none if rows come from the files. Where all ranks share minibatches
 // they are its own. Where those of a node do, they are those of the node, and others whose rows
 // another rank of it finds (sample.Owners).
-func (j *Job) finds(rank int) []access.Range {
+func finds(j *Job, rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
 		return nil
@@ -380,7 +380,7 @@ func (j *Job) finds(rank int) []access.Range {
 func (j *Job) home(rank int) []access.Range {
 	switch {
 	case j.Shards.Schema.Typed():
-		return j.finds(rank)
+		return finds(j, rank)
 	case j.Mode.Sharing != sample.InNodes:
 		return nil
 	}

@@ -192,7 +192,7 @@ type table struct {
 }
 
 // newTable makes a table of so many rows of each kind.
-func (s *Store) newTable(counts []int) table {
+func newTable(s *Store, counts []int) table {
 	kinds := s.kinds()
 	if !s.shards().Schema.Typed() { // no more than the rows
 		return table{mem.Make[byte](counts[0] * kinds[0].RowBytes()), counts}
@@ -231,7 +231,7 @@ func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
 	}
 	fixed := &staticCache{
 		index: cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto),
-		table: s.of.newTable(counts),
+		table: newTable(s.of, counts),
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
 	next := make([]int32, len(counts))

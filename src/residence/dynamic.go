@@ -58,7 +58,7 @@ func (s opener) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	if p, typed := opened.(*cache.ByKind); typed {
 		slots = p.SlotsOf()
 	}
-	c.dynamic = &dynamicCache{policy: opened, table: s.of.newTable(slots), window: setup.Window}
+	c.dynamic = &dynamicCache{policy: opened, table: newTable(s.of, slots), window: setup.Window}
 	c.closers = append(c.closers, c.dynamic.free)
 	if err := s.fetchRows(initial, c.dynamic.table); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)

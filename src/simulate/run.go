@@ -240,7 +240,7 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 	result *Result, which int) error {
 	capacity, rows, filled := result.Capacity, result.Rows[which], result.Filled[which]
 	predicted := result.Predicted[which]
-	read := c.readBytes(c.all)
+	read := c.readBytes(all(c.shards.Vertices))
 	r.Known = c.accesses
 	var score []float32
 	var err error
@@ -278,11 +278,13 @@ func (c *counter) readBytes(vertices iter.Seq[graph.VertexID]) (bytes int64) {
 	return bytes
 }
 
-// all yields every vertex.
-func (c *counter) all(yield func(graph.VertexID) bool) {
-	for v := range graph.VertexID(c.shards.Vertices) {
-		if !yield(v) {
-			return
+// all yields so many vertices, from the first.
+func all(vertices int64) iter.Seq[graph.VertexID] {
+	return func(yield func(graph.VertexID) bool) {
+		for v := range graph.VertexID(vertices) {
+			if !yield(v) {
+				return
+			}
 		}
 	}
 }
