@@ -121,7 +121,10 @@ def features_of(array, name="x"):
         return array.tocsr()
     if _sparse_tensor(array):
         import scipy.sparse
-        entries = array.detach().cpu().to_sparse().coalesce()
+        entries = array.detach().cpu()
+        if not entries.is_sparse:  # PyTorch 1 converts no tensor that has the form already
+            entries = entries.to_sparse()
+        entries = entries.coalesce()
         if entries.dense_dim():
             raise ValueError(f"{name} is sparse by rows alone: {name}.to_dense() makes it dense")
         return scipy.sparse.csr_matrix((numpy_of(entries.values()), entries.indices().numpy()),
