@@ -1,0 +1,233 @@
+// Rows of several heads: sums along each head, and maps between them and one row of their width.
+#include "reduce.cuh"
+#include "rows.cuh"
+#include "warp.cuh"
+
+namespace halognn {
+namespace {
+
+// Of every row with a, and of the first rows with a2.
+template <int N>
+__global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
+                          int64_t width, int lanes, const float *z, const float *a,
+                          const float *a2) {
+    const int64_t i = item() / lanes, at = i % heads * width; // i of rows*heads
+    const bool mine = i < rows * heads, both = i < first * heads;
+    float sum = 0, sum2 = 0;
+    for (int64_t j = threadIdx.x % lanes * N; mine && j < width; j += lanes * N) {
+        const pack<float, N> v = load<float, N>(z + i * width + j),
+                             w = load<float, N>(a + at + j), w2 = load<float, N>(a2 + at + j);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            sum += v.at[k] * w.at[k];
+            sum2 += v.at[k] * w2.at[k];
+        }
+    }
+    sum = group_sum(sum, lanes);
+    sum2 = group_sum(sum2, lanes);
+    if (threadIdx.x % lanes != 0) return;
+    if (mine) s[i] = sum;
+    if (both) s2[i] = sum2;
+}
+
+// dots_back adds to dz, of column j of the rows [r,end), what goes back through the dots with a
+// and, if BOTH, with a2, and to the sums what goes back to these. UNROLL rows are read before the
+// first is written.
+template <bool BOTH>
+__device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols, int64_t j,
+                                 int64_t heads, int64_t h, const float *ds, const float *ds2,
+                                 const float *z, float a, float a2, float &sum, float &sum2) {
+    constexpr int UNROLL = 8;
+    for (; r < end; r += UNROLL) {
+        float d[UNROLL], v[UNROLL], g[UNROLL], g2[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) { // past the end, read the last row again
+            const int64_t row = r + k < end ? r + k : end - 1;
+            d[k] = dz[row * cols + j];
+            v[k] = z[row * cols + j];
+            g[k] = ds[row * heads + h];
+            if (BOTH) g2[k] = ds2[row * heads + h];
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) {
+            if (r + k >= end) break;
+            sum += g[k] * v[k];
+            float to = d[k] + g[k] * a;
+            if (BOTH) {
+                sum2 += g2[k] * v[k];
+                to += g2[k] * a2;
+            }
+            dz[(r + k) * cols + j] = to;
+        }
+    }
+}
+
+// dz += ds*a and da = the sum over the rows of ds*z, and so for the first rows with ds2 and a2.
+// partial [2,chunks,cols]
+__global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, int64_t first,
+                              int64_t heads, int64_t width, const float *ds, const float *ds2,
+                              const float *z, const float *a, const float *a2, float *partial,
+                              uint32_t *arrived) {
+    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t cols = heads * width, h = j / width;
+    if (j >= cols) return;
+    const int64_t begin = chunk * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;
+    const int64_t both = first < begin ? begin : first < end ? first : end;
+    float sum = 0, sum2 = 0;
+    dots_back<true>(dz, begin, both, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
+    dots_back<false>(dz, both, end, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
+    float *partial2 = partial + chunks * cols;
+    partial[chunk * cols + j] = sum;
+    partial2[chunk * cols + j] = sum2;
+    if (!arrive(arrived + j, chunks)) return;
+    da[j] = add_in_order(partial + j, cols, chunks);
+    da2[j] = add_in_order(partial2 + j, cols, (first + CHUNK - 1) / CHUNK);
+}
+
+// Maps between a row of heads and one of their width: a thread has the same columns of every head.
+template <int N>
+__global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, int lanes,
+                              const float *x) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    pack<float, N> sum{};
+#pragma unroll 4
+    for (int64_t h = 0; h < heads; h++) {
+        const pack<float, N> v = load<float, N>(x + (p.row * heads + h) * width + p.col);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum.at[i] += v.at[i];
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) sum.at[i] *= 1.0f / static_cast<float>(heads);
+    store<float, N>(y + p.row * width + p.col, sum);
+}
+
+template <int N>
+__global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t width, int lanes,
+                                const float *dy) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    pack<float, N> v = load<float, N>(dy + p.row * width + p.col);
+#pragma unroll
+    for (int i = 0; i < N; i++) v.at[i] *= 1.0f / static_cast<float>(heads);
+    for (int64_t h = 0; h < heads; h++)
+        store<float, N>(dx + (p.row * heads + h) * width + p.col, v);
+}
+
+// largest_heads sets at to the heads of a row that have the largest of columns [j,j+N), and returns
+// these: the first of equal ones, or the first NaN.
+template <int N>
+__device__ inline pack<float, N> largest_heads(const float *row, int64_t heads, int64_t width,
+                                               int64_t j, int64_t *at) {
+    pack<float, N> most = load<float, N>(row + j);
+#pragma unroll
+    for (int i = 0; i < N; i++) at[i] = 0;
+#pragma unroll 4
+    for (int64_t h = 1; h < heads; h++) {
+        const pack<float, N> v = load<float, N>(row + h * width + j);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (most.at[i] == most.at[i] && !(v.at[i] <= most.at[i])) {
+                most.at[i] = v.at[i];
+                at[i] = h;
+            }
+    }
+    return most;
+}
+
+template <int N>
+__global__ void max_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, int lanes,
+                             const float *x) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    int64_t at[N];
+    store<float, N>(y + p.row * width + p.col,
+                    largest_heads<N>(x + p.row * heads * width, heads, width, p.col, at));
+}
+
+template <int N>
+__global__ void spread_to_largest(float *dx, int64_t rows, int64_t heads, int64_t width, int lanes,
+                                  const float *dy, const float *x) {
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= width) return;
+    int64_t at[N];
+    largest_heads<N>(x + p.row * heads * width, heads, width, p.col, at);
+    const pack<float, N> d = load<float, N>(dy + p.row * width + p.col);
+    for (int64_t h = 0; h < heads; h++) {
+        pack<float, N> v;
+#pragma unroll
+        for (int i = 0; i < N; i++) v.at[i] = h == at[i] ? d.at[i] : 0;
+        store<float, N>(dx + (p.row * heads + h) * width + p.col, v);
+    }
+}
+
+}  // namespace
+}  // namespace halognn
+
+using namespace halognn;
+
+extern "C" {
+
+int halognn_cuda_head_dots(halognn_cuda *c, float *s, float *s2, int64_t rows, int64_t first,
+                           int64_t heads, int64_t width, const float *z, const float *a,
+                           const float *a2) {
+    if (rows == 0) return 0;
+    return in_packs(width, {z, a, a2}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        const int lanes = group(width, N);
+        return LAUNCH_TOGETHER(c, head_dots<N>, blocks(rows * heads * lanes), s, s2, rows,
+                               first, heads, width, lanes, z, a, a2);
+    });
+}
+
+int halognn_cuda_head_dots_backward(halognn_cuda *c, float *dz, float *da, float *da2, int64_t rows,
+                                    int64_t first, int64_t heads, int64_t width, const float *ds,
+                                    const float *ds2, const float *z, const float *a,
+                                    const float *a2, float *scratch) {
+    const int64_t cols = heads * width;
+    if (rows == 0 || cols == 0) return zero_both(c, da, da2, cols);
+    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, da2, rows, first, heads,
+                  width, ds, ds2, z, a, a2, scratch, c->arrived);
+}
+
+int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
+                           const float *x) {
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {y, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, mean_of_heads<N>, grid_of(rows, width, N), y, rows, heads, width,
+                      lanes(width, N), x);
+    });
+}
+
+int halognn_cuda_head_mean_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
+                                    int64_t width, const float *dy) {
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {dx, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, spread_to_heads<N>, grid_of(rows, width, N), dx, rows, heads, width,
+                      lanes(width, N), dy);
+    });
+}
+
+int halognn_cuda_head_max(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,
+                          const float *x) {
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {y, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, max_of_heads<N>, grid_of(rows, width, N), y, rows, heads, width,
+                      lanes(width, N), x);
+    });
+}
+
+int halognn_cuda_head_max_backward(halognn_cuda *c, float *dx, int64_t rows, int64_t heads,
+                                   int64_t width, const float *dy, const float *x) {
+    if (rows == 0 || width == 0) return 0;
+    return in_packs(width, {dx, dy, x}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, spread_to_largest<N>, grid_of(rows, width, N), dx, rows, heads, width,
+                      lanes(width, N), dy, x);
+    });
+}
+
+}  // extern "C"
