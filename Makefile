@@ -47,7 +47,7 @@ bin/halognn: $(GOFILES) build/flags
 cuda: ## the CUDA kernels, by nvcc (NVCC=...), which compute.device=cuda loads
 	@echo "building the CUDA kernels"; $(QUIET); $(MAKE_KERNELS) cuda
 
-CUDA_KERNELS := $(shell find kernels/cuda kernels/include -type f 2>/dev/null)
+CUDA_KERNELS := $(shell find kernels/cuda kernels/include tests/emulate -type f 2>/dev/null)
 .PHONY: emulated
 emulated: build/libhalognn_cuda_emulated.so
 build/libhalognn_cuda_emulated.so: $(CUDA_KERNELS) kernels/Makefile

@@ -133,7 +133,7 @@ export HALOGNN_TAGS GOFLAGS
 # test again. The flags of floating point only cost speed where they are missing, in a build without
 # this file: cgo lets no source ask for them.
 halognn_hash=$({ cat "$HALOGNN_ROOT"/kernels/include/* \
-  "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/kernels/cuda/emulate/* \
+  "$HALOGNN_ROOT"/kernels/cuda/*.cu* "$HALOGNN_ROOT"/tests/emulate/* \
   "$HALOGNN_ROOT"/kernels/Makefile 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 export HALOGNN_MPIRUN
 export CGO_CFLAGS="-O2 -fno-math-errno -fno-trapping-math -DHALOGNN_CUDA_HASH=$halognn_hash \

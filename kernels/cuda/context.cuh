@@ -67,7 +67,7 @@ const char *nccl_error(int code);
 
 // LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose
 // threads wait for each other or exchange values. For nvcc they are the same. In the emulation
-// (kernels/cuda/emulate) the first kind is a loop.
+// (tests/emulate) the first kind is a loop.
 #ifdef HALOGNN_EMULATED
 #define LAUNCH_EMULATED(c, stream, together, kernel, grid, ...)                                    \
     (emulated::count(__FILE__, #kernel),                                                           \

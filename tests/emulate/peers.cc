@@ -9,7 +9,7 @@
 //     it must be the calling thread's.
 //   - HALOGNN_EMULATED_NCCL_FAILS is a rank whose communicators fail to open.
 //   - ncclAllReduce does not add in rank order, so that code that relies on the order is detected.
-#include "../nccl.cuh"
+#include "nccl.cuh"
 
 #include <algorithm>
 #include <cstdio>
