@@ -18,8 +18,8 @@ type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
-	held     int // rows that it held before the first step
-	// [<= C] what it held before the first step, in order of first use, if Start needs it
+	held     int // rows cached before the first step
+	// [<= C] the rows cached before the first step, in order of first use, if Start needs them
 	start []graph.VertexID
 }
 

@@ -53,8 +53,8 @@ func NewReuse(lasts int) *Reuse {
 // Add counts vertices: p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
 func (r *Reuse) Add(p []float32) { r.AddDrawn(p, p) }
 
-// AddDrawn counts vertices by what a minibatch reads with probability p while numbers are those that
-// each vertex has drawn, and with mean whatever they are. O(len(p)).
+// AddDrawn counts vertices whose random numbers (LABOR's) are drawn already. A minibatch reads
+// vertex v with probability p[v] given the numbers, and with mean[v] over all numbers. O(len(p)).
 func (r *Reuse) AddDrawn(p, mean []float32) {
 	for v, x := range p {
 		level := 0

@@ -97,7 +97,7 @@ func openDoor(rank int) (door net.Listener, card []byte) {
 	return door, []byte(strings.Join([]string{host + " " + space, address, rand.Text()}, "\n"))
 }
 
-// receive lets so many mates in that know the password, and follows each.
+// receive accepts as many mates as that, each with the password, and watches each.
 func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	defer close(m.met)
 	defer door.Close()

@@ -12,7 +12,7 @@ import (
 type quantizer struct {
 	largest, scale []float32 // [F]
 	row            []int8
-	// of each column the numbers other than 0, and those beyond a tenth of the largest
+	// [F] how many numbers of each column are not 0, and how many exceed a tenth of the largest
 	some, large []int64
 }
 

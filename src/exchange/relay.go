@@ -37,8 +37,8 @@ type relayed struct {
 	got   []byte           // [R, rowBytes]
 }
 
-// Share tells a Request that follows what Relay is going to be told, and which rows others read, as
-// Collect is. It returns the part of each of the own vertices and then of ids, until the next call.
+// Share tells the next Request in advance what Relay will be given (own and ids) and Collect (at).
+// It returns the part of each own vertex and then of each of ids; the next call overwrites them.
 func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
 	r := &p.relayed
 	r.own, r.read = own, at

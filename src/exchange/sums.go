@@ -48,8 +48,8 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	x.giveBack(c)
 }
 
-// Value sets p.Worth for a cache that is told it, if there are sums: after Locate. It may run for many
-// plans at once.
+// Value sets p.Worth, the vectors that caching each row would save, for caches that use it. Without
+// sums it does nothing. Call it after Locate; several plans may be valued at once.
 func (x *Exchange) Value(p *Plan, e *Edges) {
 	if x.sums == nil || e == nil {
 		return

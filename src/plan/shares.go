@@ -76,7 +76,7 @@ type groupProbe struct {
 	groups [][]*rankPlan // the analysed ranks that share minibatches
 	owners *sample.Owners
 	loads  [][]sample.Load // of a minibatch, by member of its group
-	// [S,layers] vertices that members find for layers that are drawn as a whole
+	// [S,layers] candidates that each member finds for a layer that is drawn as a whole
 	candidates [][]int
 	sampler    sample.Sampler
 	mb         sample.Minibatch

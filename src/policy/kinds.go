@@ -78,7 +78,7 @@ func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return cache.NewByKind(kinds.Of, policies), held, nil
 }
 
-// byKind returns of each kind what the minibatches of Ahead read.
+// byKind splits the vertices that the minibatches of Ahead read by kind: [kind][minibatch].
 func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
 	ahead := make([][][]graph.VertexID, len(kinds.Bytes))
 	if s.Window == 0 || s.Ahead == nil {

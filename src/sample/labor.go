@@ -158,7 +158,7 @@ func likely(fanout, degree int64) uint64 {
 	return below((f + 3*math.Sqrt(f) + 3) / float64(degree))
 }
 
-// number makes the vertices of the hop have numbers, those that its key names.
+// number gives each vertex of the hop the random number that the hop's key names.
 func (h *hop) number(m moment) { h.numbers, h.table = m.numbers(h.key), nil }
 
 // numberOf returns the number of a vertex.

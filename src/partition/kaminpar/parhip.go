@@ -16,7 +16,7 @@ import (
 	"halognn/src/random"
 )
 
-// The bits of ParHIP's first word; a bit that is set says no.
+// The bits of ParHIP's first word. A set bit means that the graph does not have the thing.
 const (
 	noEdgeWeights = 1 << iota
 	noVertexWeights
