@@ -88,7 +88,7 @@ func TestSparseRows(t *testing.T) {
 			parts := sparseParts.dir(t)
 			one := trained(t, parts, 1, sets...)
 			for _, more := range [][]string{{"pipeline.depth=0"}, {"pipeline.depth=4", "run.ranks_per_node=2"},
-				{"topology.kind=partitioned"}} {
+				{"topology.kind=partitioned"}, {"cache.policy=vip", "cache.alpha=0.5"}} {
 				if name == "mlp" && more[0] == "topology.kind=partitioned" {
 					continue // it reads no topology
 				}
@@ -135,13 +135,14 @@ func TestSparseRowsRefused(t *testing.T) {
 	parts := sparseParts.dir(t)
 	for _, c := range []struct{ sets, want string }{
 		{"cache.policy=lookahead", "cache.policy lookahead"},
-		{"cache.policy=vip", "cache.policy vip"},
+		{"cache.policy=auto", "cache.policy auto"},
+		{"cache.placement=group", "cache.placement group"},
 		{"exchange.sums=on", "exchange.sums on"},
 		{"parallel.mode=split", "parallel.mode split"},
 		{"parallel.mode=push-pull", "parallel.mode push-pull"},
 	} {
 		sets := []string{c.sets}
-		if !strings.HasPrefix(c.sets, "cache") {
+		if !strings.HasPrefix(c.sets, "cache.policy") {
 			sets = append(sets, "cache.policy=none")
 		}
 		r := halognn(t).run(t, append(trainArgs(t, parts, newRunDir(t), sets...), "--ranks-in-process", "2")...)

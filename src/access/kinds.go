@@ -2,10 +2,13 @@ package access
 
 import "halognn/src/graph"
 
-// Kinds says how long rows are where that depends on the kind of a vertex. Vertices of a kind lie
-// together: range i is of kind i modulo the number of kinds.
+// Kinds says how long rows are where that depends on the vertex, or on its kind. Vertices of a kind
+// lie together: range i is of kind i modulo the number of kinds.
 type Kinds struct {
 	Bytes []int // [kinds] of a row; 0: there are none
+	// Ends [N+1], of sparse rows alone, which are of one kind: that of vertex v has the entries
+	// Ends[v] to Ends[v+1]-1 of all, of Bytes each.
+	Ends []int64
 
 	starts []int64 // [ranges+1]
 	index  graph.PartIndex
@@ -16,11 +19,23 @@ func NewKinds(starts []int64, bytes []int) *Kinds {
 	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
 }
 
+// NewSparseKinds returns those of sparse rows with such ends and so many bytes an entry.
+func NewSparseKinds(ends []int64, entry int) *Kinds {
+	k := NewKinds([]int64{0, int64(len(ends) - 1)}, []int{entry})
+	k.Ends = ends
+	return k
+}
+
 // Of returns the kind of a vertex.
 func (k *Kinds) Of(v graph.VertexID) int { return k.index.Find(uint32(v)) % len(k.Bytes) }
 
 // Size returns the bytes of a vertex's row.
-func (k *Kinds) Size(v graph.VertexID) int { return k.Bytes[k.Of(v)] }
+func (k *Kinds) Size(v graph.VertexID) int {
+	if k.Ends != nil {
+		return int(k.Ends[v+1]-k.Ends[v]) * k.Bytes[0]
+	}
+	return k.Bytes[k.Of(v)]
+}
 
 // Sizes returns the bytes of the rows of vertices.
 func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
@@ -32,6 +47,9 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 
 // Total returns the bytes of all rows.
 func (k *Kinds) Total() (bytes int64) {
+	if k.Ends != nil {
+		return k.Ends[len(k.Ends)-1] * int64(k.Bytes[0])
+	}
 	for i := range len(k.starts) - 1 {
 		bytes += (k.starts[i+1] - k.starts[i]) * int64(k.Bytes[i%len(k.Bytes)])
 	}

@@ -67,7 +67,8 @@ type Slicer interface {
 // Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
 // has returned must stay until the plan that asked for it has been used.
 type Cache interface {
-	// Row returns the row of Table that holds vertex v, or -1. Only remote vertices are looked up.
+	// Row returns the row of Table that holds vertex v, of sparse rows its first entry, or -1. Only
+	// remote vertices are looked up.
 	Row(v graph.VertexID) int
 	// Table returns the rows, of the exchange's columns and type.
 	Table() []byte
@@ -99,7 +100,7 @@ type Options struct {
 	Cols  int // elements of a row
 	Type  compute.DType
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
-	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without Cache, Buffer and Sums
+	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
 	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
 	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Sums and SharedCache.
 	Kinds []Kind

@@ -135,6 +135,9 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 		return err
 	}
 	p.Counters = trace.Counters{Frontier: int64(len(ids))}
+	if x.ends != nil {
+		measure(x, p, ids)
+	}
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
 	}

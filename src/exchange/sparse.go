@@ -1,9 +1,11 @@
 package exchange
 
 import (
+	"errors"
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -11,10 +13,17 @@ import (
 // planned like others, row for row, and then laid out: a reference becomes that of the row's first
 // entry. Asker and owner come to the same numbers of entries, which no message tells.
 
-// layEntries lays out the rows of a plan.
+// measure sets how many entries the row of each vertex has.
+func measure(x *Exchange, p *Plan, ids []graph.VertexID) {
+	p.Rows.Lengths = mem.Grow(p.Rows.Lengths[:0], len(ids))
+	for i, v := range ids {
+		p.Rows.Lengths[i] = int32(x.ends[v+1] - x.ends[v])
+	}
+}
+
+// layEntries lays out the rows of a plan but for cached ones, whose references are of entries.
 func (x *Exchange) layEntries(p *Plan) {
 	p.starts = mem.Grow(p.starts[:0], len(p.askIDs))
-	p.Rows.Lengths = mem.Grow(p.Rows.Lengths[:0], len(p.Rows.Of))
 	place, end := 0, 0
 	for r, n := range p.askNumbers {
 		first, begin := x.offsets[r*x.perRank], end
@@ -28,20 +37,15 @@ func (x *Exchange) layEntries(p *Plan) {
 	}
 	p.received = mem.Grow(p.received[:0], end*x.unit)
 	p.Rows.Tables[len(x.base)+1], p.AskedBytes = p.received, int64(len(p.received))
+	received := len(x.base) + 1
 	for i, ref := range p.Rows.Of {
-		part := int(p.Parts[i])
-		if table := ref.Table(); table == part {
+		switch part := int(p.Parts[i]); ref.Table() {
+		case part:
 			v := x.offsets[part] + int64(ref.Row())
-			p.Rows.Lengths[i] = int32(x.ends[v+1] - x.ends[v])
 			p.Rows.Of[i] = compute.MakeRowRef(part, int(x.ends[v]-x.ends[x.offsets[part]]))
-			continue
+		case received:
+			p.Rows.Of[i] = compute.MakeRowRef(received, int(p.starts[ref.Row()]))
 		}
-		start, next := p.starts[ref.Row()], int64(end)
-		if ref.Row()+1 < place {
-			next = p.starts[ref.Row()+1]
-		}
-		p.Rows.Lengths[i] = int32(next - start)
-		p.Rows.Of[i] = compute.MakeRowRef(len(x.base)+1, int(start))
 	}
 }
 
@@ -74,8 +78,11 @@ func (x *Exchange) sliceEntries(p *Plan) error {
 // checkSparse reports what sparse rows cannot have, and ends that are none.
 func checkSparse(o *Options) error {
 	n := o.Offsets[len(o.Offsets)-1]
-	if o.Cache != nil || o.Buffer != nil || o.Sums != nil || len(o.Kinds) > 0 || o.Stored {
-		return fmt.Errorf("sparse rows are neither cached nor added by owners")
+	if _, shared := o.Cache.(SharedCache); shared || o.Buffer != nil || o.Stored {
+		return errors.New("sparse rows are kept by each rank alone, and stay: give a Cache")
+	}
+	if o.Sums != nil || len(o.Kinds) > 0 {
+		return errors.New("sparse rows are of one kind, and not added by owners")
 	}
 	if int64(len(o.Ends)) != n+1 {
 		return fmt.Errorf("%d ends of sparse rows of %d vertices", len(o.Ends), n)

@@ -28,13 +28,13 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
 // predictions; free gives its memory back.
 func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
-	offsets, kinds := j.Shards.Ranges(), j.Kinds()
+	offsets := j.Shards.Ranges()
 	if !j.Exact { // of the pieces into which parts are cut
 		offsets = j.first
 	}
 	here, widths := make([]bool, len(offsets)-1), []int(nil)
-	if kinds != nil {
-		widths = kinds.Bytes
+	if j.Shards.Schema.Typed() {
+		widths = j.Kinds().Bytes
 	}
 	for _, r := range j.Neighbours(rank) {
 		for p := r * len(here) / j.Ranks; p < (r+1)*len(here)/j.Ranks; p++ {

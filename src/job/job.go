@@ -331,10 +331,14 @@ func (j *Job) Local(rank int) []access.Range {
 	return kinds.Outside(local, func(kind int) bool { return kinds.Bytes[kind] > 0 })
 }
 
-// Kinds says how long the rows of each vertex type are; nil where vertices have no types.
+// Kinds says how long the rows of each vertex type are, or sparse rows; nil where all have one
+// size.
 func (j *Job) Kinds() *access.Kinds {
 	m := &j.Shards.Meta
-	if !m.Schema.Typed() {
+	switch {
+	case j.Sparse:
+		return access.NewSparseKinds(j.Shards.Rows().Ends, m.Type().Size())
+	case !m.Schema.Typed():
 		return nil
 	}
 	bytes := make([]int, m.Schema.NumTypes())
@@ -451,7 +455,7 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 }
 
 // Capacity returns the rows that a rank's cache holds with settings o, as alpha or halo_fraction
-// says, or the bytes of rows of types of vertices; 0 for a model that reads no neighbours.
+// says, or bytes where rows differ in size; 0 for a model that reads no neighbours.
 func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, error) {
 	if !j.Reads() {
 		return 0, nil

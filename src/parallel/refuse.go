@@ -209,8 +209,11 @@ func learnedRefuses(s *job.Spec) []clash {
 func sparseRefuses(s *job.Spec) []clash {
 	const dense = ", or an import with --feature-type float32"
 	return []clash{
-		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy,
-			"its slots have one size, and sparse rows have many", noCache + dense},
+		{changes(&s.Cache) || s.Cache.Policy == policy.Auto, "cache.policy " + s.Cache.Policy,
+			"a row could not take the place of another, for their sizes differ",
+			policies((*policy.Policy).Static) + dense},
+		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
+			"rows that ranks share have one size", ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, "it is of rows of one size",
 			owners + dense},
 		{s.Sums && !s.TrySums, "exchange.sums on", "a sum has an entry in most columns, and is longer than the " +

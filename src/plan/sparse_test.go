@@ -5,18 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/dataset"
 	"halognn/src/policy"
 	"halognn/src/shard/shardtest"
 )
 
-// What training refuses of sparse rows is not planned either.
-func TestSparseRowsAreNotCached(t *testing.T) {
-	graph := generatedOptions
-	graph.Vertices = 200
-	s := shardtest.Open(t, graph, shardtest.Options{Parts: 2})
-	s.FeatureType = dataset.SparseOnes
-	for _, name := range []string{policy.Auto, policy.VIP} {
+// What training refuses of sparse rows is not planned either, and a cache of bytes of them is.
+func TestCachesOfSparseRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
+		shardtest.Options{Parts: 2})
+	for _, name := range []string{policy.Auto, policy.Lookahead} {
 		j := planJob()
 		j.Cache.Policy = name
 		_, err := New(s, j, given)
@@ -24,5 +21,16 @@ func TestSparseRowsAreNotCached(t *testing.T) {
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+	j := planJob()
+	j.Cache.Policy, j.Cache.Alpha = policy.VIP, 0.5
+	got, err := New(s, j, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.Traffic
+	if room := int(s.Vertices) / 4; p.Capacity == 0 || p.Capacity > 3*room || !(p.Rows < p.Reads) {
+		t.Errorf("a cache of %d rows, where there is room for %d of mean length, leaves %g of %g",
+			p.Capacity, room, p.Rows, p.Reads)
 	}
 }

@@ -59,6 +59,9 @@ func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
 	if err != nil {
 		return Traffic{}, err
 	}
+	if p.of.job.Sparse { // whose capacity is bytes
+		t[0].Capacity = t[0].held
+	}
 	t[0].Alpha = c.Alpha
 	if c.HaloFraction > 0 || c.Policy == policy.None {
 		t[0].Alpha = 0
@@ -220,7 +223,7 @@ func (p trafficPlan) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, 
 		return nil, err
 	}
 	return &fetched{free: func() { mem.Free(score) }, at: func(capacity int) (fetch, error) {
-		held, err := p.of.graph.Top(score, r.reader.Local, capacity)
+		held, err := p.of.graph.Best(score, r.reader, capacity)
 		if err != nil {
 			return fetch{}, err
 		}

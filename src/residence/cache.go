@@ -165,15 +165,24 @@ func (c *Cache) Close() error {
 type staticCache struct {
 	index *cache.Index
 	table
+	starts []int64 // of sparse rows: the first entry of each
 }
 
 // Row implements exchange.Cache.
-func (c *staticCache) Row(v graph.VertexID) int { return int(c.index.Get(v)) }
+func (c *staticCache) Row(v graph.VertexID) int {
+	row := int(c.index.Get(v))
+	if c.starts != nil && row >= 0 {
+		return int(c.starts[row])
+	}
+	return row
+}
 
 // Table implements exchange.Cache.
 func (c *staticCache) Table() []byte { return c.rows }
 
-func (c *staticCache) bytes() (rows, index int64) { return int64(len(c.rows)), c.index.Bytes() }
+func (c *staticCache) bytes() (rows, index int64) {
+	return int64(len(c.rows)), c.index.Bytes() + 8*int64(len(c.starts))
+}
 
 func (c *staticCache) memory() (allocated, shared trace.Memory) {
 	return cacheMemory(c.bytes()), nil
@@ -182,6 +191,7 @@ func (c *staticCache) memory() (allocated, shared trace.Memory) {
 func (c *staticCache) free() error {
 	c.index.Free()
 	mem.Free(c.rows)
+	mem.Free(c.starts)
 	return nil
 }
 
@@ -226,12 +236,21 @@ func (s opener) openStatic(c *Cache, m *access.Graph) error {
 // fillStatic fetches the rows of the vertices that a static cache holds. Collective.
 func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
 	counts, kinds := []int{len(held)}, s.of.Job.Kinds()
-	if kinds != nil {
+	index := cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto)
+	fixed := &staticCache{index: index}
+	switch {
+	case s.of.Job.Sparse:
+		fixed.rows, fixed.counts = mem.Make[byte](int(kinds.Sizes(held))), counts
+		fixed.starts = mem.Make[int64](len(held))
+		for i, end := 0, int64(0); i < len(held); i++ {
+			fixed.starts[i] = end
+			end += kinds.Ends[held[i]+1] - kinds.Ends[held[i]]
+		}
+	case kinds != nil:
 		counts = kinds.PerKind(held)
-	}
-	fixed := &staticCache{
-		index: cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto),
-		table: newTable(s.of, counts),
+		fallthrough
+	default:
+		fixed.table = newTable(s.of, counts)
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
 	next := make([]int32, len(counts))
@@ -325,8 +344,13 @@ func (s opener) fetchRows(ids []graph.VertexID, dst table) error {
 		}
 		for i, ref := range plan.Rows.Of {
 			kind := int(plan.Parts[i]) % types
-			size := sizes[kind].RowBytes()
-			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*size:])
+			unit := sizes[kind].RowBytes()
+			size := unit
+			if s.of.Job.Sparse { // an entry
+				unit = sizes[kind].Type.Size()
+				size = int(plan.Rows.Lengths[i]) * unit
+			}
+			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*unit:])
 			left[kind] = left[kind][size:]
 		}
 	}

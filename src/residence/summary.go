@@ -76,7 +76,7 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 		own[i] = most
 	}
 	sum.Bytes, sum.PlanBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
-	if sum.Capacity = int(own[4]); !s.shards().Schema.Typed() {
+	if sum.Capacity = int(own[4]); s.Job.Kinds() == nil {
 		sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
 	}
 	return sum, s.summariseCards(c, sum)

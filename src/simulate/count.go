@@ -139,7 +139,7 @@ func (c *counter) count(m *minibatch) error {
 
 // add counts how much a minibatch reads.
 func (c *counter) add(m *minibatch) error {
-	if c.kinds == nil { // others have the whole topology
+	if !c.job.Model.Schema.Typed() { // others have the whole topology
 		c.ask(&m.sampled, m.key)
 	}
 	c.each[m.step] += int64(len(m.remote))

@@ -57,7 +57,7 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 	}()
 	err := s.onRanks(together, func(rank int) error {
 		n := &ranks[rank]
-		n.counter = counter{Simulation: s, rank: rank}
+		n.counter = counter{Simulation: s, rank: rank, kinds: s.job.Kinds()}
 		return n.open(m, policy, size, each)
 	})
 	factor := s.job.Locality.Start()
@@ -73,6 +73,7 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 		r.Read[policy][size] += all.read
 		r.Peer[policy][size] += all.peer
 		r.Rows[policy][size] += all.far
+		r.Totals[policy][size].RowBytes += all.bytes
 		if a := &s.job.Locality; a.Adapts {
 			loading := a.Share(all.far*int64(s.shards.RowBytes()), all.edges)
 			factor = s.job.Locality.Next(factor, loading)
@@ -94,12 +95,12 @@ type nearRank struct {
 }
 
 // nearReads are the vertices that an epoch's minibatches read beside local ones, those of them in
-// caches of peers, the rows that are fetched, and sampled edges.
-type nearReads struct{ read, peer, far, edges int64 }
+// caches of peers, the rows that are fetched, their bytes where they differ, and sampled edges.
+type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
 	n.read, n.peer = n.read+o.read, n.peer+o.peer
-	n.far, n.edges = n.far+o.far, n.edges+o.edges
+	n.far, n.bytes, n.edges = n.far+o.far, n.bytes+o.bytes, n.edges+o.edges
 }
 
 func (n *nearRank) free() {
@@ -162,9 +163,10 @@ func (n *nearRank) count(epoch int, favour float64, workers int) error {
 		r.edges += int64(m.sampled.NumEdges())
 		n.used.minibatch = max(n.used.minibatch, int64(len(m.remote)))
 		if len(n.playing) > 0 {
-			before := n.playing[0].total.Remote
+			total := &n.playing[0].total
+			before := *total
 			err := n.play(m)
-			r.far += n.playing[0].total.Remote - before
+			r.far, r.bytes = r.far+total.Remote-before.Remote, r.bytes+total.RowBytes-before.RowBytes
 			return err
 		}
 		for _, v := range m.remote {
@@ -174,6 +176,9 @@ func (n *nearRank) count(epoch int, favour float64, workers int) error {
 				r.peer++
 			default:
 				r.far++
+				if n.kinds != nil {
+					r.bytes += int64(n.kinds.Size(v))
+				}
 			}
 		}
 		return nil

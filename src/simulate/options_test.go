@@ -163,17 +163,18 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// Sparse rows are not cached, and ranks that share minibatches do not share them.
+// Sparse rows are cached if they stay, and ranks that share minibatches do not share them.
 func TestSparseRows(t *testing.T) {
-	s := generated(t)
-	s.FeatureType = dataset.SparseOnes
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
+		shardtest.Options{Parts: 4})
 	o := options()
+	o.Policies = []string{policy.Lookahead}
 	if _, err := New(s, o); !errors.Is(err, ErrOptions) ||
-		!strings.Contains(err.Error(), "cache.policy vip cannot be had") {
-		t.Errorf("vip of sparse rows: %v", err)
+		!strings.Contains(err.Error(), "cache.policy lookahead cannot be had") {
+		t.Errorf("lookahead of sparse rows: %v", err)
 	}
 	o.Sparse = true
-	if o.Policies = o.Possible(); !slices.Equal(o.Policies, []string{policy.None}) {
+	if o.Policies = o.Possible(); !slices.Equal(o.Policies, policy.Names((*policy.Policy).Static)) {
 		t.Errorf("possible: %v", o.Policies)
 	}
 	sim, err := New(s, o)

@@ -139,7 +139,7 @@ func (o *Options) Check() error {
 	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
 }
 
-// Possible lists the policies that can be counted; those of sparse rows only if o.Sparse says so.
+// Possible lists the policies that can be counted; of sparse rows only if o.Sparse says so.
 func (o *Options) Possible() []string {
 	least := len(o.refused(policy.None))
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })

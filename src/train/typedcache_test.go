@@ -10,27 +10,37 @@ import (
 	"halognn/src/simulate"
 )
 
-// A cache of rows of several types changes no number, keeps no more bytes than it has room for, and
-// leaves as many rows and bytes to fetch as are simulated: whatever types have features, and
-// however wide those are.
-func TestTypedCaches(t *testing.T) {
+// A cache of rows of several types, or of sparse ones, changes no number, keeps no more bytes than
+// it has room for, and leaves as many rows and bytes to fetch as are simulated: whatever types have
+// features, and however long rows are.
+func TestCachesOfBytes(t *testing.T) {
 	typed := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && !p.None() })
+	static := policy.Names(func(p *policy.Policy) bool { return p.Static() && !p.None() })
 	for _, c := range []struct {
 		name     string
 		bare     []int // types whose rows are learned
 		ranks    int
 		alpha    float64
 		policies []string
+		sparse   bool
 	}{
-		{"all types", nil, 4, 0.3, typed},
-		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}},
+		{"all types", nil, 4, 0.3, typed, false},
+		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false},
 		{"no papers", []int{0}, 4, 0.3,
-			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}},
-		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}},
-		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}},
+			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}, false},
+		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}, false},
+		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}, false},
+		{"sparse rows", nil, 4, 0.3, static, true},
+		{"sparse rows, two parts a rank", nil, 2, 0.6, []string{policy.VIP}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := shardtest.Cut(t, typedData(t, c.bare...), shardtest.Options{Parts: 4})
+			data := ""
+			if c.sparse {
+				data = shardtest.Bare(t, shardtest.BareOptions{Sparse: true})
+			} else {
+				data = typedData(t, c.bare...)
+			}
+			s := shardtest.Cut(t, data, shardtest.Options{Parts: 4})
 			o := typedOptions("sage")
 			o.Epochs, o.EvalEvery = 2, 2
 			if c.bare != nil {
@@ -80,7 +90,7 @@ func TestTypedCaches(t *testing.T) {
 					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes, room)
 				}
 			}
-			if slices.Contains(c.policies, policy.Oracle) { // all of them
+			if slices.Contains(c.policies, policy.Oracle) && !c.sparse { // all of them
 				o.Cache.Policy = policy.Auto
 				if got := typedRun(t, s, c.ranks, o, false); got.LossDigest != none.LossDigest ||
 					got.Cache.Chosen == "" || got.RemoteBytes >= none.RemoteBytes {

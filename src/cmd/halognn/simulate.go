@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,9 +160,6 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	}
 	if o.Fit(s); !c.Flags().Changed("policies") {
 		o.Policies = o.Possible()
-		if o.Sparse {
-			slog.Info("sparse rows are not cached yet: rows without a cache are counted alone")
-		}
 	}
 	var r *simulate.Result
 	ready := false

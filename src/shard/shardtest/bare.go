@@ -12,10 +12,10 @@ import (
 )
 
 // BareOptions say what a graph has besides.
-type BareOptions struct{ Links, EdgeFeatures bool }
+type BareOptions struct{ Links, EdgeFeatures, Sparse bool }
 
-// Bare writes a graph of one type without features, whose vertices mostly have in-edges from their
-// own class.
+// Bare writes a graph of one type without features, or with sparse ones of different lengths, whose
+// vertices mostly have in-edges from their own class.
 func Bare(t testing.TB, o BareOptions) string {
 	t.Helper()
 	const n, classes = 240, 3
@@ -51,9 +51,24 @@ func Bare(t testing.TB, o BareOptions) string {
 		}
 		must(t, w.EdgeFeatures(rows, 2))
 	}
-	rows, err := w.Features(n, 0, dataset.Float32)
-	must(t, err)
-	must(t, rows.Close())
+	cols := 0
+	if o.Sparse {
+		cols = 24
+	}
+	row := make([]float32, cols)
+	must(t, w.WriteFeatures(cols, dataset.Sparse, nil, func(rows *dataset.RowWriter) error {
+		r := rand.New(rand.NewPCG(5, 6))
+		for range n {
+			clear(row)
+			for range r.IntN(cols+1) / 3 { // some have none
+				row[r.IntN(cols)] = r.Float32()
+			}
+			if err := rows.Write(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 	if o.Links {
 		must(t, w.Links(links))
 		must(t, w.Close())
