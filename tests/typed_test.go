@@ -24,7 +24,7 @@ func TestTypedGraphs(t *testing.T) {
 	halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
 		"--features", "ones", "--allow-imbalance", "--out", parts)
 	run := trained(t, parts, 4, "model.kind=rgcn", "cache.policy=none", "train.epochs=2",
-		"run.ranks_per_node=1")
+		"run.ranks_per_node=1", "topology.kind=partitioned")
 	if run.RemoteBytes == 0 {
 		t.Error("no row was fetched")
 	}
@@ -75,7 +75,7 @@ func TestLearnedRows(t *testing.T) {
 	want := trained(t, parts, 1, sets...)
 	runs := map[string]*outcome{"goroutines": trained(t, parts, 4, append(sets, "pipeline.depth=5")...)}
 	if halognn(t).linked("mpi") {
-		runs["MPI"] = trainedMPI(t, parts, 4, append(sets, "pipeline.workers=3")...)
+		runs["MPI"] = trainedMPI(t, parts, 4, append(sets, "pipeline.workers=3", "topology.kind=partitioned")...)
 	}
 	for name, run := range runs {
 		sameNumbers(t, run, want)

@@ -177,6 +177,15 @@ func (c *Columns) Of(v VertexID) (kind int, first VertexID, count int) {
 	return r.kind, VertexID(r.base + int64(v)*int64(r.each)), r.each
 }
 
+// First returns the first column of vertex v or, after the last vertex, the number of columns.
+func (c *Columns) First(v int64) int64 {
+	if v == int64(c.index.Vertices()) {
+		return int64(c.count)
+	}
+	_, first, _ := c.Of(VertexID(v))
+	return int64(first)
+}
+
 // Into returns the relations that end in a type, in the order of its columns.
 func (c *Columns) Into(kind int) []int {
 	if c.Plain() {

@@ -173,7 +173,6 @@ func partitionedRefuses(s *job.Spec) []clash {
 func typedRefuses(s *job.Spec) []clash {
 	const why = "it does not tell types and relations apart yet"
 	return []clash{
-		{s.Partitioned, "topology.kind partitioned", why, "topology.kind=replicated"},
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name, why,
 			"parallel.mode=" + ModeData},
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "", "sample.kind " + string(s.Sample.Kind), why,

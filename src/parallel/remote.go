@@ -247,9 +247,7 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 		if err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, &r.asking); err != nil {
 			return err
 		}
-		for _, n := range r.answer.Count {
-			m.asked.Answered += int64(n)
-		}
+		m.asked.Answered += int64(r.answer.Vertices)
 		return s.Draw(&r.asking)
 	})
 }
@@ -263,7 +261,7 @@ func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 	count.Rounds++
 	count.Bytes += int64(len(r.answer.Sizes)) + int64(len(r.answer.Neighbours))*sample.VertexBytes
 	return d.comm.StartAlltoallThen(r.answer.Sizes, r.asking.Sizes, r.answer.Count, r.asking.Count,
-		r.asking.Reply.Vertex(), comm.Then{Send: mem.Bytes(r.answer.Neighbours),
+		r.asking.Reply.Column(), comm.Then{Send: mem.Bytes(r.answer.Neighbours),
 			SendRows: r.answer.Edges, RowBytes: r.asking.Reply.Edge, Expect: (*repliedTo)(m)}), nil
 }
 

@@ -68,7 +68,7 @@ func (p messagePlan) askingBytes(s *shape) int64 {
 	for l, a := range s.asks {
 		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, j.Model.EdgeWeights)
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
-		own, width := int64(h.destinations)-asked, int64(reply.Vertex())
+		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {
 			if reply.Edge > sample.VertexBytes { // drawn apart from their weights
 				edges *= 2

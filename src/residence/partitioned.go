@@ -16,10 +16,10 @@ import (
 
 // openPartitioned opens a cache where a rank has the in-edges of its own vertices alone: one that
 // needs nothing of the graph, a static one whose ranking was written before, or any other after an
-// analysis of the whole graph. Collective.
+// analysis of the whole graph, as any that divides its bytes among types. Collective.
 func (s opener) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
-	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() {
+	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.of.Job.Kinds() != nil {
 		return s.openWhole(c, at)
 	}
 	if !p.Static() {

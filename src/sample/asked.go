@@ -49,23 +49,29 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 	}
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
 		b, a, without := &m.Blocks[l], &asks[l], 0
+		columns := 0
+		asks := func(v graph.VertexID) bool { return (v < of.First || v >= of.End) && of.Draws(v) }
 		for d, v := range m.Frontier[:b.NumDst] {
-			switch {
-			case v >= of.First && v < of.End || !of.Draws(v):
-				continue
+			if asks(v) {
+				_, _, n := of.Topology.Columns.Of(v)
+				a.Vertices, columns, without = a.Vertices+1, columns+n, without+len(list.of(d))
+			}
+		}
+		for row := range b.NumRows() {
+			d := int(b.Target(row))
+			switch v := m.Frontier[d]; {
+			case !asks(v):
 			case of.Spec.HasFanouts():
-				a.Neighbours += int(b.Indptr[d+1] - b.Indptr[d])
+				a.Neighbours += int(b.Indptr[row+1] - b.Indptr[row])
 			case d < len(m.Totals): // all of them come back, but those that are left out
 				a.Neighbours += int(m.Totals[d])
 			default:
 				a.Neighbours += int(of.Topology.Degree(v))
 			}
-			a.Vertices++
-			without += len(list.of(d))
 		}
 		reply := of.Spec.Reply(len(m.Blocks)-l, of.OfData)
-		a.Bytes = of.Ranks*AskBytes + without*VertexBytes +
-			a.Vertices*(VertexBytes+reply.Vertex()) + a.Neighbours*reply.Edge
+		a.Bytes = of.Ranks*AskBytes + without*VertexBytes + a.Vertices*VertexBytes +
+			columns*reply.Column() + a.Neighbours*reply.Edge
 	}
 	return asks
 }

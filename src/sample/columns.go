@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"errors"
 	"fmt"
 
 	"halognn/src/graph"
@@ -22,19 +21,19 @@ type columnRange struct {
 // columnList lists the columns of a frontier, relation by relation. The zero value is ready for use.
 type columnList struct {
 	ranges   []columnRange
-	order    []int32 // destinations, type by type
-	ends     []int   // [T] where the types end
+	block    graph.Block // of columns that another rank asks for: nobody reads it
+	order    []int32     // destinations, type by type
+	ends     []int       // [T] where the types end
 	first    []graph.VertexID
 	columns  []graph.VertexID
 	original []int32
 }
 
-// of lists the columns that have edges, and sets the block's Targets and Ends. Where vertices are
-// columns, these are the frontier.
-func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
-	block *graph.Block) []columnRange {
+// of lists the columns that have edges or, for ranks that do not know which have some, all, and sets
+// the block's Targets and Ends. Where vertices are columns, these are the frontier.
+func (l *columnList) of(c *graph.Columns, frontier []graph.VertexID, original []int32,
+	block *graph.Block, all bool) []columnRange {
 	l.ranges = l.ranges[:0]
-	c := &t.Columns
 	if c.Plain() {
 		l.ranges = append(l.ranges, columnRange{0, frontier, original})
 		return l.ranges
@@ -60,7 +59,7 @@ func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32
 		place := graph.VertexID(c.Place(r))
 		for _, d := range l.order[from:l.ends[kind]] {
 			column := l.first[d] + place
-			if c.Indptr[column] == c.Indptr[column+1] {
+			if !all && c.Indptr[column] == c.Indptr[column+1] {
 				continue
 			}
 			l.columns[n], l.original[n], block.Targets[n] = column, original[d], d
@@ -98,7 +97,7 @@ func (l *columnList) byType(c *graph.Columns, frontier []graph.VertexID) {
 }
 
 func (l *columnList) bytes() int64 {
-	return int64(cap(l.order)+cap(l.first)+cap(l.columns)+cap(l.original)) * 4
+	return int64(cap(l.order)+cap(l.first)+cap(l.columns)+cap(l.original)+cap(l.block.Targets)) * 4
 }
 
 func (l *columnList) free() {
@@ -106,6 +105,8 @@ func (l *columnList) free() {
 	mem.Free(l.first)
 	mem.Free(l.columns)
 	mem.Free(l.original)
+	mem.Free(l.block.Targets)
+	mem.Free(l.block.Ends)
 }
 
 // checkRelations returns an error for what is not drawn in a graph with relations.
@@ -117,9 +118,6 @@ func (o *Options) checkRelations(t *Topology) error {
 	case t.Columns.Plain():
 	case o.kind() != Neighbour:
 		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
-	case t.First != 0 || t.Graph.NumVertices() != len(t.Original):
-		return errors.New("relations are drawn where a rank holds the whole topology: " +
-			"topology.kind=replicated")
 	}
 	return nil
 }

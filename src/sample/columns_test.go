@@ -142,6 +142,46 @@ func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spe
 	}
 }
 
+// Ranks that hold the columns of their own vertices alone make the minibatches that one makes that holds
+// all, and ask for as much as is counted on these.
+func TestRemoteColumnsAreReference(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 6))
+	for round := range 12 {
+		top := typedTopology(t, r)
+		spec := []Spec{
+			Neighbours(3, 2), Neighbours(All, 300), Neighbours(1, 1, 1),
+			{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
+		}[round%4]
+		offsets := [][]int64{{0, 60, 120}, {0, 120}, {0, 0, 31, 95, 120}}[round%3]
+		ranks := len(offsets) - 1
+		c := newCluster(t, top, offsets, Options{Spec: spec})
+		mbs, seeds, keys := make([]Minibatch, ranks), make([][]graph.VertexID, ranks), make([]Key, ranks)
+		for k := range ranks {
+			seeds[k], keys[k] = someSeeds(r, 120, r.IntN(20)), Key{Seed: 3, Step: round, Stream: k}
+		}
+		if err := c.sample(mbs, seeds, keys, spec.Hops(), true); err != nil {
+			t.Fatal(err)
+		}
+		for k := range ranks {
+			want := Reference(top, spec, seeds[k], keys[k])
+			if d := difference(&mbs[k], want); d != "" {
+				t.Fatalf("round %d, rank %d of %d: %s", round, k, ranks, d)
+			}
+			asks := want.Asks(&Askers{Spec: spec, Topology: top, Ranks: ranks, Elsewhere: true,
+				First: graph.VertexID(offsets[k]), End: graph.VertexID(offsets[k+1]), Key: keys[k],
+				Draws: func(graph.VertexID) bool { return true }})
+			a := &c.asking[k] // of the last hop
+			if got := (Asked{a.Vertices(), len(a.Neighbours), ranks*AskBytes + len(a.IDs)*VertexBytes +
+				len(a.Sizes) + len(a.Neighbours)*VertexBytes}); ranks > 1 && got != asks[0] {
+				t.Fatalf("round %d, rank %d: asked %+v, counted %+v", round, k, got, asks[0])
+			}
+			want.Free()
+			mbs[k].Free()
+		}
+		c.free()
+	}
+}
+
 func TestRelationsRefuse(t *testing.T) {
 	top := typedTopology(t, rand.New(rand.NewPCG(1, 2)))
 	for _, c := range []struct {

@@ -54,10 +54,13 @@ func (s *Fused) explain(err error) error {
 // checkRows reports the first destination of the hop in progress whose row breaks a rule. Every
 // destination is a vertex: it was a seed, which was checked, or has had its original id read.
 func (s *Fused) checkRows() error {
-	t := &s.topology
-	for _, v := range s.hop.vertices {
-		if err := t.Graph.CheckRow(v-t.First, len(t.Original)); err != nil {
-			return fmt.Errorf("in-neighbours of vertex %d: %w", v, err)
+	h, g, what := &s.hop, s.topology.Graph, "vertex"
+	if g.Indptr = h.rows; !s.topology.Columns.Plain() {
+		what = "column"
+	}
+	for _, v := range h.vertices {
+		if err := g.CheckRow(v-h.first, len(s.topology.Original)); err != nil {
+			return fmt.Errorf("in-neighbours of %s %d: %w", what, v, err)
 		}
 	}
 	return nil

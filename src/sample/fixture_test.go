@@ -73,7 +73,8 @@ func difference(got, want *Minibatch) string {
 	for l := range got.Blocks {
 		g, w := got.Blocks[l], want.Blocks[l]
 		if g.NumSrc != w.NumSrc || g.NumDst != w.NumDst || !slices.Equal(g.Indptr, w.Indptr) ||
-			!slices.Equal(g.Indices, w.Indices) || !slices.Equal(g.Weights, w.Weights) {
+			!slices.Equal(g.Indices, w.Indices) || !slices.Equal(g.Weights, w.Weights) ||
+			!slices.Equal(g.Targets, w.Targets) || !slices.Equal(g.Ends, w.Ends) {
 			return fmt.Sprintf("block %d is %v, want %v", l, g, w)
 		}
 		if gt, wt := got.Transposes[l], want.Transposes[l]; !slices.Equal(gt.Indptr, wt.Indptr) ||

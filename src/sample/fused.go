@@ -204,7 +204,7 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 // the vertices it finds.
 func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error {
 	n, total := len(s.mb.Frontier), len(s.mb.Frontier)
-	ranges := s.list.of(&s.topology, s.mb.Frontier, s.mb.Original, block)
+	ranges := s.list.of(&s.topology.Columns, s.mb.Frontier, s.mb.Original, block, false)
 	rows := 0
 	for _, r := range ranges {
 		rows += len(r.vertices)
@@ -236,9 +236,9 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	mb, before := s.mb, int(block.Indptr[at])
 	block.Indptr[at] = 0 // rows are counted from the relation's first edge meanwhile
 	indptr := block.Indptr[at : at+len(r.vertices)+1]
-	s.hop.start(&s.topology, r.vertices, r.original, indptr, fanout, key)
+	s.hop.start(&s.topology, r.vertices, r.original, indptr)
 	s.hop.poisson = s.kind == Poisson
-	s.hop.number(s.when)
+	s.hop.by(fanout, key, s.when)
 	if g := &s.topology.Graph; s.when.lasts > 0 {
 		mean := float64(g.NumEdges()-g.Indptr[0]) / float64(max(g.NumVertices(), 1))
 		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks), int64(float64(n)*mean))

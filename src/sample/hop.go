@@ -56,20 +56,24 @@ type hop struct {
 	ofData  []float32 // the topology's, if they are made of these
 }
 
-func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64,
-	fanout int, key uint64) {
-	h.topology, h.vertices, h.original, h.indptr, h.key = t, vertices, original, indptr, key
+func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64) {
+	h.topology, h.vertices, h.original, h.indptr = t, vertices, original, indptr
 	if h.rows, h.first = t.Graph.Indptr, t.First; !t.Columns.Plain() {
 		h.rows, h.first = t.Columns.Indptr, 0
-	}
-	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
-	if fanout == All {
-		h.fanout, h.chunk = math.MaxInt64, chunkEdges/16
 	}
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
 	h.drawn, h.weights, h.ofData, h.poisson, h.near = nil, nil, nil, false, nil
-	h.numbers = numbers{}
+}
+
+// by says how many neighbours the next destinations draw, and by which random numbers.
+func (h *hop) by(fanout int, key uint64, m moment) {
+	h.key = key
+	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
+	if fanout == All {
+		h.fanout, h.chunk = math.MaxInt64, chunkEdges/16
+	}
+	h.number(m)
 }
 
 func (h *hop) free() {

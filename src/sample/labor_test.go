@@ -314,8 +314,8 @@ func TestNumbersAreReadFromTables(t *testing.T) {
 	topology, spec := star(degree), Spec{Kind: Poisson, Numbers: Numbers{Shared: true, Steps: 1}}
 	var h hop
 	defer h.free()
-	h.start(topology, []graph.VertexID{0}, topology.Original[:1], make([]int64, 2), fanout, 1)
-	h.number(spec.moment(Key{}))
+	h.start(topology, []graph.VertexID{0}, topology.Original[:1], make([]int64, 2))
+	h.by(fanout, 1, spec.moment(Key{}))
 	h.begin[0], h.degree[0] = 0, degree
 	for low := range 3 {
 		h.table = make([]uint32, degree+1)

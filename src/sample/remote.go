@@ -24,6 +24,10 @@ import (
 // What weighs edges comes along (Reply): their weights in the data, and of estimates the total of
 // each vertex, from which the probabilities follow; where edges are left out, the degree without them.
 //
+// On a graph with relations owners draw for each column of a vertex, and say how many even of those
+// without edges, which the asker does not know. Columns of one asker are in the order of relations,
+// then as asked: that of the rows of its block, which are a merge of the answers.
+//
 // Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between
 // two calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine
 // at a time uses one. Beside the rows it holds it takes memory for the largest frontier so far.
@@ -49,7 +53,7 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		o.Map = MapHash // of 4 bytes for every vertex of the graph there would be as many as before
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
-		o.Near.check(o.Spec, t)); err != nil {
+		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	if o.valueBits == 0 { // the edges of a hop may be any of the graph's
@@ -88,20 +92,20 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	})
 }
 
-// Reply says how many bytes an owner returns about a vertex: of Size the number of its neighbours,
-// of Total their number in the graph or, of data with weights, the sum of these, and of Edge each
-// neighbour and its weight.
+// Reply says how many bytes an owner returns about a column of a vertex, of which there is one where
+// the graph has one relation: of Size the number of its neighbours, of Total their number in the graph
+// or, of data with weights, the sum of these, and of Edge each neighbour and its weight.
 type Reply struct{ Size, Total, Edge int }
 
-// Vertex returns what is not about neighbours.
-func (r Reply) Vertex() int { return r.Size + r.Total }
+// Column returns what is not about neighbours.
+func (r Reply) Column() int { return r.Size + r.Total }
 
 // Reply returns that of hop h, from 1, where edges are weighed by the data or not.
 func (s Spec) Reply(h int, ofData bool) Reply {
 	r := Reply{Size: 4, Edge: VertexBytes}
 	if s.Estimates() || s.Links.Excludes() {
 		r.Total = 4
-	} else if f := s.fanout(h); f != All && f <= math.MaxUint8 {
+	} else if f := s.most(h); f != All && f <= math.MaxUint8 {
 		r.Size = 1
 	}
 	if ofData {
@@ -110,20 +114,32 @@ func (s Spec) Reply(h int, ofData bool) Reply {
 	return r
 }
 
-// fanout returns that of hop h, from 1. Of kind LADIES a layer chooses among all neighbours.
-func (s Spec) fanout(h int) int {
+// most returns the largest fanout of hop h, from 1, by any relation. Of kind LADIES a layer chooses
+// among all neighbours.
+func (s Spec) most(h int) int {
 	if !s.HasFanouts() {
 		return All
 	}
-	return s.Fanouts[h-1]
+	if len(s.Relations) == 0 {
+		return s.Fanouts[h-1]
+	}
+	most := 0
+	for _, fanouts := range s.Relations {
+		if fanouts[h-1] == All {
+			return All
+		}
+		most = max(most, fanouts[h-1])
+	}
+	return most
 }
 
 // Asking is one hop of a minibatch between its calls. Its arrays lie outside the Go heap and are
 // reused by the next hop; the zero value is ready for use.
 type Asking struct {
 	Word   uint64 // names the draws
-	Fanout int
+	Fanout int    // the largest
 	Reply  Reply
+	each   []int // fanouts by relation; nil: Fanout
 	kind   Kind
 	when   moment   // of the minibatch
 	favour float64  // Key.Favour, for
@@ -132,14 +148,15 @@ type Asking struct {
 
 	// What goes to the owners, and what comes back. The rows of the asker itself are not among
 	// them.
-	Count []int // [K] vertices asked of each rank
+	Count []int // [K] columns asked of each rank
 	Words []int // [K] of IDs for each rank
 	// by rank, then in frontier order; after a vertex the complements of those whose edges to it are
 	// left out, ascending
 	IDs        []graph.VertexID
-	Sizes      []byte           // [V] rows of Reply.Vertex() bytes
-	Neighbours []graph.VertexID // [E] in order of IDs, each before the bits of its weight if it has one
+	Sizes      []byte           // rows of Reply.Column() bytes, of columns in the order of Remote
+	Neighbours []graph.VertexID // [E] in that order, each before the bits of its weight if it has one
 
+	asked int // vertices
 	rank  int
 	owner []int32          // [n] of the frontier
 	own   []graph.VertexID // those of the asker itself, in frontier order, as IDs
@@ -151,7 +168,7 @@ type Asking struct {
 }
 
 // cursor is how far the answer of one rank has been read.
-type cursor struct{ vertex, edge int }
+type cursor struct{ column, edge int }
 
 // Ask groups a frontier by owner, for draws of hop h, from 1, of a minibatch that is trained or not;
 // rank is the asker's own. parts are the vertices of each rank. A frontier that does not begin with
@@ -159,7 +176,11 @@ type cursor struct{ vertex, edge int }
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	frontier []graph.VertexID, key Key, h int, train bool) error {
 	spec := r.fused.options.spec(train)
-	a.Word, a.Fanout, a.when = spec.word(key, h), spec.fanout(h), spec.moment(key)
+	a.Word, a.Fanout, a.when = spec.word(key, h), spec.most(h), spec.moment(key)
+	a.each = a.each[:0]
+	for _, fanouts := range spec.Relations {
+		a.each = append(a.each, fanouts[h-1])
+	}
 	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, r.fused.options.Weights), 0
 	if a.kind == LADIES {
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
@@ -168,13 +189,22 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	if err := a.list.find(spec.Links, key, frontier, r.fused.mine); err != nil {
 		return err
 	}
-	a.divide(parts, ranks, rank, frontier)
+	a.divide(parts, ranks, rank, frontier, &r.fused.topology.Columns)
 	return nil
 }
 
+// fanout returns that by a relation.
+func (a *Asking) fanout(relation int) int {
+	if len(a.each) > 0 {
+		return a.each[relation]
+	}
+	return a.Fanout
+}
+
 // divide groups a frontier by owner.
-func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID) {
-	a.rank = rank
+func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID,
+	columns *graph.Columns) {
+	a.rank, a.asked = rank, len(frontier)
 	if len(a.Count) != ranks {
 		a.Count, a.Words, a.next = make([]int, ranks), make([]int, ranks), make([]cursor, ranks)
 	}
@@ -183,52 +213,51 @@ func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []grap
 	a.owner = mem.Grow(a.owner, len(frontier))
 	for i, v := range frontier {
 		o := parts.Find(uint32(v))
+		_, _, n := columns.Of(v)
 		a.owner[i] = int32(o)
-		a.Count[o]++
+		a.Count[o] += n
 		a.Words[o] += 1 + len(a.list.of(i))
+		if o == rank {
+			a.asked--
+		}
 	}
 	a.own = mem.Grow(a.own, a.Words[rank])
 	a.Count[rank], a.Words[rank] = 0, 0
 	total := 0
 	for o, n := range a.Words {
-		a.next[o].vertex = total
+		a.next[o].column = total
 		total += n
 	}
 	a.IDs = mem.Grow(a.IDs, total)
-	own := cursor{}
+	own := 0
 	for i, v := range frontier {
 		to, at := a.own, &own
 		if o := int(a.owner[i]); o != rank {
-			to, at = a.IDs, &a.next[o]
+			to, at = a.IDs, &a.next[o].column
 		}
-		to[at.vertex] = v
+		to[*at] = v
 		for k, u := range a.list.of(i) {
-			to[at.vertex+1+k] = ^u
+			to[*at+1+k] = ^u
 		}
-		at.vertex += 1 + len(a.list.of(i))
+		*at += 1 + len(a.list.of(i))
 	}
 }
 
-// rewind puts the cursor of each rank at its first vertex.
+// rewind puts the cursor of each rank at its first column.
 func (a *Asking) rewind() {
 	total := 0
 	for o, n := range a.Count {
-		a.next[o] = cursor{vertex: total}
+		a.next[o] = cursor{column: total}
 		total += n
 	}
 }
 
 // Vertices returns how many are asked of all ranks.
-func (a *Asking) Vertices() (n int) {
-	for _, k := range a.Count {
-		n += k
-	}
-	return n
-}
+func (a *Asking) Vertices() int { return a.asked }
 
 // size reads the number of neighbours of row i of an answer.
 func (r Reply) size(rows []byte, i int) int {
-	if at := i * r.Vertex(); r.Size == 1 {
+	if at := i * r.Column(); r.Size == 1 {
 		return int(rows[at])
 	} else {
 		return int(binary.LittleEndian.Uint32(rows[at:]))
@@ -237,7 +266,7 @@ func (r Reply) size(rows []byte, i int) int {
 
 // total reads the total of row i.
 func (r Reply) total(rows []byte, i int) float64 {
-	word := binary.LittleEndian.Uint32(rows[i*r.Vertex()+r.Size:])
+	word := binary.LittleEndian.Uint32(rows[i*r.Column()+r.Size:])
 	if r.weighs() {
 		return float64(math.Float32frombits(word))
 	}
@@ -253,11 +282,14 @@ func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 // Room makes room for the answers about IDs: first Sizes and, when these have come, with their sum
 // by rank in edges [K], Neighbours.
 func (a *Asking) Room(edges []int) {
+	total := 0
 	if edges == nil {
-		a.Sizes = mem.Grow(a.Sizes, a.Vertices()*a.Reply.Vertex())
+		for _, n := range a.Count {
+			total += n
+		}
+		a.Sizes = mem.Grow(a.Sizes, total*a.Reply.Column())
 		return
 	}
-	total := 0
 	for _, n := range edges {
 		total += n
 	}
@@ -267,7 +299,7 @@ func (a *Asking) Room(edges []int) {
 // Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has
 // is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
-	i, at, most := 0, 0, a.Fanout
+	i, most := 0, a.Fanout
 	if most == All || a.kind == Poisson {
 		most = math.MaxInt32
 	}
@@ -276,13 +308,11 @@ func (a *Asking) Edges(edges []int) error {
 		for range n {
 			k := a.Reply.size(a.Sizes, i)
 			if k > most {
-				return fmt.Errorf("sample: rank %d returned %d neighbours of vertex %d, with a "+
-					"fanout of %d; %s", o, k, a.IDs[at], a.Fanout, sameParts)
+				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a fanout of "+
+					"%d; %s", o, k, a.Fanout, sameParts)
 			}
 			sum += k
 			i++
-			for at++; at < len(a.IDs) && a.IDs[at] < 0; at++ {
-			}
 		}
 		edges[o] = sum
 	}
@@ -311,16 +341,27 @@ func (a *Asking) Bytes() int64 {
 
 // Answer is what a rank returns to those that ask it in one hop: like Asking it is reused.
 type Answer struct {
-	Count      []int            // [K] vertices that each rank asks for
+	Count      []int            // [K] columns that each rank asks for
 	Edges      []int            // [K] neighbours for each rank
 	Sizes      []byte           // as in Asking
-	Neighbours []graph.VertexID // by rank, in the order asked, as in Asking
+	Neighbours []graph.VertexID // by rank, as in Asking
+	Vertices   int              // that are asked for
 
-	ids      []graph.VertexID // that are asked for
+	ids      []graph.VertexID // by rank, these
+	of       []int32          // and their original ids
+	columns  []graph.VertexID // their columns, in the order of Remote
+	original []int32          // the original ids of whose they are
+	runs     []run
 	indptr   []int64
-	original []int32
 	drawn    []graph.VertexID // of neighbours with weights
 	weights  []float32        // and these
+}
+
+// run is where the columns end that are drawn alike for a rank.
+type run struct {
+	rank, end int
+	fanout    int
+	word      uint64
 }
 
 // Free returns the arrays.
@@ -328,6 +369,8 @@ func (a *Answer) Free() {
 	mem.Free(a.Sizes)
 	mem.Free(a.Neighbours)
 	mem.Free(a.ids)
+	mem.Free(a.of)
+	mem.Free(a.columns)
 	mem.Free(a.indptr)
 	mem.Free(a.original)
 	mem.Free(a.drawn)
@@ -337,7 +380,8 @@ func (a *Answer) Free() {
 
 // Bytes returns their memory.
 func (a *Answer) Bytes() int64 {
-	words := cap(a.Neighbours) + cap(a.ids) + cap(a.original) + cap(a.drawn) + cap(a.weights)
+	words := cap(a.Neighbours) + cap(a.ids) + cap(a.of) + cap(a.columns) + cap(a.original) +
+		cap(a.drawn) + cap(a.weights)
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
@@ -351,7 +395,8 @@ func (r *Remote) Answer(
 		if err := r.fused.asked(a, ids, words); err != nil {
 			return err
 		}
-		return r.fused.answer(a, word, own)
+		r.fused.listAsked(a, word, own)
+		return r.fused.answer(a, own)
 	})
 }
 
@@ -388,29 +433,51 @@ func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 		}
 		a.Count[from] = len(a.ids) - before
 	}
+	a.Vertices = len(a.ids)
 	return nil
 }
 
-func (s *Fused) answer(a *Answer, word []uint64, own *Asking) error {
-	ids, count, h := a.ids, a.Count, &s.hop
-	n := len(ids)
-	a.original = mem.Grow(a.original, n)
-	for i, v := range ids {
-		a.original[i] = s.topology.Original[v]
+// listAsked lists the columns that each rank asks for, and what draws them.
+func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
+	c, columns := &s.topology.Columns, 0
+	a.of = mem.Grow(a.of, len(a.ids))
+	for i, v := range a.ids {
+		_, _, n := c.Of(v)
+		a.of[i] = s.topology.Original[v]
+		columns += n
 	}
+	a.columns, a.original = mem.Grow(a.columns, columns), mem.Grow(a.original, columns)
+	a.runs = a.runs[:0]
+	at, vertex := 0, 0
+	for from, n := range a.Count {
+		begin := at
+		for _, r := range s.list.of(c, a.ids[vertex:vertex+n], a.of[vertex:vertex+n], &s.list.block, true) {
+			copy(a.columns[at:], r.vertices)
+			copy(a.original[at:], r.original)
+			at += len(r.vertices)
+			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), relationWord(word[from], r.relation)})
+		}
+		vertex += n
+		a.Count[from] = at - begin
+	}
+}
+
+func (s *Fused) answer(a *Answer, own *Asking) error {
+	h, n := &s.hop, len(a.columns)
 	a.indptr = mem.Grow(a.indptr, n+1)
-	h.start(&s.topology, ids, a.original, a.indptr, own.Fanout, 0)
+	h.start(&s.topology, a.columns, a.original, a.indptr)
 	h.poisson = own.kind == Poisson
+	clear(a.Edges)
 	at, edges := 0, int64(0)
 	a.indptr[0] = 0
-	for from, n := range count { // how many Poisson draws depends on who asks
-		h.key = word[from]
-		h.number(own.when)
-		a.Edges[from] = int(h.locate(at, at+n))
-		for i := at + 1; i <= at+n; i++ {
+	for _, r := range a.runs { // how many Poisson draws depends on who asks
+		h.by(r.fanout, r.word, own.when)
+		drawn := h.locate(at, r.end)
+		for i := at + 1; i <= r.end; i++ {
 			a.indptr[i] += edges
 		}
-		at, edges = at+n, edges+int64(a.Edges[from])
+		a.Edges[r.rank] += int(drawn)
+		at, edges = r.end, edges+drawn
 	}
 	if err := s.checkEdges(int(edges), n); err != nil {
 		return fmt.Errorf("sample: %w", err)
@@ -423,11 +490,10 @@ func (s *Fused) answer(a *Answer, word []uint64, own *Asking) error {
 		h.drawn, h.weights, h.ofData = a.drawn, a.weights, s.topology.Weights
 	}
 	at = 0
-	for from, n := range count {
-		h.key = word[from]
-		h.number(own.when)
-		s.workers[0].drawChunks(h, at, at+n)
-		at += n
+	for _, r := range a.runs {
+		h.by(r.fanout, r.word, own.when)
+		s.workers[0].drawChunks(h, at, r.end)
+		at = r.end
 	}
 	if reply.weighs() {
 		for e, u := range a.drawn {
@@ -435,15 +501,15 @@ func (s *Fused) answer(a *Answer, word []uint64, own *Asking) error {
 			a.Neighbours[2*e+1] = graph.VertexID(math.Float32bits(a.weights[e]))
 		}
 	}
-	s.reply(a, ids, reply)
+	s.reply(a, reply)
 	return nil
 }
 
-// reply writes the rows of an answer about vertices whose draws are there.
-func (s *Fused) reply(a *Answer, ids []graph.VertexID, r Reply) {
-	width := r.Vertex()
-	a.Sizes = mem.Grow(a.Sizes, len(ids)*width)
-	for i, v := range ids {
+// reply writes the rows of an answer about columns whose draws are there.
+func (s *Fused) reply(a *Answer, r Reply) {
+	width := r.Column()
+	a.Sizes = mem.Grow(a.Sizes, len(a.columns)*width)
+	for i, v := range a.columns {
 		row, size := a.Sizes[i*width:][:width], uint32(a.indptr[i+1]-a.indptr[i])
 		if r.Size == 1 {
 			row[0] = byte(size)
@@ -488,8 +554,11 @@ func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 }
 
 func (s *Fused) extend(block *graph.Block, a *Asking) error {
-	mb, n := s.mb, len(s.mb.Frontier)
-	block.Indptr = mem.Grow(block.Indptr, n+1)
+	mb, n, rows := s.mb, len(s.mb.Frontier), 0
+	for _, r := range s.list.of(&s.topology.Columns, mb.Frontier, mb.Original, block, true) {
+		rows += len(r.vertices)
+	}
+	block.Indptr = mem.Grow(block.Indptr, rows+1)
 	if err := s.join(block, a); err != nil {
 		return err
 	}
@@ -511,36 +580,36 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// join puts the neighbours of the frontier's vertices, from wherever they have come, into its
-// order, and weighs them.
+// join puts the neighbours of the frontier's vertices, from wherever they have come, into the order of
+// the block's rows, and weighs them.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
-	reply, mine := a.Reply, a.mine.indptr
+	reply, mine, rows := a.Reply, a.mine.indptr, block.NumRows()
 	if a.rewind(); reply.Total > 0 {
-		s.mb.Totals = mem.Grow(s.mb.Totals, len(a.owner))
+		s.mb.Totals = mem.Grow(s.mb.Totals, rows)
 	}
 	edge := 0
 	for o, n := range a.Count {
 		next := &a.next[o]
 		next.edge = edge
-		for i := next.vertex; i < next.vertex+n; i++ {
+		for i := next.column; i < next.column+n; i++ {
 			edge += reply.size(a.Sizes, i)
 		}
 	}
 	block.Indptr[0] = 0
 	own, edges := 0, 0
-	for i, o := range a.owner {
-		rows, at := a.mine.Sizes, &own
-		if int(o) != a.rank {
-			rows, at = a.Sizes, &a.next[o].vertex
+	for i := range rows {
+		from, at := a.mine.Sizes, &own
+		if o := a.owner[block.Target(i)]; int(o) != a.rank {
+			from, at = a.Sizes, &a.next[o].column
 		}
-		edges += reply.size(rows, *at)
+		edges += reply.size(from, *at)
 		if reply.Total > 0 {
-			s.mb.Totals[i] = reply.total(rows, *at)
+			s.mb.Totals[i] = reply.total(from, *at)
 		}
 		*at++
 		block.Indptr[i+1] = int64(edges)
 	}
-	if err := s.checkEdges(edges, len(a.owner)); err != nil {
+	if err := s.checkEdges(edges, rows); err != nil {
 		return err
 	}
 	block.Indices, block.Weights = mem.Grow(block.Indices, edges), block.Weights[:0]
@@ -548,8 +617,8 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 		block.Weights = mem.Grow(block.Weights, edges)
 	}
 	own = 0
-	for i, o := range a.owner {
-		if int(o) == a.rank {
+	for i := range rows {
+		if o := a.owner[block.Target(i)]; int(o) == a.rank {
 			reply.take(block, i, a.mine.Neighbours, int(mine[own]))
 			own++
 		} else {
@@ -561,7 +630,26 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	if a.kind == Poisson && !reply.weighs() {
 		s.weighDrawn(block, a)
 	}
+	dropEmpty(block)
 	return nil
+}
+
+// dropEmpty drops the columns without edges, which only their owners knew, from a block.
+func dropEmpty(block *graph.Block) {
+	rows, row := 0, 0
+	for r, end := range block.Ends {
+		for ; row < int(end); row++ {
+			if block.Indptr[row+1] == block.Indptr[row] {
+				continue
+			}
+			block.Indptr[rows+1], block.Targets[rows] = block.Indptr[row+1], block.Targets[row]
+			rows++
+		}
+		block.Ends[r] = int32(rows)
+	}
+	if len(block.Ends) > 0 {
+		block.Indptr, block.Targets = block.Indptr[:rows+1], block.Targets[:rows]
+	}
 }
 
 // take copies the neighbours of destination i, which begin with edge k of an answer.
@@ -580,11 +668,11 @@ func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 
 // weighDrawn weighs the edges that Poisson has drawn, by the degrees of their destinations.
 func (s *Fused) weighDrawn(block *graph.Block, a *Asking) {
-	h, n := &s.hop, len(a.owner)
+	h, n := &s.hop, block.NumRows()
 	block.Weights = mem.Grow(block.Weights, len(block.Indices))
-	h.start(&s.topology, nil, nil, block.Indptr, a.Fanout, a.Word)
+	h.start(&s.topology, nil, nil, block.Indptr)
 	h.poisson, h.weights, h.degree = true, block.Weights, mem.Grow(h.degree, n)
-	h.number(a.when)
+	h.by(a.Fanout, a.Word, a.when)
 	for i, total := range s.mb.Totals {
 		h.degree[i] = int64(total)
 	}

@@ -3,6 +3,7 @@ package sample
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,15 @@ func newCluster(t *testing.T, whole *Topology, offsets []int64, o Options) *clus
 			part.Weights, part.WeightSums = whole.Weights[:len(g.Indices)], make([]float32, last)
 			copy(part.WeightSums[first:], whole.WeightSums[first:last])
 			part.WeightSums = append(part.WeightSums, make([]float32, len(whole.Original)-int(last))...)
+		}
+		if part.Columns = whole.Columns; !whole.Columns.Plain() {
+			rows := slices.Clone(whole.Columns.Indptr)
+			for c := range rows { // others' columns are not read
+				if int64(c) < whole.Columns.First(first) || int64(c) > whole.Columns.First(last) {
+					rows[c] = -1 << 40
+				}
+			}
+			part.Columns.Indptr = rows
 		}
 		r, err := NewRemote(part, o)
 		if err != nil {
@@ -110,7 +120,7 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 
 // deliver brings rank k its answers.
 func (c *cluster) deliver(k int) error {
-	a, width := &c.asking[k], c.asking[k].Reply.Vertex()
+	a, width := &c.asking[k], c.asking[k].Reply.Column()
 	a.Room(nil)
 	a.Sizes = a.Sizes[:0]
 	for o := range c.answers {
@@ -265,7 +275,7 @@ func TestRemoteRefuses(t *testing.T) {
 	a.Sizes[0] = 4
 	edges := make([]int, 2)
 	if err := a.Edges(edges); err == nil ||
-		!strings.Contains(err.Error(), "rank 1 returned 4 neighbours of vertex 50") {
+		!strings.Contains(err.Error(), "rank 1 returned 4 neighbours of a vertex") {
 		t.Errorf("more neighbours than asked for: %v", err)
 	}
 	a.Sizes[0] = 1

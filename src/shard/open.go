@@ -29,8 +29,8 @@ type Options struct {
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
-	// Rank and Ranks of a partitioned topology: of indptr.npy, indices.npy, labels.npy and what edges
-	// weigh only the rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
+	// Rank and Ranks of a partitioned topology: of indptr.npy, columns.npy, indices.npy, labels.npy and
+	// what edges weigh only the rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
 	// then read them into memory of the process. Ranks 0 opens all.
 	Rank, Ranks int
 	Split       int  // which of the splits that the dataset keeps, from 0
@@ -41,7 +41,8 @@ type Options struct {
 }
 
 // perVertex are the files with rows that a rank needs of its own vertices only.
-var perVertex = []string{"indptr.npy", "indices.npy", "labels.npy", dataset.WeightsFile, sumsFile}
+var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labels.npy",
+	dataset.WeightsFile, sumsFile}
 
 // windowed reports whether only the rows of Options.Rank are opened of a file.
 func (s *Shards) windowed(name string) bool {
@@ -195,12 +196,18 @@ func (s *Shards) mapTopology() error {
 	return errors.Join(errs...)
 }
 
-func mapColumns(s *Shards) (err error) {
+// mapColumns maps the columns of the vertices first to last-1.
+func mapColumns(s *Shards) error {
 	var rows []int64
-	if err := mapInto(s, dataset.ColumnsFile, &rows); err != nil {
-		return err
+	c, err := graph.NewColumns(&s.Schema, s.Starts, nil)
+	if err == nil {
+		err = mapRows(s, dataset.ColumnsFile, &rows, c.First(s.first), c.First(s.last)+1)
+		if err != nil {
+			return err
+		}
+		s.topology.Columns, err = graph.NewColumns(&s.Schema, s.Starts, rows)
 	}
-	if s.topology.Columns, err = graph.NewColumns(&s.Schema, s.Starts, rows); err != nil {
+	if err != nil {
 		err = fmt.Errorf("%s: %w: %w; partition again", filepath.Join(s.Dir, dataset.ColumnsFile),
 			ErrMismatch, err)
 	}

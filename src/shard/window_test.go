@@ -176,6 +176,40 @@ func TestRankOpensWhatItsModelReads(t *testing.T) {
 	}
 }
 
+// Of a typed graph a rank opens the columns of its own vertices, beside their edges.
+func TestRankOpensItsOwnColumns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mag")
+	if err := dataset.Generate(dir, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 5000, Classes: 4,
+		Features: 1, Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := dataset.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	parts := write(t, ds, 4)
+	whole := open(t, parts, Options{})
+	allRows, _ := whole.MappedBytes()
+	for rank := range 4 {
+		s := open(t, parts, Options{Rank: rank, Ranks: 4})
+		c, of := &s.Topology().Columns, &whole.Topology().Columns
+		lo, hi := c.First(s.Offsets[rank]), c.First(s.Offsets[rank+1])
+		if !slices.Equal(c.Indptr[lo:hi+1], of.Indptr[lo:hi+1]) {
+			t.Errorf("rank %d: other columns", rank)
+		}
+		err := mem.Guard(func() error {
+			if other := (lo + int64(of.Len())/2) % int64(of.Len()); c.Indptr[other] == of.Indptr[other] {
+				return errors.New("a column of another rank is there")
+			}
+			return nil
+		})
+		if rows, _ := s.MappedBytes(); !errors.Is(err, mem.ErrWindow) || rows > allRows/2 {
+			t.Errorf("rank %d: %v, %d bytes of %d", rank, err, rows, allRows)
+		}
+	}
+}
+
 // A rank reads its rows from the parts and not from a staged copy, so they are what is verified.
 func TestWindowsAreVerifiedWhereTheyAreRead(t *testing.T) {
 	dir, stage := write(t, small(t), 2), t.TempDir()

@@ -139,9 +139,7 @@ func (c *counter) count(m *minibatch) error {
 
 // add counts how much a minibatch reads.
 func (c *counter) add(m *minibatch) error {
-	if !c.job.Model.Schema.Typed() { // others have the whole topology
-		c.ask(&m.sampled, m.key)
-	}
+	c.ask(&m.sampled, m.key)
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))

@@ -24,6 +24,7 @@ import (
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/simulate"
 	"halognn/src/task"
 )
 
@@ -134,7 +135,16 @@ func typedRun(t *testing.T, s *shard.Shards, ranks int, o Options, onCPU bool) *
 			}
 			dev = d
 		}
-		got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s,
+		of := s
+		if o.Partitioned { // of which a rank maps its own part
+			own, err := shard.Open(s.Dir, shard.Options{Rank: c.Rank(), Ranks: ranks})
+			if err != nil {
+				return err
+			}
+			defer own.Close()
+			of = own
+		}
+		got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: of,
 			Device: dev, Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
 		if c.Rank() == 0 {
 			sum = got
@@ -184,6 +194,52 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where a rank holds the columns of its own vertices alone the numbers are the same, whatever is drawn,
+// and ranks ask each other for as much as is simulated.
+func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
+	data, bare := typedData(t), typedData(t, 1, 2)
+	for _, c := range []struct {
+		kind, data string
+		ranks      int
+		change     func(*Options)
+	}{
+		{"rgcn", data, 4, func(o *Options) { o.EvalFull = false }},
+		{"sage", data, 2, func(o *Options) { o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1" }},
+		{"gat", data, 4, func(o *Options) { o.Sample, o.Depth = sample.Neighbours(-1, -1), 5 }},
+		{"gatv2", bare, 4, func(o *Options) { o.Model.Learned, o.LearnedLR = 4, 0.05 }},
+	} {
+		s := shardtest.Cut(t, c.data, shardtest.Options{Parts: 4})
+		o := typedOptions(c.kind)
+		o.Epochs = 1
+		c.change(&o)
+		want := typedRun(t, s, c.ranks, o, false)
+		o.Partitioned, o.Depth = true, 7-o.Depth
+		got := typedRun(t, s, c.ranks, o, false)
+		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+			got.LearnedDigest != want.LearnedDigest || got.TestAccuracy != want.TestAccuracy ||
+			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes {
+			t.Errorf("%s: %+v; replicated: %+v", c.kind, got, want)
+		}
+		sim := o.Spec
+		sim.Ranks, sim.RanksPerNode = c.ranks, 1
+		simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2, Alphas: []float64{0},
+			Policies: []string{policy.None}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulated.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := (simulate.Asked{Vertices: got.Asked, Neighbours: got.Drawn, Bytes: got.Sampling.Bytes}); a !=
+			r.Asked || a.Vertices == 0 || r.Rows[0][0] != got.Remote {
+			t.Errorf("%s: asked %+v for %d rows, simulated %+v for %d", c.kind, a, got.Remote, r.Asked,
+				r.Rows[0][0])
+		}
+		simulated.Close()
 	}
 }
 
@@ -377,7 +433,6 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
 		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
 		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup }, "choose cache.placement=own"},
-		{func(o *Options) { o.Partitioned = true }, "choose topology.kind=replicated"},
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; the graph has author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},
 		{func(o *Options) { o.RelationFanouts = "cites=5,3 paper,cites,paper=1,1" },

@@ -76,7 +76,7 @@ func TestCachesOfBytes(t *testing.T) {
 			}
 			hold(0, none)
 			for i, name := range c.policies {
-				o.Cache = sim.Cache
+				o.Cache, o.Partitioned = sim.Cache, i%2 == 0 // which changes no number
 				o.Cache.Policy, o.Cache.Alpha = name, c.alpha
 				got := typedRun(t, s, c.ranks, o, false)
 				hold(i+1, got)
