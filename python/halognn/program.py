@@ -170,7 +170,8 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
         types, reverse=True adds the reverse of every relation
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
-        task="links" with split_links="85/5/10", ignore=["edge_type"], name="mine", force=True
+        task="links" with split_links="85/5/10" and, of a graph with types, relation="author,writes,paper",
+        ignore=["edge_type"], name="mine", force=True
     """
     graph = graph_of(graph)
     if undirected is not None:

@@ -264,6 +264,25 @@ class TestRuns(Case):
         with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 299 others"):
             halognn.infer(run, top=300)
 
+    def test_links_of_a_relation(self):
+        draw = np.random.default_rng(3)
+        nodes = {kind: halognn.Graph(np.zeros((2, 0), np.int64), n, draw.normal(size=(n, 4)))
+                 for kind, n in (("author", 40), ("paper", 60))}
+        pairs = np.stack([draw.integers(0, 40, 300), draw.integers(0, 60, 300)])
+        graph = halognn.TypedGraph(nodes, {("author", "writes", "paper"): pairs}, reverse=True)
+        halognn.write_dataset(self.at("d"), graph, task="links", relation="writes")
+        halognn.partition(self.at("p"), self.at("d"), 2, method="ldg")
+        run = halognn.train(self.at("p"), self.at("r"), progress=False, train__epochs=1,
+                            sample__fanouts=[5, 5], model__layers=2)
+        source, target, score = halognn.infer(run, vertices=[7, 3], top=2)
+        self.assertEqual(source.tolist(), ["author/7"] * 2 + ["author/3"] * 2)
+        of = np.array([[int(id.split("/")[1]) for id in ids] for ids in (source, target)])
+        self.assertFalse(set(map(tuple, pairs.T)) & set(map(tuple, of.T)))
+        np.testing.assert_allclose(halognn.infer(run, links=of.T), score, rtol=1e-6)
+        self.assertEqual(halognn.infer(run, logits=True).shape[0], 100)
+        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 60 others"):
+            halognn.infer(run, top=61)
+
     def test_infer_another_graph(self):
         run = self.trained()
         edge_index, x, _ = random_graph()

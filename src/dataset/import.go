@@ -46,6 +46,8 @@ type ImportOptions struct {
 	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy, valid.npy
 	// and test.npy; "" means that vertices are. Labels are then left out.
 	SplitLinks string
+	// LinksOf is the relation whose edges are links, of a graph with vertex types.
+	LinksOf string
 	// Seed of the shuffle for percentages: the split is that of
 	// numpy.random.RandomState(Seed).permutation.
 	Seed uint64
@@ -265,6 +267,9 @@ func Import(o ImportOptions) (ImportReport, error) {
 	if o.typed() {
 		return importTyped(o)
 	}
+	if o.LinksOf != "" {
+		return ImportReport{}, badOption("--relation %s: the graph has no relations; leave it out", o.LinksOf)
+	}
 	if o.Reverse {
 		needs := typedReaders[o.Format].files
 		if needs != "" {
@@ -329,10 +334,9 @@ func (s *source) write() (ImportReport, error) {
 	split, links := &splitSource{from: "of links: " + s.options.SplitLinks}, graph.LinkSplit{}
 	if s.options.SplitLinks == "" {
 		split, err = s.chooseSplit()
-	} else if links, weights, err = takeLinks(s, g, weights, undirected || g.Reciprocal() == g.NumEdges()); err == nil &&
-		len(links.Train) == 0 {
-		err = fmt.Errorf("%s: %w: there are no training links; give them a larger share", s.options.In,
-			ErrValue)
+	} else {
+		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights,
+			undirected || g.Reciprocal() == g.NumEdges())
 	}
 	if err != nil {
 		return ImportReport{}, err

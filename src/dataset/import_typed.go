@@ -66,7 +66,14 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 	if o.Reverse {
 		t.edges = reversed(t.edges)
 	}
-	return t.write(o)
+	if o.SplitLinks == "" {
+		return t.write(o, nil, graph.LinkSplit{})
+	}
+	of, links, err := t.takeLinks(&o)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	return t.write(o, of, links)
 }
 
 // refuseOfTyped returns an error that names the given options that graphs with vertex types do not
@@ -81,7 +88,6 @@ func refuseOfTyped(o *ImportOptions) error {
 		{"--standardize-as", o.StandardizeAs != ""},
 		{"--undirected (--reverse adds the reverse of every relation)", o.Undirected == Yes},
 		{"--keys", len(o.Keys) > 0},
-		{"--task links", o.SplitLinks != ""},
 		{"an array as --label", arrayFile(o.Table.Labels) != ""},
 		{"an array as --features", arrayFile(o.Table.Features) != ""},
 		{"--weight", o.Table.Weight != ""},
@@ -304,9 +310,13 @@ func (t *typedSource) labelled() (int, error) {
 	return at, nil
 }
 
-// write writes the graph as a dataset.
-func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
-	at, err := t.labelled()
+// write writes the graph as a dataset. Unless of is nil, links are the task, of the relations that it
+// numbers as graph.Schema.Links does, and labels are left out.
+func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (ImportReport, error) {
+	at, err := -1, error(nil)
+	if of == nil {
+		at, err = t.labelled()
+	}
 	if err == nil && at < 0 && o.Task == task.Regression {
 		err = errNoTargets
 	}
@@ -315,7 +325,7 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 	}
 	r := ImportReport{Name: o.Name, Format: o.Format, FeatureType: Float32, SparseEntries: -1,
 		Task: task.None, Split: "none, for there are no labels"}
-	m := Meta{Name: o.Name, Task: task.None, Schema: graph.Schema{Types: t.names}}
+	m := Meta{Name: o.Name, Task: task.None, Schema: graph.Schema{Types: t.names, Links: of}}
 	split := new(splitSource)
 	if at >= 0 {
 		s := t.of[at]
@@ -333,6 +343,14 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 		r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
 		m.Provenance = s.provenance(&r)
 	} else {
+		if of != nil {
+			m.Task, r.Task, r.Links = task.Links, task.Links, describeLinks(&links)
+			r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
+			r.Links += " of " + t.edges[of[0]].String()
+			for _, k := range of[1:] {
+				r.Links += "; the edges of " + t.edges[k].String() + " are the same, reversed"
+			}
+		}
 		m.Provenance = (&source{options: o}).provenance(&r)
 	}
 	w, err := Create(o.Out, m)
@@ -358,7 +376,11 @@ func (t *typedSource) write(o ImportOptions) (ImportReport, error) {
 			return r, err
 		}
 	}
-	if err := t.writeLabels(w, at, split); err != nil {
+	err = t.writeLabels(w, at, split)
+	if of != nil {
+		err = w.Links(links)
+	}
+	if err != nil {
 		return r, err
 	}
 	if err := t.writeIDs(w); err != nil {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -155,7 +156,6 @@ func TestImportTypedRefusesOptions(t *testing.T) {
 		"--standardize;":          {Standardize: true},
 		"--standardize-as;":       {StandardizeAs: "other"},
 		"--undirected (--reverse": {Undirected: dataset.Yes},
-		"--task links;":           {SplitLinks: "80/10/10"},
 		"an array as --label;":    {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
 		"an array as --features;": {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
 		"--weight;":               {Table: dataset.TableOptions{Weight: "w"}},
@@ -338,5 +338,54 @@ func TestImportTypedTablesAreFound(t *testing.T) {
 	d, _ = imported(t, dataset.ImportOptions{Format: "npz", In: filepath.Join(odd, "arrays")})
 	if len(d.Meta.Schema.Types) != 2 {
 		t.Errorf("arrays in br[1]: %+v", d.Meta)
+	}
+}
+
+// Links of one relation are split, and leave it and those that hold them reversed, whatever these are
+// called, but no other; files of links have ids of both types.
+func TestImportTypedLinks(t *testing.T) {
+	dir := written(t, map[string]string{
+		"nodes.paper.csv":              "id,a\n7,1\n8,2\n9,3\n",
+		"nodes.author.csv":             "id,label\n1,x\n2,y\n",
+		"edges.author.by.paper.csv":    "source,target\n1,7\n2,7\n2,9\n1,8\n",
+		"edges.paper.of.author.csv":    "source,target\n7,1\n7,2\n9,2\n8,1\n",
+		"edges.paper.seen.author.csv":  "source,target\n7,1\n7,2\n",
+		"edges.author.reads.paper.csv": "source,target\n2,9\n",
+	})
+	split := t.TempDir()
+	for name, pairs := range map[string][]int32{"valid": {2, 9}, "test": {1, 7}} {
+		if _, err := npy.WriteFile(filepath.Join(split, name+".npy"), pairs, 1, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := dataset.ImportOptions{Format: "csv", In: dir, Task: task.Links, LinksOf: "by", SplitLinks: split}
+	d, r := imported(t, o)
+	if err := d.Verify(); err != nil {
+		t.Error(err)
+	}
+	// 1 and 2 are 0 and 1, papers 2, 3, 4
+	if want := (graph.LinkSplit{Train: []graph.Link{{Source: 1, Target: 2}, {Source: 0, Target: 3}},
+		Valid: []graph.Link{{Source: 1, Target: 4}}, Test: []graph.Link{{Source: 0, Target: 2}}}); !reflect.DeepEqual(
+		d.Links, want) {
+		t.Errorf("links %v, want %v", d.Links, want)
+	}
+	if got := d.Meta.Schema.Links; len(got) != 2 || !strings.Contains(r.Links, "paper,of,author") {
+		t.Errorf("links are of the relations %v: %s", got, r.Links)
+	}
+	if d.Meta.Edges != 2+2+2+1 || d.Meta.Task != task.Links || d.Meta.Classes != 0 {
+		t.Errorf("%d edges, task %s of %d classes", d.Meta.Edges, d.Meta.Task, d.Meta.Classes)
+	}
+	for want, change := range map[string]func(o *dataset.ImportOptions){
+		"say whose edges":   func(o *dataset.ImportOptions) { o.LinksOf = "" },
+		"names no relation": func(o *dataset.ImportOptions) { o.LinksOf = "wrote" },
+		"no training links": func(o *dataset.ImportOptions) { o.SplitLinks = "0/50/50" },
+		"has no relations":  func(o *dataset.ImportOptions) { o.In = filepath.Join(dir, "edges.author.by.paper.csv") },
+	} {
+		bad := o
+		bad.Out = filepath.Join(t.TempDir(), "d")
+		change(&bad)
+		if _, err := dataset.Import(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

@@ -96,20 +96,36 @@ func SplitLinks(g *graph.CSC, weights []float32, f Fractions, seed uint64, symme
 	return s, left
 }
 
+// linkEnds are the sources and the targets of links: of a type with vertices from first on.
+type linkEnds [2]struct {
+	of    *source
+	first int64
+}
+
 // takeLinks makes the links of an import: by shares of the edges, or those of files, whose
-// validation and test links are then no edges of the graph.
-func takeLinks(s *source, g *graph.CSC, weights []float32, symmetric bool) (graph.LinkSplit,
-	[]float32, error) {
-	how := s.options.SplitLinks
-	if shares, ok := parseShares(how); ok {
+// validation and test links are then no edges of the graph. There are training links, or it is an error.
+func takeLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool) (
+	split graph.LinkSplit, left []float32, err error) {
+	if shares, ok := parseShares(o.SplitLinks); ok {
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
-		split, left := SplitLinks(g, weights, f, s.options.Seed, symmetric)
-		return split, left, nil
+		split, left = SplitLinks(g, weights, f, o.Seed, symmetric)
+	} else if split, left, err = givenLinks(o, ends, g, weights, symmetric); err != nil {
+		return split, left, err
 	}
+	if len(split.Train) == 0 {
+		err = fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
+	}
+	return split, left, err
+}
+
+// givenLinks reads the links of a directory.
+func givenLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool) (
+	graph.LinkSplit, []float32, error) {
+	how := o.SplitLinks
 	var split graph.LinkSplit
 	for k, list := range split.Lists() {
 		path := filepath.Join(how, graph.SplitNames[k]+".npy")
-		links, err := readLinks(s, path)
+		links, err := readLinks(ends, path)
 		switch {
 		case k == 0 && errors.Is(err, os.ErrNotExist): // all that is left
 		case err != nil:
@@ -130,7 +146,7 @@ func takeLinks(s *source, g *graph.CSC, weights []float32, symmetric bool) (grap
 		return found
 	})
 	if split.Train == nil {
-		rest, _ := SplitLinks(g, nil, Fractions{1}, s.options.Seed, symmetric)
+		rest, _ := SplitLinks(g, nil, Fractions{1}, o.Seed, symmetric)
 		split.Train = rest.Train
 	}
 	if err := split.Validate(g); err != nil {
@@ -140,7 +156,7 @@ func takeLinks(s *source, g *graph.CSC, weights []float32, symmetric bool) (grap
 }
 
 // readLinks reads ids of the source, [n, 2].
-func readLinks(s *source, path string) ([]graph.Link, error) {
+func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	r, err := npy.OpenReader(path)
 	if err != nil {
 		return nil, err
@@ -154,26 +170,27 @@ func readLinks(s *source, path string) ([]graph.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := func(id int64) (graph.VertexID, error) {
+	of := func(end int, id int64) (graph.VertexID, error) {
+		s, first := ends[end].of, graph.VertexID(ends[end].first)
 		if s.originals == nil {
 			if id < 0 || id >= int64(s.vertices) {
 				return 0, fmt.Errorf("%s: a link of vertex %d: %w (the graph has %d vertices)", path, id,
 					graph.ErrVertexRange, s.vertices)
 			}
-			return graph.VertexID(id), nil
+			return first + graph.VertexID(id), nil
 		}
 		v, found := slices.BinarySearch(s.originals, id)
 		if !found {
 			return 0, fmt.Errorf("%s: a link of vertex %d: %w: the source has no such id", path, id,
 				graph.ErrVertexRange)
 		}
-		return graph.VertexID(v), nil
+		return first + graph.VertexID(v), nil
 	}
 	links := make([]graph.Link, len(ids)/2)
 	for i := range links {
 		var faults [2]error
-		links[i].Source, faults[0] = of(ids[2*i])
-		links[i].Target, faults[1] = of(ids[2*i+1])
+		links[i].Source, faults[0] = of(0, ids[2*i])
+		links[i].Target, faults[1] = of(1, ids[2*i+1])
 		if err := errors.Join(faults[:]...); err != nil {
 			return nil, err
 		}

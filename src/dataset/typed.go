@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -76,13 +77,23 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 // build makes the rows of one relation, those of the vertices of its target type.
 func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.CleanOptions) (*graph.CSC,
 	graph.CleanReport, error) {
-	source, target := s.Ends(r)
-	if len(e.Sources) != len(e.Targets) {
-		return nil, graph.CleanReport{}, fmt.Errorf("%w: relation %s has %d sources and %d targets",
-			ErrMismatch, e.Relation, len(e.Sources), len(e.Targets))
-	}
 	var b graph.Builder
 	defer b.Free()
+	if err := e.each(s, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
+		return nil, graph.CleanReport{}, err
+	}
+	_, target := s.Ends(r)
+	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
+}
+
+// each calls f with the edges of relation r in their order, by the vertices of all types, which begin at
+// starts.
+func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
+	source, target := s.Ends(r)
+	if len(e.Sources) != len(e.Targets) {
+		return fmt.Errorf("%w: relation %s has %d sources and %d targets", ErrMismatch, e.Relation,
+			len(e.Sources), len(e.Targets))
+	}
 	for i, u := range e.Sources {
 		v := e.Targets[i]
 		for _, end := range []struct {
@@ -90,14 +101,14 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.Clean
 			kind int
 		}{{u, source}, {v, target}} {
 			if n := starts[end.kind+1] - starts[end.kind]; end.id < 0 || int64(end.id) >= n {
-				return nil, graph.CleanReport{}, fmt.Errorf("edge %d of relation %s joins vertex %d of "+
-					"type %s, which has %d: %w", i, e.Relation, end.id, s.Types[end.kind], n,
-					graph.ErrVertexRange)
+				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has %d: %w", i,
+					e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
 			}
 		}
-		b.Add(graph.VertexID(starts[source])+graph.VertexID(u), graph.VertexID(starts[target])+graph.VertexID(v))
+		f(graph.Link{Source: graph.VertexID(starts[source]) + graph.VertexID(u),
+			Target: graph.VertexID(starts[target]) + graph.VertexID(v)})
 	}
-	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
+	return nil
 }
 
 // putColumns writes the rows of all relations, vertex by vertex.
@@ -122,4 +133,81 @@ func (w *Writer) putColumns(columns *graph.Columns, of []*graph.CSC, starts []in
 		return err
 	}
 	return put(w, ColumnsFile, rows, len(rows))
+}
+
+// takeLinks makes the edges of the relation that an import names links: it returns the numbers of the
+// relations, as graph.Schema.Links has them, and leaves the validation and test links out of all of
+// these. A relation holds the links reversed if it is called so, or has the same edges the other way
+// round, whatever its name. 8 bytes a vertex, and 16 an edge of the relation.
+func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSplit, err error) {
+	schema, starts := graph.Schema{Types: t.names}, []int64{0}
+	for i, s := range t.of {
+		starts = append(starts, starts[i]+int64(s.vertices))
+	}
+	for _, e := range t.edges {
+		schema.Relations = append(schema.Relations, e.Relation)
+	}
+	if o.LinksOf == "" {
+		return nil, links, badOption("--task links: the graph has relations; say whose edges are the links: "+
+			"--relation %s", schema.Relations[0])
+	}
+	r, err := schema.Relation(o.LinksOf)
+	if err != nil {
+		return nil, links, badOption("--relation: %w", err)
+	}
+	var b graph.Builder
+	defer b.Free()
+	own := &t.edges[r]
+	if err := own.each(&schema, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
+		return nil, links, err
+	}
+	n := int(starts[len(starts)-1])
+	g, _, err := b.Build(n, graph.CleanOptions{KeepLoops: true})
+	if err != nil {
+		return nil, links, err
+	}
+	defer g.Free()
+	of = []int{r}
+	symmetric := own.Source == own.Target && g.Reciprocal() == g.NumEdges()
+	for k := range t.edges {
+		other := &t.edges[k]
+		if k == r || other.Source != own.Target || other.Target != own.Source {
+			continue
+		}
+		var edges []graph.Link
+		if err := other.each(&schema, k, starts, func(l graph.Link) { edges = append(edges, l) }); err != nil {
+			return nil, links, err
+		}
+		if other.Relation == own.Reverse() || own.Relation == other.Reverse() || reverses(g, edges) {
+			of = append(of, k)
+		}
+	}
+	source, target := schema.Ends(r)
+	links, _, err = takeLinks(o, linkEnds{{t.of[source], starts[source]}, {t.of[target], starts[target]}}, g,
+		nil, symmetric)
+	judged := map[graph.Link]bool{}
+	for _, l := range slices.Concat(links.Valid, links.Test) {
+		judged[l], judged[l.Reverse()] = true, true
+	}
+	for _, k := range of {
+		e := &t.edges[k]
+		sources, targets := e.Sources, e.Targets // which another relation may have, too
+		e.Sources, e.Targets = nil, nil
+		all := TypedEdges{e.Relation, sources, targets}
+		_ = all.each(&schema, k, starts, func(l graph.Link) { // has been called before
+			if !judged[l] {
+				e.Sources, e.Targets = append(e.Sources, sources[0]), append(e.Targets, targets[0])
+			}
+			sources, targets = sources[1:], targets[1:]
+		})
+	}
+	return of, links, err
+}
+
+// reverses reports whether edges are those of g the other way round.
+func reverses(g *graph.CSC, edges []graph.Link) bool {
+	slices.SortFunc(edges, graph.Link.Compare)
+	edges = slices.Compact(edges)
+	return int64(len(edges)) == g.NumEdges() &&
+		!slices.ContainsFunc(edges, func(l graph.Link) bool { return !g.Has(l.Reverse()) })
 }

@@ -60,12 +60,20 @@ func (d *Dataset) verifyContent() error {
 		faults = append(faults, name(splitFiles(k), err))
 	}
 	if layout == nil {
-		faults = append(faults, name("links", d.Links.Validate(d.Graph)))
+		faults = append(faults, name("links", d.Links.ValidateBy(d.Graph, d.hasLink)))
 	}
 	for t := range d.tables {
 		faults = append(faults, name(TableFile(&d.Meta.Schema, t), d.checkFeatures(t)))
 	}
 	return errors.Join(faults...)
+}
+
+// hasLink reports whether a link is an edge that passes messages.
+func (d *Dataset) hasLink(l graph.Link) bool {
+	if d.Columns.Plain() {
+		return d.Graph.Has(l)
+	}
+	return d.Columns.HasLink(d.Graph, l)
 }
 
 // splitFiles names the files of a split.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Schema names the types of a graph's vertices and the relations of its edges. The zero Schema is
@@ -12,6 +13,9 @@ import (
 type Schema struct {
 	Types     []string   `json:"types,omitempty"`
 	Relations []Relation `json:"relations,omitempty"`
+	// where links are to be predicted: numbers of the relation whose edges they are, and of all those
+	// that have the same edges the other way round
+	Links []int `json:"links,omitempty"`
 }
 
 // Relation is a kind of edges: from vertices of one type to those of one.
@@ -47,6 +51,33 @@ func (s *Schema) Type(name string) (int, error) {
 		return i, nil
 	}
 	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
+}
+
+// Relation returns the number of a relation, by its whole name or, if no other has it, by Name alone.
+func (s *Schema) Relation(name string) (int, error) {
+	var found []int
+	names := make([]string, len(s.Relations))
+	for r, relation := range s.Relations {
+		names[r] = relation.String()
+		if relation.Name == name || names[r] == name {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, fmt.Errorf("%q names no relation; the graph has %s", name, strings.Join(names, " and "))
+	case 1:
+		return found[0], nil
+	}
+	return 0, fmt.Errorf("%q names several relations; give one of %s", name, strings.Join(names, " and "))
+}
+
+// LinkEnds returns the types of the sources and targets of links.
+func (s *Schema) LinkEnds() (source, target int) {
+	if len(s.Links) == 0 {
+		return 0, 0
+	}
+	return s.Ends(s.Links[0])
 }
 
 // Ends returns the types of a relation's sources and targets.
@@ -87,6 +118,15 @@ func (s *Schema) Check() error {
 		fault(r.Name == "", "relation %s has no name", r)
 		fault(slices.Contains(s.Relations[:i], r), "relation %s is there twice", r)
 	}
+	for i, r := range s.Links {
+		if r < 0 || r >= len(s.Relations) {
+			faults = append(faults, fmt.Errorf("links are of relation %d of %d", r, len(s.Relations)))
+			break
+		}
+		first := s.Relations[s.Links[0]]
+		fault(i > 0 && (s.Relations[r].Source != first.Target || s.Relations[r].Target != first.Source),
+			"relation %s cannot have the links of %s reversed", s.Relations[r], first)
+	}
 	return errors.Join(faults...)
 }
 
@@ -108,6 +148,7 @@ type Columns struct {
 	into   [][]int // [T] the relations that end in a type, ascending
 	target []int   // [R] type in which a relation ends
 	place  []int   // [R] number of its column among those of a vertex
+	links  []bool  // [R] relations of Schema.Links
 }
 
 // columnRange is a range of vertices of one type.
@@ -121,7 +162,10 @@ type columnRange struct {
 // starts[i] to starts[i+1]-1. indptr is [C+1]: an error if C is another number.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
-	c := Columns{Indptr: indptr, into: make([][]int, t)}
+	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}
+	for _, r := range s.Links {
+		c.links[r] = true
+	}
 	for r := range s.NumRelations() {
 		_, target := s.Ends(r)
 		c.target, c.place = append(c.target, target), append(c.place, len(c.into[target]))
@@ -192,6 +236,45 @@ func (c *Columns) Into(kind int) []int {
 		return []int{0}
 	}
 	return c.into[kind]
+}
+
+// Links reports whether the edges of a relation are links to be predicted, or links reversed: without
+// types all are.
+func (c *Columns) Links(relation int) bool { return c.Plain() || c.links[relation] }
+
+// HasLink reports whether a link is an edge of g by a relation of which Links is true, whatever the
+// order of rows. O(degree).
+func (c *Columns) HasLink(g *CSC, l Link) bool {
+	if c.Plain() {
+		return slices.Contains(g.InNeighbours(l.Target), l.Source)
+	}
+	kind, first, _ := c.Of(l.Target)
+	for k, r := range c.Into(kind) {
+		at := int(first) + k
+		if c.links[r] && slices.Contains(g.Indices[c.Indptr[at]:c.Indptr[at+1]], l.Source) {
+			return true
+		}
+	}
+	return false
+}
+
+// OfType calls f with the ranges of the vertices of a type among those from lo to hi-1: without types
+// with all of them.
+func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID)) {
+	if lo >= hi {
+		return
+	}
+	if c.Plain() {
+		f(lo, hi)
+		return
+	}
+	for at := c.index.Find(uint32(lo)); lo < hi; at++ {
+		end := min(hi, VertexID(c.index.End(at)))
+		if c.ranges[at].kind == kind && lo < end {
+			f(lo, end)
+		}
+		lo = end
+	}
 }
 
 // Check holds the columns' row pointers to those of the vertices: the first column of a vertex begins

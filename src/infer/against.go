@@ -16,13 +16,17 @@ const (
 	productRows  = 2048
 )
 
-// against scores all rows of a block for each link's source, but those known to have a link with it.
+// against scores all rows of a block that links may lead to for each link's source, but those known to have a link with it.
 // Those of inner products are of one matrix product of many sources and rows, whose last bits depend
 // on its sizes: each is within slack of what the rater gives, which exact(k) returns of score k.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
-	for lo := 0; lo < rows.Rows; lo += productRows {
-		r.window(first+graph.VertexID(lo), rows.RowsAt(lo, min(lo+productRows, rows.Rows)), see)
-	}
+	_, kind := r.of.Shards.Schema.LinkEnds()
+	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows), func(from, end graph.VertexID) {
+		for ; from < end; from += productRows {
+			next := min(from+productRows, end)
+			r.window(from, rows.RowsAt(int(from-first), int(next-first)), see)
+		}
+	})
 }
 
 // seen gets scores of consecutive rows, from vertex v on.

@@ -21,11 +21,12 @@ type chosen struct {
 
 // choose finds the vertices that have these ids in the source, among all parts; nil: all, of a graph
 // with vertex types those of the type that has labels. Others are not predicted: the model's classes
-// are of that type. It needs no other rank.
+// are of that type. Embeddings are of all. It needs no other rank.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
 	c := &chosen{n: int(of.Vertices), offsets: of.Offsets}
-	if of.Schema.Typed() {
+	oneType := of.Schema.Typed() && !s.Task.Embeds
+	if oneType {
 		kind, err := of.Schema.Type(of.LabelType)
 		if err != nil {
 			return nil, err
@@ -59,7 +60,7 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
 			}
 		}
-	} else if of.Schema.Typed() {
+	} else if oneType {
 		c.ids = make([]graph.VertexID, 0, c.n)
 		for v, original := range s.Topology.Original {
 			if k := int(original) - c.first; k >= 0 && k < c.n {

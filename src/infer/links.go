@@ -52,8 +52,8 @@ func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) 
 
 // asked reads what is asked for: links, or vertices; nil: all.
 func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
-	if n := int(s.Shards.Vertices); what.Top > n-1 {
-		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n-1)
+	if n := endsOf(s)[1].others; what.Top > n {
+		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
 	}
 	if what.Links != "" {
 		rows, err := readLinks(s, what.Links, 0)
@@ -65,14 +65,64 @@ func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexI
 		}
 		return links, nil, nil
 	}
-	now, of, err := verticesOf(s, what.Vertices)
+	source := endsOf(s)[0]
 	if what.Vertices == nil {
-		return nil, now, err
+		return nil, byID(s)[source.first:source.end], nil
 	}
-	for _, id := range what.Vertices {
+	ids := slices.Clone(what.Vertices)
+	for i := range ids {
+		ids[i] = source.id(ids[i])
+	}
+	of, err := verticesOf(s, ids)
+	for _, id := range ids {
 		vertices = append(vertices, of[id])
+		if o := s.Topology.Original; err == nil && !source.has(o[of[id]]) {
+			err = fmt.Errorf("--vertices: %q is no vertex of type %s, which links come from; leave it out", id,
+				source.name)
+		}
 	}
 	return nil, vertices, err
+}
+
+// linkEnd are the vertices that links may have at one end: all, or on a graph with vertex types those
+// of one type, by id in the dataset.
+type linkEnd struct {
+	kind       int
+	name       string // of the type; "" without
+	first, end int
+	others     int // that a vertex at the other end may have for a partner
+}
+
+// endsOf returns the sources and the targets of links.
+func endsOf(s Passes) (ends [2]linkEnd) {
+	m := &s.Shards.Meta
+	source, target := m.Schema.LinkEnds()
+	for i, kind := range [2]int{source, target} {
+		e := &ends[i]
+		e.kind, e.end = kind, int(m.Table(0).Vertices)
+		if m.Schema.Typed() {
+			e.name = m.Schema.Types[kind]
+		}
+		for t := range kind {
+			e.first, e.end = e.end, e.end+int(m.Table(t+1).Vertices)
+		}
+		if e.others = e.end - e.first; source == target {
+			e.others--
+		}
+	}
+	return ends
+}
+
+// has reports whether a vertex, by id in the dataset, is of the type.
+func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
+
+// id returns an id of the source as the parts have it: of a vertex of a type behind its name, which may be
+// left out.
+func (e *linkEnd) id(word string) string {
+	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
+		return word
+	}
+	return e.name + "/" + word
 }
 
 // readLinks reads links and what follows them in a file, see shard.ReadLinks.
@@ -82,16 +132,17 @@ func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err e
 		return nil, err
 	}
 	var ids []string
-	seen := map[string]bool{}
+	seen, ends := map[string]bool{}, endsOf(s)
 	for _, r := range rows {
-		for _, id := range r {
-			if !seen[id] {
-				seen[id] = true
-				ids = append(ids, id)
+		for i := range r {
+			r[i] = ends[min(i, 1)].id(r[i])
+			if !seen[r[i]] {
+				seen[r[i]] = true
+				ids = append(ids, r[i])
 			}
 		}
 	}
-	_, of, err := verticesOf(s, ids)
+	of, err := verticesOf(s, ids)
 	for _, r := range rows {
 		link := make([]graph.VertexID, len(r))
 		for i, id := range r {
@@ -111,15 +162,12 @@ func byID(s Passes) []graph.VertexID {
 	return now
 }
 
-// verticesOf returns the vertices by id in the dataset, and those of ids of the source.
-func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]graph.VertexID, err error) {
-	now = byID(s)
-	if ids == nil {
-		return now, nil, nil
-	}
+// verticesOf returns the vertices of ids of the source.
+func verticesOf(s Passes, ids []string) (of map[string]graph.VertexID, err error) {
+	now := byID(s)
 	source, err := s.Shards.OpenSourceIDs()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer source.Close()
 	found, err := source.Find(ids)
@@ -127,7 +175,7 @@ func verticesOf(s Passes, ids []string) (now []graph.VertexID, of map[string]gra
 	for i, v := range found {
 		of[ids[i]] = now[v]
 	}
-	return now, of, err
+	return of, err
 }
 
 // topOf returns the best partners of vertices as links, in their order, on every rank. Collective.

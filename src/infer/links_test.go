@@ -16,6 +16,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/nn"
+	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/task"
 )
@@ -23,8 +24,17 @@ import (
 // Ranks among all vertices, best partners and scores are those of plain loops, on any number of
 // ranks and with blocks of a few rows; a vertex is no partner of itself nor of one it has a link with.
 func TestLinksAreRankedAsByLoops(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3})
+	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
+}
+
+// So they are on a graph with vertex types, among vertices of the type that links lead to.
+func TestTypedLinksAreRankedAsByLoops(t *testing.T) {
+	rankedAsByLoops(t, 4, shardtest.TypedLinks(t, 60, 90, 4, true))
+}
+
+func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
+	t.Helper()
 	old := blockBytes
 	blockBytes = 4 * 5 * 16
 	defer func() { blockBytes = old }()
@@ -39,6 +49,11 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 	score := func(u, v graph.VertexID) float32 {
 		return rater.Rate(rows[int(u)*cols:][:cols], rows[int(v)*cols:][:cols])
 	}
+	source, target := shards.Schema.LinkEnds()
+	is := func(v graph.VertexID, kind int) bool {
+		of, _, _ := shards.Topology().Columns.Of(v)
+		return of == kind
+	}
 	linked := map[graph.Link]bool{}
 	for split := range 3 {
 		all, _ := shards.LinksOf(split)
@@ -52,7 +67,8 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 	for _, l := range test {
 		above := 0
 		for v := range graph.VertexID(n) {
-			if v != l.Source && !linked[graph.Link{Source: l.Source, Target: v}] && score(l.Source, v) > score(l.Source, l.Target) {
+			if is(v, target) && v != l.Source && !linked[graph.Link{Source: l.Source, Target: v}] &&
+				score(l.Source, v) > score(l.Source, l.Target) {
 				above++
 			}
 		}
@@ -71,9 +87,11 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 	}
 	var vertices []graph.VertexID
 	for v := n - 1; v >= 0; v -= 7 {
-		vertices = append(vertices, graph.VertexID(v))
+		if is(graph.VertexID(v), source) {
+			vertices = append(vertices, graph.VertexID(v))
+		}
 	}
-	for _, ranks := range []int{1, 3} {
+	for _, ranks := range []int{1, most} {
 		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
 			begin, end := s.Job.Vertices(s.Comm.Rank())
 			own := rows[int(begin)*cols : int(end)*cols]
@@ -102,7 +120,7 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 			for i, v := range vertices {
 				var others []graph.VertexID
 				for u := range graph.VertexID(n) {
-					if u != v && !linked[graph.Link{Source: v, Target: u}] {
+					if is(u, target) && u != v && !linked[graph.Link{Source: v, Target: u}] {
 						others = append(others, u)
 					}
 				}
@@ -128,7 +146,7 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name, got[name], x)
 				}
 			}
-			if _, _, err := asked(s, Request{Top: n}); err == nil {
+			if _, _, err := asked(s, Request{Top: endsOf(s)[1].others + 1}); err == nil {
 				t.Error("more partners than there are others are not refused")
 			}
 			return nil

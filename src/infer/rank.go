@@ -266,7 +266,8 @@ func (r *ranking) know() {
 
 // draw draws the candidates of each link.
 func (r *ranking) draw() {
-	original, ids := r.of.Topology.Original, byID(r.of)
+	targets := endsOf(r.of)[1]
+	original, ids := r.of.Topology.Original, byID(r.of)[targets.first:targets.end]
 	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]

@@ -106,7 +106,9 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	if rated {
 		links, _ := s.LinksOf(0)
 		j.begin = append(j.begin, graph.VertexID(s.Vertices))
-		j.Sample.Links, err = j.Streams.Rate(links, j.begin, s.Topology(), spec.Links.LinkOptions)
+		o := spec.Links.LinkOptions
+		o.Source, o.Target = s.Schema.LinkEnds()
+		j.Sample.Links, err = j.Streams.Rate(links, j.begin, s.Topology(), o)
 		if err != nil {
 			j.Close()
 			return nil, err

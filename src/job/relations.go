@@ -51,28 +51,17 @@ func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, erro
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(s.Relations))
-	for r, relation := range s.Relations {
-		names[r] = relation.String()
-	}
-	all, given := slices.Repeat([][]int{fanouts}, len(names)), make([]bool, len(names))
+	n := s.NumRelations()
+	all, given := slices.Repeat([][]int{fanouts}, n), make([]bool, n)
 	for _, n := range named {
-		var found []int
-		for r, relation := range s.Relations {
-			if relation.Name == n.Name || names[r] == n.Name {
-				found = append(found, r)
-			}
+		r, err := s.Relation(n.Name)
+		if err != nil {
+			return nil, err
 		}
-		switch {
-		case len(found) == 0:
-			return nil, fmt.Errorf("%q names no relation; the graph has %s", n.Name, strings.Join(names, " and "))
-		case len(found) > 1:
-			return nil, fmt.Errorf("%q names several relations; give one of %s", n.Name,
-				strings.Join(names, " and "))
-		case given[found[0]]:
-			return nil, fmt.Errorf("%q is given twice", names[found[0]])
+		if given[r] {
+			return nil, fmt.Errorf("%q is given twice", s.Relations[r])
 		}
-		all[found[0]], given[found[0]] = n.Fanouts, true
+		all[r], given[r] = n.Fanouts, true
 	}
 	return all, nil
 }

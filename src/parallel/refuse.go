@@ -342,6 +342,8 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
 		{valid && s.Partitioned, "topology.kind partitioned", "no rank has all rows to add links to",
 			"topology.kind=replicated"},
+		{valid && s.Model.Schema.Typed(), "vertex types", "links are added to graphs of one relation alone",
+			"a graph without vertex types"},
 		{valid && s.Model.EdgeWeights, "model.edge_weights", "validation links have no weights",
 			"model.edge_weights=false"},
 		{valid && s.Model.EdgeIn > 0, "model.edge_features", "validation links have no features",

@@ -18,7 +18,8 @@ type columnRange struct {
 	original []int32          // original ids of the destinations
 }
 
-// columnList lists the columns of a frontier, relation by relation. The zero value is ready for use.
+// columnList lists the columns of a frontier, relation by relation, but for those that have no edges or
+// leave all of them out. The zero value is ready for use.
 type columnList struct {
 	ranges   []columnRange
 	block    graph.Block // of columns that another rank asks for: nobody reads it
@@ -29,10 +30,12 @@ type columnList struct {
 	original []int32
 }
 
-// of lists the columns that have edges or, for ranks that do not know which have some, all, and sets
-// the block's Targets and Ends. Where vertices are columns, these are the frontier.
-func (l *columnList) of(c *graph.Columns, frontier []graph.VertexID, original []int32,
-	block *graph.Block, all bool) []columnRange {
+// of lists the columns, sets the block's Targets and Ends, and finds what the columns skip of the edges
+// that skips.list has. Without skips it lists all columns, also those without edges, as a rank must that
+// asks others. Where vertices are columns, these are the frontier.
+func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
+	block *graph.Block, skips *skips) []columnRange {
+	c := &t.Columns
 	l.ranges = l.ranges[:0]
 	if c.Plain() {
 		l.ranges = append(l.ranges, columnRange{0, frontier, original})
@@ -50,6 +53,9 @@ func (l *columnList) of(c *graph.Columns, frontier []graph.VertexID, original []
 	l.columns, l.original = mem.Grow(l.columns[:0], most), mem.Grow(l.original[:0], most)
 	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most), mem.Grow(block.Ends[:0], c.NumRelations())
 	n := 0
+	if skips != nil {
+		skips.clear()
+	}
 	for r := range c.NumRelations() {
 		begin, kind := n, c.Target(r)
 		from := 0
@@ -59,7 +65,7 @@ func (l *columnList) of(c *graph.Columns, frontier []graph.VertexID, original []
 		place := graph.VertexID(c.Place(r))
 		for _, d := range l.order[from:l.ends[kind]] {
 			column := l.first[d] + place
-			if !all && c.Indptr[column] == c.Indptr[column+1] {
+			if skips != nil && !skips.column(t, column, r, int(d)) {
 				continue
 			}
 			l.columns[n], l.original[n], block.Targets[n] = column, original[d], d

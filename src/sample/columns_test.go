@@ -11,8 +11,8 @@ import (
 
 // typedTopology returns a graph of three types in two parts, whose relations have no edges, few and
 // many, and one leads from a type to itself.
-func typedTopology(t *testing.T, r *rand.Rand) *Topology {
-	s := graph.Schema{Types: []string{"a", "b", "c"}, Relations: []graph.Relation{
+func typedTopology(t *testing.T, r *rand.Rand, links ...int) *Topology {
+	s := graph.Schema{Links: links, Types: []string{"a", "b", "c"}, Relations: []graph.Relation{
 		{Source: "a", Name: "x", Target: "b"}, {Source: "b", Name: "y", Target: "a"},
 		{Source: "a", Name: "self", Target: "a"}, {Source: "c", Name: "z", Target: "a"},
 		{Source: "a", Name: "none", Target: "b"},
@@ -195,6 +195,102 @@ func TestRelationsRefuse(t *testing.T) {
 	} {
 		if _, err := New(top, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}
+
+// On a graph with relations a minibatch of links is that of the graph without them, by their relation
+// and by those that hold them reversed, of which no other loses an edge; negatives have the types of
+// the ends they take the place of.
+func TestRelationsLeaveLinksOut(t *testing.T) {
+	for _, linked := range [][]int{{1, 0}, {2}, {3}} {
+		top := typedTopology(t, rand.New(rand.NewPCG(5, 7)), linked...)
+		c := &top.Columns
+		type edge struct {
+			relation int
+			graph.Link
+		}
+		var all []edge
+		var links []graph.Link
+		for v := range graph.VertexID(120) {
+			kind, first, _ := c.Of(v)
+			for k, r := range c.Into(kind) {
+				for i, u := range top.Graph.Indices[c.Indptr[int(first)+k]:c.Indptr[int(first)+k+1]] {
+					all = append(all, edge{r, graph.Link{Source: u, Target: v}})
+					if r == linked[0] && i < 3 && u != v {
+						links = append(links, graph.Link{Source: u, Target: v})
+					}
+				}
+			}
+		}
+		numbers := make([]graph.VertexID, len(links))
+		for i := range numbers {
+			numbers[i] = graph.VertexID(i)
+		}
+		s, err := NewStreams([][]graph.VertexID{numbers}, StreamOptions{Batch: 20, Seed: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, _, _ := c.Of(links[0].Source)
+		target, _, _ := c.Of(links[0].Target)
+		l, err := s.Rate(links, nil, top, LinkOptions{Negatives: Negatives{NegativesUniform, 2},
+			Corrupt: CorruptBoth, Exclude: true, Source: source, Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range []Spec{Neighbours(5, 3), Neighbours(All, 4)} {
+			plain := spec
+			spec.Links = l
+			sampler, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step := range s.Steps() {
+				pairs := map[graph.Link]bool{}
+				for _, n := range s.numbers(1, step, 0, nil) {
+					pairs[links[n]], pairs[links[n].Reverse()] = true, true
+				}
+				less := &Topology{Original: top.Original, Columns: *c}
+				less.Graph.Indptr, less.Columns.Indptr = []int64{0}, []int64{0}
+				at, lost := 0, 0
+				for v := range graph.VertexID(120) {
+					kind, _, _ := c.Of(v)
+					for _, r := range c.Into(kind) {
+						for ; at < len(all) && all[at].relation == r && all[at].Target == v; at++ {
+							if slices.Contains(linked, r) && pairs[all[at].Link] {
+								lost++
+								continue
+							}
+							less.Graph.Indices = append(less.Graph.Indices, all[at].Source)
+						}
+						less.Columns.Indptr = append(less.Columns.Indptr, int64(len(less.Graph.Indices)))
+					}
+					less.Graph.Indptr = append(less.Graph.Indptr, int64(len(less.Graph.Indices)))
+				}
+				key := Key{Seed: 7, Epoch: 1, Step: step}
+				seeds := s.Piece(1, step, 0, nil)
+				var mb Minibatch
+				if err := sampler.Sample(&mb, seeds, key); err != nil {
+					t.Fatal(err)
+				}
+				if want := Reference(less, plain, seeds, key).Digest(); lost == 0 || mb.Digest() != want ||
+					Reference(top, spec, seeds, key).Digest() != want {
+					t.Fatalf("links of %v, step %d, %d edges lost: not the graph's without them", linked, step, lost)
+				}
+				l.of(1, step, 0, func(r *rated) {
+					for pairs := r.truth[2:]; len(pairs) > 0; pairs = pairs[2:] {
+						for end, want := range []int{source, target} {
+							if pairs[end] < 0 {
+								continue
+							}
+							if kind, _, _ := c.Of(r.seeds[pairs[end]]); kind != want {
+								t.Fatalf("end %d of a pair is of type %d, want %d", end, kind, want)
+							}
+						}
+					}
+				})
+			}
+			sampler.Free()
 		}
 	}
 }

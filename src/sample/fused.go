@@ -204,7 +204,7 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 // the vertices it finds.
 func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error {
 	n, total := len(s.mb.Frontier), len(s.mb.Frontier)
-	ranges := s.list.of(&s.topology.Columns, s.mb.Frontier, s.mb.Original, block, false)
+	ranges := s.list.of(&s.topology, s.mb.Frontier, s.mb.Original, block, &s.hop.skips)
 	rows := 0
 	for _, r := range ranges {
 		rows += len(r.vertices)
@@ -213,6 +213,9 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	block.Indptr[0] = 0
 	at, err := 0, error(nil)
 	for _, r := range ranges {
+		if !s.topology.Columns.Plain() {
+			s.hop.skips.first = at
+		}
 		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), relationWord(key, r.relation))
 		if err != nil {
 			return err
@@ -221,7 +224,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	}
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
-	if !s.options.Weights && s.hop.skips.end() > 0 { // degrees of the rows that are left
+	if s.topology.Columns.Plain() && !s.options.Weights && s.hop.skips.end() > 0 {
+		// degrees of the rows that are left
 		s.mb.Totals = mem.Grow(s.mb.Totals, n)
 		for i, degree := range s.hop.degree[:n] {
 			s.mb.Totals[i] = float64(degree)

@@ -63,6 +63,8 @@ type LinkOptions struct {
 	Corrupt   string
 	Filter    bool // draw again what is an edge of the graph
 	Exclude   bool // the links of a minibatch, and their reverses, are not drawn in it
+	// types of the ends
+	Source, Target int
 }
 
 // tries bounds how often a negative is drawn again: where nearly all pairs are links it stays away.
@@ -82,8 +84,8 @@ type Links struct {
 	seed     uint64
 	links    []graph.Link
 	streams  *Streams
-	first    []graph.VertexID // [K+1] vertices of the streams
 	topology *Topology
+	choices  [][2]choices // [K] of each stream, for a source and for a target; [1] if of the whole graph
 
 	mu    sync.Mutex
 	kept  [16]rated // the last minibatches, for those who ask for them again
@@ -112,24 +114,50 @@ type exclusion struct {
 // vertices to draw.
 func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, o LinkOptions) (*Links,
 	error) {
-	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, first: first, topology: t,
+	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, topology: t,
 		place: map[graph.VertexID]int32{}}
-	for k := range s.Streams() {
-		if lo, hi := l.choices(k); o.Negatives.Count > int(hi-lo)-2 && s.GlobalSeeds(0) > 0 {
-			return nil, fmt.Errorf("links.negatives is %s, and there are %d vertices to draw %d others "+
-				"from; ask for fewer", o.Negatives, hi-lo, o.Negatives.Count)
+	if o.Negatives.Kind != NegativesLocal {
+		first = []graph.VertexID{0, graph.VertexID(len(t.Original))}
+	}
+	for k := range len(first) - 1 {
+		var of [2]choices
+		for end, kind := range [2]int{o.Source, o.Target} {
+			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 && o.Corrupt == CorruptTarget ||
+				end == 1 && o.Corrupt == CorruptSource {
+				continue
+			}
+			if n := of[end].count; o.Negatives.Count > n-2 && s.GlobalSeeds(0) > 0 {
+				return nil, fmt.Errorf("links.negatives is %s, and there are %d vertices to draw %d others "+
+					"from; ask for fewer", o.Negatives, n, o.Negatives.Count)
+			}
 		}
+		l.choices = append(l.choices, of)
 	}
 	s.links = l
 	return l, nil
 }
 
-// choices returns the vertices that the negatives of a stream are drawn from.
-func (l *Links) choices(stream int) (lo, hi graph.VertexID) {
-	if l.options.Negatives.Kind == NegativesLocal {
-		return l.first[stream], l.first[stream+1]
+// choices are vertices that negatives are drawn from: some ranges.
+type choices struct {
+	count       int
+	first, ends []int // number, of the vertices of all ranges, where each ends, and its first vertex
+}
+
+// list sets those of a type, from lo to hi-1.
+func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
+	of.OfType(kind, lo, hi, func(first, end graph.VertexID) {
+		c.count += int(end - first)
+		c.first, c.ends = append(c.first, int(first)), append(c.ends, c.count)
+	})
+}
+
+// at returns number n.
+func (c *choices) at(n int) graph.VertexID {
+	i, _ := slices.BinarySearch(c.ends, n+1)
+	if i > 0 {
+		n -= c.ends[i-1]
 	}
-	return 0, graph.VertexID(len(l.topology.Original))
+	return graph.VertexID(c.first[i] + n)
 }
 
 // mostSeeds bounds the seeds of a minibatch of so many links.
@@ -224,14 +252,17 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 		}
 		return v
 	}
-	lo, hi := l.choices(stream)
+	from := &l.choices[stream%len(l.choices)][1]
+	if source {
+		from = &l.choices[stream%len(l.choices)][0]
+	}
 	by := random.Mix(uint64(uint32(link.Source))<<32 | uint64(uint32(link.Target)))
 	if o.Negatives.Kind == NegativesJoint {
 		by = random.Mix(uint64(i / o.Negatives.Count))
 	}
 	s := stream64(random.Mix(word^by) + uint64(j)*random.Golden)
 	for range tries {
-		v := lo + graph.VertexID(s.below(uint64(hi-lo)))
+		v := from.at(int(s.below(uint64(from.count))))
 		if !l.wrong(link, v, source) {
 			return v
 		}
@@ -259,7 +290,10 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 	} else {
 		link.Target = v
 	}
-	return slices.Contains(l.topology.Graph.InNeighbours(link.Target-l.topology.First), link.Source)
+	if t := l.topology; t.Columns.Plain() {
+		return slices.Contains(t.row(link.Target), link.Source)
+	}
+	return l.topology.Columns.HasLink(&l.topology.Graph, link)
 }
 
 // Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits:
@@ -312,6 +346,18 @@ func (o *leftOut) of(i int) []graph.VertexID {
 	return o.from[o.start[i]:o.start[i+1]]
 }
 
+// clear lets no vertex leave edges out.
+func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
+
+// add says what vertex i leaves out, which is beyond all that have been added.
+func (o *leftOut) add(i int, from []graph.VertexID) {
+	for len(o.start) <= i { // those before leave nothing out
+		o.start = append(o.start, int32(len(o.from)))
+	}
+	o.from = append(o.from, from...)
+	o.start = append(o.start, int32(len(o.from)))
+}
+
 // find lists those of the minibatch of a key, of the seeds that mine names; nil: of all. These come
 // first in the frontier, in their order: passing one over would train with a leak, so another frontier
 // is an error.
@@ -350,10 +396,12 @@ type skips struct {
 	start []int32 // [n+1] those of destination i are place[start[i]:start[i+1]]
 	place []int64 // in the row, ascending
 	list  leftOut // of the frontier, which find has looked up
+	first int     // with relations, whose columns are destinations: the first of the one that is drawn
 }
 
 // of returns the places in the row of destination i that are not drawn.
 func (k *skips) of(i int) []int64 {
+	i += k.first
 	if i+1 >= len(k.start) {
 		return nil
 	}
@@ -361,7 +409,7 @@ func (k *skips) of(i int) []int64 {
 }
 
 // end returns the number of destinations, from the first on, that may skip.
-func (k *skips) end() int { return max(0, len(k.start)-1) }
+func (k *skips) end() int { return max(0, len(k.start)-1-k.first) }
 
 // run returns the end of the destinations from i to hi-1 that all skip edges, or of which none does.
 func (k *skips) run(i, hi int) (end int, skip bool) {
@@ -381,19 +429,54 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 	if err := k.list.find(l, key, frontier, mine); err != nil {
 		return err
 	}
+	if !t.Columns.Plain() {
+		return nil // columnList finds them hop by hop
+	}
 	for i := range max(0, len(k.list.start)-1) {
-		k.next(t, frontier[i], k.list.of(i))
+		var row []graph.VertexID
+		without := k.list.of(i)
+		if len(without) > 0 {
+			row = t.row(frontier[i])
+		}
+		k.row(row, without)
 	}
 	return nil
 }
 
 // clear makes all destinations draw whole rows.
-func (k *skips) clear() { k.start, k.place = append(k.start[:0], 0), k.place[:0] }
+func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
 
-// next adds a destination, and the vertices, ascending, whose edges to it are not drawn.
-func (k *skips) next(t *Topology, v graph.VertexID, without []graph.VertexID) {
+// column finds what a column of destination d skips, and reports whether edges are left.
+func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
+	row := t.row(column)
+	if len(k.list.start) == 0 {
+		return len(row) > 0
+	}
+	var without []graph.VertexID
+	if t.Columns.Links(relation) {
+		without = k.list.of(d)
+	}
+	k.row(row, without)
+	n := len(k.start) - 1
+	if len(row) > int(k.start[n]-k.start[n-1]) {
+		return true
+	}
+	k.start, k.place = k.start[:n], k.place[:k.start[n-1]]
+	return false
+}
+
+// put adds destination i of such a row, which is beyond all that have been added.
+func (k *skips) put(i int, row, without []graph.VertexID) {
+	for len(k.start) <= i { // those before skip nothing
+		k.start = append(k.start, int32(len(k.place)))
+	}
+	k.row(row, without)
+}
+
+// row adds the next destination, of such a row, and the vertices, ascending, whose edges it skips.
+func (k *skips) row(row, without []graph.VertexID) {
 	if len(without) > 0 {
-		for p, u := range t.Graph.InNeighbours(v - t.First) {
+		for p, u := range row {
 			if names(without, u) {
 				k.place = append(k.place, int64(p))
 			}

@@ -136,16 +136,17 @@ func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h i
 			if kind != c.Target(r) {
 				continue
 			}
-			begin := c.Indptr[int(first)+c.Place(r)]
-			degree := c.Indptr[int(first)+c.Place(r)+1] - begin
-			if degree == 0 {
+			begin, end := c.Indptr[int(first)+c.Place(r)], c.Indptr[int(first)+c.Place(r)+1]
+			of := spec
+			if !c.Links(r) {
+				of.Links = nil
+			}
+			drawn := slices.DeleteFunc(referenceRow(t, v, of, key),
+				func(e int64) bool { return e < begin || e >= end })
+			if len(drawn) == 0 {
 				continue
 			}
-			drawn := make([]int64, degree)
-			for e := range drawn {
-				drawn[e] = begin + int64(e)
-			}
-			if fanout := int64(spec.fanoutBy(h, r)); fanout != All && fanout < degree {
+			if fanout := int64(spec.fanoutBy(h, r)); fanout != All && fanout < int64(len(drawn)) {
 				word := relationWord(key.hop(h+1), r)
 				drawn = referenceSubset(drawn, fanout, vertexStream(word, t.Original[v]))
 			}

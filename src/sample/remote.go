@@ -348,6 +348,7 @@ type Answer struct {
 	Vertices   int              // that are asked for
 
 	ids      []graph.VertexID // by rank, these
+	list     leftOut          // of them
 	of       []int32          // and their original ids
 	columns  []graph.VertexID // their columns, in the order of Remote
 	original []int32          // the original ids of whose they are
@@ -402,12 +403,12 @@ func (r *Remote) Answer(
 
 // asked reads what ranks ask: which vertices, and what these leave out.
 func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
-	first, rows, skips := int(s.topology.First), s.topology.Graph.NumVertices(), &s.hop.skips
+	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
 	if len(a.Count) != len(words) {
 		a.Count, a.Edges = make([]int, len(words)), make([]int, len(words))
 	}
 	a.ids = mem.Grow(a.ids, len(ids))[:0]
-	skips.clear()
+	a.list.clear()
 	for from, n := range words {
 		of := ids[:n]
 		ids = ids[n:]
@@ -424,10 +425,7 @@ func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 				of[without] = ^of[without]
 			}
 			if without > 0 {
-				for len(skips.start) <= len(a.ids) { // those before leave nothing out
-					skips.start = append(skips.start, int32(len(skips.place)))
-				}
-				skips.next(&s.topology, v, of[1:1+without])
+				a.list.add(len(a.ids), of[1:1+without])
 			}
 			a.ids, of = append(a.ids, v), of[1+without:]
 		}
@@ -439,7 +437,8 @@ func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 
 // listAsked lists the columns that each rank asks for, and what draws them.
 func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
-	c, columns := &s.topology.Columns, 0
+	c, columns, skips := &s.topology.Columns, 0, &s.hop.skips
+	skips.clear()
 	a.of = mem.Grow(a.of, len(a.ids))
 	for i, v := range a.ids {
 		_, _, n := c.Of(v)
@@ -451,10 +450,16 @@ func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	at, vertex := 0, 0
 	for from, n := range a.Count {
 		begin := at
-		for _, r := range s.list.of(c, a.ids[vertex:vertex+n], a.of[vertex:vertex+n], &s.list.block, true) {
+		row, block := 0, &s.list.block
+		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n], block, nil) {
 			copy(a.columns[at:], r.vertices)
 			copy(a.original[at:], r.original)
-			at += len(r.vertices)
+			for _, v := range r.vertices {
+				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 && c.Links(r.relation) {
+					skips.put(at, s.topology.row(v), without)
+				}
+				row, at = row+1, at+1
+			}
 			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), relationWord(word[from], r.relation)})
 		}
 		vertex += n
@@ -555,7 +560,7 @@ func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 
 func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	mb, n, rows := s.mb, len(s.mb.Frontier), 0
-	for _, r := range s.list.of(&s.topology.Columns, mb.Frontier, mb.Original, block, true) {
+	for _, r := range s.list.of(&s.topology, mb.Frontier, mb.Original, block, nil) {
 		rows += len(r.vertices)
 	}
 	block.Indptr = mem.Grow(block.Indptr, rows+1)
@@ -629,6 +634,9 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	}
 	if a.kind == Poisson && !reply.weighs() {
 		s.weighDrawn(block, a)
+	}
+	if !s.topology.Columns.Plain() { // of columns, which nobody reads
+		s.mb.Totals = s.mb.Totals[:0]
 	}
 	dropEmpty(block)
 	return nil

@@ -75,6 +75,14 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
+// row returns where the edges of a vertex come from or, of a graph with relations, of a column.
+func (t *Topology) row(v graph.VertexID) []graph.VertexID {
+	if c := &t.Columns; !c.Plain() {
+		return t.Graph.Indices[c.Indptr[v]:c.Indptr[v+1]]
+	}
+	return t.Graph.InNeighbours(v - t.First)
+}
+
 // Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
 // and are reused by the next Sample into it; the zero value is ready for use.
 //

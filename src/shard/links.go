@@ -117,8 +117,7 @@ func checkLinks(s *Shards, sound bool) error {
 		}
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}
-	// the order within rows is not checked here, so all of a row is looked at
 	return links.ValidateBy(&s.topology.Graph, func(l graph.Link) bool {
-		return slices.Contains(s.topology.Graph.InNeighbours(l.Target), l.Source)
+		return s.topology.Columns.HasLink(&s.topology.Graph, l) // the order within rows is not checked here
 	})
 }

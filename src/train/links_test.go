@@ -197,6 +197,44 @@ func TestLinksInOtherModes(t *testing.T) {
 	}
 }
 
+// On a graph with vertex types links of one relation are trained and judged alike on any number of
+// ranks and topology, by every kind of model, and planted ones are told from others.
+func TestTypedLinksOnAnyNumberOfRanks(t *testing.T) {
+	shards := shardtest.TypedLinks(t, 80, 200, 6, false)
+	must(t, shards.Verify())
+	for _, kind := range []string{"sage", "gat", "gatv2", "rgcn"} {
+		o := linkOptions(4)
+		o.Model.Kind, o.Model.Hidden, o.Model.Dropout = kind, 12, 0
+		switch kind {
+		case "sage":
+			o.Epochs, o.Links.Corrupt = 8, sample.CorruptBoth
+		case "gat":
+			o.Model.Heads, o.Links.Filter = 2, true
+		case "gatv2":
+			o.Model.Heads, o.Links.Judged = 2, 0
+		case "rgcn":
+			o.Links.Negatives.Kind, o.Links.Score = sample.NegativesLocal, task.DistMult
+		}
+		want, _ := trainLinks(t, shards, 1, o)
+		for _, ranks := range []int{2, 4} {
+			o.Cache = policy.Settings{Policy: map[int]string{2: policy.VIP, 4: policy.Lookahead}[ranks], Alpha: 0.2}
+			o.Partitioned = ranks == 4 && !o.Links.Filter
+			got, _ := trainLinks(t, shards, ranks, o)
+			if got.BlocksDigest != want.BlocksDigest {
+				t.Errorf("%s: blocks of %d ranks are others", kind, ranks)
+			}
+			if ranks == 4 && (got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				!reflect.DeepEqual(got.Links, want.Links)) {
+				t.Errorf("%s: losses, weights or metrics of %d ranks are others: %v and %v", kind, ranks, got.Links,
+					want.Links)
+			}
+		}
+		if auc := want.Links[task.AUC]; kind == "sage" && auc < 0.7 {
+			t.Errorf("the AUC of planted links is %.3f", auc)
+		}
+	}
+}
+
 // Validation links that pass messages change how test links are judged, and nothing else: no bit of
 // any validation metric of any epoch.
 func TestValidLinksAsMessagesOfTestLinks(t *testing.T) {
@@ -272,6 +310,13 @@ func TestLinksDoNotLeak(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, shards.Close()); must(t, d.Close()) }()
 
+	guesses(t, shards)
+}
+
+// guesses fails if links that nothing predicts are predicted in the first epoch, or if they are not where
+// they may be drawn.
+func guesses(t *testing.T, shards *shard.Shards) {
+	t.Helper()
 	auc := func(exclude bool) float64 {
 		o := linkOptions(1) // of one negative, rank 1 or 2: MRR = (1 + AUC) / 2
 		o.Epochs, o.Batch, o.Links.Exclude = 1, 64, exclude
@@ -292,12 +337,18 @@ func TestLinksDoNotLeak(t *testing.T) {
 	}
 	without, with := auc(true), auc(false)
 	t.Logf("AUC of training in the first epoch: %.4f without a minibatch's links, %.4f with them", without, with)
-	if n := float64(len(links.Train)); (without-0.5)*(without-0.5)*4*n > 16 {
+	links, _ := shards.LinksOf(0)
+	if n := float64(len(links)); (without-0.5)*(without-0.5)*4*n > 16 {
 		t.Errorf("it is %.4f without them, so they leak", without)
 	}
 	if with < 0.6 {
 		t.Errorf("it is %.4f with them, so the test shows nothing", with)
 	}
+}
+
+// Nor does a relation, which --reverse has added, that holds them the other way round.
+func TestTypedLinksDoNotLeak(t *testing.T) {
+	guesses(t, shardtest.TypedLinks(t, 1000, 1000, 8, true))
 }
 
 func must(t *testing.T, err error) {

@@ -201,8 +201,8 @@ func importCommand(p *process) *cobra.Command {
 			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
 					"show, or use %s or %s", o.Task, task.Regression, task.Links))
-			case !links && o.SplitLinks != "":
-				return usageError(errors.New("--split-links is of --task links"))
+			case !links && (o.SplitLinks != "" || o.LinksOf != ""):
+				return usageError(errors.New("--split-links and --relation are of --task links"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
 				return usageError(errors.New("--split and --split-index are of vertices; use --split-links"))
 			case links && o.SplitLinks == "":
@@ -248,6 +248,8 @@ func importCommand(p *process) *cobra.Command {
 		"split that comes with the data, else 60/20/20)")
 	f.StringVar(&o.SplitLinks, "split-links", "", "train/valid/test in percent of the pairs of vertices "+
 		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
+	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose edges are the "+
+		"links, such as author,writes,paper")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
 	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with several, or all: "+
 		"each run then chooses by data.split")
