@@ -90,15 +90,8 @@ func (x *Exchange) SliceRows(p *Plan) error {
 		for k := range x.kinds {
 			rows += int(p.wanted[r*x.counts()+k])
 		}
-		to := dst
-		for want := ids[:rows]; len(want) > 0; {
-			if uint32(want[0]) >= uint32(x.rows) {
-				return x.outside(fmt.Sprintf("rank %d wants row %d", r, want[0]))
-			}
-			part := x.parts.Find(uint32(x.first) + uint32(want[0]))
-			run, size := x.toPart(part, want), x.rowBytesOf(part)
-			x.host.SliceRows(to[:run*size], x.tables[part], size, want[:run])
-			want, to = want[run:], to[run*size:]
+		if err := sliceRows(x, dst, ids[:rows], r); err != nil {
+			return err
 		}
 		size := p.wantRows[r] * x.unit
 		if x.sums != nil {
@@ -108,6 +101,20 @@ func (x *Exchange) SliceRows(p *Plan) error {
 			}
 		}
 		ids, dst = ids[numbers:], dst[size:]
+	}
+	return nil
+}
+
+// sliceRows copies rows that a rank wants, and overwrites their ids.
+func sliceRows(x *Exchange, to []byte, want []int32, rank int) error {
+	for len(want) > 0 {
+		if uint32(want[0]) >= uint32(x.rows) {
+			return x.outside(fmt.Sprintf("rank %d wants row %d", rank, want[0]))
+		}
+		part := x.parts.Find(uint32(x.first) + uint32(want[0]))
+		run, size := x.toPart(part, want), x.rowBytesOf(part)
+		x.host.SliceRows(to[:run*size], x.tables[part], size, want[:run])
+		want, to = want[run:], to[run*size:]
 	}
 	return nil
 }
@@ -139,36 +146,4 @@ func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Rounds++
 	p.RowBytes = int64(len(p.sent))
 	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.unit)
-}
-
-// StartBack is the reverse of StartRows on x: where a row of p has landed its reader has put as many
-// bytes, which go to the row's owner. When the request is complete, Returned has those for this rank's
-// rows.
-func StartBack(x *Exchange, p *Plan) comm.Request {
-	p.Rounds++
-	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
-}
-
-// Returned returns the bytes that StartBack has brought of a rank's readers, in the order of Asked, and
-// where the rank's begin in that. The rows have one size.
-func (p *Plan) Returned(rank int) (bytes []byte, from, to int) {
-	for r := range rank {
-		from += p.wantNumbers[r]
-	}
-	to = from + p.wantNumbers[rank]
-	size := 0
-	if len(p.wantIDs) > 0 {
-		size = len(p.sent) / len(p.wantIDs)
-	}
-	return p.sent[from*size : to*size], from, to
-}
-
-// Landing returns the bytes that the row of the i-th vertex was received in; nil if the rank has it.
-func (p *Plan) Landing(i int) []byte {
-	ref := p.Rows.Of[i]
-	if ref.Table() < len(p.on.base) {
-		return nil
-	}
-	size := p.on.rowBytesOf(int(p.Parts[i]))
-	return p.Rows.Tables[ref.Table()][ref.Row()*size:][:size]
 }

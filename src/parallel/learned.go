@@ -10,6 +10,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -20,41 +21,45 @@ type LearnedRows struct {
 	Ask, Move *exchange.Exchange
 }
 
-// withLearned is Rows for models that learn rows: while a minibatch is prepared, the owners of the
-// learned rows that it reads are told. The rows themselves are those after the step before, so they
-// cross in the step, and their gradients go back the same way.
+// withLearned is Rows for models that learn rows: these are fetched as others are while a minibatch is
+// prepared, but for those that a step under way changes, which cross late, when it has. At depth 0 none
+// is under way. Gradients go back the same way.
 //
-//	preparing   frontier ──> ids ─────────────────────────> owner
-//	step        rows     <───────────────────────────────── slice        forward
-//	            gradients ────────────────────────────────> Learned.Add  backward
-//	update                                                  Learned.Update
+//	preparing   frontier ──> ids ───────────────> owner
+//	            rows     <─────────────────────── early
+//	step        rows     <─────────────────────── late           forward
+//	            gradients ──────────────────────> Learned.Add    backward
+//	update                                        Learned.Update
 type withLearned struct {
 	Rows
 	ask    *exchange.Exchange
 	learns []bool
+	ranks  int
+	under  underWay
 }
 
 // learnedOf are the learned rows that a minibatch reads.
 type learnedOf struct {
 	ids   []graph.VertexID // type by type
+	own   []int32          // own vertices of them
 	plan  exchange.Plan
-	asked []int32   // own vertices whose rows others read
+	late  exchange.Late
+	waits bool      // some rank may have late rows
 	rows  []float32 // [ids, cols]
-	own   []int32   // own vertices whose rows this rank reads, and
-	grads []float32 // their gradients
+	grads []float32 // [own, cols]
 }
 
 func (e *learnedOf) bytes() int64 {
-	return 4*int64(cap(e.ids)+cap(e.asked)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes()
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes()
 }
 
 func (e *learnedOf) free() {
 	mem.Free(e.ids)
-	mem.Free(e.asked)
 	mem.Free(e.rows)
 	mem.Free(e.own)
 	mem.Free(e.grads)
 	e.plan.Free()
+	e.late.Free()
 }
 
 // addLearned makes a strategy read learned rows, if its model does and is trained.
@@ -66,18 +71,26 @@ func addLearned(s *Strategy) error {
 	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
 		return errors.New("rows are learned on CPUs alone: set compute.device=cpu")
 	}
-	learns := s.o.Model.Config.Learns
-	s.rows = &withLearned{s.rows, o.Ask, learns}
-	s.between = &learning{s.o.Learned, s.o.Model, s.o.Host, learns, s.o.Comm.Rank(), s.o.Comm.Size()}
+	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
+	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
+	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own)}
+	s.between = &learning{o, s.o.Model, s.o.Host, learns, rank, s.o.Comm.Size()}
 	return nil
 }
 
+// stages implements Rows. Those of learned rows come last, beyond the gate of a cache that looks ahead:
+// at most depth minibatches are between them and their step.
 func (w *withLearned) stages() []Stage {
-	return append([]Stage{
+	return append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
 		collective(trace.Exchange, "learned ids",
-			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, nil),
-	}, w.Rows.stages()...)
+			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, w.part),
+		local(trace.Slice, "learned slice",
+			func(m *Minibatch) error { return m.learned.late.Slice(w.ask, false) }),
+		collective(trace.Exchange, "learned rows",
+			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil }, nil),
+		local(trace.Gather, "learned spread",
+			func(m *Minibatch) error { m.learned.late.Spread(w.ask); return nil }))
 }
 
 // plan finds who has the learned rows.
@@ -90,6 +103,79 @@ func (w *withLearned) plan(m *Minibatch) error {
 		}
 	}
 	return w.ask.Plan(&e.plan, e.ids)
+}
+
+// part decides which rows are late. Minibatches come in order.
+func (w *withLearned) part(m *Minibatch) error {
+	e := &m.learned
+	e.late.Begin(&e.plan)
+	if e.waits = false; !m.Train {
+		return nil
+	}
+	since := w.under.begin(m.Key)
+	e.waits = since < w.under.step
+	for rank := range w.ranks {
+		for place, own := range e.late.Asked(rank) {
+			if w.under.read(own) >= since {
+				e.late.Put(rank, place)
+			}
+		}
+	}
+	e.own = mem.Grow(e.own[:0], len(e.ids))[:0]
+	for i, v := range e.ids {
+		if e.plan.Landing(i) == nil {
+			e.own = append(e.own, int32(v-w.ask.First()))
+			w.under.read(int32(v - w.ask.First()))
+		}
+	}
+	return nil
+}
+
+// underWay knows which steps may be under way when a minibatch has come past the gate: those of the
+// depth minibatches before it. It follows which rows they read, and so change, by the ids that come to
+// their owner. So what is late depends on no clock, and the early rows of a minibatch stay as they are
+// until it is trained.
+type underWay struct {
+	key    sample.Key
+	step   int32   // the number of its step, from 1
+	items  int     // minibatches so far
+	begun  []int32 // [depth+1] the step of minibatch i, at i % (depth+1)
+	last   []int32 // [own vertices] the last step that reads the row; 0: none
+	before []int32 // and the one before
+}
+
+func newUnderWay(depth, own int) underWay {
+	return underWay{begun: make([]int32, depth+1), last: mem.Make[int32](own),
+		before: mem.Make[int32](own)}
+}
+
+// begin is told of the next minibatch. It returns the first of the steps that may be under way.
+func (u *underWay) begin(k sample.Key) (since int32) {
+	if u.items == 0 || k.Epoch != u.key.Epoch || k.Step != u.key.Step {
+		u.key = k
+		u.step++
+	}
+	n := len(u.begun)
+	u.begun[u.items%n] = u.step
+	since = u.begun[max(0, u.items-n+1)%n]
+	u.items++
+	return since
+}
+
+// read notes that the minibatch reads the row of an own vertex. It returns the last step before its own
+// that does.
+func (u *underWay) read(own int32) int32 {
+	if u.last[own] < u.step {
+		u.before[own], u.last[own] = u.last[own], u.step
+	}
+	return u.before[own]
+}
+
+func (u *underWay) bytes() int64 { return 4 * int64(cap(u.last)+cap(u.before)) }
+
+func (u *underWay) free() {
+	mem.Free(u.last)
+	mem.Free(u.before)
 }
 
 // sources returns where the sources of the input layer of type t, of so many, begin and end.
@@ -105,11 +191,16 @@ func (m *Minibatch) sources(t, types int) (lo, hi int) {
 
 func (w *withLearned) bytes() (int64, int64) {
 	exchange, idle := w.Rows.bytes()
-	return exchange + w.ask.Bytes(), idle
+	return exchange + w.ask.Bytes() + w.under.bytes(), idle
 }
 
-// learning is the Between of models that learn rows: before the first layer these come from their
-// owners, and after its backward their gradients go there.
+func (w *withLearned) close() error {
+	w.under.free()
+	return w.Rows.close()
+}
+
+// learning is the Between of models that learn rows: before the first layer the late ones come from their
+// owners, and after its backward the gradients of all go there.
 type learning struct {
 	LearnedRows
 	model  *nn.Model
@@ -128,19 +219,20 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err := m.point(fault.Shuffle, r.rank); err != nil {
 		return err
 	}
-	phases.End(trace.Forward)
-	phases.Begin(trace.Shuffle)
 	e, p := &m.learned, &m.learned.plan
-	e.asked = mem.Grow(e.asked[:0], len(p.Asked()))
-	copy(e.asked, p.Asked())
-	if err := r.Move.SliceRows(p); err != nil {
-		return err
+	if e.waits {
+		phases.End(trace.Forward)
+		phases.Begin(trace.Shuffle)
+		if err := e.late.Slice(r.Move, true); err != nil {
+			return err
+		}
+		if err := e.late.StartLate(r.Move).Wait(); err != nil {
+			return err
+		}
+		e.late.Land(r.Move)
+		phases.End(trace.Shuffle)
+		phases.Begin(trace.Forward)
 	}
-	if err := r.Move.StartRows(p).Wait(); err != nil {
-		return err
-	}
-	phases.End(trace.Shuffle)
-	phases.Begin(trace.Forward)
 	rows := p.Rows
 	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
 	x := matrixOf(&e.rows, len(e.ids), rows.Cols)
@@ -178,17 +270,24 @@ func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
 	return nil
 }
 
-// count adds the rows that came, and the bytes of ids and of rows; of gradients as many, if trained.
+// count adds the rows that came, and the bytes of ids, bits and rows; of gradients as many, if trained.
 func (r *learning) count(m *Minibatch) {
-	p, ways := &m.learned.plan, int64(1)
+	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {
 		ways = 2
 	}
 	size := int64(4 * r.Rows.Cols)
+	sent, got := e.late.Bits()
 	m.moved.Rows += ways * p.Remote
-	m.moved.Bytes += p.IDBytes + p.Served*size + (ways-1)*p.Remote*size
-	m.moved.Got += p.Served*exchange.IDBytes + p.Remote*size + (ways-1)*p.Served*size
+	m.moved.Bytes += p.IDBytes + int64(sent) + p.Served*size + (ways-1)*p.Remote*size
+	m.moved.Got += p.Served*exchange.IDBytes + int64(got) + p.Remote*size + (ways-1)*p.Served*size
 	m.moved.Rounds += 1 + ways
+	if e.waits {
+		sent, got = e.late.Rows()
+		m.moved.Late += int64(got)
+		m.moved.LateBytes += int64(sent) * size
+		m.moved.Rounds++
+	}
 }
 
 // weigh sends the gradients of the rows that the first layer has read to the owners of these.
@@ -197,7 +296,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 		return nil
 	}
 	e, p, cols := &m.learned, &m.learned.plan, r.Rows.Cols
-	e.own, e.grads = mem.Grow(e.own[:0], len(e.ids))[:0], mem.Grow(e.grads[:0], len(e.ids)*cols)[:0]
+	e.grads = mem.Grow(e.grads[:0], len(e.own)*cols)[:0]
 	err := r.each(m, func(t, first, n, lo int) error {
 		g, err := r.model.RowGradient(t, grad.RowsAt(lo, lo+n))
 		for i := 0; i < n && err == nil; i++ {
@@ -205,7 +304,6 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 				copy(to, mem.Bytes(g.Row(i)))
 				continue
 			}
-			e.own = append(e.own, int32(e.ids[first+i]-r.Move.First()))
 			e.grads = append(e.grads, g.Row(i)...)
 		}
 		return err
@@ -223,8 +321,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	for rank := range r.ranks {
 		own, grads := e.own, e.grads
 		if rank != r.rank {
-			back, from, to := p.Returned(rank)
-			own, grads = e.asked[from:to], npy.View[float32](back)
+			own, grads = e.late.Asked(rank), npy.View[float32](p.Returned(rank))
 		}
 		r.Rows.Add(rank, own, grads)
 	}

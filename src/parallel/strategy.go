@@ -151,10 +151,7 @@ func (s *Strategy) Counters(m *Minibatch) (trace.Counters, error) {
 	c, err := s.rows.counters(m)
 	c.Edges = int64(m.Sampled.NumEdges())
 	c.Sampling = m.asked
-	c.Shuffles.Rows += m.moved.Rows
-	c.Shuffles.Bytes += m.moved.Bytes
-	c.Shuffles.Got += m.moved.Got
-	c.Shuffles.Rounds += m.moved.Rounds
+	c.Add(trace.Counters{Shuffles: m.moved})
 	c.Rounds += c.Sampling.Rounds + c.Shuffles.Rounds
 	return c, err
 }

@@ -126,8 +126,13 @@ type Shuffles struct {
 	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
 	// and of their gradients; with `model.learned`: learned rows, and their gradients
 	Rows int64 `json:"shuffled_rows"`
-	// bytes of those rows as handed to the transport, and of ids of learned ones
+	// bytes of those rows as handed to the transport; of learned ones also ids, and a bit for each row
 	Bytes int64 `json:"shuffle_bytes"`
+	// of `shuffled_rows`: learned rows that training waited for, because a step that was under way while
+	// others were fetched has changed them (`pipeline.depth`)
+	Late int64 `json:"late_rows"`
+	// bytes of those rows
+	LateBytes int64 `json:"late_bytes"`
 	// bytes of the rows received, by the shuffle index
 	Got int64 `json:"shuffle_got,omitzero"`
 	// collectives started between two layers, and to pass feature rows on

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"os"
@@ -11,8 +12,11 @@ import (
 	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/graph"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/policy"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/sample"
 	"halognn/src/session"
@@ -93,6 +97,151 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Learned rows are fetched early or late, whatever the depth of the pipeline, to the bits of depth 0, where
+// each is fetched after the update before it; moments too. Which are late is counted a second time here,
+// by drawing all minibatches.
+func TestLateLearnedRows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		data  string
+		ranks int
+	}{
+		{"bare", shardtest.Bare(t, shardtest.BareOptions{}), 4},
+		{"typed", typedData(t, 1, 2), 4},
+		{"typed, two minibatches a step", typedData(t, 1), 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := shardtest.Cut(t, c.data, shardtest.Options{Parts: 4})
+			o := learnedOptions("sage")
+			o.Epochs, o.Checkpoint.Keep = 2, 1
+			var want, last *record.Summary
+			var state []byte
+			for _, o.Depth = range []int{0, 1, 2, 3, 4, 7} {
+				reads := make([][]readOf, c.ranks)
+				dir := t.TempDir()
+				got := learnedRun(t, s, dir, o, reads)
+				bits := []byte{}
+				for p := range s.Parts {
+					file, err := os.ReadFile(filepath.Join(rundir.CheckpointPath(dir, 2*got.StepsPerEpoch, true),
+						rundir.LearnedFile(p)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					bits = append(bits, file...)
+				}
+				if last = got; o.Depth == 0 {
+					want, state = got, bits
+				}
+				if got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest ||
+					got.WeightsDigest != want.WeightsDigest || !bytes.Equal(bits, state) {
+					t.Errorf("depth %d changes numbers", o.Depth)
+				}
+				fetched, late := recount(reads, s, o.Depth)
+				size := int64(4 * o.Model.Learned)
+				if got.Late != late/2 || got.LateBytes != late*size/2 || got.Shuffles.Rows != fetched ||
+					(late > 0) != (o.Depth > 0) || late == fetched {
+					t.Errorf("depth %d: %d rows were late, of %d bytes, and %d moved; want %d, %d and %d", o.Depth,
+						got.Late, got.LateBytes, got.Shuffles.Rows, late/2, late*size/2, fetched)
+				}
+			}
+			o.Partitioned, o.EvalFull = true, false
+			if got := typedRun(t, s, c.ranks, o, false); got.LossDigest != want.LossDigest ||
+				got.LearnedDigest != want.LearnedDigest || got.Late != last.Late {
+				t.Errorf("on a partitioned topology numbers differ, and %d rows are late, %d else", got.Late, last.Late)
+			}
+		})
+	}
+}
+
+// readOf are the vertices with learned rows that a minibatch reads.
+type readOf struct {
+	item, step int // of the run
+	ids        []graph.VertexID
+}
+
+// learnedRun trains on a rank for each of reads, which it fills with what their minibatches read.
+func learnedRun(t *testing.T, s *shard.Shards, dir string, o Options, reads [][]readOf) (sum *record.Summary) {
+	t.Helper()
+	err := comm.RunWorld(len(reads), func(c comm.Comm) error {
+		tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(),
+			Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
+		if err != nil {
+			return err
+		}
+		r := tr.run
+		sampler, err := sample.New(r.s.Topology, sample.Options{Spec: r.s.Job.Sample, Workers: 1,
+			MaxSeeds: r.s.Job.MaxSeeds()})
+		if err != nil {
+			return err
+		}
+		of, types := graph.NewPartIndex(s.Ranges()), s.Schema.NumTypes()
+		for epoch := 1; epoch <= o.Epochs; epoch++ {
+			r.epoch = epoch
+			for i := range r.steps() * r.minibatches() {
+				var m parallel.Minibatch
+				r.admit(i, &m)
+				if err := sampler.Sample(&m.Sampled, m.Seeds, m.Key); err != nil {
+					return err
+				}
+				before := (epoch - 1) * r.steps()
+				read := readOf{item: before*r.minibatches() + i, step: before + i/r.minibatches()}
+				for _, v := range m.Sampled.Frontier {
+					if r.s.Spec.Model.Learns[of.Find(uint32(v))%types] {
+						read.ids = append(read.ids, v)
+					}
+				}
+				reads[c.Rank()] = append(reads[c.Rank()], read)
+				m.Free()
+			}
+		}
+		r.epoch = 0
+		got, err := tr.Run(context.Background(), nil)
+		if c.Rank() == 0 {
+			sum = got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// recount returns how many rows the ranks fetch, and how many of these a step changes that may be under
+// way meanwhile: that of one of the depth minibatches before.
+func recount(reads [][]readOf, s *shard.Shards, depth int) (fetched, late int64) {
+	type change struct {
+		step int
+		id   graph.VertexID
+	}
+	changed, ranks := map[change]bool{}, len(reads)
+	for _, of := range reads {
+		for _, m := range of {
+			for _, v := range m.ids {
+				changed[change{m.step, v}] = true
+			}
+		}
+	}
+	for rank, of := range reads {
+		lo, hi := s.Offsets[rank*s.Parts/ranks], s.Offsets[(rank+1)*s.Parts/ranks]
+		for _, m := range of {
+			for _, v := range m.ids {
+				if int64(v) >= lo && int64(v) < hi {
+					continue
+				}
+				fetched++
+				for step := of[max(0, m.item-depth)].step; step < m.step; step++ {
+					if changed[change{step, v}] {
+						late++
+						break
+					}
+				}
+			}
+		}
+	}
+	return fetched, late
 }
 
 // Ends of links learn rows, too.
