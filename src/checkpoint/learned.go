@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
@@ -56,7 +55,7 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 		for p := first; p < last; p++ {
 			name := rundir.LearnedFile(p)
 			sum, err := rundir.WriteSummed(filepath.Join(run, name), func(w io.Writer) error {
-				return nn.FormatSafetensors(cut(w), l.RowsOf(p), nil)
+				return nn.FormatSafetensors(cut(w), l.RowsOf(p, nn.LearnedRows), nil)
 			})
 			if err != nil {
 				return nil, err
@@ -147,12 +146,8 @@ func (c *Checkpoint) RestoreLearned(l *nn.Learned, first, last int) error {
 	}
 	for p := first; p < last; p++ {
 		path := filepath.Join(c.Path, rundir.LearnedFile(p))
-		tensors, _, err := nn.ReadSafetensors(path)
-		if err == nil {
-			err = l.SetState(p, c.State.BestEpoch > 0, tensors)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err := nn.ReadInto(path, l.StateOf(p, c.State.BestEpoch > 0)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -114,12 +114,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 				return err
 			}
 		}
-		tensors, _, err := nn.ReadSafetensors(path)
-		if err == nil {
-			err = l.SetRows(p, m.learned, tensors)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -215,8 +214,8 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 	return all
 }
 
-// RowsOf returns the rows of a part, which are not copied.
-func (l *Learned) RowsOf(part int) []Tensor { return l.tensors(part, LearnedRows, l.rows) }
+// RowsOf returns the rows of a part by the names of LearnedRows or LearnedBest, which are not copied.
+func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
 // StateOf returns rows and moments of a part, which are not copied, and the best rows if best.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
@@ -225,34 +224,6 @@ func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 		all = append(all, l.tensors(part, name, arrays[i])...)
 	}
 	return all
-}
-
-// SetState is the inverse of StateOf.
-func (l *Learned) SetState(part int, best bool, tensors []Tensor) error {
-	names, arrays := l.arrays(best)
-	for i, name := range names {
-		if err := l.set(part, name, arrays[i], tensors); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// SetRows sets the rows of a part to the tensors of that name: LearnedRows or LearnedBest.
-func (l *Learned) SetRows(part int, name string, tensors []Tensor) error {
-	return l.set(part, name, l.rows, tensors)
-}
-
-func (l *Learned) set(part int, name string, array []float32, tensors []Tensor) error {
-	for _, want := range l.tensors(part, name, array) {
-		i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == want.Name })
-		if i < 0 || !slices.Equal(tensors[i].Shape, want.Shape) {
-			return fmt.Errorf("%w: it has no tensor %q of shape %v: it was written for other parts",
-				ErrSafetensors, want.Name, want.Shape)
-		}
-		copy(want.Data, tensors[i].Data)
-	}
-	return nil
 }
 
 // Free frees everything.

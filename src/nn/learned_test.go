@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"halognn/src/compute"
@@ -89,7 +93,8 @@ func TestLearnedSumsByStream(t *testing.T) {
 	}
 }
 
-// Rows come back from their tensors, part by part, and those of another part are refused.
+// Rows come back from their files, part by part, straight to where they lie; those of another part are
+// refused, and files that end early.
 func TestLearnedState(t *testing.T) {
 	_, l, step := goldenLearned(t)
 	ids, grads := step(1)
@@ -97,12 +102,23 @@ func TestLearnedState(t *testing.T) {
 	l.Update(DefaultOptimizer(Adam), 0.01, 1)
 	l.KeepBest()
 	_, other, _ := goldenLearned(t)
+	path := filepath.Join(t.TempDir(), "rows")
 	for part := range 2 {
-		if err := other.SetState(part, true, l.StateOf(part, true)); err != nil {
+		if err := WriteSafetensors(path, l.StateOf(part, true), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := other.SetState(1-part, true, l.StateOf(part, true)); err == nil {
-			t.Error("rows of another part are taken")
+		if err := ReadInto(path, other.StateOf(part, true)); err != nil {
+			t.Fatal(err)
+		}
+		if err := ReadInto(path, other.StateOf(1-part, true)); err == nil ||
+			!strings.Contains(err.Error(), "it was written for other parts") {
+			t.Errorf("rows of another part: %v", err)
+		}
+		if err := os.Truncate(path, 400); err != nil {
+			t.Fatal(err)
+		}
+		if ReadInto(path, other.StateOf(part, true)) == nil {
+			t.Error("a file that ends early is taken")
 		}
 	}
 	other.UseBest()
@@ -112,6 +128,26 @@ func TestLearnedState(t *testing.T) {
 	other.v[0] = float32(math.NaN())
 	if other.Finite() {
 		t.Error("a moment is not finite")
+	}
+}
+
+// A file is read without a copy in memory, however large it is.
+func TestReadIntoHoldsNoCopy(t *testing.T) {
+	const n = 1 << 20
+	l := NewLearned(1, []LearnedRange{{End: n}}, make([]int32, n), 1, true)
+	defer l.Free()
+	path := filepath.Join(t.TempDir(), "rows")
+	if err := WriteSafetensors(path, l.StateOf(0, true), nil); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := ReadInto(path, l.StateOf(0, true)); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4*n/16 {
+		t.Errorf("reading a file of %d bytes takes %d", 16*n, took)
 	}
 }
 

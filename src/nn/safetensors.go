@@ -148,6 +148,42 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
+// ReadInto reads tensors of a file to where their data lie: those of the file that have their names and
+// shapes. Nothing is held besides.
+func ReadInto(path string, tensors []Tensor) error {
+	f, err := mem.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	entries, _, err := readSafetensorsHeader(f, info.Size())
+	left := slices.Clone(tensors)
+	for _, e := range entries {
+		i := slices.IndexFunc(left, func(t Tensor) bool { return t.Name == e.name })
+		if i < 0 || !slices.Equal(left[i].Shape, e.Shape) {
+			_, err = f.Seek(e.Offsets[1]-e.Offsets[0], io.SeekCurrent)
+		} else {
+			_, err = io.ReadFull(f, npy.Bytes(left[i].Data))
+			left = slices.Delete(left, i, i+1)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("it has no tensor %q of shape %v: it was written for other parts", left[0].Name,
+			left[0].Shape)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrSafetensors, err)
+	}
+	return nil
+}
+
 // ParseSafetensors is ReadSafetensors for a file that is in memory.
 func ParseSafetensors(file []byte) ([]Tensor, map[string]string, error) {
 	tensors, metadata, err := readSafetensors(bytes.NewReader(file), int64(len(file)))
@@ -157,7 +193,8 @@ func ParseSafetensors(file []byte) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-func readSafetensors(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
+// readSafetensorsHeader reads up to the elements, and returns the entries in their order.
+func readSafetensorsHeader(r io.Reader, size int64) ([]entry, map[string]string, error) {
 	var length [8]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, nil, fmt.Errorf("the file has %d bytes, too few for a header", size)
@@ -170,7 +207,11 @@ func readSafetensors(r io.Reader, size int64) ([]Tensor, map[string]string, erro
 	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, nil, err
 	}
-	entries, metadata, err := parseSafetensorsHeader(text, size-8-int64(n))
+	return parseSafetensorsHeader(text, size-8-int64(n))
+}
+
+func readSafetensors(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
+	entries, metadata, err := readSafetensorsHeader(r, size)
 	if err != nil {
 		return nil, nil, err
 	}

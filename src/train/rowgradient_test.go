@@ -82,7 +82,7 @@ func TestStepOfLearnedRows(t *testing.T) {
 			}
 			lock.Lock()
 			for p := tr.run.s.First; p < tr.run.s.Last; p++ {
-				for i, x := range tr.run.s.Learned.RowsOf(p)[0].Data {
+				for i, x := range tr.run.s.Learned.RowsOf(p, nn.LearnedRows)[0].Data {
 					v := s.Offsets[p] + int64(i/cols)
 					first[v] = append(first[v], float64(x))
 				}
