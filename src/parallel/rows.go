@@ -210,6 +210,7 @@ type deciding struct {
 // decision and do without them.
 type bufferSet struct {
 	own, aggregate, all []float32
+	types               [][]float32
 	rows                exchange.Buffers
 }
 
@@ -304,6 +305,9 @@ func (d *deciding) bytes() (idle int64) {
 	for range len(d.buffers) {
 		b := <-d.buffers
 		idle += int64(cap(b.own)+cap(b.aggregate)+cap(b.all))*4 + b.rows.Bytes()
+		for _, rows := range b.types {
+			idle += int64(cap(rows)) * 4
+		}
 		d.buffers <- b
 	}
 	return idle
@@ -315,6 +319,9 @@ func (d *deciding) free() {
 		mem.Free(b.own)
 		mem.Free(b.aggregate)
 		mem.Free(b.all)
+		for _, rows := range b.types {
+			mem.Free(rows)
+		}
 		b.rows.Free()
 	}
 }
@@ -324,5 +331,6 @@ func (m *Minibatch) swap(b *bufferSet) {
 	m.own, b.own = b.own, m.own
 	m.aggregate, b.aggregate = b.aggregate, m.aggregate
 	m.all, b.all = b.all, m.all
+	m.types, b.types = b.types, m.types
 	m.Fetch.Lend(&b.rows)
 }
