@@ -57,10 +57,16 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24",
 		"--features", "128", "--classes", "10", "--seed", "1", "--out", data)
 	parts := partitioned(t, data, 4, "metis", "--allow-imbalance")
+	papers := filepath.Join(t.TempDir(), "papers")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "20000", "--features", "128", "--seed", "1",
+		"--out", papers)
+	papers = partitioned(t, papers, 4, "ldg", "--allow-imbalance", "--features", "degree")
 	for _, c := range []struct {
 		name string
 		sets []string
 	}{
+		{"types", []string{"model.kind=rgcn", "cache.policy=vip", "cache.alpha=0.2",
+			"model.layers=2", "sample.fanouts=10,8", "sample.batch=512"}},
 		{"no cache", []string{"cache.policy=none"}},
 		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
@@ -92,7 +98,11 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		for _, s := range sets {
 			args = append(args, "--set", s)
 		}
-		plan, run := planned(t, parts, args...), trainedMPI(t, parts, ranks, sets...)
+		of := parts
+		if c.name == "types" {
+			of = papers
+		}
+		plan, run := planned(t, of, args...), trainedMPI(t, of, ranks, sets...)
 		var summary struct {
 			Peak   int64            `json:"peak_rss_bytes"`
 			Memory map[string]int64 `json:"memory"`

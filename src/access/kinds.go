@@ -46,12 +46,16 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 }
 
 // Total returns the bytes of all rows.
-func (k *Kinds) Total() (bytes int64) {
+func (k *Kinds) Total() int64 { return k.Within(0, k.starts[len(k.starts)-1]) }
+
+// Within returns the bytes of the rows of the vertices first to end-1.
+func (k *Kinds) Within(first, end int64) (bytes int64) {
 	if k.Ends != nil {
-		return k.Ends[len(k.Ends)-1] * int64(k.Bytes[0])
+		return (k.Ends[end] - k.Ends[first]) * int64(k.Bytes[0])
 	}
 	for i := range len(k.starts) - 1 {
-		bytes += (k.starts[i+1] - k.starts[i]) * int64(k.Bytes[i%len(k.Bytes)])
+		n := min(end, k.starts[i+1]) - max(first, k.starts[i])
+		bytes += max(0, n) * int64(k.Bytes[i%len(k.Bytes)])
 	}
 	return bytes
 }

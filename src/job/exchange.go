@@ -25,12 +25,25 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 	return sums.Bytes(of.Features, of.Type())
 }
 
+// pieces returns where the vertices of each piece and type begin, as Ranges does of parts.
+func (j *Job) pieces() []int64 {
+	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
+	all := make([]int64, 0, j.Ranks*types+1)
+	for r := range j.Ranks {
+		part := r * j.Shards.Parts / j.Ranks
+		for t := range types {
+			all = append(all, min(max(starts[part*types+t], j.first[r]), j.first[r+1]))
+		}
+	}
+	return append(all, j.Shards.Vertices)
+}
+
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
 // predictions; free gives its memory back.
 func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
 	offsets := j.Shards.Ranges()
 	if !j.Exact { // of the pieces into which parts are cut
-		offsets = j.first
+		offsets = j.pieces()
 	}
 	here, widths := make([]bool, len(offsets)-1), []int(nil)
 	if j.Shards.Schema.Typed() {

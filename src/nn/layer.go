@@ -74,6 +74,7 @@ type Hop struct {
 	TransposedWeights []float32      // [E] of Transposed
 	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
 	Edges             int            // of Forward, for Reserve if Forward is not given
+	Rows, PairRows    int            // segments of Forward and of Pairs, likewise; 0: at most as many as there may be
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
 	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch

@@ -59,6 +59,9 @@ func (r *relational) Needs() Needs {
 // rows returns the rows of relations in the agg of a hop, and those of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // at most, where there are counts alone
+	if h.Rows > 0 {
+		n = h.Rows
+	}
 	if h.Forward.Indptr != nil {
 		n = h.Forward.Len()
 	}

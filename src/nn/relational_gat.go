@@ -59,7 +59,10 @@ func (g *relationHeads) bind(values, grads [][]float32, bias int) {
 
 // counts returns the pairs and rows of a hop; at most, where there are counts alone.
 func (g *relationHeads) counts(h *Hop) (pairs, rows int) {
-	if h.Forward.Indptr == nil {
+	switch {
+	case h.Forward.Indptr == nil && h.Rows > 0:
+		return h.PairRows - h.Rows, h.Rows
+	case h.Forward.Indptr == nil:
 		return h.Edges, min(h.Edges, h.Destinations*len(g.names))
 	}
 	rows = h.Forward.Len()

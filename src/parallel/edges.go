@@ -311,8 +311,8 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 	return h
 }
 
-// bytes returns the memory of the arrays.
-func (e *LayerEdges) bytes() int64 {
+// Bytes returns the memory of the arrays.
+func (e *LayerEdges) Bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
 	bytes := m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes() +
 		int64(cap(e.order.vertices)+cap(e.order.place))*4

@@ -99,7 +99,7 @@ func (m *Minibatch) Bytes() int64 {
 		numbers += cap(rows)
 	}
 	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
-		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.bytes() + m.edgesOf.bytes() + m.learned.bytes() + m.sparse.Bytes() +
+		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.Bytes() + m.edgesOf.bytes() + m.learned.bytes() + m.sparse.Bytes() +
 		int64(numbers)*4 + int64(cap(m.labels))
 }
 

@@ -85,7 +85,7 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	for _, x := range own[int64(len(own))-rows:] {
 		reads += float64(x)
 	}
-	return rows, reads * r.factor
+	return rows, reads * r.factor[0]
 }
 
 // cached returns the bytes of the rows of a static cache that lie in device memory, besides those of
@@ -93,13 +93,13 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 // and those of peers' devices serve. fetched is the rows of a minibatch that no cache has.
 func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
 	bytes int64, reads float64) {
-	bytes = int64(t.held) * int64(p.shards.RowBytes())
+	bytes = t.held
 	room := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
 	if t.dynamic() || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
 		return 0, 0
 	}
-	return bytes, max(0, r.remote*r.factor-fetched)
+	return bytes, max(0, r.reads().sum()-fetched)
 }
 
 // onDevice returns the upload of a minibatch of shape s, of whose rows the given number are on
@@ -128,7 +128,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	}
 	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
 	if x.onHost = made <= apart && !inPlace; x.onHost {
-		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(s))
+		x.inputs, x.read, x.copied = made, 0, float64(p.gatheredRows(s))
 		return x
 	}
 	x.inputs, x.copied = apart, x.rows

@@ -8,6 +8,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -43,7 +44,7 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 	if p.of.sending().shares() {
 		lo, hi = r.rank, r.rank+1
 	}
-	rowBytes := int64(s.RowBytes())
+	rowBytes, of := int64(s.RowBytes()), p.of.kinds()
 	model, err := p.modelBytes(r)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		waits = &r.most
 	}
 	scratch := int64(0)
-	moved := 2 * int64(share*float64(slot.remote)) * (rowBytes + exchange.IDBytes)
+	moved := 2 * int64(share*float64(slot.remoteBytes(of, exchange.IDBytes)))
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
@@ -87,17 +88,19 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
-	cached, mapped := int64(t.held)*rowBytes, p.of.between(lo, hi)
+	first, _ := l.Vertices(lo)
+	_, end := l.Vertices(hi - 1)
+	cached, mapped := t.held, of.within(first, end)
 	if j.Cache.Shared() {
 		cached *= int64(hi - lo)
 	}
 	if j.Cache.FromFiles() {
-		mapped = s.Vertices
+		mapped = s.Vertices * rowBytes
 	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
 	edges, ids := p.of.sending().topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: mapped*rowBytes + p.of.sending().columnBytes(r.rank),
+		{Name: trace.MemFeatures, Bytes: mapped + p.of.sending().columnBytes(r.rank),
 			Shared: !p.of.sending().shares() && !j.Mode.Columns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
@@ -109,7 +112,7 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
 		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
-		{Name: trace.MemParameters, Bytes: model.parameters},
+		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},
 		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
 	}
 	if j.GPU != nil {
@@ -161,8 +164,9 @@ func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 	}
 	bytes += 4 * ids
 	needs := p.of.job.Model.Needs()
+	bytes += s.built
 	for l, h := range s.hops {
-		if !p.of.job.Reads() {
+		if !p.of.job.Reads() || s.built > 0 {
 			break
 		}
 		edges := int64(h.edges)
@@ -198,7 +202,10 @@ func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 
 // layerEdges returns the edges that a layer reads of a hop.
 func (p memoryPlan) layerEdges(h hopShape) int {
-	if p.of.job.Model.Needs().SelfEdges {
+	switch {
+	case h.read > 0:
+		return h.read
+	case p.of.job.Model.Needs().SelfEdges:
 		return h.edges + h.destinations
 	}
 	return h.edges
@@ -206,7 +213,8 @@ func (p memoryPlan) layerEdges(h hopShape) int {
 
 // hop returns a hop with the counts that a layer reads.
 func (p memoryPlan) hop(h hopShape) nn.Hop {
-	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h)}
+	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h),
+		Rows: h.rows, PairRows: h.pairs}
 }
 
 // inputRows returns the bytes of the rows that the model reads.
@@ -214,8 +222,13 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
 	}
-	if p.of.job.Sparse && needs.Sums() {
+	switch {
+	case p.of.job.Sparse && needs.Sums():
 		return p.of.sparseBytes(s.hops[0], needs)
+	case needs.Types:
+		return p.of.typeBytes(s.kinds)
+	case p.of.job.Model.LearnsRows(): // which the step makes
+		return 0
 	}
 	rows := 0
 	if needs.Own {
@@ -233,7 +246,7 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
 // messages.
 func (p memoryPlan) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	return moved + p.inputRows(s, needs) + int64(s.seeds)*int64(4+p.labelBytes())
+	return moved + p.inputRows(s, needs) + p.learningBytes(s) + int64(s.seeds)*int64(4+p.labelBytes())
 }
 
 // labelBytes returns the bytes of a seed's label.
@@ -276,7 +289,8 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
 	before, columns := dev.live, int64(0)
 	for l, h := range r.most.hops {
-		in := nn.Input{Hop: p.hop(h), Train: true, Gradient: l > 0}
+		in := nn.Input{Hop: p.hop(h), Train: true,
+			Gradient: l > 0 || out.needs.Types || j.Model.LearnsRows()}
 		in.Room = r.most.room(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
@@ -301,7 +315,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 		}
 	}
 	moving, pinned := p.of.sending().shuffleBytes(r)
-	out.activations, out.pinned = dev.live-before+moving+columns, pinned
+	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	out.scratch = scratchBytes(m, r.most.hops)
 	if j.GPU != nil {
 		out.partial = partialBytes(m, r.most.hops)
@@ -376,8 +390,7 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
-			rows := p.of.shards.Rows()
-			rowBytes = rows.RowBytes()
+			rowBytes = p.of.widest()
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
@@ -394,6 +407,9 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 				}
 			}
 			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
+			if l == 0 && model.needs.Types {
+				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.of.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
+			}
 			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
 			if j.Scratch { // rows on their way to files and, between passes by columns, from them
 				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
@@ -449,6 +465,7 @@ type chunk struct {
 	vertices, remote int
 	hop              hopShape
 	bytes            int64 // sampled and planned, without rows
+	of               shape // as a minibatch
 	sampler          int64
 }
 
@@ -544,9 +561,13 @@ func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
 		return c, err
 	}
-	of := shapeOf(&mb, p.rowsHere(r))
-	c.remote, c.sampler, c.hop = of.remote, s.Bytes(), of.hops[0]
-	c.bytes = p.waitingBytes(&of, &Traffic{})
+	var built parallel.LayerEdges
+	defer built.Free()
+	here := *r
+	here.reader = &access.Workload{Local: p.rowsHere(r)}
+	c.of = p.of.typed(&built, &mb, &here, shapeOf(&mb, here.reader.Local), p.of.job.Model.Needs(), false)
+	c.remote, c.sampler, c.hop = c.of.remote, s.Bytes(), c.of.hops[0]
+	c.bytes = p.waitingBytes(&c.of, &Traffic{})
 	return c, nil
 }
 
@@ -558,6 +579,8 @@ func (p memoryPlan) rowsHere(r *rankPlan) []access.Range {
 		return p.of.layout.Owned([]int{r.rank})
 	case p.of.job.Mode.Columns:
 		return p.of.layout.Owned(p.of.layout.Neighbours(r.rank))
+	case p.of.job.Model.LearnsRows() && !p.of.shards.Schema.Typed():
+		return p.of.layout.Owned([]int{r.rank})
 	}
 	return r.reader.Local
 }

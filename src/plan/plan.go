@@ -93,7 +93,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	j.Fit(s)
 	var refused error
-	if j.Sparse { // a default that the config could not know to be refused
+	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() {
+		// a default that the config could not know to be refused
 		refused = parallel.Check(&j.Spec)
 	}
 	if !j.Reads() {
@@ -130,6 +131,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
+	}
+	if j.GPU != nil && (j.Model.Schema.Typed() || j.Model.LearnsRows()) {
+		fault("graphs with vertex types, and learned rows, are planned on CPUs alone; plan them with " +
+			"compute.device=cpu")
 	}
 	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
@@ -209,17 +214,14 @@ func (p *planner) rows(rank int) int64 {
 }
 
 // trainable returns an error for parts that no model is trained on.
-func trainable(s *shard.Shards) error {
-	if err := shard.Untyped(&s.Meta, "plan"); err != nil {
-		return fmt.Errorf("%w: %w", ErrParts, err)
-	}
+func trainable(s *shard.Shards, learned int) error {
 	if s.Task == task.None {
 		return fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
 			ErrParts, s.Dir)
 	}
-	if s.Features == 0 {
-		return fmt.Errorf("%w: %s: the graph has no features, and plan does not count learned rows; plan "+
-			"for parts that are cut with --features degree, or ones", ErrParts, s.Dir)
+	if s.Features == 0 && !s.Schema.Typed() && learned == 0 {
+		return fmt.Errorf("%w: %s: the graph has no features; set model.learned, or plan for parts that are "+
+			"cut with --features degree, or ones", ErrParts, s.Dir)
 	}
 	return nil
 }
@@ -227,7 +229,7 @@ func trainable(s *shard.Shards) error {
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
-	if err := trainable(s); err != nil {
+	if err := trainable(s, j.Model.Learned); err != nil {
 		return nil, err
 	}
 	if err := j.fill(s); err != nil {
@@ -244,7 +246,8 @@ func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 	if !s.HasTopology() {
 		return (&planner{job: &j, options: &o, shards: s, layout: l}).sizedPlan()
 	}
-	m, err := access.New(&s.Topology().Graph, access.Options{})
+	t := s.Topology()
+	m, err := access.New(&t.Graph, access.Options{Columns: &t.Columns})
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +321,7 @@ func (p *planner) plan() (*Plan, error) {
 	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
 		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
-		Rated: j.Sample.Links != nil})
+		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -352,7 +355,7 @@ func (p *planner) lookAtRanks() error {
 	if p.sending().shares() {
 		return p.sending().probeShares()
 	}
-	if p.job.Mode.Columns {
+	if p.shuffles = p.sending().learned(); p.job.Mode.Columns {
 		p.shuffles = p.sending().pushed()
 	}
 	return nil

@@ -49,18 +49,19 @@ func (a *accesses) step(i int) []graph.VertexID {
 
 // played is the mean result of a policy for a minibatch.
 type played struct {
-	rows    float64 // transferred
+	rows    perKind // transferred
+	held    int     // rows before the first step
 	seconds float64 // time of the policy
 	bytes   int64   // of the policy
 }
 
 // play lets a policy decide step by step, as training would, and counts what it transfers.
-func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error) {
-	steps, rows := len(a.ends), 0
+func (a *accesses) play(kind *policy.Policy, of rowsOf, setup policy.Setup) (played, error) {
+	steps, rows := len(a.ends), of.same(0)
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	count := func(_ int, d *cache.Decision) { rows += int(d.Counters().Remote) }
+	count := func(i int, d *cache.Decision) { of.count(rows, h.Remote(i), d) }
 	for i := range steps {
 		h.Add(a.step(i), nil)
 		if err := player.Advance(h, i == steps-1, count); err != nil {
@@ -68,7 +69,9 @@ func (a *accesses) play(kind *policy.Policy, setup policy.Setup) (played, error)
 		}
 	}
 	n := float64(max(1, steps))
-	return played{
-		rows: float64(rows) / n, seconds: player.Took().Seconds() / n, bytes: player.Bytes(),
-	}, nil
+	for i := range rows {
+		rows[i] /= n
+	}
+	return played{rows: rows, held: player.Filled(), seconds: player.Took().Seconds() / n,
+		bytes: player.Bytes()}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 )
 
@@ -16,8 +17,8 @@ type rankPlan struct {
 	rank   int
 	reader *access.Workload
 	read   []float32 // [N] how likely a minibatch reads each vertex
-	remote float64   // mean number of them outside the node
-	factor float64   // vertices outside the node in the probes / remote
+	remote perKind   // mean number of them outside the node
+	factor perKind   // vertices outside the node in the probes / remote
 	owners []float64 // [K] share of those that each rank owns
 	probes []shape   // of a few minibatches
 	most   shape     // the maximum of each number over the probes
@@ -33,13 +34,25 @@ type shape struct {
 	seeds  int
 	hops   []hopShape     // layer 0 first
 	remote int            // vertices of the input frontier outside the node, that the rank fetches
+	kinds  []kindShape    // its vertices by type; nil without types
+	built  int64          // bytes of its edges as layers that tell relations apart read them
 	finds  int            // where ranks pass rows on: vertices whose rows this one finds
 	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
 	asks   []sample.Asked // of its hops, where the topology is partitioned
 	sums   *summed        // nil: rows alone travel
 }
 
-type hopShape struct{ sources, destinations, edges int }
+type hopShape struct {
+	sources, destinations, edges int
+	// where relations are told apart, what layers read: edges, segments and places of pairs
+	read, rows, pairs int
+}
+
+// kindShape counts the vertices of a type in an input frontier.
+type kindShape struct {
+	all, remote int // remote: as of a shape
+	foreign     int // of other ranks
+}
 
 // frontier returns the number of vertices whose rows are read.
 func (s *shape) frontier() int {
@@ -59,7 +72,14 @@ func (s *shape) numEdges() (n int) {
 // atLeast raises each number of s to that of o, if o's is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
-	s.finds = max(s.finds, o.finds)
+	s.finds, s.built = max(s.finds, o.finds), max(s.built, o.built)
+	if s.kinds == nil && o.kinds != nil {
+		s.kinds = make([]kindShape, len(o.kinds))
+	}
+	for t, k := range o.kinds {
+		most := &s.kinds[t]
+		*most = kindShape{max(most.all, k.all), max(most.remote, k.remote), max(most.foreign, k.foreign)}
+	}
 	if s.hops == nil && o.hops != nil {
 		s.hops = make([]hopShape, len(o.hops))
 	}
@@ -86,8 +106,10 @@ func (s *shape) atLeast(o *shape) {
 			Others: max(most.Others, x.Others), Wanted: max(most.Wanted, x.Wanted)}
 	}
 	for l, h := range o.hops {
-		s.hops[l] = hopShape{max(s.hops[l].sources, h.sources),
-			max(s.hops[l].destinations, h.destinations), max(s.hops[l].edges, h.edges)}
+		most := &s.hops[l]
+		*most = hopShape{max(most.sources, h.sources), max(most.destinations, h.destinations),
+			max(most.edges, h.edges), max(most.read, h.read), max(most.rows, h.rows),
+			max(most.pairs, h.pairs)}
 	}
 }
 
@@ -99,10 +121,13 @@ func (r *rankPlan) free() {
 // look analyses one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
+	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
+		r.reader.Local = p.everything()
+	}
 	var err error
 	switch {
 	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
-		r.read, r.factor = mem.Make[float32](int(p.shards.Vertices)), 1
+		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), perKind{0}, perKind{1}
 		return r, nil
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
@@ -122,11 +147,11 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.remote, err = access.Expected(r.read, r.reader.Local, nil); err != nil {
+	if r.remote, err = p.expected(r, nil); err != nil {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = 1; p.sending().shares() {
+	if r.factor = p.kinds().same(1); p.sending().shares() {
 		// it is probed with those that it shares minibatches with
 		return r, nil
 	}
@@ -139,8 +164,11 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 
 // correct sets the factor by what the probes have seen, if they have seen remote vertices.
 func (r *rankPlan) correct() {
-	if seen := meanRemote(r); seen > 0 && r.remote > 0 {
-		r.factor = seen / r.remote
+	for kind := range r.factor {
+		seen := r.mean(func(s *shape) float64 { return float64(s.remoteOf(kind)) })
+		if seen > 0 && r.remote[kind] > 0 {
+			r.factor[kind] = seen / r.remote[kind]
+		}
 	}
 }
 
@@ -157,13 +185,16 @@ func meanRemote(r *rankPlan) float64 {
 func (p *planner) share(r *rankPlan) {
 	r.owners = make([]float64, p.job.Ranks)
 	lo, hi := p.node(r.rank)
+	remote := r.remote.sum()
 	for owner := range r.owners {
-		if owner >= lo && owner < hi || r.remote == 0 {
+		if owner >= lo && owner < hi || remote == 0 {
 			continue
 		}
 		first, last := p.layout.Vertices(owner)
-		for _, x := range r.read[first:last] {
-			r.owners[owner] += float64(x) / r.remote
+		for v := first; v < last; v++ {
+			if !access.Among(r.reader.Local, graph.VertexID(v)) {
+				r.owners[owner] += float64(r.read[v]) / remote
+			}
 		}
 	}
 }
@@ -195,6 +226,8 @@ func (p *planner) probe(r *rankPlan) error {
 		return err
 	}
 	defer sums.close()
+	var built parallel.LayerEdges
+	defer built.Free()
 	var seeds []graph.VertexID
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
 		step, stream := p.scattered(r, max(i, 0))
@@ -209,7 +242,7 @@ func (p *planner) probe(r *rankPlan) error {
 			continue
 		}
 		r.took += time.Since(begin)
-		shape := shapeOf(&mb, r.reader.Local)
+		shape := p.typed(&built, &mb, r, shapeOf(&mb, r.reader.Local), p.job.Model.Needs(), true)
 		shape.asks = p.sending().asks(r, &mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
 		if err := sums.probed(&mb, &shape); err != nil {
@@ -217,7 +250,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.add(&shape)
 	}
-	if err := p.probeEvaluation(r, s, &mb, sums); err != nil {
+	if err := p.probeEvaluation(r, s, &mb, &built, sums); err != nil {
 		return err
 	}
 	r.sampler = s.Bytes()
@@ -227,7 +260,7 @@ func (p *planner) probe(r *rankPlan) error {
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
 // evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch,
-	sums *summer) error {
+	built *parallel.LayerEdges, sums *summer) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
@@ -247,7 +280,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		shape := shapeOf(mb, r.reader.Local)
+		shape := p.typed(built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), false)
 		shape.asks = p.sending().asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
@@ -296,7 +329,7 @@ func (p *planner) probeSeeds(r *rankPlan) {
 		seeds := len(p.layout.Streams.Piece(1, step, stream, nil))
 		s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
 		for l := range s.hops {
-			s.hops[l] = hopShape{seeds, seeds, 0}
+			s.hops[l] = hopShape{sources: seeds, destinations: seeds}
 		}
 		r.add(&s)
 	}
@@ -311,7 +344,7 @@ func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
 	s := shape{seeds: len(mb.Seeds), hops: make([]hopShape, len(mb.Blocks))}
 	for l := range mb.Blocks {
 		b := &mb.Blocks[l]
-		s.hops[l] = hopShape{b.NumSrc, b.NumDst, b.NumEdges()}
+		s.hops[l] = hopShape{sources: b.NumSrc, destinations: b.NumDst, edges: b.NumEdges()}
 	}
 	for _, v := range mb.Frontier {
 		if !access.Among(local, v) {

@@ -50,8 +50,9 @@ func (p messagePlan) joined() (all hopShape) {
 		}
 		return int(max(trained, judged) * ranks / float64(len(p.of.ranks)))
 	}
-	return hopShape{sum(func(h hopShape) int { return h.sources }),
-		sum(func(h hopShape) int { return h.destinations }), sum(func(h hopShape) int { return h.edges })}
+	return hopShape{sources: sum(func(h hopShape) int { return h.sources }),
+		destinations: sum(func(h hopShape) int { return h.destinations }),
+		edges:        sum(func(h hopShape) int { return h.edges })}
 }
 
 // joinedBytes is what a minibatch takes for the hops of all ranks: messages, the joined hop, and

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"halognn/src/compute"
@@ -129,7 +130,11 @@ func (p *planner) calibration() (*calibration, error) {
 	defer s.Free()
 	err = s.Sample(&c.mb, seeds, c.key)
 	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
-	c.shape = shapeOf(&c.mb, c.of.reader.Local)
+	if err == nil {
+		var built parallel.LayerEdges
+		defer built.Free()
+		c.shape = p.typed(&built, &c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local), p.job.Model.Needs(), true)
+	}
 	return c, err
 }
 
@@ -170,10 +175,14 @@ const tableBytes = 256 << 20
 
 // rows measures how fast rows at random places are aggregated.
 func (c *calibration) rows() (float64, error) {
+	if c.planner.job.Model.Needs().Types {
+		return c.typedRows()
+	}
 	rowBytes := max(1, c.planner.shards.RowBytes())
 	dense := c.planner.shards.Type().IsSparse() && !c.planner.job.Model.Needs().Sums()
-	if dense { // each minibatch's rows become so
-		rowBytes = 4 * c.planner.shards.Features
+	learned := c.planner.job.Model.LearnsRows()
+	if dense || learned { // each minibatch's rows become so, or are
+		rowBytes = 4 * c.planner.job.Model.In
 	}
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
@@ -188,16 +197,15 @@ func (c *calibration) rows() (float64, error) {
 	}
 	rows := c.planner.shards.Rows()
 	rows.Tables, rows.Of = [][]byte{table}, refs
-	if dense {
-		rows.Type = compute.Float32
+	if dense || learned {
+		rows.Type, rows.Cols = compute.Float32, c.planner.job.Model.In
 	}
 	if rows.Type.IsSparse() {
 		seconds, err := timed(func() error { return c.makeSparse(rows, rowBytes) })
-		return rate(float64(gatheredRows(&c.shape)), seconds), err
+		return rate(float64(c.planner.gatheredRows(&c.shape)), seconds), err
 	}
 	d := c.destinations()
-	own, mean := c.matrix(d, mem.Make[float32](d*c.planner.shards.Features)),
-		c.matrix(d, mem.Make[float32](d*c.planner.shards.Features))
+	own, mean := c.matrix(d, mem.Make[float32](d*rows.Cols)), c.matrix(d, mem.Make[float32](d*rows.Cols))
 	defer func() { mem.Free(own.Data); mem.Free(mean.Data) }()
 	seconds, err := timed(func() error {
 		c.planner.options.Host.GatherRows(own, rows)
@@ -208,7 +216,7 @@ func (c *calibration) rows() (float64, error) {
 		}
 		return nil
 	})
-	return rate(float64(gatheredRows(&c.shape)), seconds), err
+	return rate(float64(c.planner.gatheredRows(&c.shape)), seconds), err
 }
 
 func (c *calibration) destinations() int {
@@ -219,7 +227,7 @@ func (c *calibration) destinations() int {
 }
 
 func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
-	return compute.Matrix{Rows: rows, Cols: c.planner.shards.Features, Data: data}
+	return compute.Matrix{Rows: rows, Cols: c.planner.job.Model.In, Data: data}
 }
 
 // fits returns an error that wraps ErrJob if this machine, of which the job may not be, has no
@@ -264,13 +272,20 @@ func (c *calibration) flops() (float64, error) {
 	if needs.Sources {
 		rows = len(c.mb.Frontier)
 	}
-	input, err := dev.Alloc(max(1, rows*c.planner.shards.Features))
+	input, err := dev.Alloc(max(1, rows*slices.Max(append([]int{j.Model.In}, j.Model.TypeFeatures...))))
 	if err != nil {
 		return 0, err
 	}
 	defer dev.Free(input)
-	batch := nn.Batch{GlobalSeeds: max(1, c.shape.seeds), Train: true}
-	if zeros := c.matrix(rows, input[:rows*c.planner.shards.Features]); needs.Sources {
+	batch := nn.Batch{GlobalSeeds: max(1, c.shape.seeds), Train: true,
+		InputGradient: j.Model.LearnsRows()}
+	if zeros := c.matrix(rows, input[:rows*j.Model.In]); needs.Types {
+		for t, k := range c.shape.kinds {
+			cols := j.Model.TypeFeatures[t]
+			batch.Types = append(batch.Types,
+				compute.Matrix{Rows: k.all, Cols: cols, Data: input[:k.all*cols]})
+		}
+	} else if needs.Sources {
 		batch.X = zeros
 	} else {
 		batch.Own, batch.Aggregate = zeros, zeros

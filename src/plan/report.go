@@ -146,7 +146,16 @@ func (p *Plan) trafficTable() [][]string {
 		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collective)},
 	}...)
-	if s := p.Shuffles; s != nil {
+	for _, of := range t.Types {
+		rows = append(rows, []string{fmt.Sprintf("of %s, %d bytes a row", of.Type, of.RowBytes),
+			fmt.Sprintf("%.0f of %.0f", of.Rows, of.Reads)})
+	}
+	if s := p.Shuffles; s != nil && s.learned {
+		rows = append(rows, [][]string{
+			{"learned rows", fmt.Sprintf("%.0f", s.Hidden)},
+			{"MB of them, gradients too", fmt.Sprintf("%.2f", s.Bytes/1e6)},
+		}...)
+	} else if s != nil {
 		rows = append(rows, [][]string{
 			{"edges computed", fmt.Sprintf("%.0f", s.Edges)},
 			{"rows loaded", fmt.Sprintf("%.0f", s.Loaded)},

@@ -217,7 +217,8 @@ func shareOf(loads []sample.Load) shape {
 	s := shape{seeds: loads[len(loads)-1].Destinations, remote: loads[0].Others,
 		loads: slices.Clone(loads)}
 	for _, x := range loads {
-		s.hops = append(s.hops, hopShape{x.Sources(), x.Destinations, x.Edges})
+		s.hops = append(s.hops,
+			hopShape{sources: x.Sources(), destinations: x.Destinations, edges: x.Edges})
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 // Shuffles is what ranks that share minibatches, or hold columns, do and send each other in a step,
 // summed over the ranks: what package train counts. Gradients go back for the hidden rows, so a
 // run's `shuffled_rows` are feature_rows + 2 hidden_rows. Where ranks hold columns, partial sums
-// count as hidden rows.
+// count as hidden rows, and so do learned rows that come from their owners.
 type Shuffles struct {
 	Edges    float64 `json:"computed_edges"`
 	Loaded   float64 `json:"loaded_rows"`
@@ -21,6 +21,8 @@ type Shuffles struct {
 	// bytes of the busiest rank, sent or received, whichever is more: for sampling, of features,
 	// and between layers
 	found, features, between float64
+
+	learned bool // Hidden are learned rows
 }
 
 // shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a whole, by

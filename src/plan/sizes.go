@@ -27,7 +27,7 @@ const (
 // Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
 // shard.Sizes). The errors are those of New.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
-	if err := trainable(s); err != nil {
+	if err := trainable(s, j.Model.Learned); err != nil {
 		return nil, nil, err
 	}
 	if err := j.fill(s); err != nil {
@@ -158,14 +158,14 @@ func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 
 // sized is look where there are sizes alone.
 func (p *planner) sized(rank int) *rankPlan {
-	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers), factor: 1}
+	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers), factor: perKind{1}}
 	seeds := p.layout.Streams.MaxPiece()
 	if p.options.Bound == Least {
 		seeds = len(r.reader.Seeds()) / (p.layout.Items() * p.sending().groupSize())
 	}
 	s := p.sizedShape(p.job.Sample, rank, seeds)
 	r.add(&s)
-	r.remote = float64(s.remote)
+	r.remote = perKind{float64(s.remote)}
 	if p.job.Eval.Hops() > 0 && p.options.Bound != Least {
 		r.judged = p.sizedShape(p.job.Eval, rank, p.layout.Streams.MaxPiece())
 	}
@@ -204,7 +204,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 			now := own*(1-p.options.Cut) + (1-own)*min(1, back)
 			own = (at*own + (sources-at)*now) / sources
 		}
-		s.hops[p.job.Model.Layers-1-h] = hopShape{int(sources), int(at), int(edges)}
+		s.hops[p.job.Model.Layers-1-h] = hopShape{sources: int(sources), destinations: int(at),
+			edges: int(edges)}
 		at = sources
 	}
 	switch {
@@ -222,7 +223,7 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
-	remote := float64(r.remote) * float64(p.layout.Minibatches())
+	remote := r.remote.sum() * float64(p.layout.Minibatches())
 	t.received = []float64{remote}
 	t.Reads = remote * float64(p.job.Ranks)
 	t.Rows, t.Busiest = t.Reads, remote*float64(p.job.RanksPerNode)
@@ -239,10 +240,11 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	if p.options.Bound == Least && (kind.Static() || c.HaloFraction > 0) {
 		t.Capacity = 0
 	}
-	t.held = t.Capacity
+	held := int64(t.Capacity)
 	if kind.Static() {
-		t.held = int(min(int64(t.held), others))
+		held = min(held, others)
 	}
+	t.held = held * int64(p.shards.RowBytes())
 	run := p.layout.Items() * p.job.Epochs
 	if kind.Window != nil {
 		if t.Window = min(c.Window, run); c.Window == 0 && p.options.Bound != Least {
@@ -254,7 +256,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 		}
 	}
 	if p.options.Bound != Least {
-		t.planBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(t.held),
+		t.planBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: held,
 			Window: int64(t.Window), Uses: remote, Degrees: p.job.Partitioned})
 	}
 	return t, nil
@@ -279,7 +281,7 @@ func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay
 func (p *planner) sizedChunk(c *chunk) {
 	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	sources := min(int(p.shards.Vertices), c.vertices+edges)
-	c.hop = hopShape{sources, c.vertices, edges}
+	c.hop = hopShape{sources: sources, destinations: c.vertices, edges: edges}
 	of := shape{seeds: c.vertices, hops: []hopShape{c.hop}}
 	if p.job.Ranks > p.job.RanksPerNode {
 		of.remote = int(p.options.Cut * float64(sources))

@@ -110,6 +110,7 @@ func (p trafficPlan) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.S
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
 		f.held, f.window, f.counted = capacity, window, steps
+		f.heldBytes = int64(capacity) * int64(p.of.shards.RowBytes())
 		if kind.Bytes != nil {
 			f.bytes = kind.Bytes(policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(capacity),
 				Window: int64(window), Uses: meanRemote(r), Sums: true})
@@ -157,6 +158,6 @@ func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Set
 		}
 	}
 	n := float64(steps)
-	return fetch{rows: float64(total.Remote) / n, sums: float64(total.Sums) / n,
+	return fetch{rows: perKind{float64(total.Remote) / n}, sums: float64(total.Sums) / n,
 		ids: float64(total.IDBytes) / n, deciding: player.Took().Seconds() / n}, nil
 }

@@ -28,7 +28,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	}
 	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })
 	frontier := mean(func(s *shape) float64 { return float64(s.frontier()) })
-	gathered := mean(func(s *shape) float64 { return float64(gatheredRows(s)) })
+	gathered := mean(func(s *shape) float64 { return float64(p.gatheredRows(s)) })
 	flops := mean(p.products)
 	var x Times
 	x.Terms = trace.Terms{
@@ -68,7 +68,10 @@ func (p *planner) syncSeconds(r *Rates) float64 {
 
 // bytesOf returns the bytes of a row or sum with its ids, on average.
 func (p *planner) bytesOf(t *Traffic) float64 {
-	if t.Sums == 0 {
+	if t.Rows+t.Sums == 0 {
+		return 0
+	}
+	if t.Sums == 0 && len(t.Types) == 0 {
 		return float64(p.shards.RowBytes() + exchange.IDBytes)
 	}
 	return (t.Bytes + t.IDs) / (t.Rows + t.Sums)
@@ -122,9 +125,12 @@ func (r *rankPlan) mean(of func(s *shape) float64) float64 {
 }
 
 // gatheredRows returns the number of feature rows read to make a minibatch's input.
-func gatheredRows(s *shape) int {
-	if len(s.hops) == 0 {
+func (p *planner) gatheredRows(s *shape) int {
+	switch {
+	case len(s.hops) == 0:
 		return s.seeds
+	case p.job.Model.Needs().Types: // each once
+		return s.frontier()
 	}
 	return s.hops[0].edges + s.hops[0].destinations
 }
@@ -178,12 +184,16 @@ func (p *planner) sizes(out *Plan) error {
 	for _, r := range p.ranks {
 		waiting = max(waiting, p.holding().waitingBytes(&r.most, &out.Traffic))
 	}
+	room := p.shards.Vertices
+	if kinds := p.kinds().kinds; kinds != nil { // in bytes
+		room = kinds.Total()
+	}
 	var tried []float64
 	var rows []int
 	for _, alpha := range alphas {
 		if alpha <= float64(p.job.Ranks-1) { // all remote rows
 			tried, rows = append(tried, alpha),
-				append(rows, access.Capacity(alpha, p.shards.Vertices, p.job.Ranks))
+				append(rows, access.Capacity(alpha, room, p.job.Ranks))
 		}
 	}
 	all, err := p.fetching().traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
@@ -196,7 +206,7 @@ func (p *planner) sizes(out *Plan) error {
 		point := Point{
 			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote,
 			Step: x.Step, Binds: x.Binds,
-			Bytes: int64(t.held)*int64(p.shards.RowBytes()) + t.planBytes + int64(t.Window)*waiting,
+			Bytes: t.held + t.planBytes + int64(t.Window)*waiting,
 		}
 		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
 		out.Curve = append(out.Curve, point)

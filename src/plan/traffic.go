@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"halognn/src/access"
+	"halognn/src/cache"
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/policy"
@@ -35,10 +36,21 @@ type Traffic struct {
 
 	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
-	held      int       // rows in the fullest cache
+	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
+
+	rows      perKind   // Rows
+	held      int64     // bytes of the rows in the fullest cache
 	received  []float64 // rows and sums, of the analysed ranks
 	deciding  float64   // the policy's seconds for a minibatch, if measured
 	planBytes int64     // bytes of the policy
+}
+
+// TypeRows are rows of one vertex type.
+type TypeRows struct {
+	Type     string  `json:"type"`
+	RowBytes int     `json:"row_bytes"`
+	Reads    float64 `json:"remote_reads"`
+	Rows     float64 `json:"remote_rows"`
 }
 
 // dynamic reports whether the cache changes during training; the zero Traffic has no cache.
@@ -93,30 +105,45 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 				return nil, fmt.Errorf("rank %d, policy %s: %w", r.rank, c.Policy, err)
 			}
 			if got.counted == 0 {
-				got.rows, got.peer = got.rows*r.factor, got.peer*r.factor
+				got.peer *= r.factor[0] // only where rows are of one kind
+				for kind, factor := range r.factor {
+					got.rows[kind] *= factor
+				}
 			}
 			if got.ids == 0 {
-				got.ids = got.rows * exchange.IDBytes
+				got.ids = got.rows.sum() * exchange.IDBytes
 			}
 			all[i].add(&got, capacity, p.of.layout.Minibatches())
 		}
 		f.free()
 	}
+	of := p.of.kinds()
 	for i := range all {
 		t := &all[i]
 		t.Policy = c.Policy
-		for _, r := range p.of.ranks {
-			t.Factor += r.factor / float64(len(p.of.ranks))
-			t.Reads += r.remote * r.factor * float64(p.of.layout.Minibatches())
-		}
 		scale := float64(p.of.job.Ranks) / float64(len(p.of.ranks))
-		t.Reads, t.Rows, t.Peer = t.Reads*scale, t.Rows*scale, t.Peer*scale
-		t.Sums, t.IDs = t.Sums*scale, t.IDs*scale
+		reads, rows, predicted := of.same(0), of.same(0), 0.0
+		for _, r := range p.of.ranks {
+			reads.add(r.reads(), scale*float64(p.of.layout.Minibatches()))
+			predicted += r.remote.sum() * scale * float64(p.of.layout.Minibatches())
+		}
+		rows.add(t.rows, scale)
+		t.Factor = 1
+		if t.Reads, t.Rows = reads.sum(), rows.sum(); predicted > 0 {
+			t.Factor = t.Reads / predicted
+		}
+		for kind, size := range of.size {
+			if of.kinds != nil && size > 0 {
+				t.Types = append(t.Types, TypeRows{p.of.shards.Schema.Types[kind], size, reads[kind],
+					rows[kind]})
+			}
+		}
+		t.Peer, t.Sums, t.IDs = t.Peer*scale, t.Sums*scale, t.IDs*scale
 		if c.Shared() {
 			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
-		t.Bytes = t.Rows*float64(p.of.shards.RowBytes()) +
+		t.Bytes = of.bytes(rows) +
 			t.Sums*float64(p.of.job.SumBytes(&p.of.shards.Meta))
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
@@ -128,12 +155,18 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 
 // add adds the share of one rank.
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
-	t.Rows += f.rows * float64(minibatches)
+	if t.rows == nil {
+		t.rows = make(perKind, len(f.rows))
+	}
+	t.rows.add(f.rows, float64(minibatches))
 	t.Peer += f.peer * float64(minibatches)
 	t.Sums += f.sums * float64(minibatches)
 	t.IDs += f.ids * float64(minibatches)
-	t.received = append(t.received, (f.rows+f.sums)*float64(minibatches))
-	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.held),
+	t.received = append(t.received, (f.rows.sum()+f.sums)*float64(minibatches))
+	if len(f.rows) > 1 { // capacity is in bytes
+		capacity = f.held
+	}
+	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
 		max(t.planBytes, f.bytes)
@@ -184,15 +217,16 @@ type fetched struct {
 
 // fetch is the prediction for a cache of one size.
 type fetch struct {
-	rows     float64 // of a minibatch
-	sums     float64 // likewise
-	ids      float64 // bytes of ids
-	peer     float64 // of it: found in caches of peers
-	held     int     // rows that the cache needs room for
-	window   int
-	counted  int
-	deciding float64
-	bytes    int64 // of index, scores, plan
+	rows      perKind // of a minibatch
+	sums      float64 // likewise
+	ids       float64 // bytes of ids
+	peer      float64 // of it: found in caches of peers
+	held      int     // rows that the cache needs room for, and
+	heldBytes int64
+	window    int
+	counted   int
+	deciding  float64
+	bytes     int64 // of index, scores, plan
 }
 
 func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
@@ -202,7 +236,7 @@ func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetch
 		return p.fetchedBySums(r, kind, c)
 	case kind.None() || !p.of.job.Reads() || len(r.reader.Seeds()) == 0:
 		return &fetched{free: func() {}, at: func(int) (fetch, error) {
-			rows, err := access.Expected(r.read, r.reader.Local, nil)
+			rows, err := p.of.expected(r, nil)
 			return fetch{rows: rows}, err
 		}}, nil
 	case kind.Static() && c.Shared():
@@ -228,9 +262,10 @@ func (p trafficPlan) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, 
 			return fetch{}, err
 		}
 		defer mem.Free(held)
-		rows, err := kind.Expected(p.of.graph, r.read, r.reader, held, capacity, 0, 0)
+		rows, err := p.of.expected(r, held)
 		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(len(held))}
-		return fetch{rows: rows, held: len(held), bytes: kind.Bytes(size)}, err
+		return fetch{rows: rows, held: len(held), heldBytes: p.of.kinds().held(held),
+			bytes: kind.Bytes(size)}, err
 	}}, nil
 }
 
@@ -253,17 +288,18 @@ func (p trafficPlan) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.S
 		defer mem.Free(device)
 		mem.Free(slot)
 		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(place.Rows())}
-		out := fetch{rows: r.remote, held: len(place.Held(self)), bytes: kind.Bytes(size)}
+		out := fetch{rows: slices.Clone(r.remote), held: len(place.Held(self)),
+			heldBytes: p.of.kinds().held(place.Held(self)), bytes: kind.Bytes(size)}
 		for v, d := range device {
 			if d < 0 {
 				continue
 			}
-			out.rows -= float64(r.read[v])
+			out.rows[0] -= float64(r.read[v])
 			if int(d) != self {
 				out.peer += float64(r.read[v])
 			}
 		}
-		out.rows = max(out.rows, 0)
+		out.rows[0] = max(out.rows[0], 0)
 		return out, nil
 	}}, nil
 }
@@ -302,20 +338,36 @@ func (k *nodeScore) free() {
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
 func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
-	reuse, err := p.of.graph.Reuse(r.reader, r.read)
-	if err != nil {
-		return nil, err
-	}
+	of := p.of.kinds()
+	reuses := make([]*cache.Reuse, len(of.size)) // of each kind of rows
 	minibatches := p.of.layout.Items() * p.of.job.Epochs
-	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
+	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity}
-		window, err := kind.Plan(&setup, r.read, minibatches)
-		bytes := kind.Bytes(policy.Size{
-			Vertices: p.of.shards.Vertices, Rows: int64(capacity), Window: int64(window),
-			Uses: reuse.Uses(),
-		})
-		rows := kind.Predict(reuse, capacity, window, minibatches)
-		return fetch{rows: rows, held: capacity, window: window, bytes: bytes}, err
+		if f.window, err = kind.Plan(&setup, r.read, minibatches); err != nil {
+			return f, err
+		}
+		shares, err := policy.Shares(p.of.graph, r.reader, r.read, capacity)
+		if err != nil {
+			return f, err
+		}
+		f.rows = of.same(0)
+		for _, share := range shares {
+			reuse := reuses[share.Kind]
+			if reuse == nil {
+				if reuse, err = p.of.graph.Reuse(share.Reader, r.read); err != nil {
+					return f, err
+				}
+				reuses[share.Kind] = reuse
+			}
+			f.rows[share.Kind] = kind.Predict(reuse, share.Rows, f.window, minibatches)
+			f.held += share.Rows
+			f.heldBytes += int64(share.Rows) * int64(of.size[share.Kind])
+			f.bytes += kind.Bytes(policy.Size{
+				Vertices: p.of.shards.Vertices, Rows: int64(share.Rows), Window: int64(f.window),
+				Uses: reuse.Uses(),
+			})
+		}
+		return f, nil
 	}}, nil
 }
 
@@ -328,12 +380,18 @@ func (p trafficPlan) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.S
 		return nil, err
 	}
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
-		got, err := t.play(kind, policy.Setup{
+		got, err := t.play(kind, p.of.kinds(), policy.Setup{
 			Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Passing: p.of.job.Partitioned,
 		})
-		return fetch{rows: got.rows, held: capacity, counted: len(t.ends), deciding: got.seconds,
-			bytes: got.bytes}, err
+		f := fetch{rows: got.rows, held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
+			deciding: got.seconds, bytes: got.bytes}
+		if of := p.of.kinds(); of.kinds == nil {
+			f.heldBytes *= int64(of.size[0])
+		} else {
+			f.held = got.held
+		}
+		return f, err
 	}}, nil
 }
 

@@ -13,27 +13,27 @@ import (
 // policy keeps its best rows that fit. Of a dynamic one each kind has slots of its own, as many as
 // it has rows among the likeliest ones that fit, and a policy that knows of no other kind.
 
-// share is the part of a cache that one kind of rows has.
-type share struct {
-	kind, rows int
-	reader     *access.Workload // of rows of this kind alone
+// Share is the part of a cache that one kind of rows has.
+type Share struct {
+	Kind, Rows int
+	Reader     *access.Workload // of rows of this kind alone
 }
 
-// shares divides a capacity among the kinds that have rows. p [N] is the probability that a
+// Shares divides a capacity among the kinds that have rows. p [N] is the probability that a
 // minibatch reads each vertex. Rows of one size have all of it.
-func shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]share, error) {
+func Shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]Share, error) {
 	if r.Kinds == nil {
-		return []share{{0, capacity, r}}, nil
+		return []Share{{0, capacity, r}}, nil
 	}
 	likeliest, err := m.Best(p, r, capacity)
 	defer mem.Free(likeliest)
 	if err != nil {
 		return nil, err
 	}
-	var all []share
+	var all []Share
 	for kind, rows := range r.Kinds.PerKind(likeliest) {
 		if r.Kinds.Bytes[kind] > 0 {
-			all = append(all, share{kind, rows, r.Of(kind)})
+			all = append(all, Share{kind, rows, r.Of(kind)})
 		}
 	}
 	return all, nil
@@ -49,7 +49,7 @@ func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := shares(s.Graph, s.Workload, reads, s.Capacity)
+	all, err := Shares(s.Graph, s.Workload, reads, s.Capacity)
 	mem.Free(reads)
 	if err != nil {
 		return nil, nil, err
@@ -58,18 +58,18 @@ func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	policies, ahead := make([]cache.Policy, len(kinds.Bytes)), byKind(s, kinds)
 	var held []graph.VertexID
 	for _, of := range all {
-		if of.rows == 0 {
+		if of.Rows == 0 {
 			continue
 		}
 		one, initial := *s, []graph.VertexID(nil)
-		one.Workload, one.Capacity, one.Ahead = of.reader, of.rows, slices.Values(ahead[of.kind])
-		policies[of.kind], initial, err = p.Open(&one)
+		one.Workload, one.Capacity, one.Ahead = of.Reader, of.Rows, slices.Values(ahead[of.Kind])
+		policies[of.Kind], initial, err = p.Open(&one)
 		at := len(held)
 		held = mem.Grow(held, at+len(initial))
 		copy(held[at:], initial)
 		mem.Free(initial)
 		if err != nil {
-			policies[of.kind] = nil
+			policies[of.Kind] = nil
 			cache.NewByKind(kinds.Of, policies).Free()
 			mem.Free(held)
 			return nil, nil, err
@@ -98,10 +98,10 @@ func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
 
 // Widest returns the largest window of any kind of rows: Policy.Window.
 func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
-	all, err := shares(s.Graph, s.Workload, reads, s.Capacity)
+	all, err := Shares(s.Graph, s.Workload, reads, s.Capacity)
 	for _, of := range all {
 		one := *s
-		one.Workload, one.Capacity = of.reader, of.rows
+		one.Workload, one.Capacity = of.Reader, of.Rows
 		w, failed := p.Window(&one, reads)
 		if failed != nil {
 			return 0, failed

@@ -248,14 +248,14 @@ func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Worklo
 	if p.Predict == nil {
 		return math.NaN(), nil
 	}
-	all, err := shares(m, r, inclusion, capacity)
+	all, err := Shares(m, r, inclusion, capacity)
 	rows := 0.0
 	for _, of := range all {
-		reuse, err := m.Reuse(of.reader, inclusion)
+		reuse, err := m.Reuse(of.Reader, inclusion)
 		if err != nil {
 			return 0, err
 		}
-		rows += p.Predict(reuse, of.rows, window, minibatches)
+		rows += p.Predict(reuse, of.Rows, window, minibatches)
 	}
 	return rows, err
 }

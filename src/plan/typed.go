@@ -1,0 +1,333 @@
+package plan
+
+import (
+	"slices"
+
+	"halognn/src/access"
+	"halognn/src/cache"
+	"halognn/src/compute"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/sample"
+)
+
+// perKind is a number of rows of each kind (access.Kinds): of each vertex type, or of all vertices.
+type perKind []float64
+
+func (k perKind) sum() (all float64) {
+	for _, n := range k {
+		all += n
+	}
+	return all
+}
+
+// add adds factor times o.
+func (k perKind) add(o perKind, factor float64) {
+	for i, n := range o {
+		k[i] += n * factor
+	}
+}
+
+// rowsOf are the kinds of rows of a job.
+type rowsOf struct {
+	kinds *access.Kinds // nil: one
+	size  []int         // bytes of a row of each
+}
+
+func (p *planner) kinds() rowsOf {
+	if kinds := p.layout.Kinds(); kinds != nil {
+		return rowsOf{kinds, kinds.Bytes}
+	}
+	return rowsOf{nil, []int{p.shards.RowBytes()}}
+}
+
+func (r rowsOf) same(x float64) perKind {
+	all := make(perKind, len(r.size))
+	for i := range all {
+		all[i] = x
+	}
+	return all
+}
+
+// bytes returns the bytes of rows.
+func (r rowsOf) bytes(rows perKind) (all float64) {
+	for i, n := range rows {
+		all += n * float64(r.size[i])
+	}
+	return all
+}
+
+// within returns the bytes of the rows of vertices first to end-1.
+func (r rowsOf) within(first, end int64) int64 {
+	if r.kinds == nil {
+		return (end - first) * int64(r.size[0])
+	}
+	return r.kinds.Within(first, end)
+}
+
+// count adds the rows that a decision fetches of the remote vertices of a minibatch.
+func (r rowsOf) count(rows perKind, remote []graph.VertexID, d *cache.Decision) {
+	if r.kinds == nil {
+		rows[0] += float64(d.Counters().Remote)
+		return
+	}
+	for _, v := range d.Early {
+		rows[r.kinds.Of(v)]++
+	}
+	for i, slot := range d.Slot {
+		if slot < 0 {
+			rows[r.kinds.Of(remote[i])]++
+		}
+	}
+}
+
+// held returns the bytes of the rows that a cache holds.
+func (r rowsOf) held(vertices []graph.VertexID) int64 {
+	if r.kinds == nil {
+		return int64(len(vertices)) * int64(r.size[0])
+	}
+	return r.kinds.Sizes(vertices)
+}
+
+// expected returns the remote rows that a minibatch of a rank is expected to read beside the cached
+// ones.
+func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
+	of := p.kinds()
+	rows := of.same(0)
+	if of.kinds == nil {
+		n, err := access.Expected(r.read, r.reader.Local, cached)
+		rows[0] = n
+		return rows, err
+	}
+	held := make([][]graph.VertexID, len(rows))
+	for _, v := range cached {
+		kind := of.kinds.Of(v)
+		held[kind] = append(held[kind], v)
+	}
+	for kind := range rows {
+		local := of.kinds.Outside(r.reader.Local, func(k int) bool { return k == kind })
+		n, err := access.Expected(r.read, local, held[kind])
+		if err != nil {
+			return nil, err
+		}
+		rows[kind] = n
+	}
+	return rows, nil
+}
+
+// typed adds to the shape of a minibatch what types and relations make of it, for layers with these
+// needs.
+func (p *planner) typed(e *parallel.LayerEdges, mb *sample.Minibatch, r *rankPlan, s shape, needs nn.Needs,
+	train bool) shape {
+	columns := &p.shards.Topology().Columns
+	if p.shards.Schema.Typed() || p.job.Model.LearnsRows() {
+		s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
+		first, end := p.layout.Vertices(r.rank)
+		for _, v := range mb.Frontier {
+			kind := 0
+			if !columns.Plain() {
+				kind, _, _ = columns.Of(v)
+			}
+			k := &s.kinds[kind]
+			k.all++
+			if !access.Among(r.reader.Local, v) {
+				k.remote++
+			}
+			if int64(v) < first || int64(v) >= end {
+				k.foreign++
+			}
+		}
+	}
+	if needs.Relations == nn.NoRelations {
+		return s
+	}
+	e.Build(mb, needs, train, p.shards.Topology())
+	for l := range s.hops {
+		h, of := e.Hop(mb, l, needs, train), &s.hops[l]
+		of.read, of.rows, of.pairs = h.Edges, h.Forward.Len(), h.Pairs.Len()
+	}
+	s.built = mb.Bytes() + e.Bytes() - 4*int64(cap(mb.Frontier)+cap(mb.Original))
+	return s
+}
+
+// reads returns the rows outside the node that a minibatch reads.
+func (r *rankPlan) reads() perKind {
+	all := slices.Clone(r.remote)
+	for kind, factor := range r.factor {
+		all[kind] *= factor
+	}
+	return all
+}
+
+// remoteOf returns how many vertices of a kind are remote.
+func (s *shape) remoteOf(kind int) int {
+	if len(s.kinds) > 1 {
+		return s.kinds[kind].remote
+	}
+	return s.remote
+}
+
+// remoteBytes returns the bytes of the remote rows, with so many more for each.
+func (s *shape) remoteBytes(of rowsOf, more int) (bytes int64) {
+	for kind, size := range of.size {
+		bytes += int64(s.remoteOf(kind)) * int64(size+more)
+	}
+	return bytes
+}
+
+// learned returns how many rows of the frontier are learned, and those of them that other ranks own.
+func (s *shape) learned(learns []bool) (all, foreign int64) {
+	for t, k := range s.kinds {
+		if learns != nil && learns[t] {
+			all, foreign = all+int64(k.all), foreign+int64(k.foreign)
+		}
+	}
+	return all, foreign
+}
+
+// typeBytes returns the bytes of the rows of all types that the model reads, but for learned ones.
+func (p *planner) typeBytes(kinds []kindShape) (bytes int64) {
+	m := &p.job.Model
+	for t, k := range kinds {
+		if m.Learns == nil || !m.Learns[t] {
+			bytes += 4 * int64(k.all) * int64(m.TypeFeatures[t])
+		}
+	}
+	return bytes
+}
+
+// widest returns the bytes of the widest row that the input layer of full inference reads, by which it
+// cuts chunks.
+func (p *planner) widest() int {
+	m := &p.job.Model
+	widest := p.shards.RowBytes()
+	if m.LearnsRows() {
+		widest = 4 * m.Learned
+	}
+	for _, cols := range m.TypeFeatures {
+		widest = max(widest, 4*cols)
+	}
+	return widest
+}
+
+// learnedBytes returns what an owner keeps of learned rows: rows, two moments, the best and a place of
+// each, and the gradients of a step, if minibatches of all ranks read as many as its own do.
+func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
+	m := &p.of.job.Model
+	if !m.LearnsRows() {
+		return 0
+	}
+	of, rows := p.of.kinds(), int64(0)
+	first, end := p.of.layout.Vertices(r.rank)
+	if of.kinds == nil {
+		rows = end - first
+	} else {
+		one := access.NewKinds(p.of.shards.Ranges(), make([]int, len(of.size)))
+		for t, learns := range m.Learns {
+			if learns {
+				one.Bytes[t] = 1
+			}
+		}
+		rows = one.Within(first, end)
+	}
+	cols := int64(m.Learned)
+	read, _ := r.most.learned(m.Learns)
+	read *= int64(p.of.layout.Minibatches())
+	return rows*(16*cols+4) + 2*read*(4*cols+4)
+}
+
+// projected returns the bytes of the input rows that the maps of types make, and of the gradient of
+// learned rows.
+func (p memoryPlan) projected(r *rankPlan) (bytes int64) {
+	m := &p.of.job.Model
+	if !m.Schema.Typed() || len(r.most.hops) == 0 {
+		return 0
+	}
+	bytes = 4 * int64(r.most.frontier()) * int64(m.In)
+	if all, _ := r.most.learned(m.Learns); all > 0 {
+		bytes += 4 * all * int64(m.Learned)
+	}
+	return bytes
+}
+
+// learningBytes is what a minibatch holds of the learned rows that it reads: ids, where they lie, rows
+// and gradients, of its own and, in messages, of others.
+func (p memoryPlan) learningBytes(s *shape) int64 {
+	all, foreign := s.learned(p.of.job.Model.Learns)
+	cols := int64(p.of.job.Model.Learned)
+	return all*(4+8+2+4+4*cols) + (all-foreign)*(4+4*cols) + foreign*(3*4+4+2*4*cols)
+}
+
+// learned counts the learned rows that come in a step, and their gradients, which go back; nil if none
+// are learned.
+func (p messagePlan) learned() *Shuffles {
+	m, minibatches := &p.of.job.Model, float64(p.of.layout.Minibatches())
+	if !m.LearnsRows() {
+		return nil
+	}
+	scale := minibatches * float64(p.of.job.Ranks) / float64(len(p.of.ranks))
+	s := &Shuffles{learned: true}
+	for _, r := range p.of.ranks {
+		rows := r.mean(func(s *shape) float64 {
+			_, foreign := s.learned(m.Learns)
+			return float64(foreign)
+		})
+		bytes := rows * (parallel.BetweenBytes(m.Learned) + 4)
+		s.add(&Shuffles{
+			Edges:  r.mean(func(s *shape) float64 { return float64(s.numEdges()) }),
+			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
+			Hidden: rows, Bytes: bytes,
+		}, 1/scale)
+		s.between = max(s.between, minibatches*bytes)
+	}
+	return s
+}
+
+// everything is all vertices, for readers of graphs whose rows are all learned.
+func (p *planner) everything() []access.Range {
+	return []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
+}
+
+// typedRows measures how fast rows at random places of the tables of types are copied.
+func (c *calibration) typedRows() (float64, error) {
+	p, at := c.planner, 0
+	var all []compute.Rows
+	var to []compute.Matrix
+	var refs []compute.RowRef
+	defer func() {
+		for i := range all {
+			mem.Free(all[i].Tables[0])
+			mem.Free(to[i].Data)
+		}
+		mem.Free(refs)
+	}()
+	refs = mem.Make[compute.RowRef](len(c.mb.Frontier))
+	for t, k := range c.shape.kinds {
+		of := p.shards.Table(t)
+		if of.Features == 0 {
+			continue
+		}
+		n := int(max(1, min(of.Vertices/int64(p.job.Ranks), int64(tableBytes/of.RowBytes()))))
+		table := mem.Make[byte](n * of.RowBytes())
+		for i := 0; i < len(table); i += 512 { // unwritten pages are all the same zero page
+			table[i] = 1
+		}
+		here := refs[at : at+k.all]
+		for i := range here {
+			here[i] = compute.MakeRowRef(0, int(uint64(i)*2654435761%uint64(n)))
+		}
+		all = append(all, compute.Rows{Cols: of.Features, Type: of.Type(), Tables: [][]byte{table}, Of: here})
+		to = append(to, compute.Matrix{Rows: k.all, Cols: of.Features,
+			Data: mem.Make[float32](k.all * of.Features)})
+		at += k.all
+	}
+	seconds, err := timed(func() error {
+		for i := range all {
+			p.options.Host.GatherRows(to[i], all[i])
+		}
+		return nil
+	})
+	return rate(float64(at), seconds), err
+}

@@ -1,0 +1,86 @@
+package train
+
+import (
+	"math"
+	"testing"
+
+	"halognn/src/compute/ref"
+	"halognn/src/plan"
+	"halognn/src/policy"
+	"halognn/src/record"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+	"halognn/src/trace"
+)
+
+// typedPlan plans what typedRun trains.
+func typedPlan(t *testing.T, s *shard.Shards, ranks int, o Options) *plan.Plan {
+	t.Helper()
+	j := plan.Job{Spec: o.Spec, Workers: 2}
+	j.Ranks, j.RanksPerNode = ranks, 1
+	p, err := plan.New(s, j, plan.Options{Device: ref.New(), Host: ref.Host{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What is planned of a graph with vertex types, or of learned rows, is what a run counts: rows of
+// features and their bytes within 5 %, learned rows and gradients too, collectives exactly, and
+// what a rank holds besides minibatches.
+func TestTypedPlans(t *testing.T) {
+	near := func(name, what string, planned float64, counted int64, tolerance float64) {
+		t.Helper()
+		if d := planned - float64(counted); math.Abs(d) > tolerance*float64(counted) {
+			t.Errorf("%s: %.1f %s are planned, %d counted", name, planned, what, counted)
+		}
+	}
+	for _, c := range []struct {
+		name, kind string
+		bare       []int // types whose rows are learned
+		ranks      int
+		cache      policy.Settings
+	}{
+		{"all types", "rgcn", nil, 4, policy.Settings{Policy: policy.None}},
+		{"two parts a rank", "sage", nil, 2, policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
+		{"look-ahead", "gat", nil, 4, policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
+		{"sieve", "gatv2", nil, 4, policy.Settings{Policy: policy.Sieve, Alpha: 0.3}},
+		{"authors and venues are learned", "rgcn", []int{1, 2}, 4,
+			policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
+	} {
+		s := shardtest.Cut(t, typedData(t, c.bare...), shardtest.Options{Parts: 4})
+		o := typedOptions(c.kind)
+		o.Epochs, o.EvalEvery, o.Cache = 2, 2, c.cache
+		if c.bare != nil {
+			o.Model.Learned, o.LearnedLR = 4, 0.05
+		}
+		holdPlan(t, c.name, typedPlan(t, s, c.ranks, o), typedRun(t, s, c.ranks, o, false), near)
+	}
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
+	o := typedOptions("sage")
+	o.Epochs, o.EvalEvery, o.Model.Learned, o.LearnedLR = 2, 2, 8, 0.05
+	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), typedRun(t, s, 4, o, false), near)
+}
+
+func holdPlan(t *testing.T, name string, p *plan.Plan, run *record.Summary,
+	near func(name, what string, planned float64, counted int64, tolerance float64)) {
+	t.Helper()
+	steps := float64(p.Steps)
+	near(name, "rows", p.Traffic.Rows*steps, run.Remote, 0.05)
+	near(name, "bytes", p.Traffic.Bytes*steps, run.RemoteBytes, 0.05)
+	near(name, "rounds", float64(p.Collective), int64(run.RoundsPerStep), 0)
+	rows := 0.0
+	for _, of := range p.Traffic.Types {
+		rows += of.Rows * float64(of.RowBytes)
+	}
+	if p.Traffic.Types != nil && math.Abs(rows-p.Traffic.Bytes) > 1e-6*rows {
+		t.Errorf("%s: types have %.1f bytes of %.1f", name, rows, p.Traffic.Bytes)
+	}
+	if p.Shuffles != nil {
+		near(name, "learned rows and gradients", 2*p.Shuffles.Hidden*steps, run.Shuffles.Rows, 0.05)
+		near(name, "bytes of them", p.Shuffles.Bytes*steps, run.Shuffles.Bytes, 0.05)
+	}
+	for _, item := range []string{trace.MemFeatures, trace.MemTopology, trace.MemIDs, trace.MemParameters} {
+		near(name, "bytes of "+item, float64(p.Memory.Of(item)), run.Memory[item], 0.1)
+	}
+}
