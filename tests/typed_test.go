@@ -12,7 +12,7 @@ import (
 )
 
 // A graph with vertex types goes from generation to predictions, which are of the type that has
-// labels alone; plan, which does not tell types apart, says so.
+// labels alone; plan tells rows by type, and blocks writes relations.
 func TestTypedGraphs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -54,9 +54,26 @@ func TestTypedGraphs(t *testing.T) {
 	}
 	halognn(t).must(t, "infer", "--run", run.dir, "--embeddings", filepath.Join(dir, "e.npy"), "--vertices",
 		author)
-	r = halognn(t).run(t, "plan", "--parts", parts, "--config", baseFile.dir(t), "--ranks", "2")
-	if r.code != badData || !strings.Contains(r.err, "plan does not tell the 4 vertex types") {
+	kind := []string{"--config", baseFile.dir(t), "--set", "model.kind=rgcn", "--set", "cache.policy=none"}
+	r = halognn(t).must(t, append([]string{"plan", "--parts", parts, "--ranks", "8", "--flops", "1e9"},
+		kind...)...)
+	if !strings.Contains(r.out, "of author, 4 bytes a row") {
 		t.Errorf("plan: %v", r)
+	}
+	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4"}, kind...)...)
+	if !strings.Contains(r.out, "data") || strings.Contains(r.out, "split") {
+		t.Errorf("modes: %v", r)
+	}
+	kind = append(kind, "--set", "data.parts="+parts)
+	blocks := filepath.Join(dir, "blocks")
+	halognn(t).must(t, append([]string{"blocks", "--steps", "1", "--out", blocks}, kind...)...)
+	index := string(read(t, filepath.Join(blocks, "blocks.json")))
+	if !strings.Contains(index, `"author,writes,paper"`) || !strings.Contains(index, `"first": 600`) {
+		t.Errorf("blocks: %s", index)
+	}
+	r = halognn(t).run(t, append([]string{"analyze"}, kind...)...)
+	if r.code != badData || !strings.Contains(r.err, "needs none of its files") {
+		t.Errorf("analyze: %v", r)
 	}
 }
 

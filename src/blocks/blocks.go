@@ -39,7 +39,9 @@ type Index struct {
 	Model         Model     `json:"model"`
 	Optimizer     Optimizer `json:"optimizer"`
 	BlocksDigest  string    `json:"blocks_digest"` // of those written
-	Minibatches   []Item    `json:"minibatches"`   // in the order of training
+	Types         []Type    `json:"types,omitempty"`
+	Relations     []string  `json:"relations,omitempty"` // those of Types in the order of ends-l
+	Minibatches   []Item    `json:"minibatches"`         // in the order of training
 }
 
 // Model is the model whose initial weights are written.
@@ -52,6 +54,14 @@ type Model struct {
 	Norm    string  `json:"norm"`
 	Dropout float32 `json:"dropout"`
 	Task    string  `json:"task"`
+}
+
+// Type is a vertex type: its vertices have the ids First to First+Vertices-1.
+type Type struct {
+	Name     string `json:"name"`
+	First    int64  `json:"first"`
+	Vertices int64  `json:"vertices"`
+	Features int    `json:"features"`
 }
 
 // Optimizer is the optimiser of the run.
@@ -205,6 +215,15 @@ func (w *blocksWriter) describe() {
 		Norm: m.Norm, Dropout: m.Dropout, Task: m.Task}
 	b.Optimizer = Optimizer(p)
 	b.BlocksDigest = fmt.Sprintf("%016x", w.digest)
+	first := int64(0)
+	for t, name := range w.Shards.Schema.Types {
+		table := w.Shards.Table(t)
+		b.Types = append(b.Types, Type{name, first, table.Vertices, table.Features})
+		first += table.Vertices
+	}
+	for _, r := range w.Shards.Schema.Relations {
+		b.Relations = append(b.Relations, r.String())
+	}
 }
 
 // minibatch writes the minibatch of a stream at a step, with the seeds, draws and learning rate
@@ -236,6 +255,13 @@ func (w *blocksWriter) minibatch(epoch, step, stream int) error {
 		}
 		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
 			return err
+		}
+		if len(b.Ends) > 0 {
+			if err := errors.Join(
+				writeArray(dir, fmt.Sprintf("targets-%d", l), b.Targets, len(b.Targets)),
+				writeArray(dir, fmt.Sprintf("ends-%d", l), b.Ends, len(b.Ends))); err != nil {
+				return err
+			}
 		}
 		if !j.Model.EdgeWeights && !j.Model.Estimates {
 			continue

@@ -166,15 +166,6 @@ func (m *Meta) Type() compute.DType { return m.Table(0).Type() }
 // RowBytes returns the bytes of one feature row: of sparse rows on average, rounded up.
 func (m *Meta) RowBytes() int { return m.Table(0).RowBytes() }
 
-// Untyped returns an error for a graph with vertex types, for something that knows of none.
-func Untyped(m *Meta, what string) error {
-	if !m.Schema.Typed() {
-		return nil
-	}
-	return fmt.Errorf("%s does not tell the %d vertex types and %d relations of this graph apart yet; "+
-		"such graphs are trained, evaluated and inferred", what, m.Schema.NumTypes(), m.Schema.NumRelations())
-}
-
 // Table returns what the vertices of a type have, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) dataset.Table {
 	if m.Schema.Typed() {

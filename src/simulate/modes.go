@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 
+	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/parallel"
@@ -41,8 +42,8 @@ type ModeCounts struct {
 	// feature rows received: data: of other nodes; split: of other ranks; hybrid: of other nodes, once
 	// for each node, and those that ranks of a node pass on
 	Features int64
-	// received from other ranks: where ranks share hidden rows, push-pull: partial sums of the first
-	// layer; as many gradients go back
+	// received from other ranks: learned rows; where ranks share hidden rows, push-pull: partial sums of
+	// the first layer; as many gradients go back
 	Hidden  int64
 	Bytes   int64 // of these rows and gradients
 	Network int64 // of Bytes: between nodes
@@ -61,15 +62,14 @@ type Modes struct {
 // minibatches of its own (data), if they train each together (split), if those of a node do (hybrid;
 // only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks), and if each
 // has minibatches of its own and some columns of the features (push-pull; with at most as many ranks
-// as columns). A mode that the runs are refused is left out. The minibatches are those of training, key for key.
+// as columns). A mode that the runs are refused is left out; if that is data, it is an error. The
+// minibatches are those of training, key for key.
 //
 // Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
 // mapped topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
-	if err := shard.Untyped(&s.Meta, "simulate"); err != nil {
-		return nil, err
-	}
-	o.Workers, o.Sparse = cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), s.Type().IsSparse()
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	o.Fit(s)
 	if o.RankCounts == nil {
 		for ranks := 1; ranks <= s.Parts; ranks++ {
 			if s.Parts%ranks == 0 {
@@ -92,8 +92,12 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 			grouped := n > 1 && ranks > n && ranks%n == 0 // else the mode is another one
 			spec := o.Spec
 			spec.Mode, spec.Cache = mode.Mode, policy.Settings{Policy: policy.None}
+			refused := parallel.Check(&spec)
+			if mode.Name == parallel.ModeData && refused != nil {
+				return nil, fmt.Errorf("%w: %w", ErrOptions, refused)
+			}
 			if mode.Sharing == sample.InNodes && !grouped || mode.Columns && ranks > s.Features ||
-				len(parallel.Refusals(&spec)) > 0 {
+				refused != nil {
 				continue
 			}
 			c, err := o.count(s, mode, ranks)
@@ -145,7 +149,7 @@ type modeCounter struct {
 	owners   *sample.Owners  // of the vertices of a minibatch in the group that shares it
 	nodes    graph.PartIndex // vertices of each node
 	features int64           // bytes of a feature row
-	hidden   int64           // and of a hidden row
+	kinds    *access.Kinds   // or of the rows of each type
 
 	mu    sync.Mutex
 	sum   ModeCounts
@@ -166,9 +170,10 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 	}
 	c := &modeCounter{
 		Job:      j,
-		features: int64(s.RowBytes()), hidden: 4 * int64(o.Model.Hidden),
-		sum:   ModeCounts{Mode: mode.Name, Ranks: ranks, Steps: j.Steps()},
-		edges: make([]int64, o.Epochs*j.Steps()*ranks),
+		kinds:    j.Kinds(),
+		features: int64(s.RowBytes()),
+		sum:      ModeCounts{Mode: mode.Name, Ranks: ranks, Steps: j.Steps()},
+		edges:    make([]int64, o.Epochs*j.Steps()*ranks),
 	}
 	rows, nodes, perNode := j.Offsets(), []int64{0}, max(1, o.RanksPerNode)
 	for r := range ranks {
@@ -223,25 +228,55 @@ func (c *modeCounter) step(key sample.Key) []int64 {
 	return c.edges[step*c.Ranks : (step+1)*c.Ranks]
 }
 
-// elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have.
-func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows int64) {
+// elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have, and
+// their bytes.
+func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {
-		if c.nodes.Find(uint32(v)) != node {
-			rows++
+		size := c.features
+		if c.kinds != nil {
+			size = int64(c.kinds.Size(v))
+		}
+		if size > 0 && c.nodes.Find(uint32(v)) != node {
+			rows, bytes = rows+1, bytes+size
 		}
 	}
-	return rows
+	return rows, bytes
+}
+
+// foreign returns how many of the learned rows that a rank reads for a minibatch other ranks have, far
+// ones on other nodes.
+func (c *modeCounter) foreign(mb *sample.Minibatch, rank int) (rows, far int64) {
+	if !c.Model.LearnsRows() {
+		return 0, 0
+	}
+	first, end := c.Vertices(rank)
+	columns := &c.Shards.Topology().Columns
+	for _, v := range mb.Frontier {
+		kind := 0
+		if !columns.Plain() {
+			kind, _, _ = columns.Of(v)
+		}
+		if !c.Model.Learns[kind] || int64(v) >= first && int64(v) < end {
+			continue
+		}
+		if rows++; c.nodes.Find(uint32(v)) != rank/max(1, c.RanksPerNode) {
+			far++
+		}
+	}
+	return rows, far
 }
 
 // takeOwn counts a minibatch of one rank.
 func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	rank := key.Stream // a stream for each rank
-	remote := c.elsewhere(mb, rank)
+	remote, bytes := c.elsewhere(mb, rank)
+	learned, far := c.foreign(mb, rank)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.receive(remote, remote, 0, 0)
+	c.fetch(remote, bytes)
+	c.receiveHidden(learned, far, c.Model.Learned)
 	c.step(key)[rank] += int64(mb.NumEdges())
 	return nil
 }
@@ -265,14 +300,14 @@ func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 
 // takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
-	first, remote := key.Stream*c.owners.Size, int64(0) // a stream for each group
+	first, remote, bytes := key.Stream*c.owners.Size, int64(0), int64(0) // a stream for each group
 	if c.Job.Mode.Sharing == sample.InNodes {
-		remote = c.elsewhere(mb, first)
+		remote, bytes = c.elsewhere(mb, first)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.receive(remote, remote, 0, 0)
+	c.fetch(remote, bytes)
 	edges := c.step(key)
 	for m, of := range loads {
 		for l, load := range of {
@@ -292,9 +327,23 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 // nodes. Gradients go back for hidden rows.
 func (c *modeCounter) receive(features, farFeatures, hidden, farHidden int64) {
 	c.sum.Features += features
-	c.sum.Hidden += hidden
-	c.sum.Bytes += features*c.features + 2*hidden*c.hidden
-	c.sum.Network += farFeatures*c.features + 2*farHidden*c.hidden
+	c.sum.Bytes += features * c.features
+	c.sum.Network += farFeatures * c.features
+	c.receiveHidden(hidden, farHidden, c.Model.Hidden)
+}
+
+// receiveHidden counts rows of so many columns, for which gradients go back.
+func (c *modeCounter) receiveHidden(rows, far int64, cols int) {
+	c.sum.Hidden += rows
+	c.sum.Bytes += 2 * rows * 4 * int64(cols)
+	c.sum.Network += 2 * far * 4 * int64(cols)
+}
+
+// fetch counts rows of features that come from other nodes.
+func (c *modeCounter) fetch(rows, bytes int64) {
+	c.sum.Features += rows
+	c.sum.Bytes += bytes
+	c.sum.Network += bytes
 }
 
 // add counts what all modes do with a minibatch.

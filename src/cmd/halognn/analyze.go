@@ -93,8 +93,9 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 		return dataError(err)
 	}
 	defer s.Close()
-	if err := shard.Untyped(&s.Meta, "analyze"); err != nil {
-		return dataError(err)
+	if s.Schema.Typed() {
+		return dataError(errors.New("analyze ranks rows of one size; a run on a graph with vertex types " +
+			"ranks its rows itself, and needs none of its files"))
 	}
 	spec := trainOptions(c).Spec
 	if spec.Ranks, spec.RanksPerNode = o.ranks, o.perNode; spec.RanksPerNode == 0 {

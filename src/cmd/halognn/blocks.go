@@ -76,9 +76,6 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 		return dataError(err)
 	}
 	defer s.Close()
-	if err := shard.Untyped(&s.Meta, "blocks"); err != nil {
-		return dataError(err)
-	}
 	if err := vacant(o.out); err != nil {
 		return err
 	}
