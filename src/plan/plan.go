@@ -243,6 +243,7 @@ func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
 	defer l.Close()
+	j.Sample.Links = l.Sample.Links // which the job has made
 	if !s.HasTopology() {
 		return (&planner{job: &j, options: &o, shards: s, layout: l}).sizedPlan()
 	}
@@ -266,6 +267,7 @@ type planner struct {
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
 	forward bool        // nothing is trained
+	rowsOf  rowsOf      // kinds
 
 	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 

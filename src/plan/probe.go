@@ -38,6 +38,7 @@ type shape struct {
 	built  int64          // bytes of its edges as layers that tell relations apart read them
 	finds  int            // where ranks pass rows on: vertices whose rows this one finds
 	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
+	rated  crossed        // embeddings of links, of a share of a minibatch
 	asks   []sample.Asked // of its hops, where the topology is partitioned
 	sums   *summed        // nil: rows alone travel
 }
@@ -47,6 +48,9 @@ type hopShape struct {
 	// where relations are told apart, what layers read: edges, segments and places of pairs
 	read, rows, pairs int
 }
+
+// crossed are rows that a rank gets of others, and those that others want of it.
+type crossed struct{ others, wanted int }
 
 // kindShape counts the vertices of a type in an input frontier.
 type kindShape struct {
@@ -72,6 +76,7 @@ func (s *shape) numEdges() (n int) {
 // atLeast raises each number of s to that of o, if o's is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
+	s.rated = crossed{max(s.rated.others, o.rated.others), max(s.rated.wanted, o.rated.wanted)}
 	s.finds, s.built = max(s.finds, o.finds), max(s.built, o.built)
 	if s.kinds == nil && o.kinds != nil {
 		s.kinds = make([]kindShape, len(o.kinds))
@@ -326,13 +331,18 @@ func greatestDivisor(a, b int) int {
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
 		step, stream := p.scattered(r, i)
-		seeds := len(p.layout.Streams.Piece(1, step, stream, nil))
-		s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
-		for l := range s.hops {
-			s.hops[l] = hopShape{sources: seeds, destinations: seeds}
-		}
+		s := p.seedShape(len(p.layout.Streams.Piece(1, step, stream, nil)))
 		r.add(&s)
 	}
+}
+
+// seedShape is the size of a minibatch of so many seeds alone.
+func (p *planner) seedShape(seeds int) shape {
+	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
+	for l := range s.hops {
+		s.hops[l] = hopShape{sources: seeds, destinations: seeds}
+	}
+	return s
 }
 
 func (r *rankPlan) add(s *shape) {

@@ -16,10 +16,10 @@ func (p messagePlan) shares() bool { return p.of.job.Mode.Sharing != sample.Alon
 
 // room returns the rows of other ranks behind the output of layer l.
 func (s *shape) room(l int) int {
-	if l+1 >= len(s.loads) {
-		return 0
+	if l+1 < len(s.loads) {
+		return s.loads[l+1].Others
 	}
-	return s.loads[l+1].Others
+	return s.rated.others
 }
 
 // relays reports whether ranks that share minibatches find rows for each other and pass them on.
@@ -31,7 +31,7 @@ func (p messagePlan) groupSize() int { return p.of.layout.Share(0).Size }
 // probeShares samples minibatches of the first epoch, scattered over it, and counts on each what the
 // analysed ranks have of it.
 func (p messagePlan) probeShares() error {
-	if !p.of.job.Reads() {
+	if !p.of.job.Reads() && p.of.job.Sample.Links == nil {
 		for _, r := range p.of.ranks {
 			p.of.probeSeeds(r)
 		}
@@ -41,7 +41,10 @@ func (p messagePlan) probeShares() error {
 	g := groupProbe{
 		p: p.of, owners: sample.NewOwners(p.of.layout.Offsets(), size),
 		loads: sample.NewLoads(size, p.of.job.Sample.Hops()), candidates: make([][]int, size),
+		rated: make([]crossed, size),
 	}
+	defer g.crossing.Free()
+	defer func() { mem.Free(g.truth) }()
 	for r := range g.candidates {
 		g.candidates[r] = make([]int, p.of.job.Sample.Layers())
 	}
@@ -52,6 +55,13 @@ func (p messagePlan) probeShares() error {
 		last := &g.groups[len(g.groups)-1]
 		*last = append(*last, r)
 	}
+	p.of.shuffles = new(Shuffles)
+	if !p.of.job.Reads() {
+		for _, ranks := range g.groups {
+			g.probeRated(ranks)
+		}
+		return nil
+	}
 	var err error
 	g.sampler, err = sample.New(p.of.shards.Topology(), p.of.samplerOptions(sample.Near{}))
 	if err != nil {
@@ -59,9 +69,6 @@ func (p messagePlan) probeShares() error {
 	}
 	defer g.sampler.Free()
 	defer g.mb.Free()
-	defer g.crossing.Free()
-	defer func() { mem.Free(g.truth) }()
-	p.of.shuffles = new(Shuffles)
 	for _, ranks := range g.groups {
 		if err := g.probe(ranks); err != nil {
 			return err
@@ -81,6 +88,7 @@ type groupProbe struct {
 	sampler    sample.Sampler
 	mb         sample.Minibatch
 	crossing   sample.Crossing // of embeddings
+	rated      []crossed       // [S] likewise
 	truth      []byte
 }
 
@@ -95,9 +103,33 @@ func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 		g.truth = l.Divide(c, g.truth, key, g.owners, m)
 		s.Hidden += float64(len(c.IDs))
 		s.Bytes += float64(len(c.IDs)) * parallel.BetweenBytes(g.p.job.Model.Out)
+		g.rated[m] = crossed{len(c.IDs), len(c.At)}
 		busiest = max(busiest, len(c.IDs), len(c.At))
 	}
 	s.between += float64(busiest) * parallel.BetweenBytes(g.p.job.Model.Out)
+}
+
+// probeRated rates the links of minibatches of one group whose model reads no neighbours.
+func (g *groupProbe) probeRated(ranks []*rankPlan) {
+	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
+	var mean Shuffles
+	for i := range leastProbes {
+		step, stream := p.scattered(ranks[0], i)
+		seeds, own := p.layout.Streams.Piece(1, step, stream, nil), make([]int, g.owners.Size)
+		for _, v := range seeds {
+			own[g.owners.Of(v)]++
+		}
+		one := Shuffles{Loaded: float64(len(seeds))}
+		g.rate(&one, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream})
+		mean.add(&one, leastProbes)
+		for _, r := range ranks {
+			member := r.rank % g.owners.Size
+			s := p.seedShape(own[member])
+			s.rated = g.rated[member]
+			r.add(&s)
+		}
+	}
+	p.shuffles.join(&mean, groups)
 }
 
 // probe samples minibatches of one group. Each group has as large a share of all the edges that are
@@ -155,6 +187,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
+	s.rated = g.rated[member]
 	if !g.p.sending().relays() {
 		return s
 	}
@@ -231,8 +264,7 @@ func (p messagePlan) sharingBytes(s *shape) int64 {
 		found = max(found, x.Sources()-x.Destinations)
 		bytes += 4 * int64(x.Others)
 		if l > 0 {
-			bytes += int64(x.Wanted)*(4+4) + // ids, positions
-				8*int64(x.Wanted+1) + 8*int64(x.Own+1) + 8*int64(x.Wanted)
+			bytes += int64(x.Wanted)*(4+4) + moveBytes(x.Wanted, x.Own) // ids, positions
 		} else if p.relays() { // ids, positions of wanted rows; ids, references of all that are found
 			bytes += int64(x.Wanted)*(4+4) + (4+8)*int64(s.finds)
 		}
@@ -240,7 +272,15 @@ func (p messagePlan) sharingBytes(s *shape) int64 {
 	if s.loads != nil {
 		bytes += 4 * int64(len(s.loads)*found) // positions of what a hop finds
 	}
+	if x := s.rated; x != (crossed{}) {
+		bytes += 4*int64(x.others+x.wanted) + moveBytes(x.wanted, s.seeds)
+	}
 	return bytes
+}
+
+// moveBytes is the index of so many rows that others want of some own ones, as kernels read it.
+func moveBytes(wanted, own int) int64 {
+	return 8*int64(wanted+1) + 8*int64(own+1) + 8*int64(wanted)
 }
 
 // shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
@@ -253,6 +293,9 @@ func (p messagePlan) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}
 	}
+	x, out := r.most.rated, p.of.job.Model.Out
+	computed = max(computed, 2*4*int64(x.wanted*out))
+	pinned = max(pinned, 4*int64((x.wanted+x.others)*out))
 	return computed, pinned
 }
 
@@ -260,8 +303,11 @@ func (p messagePlan) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 func (s *shape) indexBytes() (bytes int) {
 	for l, x := range s.loads {
 		if l > 0 {
-			bytes += 8*(x.Wanted+1) + 8*(x.Own+1) + 2*4*x.Wanted
+			bytes += int(moveBytes(x.Wanted, x.Own))
 		}
+	}
+	if x := s.rated; x != (crossed{}) {
+		bytes += int(moveBytes(x.wanted, s.seeds))
 	}
 	return bytes
 }

@@ -71,9 +71,6 @@ func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
 	if err != nil {
 		return Traffic{}, err
 	}
-	if p.of.job.Sparse { // whose capacity is bytes
-		t[0].Capacity = t[0].held
-	}
 	t[0].Alpha = c.Alpha
 	if c.HaloFraction > 0 || c.Policy == policy.None {
 		t[0].Alpha = 0
@@ -112,6 +109,9 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 			}
 			if got.ids == 0 {
 				got.ids = got.rows.sum() * exchange.IDBytes
+			}
+			if p.of.job.Sparse || p.of.kinds().kinds != nil { // in bytes
+				capacity = got.held
 			}
 			all[i].add(&got, capacity, p.of.layout.Minibatches())
 		}
@@ -163,9 +163,6 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Sums += f.sums * float64(minibatches)
 	t.IDs += f.ids * float64(minibatches)
 	t.received = append(t.received, (f.rows.sum()+f.sums)*float64(minibatches))
-	if len(f.rows) > 1 { // capacity is in bytes
-		capacity = f.held
-	}
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),

@@ -33,14 +33,18 @@ func (k perKind) add(o perKind, factor float64) {
 // rowsOf are the kinds of rows of a job.
 type rowsOf struct {
 	kinds *access.Kinds // nil: one
-	size  []int         // bytes of a row of each
+	size  []int         // bytes of a row of each, of sparse ones on average
 }
 
 func (p *planner) kinds() rowsOf {
-	if kinds := p.layout.Kinds(); kinds != nil {
-		return rowsOf{kinds, kinds.Bytes}
+	if p.rowsOf.size == nil {
+		p.rowsOf.size = []int{p.shards.RowBytes()}
+		if p.shards.Schema.Typed() {
+			kinds := p.layout.Kinds()
+			p.rowsOf = rowsOf{kinds, kinds.Bytes}
+		}
 	}
-	return rowsOf{nil, []int{p.shards.RowBytes()}}
+	return p.rowsOf
 }
 
 func (r rowsOf) same(x float64) perKind {

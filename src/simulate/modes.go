@@ -15,6 +15,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -42,8 +43,8 @@ type ModeCounts struct {
 	// feature rows received: data: of other nodes; split: of other ranks; hybrid: of other nodes, once
 	// for each node, and those that ranks of a node pass on
 	Features int64
-	// received from other ranks: learned rows; where ranks share hidden rows, push-pull: partial sums of
-	// the first layer; as many gradients go back
+	// received from other ranks: learned rows; where ranks share hidden rows and embeddings of links,
+	// push-pull: partial sums of the first layer; as many gradients go back
 	Hidden  int64
 	Bytes   int64 // of these rows and gradients
 	Network int64 // of Bytes: between nodes
@@ -149,7 +150,7 @@ type modeCounter struct {
 	owners   *sample.Owners  // of the vertices of a minibatch in the group that shares it
 	nodes    graph.PartIndex // vertices of each node
 	features int64           // bytes of a feature row
-	kinds    *access.Kinds   // or of the rows of each type
+	kinds    *access.Kinds   // of its rows, where they differ in size
 
 	mu    sync.Mutex
 	sum   ModeCounts
@@ -215,11 +216,43 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 		return c.takeOwn, func() {}
 	}
 	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
+	rated := new(ratedLinks)
 	return func(key sample.Key, mb *sample.Minibatch) error {
 		mb.Loads(c.owners.Of, c.RanksPerNode, loads)
 		c.takeShared(key, mb, loads)
+		c.takeRated(key, rated)
 		return nil
-	}, func() {}
+	}, rated.free
+}
+
+// ratedLinks are a rank's share of the links of a minibatch.
+type ratedLinks struct {
+	crossing sample.Crossing
+	truth    []byte
+}
+
+func (r *ratedLinks) free() {
+	r.crossing.Free()
+	mem.Free(r.truth)
+}
+
+// takeRated counts the embeddings that cross ranks so that each of a group can rate its links.
+func (c *modeCounter) takeRated(key sample.Key, r *ratedLinks) {
+	if c.Sample.Links == nil {
+		return
+	}
+	for member := range c.owners.Size {
+		r.truth = c.Sample.Links.Divide(&r.crossing, r.truth, key, c.owners, member)
+		far, perNode := int64(0), max(1, c.RanksPerNode)
+		for _, v := range r.crossing.IDs {
+			if c.owners.Of(v)/perNode != member/perNode {
+				far++
+			}
+		}
+		c.mu.Lock()
+		c.receiveHidden(int64(len(r.crossing.IDs)), far, c.Model.Out)
+		c.mu.Unlock()
+	}
 }
 
 // step returns the edges of each rank in a step.
@@ -233,11 +266,11 @@ func (c *modeCounter) step(key sample.Key) []int64 {
 func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {
-		size := c.features
+		has, size := c.features, c.features
 		if c.kinds != nil {
-			size = int64(c.kinds.Size(v))
+			has, size = int64(c.kinds.Bytes[c.kinds.Of(v)]), int64(c.kinds.Size(v))
 		}
-		if size > 0 && c.nodes.Find(uint32(v)) != node {
+		if has > 0 && c.nodes.Find(uint32(v)) != node {
 			rows, bytes = rows+1, bytes+size
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/partition"
+	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/rundir"
@@ -25,6 +26,7 @@ import (
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/simulate"
 	"halognn/src/task"
 )
 
@@ -181,6 +183,9 @@ func TestLinksInOtherModes(t *testing.T) {
 				if !shared.Partitioned && got.RoundsPerStep != float64(rounds) {
 					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name, got.RoundsPerStep, rounds)
 				}
+				if o.Model.Kind != "mlp" && !shared.Partitioned && mode != parallel.ModePushPull {
+					holdCrossing(t, mode+", "+name, shards, shared, ranks/nodes, got)
+				}
 				losses := lossesOf(t, dir)
 				for i, x := range lossesOf(t, at) {
 					if math.Abs(losses[i]-x) > 1e-4*math.Abs(x) {
@@ -232,6 +237,32 @@ func TestTypedLinksOnAnyNumberOfRanks(t *testing.T) {
 		if auc := want.Links[task.AUC]; kind == "sage" && auc < 0.7 {
 			t.Errorf("the AUC of planted links is %.3f", auc)
 		}
+	}
+}
+
+// holdCrossing holds the rows that simulate modes and plan count, embeddings of links among them, to
+// what a run has sent.
+func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, perNode int,
+	run *record.Summary) {
+	t.Helper()
+	spec := o.Spec
+	spec.RanksPerNode = perNode
+	counted, err := simulate.CompareModes(shards, simulate.ModeOptions{Spec: spec, RankCounts: []int{4},
+		Workers: 1})
+	must(t, err)
+	for _, c := range counted.Counts {
+		if rows := c.Features + 2*c.Hidden; c.Mode == o.Mode.Name && rows != run.Shuffles.Rows+run.Remote {
+			t.Errorf("%s: %d rows cross ranks, simulated %d", name, run.Shuffles.Rows+run.Remote, rows)
+		}
+	}
+	j := plan.Job{Spec: o.Spec}
+	j.Ranks, j.RanksPerNode = 4, perNode
+	p, err := plan.New(shards, j, plan.Options{Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7,
+		Flops: 1e10, Network: 1e9}})
+	must(t, err)
+	rows := (p.Shuffles.Features + 2*p.Shuffles.Hidden) * float64(p.Steps)
+	if d := rows - float64(run.Shuffles.Rows); math.Abs(d) > 0.05*rows {
+		t.Errorf("%s: %d rows cross ranks, planned %.0f", name, run.Shuffles.Rows, rows)
 	}
 }
 
