@@ -176,7 +176,7 @@ func TestEvaluationsAndPatience(t *testing.T) {
 					o.ValidMetric, best.Epoch, best.ValidMetric)
 			}
 			// the model of that epoch is the one tested at the end
-			if best.TestAccuracy != nil && *best.TestAccuracy != o.TestAccuracy {
+			if best.TestAccuracy != nil && *best.TestAccuracy != *o.TestAccuracy {
 				t.Errorf("test accuracy is %v, after the best epoch it was %v", o.TestAccuracy,
 					*best.TestAccuracy)
 			}

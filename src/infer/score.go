@@ -72,6 +72,17 @@ func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	return q, err
 }
 
+// All returns every metric of a task that follows from sums and of which the vertices give a value.
+func (q *Quality) All(of *task.Task) map[string]float64 {
+	all := map[string]float64{}
+	for _, m := range of.Metrics {
+		if m.Value != nil && m.Why(&q.judged) == "" {
+			all[m.Name], _ = m.Value(&q.judged)
+		}
+	}
+	return all
+}
+
 // value returns a metric of all ranks' vertices, of which sums are known. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Pair == nil {

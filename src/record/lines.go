@@ -18,8 +18,9 @@ type Step struct {
 	LR float64 `json:"lr"`
 	// of the global minibatch
 	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label
-	Accuracy Metric `json:"accuracy"`
+	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label; absent of
+	// numbers
+	Accuracy *Metric `json:"accuracy,omitempty"`
 	// when it was written: seconds since 1970
 	Time float64 `json:"time"`
 	// rank 0: waiting for the minibatch
@@ -97,7 +98,7 @@ type Eval struct {
 	// `train.eval_mode`
 	Mode string `json:"mode"`
 	// as in `summary.json`, of this epoch; null where the vertices give it no value
-	ValidAccuracy Metric `json:"valid_accuracy"`
+	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
 	// likewise
 	ValidMetric Metric `json:"valid_metric"`
 	// likewise, with all neighbours; only with mode `full`

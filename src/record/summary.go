@@ -68,13 +68,15 @@ type Quality struct {
 	TestMetric Metric `json:"test_metric"`
 	// of the task of links: every metric of the test links
 	Links map[string]float64 `json:"test_links,omitempty"`
+	// of the task of numbers: every metric of the test vertices
+	Numbers map[string]float64 `json:"test_numbers,omitempty"`
 	// that metric of the validation vertices at the best epoch
 	ValidMetric Metric `json:"valid_metric"`
 	// share of the test vertices whose largest logit is the label, with those weights; multi-label:
-	// micro-F1
-	TestAccuracy Metric `json:"test_accuracy"`
+	// micro-F1; absent of numbers
+	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// the same of the validation vertices, at the best epoch
-	ValidAccuracy Metric `json:"valid_accuracy"`
+	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
 	// share, in the test set, of the class most frequent in training: what a model must beat;
 	// absent with other metrics than `accuracy`
 	MajorityAccuracy *Metric `json:"majority_accuracy,omitempty"`
@@ -220,8 +222,8 @@ type GraphSize struct {
 
 // Explain notes why metrics have no value.
 func (q *Quality) Explain() {
-	note := func(key string, m Metric) {
-		if m.Known {
+	note := func(key string, m *Metric) {
+		if m == nil || m.Known {
 			return
 		}
 		if q.NoValue == nil {
@@ -229,13 +231,11 @@ func (q *Quality) Explain() {
 		}
 		q.NoValue[key] = m.Why
 	}
-	note("test_metric", q.TestMetric)
-	note("valid_metric", q.ValidMetric)
+	note("test_metric", &q.TestMetric)
+	note("valid_metric", &q.ValidMetric)
 	note("test_accuracy", q.TestAccuracy)
 	note("valid_accuracy", q.ValidAccuracy)
-	if q.MajorityAccuracy != nil {
-		note("majority_accuracy", *q.MajorityAccuracy)
-	}
+	note("majority_accuracy", q.MajorityAccuracy)
 }
 
 func (s *Summary) Write(dir string) error {

@@ -129,9 +129,10 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 		Quality: record.Quality{
 			ClassNames: names,
 			MetricName: r.s.Metric.Name, ValidMetric: r.of.best.valid.Metric,
-			ValidAccuracy: r.of.best.valid.Accuracy,
+			ValidAccuracy: accuracy(r.s.Task, r.of.best.valid.Accuracy),
 			BestEpoch:     r.of.best.epoch, TestMetric: final.test.Metric,
-			TestAccuracy:     final.test.Accuracy,
+			TestAccuracy:     accuracy(r.s.Task, final.test.Accuracy),
+			Numbers:          final.numbers,
 			MajorityAccuracy: majority, Confusion: final.confusion, Links: final.tested,
 		},
 		Trained: record.Trained{

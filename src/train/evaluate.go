@@ -29,17 +29,18 @@ type evaluation struct {
 
 	links     map[string]float64 // of validation links: every metric
 	tested    map[string]float64 // of test links
+	numbers   map[string]float64 // of test vertices, of the task of numbers
 	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
 }
 
-func (e *evaluation) record(epoch int, took time.Duration) record.Eval {
+func (r evaluator) record(e *evaluation, epoch int, took time.Duration) record.Eval {
 	rec := record.Eval{
 		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
-		ValidAccuracy: e.valid.Accuracy, ValidMetric: e.valid.Metric,
+		ValidAccuracy: accuracy(r.s.Task, e.valid.Accuracy), ValidMetric: e.valid.Metric,
 	}
 	rec.Links = e.links
 	if e.test != nil {
-		rec.TestAccuracy, rec.TestMetric = &e.test.Accuracy, &e.test.Metric
+		rec.TestAccuracy, rec.TestMetric = accuracy(r.s.Task, e.test.Accuracy), &e.test.Metric
 	}
 	return rec
 }
@@ -94,6 +95,9 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 	seeds = func(p int) []graph.VertexID { return r.s.Shards.Test(p) }
 	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
 		return nil, err
+	}
+	if r.s.Task.Numbers {
+		e.numbers = e.test.All(r.s.Task)
 	}
 	if e.test.Accuracy.Known {
 		e.confusion, err = r.confused(test.Confusion)

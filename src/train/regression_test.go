@@ -39,6 +39,10 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 			if sum.TestMetric.Value < 0.8 || !sum.TestMetric.Known {
 				t.Errorf("%s: r2 of the test vertices is %+v", loss, sum.TestMetric)
 			}
+			if n := sum.Numbers; sum.TestAccuracy != nil || sum.ValidAccuracy != nil || len(n) != 3 ||
+				n["r2"] != sum.TestMetric.Value || !(n["mae"] > 0 && n["mae"] <= n["rmse"]) {
+				t.Errorf("%s: %v beside accuracies %v, %v", loss, n, sum.TestAccuracy, sum.ValidAccuracy)
+			}
 			if digest != "" && sum.LossDigest != digest {
 				t.Errorf("%s: digest %s on %d ranks, %s on one", loss, sum.LossDigest, ranks, digest)
 			}

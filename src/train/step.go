@@ -170,7 +170,16 @@ func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minib
 }
 
 // share is the first metric of the task, of a step's predictions.
-func (r ledger) share(s task.Sums) (m record.Metric) {
-	m.Value, m.Known = r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
-	return m
+func (r ledger) share(s task.Sums) *record.Metric {
+	value, known := r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
+	return accuracy(r.s.Task, record.Metric{Value: value, Known: known})
+}
+
+// accuracy returns what stands beside other metrics as the share of right predictions; nil for numbers,
+// which are neither right nor wrong.
+func accuracy(of *task.Task, m record.Metric) *record.Metric {
+	if of.Numbers {
+		return nil
+	}
+	return &m
 }

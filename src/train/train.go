@@ -478,7 +478,7 @@ func (r evaluator) validate(ctx context.Context, epoch int) error {
 		r.of.best.since++
 	}
 	if r.s.Log != nil {
-		r.s.Log.Write(e.record(epoch, time.Since(begin)))
+		r.s.Log.Write(r.record(e, epoch, time.Since(begin)))
 		r.s.Log.Flush()
 	}
 	if r.of.env.Progress != nil {

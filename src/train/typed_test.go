@@ -185,7 +185,7 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 					t.Errorf("%d ranks: digest %s, want %s", ranks, got.LossDigest, want.LossDigest)
 				}
 				if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
-					got.TestAccuracy != want.TestAccuracy {
+					*got.TestAccuracy != *want.TestAccuracy {
 					t.Errorf("%d ranks: loss %v, accuracy %v; want %v, %v", ranks, got.TrainLoss,
 						got.TestAccuracy, want.TrainLoss, want.TestAccuracy)
 				}
