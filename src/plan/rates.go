@@ -304,6 +304,7 @@ func (c *calibration) flops() (float64, error) {
 	batch.Labels = make([]byte, c.shape.seeds*task.Find(j.Model.Task).LabelBytes(j.Model.Out))
 	if links := j.Sample.Links; links != nil {
 		batch.Labels = links.Truth(nil, c.key)
+		defer mem.Free(batch.Labels)
 		if err := m.SetObjective(task.Objective{Pairs: j.Links.Pairs}); err != nil {
 			return 0, err
 		}
