@@ -119,5 +119,10 @@ func (p messagePlan) topologyBytes(rank int) (rows, common int64) {
 	if p.of.shards.HasTopology() {
 		edges = g.Indptr[last] - g.Indptr[first]
 	}
+	if c := &p.of.shards.Topology().Columns; !c.Plain() && n > 0 {
+		_, begin, _ := c.Of(graph.VertexID(first))
+		_, at, count := c.Of(graph.VertexID(last - 1))
+		pointers += 8 * (int64(at) + int64(count) - int64(begin) + 1)
+	}
 	return pointers + sums + edge*edges + labels, common
 }
