@@ -60,7 +60,8 @@ func TestTypedGraphs(t *testing.T) {
 	if !strings.Contains(r.out, "of author, 4 bytes a row") {
 		t.Errorf("plan: %v", r)
 	}
-	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4"}, kind...)...)
+	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4", "--out",
+		filepath.Join(dir, "modes")}, kind...)...)
 	if !strings.Contains(r.out, "data") || strings.Contains(r.out, "split") {
 		t.Errorf("modes: %v", r)
 	}

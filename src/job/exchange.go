@@ -26,7 +26,7 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 }
 
 // pieces returns where the vertices of each piece and type begin, as Ranges does of parts.
-func (j *Job) pieces() []int64 {
+func pieces(j *Job) []int64 {
 	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
 	all := make([]int64, 0, j.Ranks*types+1)
 	for r := range j.Ranks {
@@ -43,7 +43,7 @@ func (j *Job) pieces() []int64 {
 func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
 	offsets := j.Shards.Ranges()
 	if !j.Exact { // of the pieces into which parts are cut
-		offsets = j.pieces()
+		offsets = pieces(j)
 	}
 	here, widths := make([]bool, len(offsets)-1), []int(nil)
 	if j.Shards.Schema.Typed() {

@@ -128,7 +128,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	}
 	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
 	if x.onHost = made <= apart && !inPlace; x.onHost {
-		x.inputs, x.read, x.copied = made, 0, float64(p.gatheredRows(s))
+		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(&p.job.Model, s))
 		return x
 	}
 	x.inputs, x.copied = apart, x.rows

@@ -226,7 +226,7 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 	case p.of.job.Sparse && needs.Sums():
 		return p.of.sparseBytes(s.hops[0], needs)
 	case needs.Types:
-		return p.of.typeBytes(s.kinds)
+		return p.typeBytes(s.kinds)
 	case p.of.job.Model.LearnsRows(): // which the step makes
 		return 0
 	}
@@ -390,7 +390,7 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
-			rowBytes = p.of.widest()
+			rowBytes = p.widest()
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
@@ -408,7 +408,7 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 			}
 			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
 			if l == 0 && model.needs.Types {
-				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.of.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
+				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
 			}
 			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
 			if j.Scratch { // rows on their way to files and, between passes by columns, from them

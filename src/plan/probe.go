@@ -127,7 +127,7 @@ func (r *rankPlan) free() {
 func (p *planner) look(rank int) (*rankPlan, error) {
 	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
 	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
-		r.reader.Local = p.everything()
+		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
 	var err error
 	switch {
@@ -152,7 +152,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.remote, err = p.expected(r, nil); err != nil {
+	if r.remote, err = p.fetching().expected(r, nil); err != nil {
 		return nil, err
 	}
 	p.share(r)
@@ -331,14 +331,14 @@ func greatestDivisor(a, b int) int {
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
 		step, stream := p.scattered(r, i)
-		s := p.seedShape(len(p.layout.Streams.Piece(1, step, stream, nil)))
+		s := seedShape(p.job.Model.Layers, len(p.layout.Streams.Piece(1, step, stream, nil)))
 		r.add(&s)
 	}
 }
 
 // seedShape is the size of a minibatch of so many seeds alone.
-func (p *planner) seedShape(seeds int) shape {
-	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
+func seedShape(layers, seeds int) shape {
+	s := shape{seeds: seeds, hops: make([]hopShape, layers)}
 	for l := range s.hops {
 		s.hops[l] = hopShape{sources: seeds, destinations: seeds}
 	}

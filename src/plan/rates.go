@@ -202,7 +202,7 @@ func (c *calibration) rows() (float64, error) {
 	}
 	if rows.Type.IsSparse() {
 		seconds, err := timed(func() error { return c.makeSparse(rows, rowBytes) })
-		return rate(float64(c.planner.gatheredRows(&c.shape)), seconds), err
+		return rate(float64(gatheredRows(&c.planner.job.Model, &c.shape)), seconds), err
 	}
 	d := c.destinations()
 	own, mean := c.matrix(d, mem.Make[float32](d*rows.Cols)), c.matrix(d, mem.Make[float32](d*rows.Cols))
@@ -216,7 +216,7 @@ func (c *calibration) rows() (float64, error) {
 		}
 		return nil
 	})
-	return rate(float64(c.planner.gatheredRows(&c.shape)), seconds), err
+	return rate(float64(gatheredRows(&c.planner.job.Model, &c.shape)), seconds), err
 }
 
 func (c *calibration) destinations() int {

@@ -124,7 +124,7 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 		mean.add(&one, leastProbes)
 		for _, r := range ranks {
 			member := r.rank % g.owners.Size
-			s := p.seedShape(own[member])
+			s := seedShape(p.job.Model.Layers, own[member])
 			s.rated = g.rated[member]
 			r.add(&s)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"halognn/src/access"
 	"halognn/src/exchange"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/trace"
 )
@@ -28,7 +29,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	}
 	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })
 	frontier := mean(func(s *shape) float64 { return float64(s.frontier()) })
-	gathered := mean(func(s *shape) float64 { return float64(p.gatheredRows(s)) })
+	gathered := mean(func(s *shape) float64 { return float64(gatheredRows(&p.job.Model, s)) })
 	flops := mean(p.products)
 	var x Times
 	x.Terms = trace.Terms{
@@ -125,11 +126,11 @@ func (r *rankPlan) mean(of func(s *shape) float64) float64 {
 }
 
 // gatheredRows returns the number of feature rows read to make a minibatch's input.
-func (p *planner) gatheredRows(s *shape) int {
+func gatheredRows(m *nn.Config, s *shape) int {
 	switch {
 	case len(s.hops) == 0:
 		return s.seeds
-	case p.job.Model.Needs().Types: // each once
+	case m.Needs().Types: // each once
 		return s.frontier()
 	}
 	return s.hops[0].edges + s.hops[0].destinations

@@ -233,7 +233,7 @@ func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetch
 		return p.fetchedBySums(r, kind, c)
 	case kind.None() || !p.of.job.Reads() || len(r.reader.Seeds()) == 0:
 		return &fetched{free: func() {}, at: func(int) (fetch, error) {
-			rows, err := p.of.expected(r, nil)
+			rows, err := p.expected(r, nil)
 			return fetch{rows: rows}, err
 		}}, nil
 	case kind.Static() && c.Shared():
@@ -259,7 +259,7 @@ func (p trafficPlan) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, 
 			return fetch{}, err
 		}
 		defer mem.Free(held)
-		rows, err := p.of.expected(r, held)
+		rows, err := p.expected(r, held)
 		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(len(held))}
 		return fetch{rows: rows, held: len(held), heldBytes: p.of.kinds().held(held),
 			bytes: kind.Bytes(size)}, err

@@ -97,8 +97,8 @@ func (r rowsOf) held(vertices []graph.VertexID) int64 {
 
 // expected returns the remote rows that a minibatch of a rank is expected to read beside the cached
 // ones.
-func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
-	of := p.kinds()
+func (p trafficPlan) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
+	of := p.of.kinds()
 	rows := of.same(0)
 	if of.kinds == nil {
 		n, err := access.Expected(r.read, r.reader.Local, cached)
@@ -192,8 +192,8 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 }
 
 // typeBytes returns the bytes of the rows of all types that the model reads, but for learned ones.
-func (p *planner) typeBytes(kinds []kindShape) (bytes int64) {
-	m := &p.job.Model
+func (p memoryPlan) typeBytes(kinds []kindShape) (bytes int64) {
+	m := &p.of.job.Model
 	for t, k := range kinds {
 		if m.Learns == nil || !m.Learns[t] {
 			bytes += 4 * int64(k.all) * int64(m.TypeFeatures[t])
@@ -204,9 +204,9 @@ func (p *planner) typeBytes(kinds []kindShape) (bytes int64) {
 
 // widest returns the bytes of the widest row that the input layer of full inference reads, by which it
 // cuts chunks.
-func (p *planner) widest() int {
-	m := &p.job.Model
-	widest := p.shards.RowBytes()
+func (p memoryPlan) widest() int {
+	m := &p.of.job.Model
+	widest := p.of.shards.RowBytes()
 	if m.LearnsRows() {
 		widest = 4 * m.Learned
 	}
@@ -287,11 +287,6 @@ func (p messagePlan) learned() *Shuffles {
 		s.between = max(s.between, minibatches*bytes)
 	}
 	return s
-}
-
-// everything is all vertices, for readers of graphs whose rows are all learned.
-func (p *planner) everything() []access.Range {
-	return []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 }
 
 // typedRows measures how fast rows at random places of the tables of types are copied.

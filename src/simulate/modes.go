@@ -220,7 +220,7 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	return func(key sample.Key, mb *sample.Minibatch) error {
 		mb.Loads(c.owners.Of, c.RanksPerNode, loads)
 		c.takeShared(key, mb, loads)
-		c.takeRated(key, rated)
+		takeRated(c, key, rated)
 		return nil
 	}, rated.free
 }
@@ -237,7 +237,7 @@ func (r *ratedLinks) free() {
 }
 
 // takeRated counts the embeddings that cross ranks so that each of a group can rate its links.
-func (c *modeCounter) takeRated(key sample.Key, r *ratedLinks) {
+func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 	if c.Sample.Links == nil {
 		return
 	}
@@ -250,7 +250,7 @@ func (c *modeCounter) takeRated(key sample.Key, r *ratedLinks) {
 			}
 		}
 		c.mu.Lock()
-		c.receiveHidden(int64(len(r.crossing.IDs)), far, c.Model.Out)
+		c.sum.hidden(int64(len(r.crossing.IDs)), far, c.Model.Out)
 		c.mu.Unlock()
 	}
 }
@@ -279,7 +279,7 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 
 // foreign returns how many of the learned rows that a rank reads for a minibatch other ranks have, far
 // ones on other nodes.
-func (c *modeCounter) foreign(mb *sample.Minibatch, rank int) (rows, far int64) {
+func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	if !c.Model.LearnsRows() {
 		return 0, 0
 	}
@@ -304,12 +304,12 @@ func (c *modeCounter) foreign(mb *sample.Minibatch, rank int) (rows, far int64) 
 func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	rank := key.Stream // a stream for each rank
 	remote, bytes := c.elsewhere(mb, rank)
-	learned, far := c.foreign(mb, rank)
+	learned, far := foreign(c, mb, rank)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.fetch(remote, bytes)
-	c.receiveHidden(learned, far, c.Model.Learned)
+	c.sum.fetch(remote, bytes)
+	c.sum.hidden(learned, far, c.Model.Learned)
 	c.step(key)[rank] += int64(mb.NumEdges())
 	return nil
 }
@@ -340,7 +340,7 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.fetch(remote, bytes)
+	c.sum.fetch(remote, bytes)
 	edges := c.step(key)
 	for m, of := range loads {
 		for l, load := range of {
@@ -362,21 +362,21 @@ func (c *modeCounter) receive(features, farFeatures, hidden, farHidden int64) {
 	c.sum.Features += features
 	c.sum.Bytes += features * c.features
 	c.sum.Network += farFeatures * c.features
-	c.receiveHidden(hidden, farHidden, c.Model.Hidden)
+	c.sum.hidden(hidden, farHidden, c.Model.Hidden)
 }
 
-// receiveHidden counts rows of so many columns, for which gradients go back.
-func (c *modeCounter) receiveHidden(rows, far int64, cols int) {
-	c.sum.Hidden += rows
-	c.sum.Bytes += 2 * rows * 4 * int64(cols)
-	c.sum.Network += 2 * far * 4 * int64(cols)
+// hidden counts rows of so many columns, for which gradients go back.
+func (c *ModeCounts) hidden(rows, far int64, cols int) {
+	c.Hidden += rows
+	c.Bytes += 2 * rows * 4 * int64(cols)
+	c.Network += 2 * far * 4 * int64(cols)
 }
 
 // fetch counts rows of features that come from other nodes.
-func (c *modeCounter) fetch(rows, bytes int64) {
-	c.sum.Features += rows
-	c.sum.Bytes += bytes
-	c.sum.Network += bytes
+func (c *ModeCounts) fetch(rows, bytes int64) {
+	c.Features += rows
+	c.Bytes += bytes
+	c.Network += bytes
 }
 
 // add counts what all modes do with a minibatch.
