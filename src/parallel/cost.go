@@ -9,7 +9,8 @@ import "halognn/src/nn"
 const (
 	fetchRounds    = 2 // fetched: ids, rows
 	edgeRounds     = 2 // withEdgeRows: places of edges, their rows
-	learnedRounds  = 3 // withLearned and learning: ids; rows, gradients
+	learnedRounds  = 3 // withLearned and learning: ids, rows; gradients
+	lateRounds     = 1 // learning: learned rows of steps under way
 	askRounds      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
 	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
 	layerRounds    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
@@ -40,9 +41,9 @@ type Messages struct {
 	Group  int // ranks that train a minibatch together
 	Norms  int // over all rows of a minibatch
 	Layers int // hops that are drawn as a whole
-	// features of edges are read, or rows learned, which data mode fetches
-	EdgeRows, Learned bool
-	Rated             bool // links are rated, by embeddings of several ranks where these share minibatches
+	// features of edges are read, or rows learned, which data mode fetches; while steps are under way
+	EdgeRows, Learned, UnderWay bool
+	Rated                       bool // links are rated, by embeddings of several ranks where these share minibatches
 }
 
 // Rounds returns the collectives that a rank starts for a minibatch.
@@ -55,6 +56,9 @@ func dataRounds(of Messages) int {
 	}
 	if of.Learned {
 		n += learnedRounds
+		if of.UnderWay {
+			n += lateRounds
+		}
 	}
 	return n
 }

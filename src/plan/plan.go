@@ -323,7 +323,8 @@ func (p *planner) plan() (*Plan, error) {
 	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
 		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
-		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows()})
+		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),
+		UnderWay: j.Depth > 0})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory

@@ -284,7 +284,12 @@ func (p messagePlan) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Bytes: bytes,
 		}, 1/scale)
-		s.between = max(s.between, minibatches*bytes)
+		fetched := 0.0 // while the minibatch is prepared, but for those that a step under way changes
+		if p.of.job.Depth > 0 {
+			fetched = bytes / 2
+		}
+		s.found = max(s.found, minibatches*fetched)
+		s.between = max(s.between, minibatches*(bytes-fetched))
 	}
 	return s
 }
