@@ -11,6 +11,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
 	"halognn/src/graph"
 	"halognn/src/nn"
@@ -374,6 +375,44 @@ func TestLearnedRefusals(t *testing.T) {
 		})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+// Products of layers with weights of relations are as rounded as all others: the kernels train to the
+// loss of the reference, which is not that of float32.
+func TestRelationsInBF16(t *testing.T) {
+	s := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 1})
+	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
+		o := learnedOptions(kind)
+		o.Epochs, o.EvalEvery = 1, 1
+		loss := func(open func() (compute.Device, error)) (loss float64) {
+			err := comm.RunWorld(1, func(c comm.Comm) error {
+				dev, err := open()
+				if err != nil {
+					return err
+				}
+				got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: s, Device: dev,
+					Host: ref.Host{}, Workers: 2}, Dir: t.TempDir()}, o)
+				if err == nil {
+					loss = got.TrainLoss
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return loss
+		}
+		want := loss(func() (compute.Device, error) { return ref.WithPrecision(compute.PrecisionBF16), nil })
+		exact := loss(func() (compute.Device, error) { return ref.New(), nil })
+		got := loss(func() (compute.Device, error) {
+			return cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
+		})
+		rounded, off := math.Abs(want-exact), math.Abs(got-want)
+		if t.Logf("%s: loss %v, reference %v, in float32 %v", kind, got, want, exact); !(off < 5e-4) ||
+			want == exact {
+			t.Errorf("%s: loss %v, want %v; rounding changes it by %v", kind, got, want, rounded)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 // on each device, named by its key: all have equal bits, which are within rounding of float64.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	for _, c := range cases() {
-		if !strings.HasPrefix(c.name, "product") && !strings.HasPrefix(c.name, "dense") {
+		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense", "groups"}, kind) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

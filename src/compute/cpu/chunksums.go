@@ -116,7 +116,7 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 		left, right, sum := p.left.RowsAt(lo, hi), p.right.RowsAt(lo, hi), partial[p.at+j:]
 		width := min(p.width, cols-j)
 		if d.rounding != nil {
-			d.rounding.chunk(sum, cols, left, right, j, width)
+			d.rounding.chunk(sum, cols, left, right, j, width, false)
 			continue
 		}
 		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:], cols,

@@ -38,8 +38,7 @@ type Device struct {
 	sums    []float32    // and their sums
 	losses  []chunkLoss
 
-	groupTiles   []groupTile  // of a product in groups
-	groupFactors [2][]float32 // its rounded factors
+	groupTiles []groupTile // of a product in groups
 
 	bad atomic.Bool // a tile found an index out of range
 }
@@ -117,8 +116,7 @@ func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load())
 
 // scratch returns the bytes outside the heap that the kernels have grown so far.
 func (d *Device) scratch() int64 {
-	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums) +
-		cap(d.groupFactors[0]) + cap(d.groupFactors[1])
+	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
 	bytes := int64(floats) * 4
 	if d.rounding != nil {
 		bytes += d.rounding.bytes()
@@ -139,8 +137,7 @@ func (d *Device) Close() error {
 	if d.rounding != nil {
 		d.rounding.free()
 	}
-	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums,
-		&d.groupFactors[0], &d.groupFactors[1]} {
+	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums} {
 		mem.Free(*scratch)
 		*scratch = nil
 	}

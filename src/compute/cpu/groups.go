@@ -35,17 +35,21 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 }
 
 func (d *Device) groupProduct(p groupProduct) {
-	p.in.Data = d.roundedFactor(0, p.in.Data[:p.in.Rows*p.in.Cols])
-	p.w = d.roundedFactor(1, p.w)
+	if d.rounding != nil {
+		d.rounding.weights(0, compute.Matrix{Rows: 1, Cols: len(p.w), Data: p.w}, 0, len(p.w))
+	}
 	d.cutGroups(p.g, productRows(p.out.Rows), 0)
 	run(d, len(d.groupTiles), 1, p)
 }
 
 func (a *groupProduct) tile(d *Device, i, _ int) {
 	t := d.groupTiles[i]
-	out, in := a.out.RowsAt(t.lo, t.hi), a.in.RowsAt(t.lo, t.hi)
-	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols,
-		a.w[t.group*a.g.Stride:], a.stride, 0, out.Data, out.Cols)
+	out, in, first := a.out.RowsAt(t.lo, t.hi), a.in.RowsAt(t.lo, t.hi), t.group*a.g.Stride
+	if d.rounding != nil {
+		d.rounding.product(out, in, product{t: a.t, n: out.Cols, stride: a.stride, first: first})
+		return
+	}
+	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:], a.stride, 0, out.Data, out.Cols)
 }
 
 // groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds, and
@@ -66,8 +70,6 @@ type groupSum struct {
 // GroupMatMulWeights implements compute.Device.
 func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g compute.Groups) {
 	defer d.probe.Start(compute.CheckGroupMatMulWeights(dw, dy, x, g)).Done()
-	dy.Data = d.roundedFactor(0, dy.Data[:dy.Rows*dy.Cols])
-	x.Data = d.roundedFactor(1, x.Data[:x.Rows*x.Cols])
 	chunks, size := max(groupChunks, chunkCount(dy.Rows)/groupPartials), dy.Cols*x.Cols
 	partials := d.cutGroups(g, chunks*compute.ChunkRows, size)
 	d.partial = mem.Grow(d.partial, partials)
@@ -92,6 +94,10 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 	for lo := t.lo; lo < t.hi; lo += compute.ChunkRows {
 		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)), a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
+		if d.rounding != nil {
+			d.rounding.chunk(sum, x.Cols, dy, x, 0, x.Cols, lo > t.lo)
+			continue
+		}
 		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data, x.Cols,
 			beta(lo > t.lo), sum, x.Cols)
 	}
@@ -113,18 +119,4 @@ func (d *Device) cutGroups(g compute.Groups, rows, size int) (room int) {
 		}
 	}
 	return room
-}
-
-// roundedFactor returns factor i of a product in groups: as it is, or rounded to bfloat16 and
-// multiplied as float32, which is the same number.
-func (d *Device) roundedFactor(i int, x []float32) []float32 {
-	if d.rounding == nil {
-		return x
-	}
-	d.groupFactors[i] = mem.Grow(d.groupFactors[i], len(x))
-	precision := d.Capabilities().Precision
-	for j, v := range x {
-		d.groupFactors[i][j] = precision.Round(v)
-	}
-	return d.groupFactors[i]
 }

@@ -41,6 +41,7 @@ type product struct {
 	n       int            // columns computed
 	stride  int            // elements in a row of the weights
 	which   int            // of the weights that the device keeps, turned or rounded
+	first   int            // element of rounded weights
 	add     bool
 }
 
@@ -52,7 +53,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 
 // forward prepares y = x wᵀ as one of the products of a kernel.
 func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
-	p := product{y, x, w.Data, blas.Trans, y.Cols, w.Cols, which, add}
+	p := product{y, x, w.Data, blas.Trans, y.Cols, w.Cols, which, 0, add}
 	switch {
 	case d.rounding != nil:
 		p.n = fullWidth(y.Cols)
@@ -68,7 +69,7 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 func (a *product) tile(d *Device, lo, hi int) {
 	out, in := a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi)
 	if d.rounding != nil {
-		d.rounding.product(out, in, a)
+		d.rounding.product(out, in, *a)
 		return
 	}
 	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, in.Data, in.Cols, a.w, a.stride,
@@ -84,7 +85,7 @@ func turn(d *Device, dst, src []float32, rows, cols int) {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
-	p := product{dx, dy, w.Data, blas.NoTrans, dx.Cols, w.Cols, 0, add}
+	p := product{dx, dy, w.Data, blas.NoTrans, dx.Cols, w.Cols, 0, 0, add}
 	if d.rounding != nil {
 		p.n = fullWidth(dx.Cols)
 		p.stride = p.n

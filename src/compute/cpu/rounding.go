@@ -31,9 +31,10 @@ type rounding interface {
 	// which-th weights of a kernel.
 	weights(which int, w compute.Matrix, more, width int)
 	// product computes a tile of a product with those weights.
-	product(out, in compute.Matrix, a *product)
-	// chunk sets sum, in rows of stride, to leftᵀ right; of right, width columns from first on.
-	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int)
+	product(out, in compute.Matrix, a product)
+	// chunk sets sum, in rows of stride, to leftᵀ right, or adds it; of right, width columns from first
+	// on.
+	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // held
 	free()
 }
@@ -117,8 +118,8 @@ func (r *roundingTo[T]) weights(which int, w compute.Matrix, more, width int) {
 	}
 }
 
-func (r *roundingTo[T]) product(out, in compute.Matrix, a *product) {
-	s, w := r.take(), r.w[a.which]
+func (r *roundingTo[T]) product(out, in compute.Matrix, a product) {
+	s, w := r.take(), r.w[a.which][a.first:]
 	defer s.taken.Store(false)
 	x := r.rounded(&s.left, in.Cols, in.Rows, in.Cols, in.Data, in.Cols)
 	if a.n == out.Cols {
@@ -140,13 +141,13 @@ func (r *roundingTo[T]) product(out, in compute.Matrix, a *product) {
 }
 
 func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Matrix,
-	first, width int) {
+	first, width int, add bool) {
 	s := r.take()
 	defer s.taken.Store(false)
 	x := r.rounded(&s.left, left.Cols, left.Rows, left.Cols, left.Data, left.Cols)
 	y := r.rounded(&s.right, width, right.Rows, width, right.Data[first:], right.Cols)
-	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width, 0,
-		sum, stride)
+	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width,
+		beta(add), sum, stride)
 }
 
 func (r *roundingTo[T]) bytes() int64 {
