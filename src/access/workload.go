@@ -136,10 +136,14 @@ func (m *Graph) reads(r *Workload,
 		1/float64(max(minibatches, 1)), analyse)
 }
 
+// byNumbers reports whether vertices have numbers by which others draw them, of which analyses know.
+// In a graph with relations they take draws for independent, and expect more vertices.
+func byNumbers(m *Graph, r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
+
 // inclusion returns the analysis of how a reader's minibatches are drawn.
 func (m *Graph) inclusion(r *Workload,
 ) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
-	if !r.Sample.Numbered() {
+	if !byNumbers(m, r) {
 		return func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 			return m.includes(train, batch, draws{fanouts, r.Sample.Relations})
 		}
@@ -195,7 +199,7 @@ func (m *Graph) sum(
 // the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
 // from the whole graph, Inclusion, which counts them, takes its place.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
-	if r.Sample.Numbered() || !r.seedsAreLocal() {
+	if byNumbers(m, r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
 	}
 	return m.sum(r, "ranking by vip", 1,

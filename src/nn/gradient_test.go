@@ -154,6 +154,8 @@ var architectures = []struct {
 		Norm: NormNone, Task: task.Multiclass}},
 	{"gine, one layer", Config{Kind: "gine", Layers: 1, In: 5, Out: 3, EdgeIn: 1, Norm: NormNone,
 		Task: task.Multilabel}},
+	{"sage by relations, estimates", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Estimates: true,
+		Norm: NormNone, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
 }
 
 // relationOf is the relation in the name of a parameter.

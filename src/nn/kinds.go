@@ -36,7 +36,7 @@ var kinds = []Kind{
 	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
-		ReadsNeighbours: true, layer: newRGCN, relational: newRGCN},
+		ReadsNeighbours: true, WeighsEdges: true, layer: newRGCN, relational: newRGCN},
 	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
 		"graph", layer: newLinear},
 }

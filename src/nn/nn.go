@@ -125,7 +125,7 @@ func (c Config) ReadsNeighbours() bool {
 // Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
 func (c Config) Weighs() bool {
 	k := FindKind(c.Kind)
-	return k != nil && k.WeighsEdges && !c.TakesMaxima() && !c.Schema.Typed()
+	return k != nil && k.WeighsEdges && !c.TakesMaxima()
 }
 
 // TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in one
@@ -255,7 +255,7 @@ func (c Config) Check() error {
 	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
-			"model.edge_weights=false to leave them out, or choose sage with means, gcn or gin",
+			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or rgcn",
 		c.Kind, maxima)
 	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges", c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
@@ -265,7 +265,7 @@ func (c Config) Check() error {
 		"false: leave that out, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
-			"use: choose sample.kind neighbour, or sage with means, gcn or gin", c.Kind, maxima)
+			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind, maxima)
 	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s",
 		c.GCNNorm, GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {

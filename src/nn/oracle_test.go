@@ -135,11 +135,15 @@ func (o *oracle) related(h Hop, x []float64, in, out, l int) []float64 {
 	y := make([]float64, h.Destinations*out)
 	add := func(row int, weight func(i, j int) float64) {
 		d := int(h.RowsOf.Indices[h.RowsOf.Indptr[row]])
-		sources := h.Forward.Indices[h.Forward.Indptr[row]:h.Forward.Indptr[row+1]]
-		for _, s := range sources {
+		begin, end := h.Forward.Indptr[row], h.Forward.Indptr[row+1]
+		for e := begin; e < end; e++ {
+			share := 1 / float64(end-begin)
+			if o.config.Estimates || o.config.EdgeWeights {
+				share = float64(h.Weights[e])
+			}
 			for i := range in {
 				for j := range out {
-					y[d*out+j] += x[int(s)*in+i] * weight(i, j) / float64(len(sources))
+					y[d*out+j] += x[int(h.Forward.Indices[e])*in+i] * weight(i, j) * share
 				}
 			}
 		}

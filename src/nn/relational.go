@@ -11,7 +11,7 @@ import (
 // Relational Data with Graph Convolutional Networks, ESWC 2018). A row is a destination and a
 // relation of which it has in-edges; one more row of each destination is the destination itself:
 //
-//	agg  [rows + D, in]        means over in-edges; the destinations' own rows
+//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums; the destinations' own rows
 //	z    [rows + D + S, out]   rows of agg times the weights of their relation, or of their own; biases
 //	y    [D, out]              of each destination the sum of its rows of z
 //
@@ -21,6 +21,8 @@ type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
+	weighs  bool // means are sums by the weights of edges
+	ofData  bool // which are made of those in the data
 
 	agg, z, dagg *buffer
 	zeros        *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
@@ -44,16 +46,21 @@ type relationWeights interface {
 	finish(dbias compute.Matrix)
 }
 
-func newRelational(s *store, in, out int, w relationWeights) Layer {
-	return &relational{dev: s.dev, in: in, out: out, weights: w, agg: s.buffer(), z: s.buffer(),
-		dagg: s.buffer(), zeros: s.buffer()}
+func newRelational(s *store, c Config, l int, w relationWeights) Layer {
+	in, out := c.Widths(l)
+	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights || c.Estimates,
+		ofData: c.EdgeWeights, agg: s.buffer(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
 }
 
 func (r *relational) Params() []Param                { return r.weights.params() }
 func (r *relational) Bind(values, grads [][]float32) { r.weights.bind(values, grads) }
 
 func (r *relational) Needs() Needs {
-	return Needs{Sources: true, Transposed: true, Relations: r.weights.own()}
+	n := Needs{Sources: true, Transposed: true, Relations: r.weights.own(), OfData: r.ofData}
+	if r.weighs {
+		n.Weights = WeightsMean
+	}
+	return n
 }
 
 // rows returns the rows of relations in the agg of a hop, and those of z.
@@ -99,7 +106,11 @@ func (r *relational) Forward(y compute.Matrix, in *Input, then compute.Epilogue)
 	n := relations + in.Destinations
 	agg, z := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
 	r.weights.prepare(z.RowsAt(n, all))
-	r.dev.SegmentMean(agg, in.Hop.Forward, in.X)
+	if r.weighs {
+		r.dev.SegmentSum(agg, in.Hop.Forward, in.Weights, in.X, false)
+	} else {
+		r.dev.SegmentMean(agg, in.Hop.Forward, in.X)
+	}
 	g, own, w, wOwn := r.groups(&in.Hop, false)
 	product := r.dev.GroupMatMul
 	if r.weights.turned() {
@@ -135,7 +146,11 @@ func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, then compute.
 		dagg := r.dagg.matrix(n, r.in)
 		back(dagg.RowsAt(0, relations), dzOf[0], w, g)
 		back(dagg.RowsAt(relations, n), dzOf[1], wOwn, own)
-		r.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+		if r.weighs {
+			r.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dagg, false)
+		} else {
+			r.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+		}
 	}
 }
 
@@ -156,7 +171,7 @@ func newRGCN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	w := &rgcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
 		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(), dcombined: s.buffer()}
-	return newRelational(s, in, out, w)
+	return newRelational(s, c, l, w)
 }
 
 func (w *rgcn) relations() int { return w.matrices }
@@ -291,7 +306,7 @@ func newRelationSAGE(s *store, c Config, l int) Layer {
 		dsummed: s.buffer(), biases: s.buffer(), wide: s.buffer()}
 	w.in, w.out = c.Widths(l)
 	w.stride, w.strideOfBias = aligned(w.in*w.out), aligned(w.out)
-	return newRelational(s, w.in, w.out, w)
+	return newRelational(s, c, l, w)
 }
 
 func (w *relationSAGE) relations() int { return len(w.names) }

@@ -101,14 +101,20 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 		b, transpose := e.of(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
 		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
-			ids: sourcesOf(s, l), topology: t, totals: s.Totals}
+			ids: sourcesOf(s, l), topology: t, totals: s.RowTotals(l)}
 		if !v.data && !v.estimates {
 			v.of = nil
 		}
-		switch needs.Weights {
-		case nn.WeightsSymmetric:
+		switch {
+		case needs.Relations != nn.NoRelations: // own edges follow
+			n := s.Blocks[l].NumEdges()
+			shares(w[:n], &s.Blocks[l], &v, false)
+			for e := range w[n:] {
+				w[n+e] = 1
+			}
+		case needs.Weights == nn.WeightsSymmetric:
 			symmetric(w, b, &v)
-		case nn.WeightsMean:
+		case needs.Weights == nn.WeightsMean:
 			shares(w, b, &v, needs.SelfEdges)
 		default:
 			v.plain(w)
@@ -130,7 +136,7 @@ type values struct {
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	totals    []float64 // of destinations of the input layer, if they are known: Minibatch.Totals
+	totals    []float64 // of destinations of the input layer, or rows of a block, if known: RowTotals
 }
 
 // at returns the value of a sampled edge.
@@ -178,12 +184,12 @@ func (v *values) plain(w []float32) {
 	}
 }
 
-// shares sets the weights of a block to the values of its edges over their sum, over the
-// destination's edges or, in estimates, over all its in-edges in the graph. An edge from a vertex
+// shares sets the weights of a block to the values of its edges over their sum, over the edges of the
+// row or, in estimates, over all its in-edges in the graph. An edge from a vertex
 // to itself, which is the first, counts 1. They are 0 where the sum is.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
 	at := int64(0) // the edge in v
-	for d := range b.NumDst {
+	for d := range b.NumRows() {
 		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
 		if self {

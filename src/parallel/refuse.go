@@ -151,7 +151,7 @@ func estimatesRefuse(s *job.Spec) []clash {
 	model, name, known := kindOf(s)
 	all := []clash{{known && !model.Weighs(), name,
 		"it cannot use the weights that edges get by the probability that they were drawn",
-		"model.kind sage with means, gcn or gin"}}
+		"model.kind sage with means, gcn, gin or rgcn"}}
 	if s.Sample.HasFanouts() {
 		return all
 	}
@@ -175,8 +175,8 @@ func typedRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name, why,
 			"parallel.mode=" + ModeData},
-		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "", "sample.kind " + string(s.Sample.Kind), why,
-			neighbour},
+		{!s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), why, neighbour},
+		{s.Locality.Favours(), "sample.locality", why, "sample.locality=1"},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement, "rows that ranks share have one width",
 			ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},

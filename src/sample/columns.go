@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
 
 	"halognn/src/graph"
@@ -122,8 +123,10 @@ func (o *Options) checkRelations(t *Topology) error {
 	}
 	switch {
 	case t.Columns.Plain():
-	case o.kind() != Neighbour:
+	case !o.HasFanouts():
 		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
+	case !o.Near.None():
+		return errors.New("no vertices are likelier in a graph with relations yet; choose sample.locality=1")
 	}
 	return nil
 }

@@ -61,9 +61,14 @@ func typedTopology(t *testing.T, r *rand.Rand, links ...int) *Topology {
 func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	top := typedTopology(t, r)
+	each := [][]int{{1, 1}, {All, 2}, {2, 5}, {3, All}, {1, 1}}
 	for _, spec := range []Spec{
 		Neighbours(3, 2), Neighbours(All, All, All), Neighbours(1),
-		{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, All}, {1, 1}}},
+		{Fanouts: []int{3, 2}, Relations: each},
+		{Kind: Poisson, Fanouts: []int{3, 2}}, {Kind: Poisson, Fanouts: []int{3, 2}, Relations: each},
+		{Kind: Poisson, Fanouts: []int{3, 2}, Relations: each, Numbers: Numbers{Shared: true, Steps: 4}},
+		{Kind: Labor, Fanouts: []int{3, 2}, Relations: each, Numbers: Numbers{Steps: 4, Dependency: 3}},
+		{Kind: Labor, Fanouts: []int{1, 2, 4}, Numbers: Numbers{Steps: 4, Layers: true}},
 	} {
 		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1, MaxSeeds: 15})
 		if err != nil {
@@ -80,8 +85,8 @@ func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 			if err := s.Sample(&got, seeds, key); err != nil {
 				t.Fatal(err)
 			}
-			if got.Digest() != want.Digest() || got.EdgesDigest(key) != want.EdgesDigest(key) {
-				t.Fatalf("%v, trial %d: not the reference's minibatch", spec, trial)
+			if d := difference(&got, want); d != "" || got.EdgesDigest(key) != want.EdgesDigest(key) {
+				t.Fatalf("%v, trial %d: not the reference's minibatch: %s", spec, trial, d)
 			}
 			for l := range got.Blocks {
 				b := &got.Blocks[l]
@@ -120,6 +125,9 @@ func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spe
 				t.Fatalf("row %d is of destination %d, want %d", row, b.Targets[row], d)
 			}
 			drawn := b.Indices[b.Indptr[row]:b.Indptr[row+1]]
+			if spec.Estimates() && m.RowTotals(len(m.Blocks) - 1 - h)[row] != float64(len(near)) {
+				t.Fatalf("row %d is of %d edges, and its total is another", row, len(near))
+			}
 			want := len(near)
 			if f := spec.fanoutBy(h, r); f != All {
 				want = min(want, f)
@@ -131,7 +139,7 @@ func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spe
 				}
 				seen[s] = true
 			}
-			if len(drawn) != want {
+			if len(drawn) != want && (spec.kind() != Poisson || want == len(near)) {
 				t.Fatalf("row %d draws %d of %d, want %d", row, len(drawn), len(near), want)
 			}
 			row++
@@ -146,12 +154,15 @@ func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spe
 // all, and ask for as much as is counted on these.
 func TestRemoteColumnsAreReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 6))
-	for round := range 12 {
+	for round := range 21 {
 		top := typedTopology(t, r)
 		spec := []Spec{
 			Neighbours(3, 2), Neighbours(All, 300), Neighbours(1, 1, 1),
 			{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
-		}[round%4]
+			{Kind: Poisson, Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
+			{Kind: Poisson, Fanouts: []int{1, 2}, Numbers: Numbers{Shared: true, Steps: 4}},
+			{Kind: Labor, Fanouts: []int{1, 2}, Numbers: Numbers{Steps: 4, Dependency: 3}},
+		}[round%7]
 		offsets := [][]int64{{0, 60, 120}, {0, 120}, {0, 0, 31, 95, 120}}[round%3]
 		ranks := len(offsets) - 1
 		c := newCluster(t, top, offsets, Options{Spec: spec})
@@ -166,6 +177,11 @@ func TestRemoteColumnsAreReference(t *testing.T) {
 			want := Reference(top, spec, seeds[k], keys[k])
 			if d := difference(&mbs[k], want); d != "" {
 				t.Fatalf("round %d, rank %d of %d: %s", round, k, ranks, d)
+			}
+			if spec.Estimates() {
+				for l := range mbs[k].Blocks {
+					checkColumns(t, top, &mbs[k], &mbs[k].Blocks[l], spec, len(mbs[k].Blocks)-1-l)
+				}
 			}
 			asks := want.Asks(&Askers{Spec: spec, Topology: top, Ranks: ranks, Elsewhere: true,
 				First: graph.VertexID(offsets[k]), End: graph.VertexID(offsets[k+1]), Key: keys[k],
@@ -188,7 +204,8 @@ func TestRelationsRefuse(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}}}, "does not draw by relations"},
+		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}}, Near: Near{Vertices: [][]uint64{{1, 1}}}},
+			"choose sample.locality=1"},
 		{Options{Spec: Spec{Kind: LADIES, Vertices: []int{2}}}, "does not draw by relations"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}}, "fanouts of 1 relations"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}}, "for 1 hops"},

@@ -216,7 +216,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 		if !s.topology.Columns.Plain() {
 			s.hop.skips.first = at
 		}
-		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), relationWord(key, r.relation))
+		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), s.when.word(key, r.relation))
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,10 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	}
 	s.rows = block.Indices[before:]
 	s.hop.drawn = asVertices(s.rows)
-	block.Weights = s.weigh(block.Weights, edges)
+	block.Weights = s.weigh(block.Weights, before, edges)
+	if s.mb.Estimates && !s.topology.Columns.Plain() {
+		s.mb.addTotals(s.hop.degree)
+	}
 
 	total, err := 0, error(nil)
 	if s.shared(edges) && n+edges <= s.vertices.capacity() && s.topology.Columns.Plain() {
@@ -277,15 +280,26 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	return total, err
 }
 
-// weigh lets the hop write the weights of its edges, if blocks have some, and returns their array.
-func (s *Fused) weigh(weights []float32, edges int) []float32 {
+// addTotals appends the degrees of columns.
+func (m *Minibatch) addTotals(degrees []int64) {
+	at := len(m.Totals)
+	m.Totals = mem.Grow(m.Totals, at+len(degrees))
+	for i, degree := range degrees {
+		m.Totals[at+i] = float64(degree)
+	}
+}
+
+// weigh lets the hop write the weights of its edges, which follow those before, if blocks have some,
+// and returns their array.
+func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
 	} else if !s.mb.Estimates {
 		return weights[:0]
 	}
-	s.hop.weights = mem.Grow(weights, edges)
-	return s.hop.weights
+	weights = mem.Grow(weights, before+edges)
+	s.hop.weights = weights[before:]
+	return weights
 }
 
 // checkEdges returns an error for a hop of more edges than a block can have.

@@ -106,6 +106,15 @@ func (s Spec) moment(k Key) moment {
 		phases: fold(phasing, k.Seed)}
 }
 
+// word returns the word of a hop's draws by one relation. Vertices have the same numbers in all, which
+// then choose the same ones.
+func (m moment) word(hop uint64, relation int) uint64 {
+	if m.lasts > 0 {
+		return hop
+	}
+	return relationWord(hop, relation)
+}
+
 // numbers gives the vertices their numbers in one hop. A vertex of phase p, uniform in [0,lasts),
 // has its z-th number at step i, z = floor((i+p)/lasts): there are two z at a step.
 type numbers struct {

@@ -44,7 +44,7 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 			if set := likelier(near.Vertices, h, key); set != nil && spec.kind() == Poisson {
 				return referencePrefer(t, v, spec, h, key, set)
 			}
-			return referenceDraw(t, v, spec, h, key)
+			return referenceDraw(t, v, referenceRow(t, v, spec, key), spec, h, 0, key)
 		}
 		if spec.kind() == LADIES {
 			row := func(v graph.VertexID) []int64 { return referenceRow(t, v, spec, key) }
@@ -80,22 +80,22 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 	return m
 }
 
-// referenceDraw returns the edges that v draws, by their positions in Indices: all in stored order,
-// or Floyd's choice in the order drawn, of as many as the fanout says or a binomial draw; and 1/q.
-func referenceDraw(t *Topology, v graph.VertexID, spec Spec, h int, key Key) (drawn []int64,
-	inverse func(e int64) float32) {
-	row := referenceRow(t, v, spec, key)
-	fanout, degree := int64(spec.Fanouts[h]), int64(len(row))
+// referenceDraw returns the edges that v draws of a row, those of a relation, by their positions in
+// Indices: all in stored order, or Floyd's choice in the order drawn, of as many as the fanout says or
+// a binomial draw; and 1/q.
+func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, relation int, key Key,
+) (drawn []int64, inverse func(e int64) float32) {
+	fanout, degree := int64(spec.fanoutBy(h, relation)), int64(len(row))
 	count := min(fanout, degree)
 	if fanout == All {
 		count = degree
 	}
 	if spec.Numbered() && count < degree {
-		return referenceNumbers(t, v, spec, h, key, func(int64) float64 {
+		return referenceNumbers(t, row, int(fanout), spec, h, key, func(int64) float64 {
 			return float64(fanout) / float64(degree)
 		})
 	}
-	hop, scale := key.hop(h+1), float32(1)
+	hop, scale := relationWord(key.hop(h+1), relation), float32(1)
 	if spec.kind() == Poisson && count < degree {
 		s := countStream(hop, t.Original[v])
 		count = s.binomial(degree, float64(fanout)/float64(degree))
@@ -123,12 +123,13 @@ func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
 	return drawn
 }
 
-// referenceColumns draws a hop of kind Neighbour by each relation, on a graph with several.
+// referenceColumns draws a hop by each relation, on a graph with several.
 func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h int, key Key,
 	number func(graph.VertexID) int32) (b graph.Block) {
 	c := &t.Columns
 	b.NumDst = len(destinations)
 	var indices, targets, ends []int32
+	var weights []float32
 	indptr := []int64{0}
 	for r := range c.NumRelations() {
 		for d, v := range destinations {
@@ -141,23 +142,24 @@ func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h i
 			if !c.Links(r) {
 				of.Links = nil
 			}
-			drawn := slices.DeleteFunc(referenceRow(t, v, of, key),
+			row := slices.DeleteFunc(referenceRow(t, v, of, key),
 				func(e int64) bool { return e < begin || e >= end })
-			if len(drawn) == 0 {
+			if len(row) == 0 {
 				continue
 			}
-			if fanout := int64(spec.fanoutBy(h, r)); fanout != All && fanout < int64(len(drawn)) {
-				word := relationWord(key.hop(h+1), r)
-				drawn = referenceSubset(drawn, fanout, vertexStream(word, t.Original[v]))
-			}
+			drawn, inverse := referenceDraw(t, v, row, spec, h, r, key)
 			for _, e := range drawn {
 				indices = append(indices, number(t.Graph.Indices[e]))
+				if spec.Estimates() {
+					weights = append(weights, inverse(e))
+				}
 			}
 			indptr, targets = append(indptr, int64(len(indices))), append(targets, int32(d))
 		}
 		ends = append(ends, int32(len(targets)))
 	}
 	b.Indptr, b.Indices, b.Targets, b.Ends = keep(indptr), keep(indices), keep(targets), keep(ends)
+	b.Weights = keep(weights)
 	return b
 }
 
@@ -257,7 +259,7 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, key.Favour)
 	if spec.Numbered() {
-		return referenceNumbers(t, v, spec, h, key, func(e int64) float64 {
+		return referenceNumbers(t, referenceRow(t, v, spec, key), int(fanout), spec, h, key, func(e int64) float64 {
 			if isNear(set, t.Graph.Indices[e]) {
 				return ofNear
 			}
@@ -287,27 +289,26 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 }
 
-// referenceNumbers is referenceDraw by numbers, for a vertex with more neighbours than the fanout, of
-// which each is drawn by itself with probability q.
-func referenceNumbers(t *Topology, v graph.VertexID, spec Spec, h int, key Key,
+// referenceNumbers is referenceDraw by numbers, for a row of more edges than the fanout, of which each is
+// drawn by itself with probability q. Sources have one number in a hop, whatever the relation.
+func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
-	first := t.Graph.Indptr[v-t.First]
-	numbers := make([]uint64, t.Graph.Indptr[v-t.First+1]-first) // of the row's edges
+	numbers := map[int64]uint64{} // of the row's edges
 	step, lasts := key.Epoch*spec.Numbers.Steps+key.Step, max(1, spec.Numbers.Dependency)
-	for _, e := range referenceRow(t, v, spec, key) {
+	for _, e := range row {
 		id := uint64(uint32(t.Original[t.Graph.Indices[e]]))
 		phase := int(random.Mix(fold(phasing, key.Seed)^id) >> 32 * uint64(lasts) >> 32)
 		word := random.Mix(spec.word(key, h+1) + uint64((step+phase)/lasts)*random.Golden)
-		numbers[e-first] = random.Mix(word^id) >> 32
-		if spec.kind() == Labor || numbers[e-first] < below(q(e)) {
+		numbers[e] = random.Mix(word^id) >> 32
+		if spec.kind() == Labor || numbers[e] < below(q(e)) {
 			drawn = append(drawn, e)
 		}
 	}
 	if spec.kind() == Labor {
 		slices.SortStableFunc(drawn, func(a, b int64) int {
-			return cmp.Compare(numbers[a-first], numbers[b-first])
+			return cmp.Compare(numbers[a], numbers[b])
 		})
-		drawn = drawn[:spec.Fanouts[h]]
+		drawn = drawn[:fanout]
 		slices.Sort(drawn)
 		return drawn, func(int64) float32 { return 1 }
 	}

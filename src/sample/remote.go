@@ -460,7 +460,7 @@ func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 				}
 				row, at = row+1, at+1
 			}
-			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), relationWord(word[from], r.relation)})
+			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), own.when.word(word[from], r.relation)})
 		}
 		vertex += n
 		a.Count[from] = at - begin
@@ -588,10 +588,14 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 // join puts the neighbours of the frontier's vertices, from wherever they have come, into the order of
 // the block's rows, and weighs them.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
-	reply, mine, rows := a.Reply, a.mine.indptr, block.NumRows()
-	if a.rewind(); reply.Total > 0 {
-		s.mb.Totals = mem.Grow(s.mb.Totals, rows)
+	reply, mine, rows, before := a.Reply, a.mine.indptr, block.NumRows(), 0
+	if len(block.Ends) > 0 { // after the totals of the rows of the hops before
+		before = len(s.mb.Totals)
 	}
+	if a.rewind(); reply.Total > 0 {
+		s.mb.Totals = mem.Grow(s.mb.Totals, before+rows)
+	}
+	totals := s.mb.Totals[before:]
 	edge := 0
 	for o, n := range a.Count {
 		next := &a.next[o]
@@ -609,7 +613,7 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 		}
 		edges += reply.size(from, *at)
 		if reply.Total > 0 {
-			s.mb.Totals[i] = reply.total(from, *at)
+			totals[i] = reply.total(from, *at)
 		}
 		*at++
 		block.Indptr[i+1] = int64(edges)
@@ -633,21 +637,30 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 		}
 	}
 	if a.kind == Poisson && !reply.weighs() {
-		s.weighDrawn(block, a)
+		s.weighDrawn(block, a, totals)
 	}
-	if !s.topology.Columns.Plain() { // of columns, which nobody reads
-		s.mb.Totals = s.mb.Totals[:0]
+	if len(block.Ends) > 0 {
+		left := dropEmpty(block, totals)
+		if a.kind != Poisson { // whose totals alone are read
+			left = 0
+		}
+		s.mb.Totals = s.mb.Totals[:before+left]
 	}
-	dropEmpty(block)
 	return nil
 }
 
-// dropEmpty drops the columns without edges, which only their owners knew, from a block.
-func dropEmpty(block *graph.Block) {
+// dropEmpty drops the columns without edges, which only their owners knew, from a block and from their
+// totals, if there are some, and returns how many totals are left.
+func dropEmpty(block *graph.Block, totals []float64) int {
 	rows, row := 0, 0
 	for r, end := range block.Ends {
 		for ; row < int(end); row++ {
-			if block.Indptr[row+1] == block.Indptr[row] {
+			if len(totals) > 0 { // a column may have edges of which none is drawn
+				if totals[row] == 0 {
+					continue
+				}
+				totals[rows] = totals[row]
+			} else if block.Indptr[row+1] == block.Indptr[row] {
 				continue
 			}
 			block.Indptr[rows+1], block.Targets[rows] = block.Indptr[row+1], block.Targets[row]
@@ -655,9 +668,8 @@ func dropEmpty(block *graph.Block) {
 		}
 		block.Ends[r] = int32(rows)
 	}
-	if len(block.Ends) > 0 {
-		block.Indptr, block.Targets = block.Indptr[:rows+1], block.Targets[:rows]
-	}
+	block.Indptr, block.Targets = block.Indptr[:rows+1], block.Targets[:rows]
+	return min(rows, len(totals))
 }
 
 // take copies the neighbours of destination i, which begin with edge k of an answer.
@@ -674,17 +686,25 @@ func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 	}
 }
 
-// weighDrawn weighs the edges that Poisson has drawn, by the degrees of their destinations.
-func (s *Fused) weighDrawn(block *graph.Block, a *Asking) {
+// weighDrawn weighs the edges that Poisson has drawn, by the degrees of their rows.
+func (s *Fused) weighDrawn(block *graph.Block, a *Asking, totals []float64) {
 	h, n := &s.hop, block.NumRows()
 	block.Weights = mem.Grow(block.Weights, len(block.Indices))
 	h.start(&s.topology, nil, nil, block.Indptr)
 	h.poisson, h.weights, h.degree = true, block.Weights, mem.Grow(h.degree, n)
-	h.by(a.Fanout, a.Word, a.when)
-	for i, total := range s.mb.Totals {
+	for i, total := range totals {
 		h.degree[i] = int64(total)
 	}
-	h.weigh(0, n, nil)
+	at := 0
+	for r := range max(1, len(block.Ends)) {
+		end := n
+		if len(block.Ends) > 0 {
+			end = int(block.Ends[r])
+		}
+		h.by(a.fanout(r), a.when.word(a.Word, r), a.when)
+		h.weigh(at, end, nil)
+		at = end
+	}
 }
 
 // End completes a minibatch whose blocks are all there.

@@ -95,7 +95,8 @@ func (t *Topology) row(v graph.VertexID) []graph.VertexID {
 //	               other ranks; only those before them are a prefix of Frontier. nil otherwise
 //	Totals         of estimates by a Remote, and where edges are left out: of each destination of the
 //	               input layer its degree without these or, of data with weights, the sum of those
-//	               of all its in-edges. Empty otherwise
+//	               of all its in-edges; of estimates in a graph with relations the degree of each row
+//	               of all blocks, those of the seeds first. Empty otherwise
 //
 // Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
 // each is over the probability that its edge was drawn. They are empty if neither is asked for.
@@ -147,6 +148,19 @@ func (m *Minibatch) NumEdges() int {
 		n += m.Blocks[l].NumEdges()
 	}
 	return n
+}
+
+// RowTotals returns those of Totals of the rows of Blocks[l] or, without relations, of its destinations
+// and others.
+func (m *Minibatch) RowTotals(l int) []float64 {
+	if len(m.Totals) == 0 || len(m.Blocks[l].Ends) == 0 {
+		return m.Totals
+	}
+	at := 0
+	for k := len(m.Blocks) - 1; k > l; k-- {
+		at += m.Blocks[k].NumRows()
+	}
+	return m.Totals[at : at+m.Blocks[l].NumRows()]
 }
 
 // layers makes room for n blocks; existing blocks keep their arrays.

@@ -210,6 +210,12 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		{"sage", data, 2, func(o *Options) { o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1" }},
 		{"gat", data, 4, func(o *Options) { o.Sample, o.Depth = sample.Neighbours(-1, -1), 5 }},
 		{"gatv2", bare, 4, func(o *Options) { o.Model.Learned, o.LearnedLR = 4, 0.05 }},
+		{"rgcn", data, 2, func(o *Options) { o.Sample.Kind, o.RelationFanouts = sample.Poisson, "cites=-1,2" }},
+		{"sage", bare, 4, func(o *Options) {
+			o.Sample.Kind, o.Sample.Numbers = sample.Poisson, sample.Numbers{Shared: true, Dependency: 3}
+			o.Model.Learned, o.LearnedLR, o.EvalFull = 4, 0.05, false
+		}},
+		{"gatv2", data, 4, func(o *Options) { o.Sample.Kind = sample.Labor }},
 	} {
 		s := shardtest.Cut(t, c.data, shardtest.Options{Parts: 4})
 		o := typedOptions(c.kind)
@@ -439,7 +445,10 @@ func TestTypedRefusals(t *testing.T) {
 			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
 		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, `"cites=0,3": 0; a fanout is at least 1`},
-		{func(o *Options) { o.Sample.Kind = sample.Poisson }, "choose sample.kind=neighbour"},
+		{func(o *Options) { o.Model.Kind, o.Sample.Kind = "gat", sample.Poisson }, "gin or rgcn"},
+		{func(o *Options) { o.Sample.Kind, o.Locality.Favour = sample.Poisson, 2 }, "choose sample.locality=1"},
+		{func(o *Options) { o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}} },
+			"choose sample.kind=neighbour"},
 	} {
 		o := typedOptions("sage")
 		c.change(&o)

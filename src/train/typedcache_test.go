@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/policy"
 	"halognn/src/record"
+	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
 	"halognn/src/simulate"
 )
@@ -23,15 +24,18 @@ func TestCachesOfBytes(t *testing.T) {
 		alpha    float64
 		policies []string
 		sparse   bool
+		kind     sample.Kind
 	}{
-		{"all types", nil, 4, 0.3, typed, false},
-		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false},
+		{"all types", nil, 4, 0.3, typed, false, ""},
+		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false, ""},
 		{"no papers", []int{0}, 4, 0.3,
-			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}, false},
-		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}, false},
-		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}, false},
-		{"sparse rows", nil, 4, 0.3, static, true},
-		{"sparse rows, two parts a rank", nil, 2, 0.6, []string{policy.VIP}, true},
+			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}, false, ""},
+		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}, false, ""},
+		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}, false, ""},
+		{"sparse rows", nil, 4, 0.3, static, true, ""},
+		{"sparse rows, two parts a rank", nil, 2, 0.6, []string{policy.VIP}, true, ""},
+		{"poisson", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false, sample.Poisson},
+		{"labor", nil, 2, 0.3, []string{policy.VIP, policy.Prefetch, policy.Lookahead}, false, sample.Labor},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := ""
@@ -42,7 +46,8 @@ func TestCachesOfBytes(t *testing.T) {
 			}
 			s := shardtest.Cut(t, data, shardtest.Options{Parts: 4})
 			o := typedOptions("sage")
-			o.Epochs, o.EvalEvery = 2, 2
+			o.Epochs, o.EvalEvery, o.Sample.Kind = 2, 2, c.kind
+			o.Sample.Numbers.Dependency = 2
 			if c.bare != nil {
 				o.Model.Learned, o.LearnedLR = 4, 0.05
 			}
