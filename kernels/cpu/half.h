@@ -13,7 +13,7 @@ typedef enum { FLOAT, HALF, BYTE, SHORT } element;
 static inline element element_of(const halognn_elements *as, uint64_t ref) {
     if (as->bytes == 4)
         return FLOAT;
-    if ((int64_t)(ref >> HALOGNN_REF_ROW_BITS) == as->wide)
+    if ((int64_t)(ref >> HALOGNN_REF_ROW_BITS) >= as->wide)
         return as->wide_bytes == 4 ? FLOAT : SHORT;
     return as->bytes == 2 ? HALF : BYTE;
 }

@@ -57,7 +57,7 @@ ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
 ALWAYS_INLINE element element_in(source from, const edges *g, int64_t e) {
     if (from <= TABLES)
         return FLOAT;
-    if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) != g->as.wide)
+    if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) < g->as.wide)
         return from == HALF_TABLES ? HALF : BYTE;
     return from == HALF_TABLES || g->as.wide_bytes == 4 ? FLOAT : SHORT;
 }
@@ -200,7 +200,7 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 
 ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows) {
     return from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
-           (g->as.wide < 0 || g->as.wide_bytes == 2);
+           (g->as.wide == HALOGNN_NO_WIDE || g->as.wide_bytes == 2);
 }
 
 /* byte_strip sets columns [j, j + n*BYTE_LANES) of out to the sums of a segment's int8 rows. What
@@ -248,7 +248,7 @@ TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, i
         }
         j += n * BYTE_LANES;
     }
-    for (int64_t e = lo; g->as.wide >= 0 && e < hi; e++) {
+    for (int64_t e = lo; g->as.wide != HALOGNN_NO_WIDE && e < hi; e++) {
         if (element_in(BYTE_TABLES, g, e) != SHORT)
             continue;
         const int16_t *row = row_of(BYTE_TABLES, g, e);

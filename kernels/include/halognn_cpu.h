@@ -23,8 +23,8 @@ typedef struct {
     int64_t rows;
 } halognn_table;
 
-/* What elements of rows are: of bytes 4 float32, of 2 float16, of 1 int8; but those of table wide (-1:
- * none), which hold sums, have wide_bytes: 4 float32, of 2 int16. Every row begins at a multiple of
+/* What elements of rows are: of bytes 4 float32, of 2 float16, of 1 int8; but those of the tables from
+ * wide on, which hold sums, have wide_bytes: 4 float32, of 2 int16. Every row begins at a multiple of
  * the bytes of a row of the other tables. Column c of a result is multiplied by scale[c], unless
  * scale is NULL. */
 typedef struct {
@@ -32,6 +32,8 @@ typedef struct {
     int64_t wide;
     const float *scale;
 } halognn_elements;
+
+#define HALOGNN_NO_WIDE ((int64_t)1 << 16) /* no table has this number */
 
 /* A row reference names a row of one of several tables: table << HALOGNN_REF_ROW_BITS | row. */
 #define HALOGNN_REF_ROW_BITS 48

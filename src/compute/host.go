@@ -76,15 +76,18 @@ type Rows struct {
 	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
 	Scale []float32
 
-	// Wide is the table, if it is not 0, whose rows are sums of rows, of the type WideType, which is
-	// wider than Type. Its row i begins, like those of the other tables, after i times RowBytes.
+	// Wide is the first table, if it is not 0, of those whose rows are sums of rows, of the type
+	// WideType, which is wider than Type. Row i begins, like in the other tables, after i times RowBytes.
 	Wide     int
 	WideType DType
+
+	// Mixed: Of refers to rows of other sizes too, which SegmentRows is not to read.
+	Mixed bool
 }
 
 // TypeOf returns the element type of row i.
 func (r *Rows) TypeOf(i int) DType {
-	if r.Wide != 0 && r.Of[i].Table() == r.Wide {
+	if r.Wide != 0 && r.Of[i].Table() >= r.Wide {
 		return r.WideType
 	}
 	return r.Type

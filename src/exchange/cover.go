@@ -12,8 +12,8 @@ import "halognn/src/mem"
 //
 // Communication-optimal distributed SpMM makes the same choice once for a matrix.
 type cover struct {
-	row   int64   // bytes of any row
-	bytes []int32 // [G] of the sum of each group
+	row   []int32 // [G] bytes of any row of each group
+	bytes []int32 // [G] and of its sum
 
 	begin  []int32 // [G+1] edges of group g are member[begin[g]:begin[g+1]]
 	member []int32 // [E] sources
@@ -34,20 +34,21 @@ const (
 	waiting // of a group: undecided, and in the queue
 )
 
-// start empties the graph, whose rows have so many bytes, and makes room for edges and groups.
-func (c *cover) start(row, edges, groups int) {
-	c.row = int64(row)
+// start empties the graph, and makes room for edges and groups.
+func (c *cover) start(edges, groups int) {
+	c.row = mem.Grow(c.row[:0], groups)[:0]
 	c.bytes = mem.Grow(c.bytes[:0], groups)[:0]
 	c.begin = append(mem.Grow(c.begin[:0], groups+1)[:0], 0)
 	c.member = mem.Grow(c.member[:0], edges)[:0]
 }
 
-// add ends the group of the members that were appended last, if there are any.
-func (c *cover) add(bytes int) bool {
+// add ends the group of the members that were appended last, if there are any, of which a row has so
+// many bytes, as in other groups of the member, and the sum.
+func (c *cover) add(bytes, row int) bool {
 	if len(c.member) == int(c.begin[len(c.begin)-1]) {
 		return false
 	}
-	c.bytes = append(c.bytes, int32(bytes))
+	c.bytes, c.row = append(c.bytes, int32(bytes)), append(c.row, int32(row))
 	c.begin = append(c.begin, int32(len(c.member)))
 	return true
 }
@@ -160,8 +161,8 @@ func (c *cover) settle(how int) {
 		}
 		// The rows of all its sources cost no more than the sum, and cover more. Or those of the
 		// sources that have no other group cost more than the sum, which covers more.
-		rows, alone := c.row*int64(c.open[g]), c.row*int64(c.alone[g])
-		sum := int64(c.bytes[g])
+		row, sum := int64(c.row[g]), int64(c.bytes[g])
+		rows, alone := row*int64(c.open[g]), row*int64(c.alone[g])
 		switch {
 		case rows <= sum:
 			c.takeRows(g)
@@ -181,7 +182,7 @@ func (c *cover) settle(how int) {
 func (c *cover) share(g int32) (bytes int64) {
 	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
 		if c.state[u] != taken {
-			bytes += c.row / int64(c.left[u])
+			bytes += int64(c.row[g]) / int64(c.left[u])
 		}
 	}
 	return bytes
@@ -229,12 +230,12 @@ func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
 
 // memory returns the bytes of the arrays.
 func (c *cover) memory() int64 {
-	return int64(cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
+	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
 		cap(c.left)+cap(c.alone)+cap(c.queue))*4 + int64(cap(c.state))
 }
 
 func (c *cover) free() {
-	for _, x := range [][]int32{c.bytes, c.begin, c.member, c.first, c.group, c.open, c.left,
+	for _, x := range [][]int32{c.row, c.bytes, c.begin, c.member, c.first, c.group, c.open, c.left,
 		c.alone, c.queue} {
 		mem.Free(x)
 	}

@@ -38,14 +38,14 @@ func TestCoverIsNearTheLeast(t *testing.T) {
 		{"nothing", 400, 400, 0, 10, 0, 10, 1},
 	} {
 		var c cover
-		c.start(is.row, is.destinations*is.fanout, is.destinations)
+		c.start(is.destinations*is.fanout, is.destinations)
 		for range is.destinations {
 			n := random.IntN(is.fanout + 1)
 			for range n { // as degrees are: few sources have most of the edges
 				x := random.Float64()
 				c.member = append(c.member, int32(x*x*float64(is.sources)))
 			}
-			c.add(is.sum + n*is.id)
+			c.add(is.sum+n*is.id, is.row)
 		}
 		c.decide(is.sources)
 		near(t, is.name, coverBytes(t, &c, is.sources), leastCover(&c, is.sources), is.most)
@@ -67,7 +67,7 @@ func coverBytes(t *testing.T, c *cover, sources int) (bytes int64) {
 	t.Helper()
 	for u := range sources {
 		if c.isRow(u) {
-			bytes += c.row
+			bytes += rowBytes(c, u)
 		}
 	}
 	for g := range c.bytes {
@@ -182,9 +182,17 @@ func coverOf(t *testing.T, s *shard.Shards, sampler sample.Sampler, rank int, su
 	b := &mb.Blocks[0]
 	groups.ByPart(b.Indptr, b.Indices, nil, p.Parts, x.Parts())
 	x.List(&p, &Edges{Indptr: b.Indptr, Indices: b.Indices}, &g)
-	c := NewChooser(sums, s.Features, dtype)
+	c := NewChooser(sums, []Kind{{s.Features, dtype}}, nil)
 	c.choose(&g, nil, nil)
 	return c
+}
+
+// rowBytes returns those of a source's row.
+func rowBytes(c *cover, u int) int64 {
+	if c.first[u] == c.first[u+1] {
+		return 0
+	}
+	return int64(c.row[c.group[c.first[u]]])
 }
 
 // leastCover returns the bytes of a minimum cut between the sources, whose capacities are of rows,
@@ -204,7 +212,7 @@ func leastCover(c *cover, sources int) int64 {
 		arcs = append(arcs, arc{b, capacity}, arc{a, 0})
 	}
 	for u := range sources {
-		join(from, u, c.row)
+		join(from, u, rowBytes(c, u))
 	}
 	for g := range c.bytes {
 		join(sources+g, end, int64(c.bytes[g]))

@@ -102,7 +102,7 @@ type Options struct {
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
 	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
-	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without Sums and SharedCache.
+	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without SharedCache.
 	Kinds []Kind
 	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
 	// CutTable. nil without Kinds.
@@ -193,6 +193,7 @@ type Exchange struct {
 	kept     [2]int   // rows of the cache's table that are this rank's own: from, to
 	held     [][]byte // [kinds] rows of the cache or the buffer
 	sums     *Sums
+	perKind  int            // counts of each kind
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
@@ -225,7 +226,10 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	for _, k := range x.kinds {
 		x.unit = gcd(x.unit, k.RowBytes())
 	}
-	x.unit = max(1, x.unit)
+	x.unit, x.perKind = max(1, x.unit), 1
+	if x.sums != nil {
+		x.perKind = 3 // rows, sums, members of sums
+	}
 	x.first = graph.VertexID(o.Offsets[r*x.perRank])
 	x.rows = int(o.Offsets[(r+1)*x.perRank]) - int(x.first)
 	copy(x.tables, o.Tables)
@@ -257,6 +261,20 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return x, nil
 }
 
+// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of its
+// sums. References to rows of other kinds must not be followed.
+func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
+	rows, of := p.Rows, x.kinds[kind]
+	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, len(x.kinds) > 1
+	if x.sums == nil {
+		return rows
+	}
+	if rows.WideType, _ = x.sums.typeOf(of.Type); rows.WideType == of.Type {
+		rows.Wide = 0
+	}
+	return rows
+}
+
 // Kinds returns what the rows of part k % len(Kinds) are.
 func (x *Exchange) Kinds() []Kind { return x.kinds }
 
@@ -265,11 +283,11 @@ func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].
 
 // numTables returns the tables of a plan: of the parts, the cache, what has been received, passed
 // on and taken out of the cache, and of its sums, and, where rows differ, what has been received of
-// each part and what is kept of each kind.
+// each part and what is kept of each kind, and the sums of each part's owner and kind.
 func numTables(x *Exchange) int {
 	n := len(x.base) + 5
 	if len(x.kinds) > 1 {
-		n += len(x.base) + len(x.kinds)
+		n += 2*len(x.base) + len(x.kinds)
 	}
 	return n
 }
@@ -290,6 +308,25 @@ func landedIn(x *Exchange, part int) int {
 	return len(x.base) + 5 + part
 }
 
+// firstOfSums returns the number of the first table of sums, and sumsIn that of those of a rank and a
+// kind.
+func firstOfSums(x *Exchange) int {
+	if len(x.kinds) == 1 {
+		return len(x.base) + 4
+	}
+	return 2*len(x.base) + 5 + len(x.kinds)
+}
+
+func sumsIn(x *Exchange, rank, kind int) int {
+	if len(x.kinds) == 1 {
+		if of, _ := x.sums.typeOf(x.kinds[0].Type); of == x.kinds[0].Type {
+			return len(x.base) + 1 // among the rows that are received
+		}
+		return firstOfSums(x)
+	}
+	return firstOfSums(x) + rank*len(x.kinds) + kind
+}
+
 func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
@@ -308,9 +345,6 @@ func check(c comm.Comm, o Options) error {
 	if o.Cols < 1 && len(o.Kinds) == 0 {
 		reject("rows have %d columns; they need at least 1", o.Cols)
 	}
-	if len(o.Kinds) > 0 && o.Sums != nil {
-		reject("rows of several kinds are not added by owners")
-	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
 		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
@@ -324,7 +358,7 @@ func check(c comm.Comm, o Options) error {
 	}
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
 	if len(o.Kinds) > 0 {
-		most = (maxParts - len(o.Kinds)) / 2
+		most = (maxParts - len(o.Kinds)) / 3
 	}
 	switch {
 	case parts < 1 || parts > most:

@@ -36,30 +36,32 @@ func (p *expected) Expect() ([]byte, []int, error) {
 	numbers, rows := 0, 0
 	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
 	for r := range x.ranks {
-		n, units := int64(0), 0
+		n, members, units := int64(0), int64(0), 0
 		for k, kind := range x.kinds {
-			of := p.wanted[r*x.counts()+k]
+			wanted := countsOf(x, p.wanted, r, k)
+			of := wanted[0]
 			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
 				return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
 					of, x.rank, x.rows, cure)
 			}
 			n += of
 			units += int(of) * (kind.RowBytes() / x.unit)
-		}
-		p.wantNumbers[r], p.wantRows[r] = int(n), units
-		if x.sums != nil {
-			sums, members := p.wanted[r*x.counts()+1], p.wanted[r*x.counts()+2]
-			if sums < 0 || sums > members || members > math.MaxInt32/2 {
+			if x.sums == nil {
+				continue
+			}
+			sums, of := wanted[1], wanted[2]
+			if sums < 0 || sums > of || of > math.MaxInt32/2 || members > math.MaxInt32/2-of {
 				return nil, nil, fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
-					members, x.rank, cure)
+					of, x.rank, cure)
 			}
-			p.wantRows[r] += int(sums) * x.sumRows()
-			p.wantNumbers[r] += int(members)
-			p.ServedReads += members
-			if x.sums.Weighted {
-				p.wantNumbers[r] += int(members)
-			}
+			members += of
+			units += int(sums) * sumRows(x, k) * (kind.RowBytes() / x.unit)
 		}
+		p.ServedReads += members
+		if x.sums != nil && x.sums.Weighted {
+			members *= 2
+		}
+		p.wantNumbers[r], p.wantRows[r] = int(n+members), units
 		p.Served += n
 		p.ServedReads += n
 		numbers += p.wantNumbers[r]
@@ -86,17 +88,17 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	}
 	ids, dst := p.wantIDs, p.sent
 	for r, numbers := range p.wantNumbers {
-		rows := 0
-		for k := range x.kinds {
-			rows += int(p.wanted[r*x.counts()+k])
+		rows, bytes := 0, 0
+		for k, kind := range x.kinds {
+			n := int(countsOf(x, p.wanted, r, k)[0])
+			rows, bytes = rows+n, bytes+n*kind.RowBytes()
 		}
 		if err := sliceRows(x, dst, ids[:rows], r); err != nil {
 			return err
 		}
 		size := p.wantRows[r] * x.unit
 		if x.sums != nil {
-			err := x.addSums(p, r, ids[rows:numbers], dst[rows*x.rowBytes:size])
-			if err != nil {
+			if err := addSums(x, p, r, ids[rows:numbers], dst[bytes:size]); err != nil {
 				return err
 			}
 		}

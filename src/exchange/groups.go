@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"halognn/src/compute"
+	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/trace"
 )
@@ -46,19 +47,24 @@ func (s *Sums) Bytes(cols int, t compute.DType) int {
 	return cols * of.Size()
 }
 
-// costs returns the bytes of a row, of a sum, and of each member of a sum.
-func (s *Sums) costs(cols int, t compute.DType) costs {
-	_, most := s.typeOf(t)
-	return costs{row: cols*t.Size() + IDBytes, sum: s.Bytes(cols, t), member: s.MemberBytes(), most: most}
+// costs returns the bytes of a row of a kind, of a sum, and of each member of a sum.
+func (s *Sums) costs(k Kind) costs {
+	_, most := s.typeOf(k.Type)
+	return costs{row: k.RowBytes() + IDBytes, sum: s.Bytes(k.Cols, k.Type), member: s.MemberBytes(),
+		most: most}
 }
 
 // Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place
-// of groups: the arrays become shorter, and Counts says how many rows each destination has.
+// of groups: the arrays become shorter, and Counts says how many rows each destination has. Where rows
+// are of several kinds a destination's are of one.
 type Edges struct {
 	Indptr  []int64
 	Indices []int32
 	Weights []float32 // nil without
 	Counts  []int32
+	// Whole are places in the frontier of rows that are read themselves, where these are not those of
+	// the destinations, in their order (Sums.Own)
+	Whole []int32
 }
 
 // Groups are the groups of a minibatch whose members are not read here, destination by destination
@@ -70,6 +76,7 @@ type Groups struct {
 	edge   []int32  // [G] first edge
 	part   []uint16 // [G]
 	alone  []uint8  // [R] 1 if the row itself is read
+	kind   []uint16 // [R] of the row; empty where there is one
 	place  []int32  // [frontier] place of each vertex in the list of remote ones, or -1
 }
 
@@ -82,10 +89,19 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	}
 	g.alone = mem.Grow(g.alone[:0], len(p.missing))
 	clear(g.alone)
-	destinations := len(e.Indptr) - 1
+	destinations, several := len(e.Indptr)-1, len(x.kinds) > 1
+	g.kind = g.kind[:0]
 	for k, i := range p.missing {
 		g.place[i] = int32(k)
 		if x.sums.Own && int(i) < destinations {
+			g.alone[k] = 1
+		}
+		if several {
+			g.kind = append(mem.Grow(g.kind, k+1)[:k], uint16(int(p.Parts[i])%len(x.kinds)))
+		}
+	}
+	for _, i := range e.Whole {
+		if k := g.place[i]; k >= 0 {
 			g.alone[k] = 1
 		}
 	}
@@ -158,11 +174,13 @@ func (g *Groups) Copy(o *Groups) {
 	g.begin = append(mem.Grow(g.begin[:0], len(o.begin))[:0], o.begin...)
 	g.member = append(mem.Grow(g.member[:0], len(o.member))[:0], o.member...)
 	g.alone = append(mem.Grow(g.alone[:0], len(o.alone))[:0], o.alone...)
+	g.part = append(mem.Grow(g.part[:0], len(o.part))[:0], o.part...)
+	g.kind = append(mem.Grow(g.kind[:0], len(o.kind))[:0], o.kind...)
 }
 
 // Bytes returns the memory of the arrays.
 func (g *Groups) Bytes() int64 {
-	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 + int64(cap(g.part))*2 +
+	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 + int64(cap(g.part)+cap(g.kind))*2 +
 		int64(cap(g.alone))
 }
 
@@ -172,6 +190,7 @@ func (g *Groups) Free() {
 	mem.Free(g.member)
 	mem.Free(g.edge)
 	mem.Free(g.part)
+	mem.Free(g.kind)
 	mem.Free(g.alone)
 	mem.Free(g.place)
 	*g = Groups{}
@@ -179,7 +198,8 @@ func (g *Groups) Free() {
 
 // Chooser chooses between the rows and the sums of minibatches, so that few bytes travel.
 type Chooser struct {
-	costs
+	costs  []costs                  // [kinds]
+	early  func(graph.VertexID) int // kind of a vertex, where there are several
 	cover  cover
 	groups []int32 // listed ones, by their number in cover
 	misses []int32 // places in the list of remote vertices
@@ -189,9 +209,19 @@ type Chooser struct {
 	vacant []int32 // and of those that are only in sums
 }
 
-// NewChooser makes the chooser of an exchange of rows of the given columns and type.
-func NewChooser(s *Sums, cols int, t compute.DType) *Chooser {
-	return &Chooser{costs: s.costs(cols, t)}
+// NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for Counts
+// of several.
+func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
+	c := &Chooser{early: of}
+	for _, k := range kinds {
+		c.costs = append(c.costs, s.costs(k))
+	}
+	return c
+}
+
+// kindOf returns the costs of a group.
+func (c *Chooser) kindOf(g *Groups, group int32) *costs {
+	return &c.costs[int(g.part[group])%len(c.costs)]
 }
 
 // choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
@@ -212,7 +242,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 			c.needed[c.misses[n]] = 0
 		}
 	}
-	c.cover.start(c.row, len(g.member), len(g.begin)-1)
+	c.cover.start(len(g.member), len(g.begin)-1)
 	c.groups = mem.Grow(c.groups[:0], len(g.begin))[:0]
 	for i := range len(g.begin) - 1 {
 		members := g.member[g.begin[i]:g.begin[i+1]]
@@ -221,11 +251,12 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 				c.cover.member = append(c.cover.member, k)
 			}
 		}
-		bytes := c.sum + len(members)*c.member
-		if len(members) > c.most { // rows cost less
+		is := c.kindOf(g, int32(i))
+		bytes := is.sum + len(members)*is.member
+		if len(members) > is.most { // rows cost less
 			bytes = math.MaxInt32
 		}
-		if c.cover.add(bytes) {
+		if c.cover.add(bytes, is.row) {
 			c.groups = append(c.groups, int32(i))
 		}
 	}
@@ -261,20 +292,31 @@ func (c *Chooser) Free() {
 	for _, s := range [][]int32{c.misses, c.groups, c.chosen, c.rows, c.vacant} {
 		mem.Free(s)
 	}
-	*c = Chooser{costs: c.costs}
+	*c = Chooser{costs: c.costs, early: c.early}
 }
 
 // Counts returns what a minibatch transfers, as a plan counts it after Request of w, whose Edges are
 // those of g.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
-	members := 0
-	for _, group := range c.chosen {
-		members += g.size(group)
-	}
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))
-	rows := int64(len(c.rows)) + early
-	return trace.Counters{Remote: rows, Early: early, Sums: sums, Summed: int64(len(c.vacant)),
-		IDBytes:  rows*IDBytes + int64(members*c.member),
-		RowBytes: rows*int64(c.row-IDBytes) + sums*int64(c.sum)}
+	n := trace.Counters{Remote: int64(len(c.rows)) + early, Early: early, Sums: sums,
+		Summed: int64(len(c.vacant))}
+	n.IDBytes = n.Remote * IDBytes
+	for _, group := range c.chosen {
+		is := c.kindOf(g, group)
+		n.IDBytes += int64(g.size(group) * is.member)
+		n.RowBytes += int64(is.sum)
+	}
+	if len(c.costs) == 1 {
+		n.RowBytes += n.Remote * int64(c.costs[0].row-IDBytes)
+		return n
+	}
+	for _, k := range c.rows {
+		n.RowBytes += int64(c.costs[g.kind[k]].row - IDBytes)
+	}
+	for _, v := range w.Early {
+		n.RowBytes += int64(c.costs[c.early(v)].row - IDBytes)
+	}
+	return n
 }

@@ -47,7 +47,8 @@ type Plan struct {
 	// [K] numbers of askIDs and wantIDs, and of rows in received and sent, a sum being one or two
 	askNumbers, wantNumbers, askRows, wantRows []int
 
-	counts []int32 // [D] Edges.Counts
+	counts []int32  // [D] Edges.Counts
+	cut    [][2]int // [P, P] where rows differ, in units: what lands of each part, and sums of owners' kinds
 	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
 	// add the place (wraps)
 	landing  []compute.RowRef
@@ -200,12 +201,16 @@ func (b *Buffers) Free() {
 // size makes room for a frontier of n vertices.
 func (x *Exchange) size(p *Plan, n int) {
 	parts, k := len(x.base), x.ranks
-	if len(p.part) != parts || len(p.askRows) != k {
+	if len(p.part) != parts || len(p.askRows) != k || len(p.asked) != k*x.counts() ||
+		len(p.Rows.Tables) != numTables(x) {
 		p.part = make([]int, parts)
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
 		p.Rows.Tables = make([][]byte, numTables(x))
+		if len(x.kinds) > 1 {
+			p.cut = make([][2]int, 2*parts)
+		}
 	}
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
@@ -275,8 +280,9 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	p.landing = mem.Grow(p.landing[:0], parts)
 	for r := range x.ranks {
 		begin, landed := next, landing
-		asked := p.asked[r*x.counts():]
-		clear(asked[:len(x.kinds)])
+		for kind := range x.kinds {
+			countsOf(x, p.asked, r, kind)[0] = 0
+		}
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
 			n, kind := p.part[part]*int(x.remote[part]), part%len(x.kinds)
 			row := landing
@@ -286,9 +292,11 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 			p.landing[part] = compute.MakeRowRef(landedIn(x, part), 0) + compute.RowRef(row) -
 				compute.RowRef(next)
 			p.part[part] = next
-			asked[kind] += int64(n)
-			next += n
-			landing += n * (x.kinds[kind].RowBytes() / x.unit)
+			countsOf(x, p.asked, r, kind)[0] += int64(n)
+			next, landing = next+n, landing+n*(x.kinds[kind].RowBytes()/x.unit)
+			if len(x.kinds) > 1 {
+				p.cut[part] = [2]int{landing - n*(x.kinds[kind].RowBytes()/x.unit), landing}
+			}
 		}
 		if x.sums != nil {
 			next, landing = x.placeSums(p, r, next, landing)
@@ -298,7 +306,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
 	p.received = mem.Grow(p.received[:0], landing*x.unit)
 	p.Rows.Tables[parts+1] = p.received
-	p.cutReceived(x, next)
+	p.cutReceived(x)
 	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
 	for _, i := range p.rows {
 		part := of[i].Table()
@@ -316,24 +324,21 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// cutReceived gives every part a table of its own in the receive buffer, where rows differ. end is
-// the number of rows asked for.
-func (p *Plan) cutReceived(x *Exchange, end int) {
+// cutReceived gives every part a table of its own in the receive buffer, where rows differ, and the
+// sums of every owner's kind.
+func (p *Plan) cutReceived(x *Exchange) {
 	if x.typed {
 		p.AskedBytes = int64(len(p.received))
 	}
 	if len(x.kinds) == 1 {
 		return
 	}
-	at, parts := 0, len(x.base)
-	for part, first := range p.part { // the first place in askIDs
-		next := end
-		if part+1 < parts {
-			next = p.part[part+1]
+	for i, c := range p.cut {
+		table := landedIn(x, i)
+		if parts := len(x.base); i >= parts {
+			table = firstOfSums(x) + i - parts
 		}
-		size := (next - first) * x.rowBytesOf(part)
-		p.Rows.Tables[landedIn(x, part)] = p.received[at : at+size]
-		at += size
+		p.Rows.Tables[table] = p.received[c[0]*x.unit : c[1]*x.unit]
 	}
 }
 

@@ -66,7 +66,7 @@ func (x *Exchange) borrow() *choosing {
 	case c := <-x.choices:
 		return c
 	default:
-		return &choosing{Chooser: *NewChooser(x.sums, x.cols, x.dtype)}
+		return &choosing{Chooser: *NewChooser(x.sums, x.kinds, nil)}
 	}
 }
 
@@ -82,7 +82,7 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	next []int // [2K] place in askIDs and in the receive buffer of each owner's next sum
+	next []int // [K*kinds*2] place in askIDs and in its table of each owner's next sum of a kind
 }
 
 func (c *choosing) memory() int64 { return c.Chooser.Bytes() + c.list.Bytes() }
@@ -128,21 +128,19 @@ func (s *serving) free() {
 	mem.Free(s.sums)
 }
 
-// counts returns how many numbers ranks tell each other before ids.
-func (x *Exchange) counts() int {
-	if len(x.kinds) > 1 {
-		return len(x.kinds)
-	}
-	if x.sums == nil {
-		return 1
-	}
-	return 3 // rows, sums, members of sums
+// counts returns how many numbers ranks tell each other before ids: of each kind rows and, with sums,
+// these and their members.
+func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
+
+// countsOf returns the counts of a rank and a kind.
+func countsOf(x *Exchange, counts []int64, rank, kind int) []int64 {
+	return counts[rank*x.counts()+kind*x.perKind:][:x.perKind]
 }
 
-// sumRows returns the rows of the receive buffer that a sum takes.
-func (x *Exchange) sumRows() int {
-	of, _ := x.sums.typeOf(x.dtype)
-	return of.Size() / x.dtype.Size()
+// sumRows returns how many rows of a kind are as long as a sum.
+func sumRows(x *Exchange, kind int) int {
+	of, _ := x.sums.typeOf(x.kinds[kind].Type)
+	return of.Size() / x.kinds[kind].Type.Size()
 }
 
 // divide puts the choice into the plan: which misses travel, as positions in the frontier.
@@ -166,40 +164,63 @@ func (x *Exchange) owner(g *Groups, group int32) int { return int(g.part[group])
 
 func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[group]) }
 
+// kindOf returns what the members of a group are.
+func kindOf(x *Exchange, g *Groups, group int32) int { return int(g.part[group]) % len(x.kinds) }
+
+// nextOf returns the places of the next sum of a group's owner and kind.
+func nextOf(x *Exchange, c *choosing, group int32) []int {
+	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+kindOf(x, &c.list, group)):][:2]
+}
+
 // placeSums counts the sums asked of rank r, whose members come next in askIDs and which land next in
-// the receive buffer, and returns what comes after them.
+// the receive buffer, kind by kind, and returns what comes after them.
 func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
-	asked := p.asked[r*x.counts():]
-	asked[1], asked[2] = 0, 0
 	c := p.choosing
+	for kind := range x.kinds {
+		asked := countsOf(x, p.asked, r, kind)
+		asked[1], asked[2] = 0, 0
+		if len(x.kinds) > 1 {
+			p.cut[len(x.base)+r*len(x.kinds)+kind] = [2]int{}
+		}
+	}
 	if c == nil {
 		return next, landing
 	}
-	if len(c.next) != 2*x.ranks {
-		c.next = make([]int, 2*x.ranks)
-	}
-	c.next[2*r], c.next[2*r+1] = next, landing
 	for _, group := range c.chosen {
 		if x.owner(&c.list, group) == r {
+			asked := countsOf(x, p.asked, r, kindOf(x, &c.list, group))
 			asked[1]++
 			asked[2] += int64(c.list.size(group))
 		}
 	}
-	numbers := int(asked[2])
-	if x.sums.Weighted {
-		numbers *= 2
+	if n := 2 * x.ranks * len(x.kinds); len(c.next) != n {
+		c.next = make([]int, n)
 	}
-	return next + numbers, landing + int(asked[1])*x.sumRows()
+	for kind, of := range x.kinds {
+		asked, begin := countsOf(x, p.asked, r, kind), landing
+		landing += int(asked[1]) * sumRows(x, kind) * (of.RowBytes() / x.unit)
+		at := c.next[2*(r*len(x.kinds)+kind):]
+		if at[0], at[1] = next, begin; len(x.kinds) > 1 {
+			at[1] = 0
+			p.cut[len(x.base)+r*len(x.kinds)+kind] = [2]int{begin, landing}
+		}
+		numbers := int(asked[2])
+		if x.sums.Weighted {
+			numbers *= 2
+		}
+		next += numbers
+	}
+	return next, landing
 }
 
-// askSums lists the members of the sums to ask for, owner by owner, after the rows. The sums of an
-// owner come in the order of their destinations.
+// askSums lists the members of the sums to ask for, owner by owner and kind by kind, after the rows.
+// Those of one kind come in the order of their destinations.
 func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	c, ask := p.choosing, p.askIDs
 	g := &c.list
 	for _, group := range c.chosen {
-		part, r, size := int(g.part[group]), x.owner(g, group), g.size(group)
-		at, members := c.next[2*r], int(p.asked[r*x.counts()+2])
+		part, size, next := int(g.part[group]), g.size(group), nextOf(x, c, group)
+		at, members := next[0], int(countsOf(x, p.asked, x.owner(g, group), kindOf(x, g, group))[2])
 		for k := range size {
 			edge := int(g.edge[group]) + k
 			v := ids[compute.SourceOf(e.Indices[edge])]
@@ -212,17 +233,18 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 				ask[at+k+members] = int32(math.Float32bits(e.Weights[edge]))
 			}
 		}
-		c.next[2*r] += size
+		next[0] += size
 	}
 }
 
 // standIn puts the sums in the place of their edges. They are referred to like vertices, in the
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
-	c, table := p.choosing, len(x.base)+1
-	if of, _ := x.sums.typeOf(x.dtype); of != x.dtype {
-		table += 3
-		p.Rows.Tables[table], p.Rows.Wide, p.Rows.WideType = p.received, table, of
+	c := p.choosing
+	if first := firstOfSums(x); len(x.kinds) > 1 {
+		p.Rows.Wide = first // RowsOf says for which kinds
+	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
+		p.Rows.Tables[first], p.Rows.Wide, p.Rows.WideType = p.received, first, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
 	if r := &p.relayed; len(r.parts) > 0 { // Relay puts them behind those that are passed on
@@ -244,9 +266,9 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 		return int32(frontier + j - len(c.vacant))
 	}
 	for j, group := range c.chosen {
-		at := &c.next[2*x.owner(&c.list, group)+1]
-		set(j, compute.MakeRowRef(table, *at))
-		*at += x.sumRows()
+		kind, next := kindOf(x, &c.list, group), nextOf(x, c, group)
+		set(j, compute.MakeRowRef(sumsIn(x, x.owner(&c.list, group), kind), next[1]))
+		next[1] += sumRows(x, kind)
 	}
 	for j := len(c.chosen); j < len(c.vacant); j++ { // which nobody reads
 		set(j, p.Rows.Of[c.vacant[0]])
@@ -292,8 +314,26 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 }
 
 // addSums makes the sums that rank r wants, of members that follow its rows in wantIDs, into dst.
-func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
-	sums, members := int(p.wanted[r*x.counts()+1]), int(p.wanted[r*x.counts()+2])
+func addSums(x *Exchange, p *Plan, r int, ids []int32, dst []byte) error {
+	for kind, of := range x.kinds {
+		wanted := countsOf(x, p.wanted, r, kind)
+		bytes := int(wanted[1]) * sumRows(x, kind) * of.RowBytes()
+		if err := addKind(x, p, r, kind, ids, dst[:bytes]); err != nil {
+			return err
+		}
+		numbers := int(wanted[2])
+		if x.sums.Weighted {
+			numbers *= 2
+		}
+		ids, dst = ids[numbers:], dst[bytes:]
+	}
+	return nil
+}
+
+// addKind is addSums of one kind, whose members ids begins with.
+func addKind(x *Exchange, p *Plan, r, kind int, ids []int32, dst []byte) error {
+	wanted, is := countsOf(x, p.wanted, r, kind), x.kinds[kind]
+	sums, members := int(wanted[1]), int(wanted[2])
 	if sums == 0 && members == 0 {
 		return nil
 	}
@@ -318,7 +358,7 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 		if first || k == 0 {
 			of = part
 		}
-		if part != of {
+		if part != of || part%len(x.kinds) != kind {
 			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row %d, "+
 				"which is of part %d; %s", r, of, x.rank, id, part, cure)
 		}
@@ -338,17 +378,17 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	if x.sums.Weighted {
 		weights = asFloats(mem.Bytes(ids[members : 2*members]))
 	}
-	to := compute.Matrix{Rows: sums, Cols: x.cols}
-	kind, _ := x.sums.typeOf(x.dtype)
-	if kind == compute.Float32 {
+	to := compute.Matrix{Rows: sums, Cols: is.Cols}
+	as, _ := x.sums.typeOf(is.Type)
+	if as == compute.Float32 {
 		to.Data = asFloats(dst)
 	} else {
-		s.sums = mem.Grow(s.sums[:0], sums*x.cols)
+		s.sums = mem.Grow(s.sums[:0], sums*is.Cols)
 		to.Data = s.sums
 	}
 	x.host.SegmentRows(to, how, compute.Segments{Indptr: s.ptr, Indices: s.indices}, weights,
-		compute.Rows{Cols: x.cols, Type: x.dtype, Tables: x.tables, Of: s.of})
-	switch kind {
+		compute.Rows{Cols: is.Cols, Type: is.Type, Tables: x.tables, Of: s.of})
+	switch as {
 	case compute.Int8:
 		for i, y := range to.Data {
 			dst[i] = byte(int8(y))

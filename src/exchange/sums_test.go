@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -174,7 +175,7 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	var listed Groups
 	defer listed.Free()
 	x.List(p, &e, &listed)
-	chooser := NewChooser(&how, l.cols, l.dtype)
+	chooser := NewChooser(&how, []Kind{{l.cols, l.dtype}}, nil)
 	defer chooser.Free()
 	wants := Wants{Slot: slot, Early: early, Kept: kept, Edges: &e}
 	foreseen := chooser.Counts(&listed, wants)
@@ -222,6 +223,133 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return fmt.Errorf("%d bytes of %d rows and %d sums", p.RowBytes, p.Served, p.ServedSums)
 	}
 	return nil
+}
+
+// Rows of several kinds are added kind by kind, each in its own width and type: the sums are those of the
+// rows, and what is foreseen is what is sent. A kind may have no rows.
+func TestSumsOfSeveralKinds(t *testing.T) {
+	const ranks, vertices = 3, 240
+	kinds := []Kind{{5, compute.Float32}, {0, compute.Float32}, {7, compute.Float16}, {3, compute.Int8}}
+	layouts := make([]*layout, len(kinds)) // each with the parts of all kinds, of its own width
+	for k, kind := range kinds {
+		layouts[k] = newLayout(rand.New(rand.NewPCG(8, 0)), ranks, len(kinds), 1, vertices, kind.Cols,
+			kind.Type)
+		layouts[k].finite()
+	}
+	tables := make([][]byte, ranks*len(kinds))
+	for p := range tables {
+		tables[p] = layouts[p%len(kinds)].tables[p]
+	}
+	offsets := layouts[0].offsets
+	kindOf := func(v graph.VertexID) int {
+		return (sort.Search(len(offsets), func(i int) bool { return offsets[i] > int64(v) }) - 1) % len(kinds)
+	}
+	for _, how := range []Sums{{How: compute.ReduceMean}, {How: compute.ReduceSum, Weighted: true}} {
+		all := [ranks]int64{}
+		err := comm.RunWorld(ranks, func(c comm.Comm) error {
+			o := Options{Offsets: offsets, Tables: make([][]byte, len(tables)), Kinds: kinds, Host: slicer{},
+				Sums: &how}
+			copy(o.Tables[c.Rank()*len(kinds):], tables[c.Rank()*len(kinds):][:len(kinds)])
+			x, err := New(c, o)
+			if err != nil {
+				return err
+			}
+			defer x.Free()
+			var p Plan
+			defer p.Free()
+			chooser := NewChooser(&how, kinds, kindOf)
+			defer chooser.Free()
+			rng := rand.New(rand.NewPCG(9, uint64(c.Rank())))
+			for range 5 {
+				ids := layouts[0].frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+				var e Edges
+				var of []int // the kind of each destination
+				e.Indptr = []int64{0}
+				for range 12 {
+					kind := rng.IntN(len(kinds))
+					for i, v := range ids {
+						if kindOf(v) == kind && rng.IntN(5) == 0 {
+							e.Indices = append(e.Indices, int32(i))
+						}
+					}
+					of, e.Indptr = append(of, kind), append(e.Indptr, int64(len(e.Indices)))
+				}
+				for range e.Indices {
+					if how.Weighted {
+						e.Weights = append(e.Weights, rng.Float32())
+					}
+				}
+				for i := range min(3, len(ids)) {
+					e.Whole = append(e.Whole, int32(i))
+				}
+				if err := x.Find(&p, ids); err != nil {
+					return err
+				}
+				var groups graph.Grouper
+				groups.ByPart(e.Indptr, e.Indices, e.Weights, p.Parts, x.Parts())
+				groups.Free()
+				reduce := func(rows func(kind int) compute.Rows) (sums []float32) {
+					for d, kind := range of {
+						m := compute.Matrix{Rows: 1, Cols: kinds[kind].Cols,
+							Data: make([]float32, kinds[kind].Cols)}
+						s := compute.Segments{Indptr: []int64{0, e.Indptr[d+1] - e.Indptr[d]},
+							Indices: e.Indices[e.Indptr[d]:e.Indptr[d+1]]}
+						var weights []float32
+						if how.Weighted {
+							weights = e.Weights[e.Indptr[d]:e.Indptr[d+1]]
+						}
+						if e.Counts != nil {
+							s.Counts = e.Counts[d : d+1]
+						}
+						ref.Host{}.SegmentRows(m, how.How, s, weights, rows(kind))
+						sums = append(sums, m.Data...)
+					}
+					return sums
+				}
+				want := reduce(func(kind int) compute.Rows {
+					rows := compute.Rows{Cols: kinds[kind].Cols, Type: kinds[kind].Type, Tables: tables}
+					for i, v := range ids {
+						rows.Of = append(rows.Of, compute.MakeRowRef(int(p.Parts[i]),
+							int(int64(v)-offsets[p.Parts[i]])))
+					}
+					return rows
+				})
+				var listed Groups
+				x.List(&p, &e, &listed)
+				foreseen := chooser.Counts(&listed, Wants{})
+				listed.Free()
+				x.Request(&p, ids, Wants{Edges: &e})
+				if err := finish(x, &p); err != nil {
+					return err
+				}
+				got := reduce(func(kind int) compute.Rows { return x.RowsOf(&p, kind) })
+				if !bytes.Equal(mem.Bytes(got), mem.Bytes(want)) {
+					return fmt.Errorf("%d sums of %d rows give other numbers than the rows", p.Sums, p.Summed)
+				}
+				for _, i := range e.Whole {
+					part := p.Parts[i]
+					is := kinds[int(part)%len(kinds)]
+					ref, at := p.Rows.Of[i], int(int64(ids[i])-offsets[part])*is.RowBytes()
+					if !bytes.Equal(p.Rows.Tables[ref.Table()][ref.Row()*is.RowBytes():][:is.RowBytes()],
+						tables[part][at:][:is.RowBytes()]) {
+						return fmt.Errorf("vertex %d has another row", ids[i])
+					}
+				}
+				if asked := (trace.Counters{Remote: p.Remote, Sums: p.Sums, Summed: p.Summed, IDBytes: p.IDBytes,
+					RowBytes: p.AskedBytes}); asked != foreseen {
+					return fmt.Errorf("%+v, but foreseen are %+v", asked, foreseen)
+				}
+				all[c.Rank()] += p.Sums
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[0]+all[1]+all[2] == 0 {
+			t.Error("no sum travelled")
+		}
+	}
 }
 
 // A request for sums that only a peer with other parts, or damaged memory, would make is an error

@@ -105,7 +105,7 @@ func finite(s Passes, what string, x []float32) error {
 func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
-	for _, kind := range residence.Kinds(&s.Shards.Meta) {
+	for _, kind := range job.Rows(&s.Shards.Meta) {
 		in.stored, in.Cols = true, max(in.Cols, kind.Cols)
 	}
 	if s.Learned.Cols > 0 {

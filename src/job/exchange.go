@@ -1,6 +1,7 @@
 package job
 
 import (
+	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/nn"
 	"halognn/src/shard"
@@ -12,8 +13,28 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 		return nil
 	}
 	needs := s.Model.Needs()
-	return &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
-		Weighted: needs.Weights != nn.NoWeights}
+	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own, Weighted: needs.Weights != nn.NoWeights}
+	if needs.Averages != nil {
+		sums.How = compute.ReduceMean
+	}
+	return sums
+}
+
+// NewChooser makes what chooses between rows and their sums, of which owners add some.
+func NewChooser(j *Job) *exchange.Chooser {
+	m := &j.Shards.Meta
+	if kinds := Rows(m); kinds != nil {
+		return exchange.NewChooser(j.OwnersSums(), kinds, j.Kinds().Of)
+	}
+	return exchange.NewChooser(j.OwnersSums(), []exchange.Kind{{Cols: m.Features, Type: m.Type()}}, nil)
+}
+
+// Rows returns what the rows of each vertex type are; nil where vertices have no types.
+func Rows(m *shard.Meta) (kinds []exchange.Kind) {
+	for t := range m.Schema.Types {
+		kinds = append(kinds, exchange.Kind{Cols: m.Table(t).Features, Type: m.Table(t).Type()})
+	}
+	return kinds
 }
 
 // SumBytes returns the bytes of a sum of rows that travels; 0 if rows alone do.

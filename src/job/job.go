@@ -54,7 +54,7 @@ func (s *Spec) Fit(of *shard.Shards) {
 	} else {
 		m.TypeFeatures = nil
 	}
-	if m.Schema.Typed() || m.LearnsRows() {
+	if m.Schema.Typed() || m.LearnsRows() || nn.FindKind(m.Kind) != nil && !m.Adds() {
 		s.Sums = s.Sums && !s.TrySums
 	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()

@@ -12,6 +12,8 @@ type Needs struct {
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
 	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
+	// [T] of which types they may come averaged by relation: a linear map is all that becomes of them
+	Averages []bool
 
 	// Of the hops of all layers:
 	SelfEdges  bool      // each destination's segment begins with an edge from itself

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,12 +43,12 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats,
 				wantStats, slices.Equal(got, want))
 		}
-		if n := m.Needs(); n != (Needs{Own: true, Aggregate: compute.ReduceMean}) {
+		if n := m.Needs(); !reflect.DeepEqual(n, Needs{Own: true, Aggregate: compute.ReduceMean}) {
 			t.Errorf("sage needs %+v", n)
 		}
 		mlp := newModel(t, dev,
 			Config{Kind: "mlp", Layers: 1, In: 1, Out: 1, Norm: NormNone, Task: task.Multiclass}, 1)
-		if n := mlp.Needs(); n != (Needs{Own: true}) {
+		if n := mlp.Needs(); !reflect.DeepEqual(n, Needs{Own: true}) {
 			t.Errorf("mlp needs %+v", n)
 		}
 	})

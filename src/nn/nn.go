@@ -201,11 +201,30 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
+	if n.Types && n.Relations != Paired {
+		for t := range c.Schema.NumTypes() {
+			n.Averages = append(n.Averages, !c.LearnsRows() || !c.Learns[t])
+		}
+	}
 	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
 	return n
+}
+
+// Adds reports whether rows of neighbours are read for sums of them alone, of all or by relation. Before
+// the graph is known (In is 0), whether those of some graph are.
+func (c Config) Adds() bool {
+	k := FindKind(c.Kind)
+	switch {
+	case c.Schema.Typed() && k.relational == nil: // Check refuses it
+		return true
+	case !c.Schema.Typed() && c.In == 0 && k.relational != nil && !k.HasHeads:
+		return true
+	}
+	n := c.Needs()
+	return n.OnlySums() || n.Averages != nil
 }
 
 // LearnsRows reports whether the model is trained with rows of vertices without features.

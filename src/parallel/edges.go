@@ -22,6 +22,7 @@ type LayerEdges struct {
 	related    []related // of blocks, if relations are told apart
 	order      byType    // of the input layer's sources, if sorted
 	sorted     bool
+	means      averaged // in the place of some of these
 	groups     graph.Grouper
 	input      exchange.Edges // those of the input layer, if grouped
 	grouped    bool
@@ -30,7 +31,7 @@ type LayerEdges struct {
 // Build makes the edges and weights that a model needs besides the sampled edges. With
 // Needs.SelfEdges the transposes of the minibatch are not read, and may be absent.
 func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
-	e.grouped, e.sorted = false, false
+	e.grouped, e.sorted, e.means.of = false, false, e.means.of[:0]
 	if needs.SelfEdges {
 		e.addSelfEdges(s, needs, train)
 	}
@@ -268,6 +269,11 @@ func (s *sources) at(position int32) graph.VertexID {
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	parts int) *exchange.Edges {
 	e.input = exchange.Edges{}
+	if a := &e.means; len(a.of) > 0 {
+		e.groups.ByPart(a.indptr, a.indices, nil, part, parts)
+		e.input = exchange.Edges{Indptr: a.indptr, Indices: a.indices, Whole: a.whole}
+		return &e.input
+	}
 	if needs.Aggregate == compute.NoReduction || len(s.Blocks) == 0 {
 		return nil
 	}
@@ -281,7 +287,7 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 // List lists the groups of a minibatch that x has located in p, for a prediction of what owners add.
 func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topology,
 	x *exchange.Exchange, p *exchange.Plan, g *exchange.Groups) {
-	needs.Weights = nn.NoWeights // on whose values no choice depends
+	needs.Weights, needs.Types = nn.NoWeights, false // on whose values, and whose order, no choice depends
 	e.Build(s, needs, false, t)
 	x.List(p, e.Group(s, needs, p.Parts, x.Parts()), g)
 }
@@ -321,7 +327,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 func (e *LayerEdges) Bytes() int64 {
 	m := sample.Minibatch{Blocks: e.blocks, Transposes: e.transposes}
 	bytes := m.Bytes() + int64(cap(e.weights)+cap(e.transposed))*4 + e.groups.Bytes() +
-		int64(cap(e.order.vertices)+cap(e.order.place))*4
+		int64(cap(e.order.vertices)+cap(e.order.place))*4 + e.means.bytes()
 	for l := range e.related {
 		bytes += e.related[l].bytes()
 	}
@@ -337,6 +343,7 @@ func (e *LayerEdges) Free() {
 	e.groups.Free()
 	mem.Free(e.order.vertices)
 	mem.Free(e.order.place)
+	e.means.free()
 	for l := range e.related {
 		e.related[l].free()
 	}

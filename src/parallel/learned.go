@@ -183,10 +183,7 @@ func (m *Minibatch) sources(t, types int) (lo, hi int) {
 	if types == 1 && !m.edges.sorted {
 		return 0, len(m.Sampled.Frontier)
 	}
-	if t > 0 {
-		lo = m.edges.Types()[t-1]
-	}
-	return lo, m.edges.Types()[t]
+	return m.edges.order.begin(t), m.edges.Types()[t]
 }
 
 func (w *withLearned) bytes() (int64, int64) {
@@ -253,8 +250,8 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// each calls f with every type whose rows are learned: the first of its n rows in ids, and among the
-// sources of the input layer.
+// each calls f with every type whose rows are learned: the first of its n rows in ids, and among those
+// that the input layer reads.
 func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
 	first := 0
 	for t, learns := range r.learns {
@@ -262,7 +259,7 @@ func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
 			continue
 		}
 		lo, hi := m.sources(t, len(r.learns))
-		if err := f(t, first, hi-lo, lo); err != nil {
+		if err := f(t, first, hi-lo, m.edges.First(t)); err != nil {
 			return err
 		}
 		first += hi - lo

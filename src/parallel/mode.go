@@ -190,7 +190,9 @@ func composeData(s *Strategy) error {
 // before has computed for all vertices: every rank for its own. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
 	needs := o.needs()
-	needs.Types = needs.Types && l == 0 // hidden rows have one width
+	if l > 0 { // hidden rows have one width
+		needs.Types, needs.Averages = false, nil
+	}
 	s := newStrategy(o, needs, l, 1)
 	if err := composeData(s); err != nil {
 		return nil, s.closeAfter(err)

@@ -119,7 +119,9 @@ const (
 // kindOf returns of a model what refusals depend on, and its name. Other fields of a job that is
 // refused may have any value.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
-	c, name = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation}, "model.kind "+s.Model.Kind
+	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
+		In: s.Model.In}
+	name = "model.kind " + s.Model.Kind
 	if c.TakesMaxima() {
 		name += " with model.aggregation max"
 	}
@@ -180,7 +182,6 @@ func typedRefuses(s *job.Spec) []clash {
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement, "rows that ranks share have one width",
 			ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
-		{s.Sums && !s.TrySums, "exchange.sums on", why, "exchange.sums=off"},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"models read rows of all",
 			"partition --features degree, which makes some of the graph, model.learned=64, which learns them, " +
@@ -265,13 +266,20 @@ func pushPullRefuses(s *job.Spec) []clash {
 	}
 }
 
+// adding names the kinds whose input layer adds rows.
+func adding(s *job.Spec) string {
+	if s.Model.Schema.Typed() {
+		return "model.kind=rgcn or sage"
+	}
+	return "model.kind=sage, gcn or gin"
+}
+
 // sumsRefuse lists what a job cannot have whose owners add rows.
 func sumsRefuse(s *job.Spec) []clash {
 	model, name, known := kindOf(s)
 	p := policy.Find(s.Cache.Policy)
 	return []clash{
-		{known && !model.Needs().OnlySums(), name,
-			"its input layer reads rows themselves", "model.kind=sage, gcn or gin"},
+		{known && !model.Adds(), name, "its input layer reads rows themselves", adding(s)},
 		{s.Mode.Sharing == sample.Together || s.Mode.Columns, "parallel.mode " + s.Mode.Name,
 			"no rank finds rows of others", "parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,

@@ -64,7 +64,7 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 		e.related = append(e.related, related{})
 	}
 	e.sorted = needs.Types && len(s.Blocks) > 0
-	if e.sorted {
+	if e.sorted || needs.Averages != nil && len(s.Blocks) > 0 {
 		e.order.sort(&t.Columns, s.Frontier)
 	}
 	for l := range s.Blocks {
@@ -75,7 +75,9 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 		} else {
 			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns)
 		}
-		if l == 0 && e.sorted {
+		if l == 0 && needs.Averages != nil {
+			e.average(&s.Blocks[0], s.Frontier, needs.Averages, &t.Columns)
+		} else if l == 0 && e.sorted {
 			for k, source := range sources.Indices {
 				sources.Indices[k] = e.order.place[source]
 			}
@@ -255,8 +257,158 @@ func (r *related) free() {
 	mem.Free(r.last)
 }
 
+// averaged are rows that are averaged before they are mapped. A mean of mapped rows is the map of their
+// mean, so of some types the input layer reads, in the place of the rows of sources,
+//
+//	of each relation and destination the mean of its sources    their own rows of destinations
+//
+// in this order: where these are no more, which depends on the minibatch alone, fewer rows are made and
+// mapped, and the owner of a part's rows may add them (docs/design/26-sums.md).
+type averaged struct {
+	of      []bool  // [T]
+	indptr  []int64 // of the rows of these types, type by type
+	indices []int32 // places among Sources
+	whole   []int32 // those of destinations
+	types   []ofType
+	from    []int32 // [R] the type of each relation's sources, -1 for one without edges
+}
+
+// ofType are the rows that the input layer reads of a type.
+type ofType struct {
+	means, edges, own int // rows that would be means, the edges of these, and destinations
+	row, first        int // the next row of indptr, and the first
+	edge              int // the next of indices
+	x                 int // where the type's rows begin among all that are read
+	end               int
+}
+
+// average makes the edges of the input layer, whose rows relate has made of b, read means.
+func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, may []bool, c *graph.Columns) {
+	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
+	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }
+	place := func(source int32) int32 {
+		if e.sorted {
+			return e.order.place[source]
+		}
+		return source
+	}
+	a.count(b, frontier, ends, may, &e.order, c)
+	row, to, edges := 0, 0, len(b.Indices)
+	read := func(kind int, sources []int32) { // the next row of into
+		if of := &a.types[kind]; a.of[kind] {
+			into.Indices[to] = int32(of.x + of.row - of.first)
+			to++
+			for _, s := range sources {
+				a.indices[of.edge] = place(s)
+				of.edge++
+			}
+			of.row++
+			a.indptr[of.row] = int64(of.edge)
+		} else {
+			begin := e.order.begin(kind)
+			for _, s := range sources {
+				into.Indices[to] = int32(of.x-begin) + e.order.place[s]
+				to++
+			}
+		}
+		row++
+		into.Indptr[row] = int64(to)
+	}
+	for r, end := range ends {
+		for row < int(end) {
+			read(int(a.from[r]), b.Indices[b.Indptr[row]:b.Indptr[row+1]])
+		}
+	}
+	for k := range b.NumDst {
+		own := into.Indices[edges+k : edges+k+1]
+		d := own[0]
+		a.whole[k] = place(d)
+		read(kindOf(d), []int32{d})
+	}
+	into.Indices, into.NumSrc = into.Indices[:to], a.types[len(a.types)-1].end
+}
+
+// count decides which types are averaged, and makes room for their rows.
+func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32, may []bool, o *byType,
+	c *graph.Columns) {
+	n := len(may)
+	a.of, a.from = append(a.of[:0], make([]bool, n)...), mem.Grow(a.from[:0], len(ends))
+	a.types = append(a.types[:0], make([]ofType, n)...)
+	row := 0
+	for r, end := range ends {
+		if a.from[r] = -1; row < int(end) {
+			kind, _, _ := c.Of(frontier[b.Indices[b.Indptr[row]]])
+			a.from[r] = int32(kind)
+			of := &a.types[kind]
+			of.means += int(end) - row
+			of.edges += int(b.Indptr[end] - b.Indptr[row])
+		}
+		row = int(end)
+	}
+	for _, d := range frontier[:b.NumDst] {
+		kind, _, _ := c.Of(d)
+		a.types[kind].own++
+	}
+	rows, edges, x := 0, 0, 0
+	for t := range a.types {
+		of, sources := &a.types[t], o.ends[t]-o.begin(t)
+		of.x, of.row, of.first, of.edge = x, rows, rows, edges
+		if a.of[t] = may[t] && of.means+of.own <= sources; a.of[t] {
+			sources = of.means + of.own
+			rows, edges = rows+sources, edges+of.edges+of.own
+		}
+		x += sources
+		of.end = x
+	}
+	a.indptr, a.indices = mem.Grow(a.indptr[:0], rows+1), mem.Grow(a.indices[:0], edges)
+	a.indptr[0] = 0
+	a.whole = mem.Grow(a.whole[:0], b.NumDst)
+}
+
+func (a *averaged) bytes() int64 {
+	return int64(cap(a.indptr))*8 + int64(cap(a.indices)+cap(a.whole)+cap(a.from))*4
+}
+
+func (a *averaged) free() {
+	mem.Free(a.indptr)
+	mem.Free(a.indices)
+	mem.Free(a.whole)
+	mem.Free(a.from)
+}
+
+// Means returns the segments of the rows of a type, of Sources, whose means the input layer reads; false
+// if it reads the rows.
+func (e *LayerEdges) Means(kind int) (s compute.Segments, averaged bool) {
+	a := &e.means
+	if len(a.of) == 0 || !a.of[kind] {
+		return s, false
+	}
+	lo, hi := a.types[kind].first, a.types[kind].row
+	s = compute.Segments{Indptr: e.input.Indptr[lo : hi+1], Indices: e.input.Indices}
+	if e.input.Counts != nil {
+		s.Counts = e.input.Counts[lo:hi]
+	}
+	return s, true
+}
+
 // Types returns where the sources of each type end, if the input layer's come type by type.
 func (e *LayerEdges) Types() []int { return e.order.ends }
+
+// begin returns where the sources of a type begin.
+func (o *byType) begin(kind int) int {
+	if kind == 0 {
+		return 0
+	}
+	return o.ends[kind-1]
+}
+
+// First returns where the rows of a type begin among those that the input layer reads.
+func (e *LayerEdges) First(kind int) int {
+	if len(e.means.of) > 0 {
+		return e.means.types[kind].x
+	}
+	return e.order.begin(kind)
+}
 
 // Sources returns the vertices whose rows the input layer reads, in the order of its sources.
 func (e *LayerEdges) Sources(s *sample.Minibatch) []graph.VertexID {

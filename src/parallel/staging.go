@@ -83,17 +83,26 @@ func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (err error) {
 	return err
 }
 
-// landTypes makes the rows of each type: one table each.
+// landTypes makes the rows of each type, or their means by relation: one table each.
 func (h onHostMemory) landTypes(m *Minibatch) {
 	kinds, at := h.exchange.Kinds(), 0
 	for len(m.types) < len(kinds) {
 		m.types = append(m.types, nil)
 	}
 	for t, end := range m.edges.Types() {
-		rows := m.Fetch.Rows
-		rows.Cols, rows.Type, rows.Of = kinds[t].Cols, kinds[t].Type, rows.Of[at:end]
-		x := matrixOf(&m.types[t], end-at, rows.Cols)
-		if rows.Cols > 0 {
+		rows := h.exchange.RowsOf(&m.Fetch, t)
+		means, averaged := m.edges.Means(t)
+		n := end - at
+		if averaged {
+			n = means.Len()
+		}
+		x := matrixOf(&m.types[t], n, rows.Cols)
+		switch {
+		case rows.Cols == 0:
+		case averaged:
+			h.host.SegmentRows(x, compute.ReduceMean, means, nil, rows)
+		default:
+			rows.Of = rows.Of[at:end]
 			h.host.GatherRows(x, rows)
 		}
 		m.Batch.Types = append(m.Batch.Types, x)

@@ -132,6 +132,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
+	if j.Model.Schema.Typed() && j.Sums {
+		fault("exchange.sums is on, and sums of rows of several types are not planned: count them by " +
+			"`halognn simulate`, or set exchange.sums=off")
+	}
 	if j.GPU != nil && (j.Model.Schema.Typed() || j.Model.LearnsRows()) {
 		fault("graphs with vertex types, and learned rows, are planned on CPUs alone; plan them with " +
 			"compute.device=cpu")

@@ -3,6 +3,7 @@ package plan
 import (
 	"halognn/src/cache"
 	"halognn/src/exchange"
+	"halognn/src/job"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -20,17 +21,15 @@ type summer struct {
 // newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
 // travel.
 func (p trafficPlan) newSummer(rank, window int) (*summer, error) {
-	sums := p.of.job.OwnersSums()
-	if sums == nil || p.of.sending().shares() {
+	if p.of.job.OwnersSums() == nil || p.of.sending().shares() {
 		return nil, nil
 	}
 	x, free, err := p.of.layout.Exchange(rank)
 	if err != nil {
 		return nil, err
 	}
-	chooser := exchange.NewChooser(sums, p.of.shards.Features, p.of.shards.Type())
 	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.of.job.Model.Needs(),
-		p.of.shards.Topology(), chooser, window)}, nil
+		p.of.shards.Topology(), job.NewChooser(p.of.layout), window)}, nil
 }
 
 // add locates the vertices of a minibatch and keeps its groups, and returns the worth of its remote

@@ -147,6 +147,7 @@ func (p *planner) typed(e *parallel.LayerEdges, mb *sample.Minibatch, r *rankPla
 	if needs.Relations == nn.NoRelations {
 		return s
 	}
+	needs.Averages = nil // means are no more than the rows that they are made of
 	e.Build(mb, needs, train, p.shards.Topology())
 	for l := range s.hops {
 		h, of := e.Hop(mb, l, needs, train), &s.hops[l]

@@ -10,6 +10,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -212,7 +213,7 @@ func newTable(s *Store, counts []int) table {
 
 // kinds returns what the rows of each vertex type are.
 func (s *Store) kinds() []exchange.Kind {
-	if kinds := Kinds(&s.shards().Meta); kinds != nil {
+	if kinds := job.Rows(&s.shards().Meta); kinds != nil {
 		return kinds
 	}
 	return []exchange.Kind{{Cols: s.shards().Features, Type: s.shards().Type()}}

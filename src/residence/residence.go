@@ -176,7 +176,7 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	rows := s.rows()
 	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
-	o.Offsets, o.Kinds = s.shards().Ranges(), Kinds(&s.shards().Meta)
+	o.Offsets, o.Kinds = s.shards().Ranges(), job.Rows(&s.shards().Meta)
 	o.Stored = s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer, o.Kept = c.fixed, c.buffer(), c.kept()
@@ -188,14 +188,6 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 		o.Kinds = []exchange.Kind{{}}
 	}
 	return exchange.Open(s.Comm, o)
-}
-
-// Kinds returns what the rows of each vertex type are; nil where vertices have no types.
-func Kinds(m *shard.Meta) (kinds []exchange.Kind) {
-	for t := range m.Schema.Types {
-		kinds = append(kinds, exchange.Kind{Cols: m.Table(t).Features, Type: m.Table(t).Type()})
-	}
-	return kinds
 }
 
 // FetcherOf makes the exchange of other rows that are distributed like the vertices: their tables [P]

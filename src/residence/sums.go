@@ -9,6 +9,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/sample"
@@ -70,8 +71,10 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	j := s.Job
 	n := min(triedSums, (j.Epochs-at.Epoch+1)*j.Items()-at.Item)
 	switch {
-	case j.AllInMemory() || j.OwnersSums() == nil:
+	case j.AllInMemory() || !j.Reads():
 		return sumsOff("every rank reads all rows in memory"), nil
+	case j.OwnersSums() == nil:
+		return sumsOff("it is not tried with this graph and model"), nil
 	case j.Mode.Sharing != sample.Alone:
 		return sumsOff("a rank alone cannot sample what ranks sample together"), nil
 	case n < 1:
@@ -99,7 +102,7 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 
 // countSums sets the bytes of this rank's next minibatches, n of them, and what they cost.
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
-	j, rank, shards, sums := s.Job, s.Comm.Rank(), s.shards(), s.Job.OwnersSums()
+	j, rank, shards := s.Job, s.Comm.Rank(), s.shards()
 	topology := s.workload().Topology
 	sampler, err := sample.New(topology, sample.Options{Spec: j.Sample, Workers: 1,
 		MaxSeeds: j.MaxSeeds(), ForwardOnly: true})
@@ -112,8 +115,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		return err
 	}
 	defer free()
-	counter := parallel.NewSumCounter(j.Model.Needs(), topology,
-		exchange.NewChooser(sums, shards.Features, shards.Type()), 0)
+	counter := parallel.NewSumCounter(j.Model.Needs(), topology, job.NewChooser(j), 0)
 	defer counter.Free()
 	var mb sample.Minibatch
 	defer mb.Free()
@@ -138,7 +140,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		}
 		c.RowBytes += float64(len(p.RemoteIDs)*(shards.RowBytes()+exchange.IDBytes)) / float64(n)
 		c.SumBytes += float64(got.RowBytes+got.IDBytes) / float64(n)
-		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) / float64(sums.MemberBytes()) /
+		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) / float64(j.OwnersSums().MemberBytes()) /
 			float64(n)
 	}
 	c.Cost += added * s.timeOwn()

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"halognn/src/access"
-	"halognn/src/exchange"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -229,8 +229,7 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	for _, p := range c.playing {
 		window = max(window, p.Window())
 	}
-	c.sums = parallel.NewSumCounter(c.job.Model.Needs(), c.shards.Topology(),
-		exchange.NewChooser(c.job.OwnersSums(), c.shards.Features, c.shards.Type()), window)
+	c.sums = parallel.NewSumCounter(c.job.Model.Needs(), c.shards.Topology(), job.NewChooser(c.job), window)
 	defer func() { c.used.sums, _ = c.sums.Bytes() }()
 	return c.eachMinibatch(workers, c.plain(), c.play)
 }

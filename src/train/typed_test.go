@@ -305,6 +305,14 @@ func TestTypedTrainingOnTheCPU(t *testing.T) {
 		if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) {
 			t.Errorf("%s: loss %v, the reference's is %v", kind, got.TrainLoss, want.TrainLoss)
 		}
+		if nn.FindKind(kind).HasHeads {
+			continue
+		}
+		rows := typedRun(t, s, 2, o, true)
+		o.Sums = true
+		if got := typedRun(t, s, 2, o, true); got.Sums == 0 || got.WeightsDigest != rows.WeightsDigest {
+			t.Errorf("%s: %d sums, weights %s; %s without", kind, got.Sums, got.WeightsDigest, rows.WeightsDigest)
+		}
 	}
 }
 
@@ -438,6 +446,7 @@ func TestTypedRefusals(t *testing.T) {
 	}{
 		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
 		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
+		{func(o *Options) { o.Model.Kind, o.Sums = "gat", true }, "choose model.kind=rgcn or sage"},
 		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup }, "choose cache.placement=own"},
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; the graph has author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},

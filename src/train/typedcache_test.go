@@ -12,8 +12,8 @@ import (
 )
 
 // A cache of rows of several types, or of sparse ones, changes no number, keeps no more bytes than
-// it has room for, and leaves as many rows and bytes to fetch as are simulated: whatever types have
-// features, and however long rows are.
+// it has room for, and leaves as many rows, sums and bytes to fetch as are simulated: whatever types have
+// features, however long rows are, and whether or not owners add rows, which are not sparse.
 func TestCachesOfBytes(t *testing.T) {
 	typed := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && !p.None() })
 	static := policy.Names(func(p *policy.Policy) bool { return p.Static() && !p.None() })
@@ -56,33 +56,59 @@ func TestCachesOfBytes(t *testing.T) {
 			sim.Ranks, sim.RanksPerNode = c.ranks, 1
 			sim.Cache = policy.Settings{Policy: policy.None, Gamma: 0.9, Delta: 3, Evict: true,
 				Initial: policy.VIP, HaloHops: 2}
-			simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2,
-				Alphas: []float64{c.alpha}, Policies: append([]string{policy.None}, c.policies...)})
-			if err != nil {
-				t.Fatal(err)
+			play := func(sums bool) *simulate.Result {
+				sim.Sums = sums
+				simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2,
+					Alphas: []float64{c.alpha}, Policies: append([]string{policy.None}, c.policies...)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer simulated.Close()
+				r, err := simulated.Run()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
 			}
-			defer simulated.Close()
-			r, err := simulated.Run()
-			if err != nil {
-				t.Fatal(err)
+			r := play(false)
+			added := r
+			if !c.sparse {
+				added = play(true)
 			}
 			hold := func(i int, got *record.Summary) {
 				t.Helper()
-				name := r.Options.Policies[i]
+				r, name := r, r.Options.Policies[i]
+				if o.Sums {
+					r, name = added, name+" with sums"
+					if got.Sums != r.Totals[i][0].Sums/2 || got.Sums == 0 && c.bare == nil {
+						t.Errorf("%s: %d sums, %d are simulated", name, got.Sums, r.Totals[i][0].Sums/2)
+					}
+				}
 				if got.LossDigest != none.LossDigest || got.WeightsDigest != none.WeightsDigest ||
 					got.LearnedDigest != none.LearnedDigest {
 					t.Errorf("%s changes numbers", name)
 				}
 				rows, bytes := r.Rows[i][0]/2, r.Totals[i][0].RowBytes/2
+				if o.Sums {
+					rows = r.Totals[i][0].Remote / 2
+				}
 				if got.Remote != rows || got.RemoteBytes != bytes {
 					t.Errorf("%s: %d rows, %d bytes; %d and %d are simulated", name, got.Remote, got.RemoteBytes,
 						rows, bytes)
 				}
 			}
+			withSums := func(i int) {
+				if o.Sums = !c.sparse; o.Sums {
+					hold(i, typedRun(t, s, c.ranks, o, false))
+				}
+				o.Sums = false
+			}
 			hold(0, none)
+			withSums(0)
 			for i, name := range c.policies {
 				o.Cache, o.Partitioned = sim.Cache, i%2 == 0 // which changes no number
 				o.Cache.Policy, o.Cache.Alpha = name, c.alpha
+				withSums(i + 1)
 				got := typedRun(t, s, c.ranks, o, false)
 				hold(i+1, got)
 				kept := got.Cache.Capacity

@@ -94,6 +94,7 @@ static void build_edges(input *in) {
 input build(const shape *s) {
     input in = {.s = s, .cells = s->segments * s->cols};
     const int64_t stored = s->sources * s->cols;
+    const int64_t narrow = stored + s->cols; /* the last row may be read as twice as long */
     build_edges(&in);
     in.h = floats(stored);
     in.x = floats(in.cells);
@@ -101,11 +102,11 @@ input build(const shape *s) {
     in.weights = floats(in.edges);
     in.gamma = floats(s->cols);
     in.beta = floats(s->cols);
-    in.half = must_alloc((size_t)stored * 2);
-    for (int64_t i = 0; i < stored; i++)
+    in.half = must_alloc((size_t)narrow * 2);
+    for (int64_t i = 0; i < narrow; i++)
         in.half[i] = (uint16_t)(bits() % 0x7c00 | (bits() & 1) << 15); /* finite, subnormals too */
-    in.bytes = must_alloc((size_t)stored);
-    for (int64_t i = 0; i < stored; i++)
+    in.bytes = must_alloc((size_t)narrow);
+    for (int64_t i = 0; i < narrow; i++)
         in.bytes[i] = (int8_t)(bits() % 255 - 127);
     in.scale = floats(s->cols);
     in.refs = must_alloc((size_t)s->sources * 8);

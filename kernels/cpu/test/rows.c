@@ -3,7 +3,7 @@
 
 static outputs gather(const halognn_cpu *k, const input *in, int bytes) {
     const outputs o = one(in->s->sources * in->s->cols, NULL);
-    halognn_gather_rows(k, o.at[0], in->s->sources, in->s->cols, elements_of(in, bytes, -1, 4),
+    halognn_gather_rows(k, o.at[0], in->s->sources, in->s->cols, elements_of(in, bytes, HALOGNN_NO_WIDE, 4),
                         tables_of(in, bytes), in->refs);
     return o;
 }

@@ -18,19 +18,19 @@ static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int
 }
 static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights,
                     int bytes) {
-    return rows_of(k, in, how, NULL, weights, bytes, -1, 4);
+    return rows_of(k, in, how, NULL, weights, bytes, HALOGNN_NO_WIDE, 4);
 }
-/* Means over other numbers than those of the edges; the float16 table 0 has float32 rows. */
+/* Means over other numbers than those of the edges; the last float16 table has float32 rows. */
 static outputs mean_mixed_rows(const halognn_cpu *k, const input *in) {
     int32_t *counts = must_alloc((size_t)in->s->segments * 4);
     for (int64_t d = 0; d < in->s->segments; d++)
         counts[d] = (int32_t)(3 + d % 5);
-    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 2, 0, 4);
+    const outputs o = rows_of(k, in, HALOGNN_MEAN, counts, NULL, 2, TABLES - 1, 4);
     free(counts);
     return o;
 }
 static outputs max_mixed_rows(const halognn_cpu *k, const input *in) {
-    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 2, 0, 4);
+    return rows_of(k, in, HALOGNN_MAX, NULL, NULL, 2, TABLES - 1, 4);
 }
 static outputs mean_rows(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_MEAN, NULL, 4);
@@ -59,9 +59,9 @@ static outputs weighted_bytes(const halognn_cpu *k, const input *in) {
 static outputs max_bytes(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_MAX, NULL, 1);
 }
-/* The int8 table 0 has int16 rows. Of random bytes float32 rows would be any numbers. */
+/* The last int8 table has int16 rows. Of random bytes float32 rows would be any numbers. */
 static outputs mean_shorts(const halognn_cpu *k, const input *in) {
-    return rows_of(k, in, HALOGNN_MEAN, NULL, NULL, 1, 0, 2);
+    return rows_of(k, in, HALOGNN_MEAN, NULL, NULL, 1, TABLES - 1, 2);
 }
 
 static outputs max(const halognn_cpu *k, const input *in, int with_arg) {

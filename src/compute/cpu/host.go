@@ -61,12 +61,16 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	panicIfNoRow("SegmentRows", rows.Of, tables)
 	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
 	if e := C.halognn_check_sources(int32s(used), C.int64_t(len(used)),
 		C.int64_t(len(rows.Of))); e >= 0 {
 		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
 			compute.SourceOf(used[e]), len(rows.Of)))
+	}
+	if rows.Mixed {
+		panicIfNoneRead("SegmentRows", used, rows.Of, tables)
+	} else {
+		panicIfNoRow("SegmentRows", rows.Of, tables)
 	}
 	segments, cols := size(dst)
 	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,
@@ -93,7 +97,7 @@ func (h *Host) AddInto(sum, x []float32) {
 
 // elements says what the elements of rows are.
 func elements(rows *compute.Rows) C.halognn_elements {
-	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: -1}
+	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: C.HALOGNN_NO_WIDE}
 	if rows.Wide != 0 {
 		as.wide, as.wide_bytes = C.int64_t(rows.Wide), C.int(rows.WideType.Size())
 	}
@@ -118,7 +122,7 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 			pins.Pin(unsafe.SliceData(t))
 		}
 		n := len(t) / max(1, rowBytes)
-		if i == rows.Wide && i != 0 {
+		if i >= rows.Wide && rows.Wide != 0 {
 			n -= rows.WideType.Size()/rows.Type.Size() - 1 // a wide row is as long as several
 		}
 		space = append(space, C.halognn_table{
@@ -135,6 +139,18 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 	if i >= 0 {
 		panic(fmt.Sprintf("compute: %s: row %d is row %d of table %d, which is not there", kernel,
 			i, of[i].Row(), of[i].Table()))
+	}
+}
+
+// panicIfNoneRead is panicIfNoRow of the rows that edges read.
+func panicIfNoneRead(kernel string, edges []int32, of []compute.RowRef, tables []C.halognn_table) {
+	var some [512]compute.RowRef
+	for ; len(edges) > 0; edges = edges[min(len(edges), len(some)):] {
+		n := min(len(edges), len(some))
+		for k, s := range edges[:n] {
+			some[k] = of[compute.SourceOf(s)]
+		}
+		panicIfNoRow(kernel, some[:n], tables)
 	}
 }
 
