@@ -225,7 +225,7 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		o.Partitioned, o.Depth = true, 7-o.Depth
 		got := typedRun(t, s, c.ranks, o, false)
 		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
-			got.LearnedDigest != want.LearnedDigest || got.TestAccuracy != want.TestAccuracy ||
+			got.LearnedDigest != want.LearnedDigest || *got.TestAccuracy != *want.TestAccuracy ||
 			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes {
 			t.Errorf("%s: %+v; replicated: %+v", c.kind, got, want)
 		}
