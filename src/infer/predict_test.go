@@ -217,8 +217,18 @@ func TestInferChosenVertices(t *testing.T) {
 	}
 }
 
-// What labels mean to a model goes by their names, if both have them.
+// What labels mean to a model goes by their names, if both have them, and so do vertex types.
 func TestFit(t *testing.T) {
+	typed := func(cols int) shard.Meta {
+		return shard.Meta{Task: "none", Schema: graph.Schema{Types: []string{"paper", "author"}},
+			Tables: []dataset.Table{{Features: 3}, {Features: cols}}}
+	}
+	projections := func(types ...string) (all []nn.Tensor) {
+		for _, name := range types {
+			all = append(all, nn.Tensor{Name: "project." + name + ".weight", Shape: []int{8, 3}})
+		}
+		return all
+	}
 	for _, c := range []struct {
 		name  string
 		parts shard.Meta
@@ -229,6 +239,11 @@ func TestFit(t *testing.T) {
 		{"no labels", shard.Meta{Task: "none"}, Model{Task: task.Multiclass, Out: 3}, "", nil},
 		{"other features", shard.Meta{Task: "none", Features: 2}, Model{Out: 3},
 			"2 features, but the run", nil},
+		{"other features of a type", typed(2), Model{Weights: projections("paper", "author")},
+			"vertices of type author have 2 features, but the run  was trained on 3", nil},
+		{"another type", typed(3), Model{Weights: projections("paper", "venue")},
+			"vertices of type author, and the graph of the run  had none", nil},
+		{"the same types", typed(3), Model{Weights: projections("paper", "author")}, "", nil},
 		{"fewer classes", shard.Meta{Task: task.Multiclass, Classes: 2},
 			Model{Task: task.Multiclass, Out: 3}, "", nil},
 		{"more classes", shard.Meta{Task: task.Multiclass, Classes: 4},

@@ -171,6 +171,25 @@ func (m *Model) rescaled(s *shard.Shards) string {
 		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
+// fitTypes returns an error for vertex types that the model does not read, or not with so many features.
+func (m *Model) fitTypes(s *shard.Shards) error {
+	for t, name := range s.Schema.Types {
+		has, at := s.Table(t).Features, slices.IndexFunc(m.Weights, func(w nn.Tensor) bool {
+			return w.Name == "project."+name+".weight" && len(w.Shape) == 2
+		})
+		if at < 0 {
+			return fmt.Errorf("%s: the parts have vertices of type %s, and the graph of the run %s had none; "+
+				"give parts with the same types", s.Dir, name, m.Run)
+		}
+		if cols := m.Weights[at].Shape[1]; cols != has {
+			return fmt.Errorf("%s: vertices of type %s have %d features, but the run %s was trained on %d; "+
+				"give parts with the same features in the same order as data.parts", s.Dir, name, has, m.Run,
+				cols)
+		}
+	}
+	return nil
+}
+
 // fit returns what the labels of the parts mean to the model, or why it is not for these parts.
 // Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
@@ -186,7 +205,11 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was "+
 				"trained on, and these are others; give those as data.parts", s.Dir, m.Run)
 		}
-	} else if s.Features != m.In && !s.Schema.Typed() { // whose types are named by the tensors
+	} else if s.Schema.Typed() {
+		if err := m.fitTypes(s); err != nil {
+			return nil, err
+		}
+	} else if s.Features != m.In {
 		return nil, fmt.Errorf("%s: the parts have %d features, but the run %s was trained on %d; "+
 			"give parts with the same features in the same order as data.parts",
 			s.Dir, s.Features, m.Run, m.In)
