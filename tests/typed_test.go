@@ -21,8 +21,11 @@ func TestTypedGraphs(t *testing.T) {
 	data, parts := filepath.Join(dir, "mag"), filepath.Join(dir, "parts")
 	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
 		"--features", "8", "--seed", "1", "--out", data)
-	halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
+	cut := halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
 		"--features", "ones", "--allow-imbalance", "--out", parts)
+	if !strings.Contains(cut.out, "paper,rev_writes,author") {
+		t.Errorf("partition: %v", cut)
+	}
 	run := trained(t, parts, 4, "model.kind=rgcn", "cache.policy=none", "train.epochs=2",
 		"run.ranks_per_node=1", "topology.kind=partitioned")
 	if run.RemoteBytes == 0 {

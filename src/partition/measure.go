@@ -34,6 +34,9 @@ type Report struct {
 	CutFraction     float64    `json:"cut_fraction"` // of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
+	// where vertices have types
+	Types     []TypeReport `json:"types,omitempty"`
+	Relations []TypeReport `json:"relations,omitempty"`
 	// what it makes of minibatches that all parts share, where that was measured
 	Sampled *Sampled `json:"sampled,omitempty"`
 }
@@ -213,6 +216,7 @@ func (r Report) String() string {
 		r.TrainImbalance, r.EvalImbalance, r.EdgeImbalance)
 	fmt.Fprintf(w, "share\t\t\t\t\t%.1f%%\t%.1f%%\t\n", 100*r.CutFraction, 100*r.HaloPerVertex)
 	w.Flush()
+	b.WriteString(r.typesTable())
 	if r.Sampled != nil {
 		fmt.Fprintln(&b, r.Sampled)
 	}

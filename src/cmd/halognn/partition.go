@@ -127,6 +127,9 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		return dataError(err)
 	}
 	report := partition.Measure(d.Graph, part, o.Parts, d.Split)
+	if d.Meta.Schema.Typed() {
+		report.MeasureTypes(d.Graph, &d.Columns, &d.Meta.Schema, part)
+	}
 	if err := weights.measure(d, part, &report); err != nil {
 		return dataError(err)
 	}
