@@ -34,9 +34,24 @@ type carrier interface {
 	carry(send, recv []float32, out, in []int, cols int) error
 	// arrived returns the reason why rows carried so far have not come, once kernels are done.
 	arrived() error
-	// bytes returns the pinned memory.
+	// bytes returns the pinned memory, and way how rows go.
 	bytes() int64
+	way() Shuffling
 	close() error
+}
+
+// ShuffleHost is the way of rows that are in the hosts' memory.
+const ShuffleHost Shuffling = "host"
+
+func (byHosts) way() Shuffling       { return ShuffleHost }
+func (*throughHosts) way() Shuffling { return ShuffleStaged }
+func (*direct) way() Shuffling       { return ShuffleDirect }
+
+// Direct reports whether rows are sure to go between devices, by what settings say: with auto where
+// gradients are told to.
+func (s Shuffling) Direct(gradients Transport) bool {
+	return s == ShuffleDirect ||
+		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)
 }
 
 // newCarrier makes the carrier of a device for the ranks of c, the first of which is rank first of

@@ -48,6 +48,9 @@ func (s *mover) close() error {
 	return errors.Join(err, s.comm.Free())
 }
 
+// way returns how rows go.
+func (s *mover) way() Shuffling { return s.carrier.way() }
+
 // arrived is part of Between.
 func (s *mover) arrived() error { return s.carrier.arrived() }
 

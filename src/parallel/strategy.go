@@ -129,6 +129,14 @@ func (s *Strategy) Release(m *Minibatch) error {
 	return err
 }
 
+// Shuffling returns how rows go between layers; "" where none do.
+func (s *Strategy) Shuffling() Shuffling {
+	if between, ok := s.between.(interface{ way() Shuffling }); ok {
+		return between.way()
+	}
+	return ""
+}
+
 // Memory returns the strategy's memory besides the minibatches: allocated by package mem, and
 // pinned for a device. No stage may be running.
 func (s *Strategy) Memory() (allocated, pinned trace.Memory) {

@@ -18,6 +18,7 @@ type GPU struct {
 	Resident func(total, room int) int // resident bytes; nil: half of the room
 	Rounded  int                       // bytes of a rounded copy of a factor; 0: there is none
 	Mapped   bool                      // the device always reads other rows in host memory
+	Direct   bool                      // rows between layers go from GPU to GPU, else through the hosts
 }
 
 // The assumed rates of a GPU, if none are given and this machine has no GPU: those of an A100 of 40

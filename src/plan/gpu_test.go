@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/policy"
+	"halognn/src/sample"
 	"halognn/src/trace"
 )
 
@@ -38,6 +39,17 @@ func TestDeviceMemory(t *testing.T) {
 		p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(),
 			given).Memory.Of(trace.MemParameters) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
+	}
+
+	// Rows between layers are pinned where they go through the hosts.
+	shared := planJob()
+	shared.Mode.Sharing, shared.GPU = sample.Together, &GPU{Memory: 1e9}
+	if planned(t, s, shared, givenGPU).Memory.Of(trace.MemActivations) == 0 {
+		t.Error("no rows on their way through the hosts are pinned")
+	}
+	shared.GPU.Direct = true
+	if n := planned(t, s, shared, givenGPU).Memory.Of(trace.MemActivations); n != 0 {
+		t.Errorf("%d bytes of rows that go from GPU to GPU are pinned", n)
 	}
 
 	// Rounded factors: at least those of the weight gradient of the layer with most rows.

@@ -316,6 +316,9 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	moving, pinned := p.of.sending().shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
+	if j.GPU != nil && j.GPU.Direct {
+		out.pinned = 0
+	}
 	out.scratch = scratchBytes(m, r.most.hops)
 	if j.GPU != nil {
 		out.partial = partialBytes(m, r.most.hops)

@@ -193,6 +193,9 @@ type Machine struct {
 	// how gradients were summed over ranks: `host`; with a GPU `nccl`, `mpi` or `staged`
 	// (`compute.gradients`), or `device` for one rank alone
 	Gradients string `json:"gradients"`
+	// how rows went between layers where ranks share minibatches or hold columns: `host`; with a GPU
+	// `direct` or `staged` (`compute.shuffles`)
+	ShuffledBy string `json:"shuffles,omitempty"`
 
 	// with `compute.device: cuda`: where the device of each rank reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`

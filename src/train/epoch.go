@@ -157,6 +157,7 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			Device:    r.s.Device.Name(),
 			Transport: r.of.env.Transport, Allreduce: r.allreduce(),
 			Gradients:  string(r.of.gradients.Transport()),
+			ShuffledBy: string(r.s.Strategy.Shuffling()),
 			DeviceRows: r.s.Store.DeviceRows, Version: r.of.env.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{

@@ -255,6 +255,9 @@ func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, pe
 			t.Errorf("%s: %d rows cross ranks, simulated %d", name, run.Shuffles.Rows+run.Remote, rows)
 		}
 	}
+	if run.ShuffledBy != string(parallel.ShuffleHost) {
+		t.Errorf("%s: rows went by %q", name, run.ShuffledBy)
+	}
 	j := plan.Job{Spec: o.Spec}
 	j.Ranks, j.RanksPerNode = 4, perNode
 	p, err := plan.New(shards, j, plan.Options{Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7,

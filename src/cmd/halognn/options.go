@@ -38,6 +38,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: c.Compute.GPU.Rows.Of,
 		Mapped:  c.Compute.GPU.Reads == residence.ReadsMapped,
 		Rounded: c.Compute.Precision.FactorBytes(),
+		Direct:  c.Compute.Shuffles.Direct(c.Compute.Gradients),
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
