@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +15,40 @@ type TypeReport struct {
 	Count     int64   `json:"count"`
 	Imbalance float64 `json:"imbalance"`     // the largest part over the mean
 	Cut       int64   `json:"cut,omitempty"` // edges from another part
+}
+
+// TypeWeights returns the constraints that vertex types add to TrainingWeights: vertices of the type
+// that is trained, and bytes of rows, of which a vertex of type t has rowBytes[t]. Memory 8 bytes a
+// vertex.
+func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]int32 {
+	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices), rowWeights(vertices, rowBytes)
+	for v := range graph.VertexID(vertices) {
+		kind, _, _ := c.Of(v)
+		if kind == trained {
+			seeds[v] = 1
+		}
+		rows[v] = sizes[kind]
+	}
+	return [][]int32{seeds, rows}
+}
+
+// rowWeights returns the sizes of rows in the largest unit that divides all, or in a larger one: so
+// many vertices weigh less than 2^31, since libraries add up in 32 bits.
+func rowWeights(vertices int, rowBytes []int64) []int32 {
+	unit, largest := int64(0), int64(1)
+	for _, size := range rowBytes {
+		largest = max(largest, size)
+		for unit, size = size, unit; size > 0; {
+			unit, size = size, unit%size
+		}
+	}
+	most := max(1, math.MaxInt32/int64(max(1, vertices)))
+	unit = max(1, unit, (largest+most-1)/most)
+	sizes := make([]int32, len(rowBytes))
+	for t, size := range rowBytes {
+		sizes[t] = int32((size + unit - 1) / unit)
+	}
+	return sizes
 }
 
 // MeasureTypes adds to a report what the parts have of each vertex type and relation. O(M + N).

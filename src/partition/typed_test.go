@@ -1,14 +1,14 @@
 package partition
 
 import (
-	"slices"
 	"testing"
 
 	"halognn/src/graph"
 )
 
-// A report counts vertices of each type, and what each relation cuts.
-func TestTypesAreMeasured(t *testing.T) {
+// Vertices of the type that is trained, and bytes of rows, are spread over the parts though neighbours
+// draw them together, and a report counts what each relation cuts.
+func TestTypesAreBalanced(t *testing.T) {
 	schema := graph.Schema{Types: []string{"a", "b"}, Relations: []graph.Relation{
 		{Source: "a", Name: "x", Target: "b"}, {Source: "b", Name: "y", Target: "b"}}}
 	const a, b, parts = 40, 80, 4
@@ -30,24 +30,38 @@ func TestTypesAreMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := TrainingWeights(g, graph.Split{})
-	if err != nil {
-		t.Fatal(err)
+	imbalances := func(types bool) (trained float64, r Report) {
+		w, err := TrainingWeights(g, graph.Split{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Vertex[InEdges] = make([]int32, a+b)
+		if types {
+			w.Vertex = append(w.Vertex, TypeWeights(&c, a+b, 0, []int64{512, 64})...)
+		}
+		part, err := LDG(g, w, Options{Parts: parts, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = Measure(g, part, parts, graph.Split{})
+		r.MeasureTypes(g, &c, &schema, part)
+		return r.Types[0].Imbalance, r
 	}
-	part, err := LDG(g, w, Options{Parts: parts, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Measure(g, part, parts, graph.Split{})
-	r.MeasureTypes(g, &c, &schema, part)
-	most := make([]int, parts)
-	for _, of := range part[:a] {
-		most[of]++
+	without, _ := imbalances(false)
+	with, r := imbalances(true)
+	if !(with <= 1.11 && without > with) {
+		t.Errorf("the largest part has %.2f of the mean of what is trained, %.2f without weights of types", with,
+			without)
 	}
 	cut := r.Relations[0].Cut + r.Relations[1].Cut
 	if r.Types[0].Count != a || r.Types[1].Count != b || r.Relations[0].Count != 400 ||
-		r.Relations[1].Count != b || cut != r.Total.Cut ||
-		r.Types[0].Imbalance != float64(slices.Max(most)*parts)/a {
+		r.Relations[1].Count != b || cut != r.Total.Cut {
 		t.Errorf("%+v %+v, of %d edges that are cut", r.Types, r.Relations, r.Total.Cut)
+	}
+	if w := rowWeights(1<<28, []int64{4000, 12, 0}); w[0] != 7 || w[1] != 1 || w[2] != 0 {
+		t.Errorf("weights of rows of many vertices: %v", w)
+	}
+	if w := TypeWeights(&c, a+b, 0, []int64{512, 64}); w[0][a] != 0 || w[1][0] != 8 || w[1][a] != 1 {
+		t.Errorf("weights %v", w)
 	}
 }

@@ -50,6 +50,17 @@ func structuralCols(kind string) int {
 	return 0
 }
 
+// RowSizes returns the bytes of a row of each vertex type, in parts with such features.
+func RowSizes(m *dataset.Meta, features string) []int64 {
+	sizes := make([]int64, m.Schema.NumTypes())
+	for t := range sizes {
+		if sizes[t] = int64(m.Table(t).RowBytes()); sizes[t] == 0 {
+			sizes[t] = 4 * int64(structuralCols(features))
+		}
+	}
+	return sizes
+}
+
 // structuralRow sets the row of a vertex from its in-degree d: a single 1, or for FeaturesDegree
 // ln(1+d) and the one-hot bucket of d.
 func structuralRow(row []float32, d int64) {

@@ -121,7 +121,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	methods, done := how.table(dir)
 	defer done()
 	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
-	part, err := weights.cut(c, methods, d, o)
+	part, err := weights.cut(c, methods, d, o, features)
 	done() // parts may need the room
 	if err != nil {
 		return dataError(err)

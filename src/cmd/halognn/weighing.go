@@ -13,6 +13,7 @@ import (
 	"halognn/src/partition"
 	"halognn/src/presample"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // The words of --weights. data is for data parallelism; the others are GSplit's partitions for
@@ -165,7 +166,7 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 
 // cut partitions the dataset.
 func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *dataset.Dataset,
-	o partition.Options) ([]int32, error) {
+	o partition.Options, features string) ([]int32, error) {
 	if w.counted() {
 		counts, err := w.count(c, d)
 		if err != nil {
@@ -184,6 +185,11 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 		weights.Vertex = [][]int32{all[partition.TrainSeeds], all[partition.InEdges]}
 	case weighRand:
 		weights.Vertex = all[partition.Vertices : partition.Vertices+1]
+	case weighData:
+		if m := &d.Meta; m.Schema.Typed() {
+			weights.Vertex = append(all, partition.TypeWeights(&d.Columns, int(m.Vertices),
+				slices.Index(m.Schema.Types, m.LabelType), shard.RowSizes(m, features))...)
+		}
 	}
 	return partition.Run(methods, d.Graph, weights, o)
 }
