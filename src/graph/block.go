@@ -14,6 +14,7 @@ import (
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
 //	Weights [E]         of the edges, where the sampler was asked for them
+//	Places  [E]         their positions in the whole topology, likewise
 //
 // In a graph with relations a row of Indptr is a column of in-edges: those of one destination by one
 // relation. Rows are in the order of the relations, and of one relation in that of the destinations;
@@ -26,6 +27,7 @@ type Block struct {
 	Indptr         []int64
 	Indices        []int32
 	Weights        []float32
+	Places         []int32
 	Targets        []int32
 	Ends           []int32
 }

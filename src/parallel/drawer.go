@@ -97,7 +97,7 @@ func (s *Strategy) drawerOptions() DrawerOptions {
 		Topology: o.Topology,
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Near: o.Near, Workers: 1,
 			MaxSeeds: o.MaxSeeds, ForwardOnly: s.needs.Copies(),
-			Weights: s.needs.OfData},
+			Weights: s.needs.OfData, Places: s.needs.EdgeRows},
 		Samplers: o.Workers, Labels: o.Labels,
 	}
 }

@@ -94,13 +94,20 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 	return w.x.Plan(&e.fetch, slices.Compact(e.once))
 }
 
-// EdgePositions returns the positions in the topology of the sampled edges of all hops, in the array
-// of ids, which grows.
+// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in the
+// array of ids, which grows.
 func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
 	for l := range s.Blocks {
 		b := &s.Blocks[l]
+		if len(b.Places) > 0 { // whoever drew them has told
+			for _, at := range b.Places {
+				ids[n] = graph.VertexID(at)
+				n++
+			}
+			continue
+		}
 		for d := range b.NumDst {
 			for _, i := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
 				at, err := position(t, s.Frontier[i], s.Frontier[d])

@@ -293,8 +293,6 @@ func sumsRefuse(s *job.Spec) []clash {
 // edgeRowsRefuse lists what a job cannot have whose model reads features of edges.
 func edgeRowsRefuse(s *job.Spec) []clash {
 	return []clash{
-		{s.Partitioned, "topology.kind partitioned", "where an edge's row lies follows from its place among " +
-			"all edges", "topology.kind=replicated"},
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
 			"rows of edges are fetched for a rank's own minibatches", "parallel.mode=" + ModeData},
 	}

@@ -27,7 +27,7 @@ func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, k
 	}
 	j := p.of.job
 	first, last := p.of.layout.Vertices(r.rank)
-	return mb.Asks(&sample.Askers{Spec: spec, OfData: j.Model.EdgeWeights,
+	return mb.Asks(&sample.Askers{Spec: spec, Carried: j.Carried(),
 		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.SeedsElsewhere(),
 		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
@@ -66,11 +66,11 @@ func (p messagePlan) rounds() *Rounds {
 func (p messagePlan) askingBytes(s *shape) int64 {
 	j, most := p.of.job, int64(0)
 	for l, a := range s.asks {
-		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, j.Model.EdgeWeights)
+		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, j.Carried())
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
 		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {
-			if reply.Edge > sample.VertexBytes { // drawn apart from their weights
+			if reply.Edge > sample.VertexBytes { // drawn apart from what they carry
 				edges *= 2
 			}
 			return vertices*(8+4+width) + edge*edges

@@ -15,12 +15,8 @@ func OpenEdgeRows(s *Store) (*exchange.Fetcher, error) {
 	if err := comm.Agree(s.Comm, mapEdgeRows(s)); err != nil {
 		return nil, err
 	}
-	indptr := s.shards().Topology().Graph.Indptr
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
-		Cols: s.shards().EdgeFeatures}
-	for _, v := range s.shards().Offsets {
-		o.Offsets = append(o.Offsets, indptr[v])
-	}
+		Cols: s.shards().EdgeFeatures, Offsets: shard.EdgeOffsets(s.shards())}
 	return exchange.Open(s.Comm, o)
 }
 

@@ -31,7 +31,7 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 // Askers are the ranks of a job, of which one asks.
 type Askers struct {
 	Spec       Spec // of what is drawn
-	OfData     bool // edges are weighed by the data
+	Carried         // with neighbours
 	Topology   *Topology
 	Ranks      int
 	Elsewhere  bool                      // seeds may be vertices of any rank
@@ -69,7 +69,7 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 				a.Neighbours += int(of.Topology.Degree(v))
 			}
 		}
-		reply := of.Spec.Reply(len(m.Blocks)-l, of.OfData)
+		reply := of.Spec.Reply(len(m.Blocks)-l, of.Carried)
 		a.Bytes = of.Ranks*AskBytes + without*VertexBytes + a.Vertices*VertexBytes +
 			columns*reply.Column() + a.Neighbours*reply.Edge
 	}

@@ -54,6 +54,7 @@ type hop struct {
 
 	weights []float32 // [indptr[n]] of the edges drawn; nil: nobody asks for them
 	ofData  []float32 // the topology's, if they are made of these
+	places  []int32   // [indptr[n]] positions of the edges drawn; nil: nobody asks for them
 }
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64) {
@@ -63,7 +64,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	}
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
-	h.drawn, h.weights, h.ofData, h.poisson, h.near = nil, nil, nil, false, nil
+	h.drawn, h.weights, h.ofData, h.places, h.poisson, h.near = nil, nil, nil, nil, false, nil
 }
 
 // by says how many neighbours the next destinations draw, and by which random numbers.
@@ -177,6 +178,11 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 			// Panics if the row leaves Indices, instead of cutting it short.
 			row := indices[h.begin[i]:][:h.degree[i]]
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
+			if h.places != nil {
+				for k := range row {
+					h.places[h.indptr[i]+int64(k)] = int32(h.begin[i]) + int32(k)
+				}
+			}
 			if h.weights == nil {
 				continue
 			}
@@ -222,8 +228,19 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	for k, p := range d.pos[:len(drawn)] {
 		drawn[k] = indices[p]
 	}
+	h.place(lo, d.pos[:len(drawn)])
 	if h.weights != nil {
 		h.weigh(lo, hi, d.pos)
+	}
+}
+
+// place keeps the positions of edges, the first of which destination lo has drawn.
+func (h *hop) place(lo int, pos []int64) {
+	if h.places == nil {
+		return
+	}
+	for k, p := range pos {
+		h.places[h.indptr[lo]+int64(k)] = int32(p)
 	}
 }
 
@@ -238,6 +255,7 @@ func (d *drawer) drawRest(h *hop, i int, without []int64) {
 	for k, p := range pos {
 		h.drawn[h.indptr[i]+int64(k)] = h.topology.Graph.Indices[p]
 	}
+	h.place(i, pos)
 	if h.weights != nil {
 		h.weigh(i, i+1, pos)
 	}

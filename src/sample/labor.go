@@ -332,7 +332,7 @@ func (h *hop) byKernel() bool {
 func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	first, last := h.indptr[lo], h.indptr[hi]
 	var pos []int64
-	if h.weights != nil {
+	if h.weights != nil || h.places != nil {
 		d.pos = mem.Grow(d.pos, int(last-first))
 		pos = d.pos
 	}
@@ -340,8 +340,11 @@ func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	numbers.Table = h.table
 	n := h.host.DrawLeast(asRows(h.drawn[first:last]), pos, h.begin[lo:hi], h.degree[lo:hi],
 		int(h.fanout), asRows(h.topology.Graph.Indices), &numbers)
-	if pos != nil {
+	if h.weights != nil {
 		h.weigh(lo, lo+n, pos)
+	}
+	if h.places != nil {
+		h.place(lo, pos[:h.indptr[lo+n]-first])
 	}
 	return n
 }

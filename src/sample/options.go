@@ -32,6 +32,7 @@ type Options struct {
 	MaxSeeds    int
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // weigh edges by Topology.Weights, which must be there
+	Places      bool    // of a Remote: set Block.Places, for those that do not see where edges lie
 	Near        Near    // vertices that Key.Favour makes likelier, for each hop
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 

@@ -94,22 +94,33 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 
 // Reply says how many bytes an owner returns about a column of a vertex, of which there is one where
 // the graph has one relation: of Size the number of its neighbours, of Total their number in the graph
-// or, of data with weights, the sum of these, and of Edge each neighbour and its weight.
-type Reply struct{ Size, Total, Edge int }
+// or, of data with weights, the sum of these, and of Edge each neighbour and what is carried with it.
+type Reply struct {
+	Size, Total, Edge int
+	Carried
+}
+
+// Carried says what comes with a neighbour, in this order.
+type Carried struct {
+	Weights bool // what the edge weighs
+	Places  bool // where it lies in the whole topology
+}
 
 // Column returns what is not about neighbours.
 func (r Reply) Column() int { return r.Size + r.Total }
 
-// Reply returns that of hop h, from 1, where edges are weighed by the data or not.
-func (s Spec) Reply(h int, ofData bool) Reply {
-	r := Reply{Size: 4, Edge: VertexBytes}
+// Reply returns that of hop h, from 1.
+func (s Spec) Reply(h int, with Carried) Reply {
+	r := Reply{Size: 4, Edge: VertexBytes, Carried: with}
 	if s.Estimates() || s.Links.Excludes() {
 		r.Total = 4
 	} else if f := s.most(h); f != All && f <= math.MaxUint8 {
 		r.Size = 1
 	}
-	if ofData {
-		r.Edge += 4
+	for _, more := range []bool{with.Weights, with.Places} {
+		if more {
+			r.Edge += 4
+		}
 	}
 	return r
 }
@@ -181,7 +192,7 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	for _, fanouts := range spec.Relations {
 		a.each = append(a.each, fanouts[h-1])
 	}
-	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, r.fused.options.Weights), 0
+	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
 	if a.kind == LADIES {
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
@@ -267,14 +278,11 @@ func (r Reply) size(rows []byte, i int) int {
 // total reads the total of row i.
 func (r Reply) total(rows []byte, i int) float64 {
 	word := binary.LittleEndian.Uint32(rows[i*r.Column()+r.Size:])
-	if r.weighs() {
+	if r.Weights {
 		return float64(math.Float32frombits(word))
 	}
 	return float64(word)
 }
-
-// weighs reports whether neighbours come with weights.
-func (r Reply) weighs() bool { return r.Edge > VertexBytes }
 
 // words of a neighbour.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
@@ -354,8 +362,9 @@ type Answer struct {
 	original []int32          // the original ids of whose they are
 	runs     []run
 	indptr   []int64
-	drawn    []graph.VertexID // of neighbours with weights
+	drawn    []graph.VertexID // of neighbours that carry more
 	weights  []float32        // and these
+	places   []int32
 }
 
 // run is where the columns end that are drawn alike for a rank.
@@ -376,13 +385,14 @@ func (a *Answer) Free() {
 	mem.Free(a.original)
 	mem.Free(a.drawn)
 	mem.Free(a.weights)
+	mem.Free(a.places)
 	*a = Answer{}
 }
 
 // Bytes returns their memory.
 func (a *Answer) Bytes() int64 {
 	words := cap(a.Neighbours) + cap(a.ids) + cap(a.of) + cap(a.columns) + cap(a.original) +
-		cap(a.drawn) + cap(a.weights)
+		cap(a.drawn) + cap(a.weights) + cap(a.places)
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
@@ -490,9 +500,17 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	reply, words := own.Reply, own.Reply.words()
 	a.Neighbours = mem.Grow(a.Neighbours, int(edges)*words)
 	h.drawn = a.Neighbours
-	if reply.weighs() {
-		a.drawn, a.weights = mem.Grow(a.drawn, int(edges)), mem.Grow(a.weights, int(edges))
-		h.drawn, h.weights, h.ofData = a.drawn, a.weights, s.topology.Weights
+	if words > 1 {
+		a.drawn = mem.Grow(a.drawn, int(edges))
+		h.drawn = a.drawn
+	}
+	if reply.Weights {
+		a.weights = mem.Grow(a.weights, int(edges))
+		h.weights, h.ofData = a.weights, s.topology.Weights
+	}
+	if reply.Places {
+		a.places = mem.Grow(a.places, int(edges))
+		h.places = a.places
 	}
 	at = 0
 	for _, r := range a.runs {
@@ -500,10 +518,14 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 		s.workers[0].drawChunks(h, at, r.end)
 		at = r.end
 	}
-	if reply.weighs() {
-		for e, u := range a.drawn {
-			a.Neighbours[2*e] = u
-			a.Neighbours[2*e+1] = graph.VertexID(math.Float32bits(a.weights[e]))
+	for e := 0; words > 1 && e < int(edges); e++ {
+		edge := a.Neighbours[words*e:][:words]
+		edge[0] = a.drawn[e]
+		if reply.Weights {
+			edge[1] = graph.VertexID(math.Float32bits(a.weights[e]))
+		}
+		if reply.Places {
+			edge[words-1] = graph.VertexID(a.places[e])
 		}
 	}
 	s.reply(a, reply)
@@ -525,7 +547,7 @@ func (s *Fused) reply(a *Answer, r Reply) {
 			continue
 		}
 		total := uint32(s.hop.degree[i])
-		if r.weighs() {
+		if r.Weights {
 			total = math.Float32bits(s.topology.WeightSums[v])
 		}
 		binary.LittleEndian.PutUint32(row[r.Size:], total)
@@ -622,8 +644,12 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 		return err
 	}
 	block.Indices, block.Weights = mem.Grow(block.Indices, edges), block.Weights[:0]
-	if reply.weighs() {
+	block.Places = block.Places[:0]
+	if reply.Weights {
 		block.Weights = mem.Grow(block.Weights, edges)
+	}
+	if reply.Places {
+		block.Places = mem.Grow(block.Places, edges)
 	}
 	own = 0
 	for i := range rows {
@@ -636,7 +662,7 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 			next.edge += int(block.Indptr[i+1] - block.Indptr[i])
 		}
 	}
-	if a.kind == Poisson && !reply.weighs() {
+	if a.kind == Poisson && !reply.Weights {
 		s.weighDrawn(block, a, totals)
 	}
 	if len(block.Ends) > 0 {
@@ -676,13 +702,20 @@ func dropEmpty(block *graph.Block, totals []float64) int {
 func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 	lo, hi := block.Indptr[i], block.Indptr[i+1]
 	to := asVertices(block.Indices)[lo:hi]
-	if !r.weighs() {
+	words := r.words()
+	if words == 1 {
 		copy(to, from[k:])
 		return
 	}
 	for e := range to {
-		to[e] = from[2*(k+e)]
-		block.Weights[int(lo)+e] = math.Float32frombits(uint32(from[2*(k+e)+1]))
+		edge := from[words*(k+e):][:words]
+		to[e] = edge[0]
+		if r.Weights {
+			block.Weights[int(lo)+e] = math.Float32frombits(uint32(edge[1]))
+		}
+		if r.Places {
+			block.Places[int(lo)+e] = int32(edge[words-1])
+		}
 	}
 }
 

@@ -151,6 +151,24 @@ func (c *cluster) deliver(k int) error {
 	return nil
 }
 
+// checkPlaces holds the places of a block's edges to the edges that lie there.
+func checkPlaces(t *testing.T, whole *Topology, m *Minibatch, l int, wanted bool) {
+	t.Helper()
+	b := &m.Blocks[l]
+	if !wanted && len(b.Places) > 0 || wanted && len(b.Places) != len(b.Indices) {
+		t.Fatalf("%d places of %d edges", len(b.Places), len(b.Indices))
+	}
+	for d := range b.NumDst {
+		begin, end := whole.Graph.Indptr[m.Frontier[d]], whole.Graph.Indptr[m.Frontier[d]+1]
+		for e := b.Indptr[d]; wanted && e < b.Indptr[d+1]; e++ {
+			at := int64(b.Places[e])
+			if at < begin || at >= end || whole.Graph.Indices[at] != m.Frontier[b.Indices[e]] {
+				t.Fatalf("edge %d of layer %d does not lie at %d", e, l, at)
+			}
+		}
+	}
+}
+
 // Ranks that hold the rows of their own vertices alone make the minibatches that one makes that
 // holds all, bit for bit: whatever parts they have, wherever their seeds lie, whichever map
 // numbers.
@@ -188,7 +206,7 @@ func TestRemoteIsReference(t *testing.T) {
 					o.Spec.Vertices[i] = 1 + r.IntN(n)
 				}
 			}
-			o.Weights = whole.Weights != nil
+			o.Weights, o.Places = whole.Weights != nil, round%3 > 0 && o.HasFanouts()
 			c := newCluster(t, whole, offsets, o)
 			mbs := make([]Minibatch, ranks)
 			for step := range 4 {
@@ -208,6 +226,9 @@ func TestRemoteIsReference(t *testing.T) {
 					reference := Reference(whole, want, seeds[k], keys[k])
 					if d := difference(&mbs[k], reference); d != "" {
 						t.Fatalf("round %d, step %d, rank %d of %d: %s", round, step, k, ranks, d)
+					}
+					for l := range mbs[k].Blocks {
+						checkPlaces(t, whole, &mbs[k], l, o.Places)
 					}
 					for i, total := range mbs[k].Totals {
 						v := mbs[k].Frontier[i]
@@ -250,7 +271,7 @@ func TestRemoteRefuses(t *testing.T) {
 		t.Errorf("vertices near to the asker: %v", err)
 	}
 	err = c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},
-		&Asking{Fanout: 3, Reply: Neighbours(3).Reply(1, false)})
+		&Asking{Fanout: 3, Reply: Neighbours(3).Reply(1, Carried{})})
 	if !errors.Is(err, graph.ErrVertexRange) ||
 		!strings.Contains(err.Error(), "rank 1 asks for neighbours of vertex 60") {
 		t.Errorf("a vertex of another rank: %v", err)

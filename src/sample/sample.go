@@ -117,6 +117,7 @@ func (m *Minibatch) Free() {
 		mem.Free(m.Blocks[l].Indptr)
 		mem.Free(m.Blocks[l].Indices)
 		mem.Free(m.Blocks[l].Weights)
+		mem.Free(m.Blocks[l].Places)
 		mem.Free(m.Blocks[l].Targets)
 		mem.Free(m.Blocks[l].Ends)
 		mem.Free(m.Transposes[l].Indptr)
@@ -135,7 +136,7 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Targets)+cap(b.Ends)+cap(t.Indices)+
+			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Places)+cap(b.Targets)+cap(b.Ends)+cap(t.Indices)+
 				cap(t.Edges))*4
 	}
 	return n

@@ -334,6 +334,15 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f}, nil
 }
 
+// EdgeOffsets returns the position of the first edge into each part, and the number of edges.
+func EdgeOffsets(s *Shards) []int64 {
+	offsets := []int64{0}
+	for part := range s.Parts { // whose rows OpenEdgeRows holds to the edges
+		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
+	}
+	return offsets
+}
+
 // OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures], which
 // the caller closes.
 func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
@@ -341,8 +350,8 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := s.topology.Graph.Indptr
-	if want := rows[s.Offsets[part+1]] - rows[s.Offsets[part]]; int64(f.Shape[0]) != want {
+	rows, first := s.topology.Graph.Indptr, int64(s.topology.First)
+	if want := rows[s.Offsets[part+1]-first] - rows[s.Offsets[part]-first]; int64(f.Shape[0]) != want {
 		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again", f.Path(),
 			ErrMismatch, f.Shape[0], want), f.Close())
 	}

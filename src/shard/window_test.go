@@ -242,7 +242,7 @@ func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
 	var answer sample.Answer
 	defer answer.Free()
 	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 1)}, []int{1}, []uint64{5},
-		&sample.Asking{Fanout: 3, Reply: sample.Neighbours(3).Reply(1, false)})
+		&sample.Asking{Fanout: 3, Reply: sample.Neighbours(3).Reply(1, sample.Carried{})})
 	var bad *graph.LayoutError
 	if !errors.As(err, &bad) || bad.Array != graph.Indptr {
 		t.Fatalf("a row that begins among the edges of rank 0: %v", err)
@@ -253,7 +253,7 @@ func TestRowPointersOutOfTheWindowAreDamage(t *testing.T) {
 		t.Errorf("explained as %v", damage)
 	}
 	err = r.Answer(&answer, []graph.VertexID{graph.VertexID(first + 2)}, []int{1}, []uint64{5},
-		&sample.Asking{Fanout: 3, Reply: sample.Neighbours(3).Reply(1, false)})
+		&sample.Asking{Fanout: 3, Reply: sample.Neighbours(3).Reply(1, sample.Carried{})})
 	if err != nil || answer.Edges[0] > 3 {
 		t.Errorf("a sound row after that: %v, %d edges", err, answer.Edges)
 	}

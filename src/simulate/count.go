@@ -123,7 +123,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
-		OfData: c.job.Model.EdgeWeights, Topology: c.shards.Topology(), Ranks: c.job.Ranks,
+		Carried: c.job.Carried(), Topology: c.shards.Topology(), Ranks: c.job.Ranks,
 		Elsewhere: c.job.SeedsElsewhere(), First: graph.VertexID(first), End: graph.VertexID(end),
 		Draws: func(graph.VertexID) bool { return true }, Key: key}))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})

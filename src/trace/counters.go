@@ -109,8 +109,8 @@ type Sampling struct {
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours by each relation that ends in its type (4 if a
 	// fanout is above 255 or all; 8, with the degree, by `poisson` and `ladies`), 4 for each neighbour
-	// and 4 for its weight. Where ranks share minibatches 8 bytes to each of them (how many vertices) and 4
-	// for each id, after each hop, with `split` but the last. With `push-pull` also 24 bytes to each
+	// and 4 for its weight, or its place if features of edges are read. Where ranks share minibatches 8
+	// bytes to each of them (how many vertices) and 4 for each id, after each hop, with `split` but the last. With `push-pull` also 24 bytes to each
 	// other rank (the size of the input hop) and 4 for each source, destination and edge of it, and
 	// each weight
 	Bytes int64 `json:"sampling_bytes"`

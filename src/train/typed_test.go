@@ -198,14 +198,20 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 }
 
 // Where a rank holds the columns of its own vertices alone the numbers are the same, whatever is drawn,
-// and ranks ask each other for as much as is simulated.
+// and ranks ask each other for as much as is simulated; so are they with features of edges.
 func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 	data, bare := typedData(t), typedData(t, 1, 2)
+	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
 	for _, c := range []struct {
 		kind, data string
 		ranks      int
 		change     func(*Options)
 	}{
+		{"gatv2", edges, 4, func(o *Options) { o.Model.EdgeFeatures, o.Model.Learned, o.LearnedLR = true, 4, 0.05 }},
+		{"gine", edges, 2, func(o *Options) {
+			o.Model.EdgeFeatures, o.Model.Learned, o.LearnedLR = true, 4, 0.05
+			o.Sample.Kind, o.Sample.Fanouts, o.EvalFull = sample.Labor, []int{2, -1}, false
+		}},
 		{"rgcn", data, 4, func(o *Options) { o.EvalFull = false }},
 		{"sage", data, 2, func(o *Options) { o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1" }},
 		{"gat", data, 4, func(o *Options) { o.Sample, o.Depth = sample.Neighbours(-1, -1), 5 }},
@@ -226,7 +232,7 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		got := typedRun(t, s, c.ranks, o, false)
 		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 			got.LearnedDigest != want.LearnedDigest || *got.TestAccuracy != *want.TestAccuracy ||
-			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes {
+			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes || got.EdgeRows != want.EdgeRows {
 			t.Errorf("%s: %+v; replicated: %+v", c.kind, got, want)
 		}
 		sim := o.Spec
@@ -241,7 +247,8 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a := (simulate.Asked{Vertices: got.Asked, Neighbours: got.Drawn, Bytes: got.Sampling.Bytes}); a !=
-			r.Asked || a.Vertices == 0 || r.Rows[0][0] != got.Remote {
+			r.Asked || a.Vertices == 0 || c.data != edges && r.Rows[0][0] != got.Remote ||
+			r.EdgeRows != got.EdgeRows || c.data == edges && got.EdgeRows == 0 {
 			t.Errorf("%s: asked %+v for %d rows, simulated %+v for %d", c.kind, a, got.Remote, r.Asked,
 				r.Rows[0][0])
 		}
