@@ -201,7 +201,7 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	if n.Types && n.Relations != Paired {
+	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // of weighted sums rows are read
 		for t := range c.Schema.NumTypes() {
 			n.Averages = append(n.Averages, !c.LearnsRows() || !c.Learns[t])
 		}
