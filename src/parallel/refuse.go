@@ -280,6 +280,8 @@ func sumsRefuse(s *job.Spec) []clash {
 	p := policy.Find(s.Cache.Policy)
 	return []clash{
 		{known && !model.Adds(), name, "its input layer reads rows themselves", adding(s)},
+		{s.Model.Schema.Typed() && s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
+			"rows of a type are mapped before they are added by weights", neighbour},
 		{s.Mode.Sharing == sample.Together || s.Mode.Columns, "parallel.mode " + s.Mode.Name,
 			"no rank finds rows of others", "parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,

@@ -454,6 +454,7 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
 		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
 		{func(o *Options) { o.Model.Kind, o.Sums = "gat", true }, "choose model.kind=rgcn or sage"},
+		{func(o *Options) { o.Sample.Kind, o.Sums = sample.Poisson, true }, "choose sample.kind=neighbour"},
 		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup }, "choose cache.placement=own"},
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; the graph has author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},
