@@ -6,7 +6,8 @@
 DATA/NAME/neutral has the graphs as NumPy files; rows of features are made to add up to 1. Each
 seed has a split and a model of its own: full batch (all links and neighbours, one negative a link,
 cross-entropy of inner products, 128 and 64 wide, 100 epochs at 0.01, the epoch that validates
-best), and the same in minibatches of 256 links without their own edges. Prints means, standard
+best; negatives are any pairs, and validation links pass messages when test links are judged, as in
+the reference), and the same in minibatches of 256 links without their own edges. Prints means, standard
 deviations and standard errors in percent. A run that is in OUT already is not done again."""
 
 import argparse
@@ -74,7 +75,8 @@ def train(a, way, name, kind, seed):
                 "model.hidden=128", "model.dropout=0", "links.width=64", "sample.fanouts=[-1,-1]",
                 "train.epochs=100", "train.lr=0.01", f"train.seed={seed}", "train.metric=auc",
                 "compute.threads=1", "pipeline.workers=1", "links.negatives=uniform:1",
-                "links.loss=cross-entropy", "links.eval_negatives=1"]
+                "links.loss=cross-entropy", "links.eval_negatives=1", "links.corrupt=pair",
+                "links.graph=train+valid"]
         if kind == "gcn":
             sets.append("model.gcn_norm=both")
         call(f"{run}.log", a.program, "train", "--config", a.out / "config.yaml",

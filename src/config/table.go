@@ -302,7 +302,7 @@ func (c *Config) table() []section {
 					"own parts; `batch`, the targets of the other links", "Drawn by key."},
 			{"corrupt", oneOf(&c.Job.Links.Corrupt, sample.CorruptTarget,
 				word{sample.CorruptTarget, ""}, word{sample.CorruptSource, ""},
-				word{sample.CorruptBoth, "in turn"}), 0,
+				word{sample.CorruptBoth, "in turn"}, word{sample.CorruptPair, "at once"}), 0,
 				"the end of a link that negatives take the place of", ""},
 			{"filter", boolean(&c.Job.Links.Filter, false), 0,
 				"draw a negative again that is an edge of the graph", ""},

@@ -346,6 +346,10 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned", "negatives are drawn before ranks " +
 			"ask each other, so that edges of other ranks are not known", "topology.kind=replicated"}})...)
+	all = append(all, refused("links.corrupt", o.Corrupt, sample.CorruptTarget, []clash{
+		{o.Corrupt == sample.CorruptPair && o.Negatives.Kind == sample.NegativesBatch, "links.negatives " +
+			sample.NegativesBatch, "targets of other links take the place of targets alone",
+			"links.negatives=uniform:16"}})...)
 	valid := o.Graph == job.TrainValidGraph
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
 		{valid && s.Partitioned, "topology.kind partitioned", "no rank has all rows to add links to",

@@ -55,6 +55,7 @@ const (
 	CorruptTarget = "target"
 	CorruptSource = "source"
 	CorruptBoth   = "both" // in turn
+	CorruptPair   = "pair" // at once: any two vertices
 )
 
 // LinkOptions say what a minibatch has beside its links.
@@ -163,6 +164,9 @@ func (c *choices) at(n int) graph.VertexID {
 // mostSeeds bounds the seeds of a minibatch of so many links.
 func (l *Links) mostSeeds(links int) int {
 	n, k := 2*links, l.options.Negatives.Count
+	if l.options.Corrupt == CorruptPair {
+		links *= 2
+	}
 	switch l.options.Negatives.Kind {
 	case NegativesUniform, NegativesLocal:
 		n += links * k
@@ -220,24 +224,34 @@ func (l *Links) make(r *rated) {
 	word := fold(negating, l.seed, r.epoch, r.step, r.stream)
 	for i, n := range numbers {
 		link := l.links[n]
-		a, b := l.place[link.Source], l.place[link.Target]
-		r.truth = append(r.truth, a, b)
+		r.truth = append(r.truth, l.place[link.Source], l.place[link.Target])
 		for j := range k {
-			source := o.Corrupt == CorruptSource || o.Corrupt == CorruptBoth && j%2 == 1
-			v := l.negative(link, source, numbers, word, i, j, r.stream)
-			switch {
-			case v < 0: // there is none
+			other := l.other(link, numbers, word, i, j, k, r.stream)
+			if min(other.Source, other.Target) < 0 { // there is none
 				r.truth = append(r.truth, -1, -1)
-			case source:
-				r.truth = append(r.truth, row(v), b)
-			default:
-				r.truth = append(r.truth, a, row(v))
+				continue
 			}
+			r.truth = append(r.truth, row(other.Source), row(other.Target))
 		}
 	}
 }
 
-// negative returns number j of link i of a minibatch, or -1.
+// other returns negative j of the k of link i of a minibatch; if there is none, with an end of -1.
+func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k, stream int) graph.Link {
+	switch c := l.options.Corrupt; {
+	case c == CorruptPair:
+		if link.Source = l.negative(link, true, numbers, word, i, k+j, stream); link.Source >= 0 {
+			link.Target = l.negative(link, false, numbers, word, i, j, stream)
+		}
+	case c == CorruptSource || c == CorruptBoth && j%2 == 1:
+		link.Source = l.negative(link, true, numbers, word, i, j, stream)
+	default:
+		link.Target = l.negative(link, false, numbers, word, i, j, stream)
+	}
+	return link
+}
+
+// negative returns number j for one end of link i of a minibatch, or -1.
 func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID, word uint64,
 	i, j, stream int) graph.VertexID {
 	o := &l.options

@@ -228,6 +228,8 @@ func TestNegatives(t *testing.T) {
 		{Negatives: Negatives{NegativesUniform, 5}, Corrupt: CorruptBoth, Filter: true},
 		{Negatives: Negatives{NegativesJoint, 8}, Corrupt: CorruptTarget},
 		{Negatives: Negatives{NegativesLocal, 5}, Corrupt: CorruptSource},
+		{Negatives: Negatives{NegativesUniform, 5}, Corrupt: CorruptPair, Filter: true},
+		{Negatives: Negatives{NegativesJoint, 8}, Corrupt: CorruptPair},
 		{Negatives: Negatives{Kind: NegativesBatch}, Corrupt: CorruptTarget},
 	} {
 		s, l := rateEdges(t, top, 32, o)
@@ -253,7 +255,8 @@ func TestNegatives(t *testing.T) {
 						continue
 					}
 					n := graph.Link{Source: seeds[own[2*j]], Target: seeds[own[2*j+1]]}
-					if n == link || n.Source == n.Target || n.Source != link.Source && n.Target != link.Target {
+					if n == link || n.Source == n.Target ||
+						(o.Corrupt == CorruptPair) != (n.Source != link.Source && n.Target != link.Target) {
 						t.Fatalf("%v: %v is no negative of %v", o, n, link)
 					}
 					if o.Filter && slices.Contains(top.Graph.InNeighbours(n.Target), n.Source) {

@@ -94,7 +94,7 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
 		},
 		"labor":   func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
-		"poisson": func(o *Options) { o.Sample.Kind = sample.Poisson },
+		"poisson": func(o *Options) { o.Sample.Kind, o.Links.Corrupt = sample.Poisson, sample.CorruptPair },
 	} {
 		o := linkOptions(4)
 		change(&o)
@@ -145,7 +145,7 @@ func TestLinksInOtherModes(t *testing.T) {
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
 		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
 	for name, change := range map[string]func(o *Options){
-		"uniform": func(o *Options) {},
+		"uniform": func(o *Options) { o.Links.Corrupt = sample.CorruptPair },
 		"batch, distmult, jumping": func(o *Options) {
 			o.Links.Negatives, o.Links.Score = sample.Negatives{Kind: sample.NegativesBatch}, task.DistMult
 			o.Model.Jumping = nn.JumpCat
