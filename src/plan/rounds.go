@@ -2,6 +2,7 @@ package plan
 
 import (
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/sample"
 )
@@ -27,7 +28,7 @@ func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, k
 	}
 	j := p.of.job
 	first, last := p.of.layout.Vertices(r.rank)
-	return mb.Asks(&sample.Askers{Spec: spec, Carried: j.Carried(),
+	return mb.Asks(&sample.Askers{Spec: spec, Carried: job.CarriedOf(&j.Spec),
 		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.SeedsElsewhere(),
 		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
@@ -66,7 +67,7 @@ func (p messagePlan) rounds() *Rounds {
 func (p messagePlan) askingBytes(s *shape) int64 {
 	j, most := p.of.job, int64(0)
 	for l, a := range s.asks {
-		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, j.Carried())
+		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, job.CarriedOf(&j.Spec))
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
 		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {

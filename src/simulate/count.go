@@ -7,6 +7,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/exchange"
 	"halognn/src/graph"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -123,7 +124,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
-		Carried: c.job.Carried(), Topology: c.shards.Topology(), Ranks: c.job.Ranks,
+		Carried: job.CarriedOf(&c.job.Spec), Topology: c.shards.Topology(), Ranks: c.job.Ranks,
 		Elsewhere: c.job.SeedsElsewhere(), First: graph.VertexID(first), End: graph.VertexID(end),
 		Draws: func(graph.VertexID) bool { return true }, Key: key}))
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
