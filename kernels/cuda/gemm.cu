@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "rounded.cuh"
 #include "settle.cuh"
 
 namespace halognn {
@@ -131,15 +132,6 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
 template <typename T>
 int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int f, int o) {
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
-}
-
-// rounded rounds to nearest, ties to even, and clears the low bits that are dropped; NaN stays NaN.
-// It selects and does not branch, so that a loop reads the next numbers before it has this one.
-__device__ inline uint32_t rounded(float x, int dropped) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const uint32_t half = ((uint32_t{1} << (dropped - 1)) - 1) + (bits >> dropped & 1);
-    return (x != x ? bits | 0x400000 : bits + half) >> dropped << dropped;
 }
 
 __device__ void put(bf16 *dst, uint32_t bits) {

@@ -79,11 +79,39 @@ type Inputs struct {
 	// What is wanted: the destinations' rows, a reduction of their segments, all rows.
 	Own, Sources bool
 	Reduce       Reduction
+	// Types are what is read besides of the rows of vertex types. The host makes them.
+	Types []TypeRows
 
 	Segments []Segments
 	Weights  [][]float32 // of edges
-	Vertices [][]int32
+	Vertices [][]int32   // and where groups end
 	Labels   []byte
+}
+
+// TypeRows are rows of one width, or the means of segments of them.
+type TypeRows struct {
+	Rows
+	Means    Segments
+	Averaged bool
+}
+
+// Len returns how many rows or means there are.
+func (r *TypeRows) Len() int {
+	if r.Averaged {
+		return r.Means.Len()
+	}
+	return len(r.Of)
+}
+
+// Make sets x to them.
+func (r *TypeRows) Make(host Host, x Matrix) {
+	switch {
+	case r.Cols == 0:
+	case r.Averaged:
+		host.SegmentRows(x, ReduceMean, r.Means, nil, r.Rows)
+	default:
+		host.GatherRows(x, r.Rows)
+	}
 }
 
 // RowsCall returns the cost of computing the requested rows from stored ones: each stored row, its
@@ -136,6 +164,8 @@ type StagingBuffer interface {
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.
 	Open() (own, reduced, sources Matrix, err error)
+	// Types returns the rows of Inputs.Types once Open has returned, and for as long.
+	Types() []Matrix
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64
 	// Close ends the use of the inputs that Open made available: Send may be called again.

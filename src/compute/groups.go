@@ -66,8 +66,7 @@ func checkGroups(kernel string, y, x Matrix, w []float32, g Groups) Call {
 		Flops: productFlops(y, x)}
 }
 
-// GroupMatMulInParts is the definition of GroupMatMul, a product for each group, and the kernel of
-// devices that have no other.
+// GroupMatMulInParts is the definition of GroupMatMul: a product for each group.
 func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g Groups) {
 	defer p.Start(CheckGroupMatMul(y, x, w, g)).Done()
 	for i := range g.Ends {

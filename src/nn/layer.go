@@ -172,3 +172,16 @@ type Layer interface {
 	// input, and gave y.
 	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
 }
+
+// steady is a layer whose kernels read arrays that no minibatch changes.
+type steady interface{ steady() []compute.Segments }
+
+// Steady returns the host arrays that kernels read of every minibatch, and that stay as they are.
+func (m *Model) Steady() (all []compute.Segments) {
+	for _, s := range m.stages {
+		if l, ok := s.Layer.(steady); ok {
+			all = append(all, l.steady()...)
+		}
+	}
+	return all
+}

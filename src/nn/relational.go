@@ -52,6 +52,14 @@ func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 		ofData: c.EdgeWeights, agg: s.buffer(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
 }
 
+// steady implements steady.
+func (r *relational) steady() []compute.Segments {
+	if w, ok := r.weights.(steady); ok {
+		return w.steady()
+	}
+	return nil
+}
+
 func (r *relational) Params() []Param                { return r.weights.params() }
 func (r *relational) Bind(values, grads [][]float32) { r.weights.bind(values, grads) }
 
@@ -270,6 +278,11 @@ func newEachRelation(c Config, l int) (e eachRelation) {
 		e.into.Indptr = append(e.into.Indptr, int64(len(e.into.Indices)))
 	}
 	return e
+}
+
+// steady implements steady.
+func (e *eachRelation) steady() []compute.Segments {
+	return []compute.Segments{e.into, e.from}
 }
 
 // each declares a parameter of every relation.

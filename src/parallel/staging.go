@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"errors"
+	"iter"
 	"sync"
 
 	"halognn/src/compute"
@@ -29,7 +30,8 @@ func newLanding(o *Options) landing {
 	if device == nil {
 		return onHostMemory{o.Host, o.Cols, o.Exchange}
 	}
-	return &stagingPool{device: device, host: o.Host, resident: o.Resident}
+	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
+		steady: o.Model.Steady()}
 }
 
 // onHostMemory is for a device that reads host memory. Rows are aggregated in place
@@ -85,28 +87,29 @@ func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (err error) {
 
 // landTypes makes the rows of each type, or their means by relation: one table each.
 func (h onHostMemory) landTypes(m *Minibatch) {
-	kinds, at := h.exchange.Kinds(), 0
-	for len(m.types) < len(kinds) {
-		m.types = append(m.types, nil)
-	}
-	for t, end := range m.edges.Types() {
-		rows := h.exchange.RowsOf(&m.Fetch, t)
-		means, averaged := m.edges.Means(t)
-		n := end - at
-		if averaged {
-			n = means.Len()
+	for t, rows := range rowsOfTypes(m, h.exchange) {
+		if t == len(m.types) {
+			m.types = append(m.types, nil)
 		}
-		x := matrixOf(&m.types[t], n, rows.Cols)
-		switch {
-		case rows.Cols == 0:
-		case averaged:
-			h.host.SegmentRows(x, compute.ReduceMean, means, nil, rows)
-		default:
-			rows.Of = rows.Of[at:end]
-			h.host.GatherRows(x, rows)
-		}
+		x := matrixOf(&m.types[t], rows.Len(), rows.Cols)
+		rows.Make(h.host, x)
 		m.Batch.Types = append(m.Batch.Types, x)
-		at = end
+	}
+}
+
+// rowsOfTypes yields what is read of the rows of each type.
+func rowsOfTypes(m *Minibatch, x *exchange.Exchange) iter.Seq2[int, compute.TypeRows] {
+	return func(yield func(int, compute.TypeRows) bool) {
+		at := 0
+		for t, end := range m.edges.Types() {
+			rows := compute.TypeRows{Rows: x.RowsOf(&m.Fetch, t)}
+			if rows.Means, rows.Averaged = m.edges.Means(t); !rows.Averaged {
+				rows.Of = rows.Of[at:end]
+			}
+			if at = end; !yield(t, rows) {
+				return
+			}
+		}
 	}
 }
 
@@ -126,6 +129,8 @@ type stagingPool struct {
 	device   compute.Accelerator
 	host     compute.Host
 	resident bool
+	exchange *exchange.Exchange // says what the rows of each type are
+	steady   []compute.Segments // which kernels of every minibatch read
 
 	mu        sync.Mutex
 	idle, all []compute.StagingBuffer
@@ -176,7 +181,15 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	*in = compute.Inputs{
 		Rows: m.Fetch.Rows, Input: input.Forward, Destinations: input.Destinations,
 		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels,
-		Segments: in.Segments[:0], Vertices: in.Vertices[:0], Weights: in.Weights[:0],
+		Types:    in.Types[:0],
+		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
+		Weights: in.Weights[:0],
+	}
+	if needs.Types { // in the place of all sources
+		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
+		for _, rows := range rowsOfTypes(m, p.exchange) {
+			in.Types = append(in.Types, rows)
+		}
 	}
 	for l := range b.Hops {
 		h := &b.Hops[l]
@@ -187,6 +200,10 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		}
 		if m.Train && (l > 0 || needs.Transposed) {
 			in.Segments = append(in.Segments, h.Transposed)
+		}
+		if needs.Relations != nn.NoRelations {
+			in.Segments = append(in.Segments, h.Targets, h.Pairs, h.RowsOf, h.PairsOf)
+			in.Vertices = append(in.Vertices, h.Ends, h.OwnEnds, h.PairEnds)
 		}
 		switch {
 		case needs.Weights == nn.NoWeights:
@@ -209,6 +226,7 @@ func (p *stagingPool) receive(m *Minibatch) error {
 	}
 	var err error
 	m.Batch.Own, m.Batch.Aggregate, m.Batch.X, err = m.staging.Open()
+	m.Batch.Types = append(m.Batch.Types[:0], m.staging.Types()...)
 	return err
 }
 

@@ -28,6 +28,10 @@ func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error
 	if device == nil {
 		return nil
 	}
+	if s.Job.Kinds() != nil {
+		c.cards = &cards{why: manySizes}
+		return nil
+	}
 	c.closers = append(c.closers, device.DropRows)
 	why, err := s.holdRows(node, device, s.shards().Parts, first, own)
 	c.cards = &cards{why: why}
@@ -37,7 +41,10 @@ func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error
 	return err
 }
 
-const tooLarge = "they take more than half of the device memory that is free"
+const (
+	tooLarge  = "they take more than half of the device memory that is free"
+	manySizes = "rows of several sizes are sent from the host"
+)
 
 // holdRows holds rows of a table on the device and reaches those of the node's other ranks, if node
 // is not nil. why says what is sent from the host instead. Collective: a device that fails on one

@@ -108,6 +108,9 @@ func (s *Store) residentRows(room int) []int {
 // openDeviceRows copies the rows that are read most to the device and chooses how it gets the
 // others.
 func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
+	if s.Job.Kinds() != nil {
+		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes}, nil
+	}
 	count := s.residentRows(device.Room())
 	hot, order, err := s.hotRows(count)
 	defer func() {

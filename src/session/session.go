@@ -131,10 +131,6 @@ func (s *Session) OpenModel() error {
 	if s.Metric, err = s.Task.Choose(s.asked, s.Job.Model.Out); err != nil {
 		return err
 	}
-	if s.Job.Model.Schema.Typed() && compute.CapabilitiesOf(s.Device).Accelerator != nil {
-		return fmt.Errorf("%s: graphs with vertex types are trained on CPUs alone: set "+
-			"compute.device=cpu", s.Shards.Dir)
-	}
 	if s.Job.Model.LearnsRows() && compute.CapabilitiesOf(s.Device).Accelerator != nil {
 		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
 			"partition again with --features degree")

@@ -194,24 +194,23 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 	}
 }
 
-// A typed graph on a GPU is one error, before its rows, of several widths, are placed.
-func TestTypedGraphsAreRefusedOnGPUs(t *testing.T) {
+// Learned rows on a GPU are one error, before they are placed.
+func TestLearnedRowsAreRefusedOnGPUs(t *testing.T) {
 	library := cudaLibrary(t)
-	shards := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
-	for _, kind := range []string{"rgcn", "sage"} {
-		err := comm.RunWorld(1, func(c comm.Comm) error {
-			d, err := cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
-			if err != nil {
-				return err
-			}
-			_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1,
-				Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()},
-				typedOptions(kind))
-			return errors.Join(err, d.Close())
-		})
-		if err == nil || !strings.Contains(err.Error(), "vertex types are trained on CPUs alone: set "+
-			"compute.device=cpu") {
-			t.Errorf("%s: %v", kind, err)
+	shards := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
+	err := comm.RunWorld(1, func(c comm.Comm) error {
+		d, err := cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
+		if err != nil {
+			return err
 		}
+		o := typedOptions("sage")
+		o.Model.Learned, o.LearnedLR = 4, 0.05
+		_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1,
+			Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+		return errors.Join(err, d.Close())
+	})
+	if err == nil || !strings.Contains(err.Error(), "rows are learned on CPUs alone: set "+
+		"compute.device=cpu") {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -256,17 +257,18 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 	}
 }
 
-// Bytes are counted as well where all vertices are of one type, with relations of their own.
-func TestTypedTrainingOfOneType(t *testing.T) {
+// oneType writes a graph of so many relations among vertices of one type.
+func oneType(t *testing.T, relations int) string {
+	t.Helper()
 	dir, n := filepath.Join(t.TempDir(), "one"), int32(60)
 	w, err := dataset.Create(dir, dataset.Meta{Name: "one", Task: task.Multiclass, Classes: 2,
 		LabelType: "paper", Schema: graph.Schema{Types: []string{"paper"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	edges := []dataset.TypedEdges{
-		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
-		{Relation: graph.Relation{Source: "paper", Name: "extends", Target: "paper"}},
+	edges := make([]dataset.TypedEdges, relations)
+	for k := range edges {
+		edges[k].Relation = graph.Relation{Source: "paper", Name: fmt.Sprintf("r%d", k), Target: "paper"}
 	}
 	var ids []graph.VertexID
 	labels := make([]int32, n)
@@ -293,7 +295,12 @@ func TestTypedTrainingOfOneType(t *testing.T) {
 		w.Splits(graph.Split{Train: ids[:40], Valid: ids[40:50], Test: ids[50:]}), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s := shardtest.Cut(t, dir, shardtest.Options{Parts: 2})
+	return dir
+}
+
+// Bytes are counted as well where all vertices are of one type, with relations of their own.
+func TestTypedTrainingOfOneType(t *testing.T) {
+	s := shardtest.Cut(t, oneType(t, 2), shardtest.Options{Parts: 2})
 	want, got := typedRun(t, s, 1, typedOptions("rgcn"), false), typedRun(t, s, 2, typedOptions("rgcn"), false)
 	if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || got.RemoteRowsPerStep == 0 {
 		t.Errorf("loss %v with %g remote rows a step; want %v", got.TrainLoss, got.RemoteRowsPerStep,

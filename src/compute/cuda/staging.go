@@ -16,9 +16,11 @@ import (
 // stagingBuffer implements compute.StagingBuffer. Pinned and device memory have the same layout, so
 // that one copy uploads everything:
 //
-//	made on the host     own [D,F] | reduced [D,F] | all [S,F]           │ segments, vertices, │
+//	made on the host     own [D,F] | reduced [D,F] | all [S,F] | types   │ segments, vertices, │
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
 //	                     indices, weights, scale                         │ of all layers       │ lie there, copied  │ fetched after the copy
+//
+// Rows of types are always made on the host.
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
@@ -47,6 +49,8 @@ type stagingBuffer struct {
 	refsAt, fromAt, ptrAt, indexAt int
 	countsAt, weightsAt, scaleAt   int
 	rowsAt, rowBytes               int
+	typesAt                        []int
+	types                          []compute.Matrix // in device memory
 }
 
 // NewStagingBuffer implements compute.Accelerator.
@@ -178,6 +182,10 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 		}
 		b.scaleAt = array(b, in.Rows.Scale)
 	}
+	b.typesAt = b.typesAt[:0]
+	for _, rows := range in.Types {
+		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*4))
+	}
 	for _, s := range in.Segments {
 		array(b, s.Indptr)
 		array(b, s.Indices)
@@ -286,16 +294,26 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 	} else {
 		b.collect(in)
 	}
+	b.types = b.types[:0]
+	for t, rows := range in.Types {
+		m := b.pinnedMatrix(b.typesAt[t], rows.Len(), rows.Cols)
+		rows.Make(b.host, m)
+		m = room{p: unsafe.Add(b.room.p, b.typesAt[t])}.matrix(m.Rows, m.Cols)
+		b.types = append(b.types, m)
+	}
 	for _, s := range b.arrays {
 		copy(pinnedAt[byte](b, s.offset, s.bytes), unsafe.Slice((*byte)(s.host), s.bytes))
 	}
 }
 
+// pinnedMatrix returns a matrix of pinned memory.
+func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: pinnedAt[float32](b, offset, rows*cols)}
+}
+
 // make gathers and aggregates rows on the host.
 func (b *stagingBuffer) make(in *compute.Inputs) {
-	matrix := func(offset, rows int) compute.Matrix {
-		return compute.Matrix{Rows: rows, Cols: b.cols, Data: pinnedAt[float32](b, offset, rows*b.cols)}
-	}
+	matrix := func(offset, rows int) compute.Matrix { return b.pinnedMatrix(offset, rows, b.cols) }
 	if in.Own {
 		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
 	}
@@ -375,6 +393,9 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 		at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations),
 		at(b.all, b.allAt, b.frontier), nil
 }
+
+// Types implements compute.StagingBuffer.
+func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
 
 // gather makes the matrices from rows on the device. They lie in rooms of the device, which all
 // staging buffers share.

@@ -1,0 +1,88 @@
+//go:build cgo
+
+package train
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"halognn/src/compute"
+	"halognn/src/compute/cuda"
+	"halognn/src/compute/ref"
+	"halognn/src/policy"
+	"halognn/src/residence"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+)
+
+// A device with its own memory trains a typed graph to the results of the host, and to the same bits
+// whatever a cache holds.
+func TestOffboardTrainsTyped(t *testing.T) {
+	library := cudaLibrary(t)
+	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
+	gpu := func(rank int) (compute.Device, error) {
+		return cuda.Open(cuda.Options{Device: rank, Memory: 2 << 20, Library: library})
+	}
+	host := func(int) (compute.Device, error) { return ref.New(), nil }
+	for i, kind := range []string{"sage", "rgcn", "gat", "gatv2"} {
+		t.Run(kind, func(t *testing.T) {
+			o := typedOptions(kind)
+			o.Epochs, o.EvalEvery, o.EvalFull = 2, 2, i%2 == 0
+			want := trainedOn(t, s, 2, o, residence.GPURows{}, "", host)
+			got := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu)
+			if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
+				got.TestAccuracy.Value != want.TestAccuracy.Value || got.Remote != want.Remote {
+				t.Errorf("loss %v, accuracy %v, %d rows; want %v, %v, %d", got.TrainLoss,
+					got.TestAccuracy.Value, got.Remote, want.TrainLoss, want.TestAccuracy.Value, want.Remote)
+			}
+			if i > 0 {
+				return
+			}
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}
+			if cached := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu); cached.LossDigest !=
+				got.LossDigest || cached.Remote >= got.Remote {
+				t.Errorf("with a cache digest %s and %d rows; want %s and fewer than %d", cached.LossDigest,
+					cached.Remote, got.LossDigest, got.Remote)
+			}
+		})
+	}
+}
+
+// A step launches as many kernels and products for 45 relations as for three, and copies as many
+// arrays; but for gatv2, whose scores are a kernel of each relation, with arrays of its own.
+func TestTypedLaunches(t *testing.T) {
+	library := cudaLibrary(t)
+	few := shardtest.Cut(t, oneType(t, 3), shardtest.Options{Parts: 1})
+	many := shardtest.Cut(t, oneType(t, 45), shardtest.Options{Parts: 1})
+	for i, kind := range []string{"rgcn", "sage", "gat"} {
+		if i > 0 && testing.Short() {
+			t.Skip("-short")
+		}
+		o := typedOptions(kind)
+		o.EvalEvery, o.Model.Hidden = 0, 2
+		step := func(s *shard.Shards) map[string]int {
+			before, _ := launchesOf(t, library, s, o, 1)
+			after, steps := launchesOf(t, library, s, o, 2)
+			for name, n := range before {
+				after[name] = (after[name] - n) / steps
+			}
+			delete(after, "zero") // of rows that a minibatch happens to lack
+			return after
+		}
+		want, got := step(few), step(many)
+		if len(want) == 0 {
+			t.Skip("the library counts no launches: it is not emulated")
+		}
+		total := 0
+		for name, n := range want {
+			if !strings.HasPrefix(name, "copy") {
+				total += n
+			}
+		}
+		t.Logf("%s: %d launches a step", kind, total)
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: a step with 45 relations launches %v, with three %v", kind, got, want)
+		}
+	}
+}
