@@ -175,8 +175,6 @@ func partitionedRefuses(s *job.Spec) []clash {
 func typedRefuses(s *job.Spec) []clash {
 	const why = "it does not tell types and relations apart yet"
 	return []clash{
-		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name, why,
-			"parallel.mode=" + ModeData},
 		{!s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), why, neighbour},
 		{s.Locality.Favours(), "sample.locality", why, "sample.locality=1"},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement, "rows that ranks share have one width",
@@ -247,6 +245,8 @@ func hybridRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), []clash{
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"each rank of a node keeps other rows as it is", ownCache},
+		{s.Model.Schema.Typed(), "a graph with vertex types", "rows of one size are passed on in a node",
+			"parallel.mode=" + ModeSplit},
 	}...)
 }
 
@@ -263,6 +263,8 @@ func pushPullRefuses(s *job.Spec) []clash {
 		{known && !model.Linear(), name,
 			"its input layer is no sum over the columns of the features",
 			"model.kind sage with means, gcn, gin or mlp"},
+		{s.Model.Schema.Typed(), "a graph with vertex types", "columns are those of one linear map, and " +
+			"each type has its own", "parallel.mode=" + ModeSplit},
 	}
 }
 

@@ -73,10 +73,12 @@ func (r mates) serve(m *Minibatch) error {
 }
 
 // counters counts feature rows of other ranks as shuffled, not as remote.
-func (mates) counters(m *Minibatch, c *trace.Counters) {
+func (r mates) counters(m *Minibatch, c *trace.Counters) {
 	c.Shuffles.Rows, c.Shuffles.Bytes = c.Remote, c.RowBytes
-	c.Shuffles.Got = c.Remote * int64(m.Fetch.Rows.RowBytes())
-	c.Frontier, c.Remote, c.Served, c.RowBytes = c.Local, 0, 0, 0
+	if c.Shuffles.Got = c.AskedBytes; len(r.x.Kinds()) == 1 {
+		c.Shuffles.Got = c.Remote * int64(r.x.Kinds()[0].RowBytes())
+	}
+	c.Frontier, c.Remote, c.Served, c.RowBytes, c.AskedBytes = c.Local, 0, 0, 0, 0
 	c.Loaded = m.shared.loaded
 }
 

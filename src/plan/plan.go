@@ -136,6 +136,10 @@ func (j *Job) fill(s *shard.Shards) error {
 		fault("exchange.sums is on, and sums of rows of several types are not planned: count them by " +
 			"`halognn simulate`, or set exchange.sums=off")
 	}
+	if j.Model.Schema.Typed() && j.Mode.Sharing != sample.Alone {
+		fault("graphs with vertex types are planned where each rank trains minibatches of its own: count " +
+			"rows by `halognn simulate modes`, or set parallel.mode=%s", parallel.ModeData)
+	}
 	if j.GPU != nil && (j.Model.Schema.Typed() || j.Model.LearnsRows()) {
 		fault("graphs with vertex types, and learned rows, are planned on CPUs alone; plan them with " +
 			"compute.device=cpu")

@@ -150,7 +150,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 			continue
 		}
 		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
+		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
 			g.mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
 		}
@@ -236,7 +236,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 			sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, g.loads)
+		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
 			r.judged.atLeast(&shape)

@@ -36,7 +36,7 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	err = s.run(firstMeasured, func() (func(sample.Key, *sample.Minibatch) error, func()) {
 		loads := sample.NewLoads(parts, layers)
 		return func(_ sample.Key, mb *sample.Minibatch) error {
-			mb.Loads(owner, 1, loads)
+			mb.Loads(owner, 1, nil, loads)
 			sum.Lock()
 			defer sum.Unlock()
 			imbalance = append(imbalance, imbalanceOf(loads))

@@ -1,16 +1,21 @@
 package sample
 
-import "halognn/src/graph"
+import (
+	"slices"
+
+	"halognn/src/graph"
+)
 
 // Load is a rank's share of a block that ranks make together (Split), counted on the whole
 // minibatch.
 type Load struct {
 	Destinations, Edges int
-	Cross               int // edges from sources of other ranks
-	Own                 int // sources that the rank owns; of the last hop those that it reads
-	Others              int // sources of other ranks
-	Far                 int // of Others: of ranks of other nodes
-	Wanted              int // own vertices that other ranks read, once for each of these
+	Cross               int   // edges from sources of other ranks
+	Own                 int   // sources that the rank owns; of the last hop those that it reads
+	Others              int   // sources of other ranks
+	Far                 int   // of Others: of ranks of other nodes
+	Bytes, FarBytes     int64 // of the feature rows of Others and Far, of the input layer
+	Wanted              int   // own vertices that other ranks read, once for each of these
 }
 
 // NewLoads makes room for the loads of so many ranks in minibatches of so many layers.
@@ -26,8 +31,11 @@ func NewLoads(ranks, layers int) [][]Load {
 func (l Load) Sources() int { return l.Own + l.Others }
 
 // Loads sets loads[r][l] to the share of rank r in Blocks[l], where ownerOf names the rank of a
-// vertex, and perNode consecutive ranks are a node. O(K L + V + E).
-func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int, loads [][]Load) {
+// vertex, and perNode consecutive ranks are a node. rowOf returns the bytes of the feature row of a
+// vertex, and false for one without features, which is no source of the input layer; nil: they are not
+// counted. O(K L + V + E).
+func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
+	rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	perNode = max(1, perNode)
 	owner := make([]int32, len(m.Frontier))
 	for i, v := range m.Frontier {
@@ -36,25 +44,26 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int, loads [
 	for r := range loads {
 		clear(loads[r])
 	}
-	// Destinations by rank, so that one mark for each source tells which rank has read it last.
-	order, next := make([]int32, len(m.Frontier)), make([]int, len(loads)+1)
+	// Destinations and rows by rank, so that one mark for each source tells which rank has read it last.
+	var own, rows byRank
 	read := make([]int32, len(m.Frontier))
 	for l := range m.Blocks {
+		if l > 0 {
+			rowOf = nil
+		}
 		b := &m.Blocks[l]
-		clear(next)
-		for _, o := range owner[:b.NumDst] {
-			next[o+1]++
-		}
-		for r := range loads {
-			next[r+1] += next[r]
-		}
-		for d, o := range owner[:b.NumDst] {
-			order[next[o]] = int32(d)
-			next[o]++
-		}
+		own.sort(len(loads), b.NumDst, func(d int) int32 { return owner[d] })
+		rows.sort(len(loads), b.NumRows(), func(row int) int32 { return owner[b.Target(row)] })
 		clear(read)
-		for _, d := range order[:b.NumDst] {
-			m.load(b, l, int(d), owner, int32(perNode), read, loads)
+		for r := range loads {
+			of := &loads[r][l]
+			for _, d := range own.of(r) {
+				read[d] = int32(r) + 1 // its own row
+				of.Destinations, of.Own = of.Destinations+1, of.Own+1
+			}
+			for _, row := range rows.of(r) {
+				m.load(b, l, int(row), int32(r), owner, int32(perNode), read, rowOf, loads)
+			}
 		}
 		if l == 0 {
 			continue
@@ -68,18 +77,40 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int, loads [
 	}
 }
 
-// load counts destination d of block l.
-func (m *Minibatch) load(b *graph.Block, l, d int, owner []int32, perNode int32, read []int32,
-	loads [][]Load) {
-	rank := owner[d]
-	of := &loads[rank][l]
-	of.Destinations++
-	of.Edges += int(b.Indptr[d+1] - b.Indptr[d])
-	if read[d] != rank+1 { // its own row
-		read[d] = rank + 1
-		of.Own++
+// byRank lists numbers by rank, ascending for each.
+type byRank struct {
+	order []int32
+	ends  []int
+}
+
+func (b *byRank) sort(ranks, n int, rankOf func(int) int32) {
+	b.order, b.ends = slices.Grow(b.order[:0], n)[:n], append(b.ends[:0], make([]int, ranks+1)...)
+	for i := range n {
+		b.ends[rankOf(i)+1]++
 	}
-	for _, s := range b.Indices[b.Indptr[d]:b.Indptr[d+1]] {
+	for r := range ranks {
+		b.ends[r+1] += b.ends[r]
+	}
+	for i := range n {
+		r := rankOf(i)
+		b.order[b.ends[r]] = int32(i)
+		b.ends[r]++
+	}
+}
+
+func (b *byRank) of(rank int) []int32 {
+	if rank == 0 {
+		return b.order[:b.ends[0]]
+	}
+	return b.order[b.ends[rank-1]:b.ends[rank]]
+}
+
+// load counts a row of block l, of a destination of rank.
+func (m *Minibatch) load(b *graph.Block, l, row int, rank int32, owner []int32, perNode int32,
+	read []int32, rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
+	of := &loads[rank][l]
+	of.Edges += int(b.Indptr[row+1] - b.Indptr[row])
+	for _, s := range b.Indices[b.Indptr[row]:b.Indptr[row+1]] {
 		if owner[s] != rank {
 			of.Cross++
 		}
@@ -89,12 +120,20 @@ func (m *Minibatch) load(b *graph.Block, l, d int, owner []int32, perNode int32,
 		read[s] = rank + 1
 		if owner[s] == rank {
 			of.Own++
-		} else {
-			of.Others++
-			if owner[s]/perNode != rank/perNode {
-				of.Far++
-			}
-			loads[owner[s]][l].Wanted++
+			continue
 		}
+		size := int64(0)
+		if rowOf != nil {
+			bytes, has := rowOf(m.Frontier[s])
+			if !has {
+				continue
+			}
+			size = bytes
+		}
+		of.Others, of.Bytes = of.Others+1, of.Bytes+size
+		if owner[s]/perNode != rank/perNode {
+			of.Far, of.FarBytes = of.Far+1, of.FarBytes+size
+		}
+		loads[owner[s]][l].Wanted++
 	}
 }

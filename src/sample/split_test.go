@@ -260,7 +260,7 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 		return fmt.Errorf("digests of edges %x, want %x", digest, want.EdgesDigest(key))
 	}
 	parts, loads := graph.NewPartIndex(offsets), NewLoads(len(mbs), hops)
-	want.Loads(func(v graph.VertexID) int { return parts.Find(uint32(v)) }, 2, loads)
+	want.Loads(func(v graph.VertexID) int { return parts.Find(uint32(v)) }, 2, nil, loads)
 	for h := 1; h <= hops; h++ {
 		l := hops - h
 		var all []edge

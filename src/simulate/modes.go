@@ -218,7 +218,8 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
 	rated := new(ratedLinks)
 	return func(key sample.Key, mb *sample.Minibatch) error {
-		mb.Loads(c.owners.Of, c.RanksPerNode, loads)
+		mb.Loads(c.owners.Of, c.RanksPerNode,
+			func(v graph.VertexID) (int64, bool) { return rowOf(c, v) }, loads)
 		c.takeShared(key, mb, loads)
 		takeRated(c, key, rated)
 		return nil
@@ -261,16 +262,20 @@ func (c *modeCounter) step(key sample.Key) []int64 {
 	return c.edges[step*c.Ranks : (step+1)*c.Ranks]
 }
 
+// rowOf returns the bytes of a vertex's feature row, and whether it has one.
+func rowOf(c *modeCounter, v graph.VertexID) (bytes int64, has bool) {
+	if c.kinds == nil {
+		return c.features, c.features > 0
+	}
+	return int64(c.kinds.Size(v)), c.kinds.Bytes[c.kinds.Of(v)] > 0
+}
+
 // elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have, and
 // their bytes.
 func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {
-		has, size := c.features, c.features
-		if c.kinds != nil {
-			has, size = int64(c.kinds.Bytes[c.kinds.Of(v)]), int64(c.kinds.Size(v))
-		}
-		if has > 0 && c.nodes.Find(uint32(v)) != node {
+		if size, has := rowOf(c, v); has && c.nodes.Find(uint32(v)) != node {
 			rows, bytes = rows+1, bytes+size
 		}
 	}
@@ -308,7 +313,7 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.sum.fetch(remote, bytes)
+	c.sum.fetch(remote, bytes, bytes)
 	c.sum.hidden(learned, far, c.Model.Learned)
 	c.step(key)[rank] += int64(mb.NumEdges())
 	return nil
@@ -321,7 +326,7 @@ func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.receive(0, 0, int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums)
+	c.sum.hidden(int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums, c.Model.Hidden)
 	// An edge of the input hop is a share of it on each rank; edges count as many as there are ranks.
 	step := c.step(key)
 	step[key.Stream] += int64(c.Ranks) * (int64(mb.NumEdges()) - edges)
@@ -340,43 +345,34 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.sum.fetch(remote, bytes)
+	c.sum.fetch(remote, bytes, bytes)
 	edges := c.step(key)
 	for m, of := range loads {
 		for l, load := range of {
 			edges[first+m] += int64(load.Edges)
 			c.sum.Cross += int64(load.Cross)
-			others, far := int64(load.Others), int64(load.Far)
 			if l == 0 {
-				c.receive(others, far, 0, 0)
+				c.sum.fetch(int64(load.Others), load.Bytes, load.FarBytes)
 			} else {
-				c.receive(0, 0, others, far)
+				c.sum.hidden(int64(load.Others), int64(load.Far), c.Model.Hidden)
 			}
 		}
 	}
 }
 
-// receive counts rows of features, and hidden ones, that come from other ranks, far ones from other
-// nodes. Gradients go back for hidden rows.
-func (c *modeCounter) receive(features, farFeatures, hidden, farHidden int64) {
-	c.sum.Features += features
-	c.sum.Bytes += features * c.features
-	c.sum.Network += farFeatures * c.features
-	c.sum.hidden(hidden, farHidden, c.Model.Hidden)
-}
-
-// hidden counts rows of so many columns, for which gradients go back.
+// hidden counts hidden rows of so many columns that come from other ranks, far ones from other nodes,
+// for which gradients go back.
 func (c *ModeCounts) hidden(rows, far int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
 	c.Network += 2 * far * 4 * int64(cols)
 }
 
-// fetch counts rows of features that come from other nodes.
-func (c *ModeCounts) fetch(rows, bytes int64) {
+// fetch counts rows of features that come from other ranks, far ones from other nodes.
+func (c *ModeCounts) fetch(rows, bytes, far int64) {
 	c.Features += rows
 	c.Bytes += bytes
-	c.Network += bytes
+	c.Network += far
 }
 
 // add counts what all modes do with a minibatch.

@@ -254,9 +254,15 @@ func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, pe
 		if rows := c.Features + 2*c.Hidden; c.Mode == o.Mode.Name && rows != run.Shuffles.Rows+run.Remote {
 			t.Errorf("%s: %d rows cross ranks, simulated %d", name, run.Shuffles.Rows+run.Remote, rows)
 		}
+		if c.Mode == o.Mode.Name && c.Bytes != run.Shuffles.Bytes+run.RemoteBytes {
+			t.Errorf("%s: %d bytes cross ranks, simulated %d", name, run.Shuffles.Bytes+run.RemoteBytes, c.Bytes)
+		}
 	}
 	if run.ShuffledBy != string(parallel.ShuffleHost) {
 		t.Errorf("%s: rows went by %q", name, run.ShuffledBy)
+	}
+	if shards.Schema.Typed() {
+		return
 	}
 	j := plan.Job{Spec: o.Spec}
 	j.Ranks, j.RanksPerNode = 4, perNode

@@ -10,14 +10,15 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/residence"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 )
 
-// A device with its own memory trains a typed graph to the results of the host, and to the same bits
-// whatever a cache holds.
+// A device with its own memory trains a typed graph to the results of the host, in split mode too, and
+// to the same bits whatever a cache holds.
 func TestOffboardTrainsTyped(t *testing.T) {
 	library := cudaLibrary(t)
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
@@ -25,6 +26,10 @@ func TestOffboardTrainsTyped(t *testing.T) {
 		return cuda.Open(cuda.Options{Device: rank, Memory: 2 << 20, Library: library})
 	}
 	host := func(int) (compute.Device, error) { return ref.New(), nil }
+	split, err := parallel.ModeOf(parallel.ModeSplit)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, kind := range []string{"sage", "rgcn", "gat", "gatv2"} {
 		t.Run(kind, func(t *testing.T) {
 			o := typedOptions(kind)
@@ -35,6 +40,15 @@ func TestOffboardTrainsTyped(t *testing.T) {
 				got.TestAccuracy.Value != want.TestAccuracy.Value || got.Remote != want.Remote {
 				t.Errorf("loss %v, accuracy %v, %d rows; want %v, %v, %d", got.TrainLoss,
 					got.TestAccuracy.Value, got.Remote, want.TrainLoss, want.TestAccuracy.Value, want.Remote)
+			}
+			shared := o
+			shared.Mode, shared.StreamPerPart = split.Mode, false
+			want = trainedOn(t, s, 2, shared, residence.GPURows{}, "", host)
+			same := trainedOn(t, s, 2, shared, residence.GPURows{}, "", gpu)
+			if d := same.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || want.Shuffles.Rows == 0 ||
+				same.Shuffles.Rows != want.Shuffles.Rows {
+				t.Errorf("split: loss %v, %d rows; want %v, %d", same.TrainLoss, same.Shuffles.Rows,
+					want.TrainLoss, want.Shuffles.Rows)
 			}
 			if i > 0 {
 				return
