@@ -376,8 +376,7 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 			return r, err
 		}
 	}
-	err = t.writeLabels(w, at, split)
-	if of != nil {
+	if err = t.writeLabels(w, at, split); err == nil && of != nil {
 		err = w.Links(links)
 	}
 	if err != nil {

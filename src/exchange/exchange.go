@@ -287,7 +287,10 @@ func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].
 func numTables(x *Exchange) int {
 	n := len(x.base) + 5
 	if len(x.kinds) > 1 {
-		n += 2*len(x.base) + len(x.kinds)
+		n += len(x.base) + len(x.kinds)
+		if x.sums != nil {
+			n += len(x.base)
+		}
 	}
 	return n
 }
@@ -358,7 +361,10 @@ func check(c comm.Comm, o Options) error {
 	}
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
 	if len(o.Kinds) > 0 {
-		most = (maxParts - len(o.Kinds)) / 3
+		most = (maxParts - len(o.Kinds)) / 2
+		if o.Sums != nil {
+			most = (maxParts - len(o.Kinds)) / 3
+		}
 	}
 	switch {
 	case parts < 1 || parts > most:

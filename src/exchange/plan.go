@@ -333,9 +333,13 @@ func (p *Plan) cutReceived(x *Exchange) {
 	if len(x.kinds) == 1 {
 		return
 	}
-	for i, c := range p.cut {
+	cut, parts := p.cut, len(x.base)
+	if x.sums == nil {
+		cut = cut[:parts]
+	}
+	for i, c := range cut {
 		table := landedIn(x, i)
-		if parts := len(x.base); i >= parts {
+		if i >= parts {
 			table = firstOfSums(x) + i - parts
 		}
 		p.Rows.Tables[table] = p.received[c[0]*x.unit : c[1]*x.unit]

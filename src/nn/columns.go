@@ -31,7 +31,12 @@ type columnwise interface {
 
 // Linear reports whether the input layer begins with a linear map of rows and of sums of rows, of
 // which Columns can compute shares.
-func (c Config) Linear() bool { return c.Needs().Sums() }
+func (c Config) Linear() bool {
+	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil { // Check refuses it
+		return false
+	}
+	return c.Needs().Sums()
+}
 
 // Columns is the share that some columns of the input rows have in the first map of a model's input
 // layer (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The shares of all columns add up

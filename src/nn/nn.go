@@ -219,7 +219,7 @@ func (c Config) Adds() bool {
 	k := FindKind(c.Kind)
 	switch {
 	case c.Schema.Typed() && k.relational == nil: // Check refuses it
-		return true
+		return false
 	case !c.Schema.Typed() && c.In == 0 && k.relational != nil && !k.HasHeads:
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/policy"
@@ -68,5 +69,22 @@ func TestWithoutSumsSaysWhy(t *testing.T) {
 	}
 	if err := Check(&s); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever the model, what a mode cannot have is asked before the model is checked: kinds that read one
+// relation alone are refused by name on a typed graph.
+func TestRefusalsOfAnyKind(t *testing.T) {
+	for _, k := range nn.Kinds() {
+		for _, mode := range Modes() {
+			s := &job.Spec{Mode: mode.Mode, Sums: true}
+			s.Model.Kind, s.Model.In, s.Model.TypeFeatures = k.Name, 4, []int{3}
+			s.Model.Schema = graph.Schema{Types: []string{"a"},
+				Relations: []graph.Relation{{Source: "a", Name: "r", Target: "a"}}}
+			adds := s.Model.Adds()
+			if got := Refusals(s); len(got) == 0 && (!adds || mode.Name != ModeData) {
+				t.Errorf("%s of %s: sums are not refused", mode.Name, k.Name)
+			}
+		}
 	}
 }

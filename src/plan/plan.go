@@ -137,7 +137,7 @@ func (j *Job) fill(s *shard.Shards) error {
 			"`halognn simulate`, or set exchange.sums=off")
 	}
 	if j.Model.Schema.Typed() && j.Mode.Sharing != sample.Alone {
-		fault("graphs with vertex types are planned where each rank trains minibatches of its own: count " +
+		fault("graphs with vertex types are planned where each rank trains minibatches of its own: count "+
 			"rows by `halognn simulate modes`, or set parallel.mode=%s", parallel.ModeData)
 	}
 	if j.GPU != nil && (j.Model.Schema.Typed() || j.Model.LearnsRows()) {

@@ -33,4 +33,7 @@ func TestCachesOfSparseRows(t *testing.T) {
 		t.Errorf("a cache of %d rows, where there is room for %d of mean length, leaves %g of %g",
 			p.Capacity, room, p.Rows, p.Reads)
 	}
+	if n := len(got.Curve); n == 0 || got.Curve[n-1].Rows > 0.01*p.Reads || got.Suggestion == nil {
+		t.Errorf("caches up to all rows of other ranks are %+v, suggested %+v", got.Curve, got.Suggestion)
+	}
 }

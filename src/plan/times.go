@@ -163,7 +163,7 @@ var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5,
 // sizes predicts caches from small to large, with the job's policy or, if that is none, with vip, or
 // sim without fanouts, and suggests one.
 func (p *planner) sizes(out *Plan) error {
-	if out.Traffic.Reads == 0 || p.layout.FavoursNear() || p.job.Sparse { // which are not cached
+	if out.Traffic.Reads == 0 || p.layout.FavoursNear() {
 		return nil
 	}
 	c := p.job.Cache
@@ -186,7 +186,7 @@ func (p *planner) sizes(out *Plan) error {
 		waiting = max(waiting, p.holding().waitingBytes(&r.most, &out.Traffic))
 	}
 	room := p.shards.Vertices
-	if kinds := p.kinds().kinds; kinds != nil { // in bytes
+	if kinds := p.layout.Kinds(); kinds != nil { // in bytes
 		room = kinds.Total()
 	}
 	var tried []float64

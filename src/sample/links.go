@@ -163,15 +163,15 @@ func (c *choices) at(n int) graph.VertexID {
 
 // mostSeeds bounds the seeds of a minibatch of so many links.
 func (l *Links) mostSeeds(links int) int {
-	n, k := 2*links, l.options.Negatives.Count
+	n, k, ends := 2*links, l.options.Negatives.Count, 1
 	if l.options.Corrupt == CorruptPair {
-		links *= 2
+		ends = 2
 	}
 	switch l.options.Negatives.Kind {
 	case NegativesUniform, NegativesLocal:
-		n += links * k
+		n += ends * links * k
 	case NegativesJoint:
-		n += ceil(links, k) * k
+		n += ends * ceil(links, k) * k
 	}
 	return min(n, len(l.topology.Original))
 }

@@ -220,6 +220,34 @@ func TestLinksOfOtherSeeds(t *testing.T) {
 	}
 }
 
+// Samplers are made for the bound of a piece, also where no vertex is named twice and the last chunk of
+// joint negatives is not full.
+func TestPiecesOfLinksAreBounded(t *testing.T) {
+	const n = 1000
+	top := &Topology{Graph: graph.CSC{Indptr: make([]int64, n+1)}, Original: make([]int32, n)}
+	var links []graph.Link
+	var numbers []graph.VertexID
+	for i := range graph.VertexID(5) {
+		links = append(links, graph.Link{Source: 2 * i, Target: 2*i + 1})
+		numbers = append(numbers, i)
+	}
+	for _, kind := range []string{NegativesUniform, NegativesJoint, NegativesLocal} {
+		for _, corrupt := range []string{CorruptTarget, CorruptBoth, CorruptPair} {
+			s, err := NewStreams([][]graph.VertexID{numbers}, StreamOptions{Batch: 5, Seed: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := LinkOptions{Negatives: Negatives{kind, 16}, Corrupt: corrupt}
+			if _, err := s.Rate(links, []graph.VertexID{0, n}, top, o); err != nil {
+				t.Fatal(err)
+			}
+			if seeds := s.Piece(1, 0, 0, nil); len(seeds) > s.MaxPiece() {
+				t.Errorf("%v: %d seeds, and at most %d were expected", o, len(seeds), s.MaxPiece())
+			}
+		}
+	}
+}
+
 // Negatives are no ends of their link, are of the stream's vertices where they are local, and with
 // the filter no edges; seeds are distinct, and the truth names them.
 func TestNegatives(t *testing.T) {
