@@ -58,7 +58,7 @@ var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
 
 // Models that read features of edges learn what follows from these, to the same numbers on one rank and
 // on four (two add the gradients of four streams in another order), whatever is cached and in advance,
-// and whoever has the rows; plan counts their collectives; inference with all neighbours gives what
+// and whoever has the rows or the topology; plan counts their collectives; inference with all neighbours gives what
 // minibatches with all neighbours do.
 func TestEdgeFeatures(t *testing.T) {
 	unlessShort(t)
@@ -78,7 +78,8 @@ func TestEdgeFeatures(t *testing.T) {
 			for _, c := range []struct {
 				ranks int
 				sets  []string
-			}{{4, []string{"cache.policy=lookahead"}}, {4, []string{"pipeline.depth=0"}},
+			}{{4, []string{"run.ranks_per_node=2", "topology.kind=partitioned"}},
+				{4, []string{"cache.policy=lookahead"}}, {4, []string{"pipeline.depth=0"}},
 				{4, []string{"run.ranks_per_node=2", "pipeline.depth=4", "cache.policy=vip"}}} {
 				several := trained(t, parts, c.ranks, append(sets, c.sets...)...)
 				sameNumbers(t, several, one)
@@ -132,7 +133,6 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 		sets  []string
 		want  string
 	}{
-		{parts, []string{"model.kind=gine", "topology.kind=partitioned"}, "topology.kind partitioned"},
 		{parts, []string{"model.kind=gatv2", "parallel.mode=split"}, "parallel.mode split"},
 		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model.edge_features is false"},
 		{plain, []string{"model.kind=gine"}, "edges of the graph have none"},
