@@ -65,7 +65,8 @@ func TestTypedGraphs(t *testing.T) {
 	}
 	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4", "--out",
 		filepath.Join(dir, "modes")}, kind...)...)
-	if !strings.Contains(r.out, "data") || strings.Contains(r.out, "split") {
+	if !strings.Contains(r.out, " data ") || !strings.Contains(r.out, " split ") ||
+		strings.Contains(r.out, "push-pull") {
 		t.Errorf("modes: %v", r)
 	}
 	kind = append(kind, "--set", "data.parts="+parts)
