@@ -2,13 +2,14 @@
 """Cuts datasets by several methods and prints the table of docs/results/partitioning.md.
 
     profiling/partitioners.py DATASET ... [--methods metis,kaminpar,ldg,contiguous] [--parts 4,16,64]
-                              [--seed 1] [--out run/partitioners] [--limit 3600]
+                              [--seed 1] [--out run/partitioners] [--limit 3600] [--more "--order vip"]
 
 A row has the cut after repair, the largest part over the mean (of vertices, training seeds,
 evaluated vertices and in-edges), the processor seconds of the whole command (verifying the dataset
 and writing the parts, which is what `contiguous` takes, included), and the most memory that the
 process and its children had, in bytes a stored edge: their own, and pages of mapped files. A row is
-kept in --out, where another call finds it and goes on. --keep-parts leaves the parts there too.
+kept in --out, where another call finds it and goes on. --keep-parts leaves the parts there too;
+--more adds flags to `halognn partition`.
 """
 import argparse
 import json
@@ -43,10 +44,10 @@ def resident(pid):
     return private, files
 
 
-def cut(program, data, parts, method, seed, out, limit):
+def cut(program, data, parts, method, seed, out, limit, more):
     """Returns what one command printed, its processor seconds and its memory."""
     words = [program, "partition", "--data", data, "--parts", str(parts), "--method", method, "--seed",
-             str(seed), "--allow-imbalance", "--force", "--out", out]
+             str(seed), "--allow-imbalance", "--force", "--out", out, *more.split()]
     begin, most, ended = time.time(), (0, 0), 0
     with open(out + ".log", "w+") as log:
         job = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
@@ -76,7 +77,7 @@ def row(program, data, parts, method, o):
             return kept["cells"]
     except OSError:
         pass
-    text, took, most = cut(program, data, parts, method, o.seed, out, o.limit)
+    text, took, most = cut(program, data, parts, method, o.seed, out, o.limit, o.more)
     share = re.search(r"share\s+([0-9.]+)%", text)
     worst = re.search(r"largest/mean\s+(.*)", text)
     written = "written to" in text
@@ -100,6 +101,7 @@ def main():
     flags.add_argument("--seed", type=int, default=1)
     flags.add_argument("--limit", type=float, default=3600)
     flags.add_argument("--out", default="run/partitioners")
+    flags.add_argument("--more", default="")
     flags.add_argument("--keep-parts", action="store_true")
     o = flags.parse_args()
     program = os.environ.get("HALOGNN_BIN", os.path.join(ROOT, "bin", "halognn"))
