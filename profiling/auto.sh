@@ -27,17 +27,17 @@ cd "$(dirname "$0")/.."
 source profiling/runs.sh
 need_parts "$@"
 repeat=${REPEAT:-2} epochs=${EPOCHS:-12} out=${OUT:-run/auto}
-alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
+alpha=${ALPHA:-0.2} depth=${DEPTH:-4} score=cache.leave=score
 
 #     name                  settings
 ways="none                  cache.policy=none
       degree                cache.policy=degree
       vip                   cache.policy=vip
       sieve                 cache.policy=sieve
-      prefetch-0.95-16      cache.policy=prefetch cache.gamma=0.95 cache.delta=16
-      prefetch-0.95-64      cache.policy=prefetch cache.gamma=0.95 cache.delta=64
-      prefetch-0.995-16     cache.policy=prefetch cache.gamma=0.995 cache.delta=16
-      prefetch-0.995-64     cache.policy=prefetch cache.gamma=0.995 cache.delta=64
+      prefetch-0.95-16      cache.policy=prefetch $score cache.gamma=0.95 cache.delta=16
+      prefetch-0.95-64      cache.policy=prefetch $score cache.gamma=0.95 cache.delta=64
+      prefetch-0.995-16     cache.policy=prefetch $score cache.gamma=0.995 cache.delta=16
+      prefetch-0.995-64     cache.policy=prefetch $score cache.gamma=0.995 cache.delta=64
       lookahead-4           cache.policy=lookahead cache.window=4
       lookahead             cache.policy=lookahead
       auto                  cache.policy=auto"

@@ -11,6 +11,7 @@
 #   DEFAULT  the policy that is held against the others     [that of halognn config]
 #   ALPHAS   sizes of a rank's cache                        [0.05,0.1,0.2,0.3,0.5]
 #   EPOCHS   of the run                                     [10]
+#   SETS     other settings, KEY=VALUE ...                  []
 #   OUT      where graphs, parts and simulations go         [run/policies]
 #
 # The check fails if another policy transfers fewer rows than the default, at any size, with what
@@ -39,8 +40,9 @@ mkdir -p "$out"
 
 # simulate PARTS BATCH FANOUTS DIR FLAG...: one simulation
 simulate() {
-  local parts=$1 batch=$2 fanouts=$3 dir=$4
+  local parts=$1 batch=$2 fanouts=$3 dir=$4 key
   shift 4
+  for key in ${SETS:-}; do set -- "$@" --set "$key"; done
   rm -rf "$dir"
   "$program" simulate --parts "$parts" --set "sample.batch=$batch" --set "sample.fanouts=$fanouts" \
     --set "model.layers=$(tr , '\n' <<<"$fanouts" | wc -l)" --epochs "$epochs" \

@@ -28,7 +28,7 @@ parts=$1 out=${2:-run/slow-network}
 need_parts "$parts"
 repeat=${REPEAT:-2}
 alpha=${ALPHA:-0.2} depth=${DEPTH:-4}
-decay="cache.gamma=${GAMMA:-0.995} cache.delta=${DELTA:-16}"
+decay="cache.leave=score cache.gamma=${GAMMA:-0.995} cache.delta=${DELTA:-16}"
 window=${WINDOW:-750000}
 
 # Full replication is a cache of all that is ever read (SALIENT++, section 5.2: alpha = K - 1).

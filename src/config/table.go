@@ -94,7 +94,7 @@ func (c *Config) table() []section {
 			{"edge_features", boolean(&c.Job.Model.EdgeFeatures, true), 0,
 				"read the features of edges, where the graph's edges have some",
 				"`gatv2` and `gine` read them, `gine` must; other models ignore them. With " +
-					"`topology.kind: replicated`, `parallel.mode: data` and on CPUs."},
+					"`parallel.mode: data` and on CPUs."},
 			{"jumping", oneOf(&c.Job.Model.Jumping, "none",
 				word{"none", "those of the last layer, which makes them"},
 				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
