@@ -88,8 +88,8 @@ func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
 	return owners
 }
 
-// transition returns the probability that a vertex, when it draws, draws a given one of so many
-// in-neighbours.
+// transition returns the probability with which a vertex that draws draws one given in-neighbour,
+// by its number of in-neighbours.
 func transition(fanout, degree int) float64 {
 	if fanout == sample.All || degree <= fanout {
 		return 1

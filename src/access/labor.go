@@ -90,8 +90,8 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 	return q, nil
 }
 
-// taker is what one destination does to its in-neighbours: with probability 1-exp(miss) it is there,
-// and then it takes those with numbers below c.
+// taker describes a destination: with probability 1-exp(miss) it is in the minibatch, and then it
+// draws the in-neighbours whose numbers are below c.
 type taker uint64
 
 func makeTaker(miss, c float32) taker {
@@ -101,8 +101,8 @@ func makeTaker(miss, c float32) taker {
 func (t taker) miss() float32 { return math.Float32frombits(uint32(t >> 32)) }
 func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
-// foundAt makes t those of a destination that one of the hops before may have found, the last of them
-// with probability q minus last: it is there in this hop, with c.
+// foundAt updates the takers t of a destination, one for each hop so far: it is in this hop with
+// probability q, last of which it was before, and then draws below c.
 func foundAt(t []taker, c, q, last float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))

@@ -117,9 +117,10 @@ const (
 	digitBits = 16
 )
 
-// selectKey returns the least of the highest keys for whose sizes there is room, and the room that
-// those above it leave for keys equal to it. It makes one pass a digit, from the highest, over the
-// keys that share the digits found so far.
+// selectKey selects candidates by descending key while their sizes fit into room. It returns the
+// least key that is selected, and the room that larger keys leave for candidates with that key. It
+// makes one pass for each digit, from the highest, over the keys that share the digits found so
+// far.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), room int) (
 	least uint64, rest int) {
 	if room == 0 {

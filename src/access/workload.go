@@ -85,7 +85,8 @@ func (r *Workload) home() []Range {
 	return r.Home
 }
 
-// RankHalo scores 1 the vertices that the reader fetches of its halo of so many hops: [N].
+// RankHalo returns scores [N]: 1 for the vertices of the reader's halo, up to the given number of
+// hops, that it fetches, 0 for others.
 func (m *Graph) RankHalo(r *Workload, hops int) ([]float32, error) {
 	score, err := m.Halo(r.home(), hops)
 	if err != nil {
@@ -136,8 +137,9 @@ func (m *Graph) reads(r *Workload,
 		1/float64(max(minibatches, 1)), analyse)
 }
 
-// byNumbers reports whether vertices have numbers by which others draw them, of which analyses know.
-// In a graph with relations they take draws for independent, and expect more vertices.
+// byNumbers reports whether analyses take into account that vertices are drawn by random numbers of
+// their own (LABOR). In a graph with relations they take draws to be independent, and so predict
+// more vertices.
 func byNumbers(m *Graph, r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
 // inclusion returns the analysis of how a reader's minibatches are drawn.

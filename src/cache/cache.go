@@ -118,8 +118,8 @@ func (d *Decision) Free() {
 	*d = Decision{}
 }
 
-// Insert copies a fetched row to a slot. It is a number, so that arrays of it can lie outside the
-// heap.
+// Insert says which fetched row is copied to which slot. It is a number, so that arrays of it can
+// lie outside the heap.
 type Insert uint64
 
 func makeInsert(from int, slot int32) Insert { return Insert(from)<<32 | Insert(uint32(slot)) }

@@ -16,7 +16,7 @@ type ByKind struct {
 	each []kindOfRows
 }
 
-// kindOfRows is what decides about the rows of one kind.
+// kindOfRows is the policy for the rows of one kind, with its state in a step.
 type kindOfRows struct {
 	policy Policy // nil: none is kept
 	remote []graph.VertexID

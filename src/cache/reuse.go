@@ -67,19 +67,20 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 	}
 }
 
-// gap is the law of how long a vertex is not read: with its number of now a minibatch reads it with
-// probability p. The number lasts for a while, and the next one is as good with probability share;
-// else no minibatch reads it. Times of new numbers are spread evenly.
+// gap is the distribution of the time for which a vertex is not read, where vertices have random
+// numbers (LABOR). With its present number a minibatch reads the vertex with probability p. A
+// number lasts for lasts minibatches; the next one is as good with probability share, and otherwise
+// no minibatch reads the vertex. The times of new numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
 }
 
-// over returns U(l) and S(l); see Reuse. With g = 1-p and up to k = lasts, averaged over the time to
-// the next number:
+// over returns U(l) and S(l) (see Reuse), averaged over the time to the next number. With g = 1-p
+// and k = lasts, for l up to k:
 //
 //	U(l) = ((k-l) g^l + (1-share) (1-g^l)/p + l share g^l) / k
 //
-// and beyond a factor (1 - share + share g^k) every k minibatches.
+// Beyond k, U falls by the factor 1 - share + share g^k every k minibatches.
 func (g gap) over(l int) (unread, sum float64) {
 	if l <= 0 {
 		return 1, 0

@@ -142,7 +142,7 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 	c.base++
 }
 
-// rate answers which rows are at hand, and rates them all.
+// rate looks up which rows are cached, and rates all rows.
 func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	c.rates = mem.Grow(c.rates[:0], len(remote))
@@ -178,7 +178,7 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// serve lets rows at hand stay or go.
+// serve decides which cached rows stay.
 func (c *Savings) serve(first uint32, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	for i, slot := range d.Slot {
@@ -224,7 +224,7 @@ func (c *Savings) Bytes() int64 {
 
 const useBytes = 4*4 + 1 // of a use in the rings
 
-// SavingsBytes predicts Bytes for a dense index, if no step has more than so many uses.
+// SavingsBytes predicts Bytes for a dense index, if no step has more than the given number of uses.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {
 	return int64(o.Vertices)*4 + int64(o.Capacity)*12 + 8 + int64(powerOfTwo(o.Window+2))*4 +
 		int64(powerOfTwo(uses*(o.Window+1)))*useBytes + int64(uses+uses/8)*8

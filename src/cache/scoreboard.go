@@ -117,7 +117,8 @@ func (s *scoreboard) id(at int32) graph.VertexID {
 	return s.vertex[at]
 }
 
-// candidates returns the entries of candidates; in the dense layout, unscored ones are among them.
+// candidates returns the entries that may hold scores. In the dense layout these are the entries of
+// all vertices, scored or not.
 func (s *scoreboard) candidates() []int32 {
 	if s.rank == nil {
 		return s.entry

@@ -183,9 +183,9 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 	l.hold(held)
 }
 
-// fetchEarly fetches rows that the next step misses, if it misses more than this one. It uses slots
-// without a booked row: this step needs no more of them, and bookings from the next step on do not
-// count them.
+// fetchEarly fetches rows that the next step will miss, if that step misses more rows than this
+// one. It uses slots that no booking needs in this step; bookings from the next step on do not
+// depend on them.
 func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	if step == l.bookings.end {
 		return

@@ -66,10 +66,9 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 	})
 }
 
-// together lets every rank write its files, of which there may be more than a disk takes in the
-// time that the watchdog gives: through cut they are written in pieces, and after each the ranks
-// tell each other whether they have more, so that those that wait are seen to be alive. It returns
-// the sums of all files. Collective.
+// together lets every rank write its files in pieces, through cut. After each piece the ranks agree
+// whether any has more to write, and report to the watchdog that they are alive, because writing
+// all may take longer than the watchdog waits. It returns the sums of all files. Collective.
 func together(c comm.Comm, alive func(),
 	write func(cut func(io.Writer) io.Writer) (rundir.FileSums, error)) (rundir.FileSums, error) {
 	turn := func(more bool) (bool, error) {

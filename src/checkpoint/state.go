@@ -126,7 +126,7 @@ type Sums struct {
 	OldScore float64 `json:"score_seconds,omitzero"` // of older versions: Scoring
 }
 
-// Add adds an epoch, whose rows are those of all ranks.
+// Add adds an epoch; rows are the counters of all ranks.
 func (s *Sums) Add(e *record.Epoch, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew

@@ -105,10 +105,10 @@ type Comm interface {
 	Free() error
 }
 
-// Then is what follows the rows of an all-to-all: SendRows[r] rows of Send for rank r, in rank order
-// without gaps. The request owns the counts too. When the rows before have come from all ranks, Expect
-// is asked once, on any goroutine: for the buffer of what follows and the rows of each rank in it, which
-// must be those that the rank sends. Its error is that of Wait.
+// Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
+// rank r, in rank order without gaps. The request owns the counts too. When the first rows of all
+// ranks have arrived, Expect is called once, on any goroutine. It returns the receive buffer and
+// how many rows each rank sends, which must be right. Wait returns its error.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -124,7 +124,7 @@ type Expecter interface {
 // CheckSend checks what one of size ranks sends. Implementations of Comm call it.
 func (t *Then) CheckSend(size int) error {
 	if t.RowBytes <= 0 || t.Expect == nil {
-		return fmt.Errorf("alltoallv: %d bytes follow a row, or nobody expects them", t.RowBytes)
+		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter", t.RowBytes)
 	}
 	return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
 }

@@ -32,7 +32,7 @@ type group struct {
 	mail  mailboxes
 }
 
-// meeting is one operation of a group, which all its ranks join.
+// meeting is one collective operation of a group, complete when all its ranks have joined.
 type meeting struct {
 	group   *group
 	number  uint64

@@ -47,13 +47,14 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 		m = meet(c.Rank(), door, own, all, died)
 	}
 	alone, err := AgreeAny(c, m == nil)
-	if err == nil && !alone && m.met != nil { // then every mate has come to the door
+	if err == nil && !alone && m.met != nil { // then all mates will connect
 		<-m.met
 	}
 	return m, err
 }
 
-// meet lets the mates of a rank in, or goes to the first one's door; nil if that does not open.
+// meet connects a rank with its mates: the first rank of a node accepts the connections of the
+// others, which connect to it. It returns nil if connecting fails.
 func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank int)) *Mates {
 	node, _, _ := bytes.Cut(own, []byte("\n"))
 	var here []int
@@ -82,8 +83,8 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 	return m
 }
 
-// openDoor listens for the mates of a rank and returns what to tell them: node, address and
-// password, a line each. Nothing if that is not possible.
+// openDoor listens for the mates of a rank and returns what they need to connect: node, address and
+// password, a line each. Both results are nil where listening is not possible.
 func openDoor(rank int) (door net.Listener, card []byte) {
 	space, err := os.Readlink("/proc/self/ns/net") // in which the address holds
 	if err != nil || runtime.GOOS != "linux" {
@@ -97,7 +98,8 @@ func openDoor(rank int) (door net.Listener, card []byte) {
 	return door, []byte(strings.Join([]string{host + " " + space, address, rand.Text()}, "\n"))
 }
 
-// receive accepts as many mates as that, each with the password, and watches each.
+// receive accepts connections until the given number of mates have sent the password, and watches
+// each mate.
 func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	defer close(m.met)
 	defer door.Close()
@@ -117,7 +119,7 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 		_ = peer.SetReadDeadline(time.Time{})
 		if _, err := fmt.Sscan(string(hello[len(password):]), &rank); err != nil {
 			_ = peer.Close()
-			mates-- // who knows the password is a mate, and comes once
+			mates-- // whoever knows the password is a mate, and connects once
 			continue
 		}
 		mates--
@@ -138,7 +140,7 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	}
 }
 
-// Leave tells the mates that this process ends in order, before it does. Any goroutine may call it.
+// Leave tells the mates that this process is about to end in order. Any goroutine may call it.
 func (m *Mates) Leave() {
 	if m == nil {
 		return

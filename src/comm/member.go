@@ -17,7 +17,7 @@ func (m *member) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, row
 		sendRows: sendRows, recvRows: recvRows})
 }
 
-// StartAlltoallThen implements Comm. The last rank to join copies what follows.
+// StartAlltoallThen implements Comm. The last rank to join copies the second payloads.
 func (m *member) StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int,
 	then Then) Request {
 	err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes)
@@ -202,7 +202,8 @@ func (s *meeting) finish() error {
 	return nil
 }
 
-// follow copies what follows the rows of an all-to-all. A rank that refuses it fails alone.
+// follow copies the second payloads of an all-to-all (Then). A rank whose Expect returns an error
+// fails alone.
 func (s *meeting) follow() error {
 	for r := range s.posts {
 		offsets(s.posts[r].sendAt, s.posts[r].then.SendRows)

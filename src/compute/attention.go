@@ -112,7 +112,7 @@ func CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
 	checkTransposed(kernel, transposed, dalpha, dsrc)
-	// Scores, alpha and dalpha are read, dalpha is written, and read again by source.
+	// The scores, alpha and dalpha are read; dalpha is written, and read once more by source.
 	return Call{Kernel: kernel, Bytes: s.bytes() + 8*len(transposed.Indptr) +
 		4*len(transposed.Edges) + 5*alpha.bytes() + 2*dst.bytes() + dsrc.bytes()}
 }

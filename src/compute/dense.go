@@ -1,20 +1,20 @@
 package compute
 
-// DenseKernels are the linear maps of a layer with what follows them row by row, and their
-// gradients: several kernels in as few passes over memory and as few launches as a device can make.
-// They give the bits of the kernels that they stand for (the functions that end in InParts), but
-// that cuBLAS may add the terms of two products made together in another order.
+// DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients: several
+// kernels in as few passes over memory and as few launches as a device can make. They give the bits
+// of the kernels that they stand for (the functions that end in InParts), but that cuBLAS may add
+// the terms of two products made together in another order.
 type DenseKernels interface {
 	// Dense sets y = then(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
 	Dense(y Matrix, d Dense)
-	// DenseBackward turns dy [R,O], the gradient with respect to y, the output of Dense, into that
-	// with respect to the sum in place, and sets the gradients of weights and bias (see
+	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
+	// through the epilogue in place, and sets the gradients of weights and bias (see
 	// Device.Settle).
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
 	// Finish sets y = then(y + b):  y [R,O], b [O].
 	Finish(y Matrix, b []float32, then Epilogue)
-	// FinishBackward turns dy, the gradient with respect to y, the output of Finish, into that with
-	// respect to its input in place, and sets db to the sum of its rows, in chunks.
+	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
+	// through the epilogue in place, and sets db to the sum of the resulting rows, in chunks.
 	FinishBackward(db []float32, dy, y Matrix, then Epilogue)
 }
 
@@ -33,8 +33,9 @@ type DenseGradients struct {
 	W2   Matrix
 }
 
-// Epilogue is what follows a sum, row by row: y = f(y + add), with dropout. The zero value leaves y
-// as it is.
+// Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
+// with dropout. The zero value leaves y as it is. Arguments and fields of this type are called
+// then.
 type Epilogue struct {
 	Add        Matrix // [R,O]; without columns: none
 	Activation Activation

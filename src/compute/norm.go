@@ -1,13 +1,13 @@
 package compute
 
-// NormKernels are normalizations, with what follows them, and their gradients.
+// NormKernels are normalizations, each with an epilogue, and their gradients.
 type NormKernels interface {
 	// LayerNorm sets y = then((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased variance;
 	// mean and rstd [R] are kept for backward. y may be x only if backward does not follow.
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, then Epilogue)
-	// LayerNormBackward turns dy, the gradient with respect to y, into that before then, in place,
-	// and from it sets dx, dgamma and dbeta; the latter two are summed over rows in chunks. dx may be
-	// dy.
+	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
+	// place, and from the result sets dx, dgamma and dbeta; the latter two are summed over rows in
+	// chunks. dx may be dy.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32,
 		y Matrix, then Epilogue)
 
@@ -16,9 +16,9 @@ type NormKernels interface {
 	ColumnMoments(mean, variance []float32, x Matrix)
 	// BatchNorm sets y = then((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, then Epilogue)
-	// BatchNormBackward turns dy, the gradient with respect to y, into that before then, in place,
-	// and from it sets dx, dgamma and dbeta, where mean and variance are those of x; the latter two
-	// are summed over rows in chunks. dx may be dy.
+	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
+	// place, and from the result sets dx, dgamma and dbeta, where mean and variance are those of x;
+	// the latter two are summed over rows in chunks. dx may be dy.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, then Epilogue)
 }

@@ -27,7 +27,7 @@ type Config struct {
 		Parts, Verify string
 		Split         int
 	}
-	// Job is what is trained, but for what Spec adds.
+	// Job is the job as far as keys are bound to it; Spec completes it.
 	Job      job.Spec
 	Drawn    Drawn
 	Sums     string // SumsOff, SumsOn or SumsAuto

@@ -305,8 +305,8 @@ func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.Lin
 	return weights
 }
 
-// drawer fills classes, and returns what draws the edges and what frees its memory, which may be
-// called twice.
+// drawer fills classes and returns two functions: one draws the edges, the other frees the memory
+// and may be called twice.
 func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span), free func()) {
 	if o.Kind == RMAT {
 		o.drawClasses(classes)

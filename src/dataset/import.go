@@ -53,8 +53,8 @@ type ImportOptions struct {
 	Seed uint64
 	// FeatureType is one of FeatureTypes; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// SplitIndex chooses one of several splits that are columns of one array, AllSplits keeps all of
-	// them, of which a run chooses; without either there is only one.
+	// SplitIndex chooses one of several splits that are columns of one array; AllSplits keeps all,
+	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
 	// Keys maps an array to its name in the source: {"x": "embedding"}. Ignore lists arrays and
@@ -386,8 +386,8 @@ func (s *source) write() (ImportReport, error) {
 	return r, w.Close()
 }
 
-// build makes the graph and, if they have any, the weights of its edges. What edges carry is found
-// by the edges as they were added, which then are still there.
+// build makes the graph and, if the edges have weights, these. Where edges have features the edges
+// are kept in the order in which they were added, by which their features are found.
 func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.CleanReport, error) {
 	if s.weights == nil && s.edgeRows.cols > 0 {
 		g, report, err := s.edges.BuildKept(s.vertices, o)

@@ -41,18 +41,19 @@ var aliases = map[string][]string{
 // weightNames are what weights of edges are usually called.
 var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
-// weights are the names of numbers that edges carry. Every importer asks ignoredWeights about what
-// it does not read, so this is the one place where they are named.
+// weights are names of arrays and columns with weights or features of edges. Every importer calls
+// ignoredWeights for what it does not read, so the names stand here alone.
 var weights = append([]string{
 	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features", "edge_time", "edge_times",
 	"timestamp", "timestamps",
 }, weightNames...)
 
-// noWeights is why they are ignored.
+// noWeights says why such an array is ignored.
 const noWeights = "features of edges are read from an array edge_attr or the columns of " +
 	"--edge-features, and weights from a column or array edge_weight alone"
 
-// ignoredWeights returns a note on an array or column that is one of weights, "" for others.
+// ignoredWeights returns a note for an array or column whose name is that of weights, and "" for
+// others.
 func ignoredWeights(name string) string {
 	if !slices.Contains(weights, strings.ToLower(name)) {
 		return ""

@@ -93,7 +93,7 @@ func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
 		return err
 	}
 	if counts == nil {
-		return fmt.Errorf("%s: %w: want a row of types and one of their vertices", path, ErrValue)
+		return fmt.Errorf("%s: %w: want two rows: the names of the types, and how many vertices each has", path, ErrValue)
 	}
 	raw := filepath.Dir(path)
 	for i, name := range names {

@@ -41,7 +41,7 @@ func addScipy(s *source, a arraySource) error {
 	if s.vertices == unknown {
 		err = s.setVertices(shape[0], a.name("shape"))
 	} else if shape[0] != int64(s.vertices) {
-		err = fmt.Errorf("%s: %v for the %d vertices that the other arrays have",
+		err = fmt.Errorf("%s: the matrix is %v, but the other arrays have %d vertices",
 			a.name("shape"), shape, s.vertices)
 	}
 	if err != nil {

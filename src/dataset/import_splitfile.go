@@ -133,8 +133,8 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-// splitReader reads split k of arrays that have some as rows or columns, and of those that have one,
-// which is of all.
+// splitReader reads split k: of arrays with several splits, as rows or columns, the k-th; of arrays
+// with one split, that one, whatever k is.
 type splitReader struct {
 	s         *source
 	a         arraySource

@@ -202,7 +202,8 @@ func hasTypedArrays(in string) bool {
 	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, typedEdges) })
 }
 
-// ofType is the arrays of one type, whose names end in a comma and its name.
+// ofType gives the arrays of one vertex type, which are called NAME,TYPE, under their names without
+// the type.
 type ofType struct {
 	arrays
 	suffix string

@@ -52,7 +52,7 @@ func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	return nil
 }
 
-// add adds a row of entries in any order, of which those of one column add up.
+// add adds a row, whose entries may be in any order; entries of the same column are added up.
 func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error {
 	for k, c := range columns {
 		e.row[c] += values[k]
@@ -90,11 +90,11 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 	return npy.Write(out, e.buffer)
 }
 
-// CheckRowEnds reports rows, which begin at ends, that are not those of so many entries; ends that are
-// missing are another error.
+// CheckRowEnds returns an error if the row boundaries ends do not span the given number of entries.
+// Missing boundaries are reported elsewhere.
 func CheckRowEnds(ends []int64, entries int64) error {
 	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
-		return fmt.Errorf("%s: %w: rows from entry %d to %d, of %d entries", RowEndsFile, ErrMismatch,
+		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries", RowEndsFile, ErrMismatch,
 			ends[0], ends[n-1], entries)
 	}
 	return nil

@@ -162,7 +162,8 @@ func replaceable(dir string) error {
 	return err
 }
 
-// filesOf returns the files that a DATASET or PARTS directory lists, and which it is; nil: neither.
+// filesOf returns the files that a DATASET or PARTS directory lists, and whether it is PARTS; nil
+// if it is neither.
 func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
 	text, err := mem.ReadFile(filepath.Join(dir, metaFile))
 	if err != nil {

@@ -146,7 +146,7 @@ const (
 	guess          // the first of the queue is decided in any case
 )
 
-// settle decides about the groups of the queue, and those that this leads to, which takes certainty.
+// settle decides the groups in the queue, and those that these decisions make certain.
 func (c *cover) settle(how int) {
 	for len(c.queue) > 0 {
 		g := c.queue[len(c.queue)-1]

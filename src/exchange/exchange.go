@@ -36,9 +36,10 @@
 // besides; Keep copies rows into the cache after all rows of the minibatch have been read.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
-// StartRows. Many plans may be in flight. One communicator serves both collectives: all ranks must start its operations in the same order, and the pipeline's lane
-// does so by a schedule on which all ranks agree. Nothing else may use it, because gradients and
-// layer shuffles follow other schedules.
+// StartRows. Many plans may be in flight. One communicator serves both collectives: all ranks must
+// start its operations in the same order, and the pipeline's lane does so by a schedule on which
+// all ranks agree. Nothing else may use it, because gradients and layer shuffles follow other
+// schedules.
 //
 // All arrays lie outside the Go heap, grow with slack and are kept; in steady state a plan
 // allocates nothing. The package knows nothing of sampling, of cache policies, or of where tables
@@ -295,8 +296,8 @@ func numTables(x *Exchange) int {
 	return n
 }
 
-// tableOf returns the number of the table in which rows of a part are kept, and landedIn that of
-// those that are received.
+// tableOf returns the number of the table of cached rows for a part, and landedIn that of received
+// rows.
 func tableOf(x *Exchange, part int) int {
 	if len(x.kinds) == 1 {
 		return len(x.base)

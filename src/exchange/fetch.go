@@ -25,7 +25,7 @@ func (x *Exchange) StartAsk(p *Plan) comm.Request {
 			RowBytes: IDBytes, Expect: (*expected)(p)})
 }
 
-// expected is a plan to which others send ids.
+// expected is a plan as comm.Expecter of the ids that others send.
 type expected Plan
 
 // Expect makes room for the ids that others request from this rank, when their counts are here. A
@@ -75,12 +75,12 @@ func (p *expected) Expect() ([]byte, []int, error) {
 const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
 	"and check those"
 
-// Asked returns the rows that others request, counted from this rank's first vertex: between the end
-// of StartAsk's request and SliceRows, which checks and overwrites them.
+// Asked returns the rows that others request, counted from this rank's first vertex. It is valid
+// from the end of StartAsk's request until SliceRows, which checks and overwrites them.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests, and
-// adds those of which they request sums. Call it when the request of StartAsk is complete. An id
+// adds up the rows whose sums they request. Call it when the request of StartAsk is complete. An id
 // outside this rank's rows is an error that names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
 	if x.ends != nil {

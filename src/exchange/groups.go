@@ -145,9 +145,9 @@ func (g *Groups) add(sources []int32, edge int64, part uint16) {
 
 const vector = math.MaxUint8 // of worth
 
-// Worth returns what having the row of each remote vertex at hand spares, in the memory of dst, in
-// 255ths of a vector: a whole one where the row itself is read, otherwise its shares of the vectors
-// of its groups, each of which has one for all rows that are not read themselves.
+// Worth returns how many vectors caching the row of each remote vertex would save, in the memory of
+// dst, in 255ths of a vector: one where the row itself is read, otherwise the sum of its shares in
+// its groups. A group travels as one vector, which its rows that are not read themselves share.
 func (g *Groups) Worth(dst []uint8) []uint8 {
 	dst = mem.Grow(dst[:0], len(g.alone))
 	for k, alone := range g.alone {
@@ -270,7 +270,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.rows = mem.Grow(c.rows[:0], len(c.misses))[:0]
 	c.vacant = mem.Grow(c.vacant[:0], len(c.misses))[:0]
 	for _, k := range c.misses {
-		// One without edges that must be covered is wanted itself.
+		// a row with no edges to be covered is wanted for itself
 		if c.cover.isRow(int(k)) || c.cover.first[k] == c.cover.first[k+1] {
 			c.rows = append(c.rows, k)
 		} else {
@@ -295,8 +295,8 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs, early: c.early}
 }
 
-// Counts returns what a minibatch transfers, as a plan counts it after Request of w, whose Edges are
-// those of g.
+// Counts returns the counters that a plan of a minibatch would have after Request of w, where g
+// groups the edges w.Edges.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))

@@ -5,18 +5,18 @@ import (
 	"halognn/src/mem"
 )
 
-// Rows that are trained are of one size, and change. Those that a step under way changes are sent late,
-// when it has, and all others early, so each row travels once; and their readers send something of each
-// back, such as its gradient.
+// Learned rows have one size, and change with training. Rows that a step under way changes are sent
+// late, after that step, all others early, so that each row travels once. For each row its reader
+// sends something back to the owner, such as a gradient.
 //
 //	           owner                                                reader
 //	early      a bit for each row, and those whose bit is 0 ─────> in received, then where they belong
 //	late       those whose bit is 1 ─────────────────────────────> in received, where they belong
 //	StartBack  as many bytes for each row <─────────────────────── from received
 
-// StartBack is the reverse of StartRows on x: where a row of p has landed its reader has put as many
-// bytes, which go to the row's owner. When the request is complete, Returned has those for this rank's
-// rows.
+// StartBack is the reverse of StartRows on x. Where a row of p has landed, its reader has put as
+// many bytes to return, which travel to the row's owner. When the request is complete, Returned has
+// what came for this rank's rows.
 func StartBack(x *Exchange, p *Plan) comm.Request {
 	p.Rounds++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
@@ -59,7 +59,7 @@ type halves struct {
 	early, late []int  // [K] rows
 }
 
-// begin makes room for so many rows of each rank, of which none is late.
+// begin makes room for the given number of rows of each rank, and marks none as late.
 func (h *halves) begin(rows []int) {
 	if len(h.bytes) != len(rows) {
 		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)), make([]int, len(rows))
@@ -104,7 +104,8 @@ func (l *Late) Asked(rank int) []int32 {
 	return l.asked[from:to]
 }
 
-// Put makes the row late that a rank asks for at that place. Each is put once.
+// Put marks the row that a rank asks for at the given place as late. Call it once for each such
+// row.
 func (l *Late) Put(rank, place int) {
 	l.serve.ofRank(rank)[place/8] |= 1 << (place % 8)
 	l.serve.early[rank]--
@@ -131,8 +132,8 @@ func (l *Late) Slice(x *Exchange, late bool) error {
 	return nil
 }
 
-// StartEarly sends the early rows, and says which these are. When its request is complete, Spread brings
-// those that have come to where they belong.
+// StartEarly sends the early rows, and which rows are late. When its request is complete, Spread
+// moves the received rows to their places.
 func (l *Late) StartEarly(x *Exchange) comm.Request {
 	l.on.Rounds++
 	return x.comm.StartAlltoallThen(l.serve.bits, l.read.bits, l.serve.bytes, l.read.bytes, 1,
@@ -153,8 +154,8 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 	return l.on.received, l.read.early, nil
 }
 
-// Spread brings the early rows, which have come one after the other, to where they belong: from the
-// last one on, as none belongs before where it is.
+// Spread moves the early rows, which were received without gaps, to their places. It begins with
+// the last one, because no place lies before the position at which its row was received.
 func (l *Late) Spread(x *Exchange) {
 	from, to, size := 0, 0, x.unit
 	for r, n := range l.on.askNumbers {
@@ -171,8 +172,8 @@ func (l *Late) Spread(x *Exchange) {
 	}
 }
 
-// StartLate sends the late rows. When its request is complete, Land brings those that have come to where
-// they belong.
+// StartLate sends the late rows. When its request is complete, Land moves the received rows to
+// their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Rounds++
 	_, n := l.Rows()
@@ -180,7 +181,7 @@ func (l *Late) StartLate(x *Exchange) comm.Request {
 	return x.comm.StartAlltoallv(l.on.sent, l.late, l.serve.late, l.read.late, x.unit)
 }
 
-// Land brings the late rows to where they belong.
+// Land moves the late rows to their places.
 func (l *Late) Land(x *Exchange) {
 	from, to, size := l.late, 0, x.unit
 	for r, n := range l.on.askNumbers {

@@ -26,7 +26,7 @@ type Plan struct {
 
 	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
 	RemoteIDs []graph.VertexID
-	// Worth is what having the row of each of them at hand spares, as Groups.Worth says; set by
+	// Worth is how many vectors caching the row of each of them would save (Groups.Worth); set by
 	// Value, nil before.
 	Worth []uint8
 

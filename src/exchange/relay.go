@@ -78,9 +78,9 @@ func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	return nil
 }
 
-// Collect copies the rows that others read, when the request of StartRows is complete: those at the
-// positions at among all vertices planned. With a Buffer it also copies what the rank itself reads
-// there, so that Keep may follow.
+// Collect copies the rows that other ranks read, at the positions at among all planned vertices.
+// Call it when the request of StartRows is complete. With a Buffer it also copies the rows that
+// this rank reads there, so that Keep may overwrite them.
 func (x *Exchange) Collect(p *Plan, at []int32) {
 	r, buffer := &p.relayed, len(x.base)
 	rows := len(at)

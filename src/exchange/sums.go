@@ -19,10 +19,11 @@ type Wants struct {
 	Slot []int32
 	// Early are further rows.
 	Early []graph.VertexID
-	// Kept lists fetched rows, as Landed counts them, that Keep will copy: they come as rows.
+	// Kept lists fetched rows that Keep will copy into the cache, numbered as by Landed. They must
+	// come as rows, not in sums.
 	Kept []int32
-	// Edges are those of the input layer, which Request rewrites where sums come in the stead of rows;
-	// nil if all rows are read themselves.
+	// Edges are those of the input layer, which Request rewrites where sums replace rows; nil if
+	// all rows are read themselves.
 	Edges *Edges
 }
 
@@ -109,7 +110,7 @@ func (x *Exchange) Free() {
 	}
 }
 
-// serving are the groups that other ranks want added.
+// serving are the groups whose sums other ranks want.
 type serving struct {
 	of      []compute.RowRef
 	ptr     []int64
@@ -330,7 +331,7 @@ func addSums(x *Exchange, p *Plan, r int, ids []int32, dst []byte) error {
 	return nil
 }
 
-// addKind is addSums of one kind, whose members ids begins with.
+// addKind is addSums for the rows of one kind; ids begins with the members of its sums.
 func addKind(x *Exchange, p *Plan, r, kind int, ids []int32, dst []byte) error {
 	wanted, is := countsOf(x, p.wanted, r, kind), x.kinds[kind]
 	sums, members := int(wanted[1]), int(wanted[2])

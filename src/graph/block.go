@@ -57,7 +57,7 @@ func (b *Block) Validate() error {
 		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
 			b.Indptr[b.NumRows()], len(b.Indices))
 	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() || int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
-		return fmt.Errorf("block of %d rows has %d targets, and relations that end at row %d",
+		return fmt.Errorf("block of %d rows has %d targets, and its relations end at row %d",
 			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
 	}
 	for d := range b.NumRows() {

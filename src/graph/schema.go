@@ -13,8 +13,8 @@ import (
 type Schema struct {
 	Types     []string   `json:"types,omitempty"`
 	Relations []Relation `json:"relations,omitempty"`
-	// where links are to be predicted: numbers of the relation whose edges they are, and of all those
-	// that have the same edges the other way round
+	// for the task of links: the index of the relation whose edges are the links, then those of the
+	// relations that hold their reverses
 	Links []int `json:"links,omitempty"`
 }
 

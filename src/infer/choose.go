@@ -80,7 +80,7 @@ func (c *chosen) below(v int64) int {
 	return sort.Search(len(c.ids), func(i int) bool { return int64(c.ids[i]) >= v })
 }
 
-// own returns how many of them this rank has.
+// own returns how many of the chosen vertices this rank owns.
 func (c *chosen) own() int { return c.hi - c.lo }
 
 // vertex returns the i-th of this rank.

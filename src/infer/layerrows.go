@@ -132,7 +132,7 @@ func (r *layerRows) ahead(first, lo, hi int) {
 	}
 }
 
-// drop says that they are not needed in memory for now.
+// drop tells the system that these rows are not needed in memory for now.
 func (r *layerRows) drop(first, lo, hi int) {
 	if r.file != nil {
 		at, width := first*r.rows, r.width(first)

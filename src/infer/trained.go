@@ -84,7 +84,7 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 ||
 		m.ClassNames != nil && len(m.ClassNames) != m.Out ||
 		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.Out || len(m.Scale.Std) != m.Out)) {
-		err = fmt.Errorf("task %q, %d features, %d classes, %d names of them", m.Task, m.In, m.Out,
+		err = fmt.Errorf("task %q, %d features, %d classes, %d class names", m.Task, m.In, m.Out,
 			len(m.ClassNames))
 	}
 	if err != nil {
@@ -140,8 +140,8 @@ func (m *Model) columnName(c int) string {
 	return fmt.Sprintf("class_%d", c)
 }
 
-// weighs reports whether the model reads the weights of edges of these parts: if it was trained with
-// some, and asked says so. Parts that lack what it reads are an error.
+// weighs reports whether the model reads the weights of these parts' edges: it was trained with
+// weights, and asked is true. If the parts have none, that is an error.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	trained, known := m.About["edge_weights"] // of older runs unknown
 	if asked && trained == "true" && !s.Weighted {

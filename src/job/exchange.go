@@ -20,7 +20,7 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	return sums
 }
 
-// NewChooser makes what chooses between rows and their sums, of which owners add some.
+// NewChooser makes the chooser between rows and sums for the rows of a job.
 func NewChooser(j *Job) *exchange.Chooser {
 	m := &j.Shards.Meta
 	if kinds := Rows(m); kinds != nil {

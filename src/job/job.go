@@ -319,12 +319,12 @@ func (j *Job) Offsets() []int64 { return j.first }
 // is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
-// FavoursNear reports whether training draws vertices at hand likelier than others: where there are
-// others.
+// FavoursNear reports whether training draws vertices whose rows are at hand likelier than others.
+// On one node all rows are at hand, and none is.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank does not fetch: of types without features, and those
-// that it finds.
+// Local returns the vertices whose rows a rank does not fetch: those of its own parts or node, and
+// vertices of types without features.
 func (j *Job) Local(rank int) []access.Range {
 	local, kinds := finds(j, rank), j.Kinds()
 	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
@@ -350,10 +350,10 @@ func (j *Job) Kinds() *access.Kinds {
 	return access.NewKinds(m.Ranges(), bytes)
 }
 
-// finds returns the vertices whose rows a rank finds: those of all ranks of its node, all
-// if it holds columns of all, none if rows come from the files. Where all ranks share minibatches
-// they are its own. Where those of a node do, they are those of the node, and others whose rows
-// another rank of it finds (sample.Owners).
+// finds returns the vertices whose rows a rank need not fetch: those of the ranks of its node; its
+// own in split mode; all vertices if it holds columns of all rows; none if rows come from the
+// files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
+// another rank of the node finds (sample.Owners).
 func finds(j *Job, rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
@@ -380,9 +380,10 @@ func finds(j *Job, rank int) []access.Range {
 	return local
 }
 
-// home returns from where a rank's halo is counted, if that is not Local: from the vertices of its
-// node, whose ranks divide the halo as they divide all vertices (sample.Owners); with types, among
-// which some may be local that it does not find, from those that it does.
+// home returns the vertices from which a rank's halo is counted, or nil if these are Local. In
+// hybrid mode they are those of its node, whose ranks divide the halo as they divide all vertices
+// (sample.Owners). With vertex types they are those whose rows the rank finds, because Local also
+// has the vertices without features.
 func (j *Job) home(rank int) []access.Range {
 	switch {
 	case j.Shards.Schema.Typed():

@@ -6,11 +6,11 @@ import (
 	"halognn/src/sample"
 )
 
-// Mode is what a job must know of the way in which ranks share a step: package parallel has the
-// table. The zero Mode is that of ranks with minibatches of their own.
+// Mode is what a job must know of the way in which ranks share a step (the table is in package
+// parallel). In the zero Mode every rank trains minibatches of its own.
 type Mode struct {
 	Name string // of parallel.mode
-	// Sharing says which ranks train each minibatch together: a stream is of their seeds.
+	// Sharing says which ranks train each minibatch together; their seeds form one stream.
 	Sharing sample.Sharing
 	// Columns: every rank holds some columns of all feature rows, instead of all columns of those of
 	// its own vertices; with sample.Alone only.

@@ -41,8 +41,8 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 	return all, nil
 }
 
-// relationFanouts returns the fanouts of each relation: what text says of those that it names, and
-// fanouts of the others. A name alone must be that of one relation.
+// relationFanouts returns the fanouts of each relation: those that text gives to it, otherwise
+// fanouts. A relation may be named without its types if its name is unique.
 func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, error) {
 	if !s.Typed() {
 		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)

@@ -38,7 +38,7 @@ func Unreserve[T Number](s []T) {
 	}
 }
 
-// Limits are the bytes that the limits of this process leave it; math.MaxInt64 where there is none.
+// Limits are numbers of bytes by kind of limit; math.MaxInt64 where there is no limit.
 type Limits struct {
 	Addresses int64 // of its address space (ulimit -v), mapped files and idle stacks included
 	Data      int64 // of memory of its own that it may write (ulimit -d)
@@ -59,7 +59,7 @@ var limits = sync.OnceValue(func() Limits {
 // ProcessLimits returns the limits of this process.
 func ProcessLimits() Limits { return limits() }
 
-// ProcessRoom returns what the limits leave beyond what this process has.
+// ProcessRoom returns how much more memory the limits allow this process.
 func ProcessRoom() (Limits, error) {
 	l := limits()
 	if l.Addresses == math.MaxInt64 && l.Data == math.MaxInt64 {

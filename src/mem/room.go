@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// CacheRoom returns the bytes of memory that pages of files may have, those that they have now
-// included: what is available of the machine's or, if it is less, what the limits of this process's
-// control groups leave, of Linux's cgroups v1 and v2, where they are mounted at /sys/fs/cgroup.
+// CacheRoom returns how many bytes of memory pages of files may take, with those that they take
+// now: the available memory of the machine or, if that is less, what the control groups of this
+// process leave (cgroups v1 and v2, mounted at /sys/fs/cgroup).
 func CacheRoom() (int64, error) {
 	room, err := Available()
 	if err != nil {
@@ -24,9 +24,9 @@ func CacheRoom() (int64, error) {
 	return min(room, groupRoom("/sys/fs/cgroup", string(groups))), nil
 }
 
-// groupRoom returns what the limits of groups leave, which are those of /proc/self/cgroup, or
-// math.MaxInt64. A container may see less of the path than the kernel tells: what is not there is
-// passed by.
+// groupRoom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is the
+// text of /proc/self/cgroup. A container may see only a part of a group's path: missing directories
+// are skipped.
 func groupRoom(root, groups string) int64 {
 	room := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {
@@ -58,7 +58,7 @@ func groupRoom(root, groups string) int64 {
 	return room
 }
 
-// number returns the number in the line of a file that begins so, if there is one.
+// number returns the number behind begin in the first line of the file that begins so.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -102,8 +102,8 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	return nil
 }
 
-// backward turns dy, the gradient with respect to y, into that before then, in place, sets the
-// gradients of the parameters, of which each rank has its share, and returns that with respect to x,
+// backward backpropagates dy, the gradient with respect to y, through the epilogue in place, sets
+// this rank's share of the gradients of the parameters, and returns the gradient with respect to x,
 // in the memory of dx, which may be dy, or of x.
 func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in *Input,
 	then compute.Epilogue) (compute.Matrix, error) {

@@ -163,7 +163,8 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	}
 }
 
-// addShares sets sum to the sum of the shares, in their order, and the bias, and applies then.
+// addShares sets sum to the sum of the shares, in their order, and the bias, and applies the
+// epilogue.
 func addShares(dev compute.Device, sum compute.Matrix, in *Input, bias []float32,
 	then compute.Epilogue) {
 	for k, share := range in.Shares {
@@ -172,8 +173,8 @@ func addShares(dev compute.Device, sum compute.Matrix, in *Input, bias []float32
 	dev.Finish(sum, bias, then)
 }
 
-// sharesBackward is its backward: it turns dy, the gradient with respect to the sum after then, into
-// that before, in place, sets that of the bias, and copies it to dsum.
+// sharesBackward is the backward of addShares: it backpropagates dy through the epilogue in place,
+// sets the gradient of the bias, and copies dy to dsum.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	then compute.Epilogue) {
 	dev.FinishBackward(dbias, dy, sum, then)

@@ -68,8 +68,8 @@ func (a *attention) finish(y, sums compute.Matrix, bias []float32, then compute.
 	a.dev.Finish(y, bias, then)
 }
 
-// finishBackward turns dy into the gradient before then, in place, sets that of bias, and returns
-// that of the heads' sums.
+// finishBackward backpropagates dy through the epilogue in place, sets the gradient of the bias,
+// and returns the gradient of the heads' sums.
 func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *Input,
 	then compute.Epilogue) compute.Matrix {
 	a.dev.FinishBackward(dbias, dy, y, then)

@@ -106,7 +106,7 @@ func (g *gin) inner(agg compute.Matrix) compute.Dense {
 	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Then: innerThen()}
 }
 
-// innerThen is what follows the first map.
+// innerThen is the epilogue of the first map.
 func innerThen() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
 
 func (g *gin) outer(hidden compute.Matrix, then compute.Epilogue) compute.Dense {

@@ -43,7 +43,8 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-// reserve makes room for so many rows, and in outputs and their gradients for those of other ranks.
+// reserve makes room for the given number of rows, and in outputs and their gradients for room more
+// rows, of other ranks.
 func (j *jumping) reserve(rows, room int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, (rows + room) * j.out})
 	if err == nil && j.max {

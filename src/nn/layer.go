@@ -12,7 +12,8 @@ type Needs struct {
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
 	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
-	// [T] of which types they may come averaged by relation: a linear map is all that becomes of them
+	// [T] types whose rows may come averaged by relation, because layers only apply a linear map to
+	// them
 	Averages []bool
 
 	// Of the hops of all layers:
@@ -149,8 +150,8 @@ func (in *Input) own() compute.Matrix {
 // Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its
 // destinations. A layer keeps the inputs of its own backward (aggregates; in attention weights of
 // edges and heads) in buffers of the model's store, so the caller keeps nothing but Input.
-// Normalisation is not part of a Layer; what follows its sum row by row it is handed, because the
-// device does that best while the rows are in the cache.
+// Normalisation is not part of a Layer. Its epilogue is passed to Forward and Backward, because
+// devices apply it best while the rows are in the cache.
 type Layer interface {
 	// Params declares the parameters.
 	Params() []Param
@@ -164,12 +165,12 @@ type Layer interface {
 	// Flops returns the multiplications and additions in the matrix products of Forward and
 	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
 	Flops(h *Hop, gradient bool) int
-	// Forward sets y [Destinations, out], and applies then to it.
+	// Forward sets y [Destinations, out], and applies the epilogue to it.
 	Forward(y compute.Matrix, in *Input, then compute.Epilogue)
-	// Backward turns dy [Destinations, out], the gradient with respect to y, into that with respect
-	// to what then was applied to, in place. From this it sets the gradients of the parameters, which
-	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the same
-	// input, and gave y.
+	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
+	// epilogue in place. From the result it sets the gradients of the parameters, which
+	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the
+	// same input, and gave y.
 	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
 }
 

@@ -124,7 +124,7 @@ func (m *Model) SetObjective(o task.Objective) error {
 	return err
 }
 
-// SetScale says what outputs that are numbers stand for.
+// SetScale sets how outputs of regression are scaled to numbers.
 func (m *Model) SetScale(s task.Scale) { m.scale = s }
 
 // Scale returns what SetScale or SetObjective set.
@@ -263,8 +263,8 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 // seeds.
 func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
 
-// epilogue returns what follows the sum of a layer, or its norm: the destinations' own rows are
-// added, and hidden rows activated and dropped.
+// epilogue returns the epilogue of a layer's sum, or of its norm: destinations' own rows are added,
+// hidden rows activated and dropped out.
 func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	if s.residual {
 		e.Add = in.own()

@@ -54,7 +54,7 @@ func (p *projection) bind(values, grads [][]float32) {
 	}
 }
 
-// each calls f with the map of each type, the rows it reads, and those of x that it makes.
+// each calls f with the map of each type, its input rows, and its output rows in x.
 func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	f func(m *typeMap, rows, x compute.Matrix)) {
 	at := 0

@@ -40,7 +40,8 @@ type relationWeights interface {
 	reserve() error
 	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
 	prepare(bias compute.Matrix)
-	// of returns these, or their gradients if gradient, with the elements from one to the next.
+	// of returns the weights of relations and of sets, or if gradient their gradients, and the
+	// distance in elements from one matrix to the next.
 	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
 	// finish completes the gradients of the parameters.
 	finish(dbias compute.Matrix)

@@ -23,15 +23,16 @@ const (
 // CountBytes is a number of vertices in a message.
 const CountBytes = 8
 
-// HopSizeBytes is the size of an input hop in a message to ranks that hold columns.
+// HopSizeBytes is the length of the message that tells ranks that hold columns how large an input
+// hop is.
 const HopSizeBytes = 8 * hopSize
 
-// BetweenBytes is what a hidden row of that width costs between two layers, or a partial sum: its way
-// there, and that of its gradient back.
+// BetweenBytes is the bytes that travel for a hidden row or partial sum of the given width: the
+// row, and its gradient back.
 func BetweenBytes(width int) float64 { return 2 * 4 * float64(width) }
 
-// NormBytes is what a rank sends every other one for a norm over the rows of all, of that width: two
-// moments and their rows, and two sums of backward.
+// NormBytes is the bytes that a rank sends every other rank for a batch norm of the given width
+// over the rows of all: two moments with the number of rows, and two sums of backward.
 func NormBytes(width int) float64 { return 4 * float64(2*width+1+2*width) }
 
 // Messages describe the minibatches of a rank to the costs of a mode.

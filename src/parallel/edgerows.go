@@ -55,7 +55,7 @@ func (e *edgesOf) free() {
 	mem.Free(e.rows)
 }
 
-// addEdgeRows makes the rows of a strategy fetch those of edges too, if its model reads them.
+// addEdgeRows adds the fetching of edges' feature rows to a strategy, if its model reads them.
 func addEdgeRows(s *Strategy) error {
 	if !s.needs.EdgeRows {
 		return nil
@@ -175,7 +175,7 @@ func (w *withEdgeRows) gather(m *Minibatch) error {
 	return nil
 }
 
-// hop returns the rows of the edges that follow the first so many ones.
+// hop returns the feature rows of the given number of edges, which begin at edge first.
 func (e *edgesOf) hop(first, edges int) compute.Matrix {
 	return compute.Matrix{Rows: edges, Cols: e.cols, Data: e.rows[first*e.cols : (first+edges)*e.cols]}
 }

@@ -43,14 +43,14 @@ func (relay) vertices(m *Minibatch) []graph.VertexID { return m.shared.crossing(
 func (relay) serve(*Minibatch) error                 { return nil }
 func (relay) counters(*Minibatch, *trace.Counters)   {}
 
-// edges are those from the vertices that this rank finds: their parts are not found elsewhere.
+// edges are those whose sources this rank finds: only it knows their parts.
 func (r relay) edges(f *fetched, m *Minibatch) *exchange.Edges {
 	c := m.shared.crossing(0)
 	f.group(m, r.exchange.Share(&m.Fetch, c.Own(), c.IDs, c.At))
 	return m.grouped
 }
 
-// request also lists those rows that others pass on.
+// request also lists the rows that other ranks of the node pass on.
 func (r relay) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
 	c := m.shared.crossing(0)
 	r.exchange.Request(&m.Fetch, c.Reads, w)

@@ -62,7 +62,7 @@ func (e *learnedOf) free() {
 	e.late.Free()
 }
 
-// addLearned makes a strategy read learned rows, if its model does and is trained.
+// addLearned adds the fetching of learned rows to a strategy that trains a model with some.
 func addLearned(s *Strategy) error {
 	o := s.o.Learned
 	if o.Rows == nil {
@@ -131,10 +131,10 @@ func (w *withLearned) part(m *Minibatch) error {
 	return nil
 }
 
-// underWay knows which steps may be under way when a minibatch has come past the gate: those of the
-// depth minibatches before it. It follows which rows they read, and so change, by the ids that come to
-// their owner. So what is late depends on no clock, and the early rows of a minibatch stay as they are
-// until it is trained.
+// underWay knows which steps may be under way when a minibatch passes the gate: those of the depth
+// minibatches before it. From the ids that reach the owner of a row it knows which steps read the
+// row, and so change it. So which rows are late depends on no clock, and no step changes the early
+// rows of a minibatch before it is trained.
 type underWay struct {
 	key    sample.Key
 	step   int32   // the number of its step, from 1
@@ -149,7 +149,7 @@ func newUnderWay(depth, own int) underWay {
 		before: mem.Make[int32](own)}
 }
 
-// begin is told of the next minibatch. It returns the first of the steps that may be under way.
+// begin begins the next minibatch. It returns the first of the steps that may be under way.
 func (u *underWay) begin(k sample.Key) (since int32) {
 	if u.items == 0 || k.Epoch != u.key.Epoch || k.Step != u.key.Step {
 		u.key = k
@@ -162,8 +162,8 @@ func (u *underWay) begin(k sample.Key) (since int32) {
 	return since
 }
 
-// read notes that the minibatch reads the row of an own vertex. It returns the last step before its own
-// that does.
+// read notes that the minibatch reads the row of an own vertex. It returns the last earlier step
+// that reads the row.
 func (u *underWay) read(own int32) int32 {
 	if u.last[own] < u.step {
 		u.before[own], u.last[own] = u.last[own], u.step
@@ -178,7 +178,8 @@ func (u *underWay) free() {
 	mem.Free(u.before)
 }
 
-// sources returns where the sources of the input layer of type t, of so many, begin and end.
+// sources returns where the sources of type t begin and end in the input layer, for a graph with
+// that many types.
 func (m *Minibatch) sources(t, types int) (lo, hi int) {
 	if types == 1 && !m.edges.sorted {
 		return 0, len(m.Sampled.Frontier)

@@ -15,7 +15,7 @@ import (
 	"halognn/src/task"
 )
 
-// Mode is a way in which ranks share a step. It says what it is, how minibatches are made and trained,
+// Mode is a way in which ranks share a step: its description, how minibatches are made and trained,
 // what that costs, and what it cannot be combined with.
 type Mode struct {
 	job.Mode
@@ -148,7 +148,8 @@ type Reading struct {
 	Ahead, Depth int
 }
 
-// needs says which rows the model reads: learned ones in the step, where they are trained.
+// needs returns what the model reads. Learned rows are read in the step if they are trained,
+// otherwise as feature rows.
 func (o *Options) needs() nn.Needs {
 	if o.Learned.Rows == nil {
 		return o.Model.Config.Fixed().Needs()

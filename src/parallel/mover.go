@@ -54,7 +54,7 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 // arrived is part of Between.
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter leaves the phase for that of rows on their way, and leave goes back to it.
+// enter ends the phase of and begins Shuffle; leave does the reverse.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)

@@ -116,8 +116,8 @@ const (
 	neighbour = "sample.kind=" + string(sample.Neighbour)
 )
 
-// kindOf returns of a model what refusals depend on, and its name. Other fields of a job that is
-// refused may have any value.
+// kindOf returns the fields of a model that refusals depend on, and its name. Other fields may be
+// invalid, as the job may be refused for them.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
 		In: s.Model.In}
@@ -128,7 +128,8 @@ func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	return c, name, nn.FindKind(c.Kind) != nil
 }
 
-// localityRefuses lists what a job cannot have whose draws depend on what a rank holds.
+// localityRefuses lists what cannot be combined with sample.locality, by which draws depend on what
+// a rank holds.
 func localityRefuses(s *job.Spec) []clash {
 	adapts := s.Locality.Adapts
 	key, why := s.Cache.Unsettled(adapts)
@@ -147,8 +148,8 @@ func localityRefuses(s *job.Spec) []clash {
 	}
 }
 
-// estimatesRefuse lists what a job cannot have whose edges are weighed by the probability that they
-// were drawn.
+// estimatesRefuse lists what cannot be combined with a sampler that weighs edges by the probability
+// that they were drawn.
 func estimatesRefuse(s *job.Spec) []clash {
 	model, name, known := kindOf(s)
 	all := []clash{{known && !model.Weighs(), name,
@@ -162,7 +163,7 @@ func estimatesRefuse(s *job.Spec) []clash {
 		policies(func(p *policy.Policy) bool { return !p.Fanouts })})
 }
 
-// partitionedRefuses lists what a job cannot have of which no rank sees the whole topology.
+// partitionedRefuses lists what cannot be combined with a partitioned topology.
 func partitionedRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Locality.Favours() && s.Reads() && s.Sample.HasFanouts(), "sample.locality",
@@ -171,7 +172,7 @@ func partitionedRefuses(s *job.Spec) []clash {
 	}
 }
 
-// typedRefuses lists what a job cannot have whose graph has vertex types.
+// typedRefuses lists what cannot be combined with a graph with vertex types.
 func typedRefuses(s *job.Spec) []clash {
 	const why = "it does not tell types and relations apart yet"
 	return []clash{
@@ -187,7 +188,7 @@ func typedRefuses(s *job.Spec) []clash {
 	}
 }
 
-// learnedRefuses lists what a job cannot have that learns rows of vertices without features.
+// learnedRefuses lists what cannot be combined with learned rows.
 func learnedRefuses(s *job.Spec) []clash {
 	const changes = "a row changes with every step that reads it"
 	all := []clash{{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
@@ -203,7 +204,7 @@ func learnedRefuses(s *job.Spec) []clash {
 	}...)
 }
 
-// sparseRefuses lists what a job cannot have whose feature rows are sparse.
+// sparseRefuses lists what cannot be combined with sparse feature rows.
 func sparseRefuses(s *job.Spec) []clash {
 	const dense = ", or an import with --feature-type float32"
 	return []clash{
@@ -221,7 +222,7 @@ func sparseRefuses(s *job.Spec) []clash {
 	}
 }
 
-// sharedRefuse lists what a job cannot have whose ranks train minibatches together.
+// sharedRefuse lists what cannot be combined with minibatches that ranks train together.
 func sharedRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
@@ -276,7 +277,7 @@ func adding(s *job.Spec) string {
 	return "model.kind=sage, gcn or gin"
 }
 
-// sumsRefuse lists what a job cannot have whose owners add rows.
+// sumsRefuse lists what cannot be combined with sums from owners.
 func sumsRefuse(s *job.Spec) []clash {
 	model, name, known := kindOf(s)
 	p := policy.Find(s.Cache.Policy)
@@ -294,7 +295,7 @@ func sumsRefuse(s *job.Spec) []clash {
 	}
 }
 
-// edgeRowsRefuse lists what a job cannot have whose model reads features of edges.
+// edgeRowsRefuse lists what cannot be combined with features of edges.
 func edgeRowsRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
@@ -308,7 +309,7 @@ func changes(s *policy.Settings) bool {
 	return p != nil && !p.Static()
 }
 
-// placementRefuses lists what a job cannot have whose ranks share caches.
+// placementRefuses lists what cannot be combined with caches that ranks share.
 func placementRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.Shared() && changes(&s.Cache), "cache.policy " + s.Cache.Policy,
@@ -321,7 +322,7 @@ func placementRefuses(s *job.Spec) []clash {
 	}
 }
 
-// filesRefuse lists what a job cannot have that reads rows from the files of the parts.
+// filesRefuse lists what cannot be combined with rows that are read from the files of the parts.
 func filesRefuse(s *job.Spec) []clash {
 	return []clash{
 		{changes(&s.Cache) || s.Cache.Policy == policy.Auto, "cache.policy " + s.Cache.Policy,
@@ -332,7 +333,7 @@ func filesRefuse(s *job.Spec) []clash {
 	}
 }
 
-// linksRefuse lists what a job cannot have whose task is links.
+// linksRefuse lists what cannot be combined with options of links.
 func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	o := &s.Links
 	all = append(all, refused("links.exclude", "true", "false", []clash{

@@ -376,8 +376,8 @@ func (a *averaged) free() {
 	mem.Free(a.from)
 }
 
-// Means returns the segments of the rows of a type, of Sources, whose means the input layer reads; false
-// if it reads the rows.
+// Means returns the segments by which the rows of a type are averaged for the input layer; averaged
+// is false if the layer reads the rows themselves.
 func (e *LayerEdges) Means(kind int) (s compute.Segments, averaged bool) {
 	a := &e.means
 	if len(a.of) == 0 || !a.of[kind] {

@@ -126,7 +126,7 @@ func (d *remoteDrawer) stages() []Stage {
 	return stages
 }
 
-// round returns the stages in which hop h asks, and then does what it is for.
+// round returns the stages in which hop h asks other ranks; afterwards extend runs.
 func (d *remoteDrawer) round(h int, extend func(*Minibatch) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
@@ -137,7 +137,8 @@ func (d *remoteDrawer) round(h int, extend func(*Minibatch) error) []Stage {
 	}
 }
 
-// sample makes the hops that need no other rank, and asks for the first that does.
+// sample draws the hops that need no other rank, and prepares the questions of the first hop that
+// does.
 func (d *remoteDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
 		return err
@@ -213,13 +214,14 @@ func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 			RowBytes: sample.VertexBytes, Expect: (*askedFor)(m)}), nil
 }
 
-// askedFor and repliedTo are minibatches of which others ask for draws, and get some.
+// askedFor and repliedTo are a minibatch as comm.Expecter: of the questions that others ask, and of
+// the replies to this rank's questions.
 type (
 	askedFor  Minibatch
 	repliedTo Minibatch
 )
 
-// Expect makes room for what others ask for, whose length is here.
+// Expect makes room for the questions of the other ranks, whose lengths have arrived.
 func (m *askedFor) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())

@@ -51,14 +51,14 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	return drawer, err
 }
 
-// mates are the readers of ranks that share all minibatches: each finds the rows of its own vertices
-// and gets from the others those that its part of the input layer reads.
+// mates are the readers of ranks that share all minibatches: each rank finds the rows of its own
+// vertices, and receives from the others the rows of theirs that its part of the input layer reads.
 type mates struct {
 	frontier
 	drawer *splitDrawer
 }
 
-// serve counts the own feature rows that the ranks read of this one for a minibatch.
+// serve counts the feature rows of this rank that any rank reads for a minibatch.
 func (r mates) serve(m *Minibatch) error {
 	d := r.drawer
 	if d.hops() == 0 {
@@ -82,7 +82,7 @@ func (r mates) counters(m *Minibatch, c *trace.Counters) {
 	c.Loaded = m.shared.loaded
 }
 
-// sharing is what a rank keeps of a minibatch that it makes with others.
+// sharing is the state of a minibatch that a rank makes together with others.
 type sharing struct {
 	loaded int64 // own feature rows that are read, for itself or for others
 

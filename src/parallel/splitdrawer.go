@@ -14,9 +14,9 @@ import (
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
 // vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
-// after the last one too. A hop that is drawn as a whole (sample.Layer) has two more before. A hop begins with the rounds of a remoteDrawer if ranks hold the in-edges of
-// their own vertices alone and draw for those of other groups. As there no sampler is held from one
-// stage to another.
+// after the last one too. A hop that is drawn as a whole (sample.Layer) has two more before. A hop
+// begins with the rounds of a remoteDrawer if ranks hold the in-edges of their own vertices alone
+// and draw for those of other groups. As there no sampler is held from one stage to another.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
@@ -125,8 +125,8 @@ func (d *splitDrawer) stages() []Stage {
 // asks reports whether hop h asks those that hold in-edges.
 func (d *splitDrawer) asks(h int) bool { return d.asker.rounds() > 0 && h >= d.asker.first }
 
-// crossing returns the stages in which the vertices that hop h has found go to their owners, and
-// then does what it is for.
+// crossing returns the stages in which the vertices that hop h has found go to their owners;
+// afterwards then runs.
 func (d *splitDrawer) crossing(h int, what string,
 	do func(*Minibatch, *sample.Split) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
@@ -142,8 +142,9 @@ func (d *splitDrawer) crossing(h int, what string,
 	}
 }
 
-// choosing returns the stages in which ranks tell each other the in-neighbours that they have found for
-// hop h, and draw of these. A minibatch that is evaluated by fanouts tells nothing.
+// choosing returns the stages in which ranks send each other the in-neighbours that they have found
+// for hop h, as candidates, and choose among them. For a minibatch that is evaluated by fanouts the
+// messages are empty.
 func (d *splitDrawer) choosing(h int) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
@@ -158,7 +159,7 @@ func (d *splitDrawer) choosing(h int) []Stage {
 	}
 }
 
-// startMasses tells every rank how many in-neighbours this one has found.
+// startMasses sends every rank of the group how many candidates this rank has found.
 func (d *splitDrawer) startMasses(m *Minibatch) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func (d *splitDrawer) finishMasses(m *Minibatch) error {
 	return x.layer.Expect(d.owners, d.rank, x.counts)
 }
 
-// startLayer tells every rank what this one has found.
+// startLayer sends every rank of the group the candidates that this rank has found.
 func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 	x := &m.shared
 	m.asked.Rounds++

@@ -6,9 +6,9 @@
 //	                    ├ Random      balanced, ignores the edges
 //	                    ├ Contiguous  equal ranges of vertex ids
 //	                    ├ LDG         streams over the graph a few times, memory O(N)
-//	                    ├ metis.KWay  multilevel k-way: the best cut, memory about 50 bytes an edge
+//	                    ├ metis.KWay  multilevel k-way: the best cut, memory up to 50 bytes an edge
 //	                    |             (needs cgo)
-//	                    ├ kaminpar    multilevel on a compressed graph, 10 to 15 bytes an edge, in a
+//	                    ├ kaminpar    multilevel on a compressed graph, 6 to 16 bytes an edge, in a
 //	                    |             process of its own
 //	                    └ assignment  parts that another program wrote to a file
 //

@@ -320,8 +320,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	return errors.Join(errs...)
 }
 
-// bind makes the closures that run the stages on this slot's item, so that no stage of no item
-// needs a new one.
+// bind makes the closures that run the stages on this slot's item once, so that stages allocate
+// none.
 func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))

@@ -97,7 +97,7 @@ func (p *Pipeline[T]) RunOn(
 	}
 	defer p.running.Store(false)
 	if n+next < p.parked {
-		return fmt.Errorf("pipeline: %d items after a run that has prepared %d for this one",
+		return fmt.Errorf("pipeline: the run has %d items, but the one before prepared %d of them",
 			n+next, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {

@@ -143,8 +143,8 @@ func (p memoryPlan) seedBytes(r *rankPlan) int64 {
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
-// drawingBytes is what minibatches hold of the rounds in which they are drawn, and hand on: at most
-// so many minibatches do.
+// drawingBytes is the memory of the rounds in which minibatches are drawn on a partitioned
+// topology, for the most minibatches that are in such rounds at a time.
 func (p memoryPlan) drawingBytes(s *shape, slots int64) int64 {
 	if p.of.sending().shares() {
 		return 0
@@ -282,8 +282,8 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	defer optimizer.Close()
-	// Besides: the best weights, a gradient in an allreduce, and rank 0's copies for a checkpoint
-	// (weights, best weights, optimiser state).
+	// Copies of the parameters beside those in use: the best weights, a gradient in an allreduce,
+	// and what rank 0 copies for a checkpoint (weights, best weights, optimiser state).
 	copies := 2 + 2 + len(optimizer.Slots())
 	out.onDevice = dev.live
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4

@@ -284,8 +284,8 @@ type planner struct {
 	device     onGPU
 }
 
-// A plan asks three things of a job, each of which knows the others: what ranks hold, what they
-// fetch, and what they send each other besides.
+// A plan has three views of a job, each of which can use the others: what ranks hold in memory,
+// what they fetch, and what they send each other besides.
 type (
 	memoryPlan  struct{ of *planner } // bytes that a rank has in memory
 	trafficPlan struct{ of *planner } // rows that a step fetches, and what serves the others

@@ -49,7 +49,7 @@ type hopShape struct {
 	read, rows, pairs int
 }
 
-// crossed are rows that a rank gets of others, and those that others want of it.
+// crossed counts rows that a rank receives from others, and rows that others want from it.
 type crossed struct{ others, wanted int }
 
 // kindShape counts the vertices of a type in an input frontier.
@@ -157,7 +157,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	}
 	p.share(r)
 	if r.factor = p.kinds().same(1); p.sending().shares() {
-		// it is probed with those that it shares minibatches with
+		// the group that shares its minibatches is probed as a whole
 		return r, nil
 	}
 	if err := p.probe(r); err != nil {

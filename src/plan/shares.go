@@ -22,7 +22,7 @@ func (s *shape) room(l int) int {
 	return s.rated.others
 }
 
-// relays reports whether ranks that share minibatches find rows for each other and pass them on.
+// relays reports whether ranks find rows for each other and pass them on, as in hybrid mode.
 func (p messagePlan) relays() bool { return p.of.job.Mode.Sharing == sample.InNodes }
 
 // groupSize returns how many ranks train a minibatch together.
@@ -92,7 +92,8 @@ type groupProbe struct {
 	truth      []byte
 }
 
-// rate adds the embeddings that cross ranks so that each can rate its links, and their gradients.
+// rate adds the embeddings of ends of links that travel to the ranks that rate these links, and
+// their gradients.
 func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 	l, busiest := g.p.job.Sample.Links, 0
 	if l == nil {
@@ -278,7 +279,8 @@ func (p messagePlan) sharingBytes(s *shape) int64 {
 	return bytes
 }
 
-// moveBytes is the index of so many rows that others want of some own ones, as kernels read it.
+// moveBytes is the size of the index by which kernels pack wanted rows for other ranks out of own
+// rows.
 func moveBytes(wanted, own int) int64 {
 	return 8*int64(wanted+1) + 8*int64(own+1) + 8*int64(wanted)
 }

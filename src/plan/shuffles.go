@@ -83,8 +83,8 @@ func (s *Shuffles) add(o *Shuffles, n float64) {
 	}
 }
 
-// join adds a group of ranks to those of a job, in which it stands for so many groups. Of the busiest
-// ranks the busiest counts.
+// join adds a probed group of ranks, which stands for the given number of groups of the job.
+// Figures of the busiest rank become the larger of both.
 func (s *Shuffles) join(o *Shuffles, groups float64) {
 	found, features, between := max(s.found, o.found), max(s.features, o.features),
 		max(s.between, o.between)

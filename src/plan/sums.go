@@ -51,7 +51,8 @@ func (s *summer) close() {
 	s.free()
 }
 
-// summed is what a minibatch transfers without a cache, and what choosing it takes.
+// summed counts what a minibatch transfers without a cache, and the memory of choosing between rows
+// and sums.
 type summed struct {
 	trace.Counters
 	scratch int64 // bytes of the choice

@@ -243,8 +243,8 @@ func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
 			continue
 		}
 		if pt.Step <= goal {
-			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest with which the "+
-				"network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote,
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which "+
+				"the network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote,
 				pt.Step, bare.Step)}
 		}
 		if best == nil || pt.Step < best.Step/near {

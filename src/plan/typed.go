@@ -182,7 +182,7 @@ func (s *shape) remoteBytes(of rowsOf, more int) (bytes int64) {
 	return bytes
 }
 
-// learned returns how many rows of the frontier are learned, and those of them that other ranks own.
+// learned counts the learned rows of the frontier, and those of them that other ranks own.
 func (s *shape) learned(learns []bool) (all, foreign int64) {
 	for t, k := range s.kinds {
 		if learns != nil && learns[t] {
@@ -257,8 +257,8 @@ func (p memoryPlan) projected(r *rankPlan) (bytes int64) {
 	return bytes
 }
 
-// learningBytes is what a minibatch holds of the learned rows that it reads: ids, where they lie, rows
-// and gradients, of its own and, in messages, of others.
+// learningBytes is the memory of the learned rows of a minibatch: ids, references, rows and
+// gradients, those of this rank and, in messages, those of others.
 func (p memoryPlan) learningBytes(s *shape) int64 {
 	all, foreign := s.learned(p.of.job.Model.Learns)
 	cols := int64(p.of.job.Model.Learned)

@@ -9,9 +9,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Where rows are of several kinds (access.Kinds) a cache has room for so many bytes. A static
-// policy keeps its best rows that fit. Of a dynamic one each kind has slots of its own, as many as
-// it has rows among the likeliest ones that fit, and a policy that knows of no other kind.
+// Where rows have several kinds (access.Kinds) the capacity of a cache is in bytes. A static policy
+// keeps its best rows that fit. With a dynamic policy each kind has a policy and slots of its own:
+// as many slots as it has rows among the likeliest rows that fit.
 
 // Share is the part of a cache that one kind of rows has.
 type Share struct {
@@ -20,7 +20,7 @@ type Share struct {
 }
 
 // Shares divides a capacity among the kinds that have rows. p [N] is the probability that a
-// minibatch reads each vertex. Rows of one size have all of it.
+// minibatch reads each vertex. If there is one kind, it has the whole capacity.
 func Shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]Share, error) {
 	if r.Kinds == nil {
 		return []Share{{0, capacity, r}}, nil

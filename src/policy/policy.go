@@ -63,7 +63,8 @@ type Policy struct {
 	// Foresees: it samples minibatches of the run itself before they train.
 	Foresees bool
 
-	// Fanouts: what it does follows from fanouts, so a kind of sampling without them is refused.
+	// Fanouts: the policy is computed from fanouts, and refused with kinds of sampling that have
+	// none.
 	Fanouts bool
 
 	// Needs: Open analyses the graph. Static policies do so to rank it.

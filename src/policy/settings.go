@@ -94,8 +94,8 @@ func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	return "", ""
 }
 
-// OfFanouts returns the key whose value follows from fanouts, so that a kind of sampling without
-// them cannot have it; "" for none.
+// OfFanouts returns the setting whose meaning follows from fanouts, which kinds of sampling without
+// fanouts must refuse, and "" if there is none.
 func (s *Settings) OfFanouts() string {
 	p, initial := Find(s.Policy), Find(s.Initial)
 	switch {
@@ -108,8 +108,8 @@ func (s *Settings) OfFanouts() string {
 	return ""
 }
 
-// WithoutFanouts replaces what follows from fanouts: a ranking by one that counts simulated epochs, a
-// first fill by that of degrees.
+// WithoutFanouts replaces rankings that follow from fanouts: that of a static policy by counts of
+// simulated epochs, that of the first fill by degrees.
 func (s *Settings) WithoutFanouts() {
 	if p := Find(s.Policy); p != nil && p.Fanouts {
 		s.Policy = Sim
@@ -119,8 +119,8 @@ func (s *Settings) WithoutFanouts() {
 	}
 }
 
-// Place divides the rows of a static cache among the ranks of a node: rank d has room for so many
-// rows, and owns the vertices own[d].
+// Place divides the rows of a static cache among the ranks of a node. Each rank caches up to slots
+// rows; rank d owns the vertices own[d].
 //
 //	score [N]  how likely the ranks of the node read each vertex, summed over them; 0 for those
 //	           that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which

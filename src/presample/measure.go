@@ -10,9 +10,9 @@ import (
 	"halognn/src/sample"
 )
 
-// Measure divides the minibatches of one epoch, which is none of those that Count samples, among
-// the parts of a partition. o.Epochs is not read. Time and memory are those of Count of one epoch,
-// without its counts.
+// Measure samples an epoch that Count does not sample, and divides its minibatches among the parts
+// of a partition. o.Epochs is not read. Time and memory are those of Count for one epoch, without
+// the counts.
 func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Options) (
 	*partition.Sampled, error,
 ) {

@@ -40,8 +40,8 @@ type Options struct {
 // 2 % and cross edges by 2 to 7 % (section 6.3).
 const DefaultEpochs = 10
 
-// The epochs that are sampled: to count, and to measure what came of it. Runs number theirs from 1
-// and access.Count from 2^30, so neither shares a draw with these.
+// The numbers of the epochs that are sampled: to count, and to measure the parts. Runs number
+// epochs from 1, and access.Count from 2^30, so these epochs share no draws with theirs.
 const (
 	firstCounted  = 1<<30 + 1<<20
 	firstMeasured = 1<<30 + 1<<29

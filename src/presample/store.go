@@ -88,8 +88,9 @@ func Saved(dir string) bool {
 	return err == nil || !errors.Is(err, fs.ErrNotExist)
 }
 
-// Load reads counts of so many vertices and edges that Save has written for this purpose. Errors:
-// ErrOther, which names what differs; a file that was altered or is damaged.
+// Load reads the counts that Save has written for this purpose, on a graph with the given numbers
+// of vertices and edges. It returns ErrOther, with what differs, for counts of another purpose, and
+// an error for altered or damaged files.
 func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := mem.ReadFile(path)

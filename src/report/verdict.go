@@ -329,7 +329,7 @@ func confusions(runs []*Run) (all []table) {
 	return all
 }
 
-// className is that of the dataset, or its number.
+// className returns the name of a class in the dataset, or its number.
 func className(r *Run, c int) string {
 	names, _ := r.Summary["class_names"].([]any)
 	if c < len(names) {

@@ -44,7 +44,7 @@ type DeviceRows struct {
 	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
 }
 
-// GPU says what of the feature rows a device holds, and how it reads the others.
+// GPU says how many feature rows a device holds, and how it reads the others.
 type GPU struct {
 	Rows  GPURows
 	Reads string // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
@@ -356,7 +356,7 @@ func (s *Store) DeviceNote() string {
 	text := fmt.Sprintf("device memory holds %d of %d rows (%s); the others: %s (%s)",
 		first.Resident, first.Own, first.Order, first.Reads, first.Why)
 	if others > 0 {
-		text += fmt.Sprintf("; %d of %d ranks have chosen otherwise: summary.json",
+		text += fmt.Sprintf("; %d of %d ranks have chosen otherwise, as summary.json says",
 			others, len(s.DeviceRows))
 	}
 	return text

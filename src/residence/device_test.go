@@ -63,8 +63,8 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	}
 }
 
-// In parts ordered for the run the first rows are resident; for a model without neighbours, the
-// rows of training vertices.
+// In parts that were ordered for the run the first rows are resident. For a model that reads no
+// neighbours the rows of training vertices are.
 func TestHotRowsNeedNoIndex(t *testing.T) {
 	shards := generated(t, 2)
 	o := sage()

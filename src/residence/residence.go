@@ -190,8 +190,8 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// FetcherOf makes the exchange of other rows that are distributed like the vertices: their tables [P]
-// hold this rank's parts. Collective.
+// FetcherOf makes an exchange of other rows that are distributed like the vertices; tables [P] has
+// the rows of this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions()
 	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends

@@ -100,7 +100,8 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	return &own, nil
 }
 
-// countSums sets the bytes of this rank's next minibatches, n of them, and what they cost.
+// countSums sets the mean bytes of this rank's next n minibatches, by rows alone and with sums, and
+// the seconds that choosing and adding sums would take.
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank, shards := s.Job, s.Comm.Rank(), s.shards()
 	topology := s.workload().Topology

@@ -185,7 +185,7 @@ func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	return w.sum(), f.CloseAtomicallyReplace()
 }
 
-// summing is a file that is summed while it is written. What it is written by may Sync it.
+// summing is a file that is hashed while it is written. Its writer may call Sync.
 type summing struct {
 	file  *os.File
 	hash  *xxhash.Digest

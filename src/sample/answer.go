@@ -9,7 +9,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Answer is what a rank returns to those that ask it in one hop: like Asking it is reused.
+// Answer is what a rank returns to the ranks that ask it to draw in one hop. Like Asking it is
+// reused.
 type Answer struct {
 	Count      []int            // [K] columns that each rank asks for
 	Edges      []int            // [K] neighbours for each rank
@@ -73,7 +74,8 @@ func (r *Remote) Answer(
 	})
 }
 
-// asked reads what ranks ask: which vertices, and what these leave out.
+// asked reads the questions of all ranks: which vertices are to draw, and which neighbours they
+// leave out.
 func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
 	if len(a.Count) != len(words) {

@@ -216,9 +216,9 @@ func TestRelationsRefuse(t *testing.T) {
 	}
 }
 
-// On a graph with relations a minibatch of links is that of the graph without them, by their relation
-// and by those that hold them reversed, of which no other loses an edge; negatives have the types of
-// the ends they take the place of.
+// On a graph with relations a minibatch of links is drawn as if the links, and their reverses in
+// the relations that hold these, were not in the graph; no other relation loses an edge. Negatives
+// have the types of the ends that they replace.
 func TestRelationsLeaveLinksOut(t *testing.T) {
 	for _, linked := range [][]int{{1, 0}, {2}, {3}} {
 		top := typedTopology(t, rand.New(rand.NewPCG(5, 7)), linked...)

@@ -27,8 +27,8 @@ func fold(purpose, seed uint64, key ...int) uint64 {
 // hop returns the word that, with a vertex, keys its random numbers at hop h >= 1.
 func (k Key) hop(h int) uint64 { return fold(drawing, k.Seed, k.Epoch, k.Step, k.Stream, h) }
 
-// relationWord returns the word of a hop's draws by one relation. That of the first is the hop's, so
-// that a graph of one relation needs none.
+// relationWord returns the word that keys a hop's draws by one relation. For the first relation it
+// is the hop's word, so that graphs without relations draw by the hop's word.
 func relationWord(hop uint64, relation int) uint64 {
 	if relation == 0 {
 		return hop

@@ -234,8 +234,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	return nil
 }
 
-// draw draws the rows of a block from at on, those of one relation, and appends the vertices it finds
-// to the frontier of n so far. It returns its new length.
+// draw draws the rows of one relation, which begin at row at of the block, and appends new vertices
+// to the frontier, which has n so far. It returns the new length of the frontier.
 func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int, error) {
 	mb, before := s.mb, int(block.Indptr[at])
 	block.Indptr[at] = 0 // rows are counted from the relation's first edge meanwhile
@@ -289,8 +289,8 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh lets the hop write the weights of its edges, which follow those before, if blocks have some,
-// and returns their array.
+// weigh makes room behind the first before weights for those of the next edges, into which the hop
+// writes, and returns the array. Without weights it returns an empty one.
 func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights

@@ -234,7 +234,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place keeps the positions of edges, the first of which destination lo has drawn.
+// place stores the positions of drawn edges; the first of pos was drawn by destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return

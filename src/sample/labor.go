@@ -143,12 +143,13 @@ func (n *numbers) of(original int32) uint32 {
 	return uint32(random.Mix(word^id) >> 32)
 }
 
-// phase returns that of a vertex.
+// phase returns the phase of a vertex, below lasts: by it vertices get new numbers in different
+// turns.
 func (n *numbers) phase(original int32) uint64 {
 	return random.Mix(n.phases^uint64(uint32(original))) >> 32 * n.lasts >> 32
 }
 
-// forKernel returns them as a kernel takes them, for vertices with these original ids.
+// forKernel returns the numbers as arguments of a kernel, for vertices with the given original ids.
 func (n *numbers) forKernel(original []int32) cpu.Numbers {
 	return cpu.Numbers{Original: original, Now: n.now, Next: n.next, Phases: n.phases, Turn: n.turn,
 		Lasts: n.lasts}

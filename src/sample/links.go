@@ -479,7 +479,8 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds destination i of such a row, which is beyond all that have been added.
+// put adds destination i, with its in-neighbours row and the vertices without to skip. It is larger
+// than all destinations added before.
 func (k *skips) put(i int, row, without []graph.VertexID) {
 	for len(k.start) <= i { // those before skip nothing
 		k.start = append(k.start, int32(len(k.place)))
@@ -487,7 +488,8 @@ func (k *skips) put(i int, row, without []graph.VertexID) {
 	k.row(row, without)
 }
 
-// row adds the next destination, of such a row, and the vertices, ascending, whose edges it skips.
+// row adds the next destination: its in-neighbours row, and the vertices without, ascending, whose
+// edges are skipped.
 func (k *skips) row(row, without []graph.VertexID) {
 	if len(without) > 0 {
 		for p, u := range row {

@@ -33,7 +33,8 @@ type Near struct {
 	Edges [][]uint64
 }
 
-// NewNear returns empty sets for draws by spec from a graph of so many vertices and edges.
+// NewNear returns empty sets for draws by spec from a graph with the given numbers of vertices and
+// edges.
 func NewNear(spec Spec, vertices, edges int) (n Near) {
 	for range spec.Hops() {
 		n.Vertices = append(n.Vertices, mem.Make[uint64]((vertices+63)/64))
@@ -47,8 +48,8 @@ func NewNear(spec Spec, vertices, edges int) (n Near) {
 // edgeWords returns the length of a set of Near.Edges.
 func edgeWords(edges int) int { return (edges+63)/64 + 1 }
 
-// MarkEdges sets words [lo,hi) of Edges, as Vertices are. It reads the edges of these words once a
-// hop, and the sets at random.
+// MarkEdges computes the words [lo,hi) of Edges from Vertices. For each hop it reads the edges of
+// these words in order, and Vertices at random.
 func (n Near) MarkEdges(indices []graph.VertexID, lo, hi int) {
 	for h, marks := range n.Edges {
 		set := n.Vertices[h]
@@ -138,7 +139,8 @@ func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer makes edges likelier in the hop, those of a set of Near.Edges; nil: none.
+// prefer sets the edges that are drawn likelier in the hop, a set of Near.Edges, and by which
+// factor; nil: none.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -146,8 +148,8 @@ func (h *hop) prefer(near []uint64, favour float64) {
 	}
 }
 
-// marks returns which edges of destination i, from its k-th on, come from near vertices: 64 of them,
-// those beyond its row 0.
+// marks returns for the 64 edges of destination i from the k-th on which of them come from near
+// vertices, a bit each; bits beyond its last edge are 0.
 func (h *hop) marks(i int, k int64) uint64 {
 	e, left := uint64(h.begin[i]+k), h.degree[i]-k
 	words := h.near[e/64:][:2]

@@ -76,9 +76,9 @@ func TestLocalityIsUnbiased(t *testing.T) {
 	unbiased(t, 52, 8, poisson(5), poisson(8, 3), ladies(60), ladies(100, 60))
 }
 
-// Without the bound of 1 the one near neighbour would be drawn with probability 1.7 and weigh too
-// little. The expected number of draws stays the fanout, and near ones are as much likelier as they
-// should be.
+// Probabilities are bounded by 1: without the bound the only near neighbour would have 1.7, and
+// weigh too little. The expected number of draws stays the fanout, and near neighbours are likelier
+// by the factor unless they are at the bound.
 func TestFavour(t *testing.T) {
 	if near, others := favour(40, 1, 10, 8); near != 1 || math.Abs(others-9.0/39) > 1e-15 {
 		t.Errorf("one near neighbour of 40 is drawn with probability %g, the others with %g", near, others)

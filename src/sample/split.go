@@ -130,8 +130,8 @@ type Crossing struct {
 	WantIDs []graph.VertexID // [W] by rank, then in the order found there
 	At      []int32          // [W] their positions in the own frontier; after Serve, in Reads
 
-	// Reads are, after Serve, the own vertices whose feature rows a rank of the group reads: those
-	// of the frontier, in its order, and then those that others alone have found.
+	// Reads are, after Serve, the own vertices whose feature rows some rank of the group reads:
+	// those of the own frontier, in its order, then those that only other ranks have found.
 	Reads []graph.VertexID
 
 	own int // sources before IDs
@@ -168,8 +168,8 @@ func (c *Crossing) size(n int) {
 	}
 }
 
-// Expect makes room for the vertices that others have found, Wanted of each, of those that a rank
-// owns. A number that is not possible is an error that names the ranks.
+// Expect makes room for the vertices of the given rank that others have found: Wanted[m] from
+// member m. An impossible number is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
@@ -305,7 +305,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	for m, k := range c.Wanted {
 		for _, v := range c.WantIDs[at : at+k] {
 			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Of(v) != s.member {
-				return fmt.Errorf("sample: rank %d takes vertex %d for one of rank %d; %s",
+				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that rank does not own; %[4]s",
 					s.owners.first(s.rank)+m, v, s.rank, sameParts)
 			}
 		}
@@ -314,7 +314,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	return nil
 }
 
-// joined appends to own vertices those of WantIDs that are not among them, and sets At.
+// joined appends the vertices of WantIDs that are not among own to own, and sets At.
 func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 	f, n := s.fused, len(own)
 	c.At = mem.Grow(c.At, len(c.WantIDs))

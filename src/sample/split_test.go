@@ -408,7 +408,7 @@ func TestSplitRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.WantIDs[0] = 20
-	expect("of another", s.Join(&mb, &x, 1), "rank 1 takes vertex 20 for one of rank 0")
+	expect("of another", s.Join(&mb, &x, 1), "rank 1 asks rank 0 for vertex 20, which that rank does not own")
 
 	bad := o
 	bad.Kind = "layers"

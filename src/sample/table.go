@@ -17,7 +17,7 @@ const (
 	tableLasts    = 1 << 16
 )
 
-// tables are those of one sampler, one for each hop of a minibatch.
+// tables are a sampler's tables of numbers, one for each hop of a minibatch.
 type tables struct {
 	hops []table
 	next int // the one that another word takes, where there are as many as hops

@@ -333,7 +333,7 @@ func checkTypes(m *Meta) error {
 	}
 	for k := range m.Parts {
 		if m.Starts[k*t] != m.Offsets[k] {
-			return fmt.Errorf("%w: part %d begins at vertex %d, and its types at %d", ErrMismatch, k,
+			return fmt.Errorf("%w: part %d begins at vertex %d, but its first type at %d", ErrMismatch, k,
 				m.Offsets[k], m.Starts[k*t])
 		}
 	}

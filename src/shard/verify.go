@@ -102,7 +102,8 @@ func (s *Shards) verifyContent() error {
 // SplitOf returns the index of the split that is opened.
 func SplitOf(s *Shards) int { return s.options.Split }
 
-// verifySplit checks the split that is opened, whose order is that of sound original ids.
+// verifySplit checks the open split. Its order follows the original ids, so it is checked only if
+// these are sound.
 func verifySplit(s *Shards, sound bool) error {
 	at := func(i int) string { return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i])) }
 	split := graph.Split{Train: s.split[0].ids, Valid: s.split[1].ids, Test: s.split[2].ids}

@@ -454,7 +454,7 @@ func (w *writer) indices() error {
 	})
 }
 
-// weights writes those of the edges, which follow their rows.
+// weights writes the weights of the edges, in the order of the edges.
 func (w *writer) weights() error {
 	return edges(w, dataset.WeightsFile, func(to []float32, _ int32, first, last int64) ([]float32, error) {
 		return append(to, w.ds.Weights[first:last]...), nil

@@ -40,16 +40,16 @@ type ModeCounts struct {
 	Computed int64 // rows that layers make
 	Loaded   int64 // feature rows read, each once for a minibatch
 	Cross    int64 // where ranks share: edges whose source another rank of them owns
-	// feature rows received: data: of other nodes; split: of other ranks; hybrid: of other nodes, once
-	// for each node, and those that ranks of a node pass on
+	// feature rows received. data: from other nodes; split: from other ranks; hybrid: from other
+	// nodes, once for each node, and those that ranks of a node pass on
 	Features int64
-	// received from other ranks: learned rows; where ranks share hidden rows and embeddings of links,
-	// push-pull: partial sums of the first layer; as many gradients go back
+	// received from other ranks: learned rows; split and hybrid: hidden rows and embeddings of ends
+	// of links; push-pull: partial sums of the first layer. As many gradients go back
 	Hidden  int64
 	Bytes   int64 // of these rows and gradients
 	Network int64 // of Bytes: between nodes
-	// edges of the rank with the most over the mean; the mean over the steps. With push-pull all
-	// ranks have the edges of input hops, each for its columns
+	// most edges of any rank / mean of all ranks, mean over the steps. With push-pull all ranks
+	// have the edges of input hops, each for its columns
 	Imbalance float64
 }
 
@@ -237,7 +237,7 @@ func (r *ratedLinks) free() {
 	mem.Free(r.truth)
 }
 
-// takeRated counts the embeddings that cross ranks so that each of a group can rate its links.
+// takeRated counts the embeddings that travel to the ranks of a group that rate links with them.
 func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 	if c.Sample.Links == nil {
 		return
@@ -282,8 +282,8 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 	return rows, bytes
 }
 
-// foreign returns how many of the learned rows that a rank reads for a minibatch other ranks have, far
-// ones on other nodes.
+// foreign counts the learned rows that a rank reads for a minibatch and other ranks own, and those
+// of them on other nodes.
 func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	if !c.Model.LearnsRows() {
 		return 0, 0
@@ -319,7 +319,8 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	return nil
 }
 
-// takePushed counts a minibatch of one rank, whose first layer all ranks compute on their columns.
+// takePushed counts a minibatch of push-pull: it belongs to one rank, and all ranks compute its
+// first layer on their columns.
 func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
 	near := len(c.Neighbours(key.Stream)) // a stream for each rank
@@ -360,15 +361,15 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	}
 }
 
-// hidden counts hidden rows of so many columns that come from other ranks, far ones from other nodes,
-// for which gradients go back.
+// hidden counts received hidden rows with cols columns, far of them from other nodes, and the
+// gradients that go back for them.
 func (c *ModeCounts) hidden(rows, far int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
 	c.Network += 2 * far * 4 * int64(cols)
 }
 
-// fetch counts rows of features that come from other ranks, far ones from other nodes.
+// fetch counts received feature rows, and their bytes; far of the bytes come from other nodes.
 func (c *ModeCounts) fetch(rows, bytes, far int64) {
 	c.Features += rows
 	c.Bytes += bytes

@@ -94,8 +94,8 @@ type nearRank struct {
 	reads      nearReads   // of the last epoch
 }
 
-// nearReads are the vertices that an epoch's minibatches read beside local ones, those of them in
-// caches of peers, the rows that are fetched, their bytes where they differ, and sampled edges.
+// nearReads counts, over an epoch: vertices that minibatches read beside local ones; those of them
+// in caches of peers; fetched rows; their bytes, where rows differ in size; and sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
@@ -110,8 +110,8 @@ func (n *nearRank) free() {
 	n.counter.free()
 }
 
-// open finds what the cache holds as training fills it, and what is near with it: of a cache that
-// changes none.
+// open finds the rows that training puts into the cache, and the vertices that are near with these;
+// none of a cache that changes.
 func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	reader, p := n.reader(n.rank, workers), n.policies[which]
 	capacity, err := n.capacities(m, n.rank)

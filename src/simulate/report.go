@@ -153,7 +153,7 @@ func (r *Result) sums(header func(name string) []string) [][]string {
 	return table
 }
 
-// bytes returns those of the rows that travel, where they are of several kinds.
+// bytes returns lines of bytes of the rows that travel, where rows have several sizes.
 func (r *Result) bytes(header func(name string) []string) [][]string {
 	if r.kinds == nil {
 		return nil

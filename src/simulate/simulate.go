@@ -71,7 +71,7 @@ func (o *Options) Policy(name string) *policy.Policy {
 	return policy.Find(base)
 }
 
-// settings returns those that an entry of Policies is opened with.
+// settings returns the settings of an entry of Policies.
 func (o *Options) settings(name string) policy.Settings {
 	if own, ok := o.Own[name]; ok {
 		return own

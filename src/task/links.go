@@ -315,7 +315,7 @@ func (r *Ranked) Add(x []float64) {
 	}
 }
 
-// See counts a link, of whose candidates so many have higher scores, and so many its own.
+// See counts a link: above of its candidates have higher scores, equal have the same score.
 func (r *Ranked) See(above, equal int) {
 	rank := 1 + float64(above) + float64(equal)/2
 	r.Links++

@@ -19,10 +19,10 @@ type Objective struct {
 	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing < 1
 	// (Szegedy et al., CVPR 2016).
 	Smoothing float64
-	// Loss is that of numbers, one of LossAuto, ...; "" is LossAuto. Their targets are scaled.
+	// Loss is the loss of regression, one of LossAuto, ...; "" is LossAuto. Targets are scaled.
 	Loss string
 	Scale
-	// Pairs says how links are rated, of the task of links alone.
+	// Pairs says how links are rated, in the task of links.
 	Pairs Pairs
 	Scorer
 }

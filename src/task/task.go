@@ -46,7 +46,8 @@ type Task struct {
 	// Judge adds the outputs z of a vertex with a label to Tally.Sums and Tally.Shortfall.
 	Judge func(t *Tally, z []float32, label []byte)
 
-	// Predict sets the label that outputs stand for. Probabilities sets y to what they stand for.
+	// Predict sets label to the prediction that outputs z give, and Probabilities y to the
+	// probabilities.
 	Predict       func(label []byte, z []float32)
 	Probabilities func(y, z []float32)
 	// Cells appends a label as text; name is that of a class.

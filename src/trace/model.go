@@ -38,9 +38,9 @@ type Terms struct {
 	Staged float64 `json:"t_staged,omitempty"`
 }
 
-// TermsOf returns the mean terms of a step from the phases, by name, of an epoch of so many steps.
-// Remote is the collectives of the exchange and the slicing between them, which a rank does for its
-// peers while they do it for this one.
+// TermsOf returns the mean terms of a step from the seconds of the phases, by name, in an epoch
+// with the given number of steps. Remote is the collectives of the exchange and the slicing between
+// them, as ranks slice rows for each other at the same time.
 func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 	of := func(phases ...Phase) (seconds float64) {
 		for _, p := range phases {

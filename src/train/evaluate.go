@@ -154,7 +154,8 @@ func withValidLinks(s *session.Session) *sample.Topology {
 	return &t
 }
 
-// ofLinks picks the metrics that choose epochs and stand beside them.
+// ofLinks picks the metric that chooses the best epoch, and the task's first metric, which is
+// reported beside it.
 func (r evaluator) ofLinks(all map[string]float64) (q infer.Quality) {
 	pick := func(name string) record.Metric {
 		x, ok := all[name]

@@ -30,16 +30,16 @@ func (r keeper) fits(c *checkpoint.Checkpoint) error {
 			"another)",
 			c.Path, s.Ranks, s.Ranks)
 	case s.Common != r.s.Job.Sample.Common():
-		return fmt.Errorf("%s was made by nodes of which each drew by the same numbers for %d streams, "+
-			"these do for %d; give it the ranks a node and run.ranks_per_node that it began with",
+		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, and these have "+
+			"%d; start as many ranks a node, and set run.ranks_per_node, as when it began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
 	case s.StepsPerEpoch != r.of.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.Path,
 			s.Ranks, r.s.Comm.Size(), s.Ranks)
 	case s.Near.Digest() != r.of.held:
-		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, and "+
-			"sample.locality draws by them; give it the ranks, run.ranks_per_node and cache.* that it "+
+		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, on which "+
+			"sample.locality depends; give it the ranks, run.ranks_per_node and cache.* that it "+
 			"began with", c.Path)
 	case s.StepsPerEpoch != r.of.steps():
 		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",

@@ -63,8 +63,8 @@ type run struct {
 	divergence
 }
 
-// Beside its loop a run evaluates, writes what it did, and keeps what it needs to go on: three
-// types over the state of one run.
+// Beside its loop a run evaluates, writes records, and saves checkpoints: three types over the
+// state of one run.
 type (
 	// evaluator validates and tests, and judges the outcome.
 	evaluator struct {

@@ -63,8 +63,8 @@ func TestOffboardTrainsTyped(t *testing.T) {
 	}
 }
 
-// A step launches as many kernels and products for 45 relations as for three, and copies as many
-// arrays; but for gatv2, whose scores are a kernel of each relation, with arrays of its own.
+// A step launches as many kernels and products, and copies as many arrays, for 45 relations as for
+// three. The exception is gatv2, whose scores take a kernel and arrays for each relation.
 func TestTypedLaunches(t *testing.T) {
 	library := cudaLibrary(t)
 	few := shardtest.Cut(t, oneType(t, 3), shardtest.Options{Parts: 1})

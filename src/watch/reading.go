@@ -28,8 +28,8 @@ func (r *Reading) Waiting(begins bool) {
 	}
 }
 
-// During calls read, which reads what is named, and watches the process meanwhile: progress is what
-// it is for a Watchdog, or bytes read.
+// During calls read and watches the process meanwhile; what names the thing that is read. Progress
+// is that of a Watchdog, or bytes read.
 func (r *Reading) During(what string, read func() error) error {
 	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
 		return read()

@@ -56,7 +56,7 @@ func analyzeCommand() *cobra.Command {
 	return c
 }
 
-// check reports flags that ask for what there is not.
+// check returns errors about policies that rank no vertices and other impossible flags.
 func (o *analyzeFlags) check() error {
 	var faults []error
 	for _, name := range o.policies {

@@ -241,7 +241,8 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 	return m, err
 }
 
-// read reads the ids of the vertices, and looks on one rank at what is to be written.
+// read reads the ids of --vertices. On the rank that writes, it checks that the output files can be
+// made.
 func (o *inferFlags) read(writes bool) (err error) {
 	if o.vertices != "" {
 		if o.what.Vertices, err = shard.ReadIDs(o.vertices); err != nil {

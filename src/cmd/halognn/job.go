@@ -262,9 +262,8 @@ func (j *rankJob) release(err error) {
 // workOn does work that reads open parts.
 func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Contain(work)) }
 
-// explain returns what an error of such work comes of. If it failed in a way that damaged files
-// cause, and they are damaged, the error is about them: they changed meanwhile, or nobody had
-// compared their hashes.
+// explain replaces an error that damaged files can cause by an error about the damage, if the files
+// are damaged: they changed meanwhile, or their hashes had not been compared.
 func explain(s *shard.Shards, err error) error {
 	told := (*exitError)(nil)
 	if errors.As(err, &told) || errors.Is(err, comm.ErrAborted) { // explained, or another rank's

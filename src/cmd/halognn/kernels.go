@@ -45,7 +45,7 @@ func (w *kernelWatch) onSteps(begin bool) {
 	}
 }
 
-// close frees what the meter took and returns its errors.
+// close frees the meter and returns its errors.
 func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
 
 // report measures the device's best rates after the run, and writes and prints the counts beside

@@ -65,7 +65,7 @@ func (p *process) enoughParts(path string, sets []string) error {
 	return dataError(fmt.Errorf("%s: --ranks-in-process: %w", c.Data.Parts, err))
 }
 
-// room is what a node and its processes have for a job before it opens anything.
+// room is the memory that a node and its processes have for a job, before the job opens anything.
 type room struct {
 	node     int64      // bytes; of the machine or, if less, of the control groups
 	process  mem.Limits // what the limits of a process leave
@@ -211,7 +211,7 @@ func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bo
 	return unsure, nil
 }
 
-// job is what is planned for the ranks of a job on nodes like this one.
+// job describes the job of the config, on nodes like this one, for a plan.
 func (x *room) job(c comm.Comm, cfg *config.Config) plan.Job {
 	perNode := cfg.Run.RanksPerNode
 	if perNode == 0 {

@@ -41,9 +41,9 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	return config, begins, err
 }
 
-// besideRun returns the setting that finds the parts of a run which was begun in another directory
-// than this one, if its config names them by a path relative to that. That directory is known by
-// where the run is and by what the config calls it.
+// besideRun returns a --set of data.parts for a run that was begun in another directory, if its
+// config names the parts by a relative path. That directory follows from the path of the run and
+// the run.dir of its config.
 func besideRun(run string, sets []string) []string {
 	given := func(set string) bool { return strings.HasPrefix(set, "data.parts=") }
 	c, err := config.Load(filepath.Join(run, rundir.ConfigFile), nil)
@@ -114,8 +114,8 @@ func (j *rankJob) lock() error {
 	return usageError(comm.Agree(j.comm, err))
 }
 
-// unlock lets other jobs in again. A lock that cannot be removed is that of a process that has
-// ended: the next job takes it.
+// unlock releases the run directory. If the lock cannot be removed, the next job takes it over,
+// because the process that it names has ended.
 func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }

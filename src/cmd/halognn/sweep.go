@@ -354,7 +354,7 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// train trains the runs, of so many, that are not done.
+// train trains those of the runs that are not done; of is the number of all runs of the sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	stopOnSignals() // between runs, too, a signal ends this process in order
 	var failed []string

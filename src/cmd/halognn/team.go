@@ -11,7 +11,7 @@ import (
 	"halognn/src/shard"
 )
 
-// team are the ranks as writers of parts: one that leads, and others that follow.
+// team are the ranks that write parts together: rank 0 leads, the others follow.
 type team struct{ comm.Comm }
 
 func (t team) Gather(mine []byte) ([][]byte, error) { return comm.AllgatherBytes(t.Comm, mine) }
@@ -35,7 +35,7 @@ func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	return shard.Write(dir, d, l, t)
 }
 
-// told is what those that follow learn from rank 0, beside the new ids.
+// told is what rank 0 sends the ranks that follow, beside the new ids.
 type told struct {
 	Dir, Identity string
 	Offsets       []int64

@@ -194,7 +194,7 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 	return partition.Run(methods, d.Graph, weights, o)
 }
 
-// count reads the counts that there are, or samples them and keeps them.
+// count reads saved counts, or samples and saves them.
 func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Counts, error) {
 	purpose := presample.PurposeOf(d, w.sampling)
 	if w.counts != "" && presample.Saved(w.counts) {

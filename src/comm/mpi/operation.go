@@ -174,8 +174,8 @@ func (op *operation) startAlltoallv() error {
 		pointer(recv), counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
 }
 
-// startAllgatherv uses one collective, or, since all ranks know all counts and so see alike that
-// they exceed the limit, broadcasts of at most that many rows.
+// startAllgatherv starts one collective, or where counts exceed the limit broadcasts of at most
+// limit rows. All ranks know all counts, so they decide alike.
 func (op *operation) startAllgatherv() error {
 	rowBytes, rank := C.int(op.rowBytes), op.comm.rank
 	if len(op.in.messages) == 0 {

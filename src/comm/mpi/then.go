@@ -103,7 +103,7 @@ func (m *more) start(op *operation) error {
 	return nil
 }
 
-// follow receives what follows the known rows, which are here.
+// follow receives the second payload, once the rows of the first have arrived.
 func (m *more) follow(op *operation) error {
 	c := op.comm
 	most := c.room(m.then.RowBytes) * m.then.RowBytes

@@ -106,7 +106,7 @@ type follower struct {
 	p          float32
 }
 
-// then returns what follows a sum of that shape.
+// then returns the epilogue for rows of that shape.
 func (f *follower) then(b *bench, rows, cols int) compute.Epilogue {
 	e := compute.Epilogue{Activation: f.activation, P: f.p,
 		Key: compute.NewDropoutKey(7, 1, 2, 3, 1)}

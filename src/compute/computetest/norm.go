@@ -106,7 +106,7 @@ func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	}}
 }
 
-// followed holds a norm with what follows it to the bits of the kernels in turn.
+// followed holds a norm with an epilogue to the bits of the kernels in turn.
 func followed(b *bench, rows, cols int, of makeNorm, followers []follower) (all []result) {
 	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
 	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))

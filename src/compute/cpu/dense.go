@@ -4,7 +4,7 @@ package cpu
 
 import "halognn/src/compute"
 
-// dense computes a Dense tile by tile: what follows a product finds the tile's rows in the cache.
+// dense computes a Dense tile by tile, so that the epilogue finds the tile's rows in the cache.
 type dense struct {
 	first, second product // second without columns: none
 	bias          []float32
@@ -34,7 +34,7 @@ func (a *dense) tile(d *Device, lo, hi int) {
 	a.then.tile(d, lo, hi)
 }
 
-// following is what follows a sum, while the tile's rows are in the cache.
+// following applies an epilogue while the tile's rows are in the cache.
 type following struct {
 	y, add     compute.Matrix
 	activation activation
