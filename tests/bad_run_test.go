@@ -84,7 +84,7 @@ func TestBadConfigs(t *testing.T) {
 		{"all faults at once",
 			set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
 			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0",
-				`model.kind is "tree"`, "gatv2, gine, rgcn or mlp"}},
+				`model.kind is "tree"`, "sage, gcn, gin, ", " or mlp"}},
 		{"a home directory", set("run.dir=~/runs/first"), usage,
 			[]string{"run.dir is ~/runs/first", "in full"}},
 		{"a fanout of 0", set("sample.fanouts=5,0"), usage,

@@ -658,7 +658,6 @@ func modeNames(field *job.Mode) *named[job.Mode] {
 	return n
 }
 
-// modelKinds are the words of model.kind.
 // kindsWithHeads names the kinds of models that read model.heads.
 func kindsWithHeads() string {
 	var names []string
@@ -677,6 +676,7 @@ func sampleKinds() (words []word) {
 	return words
 }
 
+// modelKinds are the words of model.kind.
 func modelKinds() (words []word) {
 	for _, k := range nn.Kinds() {
 		words = append(words, word{k.Name, k.Brief})
