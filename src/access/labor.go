@@ -18,8 +18,9 @@ import (
 //
 //	P(u) = sum over i of (c(i) - c(i+1)) (1 - product over j <= i of (1 - p(v(j))))
 //
-// The numbers of hops are independent, so u escapes each by itself. With one number for all hops, a v
-// counts once for each hop that may have found it, with the largest c of those that follow.
+// The numbers of different hops are independent, so the probabilities that u is not drawn multiply
+// over hops. With one number for all hops, v counts once for each hop that may have found it, with
+// the largest c of the hops that follow.
 //
 // Time O(L (M+N)), and of one number for all hops O(L² M): a random read of 8 bytes an edge and hop.
 // Memory 12 N bytes, with one number 8 (L+1) N, 4 N of it the result, and N/8.
@@ -27,8 +28,8 @@ func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) (
 	return m.labor(train, batch, spec, false)
 }
 
-// labor is Labor; with drawn its sample: what P is while vertices have certain numbers, of which
-// every vertex draws one for each hop.
+// labor computes Labor. If drawn, every vertex draws a number for each hop, and the result is P
+// given these numbers.
 func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, drawn bool,
 ) ([]float32, error) {
 	fanouts := spec.Fanouts

@@ -8,19 +8,18 @@ import (
 	"halognn/src/mem"
 )
 
-// Savings is the look-ahead cache for accesses of different worth. Where the owners of rows add them
-// (package exchange, Sums), having a row at hand saves a vector only if all of its group is at hand,
-// and a row that is to be kept must come as a row, for which a sum of its group would have done.
+// Savings is the look-ahead cache for accesses of different worth. Where owners add rows (package
+// exchange, Sums), a cached row saves a vector only if all of its group is cached, and a row that
+// is to be kept must come as a row although a sum might have done.
 //
 // Of the rows that a step reads, those stay that save most for each step in their slot: by the best
 // of their next uses in the window,
 //
 //	rate = max over j of (worth(use 1) + ... + worth(use j) - fee) / (step(use j) - this step)
 //
-// where the fee is what it costs to have a missed row come as a row: one vector less its worth now.
-// Rows that wait for a use stay. As many rows are kept as have slots; a row without a known use stays
-// as long as nothing else wants the slot. Lookahead counts uses alone, and so keeps the rows with the
-// shortest waits.
+// where the fee is the cost of fetching a missed row as a row: one vector less its worth now. Rows
+// with a booked use stay. A row without a known use stays until its slot is needed. Lookahead, for
+// which all uses have the same worth, keeps the rows with the shortest waits.
 //
 // It sees what Lookahead does, and costs as much: O(1) a use, since few of the next uses matter;
 // entries of 17 bytes for a use in the window, up to twice that, 16 bytes a slot, the index.

@@ -15,7 +15,7 @@ type slots struct {
 }
 
 // newSlots makes slots of which the first ones hold rows without a booked use: row initial[i] in
-// slot i, which index is told as entryOf has it.
+// slot i, which index maps to entryOf(i).
 func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (slots, error) {
 	l := slots{vertex: mem.Make[graph.VertexID](capacity), older: mem.Make[int32](capacity + 1),
 		newer: mem.Make[int32](capacity + 1)}

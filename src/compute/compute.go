@@ -77,9 +77,9 @@ type Device interface {
 	Upload(dst, src []float32)
 	Download(dst, src []float32)
 
-	// Settle completes the gradients of parameters. DenseBackward and Dot may leave the sums over rows
-	// that give W, Bias, W2 and sum to it: those may be read, and what these calls have read may
-	// change, only after it.
+	// Settle completes the gradients of parameters. DenseBackward and Dot may postpone the sums
+	// over rows that give W, Bias, W2 and sum. Before Settle do not read these results, nor change
+	// what the calls have read.
 	Settle()
 
 	// Sync waits for all kernels called so far.

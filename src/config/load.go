@@ -53,9 +53,9 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 	return c, b, inFile, nil
 }
 
-// Keeps returns the error of Changes between the config of a run and that with which it is to go on.
-// It comes before Load, whose advice for a combination may be another key that must not change
-// either. Other errors are left to Load.
+// Keeps returns the error of Changes between the config of a run and the config with which it is to
+// go on. Call it before Load, whose errors about combinations may advise to change keys that must
+// not change. It leaves all other errors to Load.
 func Keeps(run, path string, sets []string) error {
 	began, b, _, err := read(run, nil)
 	if err != nil || len(b.faults) > 0 {

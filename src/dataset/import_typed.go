@@ -23,8 +23,9 @@ type typedSource struct {
 	close func()   // what features are streamed from; nil: nothing
 }
 
-// typedReaders say how a source shows that it has vertex types, and read it, by format. Tables are as
-// those without types, and so are arrays: x,TYPE y,TYPE ids,TYPE train_mask,TYPE ...
+// typedReaders has for each format how a source with vertex types is recognised, and how it is
+// read. Tables and arrays of a type are as those of graphs without types; arrays are called x,TYPE
+// y,TYPE ids,TYPE train_mask,TYPE ...
 var typedReaders = map[string]struct {
 	has   func(in string) bool
 	files string
@@ -77,7 +78,7 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 }
 
 // refuseOfTyped returns an error that names the given options that graphs with vertex types do not
-// read: what is not read must not look as if it were.
+// read.
 func refuseOfTyped(o *ImportOptions) error {
 	var given []string
 	for _, option := range []struct {

@@ -51,8 +51,8 @@ type Late struct {
 	late []byte // rows, as they come
 }
 
-// halves are the early and the late rows that ranks ask of each other, by rank in the order in which
-// they are asked for: a row's place.
+// halves are the early and the late rows that ranks ask of each other. A row's place is its number
+// among the rows that one rank asks of another.
 type halves struct {
 	bits        []byte // of each place: 1 if the row is late; of each rank whole bytes
 	bytes       []int  // [K] of bits

@@ -75,7 +75,8 @@ func (x *Exchange) sliceEntries(p *Plan) error {
 	return nil
 }
 
-// checkSparse reports what sparse rows cannot have, and ends that are none.
+// checkSparse returns an error for options that sparse rows cannot have, and for impossible row
+// ends.
 func checkSparse(o *Options) error {
 	n := o.Offsets[len(o.Offsets)-1]
 	if _, shared := o.Cache.(SharedCache); shared || o.Buffer != nil || o.Stored {

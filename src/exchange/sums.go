@@ -165,16 +165,17 @@ func (x *Exchange) owner(g *Groups, group int32) int { return int(g.part[group])
 
 func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[group]) }
 
-// kindOf returns what the members of a group are.
+// kindOf returns the kind of a group's rows.
 func kindOf(x *Exchange, g *Groups, group int32) int { return int(g.part[group]) % len(x.kinds) }
 
-// nextOf returns the places of the next sum of a group's owner and kind.
+// nextOf returns the positions at which the next sum of the group's owner and kind is placed.
 func nextOf(x *Exchange, c *choosing, group int32) []int {
 	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+kindOf(x, &c.list, group)):][:2]
 }
 
-// placeSums counts the sums asked of rank r, whose members come next in askIDs and which land next in
-// the receive buffer, kind by kind, and returns what comes after them.
+// placeSums counts the sums asked of rank r and places them, kind by kind: their members from
+// position next of askIDs on, the sums from landing on in the receive buffer. It returns the
+// positions after them.
 func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	c := p.choosing
 	for kind := range x.kinds {

@@ -19,9 +19,9 @@ type chosen struct {
 	lo, hi  int              // this rank's are number lo to hi-1
 }
 
-// choose finds the vertices that have these ids in the source, among all parts; nil: all, of a graph
-// with vertex types those of the type that has labels. Others are not predicted: the model's classes
-// are of that type. Embeddings are of all. It needs no other rank.
+// choose finds the vertices with the given source ids among all parts. Without ids it chooses all
+// vertices; on a graph with vertex types those of the type with labels, because the model's classes
+// are of that type, but for embeddings all. It needs no other rank.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
 	c := &chosen{n: int(of.Vertices), offsets: of.Offsets}

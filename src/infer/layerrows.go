@@ -28,8 +28,8 @@ type layerRows struct {
 	moving     []float32   // rows on their way from the device to the file
 }
 
-// makeLayerRows makes zeroed rows. The space of a file is taken at once, so that no page of it can
-// lack its place on the disk when it is written back.
+// makeLayerRows makes zeroed rows. The space of a file is reserved at once, so that the disk cannot
+// be full when pages are written back.
 func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 	if dir == "" {
 		block = cols

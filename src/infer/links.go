@@ -125,7 +125,7 @@ func (e *linkEnd) id(word string) string {
 	return e.name + "/" + word
 }
 
-// readLinks reads links and what follows them in a file, see shard.ReadLinks.
+// readLinks reads a file of links, with more vertices after each link: see shard.ReadLinks.
 func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err error) {
 	rows, err := shard.ReadLinks(path, more)
 	if err != nil {

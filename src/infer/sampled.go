@@ -56,8 +56,8 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 	return pipe.Run(ctx, items, admit, judge)
 }
 
-// sampledItems returns how many minibatches of the given vertices there are, and what sets their
-// seeds. Collective.
+// sampledItems returns how many minibatches of the given vertices there are, and the function that
+// sets the seeds of each. Collective.
 func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {

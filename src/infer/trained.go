@@ -160,8 +160,9 @@ func (m *Model) learns(cols int) error {
 	return nil
 }
 
-// rescaled says that the features of the parts were standardized by other numbers than those of the
-// run, if both are known: parts do not tell features that were not standardized from older ones.
+// rescaled returns a note if the features of the parts were standardized by other numbers than
+// those of the run. It returns none where either is unknown: parts whose features were not
+// standardized look like parts of older versions.
 func (m *Model) rescaled(s *shard.Shards) string {
 	of, trained := s.Origin.Scaling, m.About["scaling"]
 	if of == "" || trained == "" || of == trained {

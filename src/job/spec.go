@@ -117,7 +117,7 @@ func (s *Spec) ByNode() bool { return s.Mode.Sharing == sample.InNodes || s.Samp
 // Reads reports whether the model reads neighbours.
 func (s *Spec) Reads() bool { return s.Sample.Hops() > 0 && s.Model.ReadsNeighbours() }
 
-// CarriedOf returns what comes with a neighbour that another rank has drawn.
+// CarriedOf says what owners return with each neighbour that they draw for another rank.
 func CarriedOf(s *Spec) sample.Carried {
 	return sample.Carried{Weights: s.Model.EdgeWeights, Places: s.Model.EdgeIn > 0}
 }

@@ -18,7 +18,7 @@ func exhausted(size int, cause error) error {
 		asking(), size, live.Load(), ErrMemory, cause)
 }
 
-// asking returns the function outside this package that requests memory, as
+// asking returns the name of the function outside this package that requests memory, such as
 // "sample.(*Sampler).expand".
 func asking() string {
 	var pcs [16]uintptr

@@ -50,16 +50,16 @@ const (
 // Weighting is what the weights of edges are made of.
 type Weighting uint8
 
-// The weightings. An edge has the weight of the data, or 1, and so has one from a vertex to itself.
-// Where a sampler knows the probability that it drew an edge, the edge's weight is over that, and
-// sums over the destination's edges are those over all its in-edges in the whole graph, so that
-// what is computed estimates what all edges would give, without bias.
+// The weightings. An edge has its weight in the data, or 1; an edge from a vertex to itself has 1.
+// Where a sampler knows the probability with which it drew an edge, the weight is divided by it,
+// and divisors are sums over all in-edges in the whole graph: then results are unbiased estimates
+// of those with all edges.
 const (
 	NoWeights    Weighting = iota
-	WeightsPlain           // that of the edge
-	// of the edge over the sum of the destination's edges: their sums are means
+	WeightsPlain           // the weight of the edge
+	// the weight over the sum of the destination's weights, so that weighted sums are means
 	WeightsMean
-	// of the edge, by the weights of both ends' edges in the whole graph: GCN's
+	// GCN's: the weight over the square root of the sums at both ends, in the whole graph
 	WeightsSymmetric
 )
 

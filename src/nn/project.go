@@ -25,7 +25,7 @@ type typeMap struct {
 	bias, dbias []float32
 }
 
-// newProjection returns that of the graph's types; nil if it has none.
+// newProjection returns the projection of the graph's vertex types; nil if it has none.
 func newProjection(s *store, c Config) *projection {
 	if !c.Schema.Typed() {
 		return nil

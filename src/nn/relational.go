@@ -294,8 +294,8 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters of some kinds from kind on, of so many elements each, as rows: they
-// follow each other at their alignment, so the first reaches up to the last.
+// reach returns the parameters of kinds kinds from kind on as the rows of a matrix. Each has size
+// elements, and they follow each other at their alignment, so one array holds all.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)

@@ -60,7 +60,7 @@ func (d *drawn) begin(m *Minibatch) error {
 	return m.point(fault.Sample, d.rank)
 }
 
-// end makes what the model needs beside the blocks, which are there.
+// end makes from the complete blocks what else the model needs.
 func (d *drawn) end(m *Minibatch) { m.edges.Build(&m.Sampled, d.needs, m.Train, d.topology) }
 
 // drawn returns the beginning and the end of this strategy's drawing.

@@ -219,8 +219,8 @@ func (d *splitDrawer) choose(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// find finds the in-neighbours among which hop h is drawn, from own in-edges or from what has come
-// back. A rank alone goes on.
+// find collects the in-neighbours among which hop h is drawn: from own in-edges, or from the
+// replies of other ranks (a). A rank that is alone in its group also chooses.
 func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Asking) error {
 	x := &m.shared
 	if x.layer == nil {
@@ -346,7 +346,8 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	d.end(m)
 }
 
-// label finds the labels of the own seeds or, of links, which this rank rates and by whose embeddings.
+// label finds the labels of the own seeds. For links it finds which of them this rank rates, and
+// whose embeddings it needs.
 func (d *splitDrawer) label(m *Minibatch) {
 	l := d.o.Sampling.Links
 	if l == nil || !m.Train {

@@ -37,9 +37,9 @@ type point struct {
 	item int
 }
 
-// scene is two failures at once: the culprit fails at a point while it has a later collective under
-// way, which the peer does not start because it fails there. The peer may be consuming item oldest
-// meanwhile, to which the culprit has not come.
+// scene is two failures at once. The culprit fails at a point while a later collective of its is
+// under way, and the peer fails where it would start that collective. Meanwhile the peer may be
+// consuming item oldest, which the culprit has not reached.
 type scene struct {
 	shape        string
 	depth, ahead int

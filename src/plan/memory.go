@@ -515,8 +515,8 @@ func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, erro
 	return max(0, chunk-there), err
 }
 
-// outputGrown is what the logits of so many vertices take, by jumping knowledge, beyond what layers
-// have for minibatches.
+// outputGrown is the memory by which the arrays of jumping knowledge grow for the logits of the
+// given number of rows, beyond their size for minibatches.
 func (p memoryPlan) outputGrown(minibatch *shape, rows int) (int64, error) {
 	dev := new(counter)
 	m, err := nn.NewModel(dev, p.of.job.Model, 0)

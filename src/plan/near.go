@@ -7,8 +7,8 @@ import (
 	"halognn/src/sample"
 )
 
-// near returns the vertices that the rank's sampler makes likelier, with the cache of the job.
-// It is what training finds at hand once its cache is filled.
+// near returns the vertices that the rank's sampler makes likelier, as in training once the cache
+// of the job is filled.
 func (p trafficPlan) near(r *rankPlan) (sample.Near, error) {
 	if !p.of.layout.FavoursNear() {
 		return sample.Near{}, nil

@@ -28,8 +28,8 @@ func (p messagePlan) relays() bool { return p.of.job.Mode.Sharing == sample.InNo
 // groupSize returns how many ranks train a minibatch together.
 func (p messagePlan) groupSize() int { return p.of.layout.Share(0).Size }
 
-// probeShares samples minibatches of the first epoch, scattered over it, and counts on each what the
-// analysed ranks have of it.
+// probeShares samples minibatches scattered over the first epoch, and counts the share of each
+// analysed rank in them.
 func (p messagePlan) probeShares() error {
 	if !p.of.job.Reads() && p.of.job.Sample.Links == nil {
 		for _, r := range p.of.ranks {

@@ -243,7 +243,7 @@ func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
 	return rows*(16*cols+4) + 2*read*(4*cols+4)
 }
 
-// projected returns the bytes of the input rows that the maps of types make, and of the gradient of
+// projected returns the bytes of the input rows after the maps of types, and of the gradients of
 // learned rows.
 func (p memoryPlan) projected(r *rankPlan) (bytes int64) {
 	m := &p.of.job.Model

@@ -63,7 +63,7 @@ func (s *Settings) Shared() bool {
 // FromFiles reports whether rows that no cache holds are read from the files of the parts.
 func (s *Settings) FromFiles() bool { return s.Source == SourceFiles }
 
-// Cost returns PeerCost, or the assumed one if the run is to measure it.
+// Cost returns PeerCost, or an assumed cost if the run is to measure it.
 func (s *Settings) Cost() float64 {
 	if s.PeerCost < 0 {
 		return AssumedPeerCost

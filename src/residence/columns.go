@@ -96,8 +96,8 @@ func (s *Store) Columns() (first, end int) { return s.Job.Columns(s.Comm.Rank())
 // rowBytes returns the bytes of the rows that minibatches read.
 func (s *Store) rowBytes() int { return s.cols * s.shards().Type().Size() }
 
-// readParts returns the parts [first, last) whose rows a device may hold: those that minibatches
-// read here and no other rank does, or where ranks hold columns all.
+// readParts returns the parts [first, last) whose rows a device may hold: the rank's own parts, or
+// all if ranks hold columns.
 func (s *Store) readParts() (first, last int) {
 	if s.Job.Mode.Columns {
 		return 0, s.shards().Parts

@@ -14,9 +14,10 @@ import (
 	"halognn/src/trace"
 )
 
-// openPartitioned opens a cache where a rank has the in-edges of its own vertices alone: one that
-// needs nothing of the graph, a static one whose ranking was written before, or any other after an
-// analysis of the whole graph, as any that divides its bytes among types. Collective.
+// openPartitioned opens a cache where a rank holds the in-edges of its own vertices alone. A policy
+// that needs no graph opens at once, a static one if its ranking was written before. All others,
+// and caches that divide their bytes among types, first map and analyse the whole graph.
+// Collective.
 func (s opener) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
 	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.of.Job.Kinds() != nil {

@@ -98,8 +98,8 @@ func BeginCheckpoint(path string) error {
 	return errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777))
 }
 
-// WriteInto writes files of a checkpoint that has begun, and returns their sums. Any process may, which
-// sees the same directory.
+// WriteInto writes files of a checkpoint that has begun, and returns their sums. Any process that
+// sees the directory may call it.
 func WriteInto(path string, files []File) (sums FileSums, err error) {
 	sums = FileSums{}
 	for _, f := range files {
@@ -119,7 +119,8 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 	return CompleteCheckpoint(path, files, nil, state)
 }
 
-// CompleteCheckpoint is WriteCheckpoint for one that has begun and has the files of there.
+// CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has files with
+// the sums there.
 func CompleteCheckpoint(path string, files []File, there FileSums, state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
 	defer func() {

@@ -205,8 +205,8 @@ func (h *hop) isNear(e int64) bool {
 // lineIndices is how many neighbours lie in a line of the cache.
 const lineIndices = 16
 
-// touch reads a neighbour of each line of the rows of destinations [lo,hi), so that the misses of
-// their rows overlap: what is done with one row waits for nothing then.
+// touch reads a neighbour from each cache line of the rows of destinations [lo,hi), so that the
+// cache misses of all these rows overlap and later work on them does not wait.
 func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
 	indices := h.topology.Graph.Indices
 	for i := lo; i < hi; i++ {

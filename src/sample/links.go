@@ -372,9 +372,9 @@ func (o *leftOut) add(i int, from []graph.VertexID) {
 	o.start = append(o.start, int32(len(o.from)))
 }
 
-// find lists those of the minibatch of a key, of the seeds that mine names; nil: of all. These come
-// first in the frontier, in their order: passing one over would train with a leak, so another frontier
-// is an error.
+// find lists the vertices to be left out for the seeds of a key's minibatch, or if mine is not nil
+// for those seeds that it reports. The seeds must come first in the frontier, in their order.
+// Another frontier is an error, because training would then see the links that it predicts.
 func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
 ) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]

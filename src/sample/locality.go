@@ -183,7 +183,7 @@ func (h *hop) drawNear(i int, s *stream) int64 {
 	return h.nearDrawn[i] + s.binomial(h.degree[i]-near, ofOthers)
 }
 
-// members are some of the neighbours of one destination, which place finds by their numbers. Scratch
+// members are a subset of the neighbours of one destination; place finds the k-th of them. Scratch
 // memory.
 type members struct {
 	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; others may follow the row
@@ -198,8 +198,8 @@ func (m *members) grow(words int) {
 	}
 }
 
-// place returns the place in the row of member k. No branch depends on where that is, so that those
-// of several members overlap.
+// place returns the position of member k in the row. Its branches do not depend on the position, so
+// that searches for several members overlap.
 func (m *members) place(k int64) int64 {
 	w := 0
 	for half := len(m.before) / 2; half > 0; half /= 2 {

@@ -73,8 +73,8 @@ func (r *Remote) Free() { r.layer.Free() }
 // Bytes returns the memory held now.
 func (r *Remote) Bytes() int64 { return r.layer.Bytes() }
 
-// Begin makes the seeds the first frontier of a minibatch of so many hops. Errors: as those of
-// Sampler.Sample about seeds.
+// Begin makes the seeds the first frontier of a minibatch with the given number of hops. It returns
+// the errors of Sampler.Sample about seeds.
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	s := r.fused
 	if err := s.checkSeeds(len(seeds)); err != nil {
@@ -92,9 +92,10 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	})
 }
 
-// Reply says how many bytes an owner returns about a column of a vertex, of which there is one where
-// the graph has one relation: of Size the number of its neighbours, of Total their number in the graph
-// or, of data with weights, the sum of these, and of Edge each neighbour and what is carried with it.
+// Reply says how many bytes an owner returns for a column of a vertex (a vertex is one column
+// unless the graph has relations). Size: for the number of drawn neighbours. Total: for the number
+// of all neighbours, or the sum of their weights. Edge: for each drawn neighbour with what is
+// carried.
 type Reply struct {
 	Size, Total, Edge int
 	Carried
@@ -106,7 +107,7 @@ type Carried struct {
 	Places  bool // where it lies in the whole topology
 }
 
-// Column returns what is not about neighbours.
+// Column returns the bytes of a column without its neighbours.
 func (r Reply) Column() int { return r.Size + r.Total }
 
 // Reply returns that of hop h, from 1.
@@ -157,12 +158,11 @@ type Asking struct {
 	near   []uint64 // the vertices that the asker draws likelier
 	layer  int      // vertices that it draws; 0: owners draw
 
-	// What goes to the owners, and what comes back. The rows of the asker itself are not among
-	// them.
+	// Sent to the owners, and received from them. Vertices of the asker itself are not among them.
 	Count []int // [K] columns asked of each rank
 	Words []int // [K] of IDs for each rank
-	// by rank, then in frontier order; after a vertex the complements of those whose edges to it are
-	// left out, ascending
+	// by rank, then in frontier order; each vertex is followed by the complements of the vertices
+	// whose edges to it are left out, ascending
 	IDs        []graph.VertexID
 	Sizes      []byte           // rows of Reply.Column() bytes, of columns in the order of Remote
 	Neighbours []graph.VertexID // [E] in that order, each before the bits of its weight if it has one

@@ -15,9 +15,10 @@ const (
 	FeaturesOnes   = "ones"   // a 1
 )
 
-// degreeBuckets is the number of columns of which a row of FeaturesDegree has a 1 in one: bucket b
-// has the in-degrees from 2^b - 1 to 2^(b+1) - 2, the last one all above. It is fixed, so that rows
-// mean the same in every graph, which a model of one can then predict.
+// degreeBuckets is the number of columns of FeaturesDegree for the size of the in-degree: a row has
+// a 1 in that of its bucket. Bucket b has the in-degrees from 2^b - 1 to 2^(b+1) - 2, the last one
+// also all larger ones. The number is fixed, so that rows mean the same in every graph, and a model
+// of one graph can predict others.
 const degreeBuckets = 15
 
 // CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for those of

@@ -150,8 +150,8 @@ func (c *counter) add(m *minibatch) error {
 	return nil
 }
 
-// countEdges counts the edges of a minibatch whose rows are on other nodes: with the owners of their
-// targets.
+// countEdges counts the edges of a minibatch whose feature rows other nodes have, as owners of the
+// edges' targets.
 func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	t := c.shards.Topology()
 	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {

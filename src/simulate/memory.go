@@ -67,9 +67,10 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	return programBytes + mapped + 16*seeds + counts + work
 }
 
-// nearBytes returns the share of all ranks where draws depend on the cache: of one policy and size
-// each rank has what its cache holds and what is near, or what a policy keeps that changes its rows;
-// some ranks rank vertices and find what is near at a time, or sample.
+// nearBytes returns the memory of all ranks where draws depend on the cache. Policies and sizes are
+// counted one after the other: each rank has the sets of what its cache holds and of what is near,
+// or the state of a dynamic policy; together of the ranks at a time also rank vertices and find
+// what is near, or sample.
 func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	changing, scratch := int64(0), int64(0)

@@ -270,8 +270,7 @@ func rowOf(c *modeCounter, v graph.VertexID) (bytes int64, has bool) {
 	return int64(c.kinds.Size(v)), c.kinds.Bytes[c.kinds.Of(v)] > 0
 }
 
-// elsewhere returns how many of the rows that a rank's node reads for a minibatch other nodes have, and
-// their bytes.
+// elsewhere counts the rows of a minibatch that other nodes than the rank's have, and their bytes.
 func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {

@@ -10,12 +10,12 @@ import (
 	"halognn/src/sample"
 )
 
-// Where training draws vertices at hand likelier than others (job.Locality), the minibatches of one
-// cache are not those of another: they are sampled for each policy and size by itself. All ranks
-// finish an epoch before the next begins, whose factor may follow from what they have fetched.
+// Where training draws vertices at hand likelier than others (job.Locality), minibatches depend on
+// the cache, so they are sampled for each policy and size. All ranks finish an epoch before the
+// next begins, because its factor may follow from the rows that they have fetched.
 
-// countedNear counts each policy and size over minibatches of its own. Result.Remote and Each are of
-// draws of all vertices alike.
+// countedNear counts each policy and size over minibatches of its own. Result.Remote and Each are
+// counted over draws without locality.
 func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, error) {
 	var sum sum
 	err := s.onRanks(together, func(rank int) error {

@@ -113,8 +113,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// factors returns how many times likelier vertices at hand were drawn, if that adapts: in the first
-// epoch, and from those on in which it changed.
+// factors returns a table of the factors by which vertices at hand were drawn likelier, if these
+// adapt: that of the first epoch, and each change with its epoch.
 func (r *Result) factors(header func(name string) []string) [][]string {
 	if r.Factors == nil || !r.Options.Locality.Adapts {
 		return nil

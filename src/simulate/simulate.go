@@ -145,8 +145,8 @@ func (o *Options) Possible() []string {
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
 }
 
-// refused says why a policy cannot be counted: what a run with it is refused, but the size of its
-// cache.
+// refused says why a policy cannot be counted: for what training would refuse it, apart from the
+// size of its cache.
 func (o *Options) refused(name string) (why []string) {
 	spec := o.Spec
 	spec.Cache = o.settings(name)
@@ -267,8 +267,8 @@ type Result struct {
 	Capacity []int     // [sizes] rows of a rank's cache, or bytes of several kinds; of the largest
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
 	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs, and sums
-	// [policies][sizes] rows that minibatches read beside local ones, in caches or not: Remote, unless
-	// what is drawn depends on the cache
+	// [policies][sizes] rows that minibatches read beside local ones, cached ones included; equal
+	// to Remote unless draws depend on the cache
 	Read [][]int64
 	// [policies][sizes] with sums, or rows of several kinds: what travels in all epochs, in rows, sums
 	// and bytes
@@ -278,7 +278,8 @@ type Result struct {
 	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
 	Predicted [][]float64
 	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others
-	// [policies][sizes][epochs] how many times likelier vertices at hand were drawn; nil: none were
+	// [policies][sizes][epochs] factors by which vertices at hand were drawn likelier; nil: draws
+	// are without locality
 	Factors [][][]float64
 
 	used   used
@@ -286,8 +287,7 @@ type Result struct {
 	edgeIn int // columns of the rows of edges
 }
 
-// Asked is what minibatches ask of the owners of their vertices where each rank holds the edges of
-// its own alone.
+// Asked counts what minibatches ask of the owners of vertices on a partitioned topology.
 type Asked struct{ Vertices, Neighbours, Bytes int64 }
 
 func (a *Asked) add(o Asked) {

@@ -168,13 +168,13 @@ const mostClasses = 1 << 16
 // bounds their number, which determines the size of a model; else no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are an impossible count", classes, vertices)
+		return fmt.Errorf("%d classes for %d vertices; there cannot be so many", classes, vertices)
 	}
 	return nil
 }
 
-// Choose returns the metric called asked, or for auto that of the task: the one that is of so many
-// classes alone, or else the first.
+// Choose returns the metric called asked. For auto it returns the task's metric for exactly that
+// number of outputs, or else its first.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {

@@ -10,7 +10,8 @@ import (
 	"halognn/src/record"
 )
 
-// nearness is how much likelier a run draws what its ranks have at hand.
+// nearness is the state of sample.locality in a run: how much likelier ranks draw vertices whose
+// rows they have at hand.
 type nearness struct {
 	held   string     // digest of that; "" if draws do not depend on it
 	factor job.Factor // of the epoch under way, or the next one

@@ -280,10 +280,10 @@ func explain(s *shard.Shards, err error) error {
 	return err
 }
 
-// shareCPUs returns how many CPUs this rank may count as its own, and which: those the launcher
-// bound it to, or, where it left all ranks of a node on the same ones, a share of them. With more
-// ranks than CPUs none is a rank's own, and nothing is pinned. unbound tells of CPUs of this node
-// that no rank was bound to.
+// shareCPUs returns how many CPUs this rank may use, and which: those that the launcher bound it
+// to, or a share of them if all ranks of the node are on the same CPUs. With more ranks than CPUs
+// it returns a fraction and no CPUs, and nothing is pinned. unbound is a note about CPUs of this
+// node that no rank was bound to.
 func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {

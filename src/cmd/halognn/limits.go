@@ -172,9 +172,9 @@ func (x *room) lacks(m trace.Memory, what string) error {
 	return nil
 }
 
-// fits refuses a job of which it is sure, by the sizes of the parts alone, that it needs more than
-// there is; unsure means that a plan must tell. Faults of config and parts are told where these are
-// opened.
+// fits refuses a job that by the sizes of its parts alone certainly needs more memory than there
+// is; unsure means that only a plan can tell. Faults of config and parts are reported where these
+// are opened.
 func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
 	if err == nil {

@@ -140,8 +140,8 @@ func flagError(c *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 }
 
-// flagFault says what a flag takes whose value could not be parsed, where Go names the function
-// that failed.
+// flagFault rewrites the error about a flag's value: it says which values the flag takes, where
+// Go's message names the parsing function.
 func flagFault(err error) string {
 	var number *strconv.NumError
 	if !errors.As(err, &number) {

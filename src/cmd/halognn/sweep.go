@@ -120,7 +120,7 @@ type axis struct {
 	values []string
 }
 
-// check returns an error for what is no value of the key, and for one that is given twice.
+// check returns an error for a value that the key cannot have, and for a value that is given twice.
 func (a axis) check() error {
 	seen := map[string]string{}
 	for _, text := range a.values {
@@ -279,7 +279,8 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// check refuses what would fail in every run before a run begins. It finds out which runs are done.
+// check finds out which runs are done, and refuses before a run begins what would make all of them
+// fail.
 func (o *sweepFlags) check(runs []sweepRun) error {
 	for i := range runs {
 		r := &runs[i]

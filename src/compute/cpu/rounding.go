@@ -32,8 +32,8 @@ type rounding interface {
 	weights(which int, w compute.Matrix, more, width int)
 	// product computes a tile of a product with those weights.
 	product(out, in compute.Matrix, a product)
-	// chunk sets sum, in rows of stride, to leftᵀ right, or adds it; of right, width columns from first
-	// on.
+	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or if add adds it; it uses width
+	// columns of right from first on.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // held
 	free()

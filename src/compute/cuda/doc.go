@@ -73,10 +73,10 @@ type Choice struct {
 	Free            int    // bytes that were free besides earlier contexts
 }
 
-// Shared returns how many processes of a node have chosen this device, and its free bytes: the
-// least that any of them saw, which the last one did. ids and free are those of all processes of
-// the node. It is an error if more processes share the device than necessary, as happens if none
-// knows its local rank; variable names its source.
+// Shared returns how many processes of a node have chosen this device, and the least free bytes
+// that any of them saw. ids and free are those of all processes of the node. If more processes
+// share the device than necessary, as when none knows its local rank, it returns an error; variable
+// is what the local rank was read from.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int,
 	err error) {
 	least = c.Free
