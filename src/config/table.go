@@ -192,8 +192,9 @@ func (c *Config) table() []section {
 				"A run's `summary.json` tells: `computed_edges`, divided by the ranks and by the seconds of " +
 					"`sample`, `forward`, `backward` and `update`."},
 			{"locality_vertices", whole(&c.Job.Locality.Vertices, 8192, 1).upTo(graph.MaxVertices), 0,
-				"`sample.locality`: vertices of each layer but the input layer that are likelier, those with " +
-					"the most paths to what is at hand", "The input layer's are all that are at hand."},
+				"`sample.locality`: how many vertices of each layer but the input layer are drawn likelier: " +
+					"those with the most paths to rows at hand", "In the input layer all vertices whose " +
+					"rows are at hand are likelier."},
 			{"eval_fanouts", fanouts(&c.Drawn.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -272,12 +273,12 @@ func (c *Config) table() []section {
 			{"class_weights", weights(&c.Training.Loss), 0,
 				"factor of the loss of each class: `none`, `balanced` (training seeds over classes " +
 					"times seeds of the class), or a number for each class",
-				"Of tasks of one class a vertex. The loss is divided by the seeds, not by their " +
+				"Only for tasks of one class a vertex. The loss is divided by the seeds, not by their " +
 					"weights. It is computed on the host, as that of `train.label_smoothing`."},
 			{"label_smoothing", number(&c.Training.Loss.Smoothing, 0, from(0).below(1)), 0,
-				"share of the target that goes to all classes alike", "Of tasks of one class a vertex."},
+				"share of the target that goes to all classes alike", "Only for tasks of one class a vertex."},
 			{"loss", oneOf(&c.Training.Loss.Loss, task.LossAuto,
-				word{task.LossAuto, "that of the task; of numbers `mse`"},
+				word{task.LossAuto, "the loss of the task; for regression `mse`"},
 				word{task.LossSquared, "the squared error"},
 				word{task.LossAbsolute, "the absolute error"},
 				word{task.LossHuber, "squared up to 1, then absolute"},
@@ -343,9 +344,9 @@ func (c *Config) table() []section {
 					"take longer on the network, as measured when the run begins, than choosing and adding " +
 					"sums; `summary.json` says which, and why"},
 			), MayChange,
-				"what travels of rows that the input layer reads for their sum alone",
+				"whether owners send rows, or sums of rows where the input layer needs only the sum",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
-					"maximum over neighbours: `sage`, `gcn` or `gin`."},
+					"maximum over neighbours: `sage`, `gcn`, `gin` or `rgcn`."},
 			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0 is no limit",
 				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +

@@ -119,7 +119,7 @@ type Input struct {
 	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
 	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
 	Shares []compute.Matrix
-	// where other ranks have rows of the minibatch, too: for norms over all of its rows
+	// set where other ranks have rows of the minibatch too: for norms over all its rows
 	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X

@@ -167,7 +167,7 @@ func estimatesRefuse(s *job.Spec) []clash {
 func partitionedRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Locality.Favours() && s.Reads() && s.Sample.HasFanouts(), "sample.locality",
-			"who draws for a vertex does not know what is near to the rank that asks",
+			"the owner that draws for a vertex does not know what is near to the rank that asks",
 			"sample.locality=1 or sample.kind=" + string(sample.LADIES)},
 	}
 }
@@ -183,7 +183,7 @@ func typedRefuses(s *job.Spec) []clash {
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"models read rows of all",
-			"partition --features degree, which makes some of the graph, model.learned=64, which learns them, " +
+			"partition --features degree, which makes them of the graph, model.learned=64, which learns them, " +
 				"or an import with features"},
 	}
 }

@@ -261,8 +261,8 @@ func (d *drawer) drawRest(h *hop, i int, without []int64) {
 	}
 }
 
-// weigh sets the weights of the edges that destinations [lo,hi) drew at positions pos of Indices,
-// which are not read if edges weigh 1/q alone and none are near.
+// weigh sets the weights of the edges that destinations [lo,hi) drew, at positions pos of Indices.
+// It reads pos only if edges have weights in the data or some are near.
 func (h *hop) weigh(lo, hi int, pos []int64) {
 	first := h.indptr[lo]
 	for i := lo; i < hi; i++ {

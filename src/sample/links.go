@@ -352,7 +352,7 @@ type leftOut struct {
 	from  []graph.VertexID // ascending for each
 }
 
-// of returns where the edges come from that vertex i of the frontier leaves out.
+// of returns the sources of the edges that vertex i of the frontier leaves out.
 func (o *leftOut) of(i int) []graph.VertexID {
 	if i+1 >= len(o.start) {
 		return nil
@@ -524,7 +524,8 @@ func pass(pos []int64, begin int64, without []int64) {
 	}
 }
 
-// rest removes the candidates of destination i, place in the row in the low half, that it skips.
+// rest removes the candidates that destination i skips; the low half of a candidate is its place in
+// the row.
 func (k *skips) rest(i int, found []uint64) []uint64 {
 	without := k.of(i)
 	if len(without) == 0 {

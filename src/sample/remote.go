@@ -37,8 +37,8 @@ type Remote struct {
 }
 
 // NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored: minibatches are
-// prepared side by side. Near vertices are for kind LADIES alone: others draw where rows lie, and
-// there nobody knows what is near to the asker.
+// prepared side by side. Near vertices are for kind LADIES alone: other kinds are drawn by the
+// owners of vertices, who do not know what is near to the asker.
 func NewRemote(t *Topology, o Options) (*Remote, error) {
 	o.Workers = 1
 	var weights, near error
@@ -46,8 +46,8 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		weights = errNoWeights
 	}
 	if !o.Near.None() && o.HasFanouts() {
-		near = fmt.Errorf("sample.kind %s draws where rows lie, and there nobody knows what is near to "+
-			"the asker; choose sample.kind %s, or topology.kind replicated", o.kind(), LADIES)
+		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know what is near "+
+			"to the rank that asks; choose sample.kind %s, or topology.kind replicated", o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
 		o.Map = MapHash // of 4 bytes for every vertex of the graph there would be as many as before

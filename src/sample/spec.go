@@ -47,7 +47,8 @@ type Spec struct {
 	Kind Kind
 	// of Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All
 	Fanouts []int
-	// of kinds with fanouts, on a graph with relations: fanouts of each, as Fanouts; nil: these of all
+	// on a graph with relations, for kinds with fanouts: the fanouts of each relation; nil: Fanouts
+	// for all
 	Relations [][]int
 	Vertices  []int   // of LADIES: vertices per hop, seed hop first; each >= 1
 	Weighted  bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does

@@ -36,7 +36,7 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 	}
 }
 
-// links writes those of the dataset: a link belongs to the part of its target.
+// links writes the dataset's links, each with the part of its target.
 func (w *writer) links() error {
 	if w.meta.Task != task.Links {
 		return nil

@@ -390,7 +390,7 @@ func guesses(t *testing.T, shards *shard.Shards) {
 	}
 }
 
-// Nor does a relation, which --reverse has added, that holds them the other way round.
+// Nor does the relation that --reverse has added for their reverses.
 func TestTypedLinksDoNotLeak(t *testing.T) {
 	guesses(t, shardtest.TypedLinks(t, 1000, 1000, 8, true))
 }

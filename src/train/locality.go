@@ -18,8 +18,8 @@ type nearness struct {
 	record.Adapted
 }
 
-// openNearness sets what the run begins with. A run goes on with the same at hand alone: the same
-// cache, parts of a rank, and nodes. Collective.
+// openNearness sets the state with which the run begins. A resumed run must have the same rows at
+// hand: the same cache, parts of each rank, and nodes. Collective.
 func (r *run) openNearness() error {
 	if !r.s.Job.FavoursNear() {
 		return nil

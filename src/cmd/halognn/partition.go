@@ -159,7 +159,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		if d.Meta.Schema.Typed() {
 			of = fmt.Sprintf("vertices of the types %q have", bare)
 		}
-		out(c, "note: %s no features, which models read; --features degree, or ones, makes some of the "+
+		out(c, "note: %s no features, and models read some; --features degree or ones makes them of the "+
 			"graph, and training with model.learned=64 learns rows\n", of)
 	}
 	return nil

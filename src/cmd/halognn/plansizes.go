@@ -104,7 +104,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
 	}
 	if o.ranks == 0 {
-		return usageError(errors.New("--ranks is missing: how many ranks, and parts, there are to be"))
+		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))
 	}
 	sets := append(o.sets, "run.dir=planned", "data.parts=none") // required, but nothing runs
 	c, err := config.WithDefaults(sets)

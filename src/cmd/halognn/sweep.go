@@ -178,7 +178,7 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		}
 		if o.splits == "all" {
 			if by["data.parts"] == "--grid" {
-				return nil, errors.New("--split-index all is of the same parts in all runs; name splits, as 0,1,2")
+				return nil, errors.New("--split-index all needs the same parts in all runs; name the splits, such as 0,1,2")
 			}
 			if splits.values, err = o.allSplits(); err != nil {
 				return nil, err
