@@ -32,7 +32,7 @@ const (
 // magCitesOwn is the share, of the homophily, of citations that stay in the class.
 const magCitesOwn = 0.3
 
-// magGroups is the number of groups of fields; of authors there are as many or fewer.
+// magGroups is the number of groups of fields, and the most groups of authors.
 func (o GenerateOptions) magGroups() int {
 	return int(math.Ceil(math.Sqrt(float64(max(0, o.Classes)))))
 }

@@ -30,7 +30,8 @@ func (p *perEdge) reserve(h *Hop) {
 	}
 }
 
-// sources gives each edge its source's row, destinations its destination's: as segments of one edge.
+// sources are segments of one edge each, which read the row of the edge's source; destinations read
+// that of its destination.
 func (p *perEdge) sources(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
 }

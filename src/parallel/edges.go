@@ -263,9 +263,9 @@ func (s *sources) at(position int32) graph.VertexID {
 }
 
 // Group brings the edges of the input layer into the order in which their rows are added: by the
-// part of the source, of which part has one each of the frontier's vertices, and then as they were
-// drawn. After it the edges are read by Host.SegmentRows alone. It returns them, for the exchange to
-// put sums in the place of rows; none if the input layer adds nothing.
+// part of the source, then as they were drawn; part is that of each vertex of the frontier.
+// Afterwards only Host.SegmentRows may read the edges. It returns them, so that the exchange can
+// replace rows by sums; nil if the input layer adds nothing.
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	parts int) *exchange.Edges {
 	e.input = exchange.Edges{}

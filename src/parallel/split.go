@@ -151,8 +151,9 @@ func (m *move) send(in *compute.Inputs, train bool) {
 	}
 }
 
-// others returns how many rows of other ranks layer l reads behind its own; 0 for the input layer,
-// and if the minibatch is not shared. The loss counts as the layer behind the last of so many.
+// others returns how many rows of other ranks layer l reads behind its own rows; 0 for the input
+// layer, and if the minibatch is not shared. If l is the number of layers, it is the loss that
+// reads them.
 func (s *sharing) others(l, layers int) int {
 	if l == layers && s.rated.known {
 		return len(s.rated.crossing.IDs)

@@ -230,8 +230,8 @@ func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: c.planner.job.Model.In, Data: data}
 }
 
-// fits returns an error that wraps ErrJob if this machine, of which the job may not be, has no
-// memory for a step to measure.
+// fits returns an error that wraps ErrJob if this machine, on which the job need not run, has no
+// memory to measure a step.
 func (c *calibration) fits() error {
 	if c.planner.job.GPU != nil { // device memory is looked at where it is allocated
 		return nil

@@ -21,8 +21,7 @@ type Rows struct {
 	ScoreSeconds float64 `json:"score_seconds"`
 }
 
-// RowsOf returns what reports have of counters, of rows and sums of so many bytes: an identity that
-// every epoch is held to.
+// RowsOf makes of counters what reports show; a row has rowBytes, a sum sumBytes.
 func RowsOf(c trace.Counters, rowBytes, sumBytes int) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{

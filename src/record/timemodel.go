@@ -16,7 +16,8 @@ type TimeModel struct {
 	FirstStep float64 `json:"first_step"`
 }
 
-// Adapted is what became of a factor that adapts, by complete epochs: "locality" of summary.json.
+// Adapted has the factors of sample.locality_adapt in the complete epochs: "locality" of
+// summary.json.
 type Adapted struct {
 	// how many times likelier each epoch drew what was at hand
 	Factors []float64 `json:"factors"`

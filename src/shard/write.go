@@ -121,8 +121,8 @@ func (w *writer) write() error {
 	return group.Wait()
 }
 
-// tasks returns what this process writes: ranges of the edges, as all do, and then each file, the
-// largest first, goes to the one with the least to write.
+// tasks returns what this process writes. Every process writes ranges of the edges; each other
+// file, the largest first, goes to the process with the least to write so far.
 func (w *writer) tasks() (own []func() error) {
 	m := &w.ds.Meta
 	own = append(own, w.indices)
