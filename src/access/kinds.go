@@ -19,7 +19,8 @@ func NewKinds(starts []int64, bytes []int) *Kinds {
 	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
 }
 
-// NewSparseKinds returns those of sparse rows with such ends and so many bytes an entry.
+// NewSparseKinds returns the kinds of sparse rows with these ends, whose entries have the given
+// number of bytes.
 func NewSparseKinds(ends []int64, entry int) *Kinds {
 	k := NewKinds([]int64{0, int64(len(ends) - 1)}, []int{entry})
 	k.Ends = ends

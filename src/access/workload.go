@@ -247,8 +247,8 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 	return r.count(CountOptions{First: first, Epochs: epochs})
 }
 
-// counted returns the mean accesses of a minibatch, over at most so many of each stream of the
-// reader.
+// counted returns the mean accesses of a minibatch, over at most that many minibatches of each
+// stream of the reader.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	score, err := r.count(CountOptions{
 		First: first, Epochs: epochs, Most: most, Near: r.Near, Favour: r.Favour,

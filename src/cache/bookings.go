@@ -24,8 +24,8 @@ type bookings struct {
 	end   int // steps from here on have not been opened
 }
 
-// newBookings returns bookings with so many slots free at step 0 and room for so many open steps;
-// it grows when needed.
+// newBookings returns bookings with the given number of slots free at step 0 and room for the given
+// number of open steps; it grows when needed.
 func newBookings(slots, steps int) *bookings {
 	size := powerOfTwo(steps)
 	b := &bookings{free: mem.Make[int32](size), below: mem.Make[int32](size)}

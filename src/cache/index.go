@@ -33,12 +33,12 @@ type Index struct {
 	keys  int // in table
 }
 
-// dense reports whether an index for so many keys is dense.
+// dense reports whether an index for the given number of keys is dense.
 func (k IndexKind) dense(vertices, keys int) bool {
 	return k == IndexDense || k == IndexAuto && vertices*4 <= keys*denseBytes
 }
 
-// tableBits returns the logarithm of the entries of a hash with room for so many keys.
+// tableBits returns the logarithm of the entries of a hash with room for the given number of keys.
 func tableBits(keys int) int { return bits.Len(uint(max(2*keys, 64) - 1)) }
 
 // IndexBytes returns the memory of an index that NewIndex makes by IndexAuto.
@@ -49,8 +49,8 @@ func IndexBytes(vertices, keys int) int64 {
 	return 8 << tableBits(keys)
 }
 
-// NewIndex makes an empty index for a graph of the given vertices and, for now, so many keys; a
-// hash grows with need.
+// NewIndex makes an empty index for a graph of the given vertices and, for now, the given number of
+// keys; a hash grows with need.
 func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	if kind.dense(vertices, keys) {
 		return &Index{dense: mem.Make[int32](max(vertices, 1))}

@@ -137,7 +137,7 @@ func (l *Lookahead) Bytes() int64 {
 }
 
 // LookaheadBytes predicts Bytes for a dense index, if no Window+1 successive steps have more than
-// so many uses.
+// the given number of uses.
 func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8

@@ -127,7 +127,7 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 }
 
 // Fetched predicts the rows that a cache of this capacity and window transfers for a minibatch, on
-// average over a run of so many minibatches.
+// average over a run of the given number of minibatches.
 //
 // Where the window knows too few uses to fill the cache, rows without a known use fill the rest,
 // and the one used longest ago is replaced first. If that is A minibatches ago, the cache holds

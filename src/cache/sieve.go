@@ -33,7 +33,7 @@ type Sieve struct {
 	hand    int32 // -1: at the tail
 }
 
-// NewSieve makes an empty cache of so many rows for a graph of n vertices.
+// NewSieve makes an empty cache of the given number of rows for a graph of n vertices.
 func NewSieve(n, capacity int) (*Sieve, error) {
 	if err := checkSize(n, capacity); err != nil {
 		return nil, fmt.Errorf("sieve: %w", err)

@@ -47,8 +47,8 @@ type Saver struct {
 // saveShare bounds the share of the time that saves by time may take.
 const saveShare = 0.005
 
-// NewSaver returns the saver of a run that has made so many updates; last is the checkpoint that it
-// goes on from, if any. lock is of the run's directory.
+// NewSaver returns the saver of a run that has made the given number of updates; last is the
+// checkpoint that it goes on from, if any. lock is of the run's directory.
 func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, last string) *Saver {
 	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: last}
 }
@@ -97,9 +97,9 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	return time.Since(s.at) >= every
 }
 
-// Next notes that the state after so many updates is to be saved, at the end of training or on the
-// way. It returns the path of the checkpoint, and whether it has to be written: a run that was
-// resumed from it may be stopped before its next step. No write may be under way.
+// Next notes that the state after the given number of updates is to be saved, at the end of
+// training or on the way. It returns the path of the checkpoint, and whether it has to be written:
+// a run that was resumed from it may be stopped before its next step. No write may be under way.
 func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
 	s.saved, s.at = updates, time.Now()
 	path = rundir.CheckpointPath(s.run, updates, end)

@@ -137,7 +137,7 @@ func (k Kind) RowBytes() int { return k.Cols * k.Type.Size() }
 // tableAlign is where the rows of a kind may begin in a table of several.
 const tableAlign = 64
 
-// TableBytes returns the length of a table with so many rows of each kind.
+// TableBytes returns the length of a table with the given number of rows of each kind.
 func TableBytes(kinds []Kind, rows []int) (bytes int) {
 	for k, n := range rows {
 		bytes += (n*kinds[k].RowBytes() + tableAlign - 1) / tableAlign * tableAlign

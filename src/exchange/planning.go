@@ -7,11 +7,11 @@ import (
 	"halognn/src/mem"
 )
 
-// NewPlanning makes the exchange of one of so many ranks, for a prediction: it plans, but never
-// fetches. Offsets and s are as in Options; local says whose rows the rank reads in memory; kinds
-// are the bytes of the rows of each of Options.Kinds, of which only those of 0 matter, nil without.
-// The rows have two bytes that are never read or written, so they take addresses but no memory;
-// free gives these back.
+// NewPlanning makes the exchange of one of the given number of ranks, for a prediction: it plans,
+// but never fetches. Offsets and s are as in Options; local says whose rows the rank reads in
+// memory; kinds are the bytes of the rows of each of Options.Kinds, of which only those of 0
+// matter, nil without. The rows have two bytes that are never read or written, so they take
+// addresses but no memory; free gives these back.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []int, local func(part int) bool,
 	s *Sums) (x *Exchange, free func(), err error) {
 	o := Options{Offsets: offsets, Cols: 1, Type: compute.Float16, Host: ref.Host{}, Sums: s}

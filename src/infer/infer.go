@@ -206,7 +206,7 @@ func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 }
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
-// blocks of so many columns.
+// blocks of the given number of columns.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
 	err error) {
 	if out, err = s.makeRows(l, block); err != nil {

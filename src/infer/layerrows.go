@@ -145,8 +145,8 @@ func (s Passes) CheckScratch() error {
 	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Spec.Model, int64(s.ownRows())))
 }
 
-// checkScratchDir reports whether files of so many bytes can be made in dir, so that a job finds out
-// before it trains. Later the disk may be fuller.
+// checkScratchDir reports whether files of the given number of bytes can be made in dir, so that a
+// job finds out before it trains. Later the disk may be fuller.
 func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil
@@ -170,8 +170,9 @@ func checkScratchDir(dir string, bytes int64) error {
 	return nil
 }
 
-// hiddenBytes returns how many bytes of hidden rows inference keeps at a time, of so many vertices:
-// two layers, of which one may be aggregates (inferColumns), or all with jumping knowledge.
+// hiddenBytes returns how many bytes of hidden rows inference keeps at a time, of the given number
+// of vertices: two layers, of which one may be aggregates (inferColumns), or all with jumping
+// knowledge.
 func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)

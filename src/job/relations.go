@@ -16,8 +16,8 @@ type NamedFanouts struct {
 	Fanouts []int
 }
 
-// ParseRelationFanouts reads "writes=5,3 paper,cites,paper=10,5", for a model of so many layers. Whether
-// a graph has the relations it does not know.
+// ParseRelationFanouts reads "writes=5,3 paper,cites,paper=10,5", for a model of the given number
+// of layers. Whether a graph has the relations it does not know.
 func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err error) {
 	for _, field := range strings.Fields(text) {
 		name, list, _ := strings.Cut(field, "=")

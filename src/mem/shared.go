@@ -21,8 +21,8 @@ type Shared struct {
 	data []byte
 }
 
-// CreateShared makes zeroed shared memory of so many bytes under a new name in dir; it takes no
-// pages yet.
+// CreateShared makes zeroed shared memory of the given number of bytes under a new name in dir; it
+// takes no pages yet.
 func CreateShared(dir string, bytes int) (*Shared, error) {
 	f, err := os.CreateTemp(dir, "halognn-*")
 	if err != nil {

@@ -92,7 +92,8 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (pairs + rows) * g.in * g.cols()
 }
 
-// groups are the pairs and rows of each relation, whose weights have so many elements.
+// groups are the pairs and rows of each relation; a relation's weights have the given number of
+// elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }

@@ -108,7 +108,8 @@ func As[T Element](f *File, shape ...int) ([]T, error) {
 	return View[T](rows), err
 }
 
-// Rows returns the elements of f, each of so many bytes, as they lie: row after row, and aligned.
+// Rows returns the elements of f, each of the given number of bytes, as they lie: row after row,
+// and aligned.
 func (f *File) Rows(element int) ([]byte, error) {
 	if f.Fortran && len(f.Shape) > 1 {
 		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with "+

@@ -123,7 +123,7 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	r.end()
 }
 
-// begin lists the rows of the destinations, with room for so many more of each, and returns the group
+// begin lists the rows of the destinations, with room for more rows of each, and returns the group
 // of a vertex.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	more int64) func(graph.VertexID) int {

@@ -108,7 +108,7 @@ type rated struct {
 	move     move
 }
 
-// begin makes room for a minibatch of so many hops on so many ranks.
+// begin makes room for a minibatch of the given number of hops on the given number of ranks.
 func (s *sharing) begin(hops, ranks int) {
 	s.asks, s.asked = mem.Grow(s.asks, ranks), mem.Grow(s.asked, ranks)
 	s.rated.known = false

@@ -623,5 +623,5 @@ func (p memoryPlan) partEnd(v, end int64) int64 {
 	return end
 }
 
-// underWay returns how many of so many chunks are under way at a time.
+// underWay returns how many of the given number of chunks are under way at a time.
 func (p memoryPlan) underWay(chunks int) int64 { return int64(min(p.of.job.Depth+1, chunks)) }

@@ -336,7 +336,7 @@ func (p *planner) probeSeeds(r *rankPlan) {
 	}
 }
 
-// seedShape is the size of a minibatch of so many seeds alone.
+// seedShape is the size of a minibatch of the given number of seeds alone.
 func seedShape(layers, seeds int) shape {
 	s := shape{seeds: seeds, hops: make([]hopShape, layers)}
 	for l := range s.hops {

@@ -76,7 +76,7 @@ func (p messagePlan) columnBytes(rank int) int64 {
 	return p.of.shards.Vertices * int64(end-first) * int64(p.of.shards.Type().Size())
 }
 
-// sums are what the input layer adds up for so many destinations.
+// sums are what the input layer adds up for the given number of destinations.
 func (p messagePlan) sums(destinations int) []compute.Matrix {
 	_, width := p.of.job.Model.Widths(0)
 	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.of.job.Ranks)

@@ -145,8 +145,8 @@ var cures = map[string]string{
 	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or pipeline.workers",
 }
 
-// Largest names the largest item of a node with so many ranks, with its bytes there, and what to
-// lower.
+// Largest names the largest item of a node with the given number of ranks, with its bytes there,
+// and what to lower.
 func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	for _, i := range m {
 		if i.Bytes = (trace.Memory{i}).Node(ranks); i.Bytes > item.Bytes {
@@ -175,7 +175,7 @@ func (p *planner) sized(rank int) *rankPlan {
 	return r
 }
 
-// sizedShape is the size of a minibatch of so many seeds.
+// sizedShape is the size of a minibatch of the given number of seeds.
 func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	n, all, bound := float64(p.shards.Vertices), float64(p.shards.Edges), p.options.Bound
 	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}

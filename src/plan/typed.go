@@ -174,7 +174,7 @@ func (s *shape) remoteOf(kind int) int {
 	return s.remote
 }
 
-// remoteBytes returns the bytes of the remote rows, with so many more for each.
+// remoteBytes returns the bytes of the remote rows, with more bytes added for each.
 func (s *shape) remoteBytes(of rowsOf, more int) (bytes int64) {
 	for kind, size := range of.size {
 		bytes += int64(s.remoteOf(kind)) * int64(size+more)

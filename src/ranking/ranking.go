@@ -210,9 +210,9 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	return r, nil
 }
 
-// Hold returns the vertices that a rank's cache of so many rows holds, ascending, outside the Go
-// heap, and the remote rows that a minibatch is expected to read beside them. A ranking that ends
-// before is ErrMissing.
+// Hold returns the vertices that a rank's cache of the given number of rows holds, ascending,
+// outside the Go heap, and the remote rows that a minibatch is expected to read beside them. A
+// ranking that ends before is ErrMissing.
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {

@@ -202,7 +202,7 @@ type table struct {
 	counts []int // [kinds] rows
 }
 
-// newTable makes a table of so many rows of each kind.
+// newTable makes a table of the given number of rows of each kind.
 func newTable(s *Store, counts []int) table {
 	kinds := s.kinds()
 	if !s.shards().Schema.Typed() { // no more than the rows

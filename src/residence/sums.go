@@ -34,7 +34,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare chooses by what sums save and cost, if the network takes so many seconds for a byte.
+// compare chooses by what sums save and cost, if the network takes the given number of seconds for
+// a byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0

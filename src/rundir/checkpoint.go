@@ -77,7 +77,8 @@ type sealed struct {
 	State json.RawMessage `json:"state"`
 }
 
-// CheckpointPath is the path of a run's checkpoint after so many updates. Paths sort by age.
+// CheckpointPath is the path of a run's checkpoint after the given number of updates. Paths sort by
+// age.
 func CheckpointPath(run string, updates int, end bool) string {
 	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
 	if end {

@@ -39,7 +39,7 @@ const (
 	claimed   = ".stalled" // suffix of the file of the first rank that sees a stall and reports it
 )
 
-// HeartbeatOf returns the heartbeat of so many ranks in a run directory.
+// HeartbeatOf returns the heartbeat of the given number of ranks in a run directory.
 func HeartbeatOf(dir string, ranks int) Heartbeat {
 	return Heartbeat{filepath.Join(dir, HeartbeatFile), ranks}
 }

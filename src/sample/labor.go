@@ -44,8 +44,8 @@ type Numbers struct {
 // MaxDependency bounds the steps that a number lasts, so that counting steps cannot overflow.
 const MaxDependency = 1 << 30
 
-// InJob returns the Spec for a job with so many steps an epoch and streams, trained by ranks of
-// which perNode consecutive ones are a node.
+// InJob returns the Spec for a job with the given number of steps an epoch and streams, trained by
+// ranks of which perNode consecutive ones are a node.
 func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 	n := &s.Numbers
 	if n.Steps, n.Streams = steps, 1; n.Share != Alone {

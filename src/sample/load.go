@@ -18,7 +18,8 @@ type Load struct {
 	Wanted              int   // own vertices that other ranks read, once for each of these
 }
 
-// NewLoads makes room for the loads of so many ranks in minibatches of so many layers.
+// NewLoads makes room for the loads of the given number of ranks in minibatches of the given number
+// of layers.
 func NewLoads(ranks, layers int) [][]Load {
 	loads := make([][]Load, ranks)
 	for r := range loads {

@@ -183,8 +183,8 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 	return nil
 }
 
-// Begin makes own seeds the frontier of a minibatch of so many hops. Errors: as those of
-// Sampler.Sample about seeds.
+// Begin makes own seeds the frontier of a minibatch of the given number of hops. Errors: as those
+// of Sampler.Sample about seeds.
 func (s *Split) Begin(mb *Minibatch, own []graph.VertexID, hops int) error {
 	f := s.fused
 	if limit := f.options.MaxSeeds; limit > 0 && len(own) > limit {

@@ -203,9 +203,10 @@ func ReadIDs(path string) ([]string, error) {
 	return ids, nil
 }
 
-// ReadLinks reads links by ids, each a row of a source, a target and at least so many more ids: a line
-// each, separated by commas, tabs or blanks, of which a first line "source,target..." is a heading; or a
-// .npy of integers [n, 2+more]. Without more, what follows the target in a line, as a score, is ignored.
+// ReadLinks reads links by ids, each a row of a source, a target and at least more further ids: a
+// line each, separated by commas, tabs or blanks, of which a first line "source,target..." is a
+// heading; or a .npy of integers [n, 2+more]. Without more, what follows the target in a line, as a
+// score, is ignored.
 func ReadLinks(path string, more int) (rows [][]string, err error) {
 	want := "a source and a target"
 	if more > 0 {

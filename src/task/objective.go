@@ -35,7 +35,7 @@ func (o Objective) plain() bool {
 
 func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
 
-// check returns all errors in o for a task with so many classes.
+// check returns all errors in o for a task with the given number of classes.
 func (o Objective) check(t *Task, classes int) error {
 	var faults []error
 	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {

@@ -180,8 +180,8 @@ func unreported(v reflect.Value) {
 	}
 }
 
-// Check returns an error, which means a bug, unless the rows of one plan for so many vertices add
-// up.
+// Check returns an error, which means a bug, unless the rows of a plan add up to the given number
+// of vertices.
 func (c *Counters) Check(frontier int) error {
 	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Remote-c.Early-c.Replaced+c.Summed &&
 		c.Frontier == int64(frontier) {

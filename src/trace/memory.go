@@ -64,7 +64,7 @@ func (m Memory) Sum() (sum int64) {
 	return sum
 }
 
-// Node returns the memory of a node with so many ranks: shared memory counts once.
+// Node returns the memory of a node with the given number of ranks: shared memory counts once.
 func (m Memory) Node(ranks int) (sum int64) {
 	for _, i := range m {
 		if i.Shared {

@@ -154,7 +154,7 @@ func (j *rankJob) planned() error {
 	return comm.Agree(j.comm, err)
 }
 
-// plan plans the job without its times, by so many of its ranks; 0: several.
+// plan plans the job without its times, from the given number of its ranks; 0: several.
 func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
 	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.room.ranks),
 		j.env.CPUs)

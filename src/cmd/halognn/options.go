@@ -30,8 +30,8 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 		Scratch: c.Run.ScratchDir != ""}
 }
 
-// planGPU describes the GPUs of a job: of so many gigabytes each or, if none are given, of the
-// memory that the one that is here has.
+// planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the
+// memory of this machine's GPU.
 func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) (*plan.GPU,
 	error) {
 	g := &plan.GPU{

@@ -213,7 +213,7 @@ func tellPlan(command *cobra.Command, p *plan.Plan, c *config.Config, dir string
 	return nil
 }
 
-// memoryOfNode returns so many gigabytes or, if none are given, this machine's memory.
+// memoryOfNode returns the given number of gigabytes or, if none are given, this machine's memory.
 func memoryOfNode(gigabytes float64) (int64, error) {
 	if gigabytes > 0 {
 		return int64(gigabytes * 1e9), nil

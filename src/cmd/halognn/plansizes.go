@@ -43,7 +43,7 @@ func (g *graphSizes) flags(c *cobra.Command) {
 // given reports whether a graph is described.
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 
-// meta returns what such a graph in so many equal parts would say of itself.
+// meta returns the meta.json that such a graph would have in the given number of equal parts.
 func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	o := dataset.GenerateOptions{Preset: g.preset, Vertices: g.vertices, Features: g.features,
 		Classes: g.classes, FeatureType: g.featureType}

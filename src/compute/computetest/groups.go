@@ -48,8 +48,8 @@ var groupTests = family{
 	},
 }
 
-// groups runs GroupMatMul and its two gradients on groups of so many rows, whose weights lie a few
-// elements apart.
+// groups runs GroupMatMul and its two gradients on groups of the given number of rows, whose
+// weights lie a few elements apart.
 func groups(b *bench, rows []int, f, o int) []result {
 	g, n, of := compute.Groups{Stride: f*o + 5}, 0, []int(nil)
 	for i, k := range rows {

@@ -59,7 +59,7 @@ func File(path string, keep bool) partition.Func {
 	}
 }
 
-// Read returns the part of each of so many vertices.
+// Read returns the part of each of the given number of vertices.
 func Read(path string, vertices, parts int) ([]int32, error) {
 	read := readText
 	if filepath.Ext(path) == ".npy" {

@@ -26,7 +26,8 @@ func maxIndex[I index]() int64 {
 	return math.MaxInt64
 }
 
-// Fits reports whether METIS of Debian, with indices of 32 bits, can index so many stored edges.
+// Fits reports whether METIS of Debian, with indices of 32 bits, can index the given number of
+// stored edges.
 func Fits(edges int64) bool { return edges < math.MaxInt32 }
 
 // checkSize is called with limit = maxIndex; tests lower it.

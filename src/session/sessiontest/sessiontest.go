@@ -21,7 +21,7 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// Graph is a small graph in so many parts.
+// Graph is a small graph in the given number of parts.
 func Graph(t testing.TB, parts, vertices int) *shard.Shards {
 	t.Helper()
 	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}
