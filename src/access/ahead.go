@@ -137,7 +137,8 @@ func (m *Graph) WindowBytes(r *Workload, p []float32, window int) (int64, error)
 }
 
 // Reuse counts the remote vertices of the reader by access probability; p is the result of Reads.
-// Where numbers of vertices last for several steps, time and memory of Reads at the first call.
+// Where numbers of vertices last for several steps, the first call takes the time and memory of
+// Reads.
 func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)

@@ -214,8 +214,8 @@ func (l *load) excess(v, part int) bool {
 // none is no vertex.
 const none = -1
 
-// relief returns the decrease of the total excess, in means, if v moves, and back comes the other
-// way unless it is none.
+// relief returns by how much, in means, the total excess falls if v moves; unless back is none,
+// back moves the other way.
 func (l *load) relief(v, back, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {

@@ -217,8 +217,9 @@ func (p memoryPlan) widest() int {
 	return widest
 }
 
-// learnedBytes returns what an owner keeps of learned rows: rows, two moments, the best and a place of
-// each, and the gradients of a step, if minibatches of all ranks read as many as its own do.
+// learnedBytes returns the memory of learned rows with their owner: rows, two moments, best rows
+// and a place for each, and the gradients of a step, taken to come for as many rows as its own
+// minibatches read.
 func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
 	m := &p.of.job.Model
 	if !m.LearnsRows() {
