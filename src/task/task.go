@@ -168,7 +168,7 @@ const mostClasses = 1 << 16
 // bounds their number, which determines the size of a model; else no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes for %d vertices; there cannot be so many", classes, vertices)
+		return fmt.Errorf("%d classes of %d vertices are more than there can be", classes, vertices)
 	}
 	return nil
 }
