@@ -82,34 +82,28 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// Collective.
-func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows) (out layerRows,
-	err error) {
+// It gives its rows to put or, if that is nil, returns them. Collective.
+func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put putRows,
+) (out layerRows, err error) {
 	chunks := s.chunks(4 * rows.cols) // those of inference in memory
-	sums, err := makeLayerRows(s.ScratchDir, rows.rows, rows.cols, rows.block)
-	if err := comm.Agree(s.Comm, err); err != nil {
-		sums.free()
+	sums, err := s.makeRows(rows.cols, rows.block)
+	if err != nil {
 		return out, err
 	}
 	for first := 0; first < rows.cols && err == nil; first += rows.block {
 		err = s.inferBlock(ctx, rows, &sums, first, chunks)
 	}
-	if err != nil {
+	inPlace := put == nil // a chunk is read before it is written
+	if inPlace {
+		put = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
+	}
+	if err == nil {
+		err = s.transform(ctx, l, rows, &sums, put, chunks)
+	}
+	if err != nil || !inPlace {
 		sums.free()
-		return out, err
 	}
-	to := &sums // in place: a chunk is read before it is written
-	if s.givesLogits(l) {
-		defer sums.free()
-		if out, err = s.makeRows(l, rows.block); err != nil {
-			return out, err
-		}
-		to = &out
-	}
-	if err = s.transform(ctx, l, rows, &sums, to, chunks); err != nil {
-		to.free()
-	}
-	return *to, err
+	return sums, err
 }
 
 // inferBlock sets the block of sums that begins with column first to what the model aggregates of
@@ -126,9 +120,9 @@ func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int
 	return err
 }
 
-// transform sets out to the rows that layer l makes of its own vertices' rows and aggregates, chunk
-// by chunk.
-func (s Passes) transform(ctx context.Context, l int, rows, sums, out *layerRows,
+// transform gives put the rows that layer l makes of its own vertices' rows and aggregates, chunk by
+// chunk.
+func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
 	var buffer []float32
 	defer func() { mem.Free(buffer) }()
@@ -170,7 +164,7 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums, out *layerRows
 		if err != nil {
 			return err
 		}
-		if err := out.put(s.Device, lo, 0, y); err != nil {
+		if err := put(lo, y); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func inferRows(t *testing.T, shards *shard.Shards, ranks int, o job.Spec, dir st
 			return err
 		}
 		own := &each[c.Rank()]
-		got, err := s.full(context.Background(), func(rows *layerRows) {
+		got, err := fullWith(context.Background(), s, func(rows *layerRows) {
 			var buffer []float32
 			own[0] = slices.Clone(rows.view(&buffer, 0, rows.rows))
 			mem.Free(buffer)

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
 )
@@ -28,4 +29,11 @@ func onRanks(shards *shard.Shards, ranks int, o job.Spec,
 		}
 		return s.Close()
 	})
+}
+
+// fullWith is Full that also shows the rows that the last layer reads.
+func fullWith(ctx context.Context, s Passes, hidden func(*layerRows)) ([]float32, error) {
+	classes := s.Spec.Model.Out
+	all := mem.Make[float32](s.ownRows() * classes)
+	return all, s.full(ctx, hidden, func(at int, z []float32) { copy(all[at*classes:], z) })
 }

@@ -69,9 +69,41 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	return s, nil
 }
 
-// Full computes the logits of all own vertices with all neighbours, layer by layer. It returns [own
-// vertices, classes] in host memory outside the heap; the caller frees it. Collective.
-func (s Passes) Full(ctx context.Context) ([]float32, error) { return s.full(ctx, nil) }
+// Of computes the logits of given own vertices, which ascend, with all neighbours, layer by layer,
+// and hands them on one by one: nobody need keep those of all. take may read z until it returns.
+// Collective.
+func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
+	return s.full(ctx, nil,
+		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
+}
+
+// pick returns what gets the logits of all own vertices in order, and hands on those of n of them,
+// which ascend.
+func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
+	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Spec.Model.Out
+	return func(at int, logits []float32) {
+		for ; i < n; i++ {
+			row := int(vertex(i)) - first - at
+			if row*classes >= len(logits) {
+				return
+			}
+			take(i, logits[row*classes:(row+1)*classes])
+		}
+	}
+}
+
+// Full returns the logits of all own vertices, [own vertices, classes] in host memory outside the
+// heap; the caller frees them. Collective.
+func (s Passes) Full(ctx context.Context) ([]float32, error) {
+	classes := s.Spec.Model.Out
+	all := mem.Make[float32](s.ownRows() * classes)
+	err := s.full(ctx, nil, func(at int, logits []float32) { copy(all[at*classes:], logits) })
+	if err != nil {
+		mem.Free(all)
+		return nil, err
+	}
+	return all, nil
+}
 
 // Embeddings returns the embeddings of own vertices, by all neighbours: finite, or an error. Free them.
 // Collective.
@@ -96,13 +128,17 @@ func finite(s Passes, what string, x []float32) error {
 	return err
 }
 
-// full is Full: layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
+// takeLogits gets the logits of the own vertices from number at on, [n, classes], of all in order. They
+// are overwritten once it returns.
+type takeLogits func(at int, logits []float32)
+
+// full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
 // hidden, if given, gets the rows that the last layer reads, which are freed once it returns.
 //
-// Memory: two layers' rows of the own vertices (with jumping knowledge those of all layers), in files
-// if Env.ScratchDir is given, and the input rows of depth+1 chunks. Source: layer-wise inference as
-// in GraphSAGE's and DGL's full-neighbour evaluation.
-func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, error) {
+// Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
+// in files if Env.ScratchDir is given, the input rows of depth+1 chunks, and the logits of one.
+// Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
+func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
 	for _, kind := range job.Rows(&s.Shards.Meta) {
@@ -113,7 +149,16 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 	}
 	block, err := s.columnsAtOnce()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	var logits []float32 // of a chunk
+	defer func() { mem.Free(logits) }()
+	handOn := func(at int, y compute.Matrix) error {
+		logits = mem.Grow(logits, len(y.Data))
+		s.Device.Download(logits, y.Data)
+		s.Model.Undo(logits)
+		take(at, logits)
+		return nil
 	}
 	var kept []layerRows // of the layers that are still read
 	defer func() {
@@ -126,21 +171,25 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 			hidden(&kept[len(kept)-1])
 		}
 		var next layerRows
+		var put putRows
+		if s.givesLogits(l) {
+			put = handOn
+		}
 		err := s.During(fmt.Sprintf("layer %d", l), func() (err error) {
 			if l > 0 {
 				rows := &kept[len(kept)-1]
 				if rows.block < rows.cols {
-					next, err = s.inferColumns(ctx, l, rows)
+					next, err = s.inferColumns(ctx, l, rows, put)
 					return err
 				}
 				in = layerInput{Rows: compute.Rows{Tables: s.ownTables(rows.data, rows.cols),
 					Cols: rows.cols}}
 			}
-			next, err = s.inferLayer(ctx, l, in, block)
+			next, err = s.inferLayer(ctx, l, in, block, put)
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(kept) > 0 && !s.Spec.Model.Jumps() {
 			kept[0].free()
@@ -149,18 +198,14 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows)) ([]float32, e
 		kept = append(kept, next)
 	}
 	if s.Spec.Model.Jumps() {
-		return s.inferOutput(kept)
+		return s.inferOutput(kept, handOn)
 	}
-	logits := kept[0].data // of the last layer: never a file
-	kept = nil
-	s.Model.Undo(logits)
-	return logits, nil
+	return nil
 }
 
 // inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
-func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
-	classes, rows := s.Spec.Model.Out, layers[0].rows
-	out := mem.Make[float32](rows * classes)
+func (s Passes) inferOutput(layers []layerRows, put putRows) error {
+	rows := layers[0].rows
 	chunk := s.Spec.Model.OutputRows(chunkBytes)
 	part, buffers := make([][]float32, len(layers)), make([][]float32, len(layers))
 	defer func() {
@@ -174,14 +219,14 @@ func (s Passes) inferOutput(layers []layerRows) ([]float32, error) {
 			part[l] = layers[l].view(&buffers[l], lo, hi)
 		}
 		y, err := s.Model.OutputOf(part, hi-lo)
-		if err != nil {
-			mem.Free(out)
-			return nil, err
+		if err == nil {
+			err = put(lo, y)
 		}
-		s.Device.Download(out[lo*classes:hi*classes], y.Data)
+		if err != nil {
+			return err
+		}
 	}
-	s.Model.Undo(out)
-	return out, nil
+	return nil
 }
 
 // layerInput is what chunks read of the layer before: tables as of Store.FetcherOf.
@@ -205,34 +250,35 @@ func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	return tables
 }
 
-// inferLayer runs layer l over all own vertices, chunk by chunk. Rows that go to a file lie in
-// blocks of the given number of columns.
-func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int) (out layerRows,
-	err error) {
-	if out, err = s.makeRows(l, block); err != nil {
-		return out, err
+// putRows takes the rows y of the own vertices from number at on, which lie on the device.
+type putRows func(at int, y compute.Matrix) error
+
+// inferLayer runs layer l over all own vertices, chunk by chunk, and gives its rows to put or, if
+// that is nil, returns them. Rows that go to a file lie in blocks of so many columns.
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
+) (out layerRows, err error) {
+	if put == nil {
+		_, cols := s.Spec.Model.Widths(l)
+		if out, err = s.makeRows(cols, block); err != nil {
+			return out, err
+		}
+		put = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
 	}
 	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())),
 		func(o parallel.Options) (*parallel.Strategy, error) {
 			o.Resident = l == 0 && !s.Job.Mode.Columns // those are other rows
 			return parallel.NewLayer(o, l)
-		},
-		func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) })
+		}, put)
 	if err != nil {
 		out.free()
 	}
 	return out, err
 }
 
-// makeRows makes the rows of layer l. Logits, which are handed on, are never a file. Collective:
-// all ranks learn whether one has no room, before any waits for its rows.
-func (s Passes) makeRows(l, block int) (layerRows, error) {
-	_, cols := s.Spec.Model.Widths(l)
-	dir := s.ScratchDir
-	if s.givesLogits(l) {
-		dir = ""
-	}
-	out, err := makeLayerRows(dir, s.ownRows(), cols, block)
+// makeRows makes hidden rows of the own vertices. Collective: all ranks learn whether one has no
+// room, before any waits for its rows.
+func (s Passes) makeRows(cols, block int) (layerRows, error) {
+	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		out.free()
 		return out, err
@@ -246,10 +292,9 @@ func (s Passes) givesLogits(l int) bool {
 }
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
-// and hands on what it makes of them: y for the own vertices from number at on. Collective.
+// and hands on what it makes of them. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
-	newStrategy func(parallel.Options) (*parallel.Strategy, error),
-	take func(at int, y compute.Matrix) error) (err error) {
+	newStrategy func(parallel.Options) (*parallel.Strategy, error), put putRows) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
@@ -298,7 +343,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		if err != nil {
 			return err
 		}
-		if err := take(at, y); err != nil {
+		if err := put(at, y); err != nil {
 			return err
 		}
 		at += y.Rows

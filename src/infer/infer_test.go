@@ -390,7 +390,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 					s.ScratchDir = scratch
 				}
 				var wrong error
-				got, err := s.full(ctx, func(rows *layerRows) {
+				got, err := fullWith(ctx, s, func(rows *layerRows) {
 					cols := rows.cols
 					for i, x := range rows.view(nil, 0, rows.rows) {
 						w := wantHidden[first+i/cols][i%cols]

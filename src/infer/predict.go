@@ -232,16 +232,7 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 			mem.Free(buffer)
 		}
 	}
-	logits, err := s.full(ctx, hidden)
-	if err != nil {
-		return err
-	}
-	defer mem.Free(logits)
-	for i := range p.chosen.own() {
-		row := int(p.chosen.vertex(i) - first)
-		p.set(i, logits[row*p.classes:(row+1)*p.classes])
-	}
-	return nil
+	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {

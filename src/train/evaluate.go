@@ -75,25 +75,23 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
 	}
-	var logits []float32
+	var logits judged
 	var err error
 	if r.of.valid.Vertices > 0 || r.tests() {
-		if logits, err = infer.Over(r.s).Full(ctx); err != nil {
+		if logits, err = r.logits(ctx); err != nil {
 			return nil, err
 		}
 	}
-	defer mem.Free(logits)
+	defer mem.Free(logits.rows)
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
 	valid, test := infer.Over(r.s).Score(), infer.Over(r.s).Score()
 	if classes := r.s.Shards.Meta.Classes; r.s.Task.Class != nil && classes <= mostConfused {
 		test.Confusion = make([]int64, classes*classes)
 	}
-	seeds := func(p int) []graph.VertexID { return r.s.Shards.Valid(p) }
-	if e.valid, err = r.judge(&valid, logits, seeds); err != nil {
+	if e.valid, err = r.judge(&valid, logits, r.s.Shards.Valid); err != nil {
 		return nil, err
 	}
-	seeds = func(p int) []graph.VertexID { return r.s.Shards.Test(p) }
-	if *e.test, err = r.judge(&test, logits, seeds); err != nil {
+	if *e.test, err = r.judge(&test, logits, r.s.Shards.Test); err != nil {
 		return nil, err
 	}
 	if r.s.Task.Numbers {
@@ -193,17 +191,36 @@ func (r evaluator) confused(mine []int64) (sum [][]int64, err error) {
 	return sum, nil
 }
 
-// judge scores the given vertices of the own parts by the logits [own, classes] of all own
-// vertices, and sums the score over all ranks.
+// judged are the logits of the own validation and test vertices.
+type judged struct {
+	vertices []graph.VertexID // ascending
+	rows     []float32        // [vertices, classes], outside the heap
+}
+
+// logits infers what is judged. Collective.
+func (r evaluator) logits(ctx context.Context) (j judged, err error) {
+	for p := r.s.First; p < r.s.Last; p++ {
+		j.vertices = append(append(j.vertices, r.s.Shards.Valid(p)...), r.s.Shards.Test(p)...)
+	}
+	slices.Sort(j.vertices)
+	classes := r.s.Spec.Model.Out
+	j.rows = mem.Make[float32](len(j.vertices) * classes)
+	err = infer.Over(r.s).Of(ctx, j.vertices, func(i int, z []float32) { copy(j.rows[i*classes:], z) })
+	if err != nil {
+		mem.Free(j.rows)
+	}
+	return j, err
+}
+
+// judge scores the given vertices of the own parts, and sums the score over all ranks.
 func (r evaluator) judge(
-	sum *infer.Score, logits []float32, vertices func(part int) []graph.VertexID,
+	sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID,
 ) (infer.Quality, error) {
-	classes := r.s.Shards.Meta.Classes
-	first := int(r.s.Shards.Meta.Offsets[r.s.First])
+	classes := r.s.Spec.Model.Out
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range vertices(p) {
-			row := int(v) - first
-			sum.Add(logits[row*classes:(row+1)*classes], r.s.Shards.Labels().Row(int(v)))
+			at, _ := slices.BinarySearch(logits.vertices, v)
+			sum.Add(logits.rows[at*classes:(at+1)*classes], r.s.Shards.Labels().Row(int(v)))
 		}
 	}
 	return r.quality(sum)
