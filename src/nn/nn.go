@@ -299,20 +299,35 @@ func (c Config) Check() error {
 	}
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
 		c.Bases, c.Project)
-	if k != nil && c.Schema.Typed() {
-		fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
-			"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
-		fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
-			c.Aggregation, AggregateMean)
-		fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
-			len(c.TypeFeatures), c.Schema.NumTypes())
-		for _, t := range c.Schema.Types {
-			ends := slices.ContainsFunc(c.Schema.Relations, func(r graph.Relation) bool { return r.Target == t })
-			fault(!ends && k.relational != nil && c.Kind != "rgcn", "no relation ends in vertex type %s, "+
-				"which model kind %s needs: import with --reverse, or choose rgcn", t, c.Kind)
+	faults = append(faults, c.CheckTypes())
+	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
+	return errors.Join(faults...)
+}
+
+// CheckTypes returns the errors of Check in what the model makes of vertex types and relations,
+// joined.
+func (c Config) CheckTypes() error {
+	k := FindKind(c.Kind)
+	if k == nil || !c.Schema.Typed() {
+		return nil
+	}
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
+	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
+		"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
+		c.Aggregation, AggregateMean)
+	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
+		len(c.TypeFeatures), c.Schema.NumTypes())
+	for _, t := range c.Schema.Types {
+		ends := slices.ContainsFunc(c.Schema.Relations, func(r graph.Relation) bool { return r.Target == t })
+		fault(!ends && k.relational != nil && c.Kind != "rgcn", "no relation ends in vertex type %s, "+
+			"which model kind %s needs: import with --reverse, or choose rgcn", t, c.Kind)
+	}
 	return errors.Join(faults...)
 }
 

@@ -138,7 +138,7 @@ func (o *ModeOptions) check() error {
 		errs = append(errs, errors.New("with streams of parts, ranks share no minibatches; count "+
 			"a stream for each rank"))
 	}
-	return errors.Join(append(errs, o.Spec.Check())...)
+	return errors.Join(append(errs, o.Spec.Check(), o.Model.CheckTypes())...)
 }
 
 // mostCounts bounds the edges that are kept, of each rank in each step: 2 GiB.

@@ -163,6 +163,21 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
+// Of a graph with vertex types no model is counted that training refuses.
+func TestModelThatTellsNoTypesApart(t *testing.T) {
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 100, Classes: 4,
+		Features: 1, Seed: 3}, shardtest.Options{Parts: 6})
+	o, modes := options(), modeOptions()
+	o.Policies, o.Model.Kind, modes.Model.Kind = []string{policy.None}, "gcn", "gcn"
+	_, err := New(s, o)
+	_, both := CompareModes(s, modes)
+	for _, err := range []error{err, both} {
+		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "gcn does not tell apart") {
+			t.Error(err)
+		}
+	}
+}
+
 // Sparse rows are cached if they stay, and ranks that share minibatches do not share them.
 func TestSparseRows(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),

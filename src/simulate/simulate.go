@@ -136,7 +136,8 @@ func (o *Options) Check() error {
 			}
 		}
 	}
-	return errors.Join(append([]error{o.Spec.Check()}, append(errs, o.checkSizes()...)...)...)
+	return errors.Join(append([]error{o.Spec.Check(), o.Model.CheckTypes()},
+		append(errs, o.checkSizes()...)...)...)
 }
 
 // Possible lists the policies that can be counted; of sparse rows only if o.Sparse says so.
