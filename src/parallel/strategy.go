@@ -281,7 +281,8 @@ func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 
 // spoil lets tests put a NaN into the input of a training minibatch, whichever the model reads.
 func (s *Strategy) spoil(m *Minibatch) {
-	for _, input := range []compute.Matrix{m.Batch.Own, m.Batch.Aggregate, m.Batch.X} {
+	b := &m.Batch
+	for _, input := range append([]compute.Matrix{b.Own, b.Aggregate, b.X}, b.Types...) {
 		if len(input.Data) == 0 {
 			continue
 		}
