@@ -19,17 +19,22 @@ A case sets one halognn job beside its peers:
                they are: halognn with negatives of their own and joint ones, and GraphBolt
     rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
                GraphBolt and by NeighborSampler. Types without features get 16 columns
+    rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, beside
+               DistDGL, which samples by itself and by GraphBolt. Types without features learn rows of
+               64 columns
     sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
 An epoch's time is the median over all epochs of a run but the first; a ratio is taken within a
-round. Of halognn in one process, and of its peers there, processor seconds an epoch are printed too,
-the mean over the same epochs, which other work on the machine hardly changes. Printed are medians over the rounds, with the least and the greatest ratio. A peer takes part
-in the first round with each of its settings (number of workers), and then with the fastest of them.
+round. Processor seconds an epoch of all processes, the mean over the same epochs, hardly change by
+other work on the machine; MB an epoch are what the network hosts sent. Printed are medians over the
+rounds, with the least and the greatest ratio. A peer takes part in the first round with each of its
+settings (number of workers), and then with the fastest of them.
 Nobody computes in bf16 on a processor that does not multiply it.
 """
 
 import argparse
+import bisect
 import json
 import math
 import os
@@ -49,8 +54,16 @@ SUMS = "exchange.sums=on"
 LASTING = [LABOR, "sample.dependency=64"]
 AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
 SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
+KINDS = {"rgcn": "rgcn", "rsage": "sage"}
+TYPED = ["model.layers=2", "model.project=64", "sample.fanouts=10,10"]
 TICK = os.sysconf("SC_CLK_TCK")
 HAS_BF16 = any(f in open("/proc/cpuinfo").read() for f in ("avx512_bf16", "amx_bf16"))
+
+
+def hosts(rate):
+    """Starts what follows on 4 hosts, as distdgl.sh does: -c gives each the same share of a busy
+    machine, whatever sessions a program makes of its own."""
+    return [HERE.parent / "hosts.sh", "-n", "4", "-c", os.cpu_count(), "-r", rate, "--"]
 
 
 def fail(text):
@@ -58,33 +71,65 @@ def fail(text):
 
 
 class Contestant:
-    """One way to train: run() returns (seconds an epoch, loss of the last epoch, processor
-    seconds an epoch or NaN). epochs is the file that has a line with "epoch" for each that ended,
-    None for the log, "" where a process does not tell of its processor seconds."""
+    """One way to train: run() returns (seconds an epoch, loss of the last epoch, processor seconds
+    an epoch, bytes that network hosts sent an epoch), NaN where a process does not tell when epochs
+    end. epochs is the file that has a line with "epoch" for each that ended, None for the log, ""
+    for none."""
 
     def __init__(self, name, command, read, env=None, epochs=""):
         self.name, self.command, self.read, self.env = name, command, read, env or {}
         self.peer, self.epochs = name.split(",")[0], epochs  # what follows is a setting of it
 
     def run(self, log):
-        file, ends = log if self.epochs is None else self.epochs, {}
+        file, ends, seen = log if self.epochs is None else self.epochs, {}, [(0, 0, 0)]
+        mark = f"{log} {time.time()}"
         pathlib.Path(file or log).unlink(missing_ok=True)
         with open(log, "w") as out:
             process = subprocess.Popen(self.command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
-                                       env={**os.environ, **self.env})
+                                       env={**os.environ, **self.env, "COMPARED": mark})
             while file and process.poll() is None:
-                used = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")")[1].split()
+                if time.time() - seen[-1][0] > 0.5:
+                    seen.append((time.time(), *map(max, seen[-1][1:], used(f"COMPARED={mark}"))))
                 if os.path.exists(file):
-                    lines = [l for l in open(file) if l.startswith(("epoch ", '{"kind":"epoch"'))]
-                    ends.setdefault(len(lines), sum(map(int, used[11:13])) / TICK)
+                    for line in open(file):
+                        if line.startswith('{"kind":"epoch"') and line.endswith("\n"):
+                            e = json.loads(line)
+                            ends[e["epoch"]] = e["time"]
+                        elif line.startswith("epoch "):
+                            ends.setdefault(int(line.split()[1]), time.time())
                 time.sleep(0.02)
             code = process.wait()
         if code:
             print(f"{self.name}: exit code {code}; see {log}", file=sys.stderr)
             return None
         last, got = max(ends, default=0), self.read(log)
-        used = (ends[last] - ends[1]) / (last - 1) if last > 1 and 1 in ends else math.nan
-        return got and (*got, used)
+        if last < 2:
+            return got and (*got, math.nan, math.nan)
+        return got and (*got, *((y - x) / (last - 1) for x, y in zip(at(seen, ends[1]),
+                                                                    at(seen, ends[last]))))
+
+
+def at(seen, moment):
+    """What was used up to a moment, between the two times it was seen."""
+    i = min(max(1, bisect.bisect(seen, (moment,))), len(seen) - 1)
+    (t, *x), (u, *y) = seen[i - 1], seen[i]
+    share = min(1, (moment - t) / (u - t))
+    return [p + (q - p) * share for p, q in zip(x, y)]
+
+
+def used(mark):
+    """Processor seconds so far of the processes with mark in their environment, and bytes that the
+    network hosts of a hosts.sh among them sent: the switch received them."""
+    seconds = sent = 0
+    for p in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (p / "environ").read_bytes().split(b"\0"):
+                seconds += sum(map(int, (p / "stat").read_text().rsplit(")")[1].split()[11:13]))
+                for link in pathlib.Path("/sys/class/net").glob(f"v{p.name}-*"):
+                    sent += int((link / "statistics/rx_bytes").read_text())
+        except OSError:
+            pass  # it has ended, or is not ours
+    return seconds / TICK, sent
 
 
 def of_lines(log):
@@ -140,17 +185,17 @@ class Bench:
             path = path.with_name(f"half-{n}")
         if not path.exists():
             method = "contiguous" if n == 1 else "metis"
-            typed = ["--features", "degree"] * (self.data / "columns.npy").exists()
+            typed = ["--features", "degree"] * (n == 1 and (self.data / "columns.npy").exists())
             subprocess.run([self.program, "partition", "--data", data or self.data,
                             "--parts", str(n),
                             "--method", method, "--seed", "1", "--out", path, *typed], check=True,
                            stdout=subprocess.DEVNULL)
         return path
 
-    def dgl_parts(self):
-        path = self.out / "distdgl-4"
+    def dgl_parts(self, *more):
+        path = self.out / f"distdgl-4{''.join(more)}"
         if not (path / "g.json").exists():
-            subprocess.run([self.python, HERE / "distdgl_parts.py", self.data, "4", path],
+            subprocess.run([self.python, HERE / "distdgl_parts.py", self.data, "4", path, *more],
                            check=True, stdout=subprocess.DEVNULL)
         return path
 
@@ -168,8 +213,7 @@ class Bench:
         for s in sets:
             command += ["--set", s]
         shell = ["bash", "-c", 'rm -rf "$0"; exec "$@"', run, *command]
-        return Contestant(name, [str(c) for c in shell], of_run(run),
-                          epochs="" if launch else run / "metrics.jsonl")
+        return Contestant(name, [str(c) for c in shell], of_run(run), epochs=run / "metrics.jsonl")
 
     def peer(self, name, script, *args, env=None, read=of_lines):
         command = [self.python, HERE / script, self.data, "--epochs", self.a.epochs,
@@ -177,15 +221,15 @@ class Bench:
         epochs = None if read == of_lines and "--workers" in args else ""
         return Contestant(name, [str(c) for c in command], read, env, epochs)
 
-    def distdgl(self, rate, samplers, hidden, *more):
-        classes = 1 + int(subprocess.run(
-            [self.python, "-c", "import sys, numpy; print(numpy.load(sys.argv[1]).max())",
-             self.data / "labels.npy"], check=True, capture_output=True, text=True).stdout)
-        command = [HERE / "distdgl.sh", self.python, self.dgl_parts(), rate, samplers,
-                   "--epochs", self.a.epochs, "--fanouts", FANOUTS, "--hidden", hidden,
+    def distdgl(self, rate, samplers, hidden, *more, fanouts=FANOUTS):
+        classes = json.loads((self.data / "meta.json").read_text())["classes"]
+        bolt = [o for o in more if o == "--graphbolt"]
+        command = [HERE / "distdgl.sh", self.python, self.dgl_parts(*bolt), rate, samplers,
+                   "--epochs", self.a.epochs, "--fanouts", fanouts, "--hidden", hidden,
                    "--batch", 256, "--classes", classes, *more]
-        name = "DistDGL bf16" if more else "DistDGL"
-        return Contestant(f"{name}, {samplers} samplers", [str(c) for c in command], of_lines)
+        name = "DistDGL bf16" if "--bf16" in more else "DistDGL"
+        return Contestant(f"{name}, {samplers} samplers{' of GraphBolt' * len(bolt)}",
+                          [str(c) for c in command], of_lines, epochs=None)
 
     def case(self, name):
         if name == "one":
@@ -219,34 +263,39 @@ class Bench:
                 yield self.peer(f"GraphBolt, {workers} workers", "dgl_links.py", "--workers",
                                 workers, "--fanouts", "10,5", "--hidden", 64, "--negatives", 4)
         elif name in ("rgcn", "rsage"):
-            kind = {"rgcn": "rgcn", "rsage": "sage"}[name]
-            yield self.halognn("halognn", 1, [], 64, 1024, f"model.kind={kind}", "model.layers=2",
-                               "model.project=64", "sample.fanouts=10,10", "cache.policy=none")
+            kind, sets = KINDS[name], TYPED + [f"model.kind={KINDS[name]}", "cache.policy=none"]
+            yield self.halognn("halognn", 1, [], 64, 1024, *sets)
             for how in ("graphbolt", "neighbor"):
                 for workers in (0, 1, 2):
                     yield self.peer(f"DGL {how}, {workers} workers", "dgl_typed.py", "--how", how,
                                     "--kind", kind, "--workers", workers, "--fanouts", "10,10",
                                     "--hidden", 64)
+        elif name.endswith("-1gbit"):
+            kind = KINDS[name[:-len("-1gbit")]]
+            sets = TYPED + AHEAD + [f"model.kind={kind}", "model.learned=64"]
+            yield self.halognn("halognn", 4, hosts("1gbit"), 64, 256, *sets)
+            for samplers in self.a.samplers:
+                for bolt in ([], ["--graphbolt"]):
+                    yield self.distdgl("1gbit", samplers, 64, "--kind", kind, *bolt,
+                                       fanouts="10,10")
         elif name == "links":
             for rate in ("none", "1gbit", "200mbit"):
-                hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
-                yield self.halognn(f"halognn labor {rate}", 4, hosts, 64, 256, *AHEAD, *SLOW,
+                yield self.halognn(f"halognn labor {rate}", 4, hosts(rate), 64, 256, *AHEAD, *SLOW,
                                    *LASTING)
         else:
             rate = "none" if name == "four" else name
             hidden, sets = (256, []) if name == "four" else (64, AHEAD)
             if name == "200mbit":
                 sets = sets + SLOW
-            hosts = [HERE.parent / "hosts.sh", "-n", "4", "-r", rate, "--"]
-            yield self.halognn("halognn", 4, hosts, hidden, 256, *sets)
+            yield self.halognn("halognn", 4, hosts(rate), hidden, 256, *sets)
             if name == "four":
-                yield self.halognn("halognn bf16", 4, hosts, hidden, 256, *sets, BF16)
-                yield self.halognn("halognn labor", 4, hosts, hidden, 256, *sets, LABOR)
+                yield self.halognn("halognn bf16", 4, hosts(rate), hidden, 256, *sets, BF16)
+                yield self.halognn("halognn labor", 4, hosts(rate), hidden, 256, *sets, LABOR)
             else:
-                yield self.halognn("halognn sums", 4, hosts, hidden, 256, *sets, SUMS)
-                yield self.halognn("halognn labor", 4, hosts, hidden, 256, *sets, *LASTING)
+                yield self.halognn("halognn sums", 4, hosts(rate), hidden, 256, *sets, SUMS)
+                yield self.halognn("halognn labor", 4, hosts(rate), hidden, 256, *sets, *LASTING)
             if name != "four" and self.a.half:
-                yield self.halognn("halognn sums float16", 4, hosts, hidden, 256, *sets, SUMS,
+                yield self.halognn("halognn sums float16", 4, hosts(rate), hidden, 256, *sets, SUMS,
                                    f"data.parts={self.parts(4, self.a.half)}")
             for samplers in self.a.samplers:
                 yield self.distdgl(rate, samplers, hidden)
@@ -268,27 +317,28 @@ class Bench:
                 if got and k == 0:
                     fastest[c.peer] = min((got[0], c.name), fastest.get(c.peer, (math.inf, "")))
                 print(f"{name}, round {k + 1}: {c.name}: "
-                      + ("failed" if got is None else f"{got[0]:.3f} s, {got[-1]:.3f} of processors"),
+                      + ("failed" if got is None else f"{got[0]:.3f} s, {got[2]:.3f} of processors"),
                       file=sys.stderr)
         ours = rows.get("halognn") or next(iter(rows.values()))
         unit = "ns an edge" if name == "sampler" else "s an epoch"
         lines = [f"\n### {name}\n", f"| | {unit} | loss | ratio to the first line (least, most) "
-                 "| processor s | ratio (least, most) |", "|---|--:|--:|--:|--:|--:|"]
+                 "| processor s | ratio (least, most) | MB |", "|---|--:|--:|--:|--:|--:|--:|"]
         for who, results in rows.items():
             pairs = [(r, o) for r, o in zip(results, ours) if r and o]
             if not pairs:
-                lines.append(f"| {who} | failed | | | | |")
+                lines.append(f"| {who} | failed | | | | | |")
                 continue
             ratios = [r[0] / o[0] for r, o in pairs]
             loss = statistics.median(r[1] for r, _ in pairs)
-            used = [r[2] / o[2] for r, o in pairs if r[2] / o[2] > 0]
+            cpu = [r[2] / o[2] for r, o in pairs if r[2] / o[2] > 0]
+            sent = statistics.median(r[3] for r, _ in pairs) / 1e6
             lines.append(f"| {who} | {statistics.median(r[0] for r, _ in pairs):.3f} "
                          f"| {'' if math.isnan(loss) else f'{loss:.3f}'} "
                          f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}, "
                          f"{max(ratios):.2f}) |"
                          + (f" {statistics.median(r[2] for r, _ in pairs):.2f} | "
-                            f"{statistics.median(used):.2f} ({min(used):.2f}, {max(used):.2f}) |"
-                            if used else " | |"))
+                            f"{statistics.median(cpu):.2f} ({min(cpu):.2f}, {max(cpu):.2f}) |"
+                            if cpu else " | |") + (f" {sent:.0f} |" if sent > 0 else " |"))
         text = "\n".join(lines) + "\n"
         print(text)
         (self.out / f"{name}.md").write_text(text)
@@ -300,7 +350,7 @@ def main():
     p.add_argument("data")
     p.add_argument("cases", nargs="+",
                    choices=["one", "four", "1gbit", "200mbit", "links", "pairs", "rgcn", "rsage",
-                            "sampler"])
+                            "rgcn-1gbit", "rsage-1gbit", "sampler"])
     p.add_argument("--out", default="run/peers")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--epochs", type=int, default=3)

@@ -20,10 +20,10 @@ export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0
 args=("$HERE/distdgl_train.py" data --addresses "$WORK/ip-$HOST.txt" --parts "$PARTS/g.json"
   --workers "$SAMPLERS" --threads 1 "$@")
 DGL_ROLE=server DGL_SERVER_ID=$HOST "$PYTHON" "${args[@]}" >"$WORK/server-$HOST.log" 2>&1 &
+[ "$HOST" = 0 ] || exec >/dev/null # an epoch's line is printed when it ends
 DGL_ROLE=client MASTER_ADDR=${addresses[0]} MASTER_PORT=23456 WORLD_SIZE=$HOSTS RANK=$HOST \
-  timeout 1800 "$PYTHON" "${args[@]}" >"$WORK/trainer-$HOST.log" 2>&1 ||
+  timeout 1800 "$PYTHON" "${args[@]}" 2>"$WORK/trainer-$HOST.log" ||
   { tail -5 "$WORK/trainer-$HOST.log" >&2; exit 1; }
-[ "$HOST" != 0 ] || grep '^epoch ' "$WORK/trainer-0.log"
 S
 export PYTHON=$python PARTS=$parts SAMPLERS=$samplers WORK=$work HERE=$here
-"$here/../hosts.sh" -n 4 -r "$rate" -e -- bash "$work/host.sh" "$@"
+"$here/../hosts.sh" -n 4 -c "$(nproc)" -r "$rate" -e -- bash "$work/host.sh" "$@"
