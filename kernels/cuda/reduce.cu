@@ -1,3 +1,4 @@
+#include "rows.cuh"
 #include "settle.cuh"
 
 namespace halognn {
@@ -31,6 +32,19 @@ __global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_
     float *to = y + i / cols * y_cols + i % cols;
     const float v = x[i / cols * x_cols + i % cols];
     *to = add ? *to + v : v;
+}
+
+// One thread a pack of neighbouring elements of a row of y: neighbouring threads read neighbouring
+// elements of x.
+template <int N>
+__global__ void transpose_kernel(float *y, int64_t rows, int64_t cols, const float *x,
+                                 int64_t x_cols) {
+    const int64_t i = item(), r = i % rows, j = i / rows * N;
+    if (j >= cols) return;
+    pack<float, N> v;
+#pragma unroll
+    for (int k = 0; k < N; k++) v.at[k] = x[(j + k) * x_cols + r];
+    store<float, N>(y + r * cols + j, v);
 }
 
 // sum is itself slice number rank of those that are added.
@@ -76,6 +90,14 @@ int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t c
     return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols,
                                          y_cols, x, x_cols, add != 0)
                                 : 0;
+}
+
+int halognn_cuda_transpose(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
+                           int64_t x_cols) {
+    if (rows == 0 || cols == 0) return 0;
+    return in_packs(cols, {y}, [&](auto n) {
+        return LAUNCH(c, transpose_kernel<n>, blocks(rows * cols / n), y, rows, cols, x, x_cols);
+    });
 }
 
 int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,

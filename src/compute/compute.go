@@ -108,9 +108,7 @@ type Capabilities struct {
 	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them
 	Peaks        func() []Peak        // measured peaks of its arithmetic units
 	Spun         func() time.Duration // total time its threads have spun, waiting for kernels
-	// sets y = xᵀ, y [O,R], x [R,O]: the device multiplies sparse rows (SparseMatrix)
-	Transpose func(y, x Matrix)
-	Scratch   func() int64 // bytes of host memory that its kernels hold between calls
+	Scratch      func() int64         // bytes of host memory that its kernels hold between calls
 }
 
 // Peak is the measured peak of a device's arithmetic units, on independent multiply-adds in

@@ -21,6 +21,8 @@ type LinearKernels interface {
 	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
 	// y, x of R rows.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
+	// Transpose sets y = xᵀ: y [O,R], x [R,O].
+	Transpose(y, x Matrix)
 	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns (see Device.Settle):
 	// x, y [R,O], sum [1].
 	Dot(sum []float32, x, y Matrix)
@@ -82,7 +84,7 @@ func CheckCopyColumns(y Matrix, at int, x Matrix, from, n int, add bool) Call {
 	return Call{Kernel: "CopyColumns", Bytes: part.bytes() + part.bytesWritten(add)}
 }
 
-// CheckTranspose checks the arguments of Capabilities.Transpose.
+// CheckTranspose checks the arguments of Transpose.
 func CheckTranspose(y, x Matrix) Call {
 	checkRows("Transpose", y, x.Cols)
 	checkColumns("Transpose", y, x.Rows)

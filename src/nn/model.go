@@ -225,9 +225,10 @@ func (m *Model) Reserve(l int, in *Input) error {
 // in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
-		if err := m.sparse.prepare(in); err != nil {
+		if err := m.ReserveSparse(in); err != nil {
 			return compute.Matrix{}, err
 		}
+		m.sparse.forward(in)
 	}
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err

@@ -23,8 +23,6 @@ type sparseMap struct {
 	wide  [2]*buffer // [in,width] weights transposed; in backward their gradients
 	y, z  *buffer    // [D,width]
 	share [1]compute.Matrix
-
-	transpose func(y, x compute.Matrix) // of the device; nil: it has none
 }
 
 // newSparseMap returns that of an input layer; nil if it begins with something else.
@@ -34,7 +32,7 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		return nil
 	}
 	return &sparseMap{layer: layer, dev: s.dev, in: c.In, wide: [2]*buffer{s.buffer(), s.buffer()},
-		y: s.buffer(), z: s.buffer(), transpose: compute.CapabilitiesOf(s.dev).Transpose}
+		y: s.buffer(), z: s.buffer()}
 }
 
 // of returns what matrix k of the map is multiplied with.
@@ -45,11 +43,16 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 	return s.Aggregate
 }
 
-// prepare sets the one share of in to the map of its sparse rows. Errors are as for Model.Reserve.
-func (m *sparseMap) prepare(in *Input) error {
-	if m == nil || m.transpose == nil {
-		return errors.New("sparse rows are read by layers that begin with a linear map, on CPUs alone")
+// ReserveSparse makes room for the map of the sparse rows of an input layer, and makes in one of its
+// result: of in it reads the counts and Train. ForwardLayer calls it. Errors are as for Reserve.
+func (m *Model) ReserveSparse(in *Input) error {
+	if m.sparse == nil {
+		return errors.New("sparse rows are read by layers that begin with a linear map")
 	}
+	return m.sparse.reserve(in)
+}
+
+func (m *sparseMap) reserve(in *Input) error {
 	f, n := m.layer.firstMap(), in.Destinations
 	width := max(f.weights[0].w.Rows, f.weights[1].w.Rows)
 	mixed := 0
@@ -61,23 +64,27 @@ func (m *sparseMap) prepare(in *Input) error {
 	if err != nil {
 		return fmt.Errorf("sparse rows of %d destinations: %w", n, err)
 	}
-	y, add := m.y.matrix(n, width), false
+	m.share[0] = m.y.matrix(n, width)
+	in.Shares, in.Gradient = m.share[:], in.Train
+	return nil
+}
+
+// forward sets the share to the map of the rows.
+func (m *sparseMap) forward(in *Input) {
+	f, y, add := m.layer.firstMap(), m.share[0], false
 	for k, t := range f.weights {
 		if t.w.Rows == 0 {
 			continue
 		}
-		wide := m.wide[k].matrix(m.in, width)
-		m.transpose(wide, t.w)
+		wide := m.wide[k].matrix(m.in, y.Cols)
+		m.dev.Transpose(wide, t.w)
 		m.multiply(y, in.Sparse.of(k), wide, add)
 		if add = true; f.eps != nil {
-			z := m.z.matrix(n, width)
+			z := m.z.matrix(y.Rows, y.Cols)
 			m.multiply(z, in.Sparse.Own, wide, false)
 			m.dev.AddScaled(y, y, z, f.eps)
 		}
 	}
-	m.share[0] = y
-	in.Shares, in.Gradient = m.share[:], in.Train
-	return nil
 }
 
 // multiply sets y = x w, or adds it:  y [D,width], w [in,width].
@@ -102,6 +109,6 @@ func (m *sparseMap) backward(in *Input, dy compute.Matrix) {
 			m.dev.AddScaled(dw, dw, gradient(1, in.Sparse.Own), f.eps)
 			m.dev.Dot(f.deps, dy, m.z.matrix(dy.Rows, dy.Cols))
 		}
-		m.transpose(t.dw, dw)
+		m.dev.Transpose(t.dw, dw)
 	}
 }

@@ -44,15 +44,10 @@ type onHostMemory struct {
 }
 
 func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
-	b, rows := &m.Batch, m.Fetch.Rows
-	if rows.Type.IsSparse() {
-		var err error
-		if needs.Sums() {
-			return landSparse(m, input, needs)
-		}
-		if rows, err = m.sparse.Dense(&rows); err != nil {
-			return err
-		}
+	b := &m.Batch
+	rows, needs, err := landSparse(m, input, needs)
+	if err != nil {
+		return err
 	}
 	if needs.Types {
 		h.landTypes(m)
@@ -71,18 +66,30 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	return nil
 }
 
-// landSparse makes the inputs of sparse rows, which stay sparse.
-func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (err error) {
-	b, rows := &m.Batch, &m.Fetch.Rows
+// landSparse makes what a model reads of sparse rows: the matrices that its input layer multiplies,
+// or dense rows for one that begins with something else. It returns the rows, and what is still to
+// be made of them.
+func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows, left nn.Needs,
+	err error) {
+	b := &m.Batch
+	rows = m.Fetch.Rows
+	switch {
+	case !rows.Type.IsSparse():
+		return rows, needs, nil
+	case !needs.Sums():
+		rows, err = m.sparse.Dense(&rows)
+		return rows, needs, err
+	}
 	if needs.Own {
-		if b.Sparse.Own, err = m.sparse.Own(rows, input.Destinations, m.Train); err != nil {
-			return err
+		if b.Sparse.Own, err = m.sparse.Own(&rows, input.Destinations, m.Train); err != nil {
+			return rows, needs, err
 		}
 	}
 	if how := needs.Aggregate; how != compute.NoReduction {
-		b.Sparse.Aggregate, err = m.sparse.Reduce(rows, how, input.Forward, input.Weights, m.Train)
+		b.Sparse.Aggregate, err = m.sparse.Reduce(&rows, how, input.Forward, input.Weights, m.Train)
 	}
-	return err
+	needs.Own, needs.Aggregate = false, compute.NoReduction
+	return compute.Rows{}, needs, err
 }
 
 // landTypes makes the rows of each type, or their means by relation: one table each.
@@ -177,10 +184,14 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		m.staging = p.take()
 	}
 	b := &m.Batch
+	rows, left, err := landSparse(m, input, needs)
+	if err != nil {
+		return err
+	}
 	in := &m.inputs
 	*in = compute.Inputs{
-		Rows: m.Fetch.Rows, Input: input.Forward, Destinations: input.Destinations,
-		Own: needs.Own, Reduce: needs.Aggregate, Sources: needs.Sources, Labels: b.Labels,
+		Rows: rows, Input: input.Forward, Destinations: min(input.Destinations, len(rows.Of)),
+		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Labels: b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
 		Weights: in.Weights[:0],
@@ -189,6 +200,16 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
 		for _, rows := range rowsOfTypes(m, p.exchange) {
 			in.Types = append(in.Types, rows)
+		}
+	}
+	for _, x := range []*compute.SparseMatrix{b.Sparse.Own, b.Sparse.Aggregate} {
+		if x == nil {
+			continue
+		}
+		in.Segments, in.Weights = append(in.Segments, x.Entries), append(in.Weights, x.Values)
+		if m.Train {
+			in.Segments = append(in.Segments, x.Transposed)
+			in.Weights = append(in.Weights, x.TransposedValues)
 		}
 	}
 	for l := range b.Hops {

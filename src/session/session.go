@@ -109,10 +109,6 @@ func (s *Session) OpenModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
-	if s.Shards.Type().IsSparse() && compute.CapabilitiesOf(s.Device).Transpose == nil {
-		return fmt.Errorf("%s: sparse feature rows are multiplied on CPUs alone: set compute.device=cpu, or "+
-			"import with --feature-type float32", s.Shards.Dir)
-	}
 	s.Spec.Ranks = c.Size()
 	if !s.Spec.ByNode() { // else groupByNode has set it
 		s.Spec.RanksPerNode = s.RanksPerNode

@@ -25,15 +25,19 @@ var launchesPerStep = []struct {
 	name string
 	most int
 	set  func(*nn.Config)
+	bare bool // of sparse rows, and fewer than a chunk
 }{
-	{"sage", 26, func(c *nn.Config) {}},
-	{"sage, layer norm", 32, func(c *nn.Config) { c.Norm = nn.NormLayer }},
-	{"sage, batch norm", 36, func(c *nn.Config) { c.Norm = nn.NormBatch }},
-	{"gcn", 20, func(c *nn.Config) { c.Kind = "gcn" }},
-	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }},
+	{"sage", 26, func(c *nn.Config) {}, false},
+	{"sage, layer norm", 32, func(c *nn.Config) { c.Norm = nn.NormLayer }, false},
+	{"sage, batch norm", 36, func(c *nn.Config) { c.Norm = nn.NormBatch }, false},
+	{"gcn", 20, func(c *nn.Config) { c.Kind = "gcn" }, false},
+	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }, false},
 	{"gat", 34, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
-	}},
+	}, false},
+	// weights are turned, and so are their gradients
+	{"sage, sparse rows", 32, func(c *nn.Config) {}, true},
+	{"gcn, sparse rows", 24, func(c *nn.Config) { c.Kind = "gcn" }, true},
 }
 
 // TestLaunches counts what training puts on the streams of an emulated device. A launch takes a GPU
@@ -42,6 +46,8 @@ func TestLaunches(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 1200, Degree: 6, Features: 4,
 		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
+	sparse := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
+		shardtest.Options{Parts: 1})
 	for i, c := range launchesPerStep {
 		t.Run(c.name, func(t *testing.T) {
 			if i > 0 && testing.Short() {
@@ -51,8 +57,12 @@ func TestLaunches(t *testing.T) {
 			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)
 			c.set(&o.Model)
 			// Memory that grows in the first steps moves, and tables of pointers are written again.
-			before, steps := launchesOf(t, library, shards, o, 2)
-			after, _ := launchesOf(t, library, shards, o, 3)
+			s := shards
+			if c.bare {
+				s = sparse
+			}
+			before, steps := launchesOf(t, library, s, o, 2)
+			after, _ := launchesOf(t, library, s, o, 3)
 			if before == nil {
 				t.Skip("the library counts no launches: it is not emulated")
 			}

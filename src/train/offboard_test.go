@@ -27,6 +27,19 @@ import (
 
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
+// gpus opens the device of a rank, of so many bytes: its own where there are enough, for the emulation
+// checks everything freed on a device against all its work.
+func gpus(t *testing.T, library string, bytes int) func(rank int) (compute.Device, error) {
+	t.Helper()
+	devices, err := cuda.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(rank int) (compute.Device, error) {
+		return cuda.Open(cuda.Options{Device: rank % devices, Memory: bytes, Library: library})
+	}
+}
+
 // trainedOn trains on nodes of o.RanksPerNode ranks, by default one.
 func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows residence.GPURows,
 	reads string, open func(rank int) (compute.Device, error)) *record.Summary {
@@ -64,15 +77,7 @@ func TestOffboardTrainsAlike(t *testing.T) {
 	plain, weighted := generated(t),
 		shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
 			Seed: 1, EdgeWeights: true}, shardtest.Options{Parts: 6})
-	devices, err := cuda.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Each rank has its own device where there are enough: the emulation checks everything freed on
-	// a device against all its work.
-	gpu := func(rank int) (compute.Device, error) {
-		return cuda.Open(cuda.Options{Device: rank % devices, Memory: 2 << 20, Library: library})
-	}
+	gpu := gpus(t, library, 2<<20)
 	host := func(int) (compute.Device, error) { return ref.New(), nil }
 	for i, c := range []struct {
 		name  string
@@ -161,18 +166,10 @@ func TestOffboardTrainsAlike(t *testing.T) {
 func TestCachesOnDevices(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := generatedIn(t, 4)
-	devices, err := cuda.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpu := func(bytes int) func(rank int) (compute.Device, error) {
-		return func(rank int) (compute.Device, error) {
-			return cuda.Open(cuda.Options{Device: rank % devices, Memory: bytes, Library: library})
-		}
-	}
+	gpu := gpus(t, library, 2<<20)
 	o := sageOptions()
 	o.Epochs, o.EvalEvery = 2, 1
-	want := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu(2<<20))
+	want := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu)
 	for _, c := range []struct {
 		name    string
 		node    int
@@ -202,7 +199,7 @@ func TestCachesOnDevices(t *testing.T) {
 			o := o
 			o.Cache, o.RanksPerNode = c.with, c.node
 			o.Cache.Policy, o.Cache.Alpha = policy.VIP, 0.4
-			got := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu(2<<20))
+			got := trainedOn(t, shards, 4, o, residence.GPURows{}, "", gpu)
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
 				t.Error("the bits differ")
 			}

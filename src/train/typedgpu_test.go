@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"halognn/src/compute"
-	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -22,9 +21,7 @@ import (
 func TestOffboardTrainsTyped(t *testing.T) {
 	library := cudaLibrary(t)
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
-	gpu := func(rank int) (compute.Device, error) {
-		return cuda.Open(cuda.Options{Device: rank, Memory: 2 << 20, Library: library})
-	}
+	gpu := gpus(t, library, 2<<20)
 	host := func(int) (compute.Device, error) { return ref.New(), nil }
 	split, err := parallel.ModeOf(parallel.ModeSplit)
 	if err != nil {
@@ -58,6 +55,48 @@ func TestOffboardTrainsTyped(t *testing.T) {
 				got.LossDigest || cached.Remote >= got.Remote {
 				t.Errorf("with a cache digest %s and %d rows; want %s and fewer than %d", cached.LossDigest,
 					cached.Remote, got.LossDigest, got.Remote)
+			}
+		})
+	}
+}
+
+// Sparse rows train on a device as on the host, in layers that multiply them and in others, to the same
+// bits whatever a cache holds; they lie in no device memory.
+func TestOffboardTrainsSparse(t *testing.T) {
+	library := cudaLibrary(t)
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
+		shardtest.Options{Parts: 4})
+	gpu := gpus(t, library, 2<<20)
+	host := func(int) (compute.Device, error) { return ref.New(), nil }
+	for i, kind := range []string{"sage", "gcn", "gin", "gat", "mlp"} {
+		t.Run(kind, func(t *testing.T) {
+			if i > 2 && testing.Short() {
+				t.Skip("-short")
+			}
+			o := typedOptions(kind)
+			o.Epochs, o.EvalEvery, o.EvalFull = 2, 2, i%2 == 0
+			want := trainedOn(t, s, 2, o, residence.GPURows{}, "", host)
+			got := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu)
+			if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || want.TrainLoss == 0 ||
+				got.TestAccuracy.Value != want.TestAccuracy.Value || got.RemoteBytes != want.RemoteBytes {
+				t.Errorf("loss %v, accuracy %v, %d bytes of rows; want %v, %v, %d", got.TrainLoss,
+					got.TestAccuracy.Value, got.RemoteBytes, want.TrainLoss, want.TestAccuracy.Value,
+					want.RemoteBytes)
+			}
+			for _, d := range got.DeviceRows {
+				if d.Resident != 0 || d.Reads != residence.ReadsCopy || d.Why == "" {
+					t.Errorf("rows on a device: %+v", d)
+				}
+			}
+			if i > 0 {
+				return
+			}
+			o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.3}
+			if cached := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu); cached.LossDigest !=
+				got.LossDigest || cached.Remote >= got.Remote || cached.Cache.DeviceRows != 0 ||
+				cached.Cache.HostReason == "" {
+				t.Errorf("with a cache digest %s and %d rows, %+v; want %s and fewer than %d",
+					cached.LossDigest, cached.Remote, cached.Cache, got.LossDigest, got.Remote)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package computetest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -13,6 +14,11 @@ type sum struct{ value, size float64 }
 func (s *sum) add(v float64) {
 	s.value += v
 	s.size += math.Abs(v)
+}
+
+func (s *sum) addTimes(x sum, v float32) {
+	s.value += x.value * float64(v)
+	s.size += x.size * math.Abs(float64(v))
 }
 
 var linearTests = family{
@@ -41,6 +47,18 @@ var linearTests = family{
 			all = append(all, testCase{"transpose/" + s.name,
 				func(b *bench) []result { return transposes(b, s.rows, s.cols) }})
 		}
+		for _, s := range []struct {
+			name                    string
+			rows, cols, out, degree int
+		}{
+			{"no rows", 0, 5, 3, 2}, {"no entries", 4, 9, 8, 0}, {"one of everything", 1, 1, 1, 1},
+			{"odd", 17, 37, 19, 4}, {"few entries in many columns", 40, 1003, 16, 5},
+			{"one row has all", 7, 300, 33, -1}, {"a chunk and a row", 513, 20, 9, 3},
+		} {
+			all = append(all, testCase{"sparse/" + s.name, func(b *bench) []result {
+				return sparseProducts(b, s.rows, s.cols, s.out, s.degree)
+			}})
+		}
 		return all
 	},
 	misuse: func(b *bench) []wrong {
@@ -67,6 +85,7 @@ var linearTests = family{
 			}},
 			{"columns of other rows",
 				func() { b.dev.CopyColumns(b.zeros(2, 3), 0, b.zeros(3, 3), 0, 1, false) }},
+			{"columns that are no rows", func() { b.dev.Transpose(b.zeros(2, 3), b.zeros(2, 3)) }},
 			{"a product of unequal shapes", func() {
 				b.dev.Dot(b.zeros(1, 1).Data, b.zeros(2, 3), b.zeros(3, 2))
 			}},
@@ -76,7 +95,7 @@ var linearTests = family{
 		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
 		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out),
 			l.matrix(l.Out, l.In)
-		bias, other := l.array(l.Out), l.matrix(l.Destinations, l.Out)
+		bias, other, turned := l.array(l.Out), l.matrix(l.Destinations, l.Out), l.matrix(l.In, l.Out)
 		return []Call{
 			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out), 2 * in * l.Out},
 			{"MatMul added", func() { l.dev.MatMul(my, mx, mw, true) }, 4 * (in + w + 2*out),
@@ -92,6 +111,7 @@ var linearTests = family{
 				8 * (out - l.Destinations), 0},
 			{"CopyColumns added", func() { l.dev.CopyColumns(my, 1, other, 0, l.Out-1, true) },
 				12 * (out - l.Destinations), 0},
+			{"Transpose", func() { l.dev.Transpose(turned, mw) }, 8 * w, 0},
 			{"Dot", func() { l.dev.Dot(bias[:1], my, other) }, 8 * out, 0},
 		}
 	},
@@ -226,19 +246,58 @@ func dots(b *bench, rows, cols int) []result {
 	}
 }
 
-// transposes has no result of a device that multiplies no sparse rows.
 func transposes(b *bench, rows, cols int) []result {
-	transpose := b.dev.Capabilities().Transpose
-	if transpose == nil {
-		return nil
-	}
 	x := b.normal(rows * cols)
 	turned := b.matrix(cols, rows, nans(rows*cols))
-	transpose(turned, b.matrix(rows, cols, x))
+	b.dev.Transpose(turned, b.matrix(rows, cols, x))
 	return []result{grid("Transpose", b.get(turned.Data), cols, rows, 1, func(i, j int) (s sum) {
 		s.add(float64(x[j*cols+i]))
 		return s
 	})}
+}
+
+// sparseProducts runs the product of sparse rows with weights, and the gradient of these.
+func sparseProducts(b *bench, rows, cols, out, degree int) []result {
+	stored := compute.Rows{Cols: cols, Type: compute.Sparse, Tables: make([][]byte, 1),
+		Of: make([]compute.RowRef, rows), Lengths: make([]int32, rows)}
+	x, s := make([]sum, rows*cols), b.segments(rows, cols, degree)
+	for r := range rows {
+		stored.Of[r] = compute.MakeRowRef(0, int(s.Indptr[r]))
+		for _, c := range s.Indices[s.Indptr[r]:s.Indptr[r+1]] { // what comes twice is added
+			v := float32(b.random.NormFloat64())
+			x[r*cols+int(c)].add(float64(v))
+			stored.Lengths[r]++
+			stored.Tables[0] = binary.LittleEndian.AppendUint32(stored.Tables[0], uint32(c))
+			stored.Tables[0] = binary.LittleEndian.AppendUint32(stored.Tables[0], math.Float32bits(v))
+		}
+	}
+	var maker compute.SparseMaker
+	defer maker.Free()
+	m, err := maker.Own(&stored, rows, true)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	w, dy := b.normal(out*cols), b.normal(rows*out)
+	wide, y := b.matrix(cols, out, nans(cols*out)), b.matrix(rows, out, nans(rows*out))
+	b.dev.Transpose(wide, b.matrix(out, cols, w))
+	b.dev.SegmentSum(y, m.Entries, m.Values, wide, false)
+	dwide, dw := b.matrix(cols, out, nans(cols*out)), b.matrix(out, cols, nans(out*cols))
+	b.dev.SegmentSum(dwide, m.Transposed, m.TransposedValues, b.matrix(rows, out, dy), false)
+	b.dev.Transpose(dw, dwide)
+	return []result{
+		grid("sparse product", b.get(y.Data), rows, out, cols, func(r, o int) (s sum) {
+			for c := range cols {
+				s.addTimes(x[r*cols+c], w[o*cols+c])
+			}
+			return s
+		}),
+		grid("sparse gradient", b.get(dw.Data), out, cols, rows, func(o, c int) (s sum) {
+			for r := range rows {
+				s.addTimes(x[r*cols+c], dy[r*out+o])
+			}
+			return s
+		}),
+	}
 }
 
 // grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of the given number of

@@ -109,7 +109,7 @@ func (d *Device) Name() string { return d.name }
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
 	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun,
-		Scratch: d.scratch, Transpose: func(y, x compute.Matrix) { transposed(d, y, x) }}
+		Scratch: d.scratch}
 }
 
 func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }

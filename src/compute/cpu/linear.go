@@ -175,8 +175,8 @@ func (a *copyColumns) tile(d *Device, lo, hi int) {
 
 type transpose struct{ y, x compute.Matrix }
 
-// transposed is compute.Capabilities.Transpose.
-func transposed(d *Device, y, x compute.Matrix) {
+// Transpose implements compute.Device.
+func (d *Device) Transpose(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
 	run(d, y.Rows, streamRows(y.Cols), transpose{y, x})
 }

@@ -136,6 +136,13 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 		C.int64_t(y.Cols), float(x.Data[from:]), C.int64_t(x.Cols), cBool(add)))
 }
 
+// Transpose implements compute.Device.
+func (d *Device) Transpose(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
+	rows, cols := size(y)
+	must("Transpose", C.gpu_transpose(d.c, float(y.Data), rows, cols, float(x.Data), C.int64_t(x.Cols)))
+}
+
 // Dot implements compute.Device.
 func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()

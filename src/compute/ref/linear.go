@@ -114,8 +114,8 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 	}
 }
 
-// transpose is compute.Capabilities.Transpose.
-func transpose(d *Device, y, x compute.Matrix) {
+// Transpose implements compute.Device.
+func (d *Device) Transpose(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
 	for r := range y.Rows {
 		for j := range y.Cols {

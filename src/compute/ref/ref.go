@@ -47,8 +47,7 @@ func (d *Device) Name() string {
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision,
-		Transpose: func(y, x compute.Matrix) { transpose(d, y, x) }}
+	return compute.Capabilities{Precision: d.precision}
 }
 
 // Watch implements compute.Device.
