@@ -68,8 +68,8 @@ func (j *Job) sharing() int {
 // parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
-	if p.job.Cache.FromFiles() {
-		return 0, 0 // no rank owns rows
+	if p.job.Cache.FromFiles() || p.job.Sparse {
+		return 0, 0 // no rank owns rows, or they are of several sizes
 	}
 	first, end := p.layout.Vertices(r.rank)
 	total, room := int((end-first)*int64(p.shards.RowBytes())),
@@ -98,7 +98,7 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	room := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
+	if t.dynamic() || p.job.Sparse || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -111,6 +111,14 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		float64(s.hops[0].edges)
 	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
 	x := minibatchOnDevice{blocks: p.holding().blockBytes(s), rows: max(0, frontier-resident)}
+	if p.multiplies() {
+		x.onHost, x.copied = true, float64(gatheredRows(&p.job.Model, s))
+		x.inputs = float64(p.sparseBytes(s.hops[0], needs))
+		return x
+	}
+	if p.job.Sparse { // the host makes rows dense
+		rowBytes = width
+	}
 	apart, made := x.rows*rowBytes+8*frontier, 0.0
 	if needs.Own {
 		made += destinations * width
@@ -184,6 +192,10 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		if p.of.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
 		}
+		rooms := p.inputRows(slot, model.needs)
+		if p.of.multiplies() { // which the minibatches hold
+			rooms = 0
+		}
 		each := int64(minibatch.blocks + minibatch.inputs + fetched)
 		chunk, grown, err := p.deviceEvaluation(r, model)
 		if err != nil {
@@ -196,7 +208,7 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.of.job.Depth+1) * each},
-				{Name: InputRows, Bytes: p.inputRows(slot, model.needs)},
+				{Name: InputRows, Bytes: rooms},
 				{Name: Factors, Bytes: p.roundedBytes(r)},
 				{Name: PartialSums, Bytes: model.partial},
 				{Name: trace.MemEvaluation,
@@ -257,7 +269,7 @@ func (p memoryPlan) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, gro
 		in, _ := p.of.job.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
-			rowBytes = p.of.shards.RowBytes()
+			rowBytes = p.widest()
 		}
 		some, _ := p.chunks(r.rank, rowBytes)
 		for _, bounds := range some {
@@ -265,7 +277,7 @@ func (p memoryPlan) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, gro
 			if err != nil {
 				return 0, 0, err
 			}
-			chunk = max(chunk, c.bytes+c.inputRows(model.needs)*int64(in)*4)
+			chunk = max(chunk, c.bytes+p.chunkRows(l, &c, model.needs))
 			more, err := p.grownBytes(l, &c, slot.hops[l])
 			if err != nil {
 				return 0, 0, err

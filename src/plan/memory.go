@@ -85,7 +85,11 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		rows, reads := p.of.resident(r, model.onDevice)
 		_, more := p.of.cached(r, t, fetched, model.onDevice, rows)
 		up := p.of.onDevice(slot, reads+more, model.needs)
-		buffers = p.bufferBytes(slot, moved, nn.Needs{}) + int64(up.blocks+up.inputs)
+		kept := nn.Needs{}
+		if p.of.multiplies() { // matrices of which copies are sent
+			kept = model.needs
+		}
+		buffers = p.bufferBytes(slot, moved, kept) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
 	first, _ := l.Vertices(lo)
@@ -223,7 +227,7 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	switch {
-	case p.of.job.Sparse && needs.Sums():
+	case p.of.multiplies():
 		return p.of.sparseBytes(s.hops[0], needs)
 	case needs.Types:
 		return p.typeBytes(s.kinds)
@@ -246,7 +250,11 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
 // messages.
 func (p memoryPlan) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	return moved + p.inputRows(s, needs) + p.learningBytes(s) + int64(s.seeds)*int64(4+p.labelBytes())
+	bytes := moved + p.inputRows(s, needs) + p.learningBytes(s) + int64(s.seeds)*int64(4+p.labelBytes())
+	if p.of.job.Sparse && !p.of.multiplies() { // rows are made dense first
+		bytes += int64(s.frontier()) * int64(4*p.of.job.Model.In)
+	}
+	return bytes
 }
 
 // labelBytes returns the bytes of a seed's label.
@@ -300,7 +308,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 				return nil, err
 			}
 		}
-		if err := m.Reserve(l, &in); err != nil {
+		if err := p.reserve(m, l, &in); err != nil {
 			return nil, err
 		}
 	}
@@ -310,7 +318,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
-		if err := m.Reserve(l, &in); err != nil {
+		if err := p.reserve(m, l, &in); err != nil {
 			return nil, err
 		}
 	}
@@ -324,6 +332,16 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 		out.partial = partialBytes(m, r.most.hops)
 	}
 	return out, nil
+}
+
+// reserve makes room in m for layer l on an input of the size of in.
+func (p memoryPlan) reserve(m *nn.Model, l int, in *nn.Input) error {
+	if l == 0 && p.of.multiplies() {
+		if err := m.ReserveSparse(in); err != nil {
+			return err
+		}
+	}
+	return m.Reserve(l, in)
 }
 
 // scratchBytes returns what a CPU keeps to make the gradients of the weights of the layers: partial
@@ -409,7 +427,11 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 					return 0, err
 				}
 			}
-			rows := 2*int64(c.remote)*int64(rowBytes+4) + c.inputRows(model.needs)*int64(in)*4
+			moved := rowBytes
+			if l == 0 && j.Sparse {
+				moved = p.of.shards.RowBytes()
+			}
+			rows := 2*int64(c.remote)*int64(moved+4) + p.chunkRows(l, &c, model.needs)
 			if l == 0 && model.needs.Types {
 				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
 			}
@@ -472,8 +494,12 @@ type chunk struct {
 	sampler          int64
 }
 
-// inputRows returns the number of input rows of a layer for a chunk.
-func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
+// chunkRows returns the bytes of the input rows of layer l for a chunk.
+func (p memoryPlan) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
+	if l == 0 && p.of.multiplies() {
+		return p.of.sparseBytes(c.hop, needs)
+	}
+	rows := int64(0)
 	if needs.Own {
 		rows += int64(c.vertices)
 	}
@@ -483,7 +509,8 @@ func (c *chunk) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Sources {
 		rows += int64(c.hop.sources)
 	}
-	return rows
+	in, _ := p.of.job.Model.Widths(l)
+	return 4 * rows * int64(in)
 }
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
@@ -500,7 +527,7 @@ func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, erro
 		if m.Needs().Aggregate != compute.NoReduction {
 			in.Aggregate.Cols = p.of.job.Model.In
 		}
-		err = m.Reserve(l, &in)
+		err = p.reserve(m, l, &in)
 		return dev.live - before, err
 	}
 	chunk, err := bytes(c.hop, nil)
@@ -525,7 +552,7 @@ func (p memoryPlan) outputGrown(minibatch *shape, rows int) (int64, error) {
 	}
 	defer m.Close()
 	for l, h := range minibatch.hops {
-		if err := m.Reserve(l, &nn.Input{Hop: p.hop(h)}); err != nil {
+		if err := p.reserve(m, l, &nn.Input{Hop: p.hop(h)}); err != nil {
 			return 0, err
 		}
 	}

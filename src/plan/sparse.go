@@ -47,6 +47,9 @@ func (c *calibration) makeSparse(rows compute.Rows, rowBytes int) (err error) {
 	return err
 }
 
+// multiplies reports whether the input layer multiplies sparse rows.
+func (p *planner) multiplies() bool { return p.job.Sparse && p.job.Model.Needs().Sums() }
+
 // sparseBytes returns the bytes of the entries that the model reads of an input hop, by rows and by
 // columns, of rows of average length, of which no two have a column in common.
 func (p *planner) sparseBytes(h hopShape, needs nn.Needs) int64 {

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/policy"
 	"halognn/src/shard/shardtest"
+	"halognn/src/trace"
 )
 
 // What training refuses of sparse rows is not planned either, and a cache of bytes of them is.
@@ -35,5 +36,20 @@ func TestCachesOfSparseRows(t *testing.T) {
 	}
 	if n := len(got.Curve); n == 0 || got.Curve[n-1].Rows > 0.01*p.Reads || got.Suggestion == nil {
 		t.Errorf("caches up to all rows of other ranks are %+v, suggested %+v", got.Curve, got.Suggestion)
+	}
+
+	// A GPU holds none of them but those of minibatches, and turns the weights; what begins with
+	// something else than a product gets dense ones.
+	j.GPU = &GPU{Memory: 1e9}
+	on := planned(t, s, j, givenGPU)
+	d := on.Device.Items
+	turned := int64(2 * 4 * s.Features * j.Model.Hidden)
+	if on.Device.Resident != 0 || d.Of(CachedRows) != 0 || d.Of(InputRows) != 0 ||
+		d.Of(trace.MemMinibatches) == 0 || d.Of(trace.MemActivations) < turned {
+		t.Errorf("a GPU has %+v", on.Device)
+	}
+	j.Model.Kind, j.Model.Heads = "gat", 1
+	if d := planned(t, s, j, givenGPU).Device.Items; d.Of(InputRows) < int64(4*s.Features*j.Batch) {
+		t.Errorf("a GPU has %d bytes of dense rows", d.Of(InputRows))
 	}
 }

@@ -208,6 +208,9 @@ func (p memoryPlan) typeBytes(kinds []kindShape) (bytes int64) {
 func (p memoryPlan) widest() int {
 	m := &p.of.job.Model
 	widest := p.of.shards.RowBytes()
+	if p.of.job.Sparse { // rows are taken to be full
+		widest = p.of.shards.Features * p.of.shards.Type().Size()
+	}
 	if m.LearnsRows() {
 		widest = 4 * m.Learned
 	}
