@@ -227,8 +227,8 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	switch {
-	case p.of.multiplies():
-		return p.of.sparseBytes(s.hops[0], needs)
+	case p.of.multiplies(): // arrays by rows grow by half, those by columns by an eighth
+		return p.of.sparseBytes(s.hops[0], needs) * 21 / 16
 	case needs.Types:
 		return p.typeBytes(s.kinds)
 	case p.of.job.Model.LearnsRows(): // which the step makes
@@ -327,7 +327,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 	if j.GPU != nil && j.GPU.Direct {
 		out.pinned = 0
 	}
-	out.scratch = scratchBytes(m, r.most.hops)
+	out.scratch = scratchBytes(m, r.most.hops, p.of.multiplies())
 	if j.GPU != nil {
 		out.partial = partialBytes(m, r.most.hops)
 	}
@@ -345,14 +345,15 @@ func (p memoryPlan) reserve(m *nn.Model, l int, in *nn.Input) error {
 }
 
 // scratchBytes returns what a CPU keeps to make the gradients of the weights of the layers: partial
-// sums, the sums, and turned weights, each as large as the layer with the largest needs.
-func scratchBytes(m *nn.Model, hops []hopShape) int64 {
+// sums, the sums, and turned weights, each as large as the layer with the largest needs. Weights of
+// sparse rows have none of these.
+func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 	partial, weights := 0, 0
 	for l, h := range hops {
 		_, chunks := multiplied(m, h)
 		all, largest := 0, 0
 		for _, p := range m.Params.Layer(l) {
-			if len(p.Shape) == 2 {
+			if len(p.Shape) == 2 && !(sparse && l == 0 && p.Shape[1] == m.Config.In) {
 				all, largest = all+p.Len(), max(largest, p.Len())
 			}
 		}

@@ -49,7 +49,7 @@ func TestScratchBytes(t *testing.T) {
 			}
 			_, gradient := m.Loss(batch, logits)
 			m.Backward(gradient, nil)
-			held, said := scratch(), scratchBytes(m, hops)
+			held, said := scratch(), scratchBytes(m, hops, false)
 			if over := float64(said) / float64(held); over < 0.95 || over > c.over {
 				t.Errorf("%d bytes are said to be kept, and %d are", said, held)
 			}
