@@ -15,7 +15,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
-from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy, numpy_of
 from .run import Run, read_run
 
 Path = Union[str, "os.PathLike[str]"]
@@ -171,6 +171,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
         task="links" with split_links="85/5/10" and, of a graph with types, relation="author,writes,paper",
+        of one without link_classes or link_numbers, an array with the label of each edge or its name,
         ignore=["edge_type"], name="mine", force=True
     """
     graph = graph_of(graph)
@@ -179,6 +180,13 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
             raise ValueError("undirected is of graphs without types; reverse=True adds the reverse of "
                              "every relation")
         graph = dataclasses.replace(graph, undirected=undirected)
+    for name in ("link_classes", "link_numbers"):
+        if options.get(name) is not None and not isinstance(options[name], str):
+            if isinstance(graph, TypedGraph):
+                raise ValueError("labels of links are of graphs without types")
+            labels = numpy_of(options[name], name)
+            graph = dataclasses.replace(graph, more={**graph.more, name: labels})
+            options[name] = name
     if not graph.origin:  # a dataset keeps the name of its source
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
     options.setdefault("force", overwrite)

@@ -310,8 +310,8 @@ func (c *Config) table() []section {
 			{"exclude", boolean(&c.Job.Links.Exclude, true), 0,
 				"leave the links of a minibatch, and their reverses, out before its neighbours are drawn",
 				"With `false` a model sees in training what it is to predict, and later does not."},
-			{"score", oneOf(&c.Job.Links.Score, task.Dot, word{task.Dot, "the inner product of the " +
-				"embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
+			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto, word{task.ScoreAuto, "`dot`, or `mlp` where " +
+				"links have labels"}, word{task.Dot, "the inner product of the embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
 				word{task.DistMult, "an inner product with a learned weight for each column"},
 				word{task.MLP, "a network of one hidden layer reads the product of the embeddings, column by " +
 					"column"}), 0, "how a link is rated", ""},
@@ -634,7 +634,8 @@ neither read nor change a dynamic cache. No policy changes a number of the train
 cache unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
 
 const linksDoc = `Of a graph whose task is links ([links](guide/links.md)); other graphs ignore them. A
-minibatch has ` + "`sample.batch`" + ` links, whose ends and negatives are its seeds.`
+minibatch has ` + "`sample.batch`" + ` links, whose ends and negatives are its seeds. Where links have
+labels only ` + "`exclude`, `score`, `width` and `graph`" + ` are read.`
 
 const checkpointDoc = `What is saved, and how a run goes on: [checkpoints.md](checkpoints.md). The
 state is also saved when a signal asks the run to stop, and at the end of training.`

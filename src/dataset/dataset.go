@@ -251,7 +251,7 @@ func (m *Meta) check() error {
 			fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
 	}
 	switch known := task.Find(m.Task) != nil; {
-	case known && m.Classes < 1 && !task.Find(m.Task).Embeds:
+	case known && m.Classes < 1 && !task.Find(m.Task).Ranks:
 		faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
 	case !known && m.Task != task.None:
 		faults = append(faults,

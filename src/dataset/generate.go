@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,6 +42,7 @@ type GenerateOptions struct {
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // [Float32]
 	SplitLinks  string  // shares of the edges that are links, in percent; "": vertices have labels
+	LinkLabels  string  // PlantClasses or PlantNumbers of links; "": they have no labels
 	EdgeWeights bool    // weights of edges, uniform in [0,1), equal both ways
 	Seed        uint64
 
@@ -48,6 +50,12 @@ type GenerateOptions struct {
 
 	ranges int // of vertices, whose edges are made one after the other; 0: room chooses
 }
+
+// What links have: of ends of classes a and b (a + b) mod C, or a + b as a number.
+const (
+	PlantClasses = "classes"
+	PlantNumbers = "numbers"
+)
 
 // presets are the sizes of published graphs, as symmetric graphs: a generated graph has their
 // vertices, degree, features, classes and split, but not their edges.
@@ -141,6 +149,10 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if _, err := ParseFractions(o.Split); err != nil {
 		faults = append(faults, err)
 	}
+	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses && o.LinkLabels != PlantNumbers) {
+		fault("--link-labels %s; it is %s or %s, of links that --split-links makes", o.LinkLabels, PlantClasses,
+			PlantNumbers)
+	}
 	if o.SplitLinks != "" {
 		shares, err := ParseFractions(o.SplitLinks)
 		if err != nil {
@@ -211,10 +223,17 @@ func (o GenerateOptions) meta() Meta {
 	}
 	if o.SplitLinks != "" {
 		settings["split_links"] = o.SplitLinks
-		return Meta{
+		m := Meta{
 			Name: first(o.Preset, o.Kind), Task: task.Links, Features: o.Features, FeatureType: o.FeatureType,
 			Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings},
 		}
+		switch o.LinkLabels {
+		case PlantClasses:
+			m.Task, m.Classes, settings["link_labels"] = task.LinkClasses, o.Classes, o.LinkLabels
+		case PlantNumbers:
+			m.Task, m.Classes, settings["link_labels"] = task.LinkNumbers, 1, o.LinkLabels
+		}
+		return m
 	}
 	return Meta{
 		Name: first(o.Preset, o.Kind), Task: task.Multiclass, Features: o.Features, Classes: o.Classes,
@@ -283,7 +302,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return err
 	}
 	if o.SplitLinks != "" {
-		return w.Links(links)
+		return w.Links(links, o.labelLinks(&links, classes)...)
 	}
 	o.hideLabels(classes)
 	if err := w.Labels(npy.Bytes(classes)); err != nil {
@@ -296,11 +315,29 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
 }
 
+// labelLinks plants labels of links.
+func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels [][]byte) {
+	for _, list := range s.Lists() {
+		var of []byte
+		for _, l := range *list {
+			sum := classes[l.Source] + classes[l.Target]
+			word := uint32(sum) % uint32(o.Classes)
+			if o.LinkLabels == PlantNumbers {
+				word = math.Float32bits(float32(sum))
+			}
+			of = binary.LittleEndian.AppendUint32(of, word)
+		}
+		labels = append(labels, of)
+	}
+	return labels
+}
+
 // takeLinks makes links of the edges, if they are the task, and returns the weights that are left.
 func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
 	if o.SplitLinks != "" {
 		shares, _ := ParseFractions(o.SplitLinks) // which Resolve has checked
-		*s, weights = SplitLinks(g, weights, shares, o.Seed, true)
+		*s = SplitLinks(g, shares, o.Seed, true)
+		weights = g.DropEdges(weights, Judged(s))
 	}
 	return weights
 }

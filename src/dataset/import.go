@@ -46,6 +46,10 @@ type ImportOptions struct {
 	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy, valid.npy
 	// and test.npy; "" means that vertices are. Labels are then left out.
 	SplitLinks string
+	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is one of
+	// task.Labelling. A directory of links may have them instead: train_NAME.npy and so on, if there is
+	// one name.
+	LinkLabels []string
 	// LinksOf is the relation whose edges are links, of a graph with vertex types.
 	LinksOf string
 	// Seed of the shuffle for percentages: the split is that of
@@ -67,7 +71,8 @@ type ImportOptions struct {
 	// StandardizeAs is a dataset that was standardized, whose shifts and scales are applied: for a
 	// graph that a model trained on that one is to predict.
 	StandardizeAs string
-	// Task is task.Regression if labels are numbers to predict, else "": labels say which task it is.
+	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels says
+	// what is known of links, else "": labels say which task it is.
 	Task  string
 	Table TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
@@ -234,7 +239,7 @@ func (o *ImportOptions) check() error {
 			faults = append(faults, err)
 		}
 	}
-	faults = append(faults, o.checkTables(), o.checkKeys())
+	faults = append(faults, o.checkTables(), o.checkKeys(), o.checkLinkLabels())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
 		faults = append(faults, badOption("--standardize shifts every column, so that no entry of sparse "+
 			"features stays 0; leave it out, or choose another --feature-type"))
@@ -320,12 +325,18 @@ func (s *source) write() (ImportReport, error) {
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
 	s.vertices = g.NumVertices()
-	rows, err := s.placeEdgeRows(g)
+	symmetric := undirected || s.options.SplitLinks != "" && g.Reciprocal() == g.NumEdges()
+	var rows, labels []float32
+	if task.Labelling(s.task()) != nil {
+		labels, err = placeLinkLabels(s, g, symmetric)
+	} else {
+		rows, err = s.placeEdgeRows(g)
+	}
 	s.edges.Free()
+	defer func() { mem.Free(rows); mem.Free(labels) }()
 	if err != nil {
 		return ImportReport{}, err
 	}
-	defer mem.Free(rows)
 	if regression(s) {
 		if err := checkTargets(s); err != nil {
 			return ImportReport{}, err
@@ -335,8 +346,8 @@ func (s *source) write() (ImportReport, error) {
 	if s.options.SplitLinks == "" {
 		split, err = s.chooseSplit()
 	} else {
-		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights,
-			undirected || g.Reciprocal() == g.NumEdges())
+		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights, symmetric,
+			func(l *graph.LinkSplit) error { return labelLinks(s, g, labels, l) })
 	}
 	if err != nil {
 		return ImportReport{}, err
@@ -353,14 +364,17 @@ func (s *source) write() (ImportReport, error) {
 	r := ImportReport{
 		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
 		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
-		EdgeFeatures: s.edgeRows.cols,
+		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())),
 		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
 		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
 	}
-	if r.Task == task.Links {
-		r.Classes, r.Labelled, r.Links = 0, 0, describeLinks(&links)
+	if t := task.Find(r.Task); t != nil && t.Embeds {
+		r.Classes, r.Labelled, r.Links = s.linkOutputs, 0, describeLinks(&links)
+		if !t.Ranks {
+			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
+		}
 	}
 	if !undirected {
 		r.Reciprocal = g.Reciprocal()
@@ -441,7 +455,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 			return err
 		}
 	}
-	if s.edgeRows.cols > 0 {
+	if len(edgeRows) > 0 {
 		if err := w.EdgeFeatures(edgeRows, s.edgeRows.cols); err != nil {
 			return err
 		}
@@ -463,8 +477,8 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 			return err
 		}
 	}
-	if w.Meta.Task == task.Links {
-		if err := w.Links(links); err != nil {
+	if task.Stored(w.Meta.Task).Embeds {
+		if err := w.Links(links, s.linkLabels[:]...); err != nil {
 			return err
 		}
 	} else if w.Meta.Task != task.None {
@@ -493,6 +507,9 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
 		"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
 		"split":           r.Split,
+	}
+	if len(s.options.LinkLabels) > 0 {
+		settings["link_labels"] = strings.Join(s.options.LinkLabels, ",")
 	}
 	if s.options.Standardize {
 		settings["standardize"] = "true"

@@ -66,7 +66,8 @@ const (
 		"would count alike"
 	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
 		"would share one kind of feature row and label"
-	linkTask = "link prediction is not supported: what is learnt is a label of each vertex"
+	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes or " +
+		"--link-numbers"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
 	sparseTask = "sparse features are not supported under this name; save them dense, as " +
@@ -100,7 +101,7 @@ var refused = map[string]string{
 // refusal returns an error for an array or column that is refused, nil for others.
 func (s *source) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
-	if why == "" || slices.Contains(s.options.Ignore, name) {
+	if why == "" || slices.Contains(s.options.Ignore, name) || slices.Contains(s.options.LinkLabels, name) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)

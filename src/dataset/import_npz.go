@@ -59,7 +59,9 @@ func readNPZ(s *source) error {
 	if err == nil {
 		err = readWeights(s, a)
 	}
-	if key := s.find(a, "edge_attr"); err == nil && key != "" {
+	if names := s.options.edgeLabels(); err == nil && names != nil {
+		err = readLabelArray(s, a, names[0])
+	} else if key := s.find(a, "edge_attr"); err == nil && key != "" {
 		err = readEdgeArray(s, a, key)
 	}
 	if err == nil {

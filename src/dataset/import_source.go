@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -23,24 +24,27 @@ type source struct {
 	largest    int64 // vertex of an edge
 	edges      graph.Builder
 	weights    []float32 // of the edges in the order of addEdge; nil: they have none
-	edgeRows   edgeRows  // in the order of addEdge; without columns: they have none
+	edgeRows   edgeRows  // in the order of addEdge, or labels; without columns: they have none
 	undirected bool      // the format stores each edge once
 	labels     []int32
 	marks      []uint8   // several labels a vertex: [vertices, classes]
 	targets    []float32 // numbers to predict: [vertices, classes], NaN for none
 	classes    int
 	classNames []string
-	features   *features
-	scaling    *scaling     // of the features; nil: as they are
-	given      *splitSource // split in the data; nil if none
-	origin     origin
-	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
-	names      []string                  // ids in the source, if some are not integers
-	places     map[string]graph.VertexID // vertex of each id of a table, or nil
-	parts      []graphPart               // of several joined graphs
-	read       map[string]bool           // arrays that were read
-	notes      []string
-	release    []func()
+	linkLabels [3][]byte // of the lists of links
+	// classes or numbers of a link; 0 without labels
+	linkOutputs int
+	features    *features
+	scaling     *scaling     // of the features; nil: as they are
+	given       *splitSource // split in the data; nil if none
+	origin      origin
+	originals   []int64                   // ids in the source, unless they are 0 to vertices-1
+	names       []string                  // ids in the source, if some are not integers
+	places      map[string]graph.VertexID // vertex of each id of a table, or nil
+	parts       []graphPart               // of several joined graphs
+	read        map[string]bool           // arrays that were read
+	notes       []string
+	release     []func()
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -83,7 +87,7 @@ func (s *source) free() {
 func (s *source) task() string {
 	switch {
 	case s.options.SplitLinks != "":
-		return task.Links
+		return cmp.Or(s.options.linkTask(), task.Links)
 	case s.targets != nil:
 		return task.Regression
 	case s.marks != nil:
@@ -106,7 +110,7 @@ func (s *source) truths() task.Labels {
 }
 
 func (s *source) labelled() (n int64) {
-	if s.task() == task.Links {
+	if s.options.SplitLinks != "" {
 		return 0
 	}
 	name, labels := s.task(), s.truths()

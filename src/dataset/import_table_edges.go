@@ -16,7 +16,7 @@ import (
 type edgeTable struct {
 	*csvTable
 	from, to, weight int   // weight: -1 for none
-	features         []int // of --edge-features
+	features         []int // of edgeColumns
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -25,7 +25,8 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	if t.weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.Ignore, t.header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && (slices.Contains(s.options.Ignore, t.header[t.weight]) ||
+		slices.Contains(s.options.LinkLabels, t.header[t.weight])) {
 		t.weight = -1
 	}
 	if t.from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
@@ -70,7 +71,8 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 		if err := s.refusal(t.path+": column "+name, name); err != nil {
 			return err
 		}
-		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) {
+		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) &&
+			!slices.Contains(s.options.LinkLabels, name) {
 			return fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
 				t.path, name, ErrValue, edgeTypes, name)
 		}
@@ -78,18 +80,22 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features.
+// findFeatures finds the columns of --edge-features, or of labels of links.
 func (t *edgeTable) findFeatures(s *source) error {
-	for _, name := range s.options.Table.EdgeFeatures {
-		k, err := t.column(name, "--edge-features")
+	names, flag := s.options.edgeColumns()
+	for _, name := range names {
+		k, err := t.column(name, flag)
 		switch {
 		case err != nil:
 			return err
 		case slices.Contains(t.features, k):
-			return fmt.Errorf("%s: %w: --edge-features names column %s twice", t.path, ErrValue, name)
+			return fmt.Errorf("%s: %w: %s names column %s twice", t.path, ErrValue, flag, name)
+		case k == t.from || k == t.to:
+			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.path,
+				ErrValue, name, flag)
 		case slices.Contains(s.options.Ignore, name):
-			return fmt.Errorf("%s: %w: --edge-features and --ignore both name column %s", t.path,
-				ErrValue, name)
+			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.path,
+				ErrValue, flag, name)
 		}
 		t.features = append(t.features, k)
 	}
@@ -259,7 +265,8 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 
 // readEdgeTable adds the edges.
 func readEdgeTable(s *source, path string) error {
-	s.edgeRows.cols = len(s.options.Table.EdgeFeatures)
+	names, _ := s.options.edgeColumns()
+	s.edgeRows.cols = len(names)
 	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
 		u, err := placeOf(s, t, from)
 		if err != nil {
@@ -276,7 +283,7 @@ func readEdgeTable(s *source, path string) error {
 			x, ok := table.ParseFloat([]byte(text))
 			if !ok || !finite(float32(x)) {
 				return t.errorf("%w: %s of an edge is %.40q, which is no finite number", ErrValue,
-					s.options.Table.EdgeFeatures[i], text)
+					names[i], text)
 			}
 			s.edgeRows.add(float32(x))
 		}

@@ -67,6 +67,10 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 	if o.Reverse {
 		t.edges = reversed(t.edges)
 	}
+	if o.linkTask() != "" {
+		return ImportReport{}, badOption("labels of links are of graphs without vertex types: leave --link-classes " +
+			"and --link-numbers out, or import the relation alone as such a graph")
+	}
 	if o.SplitLinks == "" {
 		return t.write(o, nil, graph.LinkSplit{})
 	}

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,9 @@ import (
 // LinksFile returns the file of one list of links, int32 [n, 2]: source and target.
 func LinksFile(split string) string { return "links/" + split + ".npy" }
 
+// LinkLabelsFile returns the file of their labels.
+func LinkLabelsFile(split string) string { return "links/" + split + "_labels.npy" }
+
 // pairWord is a random word that both directions of a pair have in common.
 func pairWord(seed uint64, l graph.Link) uint64 {
 	a, b := min(l.Source, l.Target), max(l.Source, l.Target)
@@ -24,12 +28,10 @@ func pairWord(seed uint64, l graph.Link) uint64 {
 }
 
 // SplitLinks makes links of the edges of g: shares of its pairs of vertices, at random by seed, for
-// training, validation and test. It takes the edges of the last two out of the graph, which then
-// passes messages by training links alone. A pair with edges both ways is one link if the graph is
-// symmetric, in a direction drawn by seed; else every edge is a link. Edges from a vertex to itself
-// are no links. Rows must be in ascending order; 8 bytes a pair.
-func SplitLinks(g *graph.CSC, weights []float32, f Fractions, seed uint64, symmetric bool) (
-	s graph.LinkSplit, left []float32) {
+// training, validation and test. A pair with edges both ways is one link if the graph is symmetric, in
+// a direction drawn by seed; else every edge is a link. Edges from a vertex to itself are no links.
+// Rows must be in ascending order; 8 bytes a pair.
+func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph.LinkSplit) {
 	each := func(do func(l graph.Link, first bool)) { // first: of its pair
 		for v := range g.NumVertices() {
 			row := g.InNeighbours(graph.VertexID(v))
@@ -83,17 +85,26 @@ func SplitLinks(g *graph.CSC, weights []float32, f Fractions, seed uint64, symme
 		}
 		*lists[k] = append(*lists[k], l)
 	})
-	left = g.DropEdges(weights, func(l graph.Link) bool {
-		if l.Source == l.Target {
-			return false
-		}
-		k := side(l)
-		return k == 1 || k == 2
-	})
 	for _, list := range lists {
 		slices.SortFunc(*list, graph.Link.Compare)
 	}
-	return s, left
+	return s
+}
+
+// Judged returns what finds the validation and test links among edges, either way.
+func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
+	judged := slices.Concat(s.Valid, s.Test)
+	forward := func(l graph.Link) graph.Link {
+		return graph.Link{Source: min(l.Source, l.Target), Target: max(l.Source, l.Target)}
+	}
+	for i, l := range judged {
+		judged[i] = forward(l)
+	}
+	slices.SortFunc(judged, graph.Link.Compare)
+	return func(l graph.Link) bool {
+		_, found := slices.BinarySearchFunc(judged, forward(l), graph.Link.Compare)
+		return found
+	}
 }
 
 // linkEnds are the sources and the targets of links: of a type with vertices from first on.
@@ -102,57 +113,52 @@ type linkEnds [2]struct {
 	first int64
 }
 
-// takeLinks makes the links of an import: by shares of the edges, or those of files, whose
-// validation and test links are then no edges of the graph. There are training links, or it is an error.
-func takeLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool) (
-	split graph.LinkSplit, left []float32, err error) {
-	if shares, ok := parseShares(o.SplitLinks); ok {
+// takeLinks makes the links of an import: by shares of the edges, or those of files. label, unless nil,
+// labels them. Then their validation and test links are no edges of the graph any more. There are
+// training links, or it is an error.
+func takeLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool,
+	label func(*graph.LinkSplit) error) (split graph.LinkSplit, left []float32, err error) {
+	shares, dealt := parseShares(o.SplitLinks)
+	if dealt {
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
-		split, left = SplitLinks(g, weights, f, o.Seed, symmetric)
-	} else if split, left, err = givenLinks(o, ends, g, weights, symmetric); err != nil {
-		return split, left, err
+		split = SplitLinks(g, f, o.Seed, symmetric)
+	} else if split, err = givenLinks(o, ends, g, symmetric); err != nil {
+		return split, weights, err
 	}
-	if len(split.Train) == 0 {
+	if label != nil {
+		err = label(&split)
+	}
+	left = g.DropEdges(weights, Judged(&split))
+	if err == nil && !dealt {
+		if err = split.Validate(g); err != nil {
+			err = fmt.Errorf("%s: %w", o.SplitLinks, err)
+		}
+	}
+	if err == nil && len(split.Train) == 0 {
 		err = fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
 	}
 	return split, left, err
 }
 
 // givenLinks reads the links of a directory.
-func givenLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool) (
-	graph.LinkSplit, []float32, error) {
-	how := o.SplitLinks
-	var split graph.LinkSplit
+func givenLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) (split graph.LinkSplit,
+	err error) {
 	for k, list := range split.Lists() {
-		path := filepath.Join(how, graph.SplitNames[k]+".npy")
+		path := filepath.Join(o.SplitLinks, graph.SplitNames[k]+".npy")
 		links, err := readLinks(ends, path)
 		switch {
 		case k == 0 && errors.Is(err, os.ErrNotExist): // all that is left
 		case err != nil:
-			return split, nil, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
+			return split, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
 				"with train.npy, valid.npy and test.npy, each [n, 2]", err)
 		default:
 			*list = links
 		}
 	}
-	judged := slices.Concat(split.Valid, split.Test)
-	for i, l := range judged {
-		judged[i] = graph.Link{Source: min(l.Source, l.Target), Target: max(l.Source, l.Target)}
-	}
-	slices.SortFunc(judged, graph.Link.Compare)
-	left := g.DropEdges(weights, func(l graph.Link) bool {
-		l = graph.Link{Source: min(l.Source, l.Target), Target: max(l.Source, l.Target)}
-		_, found := slices.BinarySearchFunc(judged, l, graph.Link.Compare)
-		return found
-	})
 	if split.Train == nil {
-		rest, _ := SplitLinks(g, nil, Fractions{1}, o.Seed, symmetric)
-		split.Train = rest.Train
+		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train, Judged(&split))
 	}
-	if err := split.Validate(g); err != nil {
-		return split, left, fmt.Errorf("%s: %w", how, err)
-	}
-	return split, left, nil
+	return split, nil
 }
 
 // readLinks reads ids of the source, [n, 2].
@@ -198,14 +204,31 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	return links, nil
 }
 
-// Links writes the links of the task, each list by target and source.
-func (w *Writer) Links(s graph.LinkSplit) error {
+// Links writes the links of the task, each list by target and source, and the labels of each list,
+// unless they have none.
+func (w *Writer) Links(s graph.LinkSplit, labels ...[]byte) error {
+	of := task.Labelling(w.Meta.Task)
+	if of == nil {
+		labels = make([][]byte, 3)
+	}
 	if err := os.MkdirAll(filepath.Join(w.tmp, "links"), 0o777); err != nil {
 		return err
 	}
 	for k, list := range s.Lists() {
-		sorted := slices.SortedFunc(slices.Values(*list), graph.Link.Compare)
-		if err := put(w, LinksFile(graph.SplitNames[k]), graph.LinkIDs(sorted), len(sorted), 2); err != nil {
+		sorted, name := slices.Clone(*list), graph.SplitNames[k]
+		labels := graph.SortLinks(sorted, labels[k], graph.Link.Compare)
+		if err := put(w, LinksFile(name), graph.LinkIDs(sorted), len(sorted), 2); err != nil {
+			return err
+		}
+		if of == nil {
+			continue
+		}
+		if err := CheckLinkLabels(w.Meta.Task, w.Meta.Classes, k, sorted, task.Labels{Data: labels,
+			Width: of.LabelBytes(w.Meta.Classes)}); err != nil {
+			return err
+		}
+		layout := of.Layout(len(sorted), w.Meta.Classes)
+		if err := w.put(LinkLabelsFile(name), labels, layout.DType, layout.Shape...); err != nil {
 			return err
 		}
 	}
@@ -215,14 +238,46 @@ func (w *Writer) Links(s graph.LinkSplit) error {
 // linkLayout adds the files of links to those that a dataset must have.
 func (m *Meta) linkLayout(files map[string]npy.Info) {
 	for _, name := range graph.SplitNames {
-		if m.Task == task.Links {
+		if task.Stored(m.Task).Embeds {
 			files[LinksFile(name)] = npy.Info{DType: "<i4", Shape: []int{-1, 2}}
+		}
+		if of := task.Labelling(m.Task); of != nil {
+			files[LinkLabelsFile(name)] = of.Layout(-1, m.Classes)
 		}
 	}
 }
 
+// CheckLinkLabels reports the first link of a list without a label that can be, and one that comes
+// twice with two labels.
+func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels task.Labels) error {
+	of := task.Labelling(name)
+	if of == nil {
+		return nil
+	}
+	fault := func(i int, format string, args ...any) error {
+		return fmt.Errorf("%s links, the link from %d to %d %w: %w", graph.SplitNames[split],
+			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
+	}
+	if n := len(links) * labels.Width; n != len(labels.Data) {
+		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch, len(labels.Data),
+			len(links), graph.SplitNames[split], n)
+	}
+	if err := of.Check(labels, outputs); err != nil {
+		return fmt.Errorf("%s links, %w: %w", graph.SplitNames[split], err, ErrValue)
+	}
+	for i := range links {
+		switch {
+		case !of.Truth(labels.Row(i), nil):
+			return fault(i, "has no label; each needs one")
+		case i > 0 && links[i] == links[i-1] && !bytes.Equal(labels.Row(i), labels.Row(i-1)):
+			return fault(i, "comes twice with two labels; leave one out")
+		}
+	}
+	return nil
+}
+
 func (d *Dataset) mapLinks() error {
-	if d.Meta.Task != task.Links {
+	if !task.Stored(d.Meta.Task).Embeds {
 		return nil
 	}
 	var faults []error
@@ -230,6 +285,13 @@ func (d *Dataset) mapLinks() error {
 		var ids []graph.VertexID
 		faults = append(faults, mapInto(d, LinksFile(graph.SplitNames[k]), &ids))
 		*list = graph.Links(ids)
+		if of := task.Labelling(d.Meta.Task); of != nil {
+			f, err := d.open(LinkLabelsFile(graph.SplitNames[k]))
+			if err == nil {
+				d.LinkLabels[k], err = of.Of(f, d.Meta.Classes)
+			}
+			faults = append(faults, err)
+		}
 	}
 	return errors.Join(faults...)
 }

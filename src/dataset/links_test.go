@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -37,7 +38,8 @@ func TestSplitLinks(t *testing.T) {
 				}
 			}
 		}
-		s, left := SplitLinks(g, weights, Fractions{0.7, 0.1, 0.2}, 9, symmetric)
+		s := SplitLinks(g, Fractions{0.7, 0.1, 0.2}, 9, symmetric)
+		left := g.DropEdges(weights, Judged(&s))
 		if err := s.Validate(g); err != nil {
 			t.Error(err)
 		}
@@ -109,6 +111,118 @@ func TestImportLinks(t *testing.T) {
 		"--split-links is shares such": take("d", nil, nil, []int64{40, 30}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// Labels of links come from a column of edges or from files beside the links, and both directions of a
+// pair have one. What is no label, and where nothing is to be learnt, is refused.
+func TestImportLinkLabels(t *testing.T) {
+	dir := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := filepath.Join(dir, "edges.csv")
+	take := func(rows string, change func(o *ImportOptions)) (*Dataset, error) {
+		must(os.WriteFile(in, []byte("source,target,kind,a,b\n"+rows), 0o666))
+		o := ImportOptions{Format: "csv", In: in, Out: filepath.Join(dir, "out"), Undirected: Yes, Seed: 3,
+			SplitLinks: "60/20/20", Task: task.LinkClasses, LinkLabels: []string{"kind"}}
+		change(&o)
+		must(os.RemoveAll(o.Out))
+		if _, err := Import(o); err != nil {
+			return nil, err
+		}
+		d, err := Open(o.Out)
+		must(err)
+		must(d.Verify())
+		return d, nil
+	}
+	plain := func(*ImportOptions) {}
+	numbers := func(o *ImportOptions) { o.Task, o.LinkLabels = task.LinkNumbers, []string{"a", "b"} }
+	// kind and a are functions of the sum of both ids, b of their product
+	rows := "1,2,0,3,2\n2,3,2,5,6\n3,4,1,7,12\n4,5,0,9,20\n5,1,0,6,5\n1,3,1,4,3\n3,1,1,4,3\n2,2,9,9,9\n"
+	d, err := take(rows, plain)
+	must(err)
+	if d.Meta.Task != task.LinkClasses || d.Meta.Classes != 3 || len(d.Links.Train) != 4 || d.LinkLabels[2].Width != 4 {
+		t.Errorf("%+v", d.Meta)
+	}
+	for k, list := range d.Links.Lists() {
+		for i, l := range *list {
+			if got, want := npy.View[int32](d.LinkLabels[k].Row(i))[0], (int32(l.Source)+int32(l.Target)+2)%3; got != want {
+				t.Errorf("link %v has class %d, want %d", l, got, want)
+			}
+		}
+	}
+	damaged := d.LinkLabels[0]
+	damaged.Data = append(npy.Bytes([]int32{7}), damaged.Data[4:]...)
+	err = CheckLinkLabels(d.Meta.Task, 3, 0, d.Links.Train, damaged)
+	if err == nil || !strings.Contains(err.Error(), "train links, label of link 0 is 7") {
+		t.Errorf("a class beyond all: %v", err)
+	}
+	must(d.Close())
+	d, err = take(rows, numbers)
+	must(err)
+	for k, list := range d.Links.Lists() {
+		for i, l := range *list {
+			a, b := float32(l.Source+1), float32(l.Target+1)
+			if got := npy.View[float32](d.LinkLabels[k].Row(i)); got[0] != a+b || got[1] != a*b || d.Meta.Classes != 2 {
+				t.Errorf("link %v has %v", l, got)
+			}
+		}
+	}
+	must(d.Close())
+
+	from := filepath.Join(dir, "split")
+	must(os.MkdirAll(from, 0o777))
+	put := func(name string, err error) func(*ImportOptions) {
+		must(err)
+		return func(o *ImportOptions) { o.SplitLinks, o.LinkLabels = from, []string{name} }
+	}
+	for name, ids := range map[string][]int64{"train": {1, 2, 2, 3}, "valid": {3, 4}, "test": {5, 1}} {
+		_, err := npy.WriteFile(filepath.Join(from, name+".npy"), ids, len(ids)/2, 2)
+		must(err)
+		y := []int64{4, 1}[:len(ids)/2]
+		_, err = npy.WriteFile(filepath.Join(from, name+"_rating.npy"), y, len(y))
+		must(err)
+	}
+	d, err = take(rows, put("rating", nil))
+	must(err)
+	if d.Meta.Classes != 5 || npy.View[int32](d.LinkLabels[0].Data)[1] != 1 {
+		t.Errorf("%+v of files", d.LinkLabels)
+	}
+	must(d.Close())
+	_, err = npy.WriteFile(filepath.Join(from, "train_half.npy"), []float32{0.5, 1}, 2)
+	short := put("half", err)
+	_, err = npy.WriteFile(filepath.Join(from, "train_nan.npy"), []float32{1, float32(math.NaN())}, 2)
+	nan := put("nan", err)
+
+	one := "1,2,0,1,2\n2,3,0,1,6\n3,4,0,1,12\n4,5,0,1,20\n5,1,0,1,5\n"
+	for want, c := range map[string]struct {
+		rows   string
+		change func(*ImportOptions)
+	}{
+		"which is no finite number":            {rows + "1,4,,1,1\n", plain},
+		`is "nan", which is no finite`:         {rows + "1,4,nan,1,1\n", plain},
+		`kind of an edge is "red"`:             {rows + "1,4,red,1,1\n", plain},
+		"a link has -1":                        {rows + "1,4,-1,1,1\n", plain},
+		"a link has 0.5":                       {rows + "1,4,0.5,1,1\n", plain},
+		"a link has 70000":                     {rows + "1,4,70000,1,1\n", plain},
+		"between 3 and 1 have two labels":      {strings.Replace(rows, "3,1,1", "3,1,2", 1), plain},
+		"is 0 for every link":                  {one, plain},
+		"column 0 is 1 for every link":         {one, numbers},
+		"there is no column \"class\"":         {rows, func(o *ImportOptions) { o.LinkLabels = []string{"class"} }},
+		"name one column":                      {rows, func(o *ImportOptions) { o.LinkLabels = []string{"a", "b"} }},
+		"is an end of the edges":               {rows, func(o *ImportOptions) { o.LinkLabels = []string{"source"} }},
+		"edges with features cannot be links":  {rows, func(o *ImportOptions) { o.Table.EdgeFeatures = []string{"a"} }},
+		"(--keep-duplicates) where links have": {rows, func(o *ImportOptions) { o.KeepDuplicates = true }},
+		"a link has 0.5: ":                     {rows, short},
+		"link 1 has NaN":                       {rows, nan},
+	} {
+		if _, err := take(c.rows, c.change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}

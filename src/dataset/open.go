@@ -24,10 +24,12 @@ type Dataset struct {
 	Labels   task.Labels // as Meta.Task has them
 	Split    graph.Split
 	More     []graph.Split   // [MoreSplits] others that a run may choose
-	Links    graph.LinkSplit // of the task of links
-	tables   []*npy.File     // [T]
-	identity string
-	closers  []func() error
+	Links    graph.LinkSplit // of tasks of links
+	// of these, where they have some
+	LinkLabels [3]task.Labels
+	tables     []*npy.File // [T]
+	identity   string
+	closers    []func() error
 }
 
 // Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,

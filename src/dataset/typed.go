@@ -184,18 +184,15 @@ func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSpl
 	}
 	source, target := schema.Ends(r)
 	links, _, err = takeLinks(o, linkEnds{{t.of[source], starts[source]}, {t.of[target], starts[target]}}, g,
-		nil, symmetric)
-	judged := map[graph.Link]bool{}
-	for _, l := range slices.Concat(links.Valid, links.Test) {
-		judged[l], judged[l.Reverse()] = true, true
-	}
+		nil, symmetric, nil)
+	judged := Judged(&links)
 	for _, k := range of {
 		e := &t.edges[k]
 		sources, targets := e.Sources, e.Targets // which another relation may have, too
 		e.Sources, e.Targets = nil, nil
 		all := TypedEdges{e.Relation, sources, targets}
 		_ = all.each(&schema, k, starts, func(l graph.Link) { // has been called before
-			if !judged[l] {
+			if !judged(l) {
 				e.Sources, e.Targets = append(e.Sources, sources[0]), append(e.Targets, targets[0])
 			}
 			sources, targets = sources[1:], targets[1:]

@@ -62,6 +62,10 @@ func (d *Dataset) verifyContent() error {
 	if layout == nil {
 		faults = append(faults, name("links", d.Links.ValidateBy(d.Graph, d.hasLink)))
 	}
+	for k, list := range d.Links.Lists() {
+		faults = append(faults, name(LinkLabelsFile(graph.SplitNames[k]),
+			CheckLinkLabels(d.Meta.Task, d.Meta.Classes, k, *list, d.LinkLabels[k])))
+	}
 	for t := range d.tables {
 		faults = append(faults, name(TableFile(&d.Meta.Schema, t), d.checkFeatures(t)))
 	}

@@ -30,6 +30,26 @@ func LinkIDs(links []Link) []VertexID {
 	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
 }
 
+// SortLinks sorts links, and returns their labels, as many bytes for each, in the same order.
+func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte {
+	if len(labels) == 0 {
+		slices.SortFunc(links, compare)
+		return labels
+	}
+	order, given := make([]int, len(links)), slices.Clone(links)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compare(given[i], given[j]) })
+	width := len(labels) / len(links)
+	sorted := make([]byte, 0, len(labels))
+	for i, from := range order {
+		links[i] = given[from]
+		sorted = append(sorted, labels[from*width:][:width]...)
+	}
+	return sorted
+}
+
 // LinkSplit lists the links for training, validation and test. Both directions of a pair, and a pair
 // that comes several times, are in one of the lists alone.
 type LinkSplit struct{ Train, Valid, Test []Link }

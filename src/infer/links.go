@@ -23,7 +23,7 @@ import (
 
 // predictLinks scores the links that are asked for, or finds the best partners of vertices, and lets
 // rank 0 write them. Collective.
-func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) {
+func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Result, error) {
 	begin := time.Now()
 	links, vertices, err := asked(s, what)
 	if err := comm.Agree(s.Comm, err); err != nil {
@@ -45,13 +45,16 @@ func predictLinks(ctx context.Context, s Passes, what Request) (*Result, error) 
 	}
 	out := &Result{Vertices: len(links), Seconds: time.Since(begin).Seconds()}
 	if s.Comm.Rank() == 0 {
-		err = writeLinks(s, links, scores, what.Path)
+		err = writeLinks(s, m, links, scores, what.Path)
 	}
 	return out, comm.Agree(s.Comm, err)
 }
 
 // asked reads what is asked for: links, or vertices; nil: all.
 func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
+	if what.Top > 0 && !s.Task.Ranks {
+		return nil, nil, fmt.Errorf("--top: a model of %s does not rank them; give --links FILE", s.Task.Has)
+	}
 	if n := endsOf(s)[1].others; what.Top > n {
 		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
 	}
@@ -228,10 +231,23 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 	return links, scores, nil
 }
 
-// writeLinks writes scores, float32 [n], or a table of source, target and score.
-func writeLinks(s Passes, links []graph.Link, scores []float32, path string) (err error) {
+// writeLinks writes scores, or what they say of the label of each link: an array [n], or [n, C], or a
+// table of source, target and these.
+func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path string) (err error) {
+	outputs, of := max(1, s.Spec.Model.Rated), s.Task
+	var labels []byte
+	if !of.Ranks {
+		labels = make([]byte, len(links)*of.LabelBytes(outputs))
+		for i := range links {
+			of.Predict(labels[i*of.LabelBytes(outputs):], scores[i*outputs:][:outputs])
+		}
+	}
 	if !strings.EqualFold(filepath.Ext(path), ".csv") {
-		_, err = npy.WriteFile(path, scores, len(scores))
+		layout := of.Layout(len(links), outputs)
+		if of.Ranks {
+			labels, layout = npy.Bytes(scores), npy.Info{DType: "<f4", Shape: []int{len(links)}}
+		}
+		_, err = npy.WriteRows(path, labels, layout.DType, layout.Shape...)
 		return err
 	}
 	ids, err := s.Shards.OpenSourceIDs()
@@ -243,52 +259,96 @@ func writeLinks(s Passes, links []graph.Link, scores []float32, path string) (er
 	if err != nil {
 		return err
 	}
+	header := []string{"source", "target"}
+	switch {
+	case of.Ranks:
+		header = append(header, "score")
+	case of.Wide:
+		for c := range outputs {
+			header = append(header, m.columnName(c))
+		}
+	default:
+		header = append(header, of.Column)
+	}
 	w := csv.NewWriter(f)
-	_ = w.Write([]string{"source", "target", "score"}) // Flush keeps the error
+	_ = w.Write(header) // Flush keeps the error
 	for i, l := range links {
-		_ = w.Write([]string{ids.Text(int(s.Topology.Original[l.Source])),
-			ids.Text(int(s.Topology.Original[l.Target])), strconv.FormatFloat(float64(scores[i]), 'g', -1, 32)})
+		line := []string{ids.Text(int(s.Topology.Original[l.Source])), ids.Text(int(s.Topology.Original[l.Target]))}
+		if of.Ranks {
+			line = append(line, strconv.FormatFloat(float64(scores[i]), 'g', -1, 32))
+		} else {
+			line = of.Cells(line, labels[i*of.LabelBytes(outputs):][:of.LabelBytes(outputs)], m.className)
+		}
+		_ = w.Write(line)
 	}
 	w.Flush()
 	return errors.Join(w.Error(), f.Close())
 }
 
-// scoreLinks returns the scores of links, in their order, on every rank. Each rank scores those whose
-// target it owns. Collective.
+// outputsOf makes what the model says of own links, [links, outputs]. Collective.
+func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
+	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: links}
+	outputs := max(1, s.Spec.Model.Rated)
+	z := make([]float32, len(links)*outputs)
+	source := make([]float32, r.cols)
+	err := r.eachSource(own, func(i int, row []float32) {
+		if !s.Task.Ranks {
+			r.rater.Outputs(z[i*outputs:i*outputs], row, r.target(own, i))
+			return
+		}
+		copy(source, row)
+		r.rater.Prepare(source)
+		z[i] = r.rater.Rate(source, r.target(own, i))
+	})
+	return z, err
+}
+
+// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score, by embeddings
+// [own vertices, Out]. Collective.
+func JudgeLinks(s Passes, own []float32, split int, sum *Score) error {
+	all, of := s.Shards.LinksOf(split)
+	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)
+	z, err := outputsOf(s, own, all[first:of[s.Last]])
+	outputs := s.Spec.Model.Outputs()
+	for i := 0; len(z) > 0; i++ {
+		sum.Add(z[:outputs], labels.Row(first+i))
+		z = z[outputs:]
+	}
+	return err
+}
+
+// scoreLinks returns what the model says of links, in their order, on every rank. Each rank scores those
+// whose target it owns. Collective.
 func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
-	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
+	var mine []graph.Link
 	var place []int32
 	for i, l := range links {
 		if int64(l.Target) >= begin && int64(l.Target) < end {
-			r.links, place = append(r.links, l), append(place, int32(i))
+			mine, place = append(mine, l), append(place, int32(i))
 		}
 	}
-	r.score = make([]float32, len(r.links))
-	source := make([]float32, r.cols)
-	if err := r.eachSource(own, func(i int, row []float32) {
-		copy(source, row)
-		r.rater.Prepare(source)
-		r.score[i] = r.rater.Rate(source, r.target(own, i))
-	}); err != nil {
+	z, err := outputsOf(s, own, mine)
+	if err != nil {
 		return nil, err
 	}
-	if err := finite(s, "the scores of links", r.score); err != nil {
+	if err := finite(s, "the scores of links", z); err != nil {
 		return nil, err
 	}
 	places, err := comm.AllgatherBytes(s.Comm, npy.Bytes(place))
 	if err != nil {
 		return nil, err
 	}
-	scores, err := comm.AllgatherBytes(s.Comm, npy.Bytes(r.score))
+	scores, err := comm.AllgatherBytes(s.Comm, npy.Bytes(z))
 	if err != nil {
 		return nil, err
 	}
-	out := make([]float32, len(links))
+	outputs := max(1, s.Spec.Model.Rated)
+	out := make([]float32, len(links)*outputs)
 	for k := range places {
 		values := npy.View[float32](scores[k])
 		for i, at := range npy.View[int32](places[k]) {
-			out[at] = values[i]
+			copy(out[int(at)*outputs:][:outputs], values[i*outputs:])
 		}
 	}
 	return out, nil

@@ -77,7 +77,7 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	if what.Form == "" {
 		what.Form = FormClasses
 	}
-	o.Model.Out, o.Model.Task = m.Out, m.Task
+	o.Model.Out, o.Model.Rated, o.Model.Task = m.Out, m.Rated, m.Task
 	weighted, err := m.weighs(env.Shards, o.Model.EdgeWeights)
 	o.Model.EdgeWeights = weighted
 	truth, misfit := m.fit(env.Shards)
@@ -115,13 +115,13 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	s.Model.SetScale(m.Scale)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top write the scores of a model of links, "+
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top write what a model of links says, "+
 			"and nothing else; leave them out"))
 	case asks:
-		return predictLinks(ctx, s, what)
+		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form == FormClasses:
-		return nil, comm.AgreedOn(s.Comm, errors.New("a model of links has no classes; give --links FILE or "+
-			"--top N, or --logits for its embeddings"))
+		return nil, comm.AgreedOn(s.Comm, errors.New("a model of links has no classes of vertices; give "+
+			"--links FILE or --top N, or --logits for its embeddings"))
 	}
 	chosen, err := s.choose(what.Vertices, what.Path != "")
 	if err := comm.Agree(s.Comm, err); err != nil {

@@ -20,7 +20,7 @@ type Score struct {
 }
 
 func (s Passes) Score() Score {
-	return Score{task: s.Task, metric: s.Metric, Tally: task.NewTally(s.Task, s.Job.Model.Out)}
+	return Score{task: s.Task, metric: s.Metric, Tally: task.NewTally(s.Task, s.Job.Model.Outputs())}
 }
 
 // Add scores a prediction: the logits of a vertex and its label.

@@ -25,7 +25,8 @@ type Model struct {
 	Run        string // the directory
 	Path       string // of the file
 	Weights    []nn.Tensor
-	In, Out    int // features and classes
+	In, Out    int // features, and classes or columns of embeddings
+	Rated      int // of links with labels: classes or numbers of each
 	Task       string
 	ClassNames []string   // nil: unknown
 	Scale      task.Scale // of numbers
@@ -71,19 +72,21 @@ func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 func modelOf(run, path string, weights []nn.Tensor, about map[string]string, learned string) (*Model, error) {
 	var err error
 	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about, learned: learned}
-	var in, out, names, scale error
+	var in, out, rated, names, scale error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
+	m.Rated, rated = strconv.Atoi(cmp.Or(about["rated"], "0"))
 	if text, named := about["class_names"]; named {
 		names = json.Unmarshal([]byte(text), &m.ClassNames)
 	}
 	if text, scaled := about["scale"]; scaled {
 		scale = json.Unmarshal([]byte(text), &m.Scale)
 	}
-	err = errors.Join(in, out, names, scale)
-	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 ||
-		m.ClassNames != nil && len(m.ClassNames) != m.Out ||
-		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.Out || len(m.Scale.Std) != m.Out)) {
+	err = errors.Join(in, out, rated, names, scale)
+	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 || m.Rated < 0 ||
+		(task.Labelling(m.Task) != nil) != (m.Rated > 0) ||
+		m.ClassNames != nil && len(m.ClassNames) != m.outputs() ||
+		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.outputs() || len(m.Scale.Std) != m.outputs())) {
 		err = fmt.Errorf("task %q, %d features, %d classes, %d class names", m.Task, m.In, m.Out,
 			len(m.ClassNames))
 	}
@@ -93,6 +96,9 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	}
 	return m, nil
 }
+
+// outputs is how many numbers say what a vertex is, or a link.
+func (m *Model) outputs() int { return cmp.Or(m.Rated, m.Out) }
 
 // readLearned reads the learned rows of own parts, which lie beside the model. Those of a finished
 // run are held to its sums, as those of a checkpoint have been.
@@ -229,9 +235,9 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
 	if m.ClassNames == nil || s.ClassNames == nil {
-		if s.Classes > m.Out || t.task.Wide && s.Classes != m.Out {
+		if n := m.outputs(); s.Classes > n || t.task.Wide && s.Classes != n {
 			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained on %d; %s",
-				s.Dir, s.Classes, m.Run, m.Out, cure)
+				s.Dir, s.Classes, m.Run, n, cure)
 		}
 		return t, nil
 	}

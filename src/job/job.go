@@ -8,6 +8,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/nn"
+	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -37,8 +38,13 @@ func (s *Spec) Fit(of *shard.Shards) {
 	if s.Sparse = of.Type().IsSparse(); s.Sparse {
 		s.Sums = s.Sums && !s.TrySums
 	}
+	m.Rated = 0
 	if task.Stored(of.Task).Embeds {
+		s.Links.fit(task.Find(of.Task))
 		m.Out, m.Scorer = cmp.Or(s.Links.Width, m.Hidden), s.Links.Score
+		if task.Labelling(of.Task) != nil {
+			m.Rated = of.Classes
+		}
 	}
 	m.Schema, m.TypeFeatures, m.Learns = of.Schema, nil, nil
 	learns := make([]bool, of.Schema.NumTypes())
@@ -108,6 +114,7 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 		j.begin = append(j.begin, graph.VertexID(s.Vertices))
 		o := spec.Links.LinkOptions
 		o.Source, o.Target = s.Schema.LinkEnds()
+		o.Labels = npy.View[int32](shard.LinkLabels(s, 0).Data)
 		j.Sample.Links, err = j.Streams.Rate(links, j.begin, s.Topology(), o)
 		if err != nil {
 			j.Close()
@@ -135,11 +142,13 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 // steps or streams, and its model keeps the classes and the task that it was trained for. Errors:
 // the ranks do not divide the parts.
 func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
-	classes, trained := spec.Model.Out, spec.Model.Task
+	m := &spec.Model
+	classes, trained, rated := m.Out, m.Task, m.Rated
 	spec.Fit(s)
-	spec.Model.Out, spec.Model.Task, spec.Model.Scorer = classes, trained, ""
+	m.Out, m.Task, m.Rated, m.Scorer = classes, trained, rated, ""
 	if task.Stored(trained).Embeds {
-		spec.Model.Scorer = spec.Links.Score
+		spec.Links.fit(task.Find(trained))
+		m.Scorer = spec.Links.Score
 	}
 	j := divided(s, spec)
 	if err := j.fits(s); err != nil {

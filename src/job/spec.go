@@ -84,6 +84,20 @@ type LinkSpec struct {
 	JudgedFile string // names them; "": they are drawn
 }
 
+// fit makes the settings those of a task: without one that ranks links there are no negatives.
+func (l *LinkSpec) fit(of *task.Task) {
+	if !of.Ranks {
+		l.Negatives, l.Corrupt, l.Filter = sample.Negatives{}, sample.CorruptTarget, false
+	}
+	switch {
+	case l.Score != task.ScoreAuto:
+	case of.Ranks:
+		l.Score = task.Dot
+	default:
+		l.Score = task.MLP
+	}
+}
+
 // ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
 // has more neighbours.
 const ChunkBytes = 32 << 20

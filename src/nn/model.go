@@ -99,7 +99,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		m.jump = newJumping(&m.store, c)
 		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
 	}
-	declared[c.Layers-1] = append(scorerParams(c.Scorer, c.Out), declared[c.Layers-1]...)
+	declared[c.Layers-1] = append(scorerParams(c), declared[c.Layers-1]...)
 	var err error
 	if m.Params, err = newParams(dev, statistics, declared, seed); err != nil {
 		return nil, err
@@ -111,12 +111,12 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 // SetObjective makes the loss of training use o. Validation and inference compute no loss.
 func (m *Model) SetObjective(o task.Objective) error {
 	scratch := m.store.buffer()
-	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out)); err != nil {
+	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out, m.Config.Rated)); err != nil {
 		return fmt.Errorf("scores of links: %w", err)
 	}
 	o.Scorer = m.scorer
 	o.Scratch = scratch.data
-	loss, err := m.task.LossWith(o, m.Config.Out)
+	loss, err := m.task.LossWith(o, m.Config.Outputs())
 	if err == nil {
 		m.loss = loss
 		m.SetScale(o.Scale)
@@ -131,8 +131,12 @@ func (m *Model) SetScale(s task.Scale) { m.scale = s }
 func (m *Model) Scale() task.Scale { return m.scale }
 
 // Undo turns rows of outputs on the host into what the model predicts, in place: numbers are
-// brought to the unit of the targets, scores of classes stay.
-func (m *Model) Undo(z []float32) { m.scale.Undo(z) }
+// brought to the unit of the targets, scores of classes stay. Embeddings of links are no outputs.
+func (m *Model) Undo(z []float32) {
+	if !m.task.Embeds {
+		m.scale.Undo(z)
+	}
+}
 
 // bind gives every layer its slices of the flat arrays, in which the last layer comes first.
 func (m *Model) bind() {
@@ -144,7 +148,7 @@ func (m *Model) bind() {
 		next += n
 		return values, grads
 	}
-	m.scorer.Values, m.scorer.Grads = take(len(scorerParams(m.Config.Scorer, m.Config.Out)))
+	m.scorer.Values, m.scorer.Grads = take(len(scorerParams(m.Config)))
 	if m.jump != nil {
 		m.jump.bind(take(len(m.jump.params())))
 	}

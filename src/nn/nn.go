@@ -29,6 +29,7 @@
 package nn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,7 +98,8 @@ type Config struct {
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
-	Scorer   string // of the task of links: the score, which may have parameters
+	Scorer   string // of tasks of links: the score, which may have parameters
+	Rated    int    // outputs of the score, of links with labels; 0: one, by which links are ranked
 
 	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
 	// In is then the width to which the model brings them all
@@ -115,6 +117,9 @@ type Config struct {
 	HeadMerge   string  // of these: HeadsConcat or HeadsMean; empty: HeadsConcat
 	Slope       float32 // of these: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
+
+// Outputs returns how many numbers say what a seed is: logits, or those of a link's labels.
+func (c Config) Outputs() int { return cmp.Or(c.Rated, c.Out) }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
 func (c Config) ReadsNeighbours() bool {
@@ -300,6 +305,9 @@ func (c Config) Check() error {
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
 		c.Bases, c.Project)
 	faults = append(faults, c.CheckTypes())
+	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP, "links.score %s makes one number "+
+		"of a link, and its label needs %d; choose %s, %s or %s", c.Scorer, c.Rated, task.ScoreAuto, task.MLP,
+		task.DistMult)
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
 }

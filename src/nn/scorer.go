@@ -2,22 +2,25 @@ package nn
 
 import "halognn/src/task"
 
-// scorerParams declares those of a score of links with embeddings of width d: see task.Scorer.
-// DistMult starts as the inner product.
-func scorerParams(score string, d int) []Param {
-	switch score {
-	case task.DistMult:
+// scorerParams declares those of a score of links by embeddings: see task.Scorer. DistMult starts as
+// the inner product, of several outputs with drawn weights.
+func scorerParams(c Config) []Param {
+	d, outputs := c.Out, max(1, c.Rated)
+	switch {
+	case c.Scorer == task.DistMult && c.Rated > 0:
+		return []Param{weight("scorer.weight", outputs, d)}
+	case c.Scorer == task.DistMult:
 		return []Param{constant("scorer.weight", d, 1)}
-	case task.MLP:
+	case c.Scorer == task.MLP:
 		return []Param{weight("scorer.lins.0.weight", d, d), bias("scorer.lins.0.bias", d, d),
-			weight("scorer.lins.1.weight", 1, d), bias("scorer.lins.1.bias", 1, d)}
+			weight("scorer.lins.1.weight", outputs, d), bias("scorer.lins.1.bias", outputs, d)}
 	}
 	return nil
 }
 
 // Rater returns what rates links with the model's parameters. Waits for the device.
 func (m *Model) Rater(p task.Pairs) *task.Rater {
-	r := &task.Rater{Pairs: p}
+	r := &task.Rater{Pairs: p, Scale: m.scale}
 	for _, values := range m.scorer.Values {
 		host := make([]float32, len(values))
 		m.dev.Download(host, values)

@@ -19,7 +19,7 @@ type Step struct {
 	// of the global minibatch
 	Seeds int `json:"seeds"`
 	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label; absent of
-	// numbers
+	// numbers, and of links that are ranked
 	Accuracy *Metric `json:"accuracy,omitempty"`
 	// when it was written: seconds since 1970
 	Time float64 `json:"time"`

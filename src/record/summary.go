@@ -68,12 +68,12 @@ type Quality struct {
 	TestMetric Metric `json:"test_metric"`
 	// of the task of links: every metric of the test links
 	Links map[string]float64 `json:"test_links,omitempty"`
-	// of the task of numbers: every metric of the test vertices
+	// of tasks of numbers: every metric of the test vertices, or links
 	Numbers map[string]float64 `json:"test_numbers,omitempty"`
 	// that metric of the validation vertices at the best epoch
 	ValidMetric Metric `json:"valid_metric"`
-	// share of the test vertices whose largest logit is the label, with those weights; multi-label:
-	// micro-F1; absent of numbers
+	// share of the test vertices, or links, whose largest logit is the label, with those weights;
+	// multi-label: micro-F1; absent of numbers, and of links that are ranked
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// the same of the validation vertices, at the best epoch
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`

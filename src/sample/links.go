@@ -64,6 +64,8 @@ type LinkOptions struct {
 	Corrupt   string
 	Filter    bool // draw again what is an edge of the graph
 	Exclude   bool // the links of a minibatch, and their reverses, are not drawn in it
+	// words of the labels of all links, as many for each; nil: links have none
+	Labels []int32
 	// types of the ends
 	Source, Target int
 }
@@ -101,6 +103,7 @@ type rated struct {
 	known               bool
 	seeds               []graph.VertexID
 	truth               []int32
+	labels              int         // words at the end of truth
 	without             []exclusion // sorted
 }
 
@@ -234,6 +237,11 @@ func (l *Links) make(r *rated) {
 			r.truth = append(r.truth, row(other.Source), row(other.Target))
 		}
 	}
+	each := len(o.Labels) / max(1, len(l.links))
+	for _, n := range numbers {
+		r.truth = append(r.truth, o.Labels[int(n)*each:][:each]...)
+	}
+	r.labels = each * len(numbers)
 }
 
 // other returns negative j of the k of link i of a minibatch; if there is none, with an end of -1.
@@ -311,7 +319,8 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 }
 
 // Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits:
-// int32 numbers, links, negatives of each, and the rows of each pair, -1 for one that is missing.
+// int32 numbers, links, negatives of each, and the rows of each pair, -1 for one that is missing; then
+// the words of the links' labels.
 func (l *Links) Truth(dst []byte, key Key) []byte {
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))

@@ -18,7 +18,8 @@ import (
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
-		n, k, pairs := int(r.truth[0]), int(r.truth[1]), r.truth[2:]
+		n, k, end := int(r.truth[0]), int(r.truth[1]), len(r.truth)-r.labels
+		pairs, labels := r.truth[2:end], r.truth[end:]
 		d := &l.division
 		d.begin(r.seeds, o)
 		for i := range n {
@@ -40,6 +41,12 @@ func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) 
 					row = d.row[row]
 				}
 				truth = append(truth, row)
+			}
+		}
+		each := len(labels) / max(1, n)
+		for i := range n {
+			if d.owner[pairs[2*i*(1+k)+1]] == int32(member) {
+				truth = append(truth, labels[i*each:][:each]...)
 			}
 		}
 		dst = dst[:4*len(truth)]

@@ -124,7 +124,7 @@ func (s *Session) OpenModel() error {
 	}
 	s.Closers = append(s.Closers, func() error { s.Job.Close(); return nil })
 	s.Task = task.Find(s.Job.Model.Task)
-	if s.Metric, err = s.Task.Choose(s.asked, s.Job.Model.Out); err != nil {
+	if s.Metric, err = s.Task.Choose(s.asked, s.Job.Model.Outputs()); err != nil {
 		return err
 	}
 	if s.Job.Model.LearnsRows() && compute.CapabilitiesOf(s.Device).Accelerator != nil {

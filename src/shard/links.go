@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
@@ -18,6 +17,7 @@ import (
 type linkView struct {
 	all     []graph.Link
 	offsets []int
+	labels  task.Labels
 }
 
 // of returns the number of a split's links in a part.
@@ -30,15 +30,18 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 		for k := range m.Links {
 			n += *m.Links[k].of(split)
 		}
-		if m.Task == task.Links {
+		if task.Stored(m.Task).Embeds {
 			files[dataset.LinksFile(name)] = npy.Info{DType: "<i4", Shape: []int{n, 2}}
+		}
+		if of := task.Labelling(m.Task); of != nil {
+			files[dataset.LinkLabelsFile(name)] = of.Layout(n, m.Classes)
 		}
 	}
 }
 
 // links writes the dataset's links, each with the part of its target.
 func (w *writer) links() error {
-	if w.meta.Task != task.Links {
+	if !task.Stored(w.meta.Task).Embeds {
 		return nil
 	}
 	if err := os.Mkdir(filepath.Join(w.dir, "links"), 0o777); err != nil {
@@ -55,7 +58,7 @@ func (w *writer) links() error {
 			links[i] = graph.Link{Source: w.l.NewID[l.Source], Target: w.l.NewID[l.Target]}
 			*w.meta.Links[w.partOf(links[i].Target)].of(split)++
 		}
-		slices.SortFunc(links, func(a, b graph.Link) int {
+		labels := graph.SortLinks(links, w.ds.LinkLabels[split].Data, func(a, b graph.Link) int {
 			return cmp.Or(cmp.Compare(w.partOf(a.Target), w.partOf(b.Target)),
 				cmp.Compare(w.original[a.Target], w.original[b.Target]),
 				cmp.Compare(w.original[a.Source], w.original[b.Source]))
@@ -63,12 +66,19 @@ func (w *writer) links() error {
 		if err := put(w, name, graph.LinkIDs(links), len(links), 2); err != nil {
 			return err
 		}
+		if of := task.Labelling(w.meta.Task); of != nil {
+			layout := of.Layout(len(links), w.meta.Classes)
+			if err := w.writeFile(dataset.LinkLabelsFile(graph.SplitNames[split]), layout.DType, layout.Shape,
+				func(out *npy.Writer) error { _, err := out.Write(labels); return err }); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 func mapLinks(s *Shards) error {
-	if s.Task != task.Links {
+	if !task.Stored(s.Task).Embeds {
 		return nil
 	}
 	if len(s.Links) != s.Parts {
@@ -82,6 +92,14 @@ func mapLinks(s *Shards) error {
 		for k := range s.Parts {
 			view.offsets = append(view.offsets, view.offsets[k]+*s.Links[k].of(split))
 		}
+		if of := task.Labelling(s.Task); of != nil {
+			name := dataset.LinkLabelsFile(graph.SplitNames[split])
+			f, err := s.mapFile(name, 0, int64(s.Files[name].Shape[0]))
+			if err == nil {
+				view.labels, err = of.Of(f, s.Classes)
+			}
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -92,10 +110,13 @@ func (s *Shards) LinksOf(split int) (all []graph.Link, offsets []int) {
 	return s.links[split].all, s.links[split].offsets
 }
 
+// LinkLabels returns the labels of the links that Shards.LinksOf does. None unless links have some.
+func LinkLabels(s *Shards, split int) task.Labels { return s.links[split].labels }
+
 // checkLinks reports a link outside its part or out of order, and, of a sound topology, what
 // graph.LinkSplit.Validate does.
 func checkLinks(s *Shards, sound bool) error {
-	if s.Task != task.Links || !sound {
+	if !task.Stored(s.Task).Embeds || !sound {
 		return nil
 	}
 	original := s.topology.Original
@@ -114,6 +135,11 @@ func checkLinks(s *Shards, sound bool) error {
 						"ids", ErrMismatch, graph.SplitNames[split], k, l.Source, l.Target)
 				}
 			}
+		}
+	}
+	for split, view := range s.links {
+		if err := dataset.CheckLinkLabels(s.Task, s.Classes, split, view.all, view.labels); err != nil {
+			return err
 		}
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}

@@ -105,7 +105,7 @@ func (w *writer) write() error {
 	for range w.ds.More {
 		w.meta.MoreSplits = append(w.meta.MoreSplits, make([]SplitSizes, w.meta.Parts))
 	}
-	if m.Task == task.Links {
+	if task.Stored(m.Task).Embeds {
 		w.meta.Links = make([]SplitSizes, w.meta.Parts)
 	}
 	if m.Schema.Typed() {

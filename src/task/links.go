@@ -33,7 +33,7 @@ const (
 var HitsAt = [...]int{1, 3, 10, 50, 100}
 
 var links = Task{
-	Name: Links, Has: "links", Loss: "contrastive", Embeds: true,
+	Name: Links, Has: "links", Loss: "contrastive", Embeds: true, Ranks: true,
 	DType: "<i4", Column: "none", File: "labels",
 	Metrics: linkMetrics(),
 
@@ -41,7 +41,7 @@ var links = Task{
 		return new(pairLoss).loss(dev, dlogits, logits, truth, n)
 	},
 	Changed: func(o Objective) LossFunc {
-		return (&pairLoss{pairs: o.Pairs, scorer: hostScorer{Scorer: o.Scorer}}).loss
+		return (&pairLoss{ratingBy(o)}).loss
 	},
 	Fault: func(label []byte, _ int) string {
 		if y := class(label); y != -1 {
@@ -81,6 +81,7 @@ type Pairs struct {
 
 // The scores and losses of links.
 const (
+	ScoreAuto    = "auto" // Dot, or MLP where links have labels
 	Dot          = "dot"
 	Cosine       = "cosine"
 	DistMult     = "distmult"
@@ -89,41 +90,8 @@ const (
 	CrossEntropy = "cross-entropy"
 )
 
-// length is at least such that rows of zeros have the cosine 0.
-func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), 1e-12) }
-
-// dot adds in eight sums, so that they need not wait for each other.
-func dot(a, b []float32) float32 {
-	var s [8]float32
-	b = b[:len(a)]
-	for len(a) >= 8 {
-		x, y := a[:8:8], b[:8:8]
-		s[0] += x[0] * y[0]
-		s[1] += x[1] * y[1]
-		s[2] += x[2] * y[2]
-		s[3] += x[3] * y[3]
-		s[4] += x[4] * y[4]
-		s[5] += x[5] * y[5]
-		s[6] += x[6] * y[6]
-		s[7] += x[7] * y[7]
-		a, b = a[8:], b[8:]
-	}
-	for i, x := range a {
-		s[0] += x * b[i]
-	}
-	return (s[0] + s[4]) + (s[1] + s[5]) + ((s[2] + s[6]) + (s[3] + s[7]))
-}
-
-// pairLoss computes the loss of links on the host, whatever the device: rows of embeddings are a
-// small part of a step.
-type pairLoss struct {
-	pairs   Pairs
-	scorer  hostScorer
-	host    []float32 // embeddings, and behind them their gradient
-	score   []float32 // of pairs
-	slope   []float32 // and their gradient
-	lengths []float32 // of the rows
-}
+// pairLoss is the loss of links that are ranked.
+type pairLoss struct{ rating }
 
 // loss is, of n links with the scores s_0 of the link and s_1 to s_k of its negatives, divided by
 // globalSeeds, which are links:
@@ -141,59 +109,16 @@ func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, trut
 	}
 	n, k := int(head[0]), int(head[1])
 	pairs := head[2:][:2*n*(1+k)]
-	size := len(logits.Data)
-	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
-	z := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[:size]}
-	dz := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[size:]}
-	dev.Download(z.Data, logits.Data)
-	clear(dz.Data)
-	l.scorer.load(dev)
-	l.rate(dev, z, pairs)
-	// a rank's minibatch may have no links, and no rows: its gradients are 0, and not the last step's
-	scale, train := float64(share(globalSeeds)), dlogits.Cols > 0
+	l.begin(dev, logits, pairs)
+	scale := float64(share(globalSeeds))
 	var s Stats
-	l.slope = l.slope[:0]
 	for i := range n {
 		own := l.score[i*(1+k) : (i+1)*(1+k)]
 		s.Loss += l.terms(own, scale) * scale
 		count(&s.Sums, own)
 	}
-	if train {
-		l.back(dev, dz, z, pairs)
-		dev.Upload(dlogits.Data, dz.Data)
-		l.scorer.store(dev)
-	}
+	l.end(dev, dlogits, pairs)
 	return s
-}
-
-// rate computes the scores of pairs, and the lengths that cosines are made of.
-func (l *pairLoss) rate(dev compute.Device, z compute.Matrix, pairs []int32) {
-	l.score, l.lengths = l.score[:0], l.lengths[:0]
-	if l.pairs.Score == MLP {
-		l.score = l.scorer.rate(dev, l.score, z, pairs)
-		return
-	}
-	for r := 0; r < z.Rows && l.pairs.Score == Cosine; r++ {
-		l.lengths = append(l.lengths, length(z.Row(r)))
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		a, b := int(pairs[i]), int(pairs[i+1])
-		switch {
-		case a < 0:
-			l.score = append(l.score, float32(math.Inf(-1)))
-		case l.pairs.Score == DistMult:
-			sum, w := float32(0), l.scorer.values[0]
-			zb := z.Row(b)
-			for c, x := range z.Row(a) {
-				sum += w[c] * x * zb[c]
-			}
-			l.score = append(l.score, sum)
-		case l.pairs.Score == Cosine:
-			l.score = append(l.score, dot(z.Row(a), z.Row(b))/(l.lengths[a]*l.lengths[b]))
-		default:
-			l.score = append(l.score, dot(z.Row(a), z.Row(b)))
-		}
-	}
 }
 
 func (l *pairLoss) scaled() float64 {
@@ -253,44 +178,6 @@ func count(s *Sums, scores []float32) {
 		s[Beaten] += 1 - (float64(above)+float64(equal)/2)/float64(others)
 	}
 	s[Rated]++
-}
-
-// back adds the gradients of pairs.
-func (l *pairLoss) back(dev compute.Device, dz, z compute.Matrix, pairs []int32) {
-	if l.pairs.Score == MLP {
-		l.scorer.back(dev, dz, z, pairs, l.slope)
-		return
-	}
-	for j, g := range l.slope {
-		if pairs[2*j] < 0 {
-			continue
-		}
-		a, b := int(pairs[2*j]), int(pairs[2*j+1])
-		za, zb, da, db := z.Row(a), z.Row(b), dz.Row(a), dz.Row(b)
-		switch l.pairs.Score {
-		case DistMult:
-			addProduct(da, zb, l.scorer.values[0], g)
-			addProduct(db, za, l.scorer.values[0], g)
-			addProduct(l.scorer.grads[0], za, zb, g)
-		case Cosine:
-			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			addTimes(da, zb, g/(la*lb))
-			addTimes(da, za, -g*s/(la*la))
-			addTimes(db, za, g/(la*lb))
-			addTimes(db, zb, -g*s/(lb*lb))
-		default:
-			addTimes(da, zb, g)
-			addTimes(db, za, g)
-		}
-	}
-}
-
-// addTimes adds g x to y.
-func addTimes(y, x []float32, g float32) {
-	x = x[:len(y)]
-	for i := range y {
-		y[i] += g * x[i]
-	}
 }
 
 // Ranked adds up the ranks of links among their candidates.

@@ -86,7 +86,7 @@ const (
 )
 
 var (
-	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices whose class is right", Share: true,
+	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices, or links, whose class is right", Share: true,
 		Value: func(t *Tally) (share float64, ok bool) {
 			s := &t.Sums
 			n := s[TruePositive] + s[FalsePositive]
@@ -157,7 +157,11 @@ func (m *Metric) Better(x, than float64) bool {
 // Metrics returns all metrics.
 func Metrics() (all []*Metric) {
 	for _, t := range tasks {
-		all = append(all, t.Metrics...)
+		for _, m := range t.Metrics {
+			if !slices.Contains(all, m) {
+				all = append(all, m)
+			}
+		}
 	}
 	return all
 }

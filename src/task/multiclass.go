@@ -13,7 +13,7 @@ import (
 const Multiclass = "multiclass"
 
 var multiclass = Task{
-	Name: Multiclass, Has: "one class", Loss: "cross entropy",
+	Name: Multiclass, Has: "one class a vertex", Loss: "cross entropy",
 	DType: "<i4", Column: "class", File: "labels",
 	Metrics: []*Metric{&accuracy, &rocAUC},
 

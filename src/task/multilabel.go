@@ -12,7 +12,7 @@ import (
 const Multilabel = "multilabel"
 
 var multilabel = Task{
-	Name: Multilabel, Has: "several labels", Loss: "binary cross entropy",
+	Name: Multilabel, Has: "several labels a vertex", Loss: "binary cross entropy",
 	DType: "|u1", Wide: true, File: "targets",
 	Metrics: []*Metric{&microF1},
 

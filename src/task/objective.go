@@ -43,7 +43,7 @@ func (o Objective) check(t *Task, classes int) error {
 			"class a vertex, not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
 	}
 	if !t.Numbers && !o.usual() {
-		faults = append(faults, fmt.Errorf("train.loss %s is for regression, and the graph has %s a vertex; "+
+		faults = append(faults, fmt.Errorf("train.loss %s is for regression, and the graph has %s; "+
 			"use auto", o.Loss, t.Has))
 	}
 	if t.Class != nil && o.Weights != nil && len(o.Weights) != classes {

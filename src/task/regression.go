@@ -22,7 +22,7 @@ const (
 )
 
 var regression = Task{
-	Name: Regression, Has: "numbers", Loss: "squared error",
+	Name: Regression, Has: "numbers of vertices", Loss: "squared error",
 	DType: "<f4", Wide: true, Numbers: true, File: "targets",
 	Metrics: []*Metric{&rmse, &mae, &r2},
 

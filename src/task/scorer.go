@@ -10,16 +10,19 @@ import (
 // scorerChunk is how many pairs an MLP rates at a time. Tests make it small.
 var scorerChunk = 4096
 
-// ScorerScratch returns the elements of device memory that training with a score needs.
-func ScorerScratch(score string, width int) int {
+// ScorerScratch returns the elements of device memory that training with a score needs, of links with
+// labels by so many outputs, else 0.
+func ScorerScratch(score string, width, outputs int) int {
+	labelled := 2 * scorerChunk * outputs
 	if score == MLP {
-		return 3*scorerChunk*width + width*width
+		return 3*scorerChunk*width + width*width + labelled
 	}
-	return 0
+	return labelled
 }
 
-// Scorer is the memory of a score with parameters, in device memory. Values of DistMult are r [D];
-// of MLP W [D,D], b [D], w [D] and c [1]. The score of the embeddings a and b is then
+// Scorer is the memory of a score with parameters, in device memory. Values of DistMult are r [K,D];
+// of MLP W [D,D], b [D], w [K,D] and c [K], where links have labels of K outputs; else K is 1. The
+// score of the embeddings a and b is then
 //
 //	distmult   sum_i r_i a_i b_i                     (Yang et al., ICLR 2015, of one relation)
 //	mlp        w . relu(W (a * b) + b) + c           (OGB's LinkPredictor)
@@ -32,6 +35,7 @@ type Scorer struct {
 type Rater struct {
 	Pairs
 	Values [][]float32 // of a Scorer, on the host
+	Scale              // of outputs that are numbers
 }
 
 // Products reports whether a score is the inner product of a row that Prepare has seen and another.
@@ -46,8 +50,36 @@ func (r *Rater) Prepare(a []float32) {
 	}
 }
 
-// Rate returns the score of a link whose ends have the embeddings a, prepared, and b: O(D), of MLP
-// O(D D).
+// Outputs appends what the model says of the label of a link whose ends have the embeddings a and b:
+// O(K D), of MLP O(D D + K D).
+func (r *Rater) Outputs(z, a, b []float32) []float32 {
+	width, begin := len(a), len(z)
+	row := make([]float32, width)
+	for i, x := range a {
+		row[i] = x * b[i]
+	}
+	switch r.Score {
+	case DistMult:
+		for w := r.Values[0]; len(w) > 0; w = w[width:] {
+			z = append(z, dot(w[:width], row))
+		}
+	case MLP:
+		hidden := make([]float32, width)
+		for o, bias := range r.Values[1] {
+			hidden[o] = max(0, bias+dot(r.Values[0][o*width:][:width], row))
+		}
+		for k, c := range r.Values[3] {
+			z = append(z, c+dot(r.Values[2][k*width:][:width], hidden))
+		}
+	default:
+		z = append(z, r.Rate(a, b))
+	}
+	r.Undo(z[begin:])
+	return z
+}
+
+// Rate returns the score of a link that is ranked, whose ends have the embeddings a, prepared, and b:
+// O(D), of MLP O(D D).
 func (r *Rater) Rate(a, b []float32) float32 {
 	switch r.Score {
 	case Cosine:
@@ -140,11 +172,13 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 				score = append(score, float32(math.Inf(-1)))
 				continue
 			}
-			sum, h := s.values[3][0], s.rows[1][i*z.Cols:]
-			for o, w := range s.values[2] {
-				sum += w * max(0, h[o])
+			h := s.rows[1][i*z.Cols:]
+			for k, sum := range s.values[3] {
+				for o, w := range s.values[2][k*z.Cols:][:z.Cols] {
+					sum += w * max(0, h[o])
+				}
+				score = append(score, sum)
 			}
-			score = append(score, sum)
 		}
 	}
 	return score
@@ -152,21 +186,24 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 
 // back adds the gradients of an MLP, given those of its scores.
 func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32, slopes []float32) {
-	width := z.Cols
+	width, outputs := z.Cols, len(s.values[3])
 	s.sums = slices.Grow(s.sums[:0], width*width)[:width*width]
 	sums := compute.Matrix{Rows: width, Cols: width, Data: s.Scratch[3*scorerChunk*width:][:width*width]}
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		x, h, d := s.hidden(dev, z, part)
 		for i := range h.Rows {
-			g, row := slopes[i], s.rows[1][i*width:][:width]
+			row := s.rows[1][i*width:][:width]
+			own := slopes[i*outputs:][:outputs]
 			for o, y := range row {
 				if row[o] = 0; y > 0 {
-					s.grads[2][o] += g * y
-					row[o] = g * s.values[2][o]
+					for k, g := range own {
+						s.grads[2][k*width+o] += g * y
+						row[o] += g * s.values[2][k*width+o]
+					}
 				}
 			}
 			addTimes(s.grads[1], row, 1)
-			s.grads[3][0] += g
+			addTimes(s.grads[3], own, 1)
 		}
 		dev.Upload(h.Data, s.rows[1])
 		dev.MatMulWeights(sums, h, x)
@@ -181,7 +218,7 @@ func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int3
 				addProduct(dz.Row(int(part[2*i+1])), z.Row(int(part[2*i])), row, 1)
 			}
 		}
-		slopes = slopes[h.Rows:]
+		slopes = slopes[h.Rows*outputs:]
 	}
 }
 

@@ -18,7 +18,7 @@ const None = "none"
 // Task is a row of the table. A label is what is known of one vertex, a row of labels.npy.
 type Task struct {
 	Name string // in meta.json and in the metadata of models
-	Has  string // what a vertex has
+	Has  string // what a vertex has, or a link
 	Loss string // what the loss is called
 
 	DType   string // of labels.npy, and of predictions
@@ -28,6 +28,7 @@ type Task struct {
 	File    string // of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
 	Embeds  bool // outputs are embeddings, of the width of hidden rows, and seeds are links
+	Ranks   bool // links are ranked among negatives; else, if it Embeds, each has a label
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
@@ -54,7 +55,7 @@ type Task struct {
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
-var tasks = []*Task{&multiclass, &multilabel, &regression, &links}
+var tasks = []*Task{&multiclass, &multilabel, &regression, &links, &linkClasses, &linkNumbers}
 
 // Register adds a task to the table and returns the function that removes it.
 func Register(t *Task) (remove func()) {
@@ -82,12 +83,25 @@ func Find(name string) *Task {
 	return nil
 }
 
-// Stored returns the task whose labels a graph has; for None that of its classes.
+// Stored returns the task whose labels the vertices of a graph have; for None that of its classes.
+// Where links are the task they have none.
 func Stored(name string) *Task {
-	if t := Find(name); t != nil {
+	switch t := Find(name); {
+	case t == nil:
+		return &multiclass
+	case t.Embeds:
+		return &links
+	default:
 		return t
 	}
-	return &multiclass
+}
+
+// Labelling returns the task whose labels the links of a graph have, or nil.
+func Labelling(name string) *Task {
+	if t := Find(name); t != nil && t.Embeds && !t.Ranks {
+		return t
+	}
+	return nil
 }
 
 // Names returns the names of all tasks, joined by commas.
@@ -144,20 +158,27 @@ func (t *Task) Of(f *npy.File, outputs int) (Labels, error) {
 func (t *Task) Check(l Labels, outputs int) error {
 	for v := range len(l.Data) / max(1, l.Width) {
 		if fault := t.Fault(l.Row(v), outputs); fault != "" {
-			return fmt.Errorf("label of vertex %d%s", v, fault)
+			return fmt.Errorf("label of %s %d%s", t.of(), v, fault)
 		}
 	}
 	return nil
 }
 
+// of is what has a label.
+func (t *Task) of() string {
+	if t.Embeds && !t.Ranks {
+		return "link"
+	}
+	return "vertex"
+}
+
 // Labelled reports whether vertex v may be in a split of a graph of the task called name: it has a
 // label, or no vertex has any.
 func Labelled(name string, l Labels, v int) bool {
-	t := Find(name)
-	if t == nil {
+	if Find(name) == nil {
 		return true
 	}
-	return t.Truth(l.Row(v), nil)
+	return Stored(name).Truth(l.Row(v), nil)
 }
 
 // mostClasses is the number of classes that a graph of any size may have. The output of a model is
@@ -195,7 +216,7 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("train.metric %s does not judge %s a vertex; use auto, or %s", asked, t.Has,
+	return nil, fmt.Errorf("train.metric %s does not judge %s; use auto, or %s", asked, t.Has,
 		usual.Name)
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"halognn/src/comm"
-	"halognn/src/graph"
 	"halognn/src/npy"
 	"halognn/src/parallel"
 	"halognn/src/policy"
@@ -236,14 +235,13 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// classes counts the vertices of each class in a split. Each rank counts its own parts: a
+// classes counts the vertices, or links, of each class in a split. Each rank counts its own parts: a
 // partitioned topology leaves it no other labels. Collective.
-func (r *run) classes(split func(part int) []graph.VertexID) ([]int, error) {
-	labels := r.s.Shards.Labels()
+func (r *run) classes(split int) ([]int, error) {
 	own := make([]int, r.s.Shards.Meta.Classes)
 	for p := r.s.First; p < r.s.Last; p++ {
-		for _, v := range split(p) {
-			if y := r.s.Task.Class(labels.Row(int(v))); y >= 0 {
+		for label := range labelsOf(r.s, split, p) {
+			if y := r.s.Task.Class(label); y >= 0 {
 				own[y]++
 			}
 		}
@@ -286,14 +284,14 @@ func (r *run) setObjective() error {
 // scale returns the mean and spread of the training targets. Sums of parts are added in the order of
 // parts, so that no digest depends on the number of ranks. Collective.
 func (r *run) scale() (task.Scale, error) {
-	labels, outputs := r.s.Shards.Labels(), r.s.Job.Model.Out
+	outputs := r.s.Job.Model.Outputs()
 	width := 1 + 2*outputs // vertices, sums, squares
 	own := make([]float64, 0, (r.s.Last-r.s.First)*width)
 	for p := r.s.First; p < r.s.Last; p++ {
 		sums := make([]float64, width)
-		for _, v := range r.s.Shards.Train(p) {
+		for label := range labelsOf(r.s, 0, p) {
 			sums[0]++
-			for c, y := range npy.View[float32](labels.Row(int(v))) {
+			for c, y := range npy.View[float32](label) {
 				sums[1+c] += float64(y)
 				sums[1+outputs+c] += float64(y) * float64(y)
 			}
@@ -318,7 +316,7 @@ func (r *run) scale() (task.Scale, error) {
 // balance sets the weight of each class to the inverse of its share of the training seeds.
 // Collective.
 func (r *run) balance(weights []float64) error {
-	count, err := r.classes(r.s.Shards.Train)
+	count, err := r.classes(0)
 	if err != nil {
 		return err
 	}
@@ -340,11 +338,11 @@ func (r *run) majority() (*record.Metric, error) {
 	if r.s.Metric.Name != task.Accuracy {
 		return nil, nil
 	}
-	train, err := r.classes(r.s.Shards.Train)
+	train, err := r.classes(0)
 	if err != nil {
 		return nil, err
 	}
-	test, err := r.classes(r.s.Shards.Test)
+	test, err := r.classes(2)
 	if err != nil {
 		return nil, err
 	}

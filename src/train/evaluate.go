@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/session"
+	"halognn/src/shard"
 	"halognn/src/task"
 )
 
@@ -29,7 +31,7 @@ type evaluation struct {
 
 	links     map[string]float64 // of validation links: every metric
 	tested    map[string]float64 // of test links
-	numbers   map[string]float64 // of test vertices, of the task of numbers
+	numbers   map[string]float64 // of test vertices, or links, of tasks of numbers
 	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
 }
 
@@ -84,30 +86,46 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 	}
 	defer mem.Free(logits.rows)
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
-	valid, test := infer.Over(r.s).Score(), infer.Over(r.s).Score()
+	scores := r.scores()
+	r.judge(&scores[1], logits, r.s.Shards.Valid)
+	r.judge(&scores[2], logits, r.s.Shards.Test)
+	return e, r.conclude(e, &scores)
+}
+
+// scores are of the vertices, or links, of each split; the test's count which classes are confused.
+func (r evaluator) scores() (of [len(graph.SplitNames)]infer.Score) {
+	for k := range of {
+		of[k] = infer.Over(r.s).Score()
+	}
 	if classes := r.s.Shards.Meta.Classes; r.s.Task.Class != nil && classes <= mostConfused {
-		test.Confusion = make([]int64, classes*classes)
+		of[2].Confusion = make([]int64, classes*classes)
 	}
-	if e.valid, err = r.judge(&valid, logits, r.s.Shards.Valid); err != nil {
-		return nil, err
+	return of
+}
+
+// conclude makes what scores of validation and test come to over all ranks. Collective.
+func (r evaluator) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.Score) (err error) {
+	if e.valid, err = r.quality(&scores[1]); err != nil {
+		return err
 	}
-	if *e.test, err = r.judge(&test, logits, r.s.Shards.Test); err != nil {
-		return nil, err
+	if *e.test, err = r.quality(&scores[2]); err != nil {
+		return err
 	}
 	if r.s.Task.Numbers {
 		e.numbers = e.test.All(r.s.Task)
 	}
 	if e.test.Accuracy.Known {
-		e.confusion, err = r.confused(test.Confusion)
+		e.confusion, err = r.confused(scores[2].Confusion)
 	}
-	return e, err
+	return err
 }
 
-// evaluateLinks ranks validation and test links by embeddings of all vertices, computed once with all
-// neighbours. Collective.
+// evaluateLinks judges validation and test links by embeddings of all vertices, computed once with all
+// neighbours: it ranks them, or holds what the model says of them to their labels. Collective.
 func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
 	var of [len(graph.SplitNames)]map[string]float64
+	scores := r.scores()
 	rank := func(s *session.Session, splits ...int) error {
 		rows, err := infer.Over(s).Embeddings(ctx)
 		if err != nil {
@@ -115,7 +133,12 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 		}
 		defer mem.Free(rows)
 		for _, split := range splits {
-			if of[split], err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates); err != nil {
+			if r.s.Task.Ranks {
+				of[split], err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates)
+			} else {
+				err = infer.JudgeLinks(infer.Over(s), rows, split, &scores[split])
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -133,6 +156,9 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	}
 	if err := rank(r.s, splits...); err != nil {
 		return nil, err
+	}
+	if !r.s.Task.Ranks {
+		return e, r.conclude(e, &scores)
 	}
 	e.links, e.tested = of[1], of[2]
 	e.valid, *e.test = r.ofLinks(e.links), r.ofLinks(e.tested)
@@ -212,10 +238,8 @@ func (r evaluator) logits(ctx context.Context) (j judged, err error) {
 	return j, err
 }
 
-// judge scores the given vertices of the own parts, and sums the score over all ranks.
-func (r evaluator) judge(
-	sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID,
-) (infer.Quality, error) {
+// judge scores the given vertices of the own parts.
+func (r evaluator) judge(sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID) {
 	classes := r.s.Spec.Model.Out
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range vertices(p) {
@@ -223,7 +247,6 @@ func (r evaluator) judge(
 			sum.Add(logits.rows[at*classes:(at+1)*classes], r.s.Shards.Labels().Row(int(v)))
 		}
 	}
-	return r.quality(sum)
 }
 
 // quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
@@ -239,17 +262,39 @@ func (r evaluator) quality(sum *infer.Score) (infer.Quality, error) {
 	return q, err
 }
 
+// labelsOf yields the labels of a part's vertices of a split, 0 to 2 as graph.SplitNames has them, or
+// of its links.
+func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if s.Task.Embeds {
+			if labels := shard.LinkLabels(s.Shards, split); labels.Width > 0 {
+				_, of := s.Shards.LinksOf(split)
+				for i := of[part]; i < of[part+1] && yield(labels.Row(i)); i++ {
+				}
+			}
+			return
+		}
+		labels := s.Shards.Labels()
+		of := [...]func(int) []graph.VertexID{s.Shards.Train, s.Shards.Valid, s.Shards.Test}[split]
+		for _, v := range of(part) {
+			if !yield(labels.Row(int(v))) {
+				return
+			}
+		}
+	}
+}
+
 // lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
 // better metric where there is none. Collective.
 func (r evaluator) lookAtValidation() (err error) {
-	own := task.NewTally(r.s.Task, r.s.Job.Model.Out)
-	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Embeds {
+	own := task.NewTally(r.s.Task, r.s.Job.Model.Outputs())
+	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Ranks {
 		own.Vertices = float64(of[r.s.Last] - of[r.s.First])
 		own.Labelled = own.Vertices
 	}
 	for p := r.s.First; p < r.s.Last; p++ {
-		for _, v := range r.s.Shards.Valid(p) {
-			own.See(r.s.Task, r.s.Shards.Labels().Row(int(v)))
+		for label := range labelsOf(r.s, 1, p) {
+			own.See(r.s.Task, label)
 		}
 	}
 	if r.of.valid, err = infer.OverRanks(r.s.Comm, &own); err != nil {

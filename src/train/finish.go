@@ -134,6 +134,9 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"sample_kind": string(r.s.Spec.Sample.Kind), "epoch": fmt.Sprint(epoch),
 		"version": r.env.Version, "scaling": r.s.Shards.Origin.Scaling,
 	}
+	if c.Rated > 0 {
+		about["rated"] = fmt.Sprint(c.Rated)
+	}
 	if r.s.Learned.Cols > 0 { // of vertices of these parts alone
 		about["learned"], about["parts"] = fmt.Sprint(r.s.Learned.Cols), r.s.Shards.Identity()
 	}

@@ -125,6 +125,58 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
+// Links with classes and numbers: blocks, losses, weights and predictions are those of any number of
+// ranks, topologies and caches, and the model tells what was planted where the likeliest class, or the
+// mean, does not. A score of one number gives no classes.
+func TestLabelledLinksOnAnyNumberOfRanks(t *testing.T) {
+	for _, labels := range []string{dataset.PlantClasses, dataset.PlantNumbers} {
+		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 240, Degree: 12, Features: 8, Classes: 3,
+			Homophily: 0.3, SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
+		must(t, shards.Verify())
+		o := linkOptions(4)
+		o.Epochs, o.Batch, o.Model.Hidden, o.Model.Dropout, o.Links.Score = 8, 16, 12, 0, task.ScoreAuto
+		if labels == dataset.PlantNumbers {
+			o.Loss.Loss = task.LossHuber
+		}
+		want, _ := trainLinks(t, shards, 1, o)
+		for _, c := range []struct {
+			ranks       int
+			partitioned bool
+			policy      string
+		}{{2, false, policy.VIP}, {4, false, policy.Lookahead}, {4, true, policy.Sieve}} {
+			o.Partitioned, o.Cache = c.partitioned, policy.Settings{Policy: c.policy, Alpha: 0.2}
+			got, _ := trainLinks(t, shards, c.ranks, o)
+			same := got.LossDigest == want.LossDigest && got.WeightsDigest == want.WeightsDigest &&
+				reflect.DeepEqual(got.Confusion, want.Confusion)
+			// two ranks add gradients of four parts in another order
+			if got.BlocksDigest != want.BlocksDigest || c.ranks == 4 && !same {
+				t.Errorf("%s, %+v: blocks, losses, weights or predictions are others", labels, c)
+			}
+		}
+		if labels == dataset.PlantNumbers {
+			if r2 := want.Numbers["r2"]; r2 < 0.4 || len(want.Numbers) != 3 || want.TestAccuracy != nil {
+				t.Errorf("numbers of test links: %v", want.Numbers)
+			}
+		} else if x := want.TestAccuracy.Value; x < want.MajorityAccuracy.Value+0.15 {
+			t.Errorf("accuracy %.3f of test links, of the likeliest class %.3f", x, want.MajorityAccuracy.Value)
+		}
+		ranked := want.Links != nil
+		for _, score := range []string{task.DistMult, task.Dot} {
+			o := linkOptions(4)
+			o.Links.Score = score
+			err := comm.RunWorld(1, func(c comm.Comm) error {
+				_, err := Run(t.Context(), Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
+					Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+				return err
+			})
+			refuses := score == task.Dot && labels == dataset.PlantClasses
+			if ranked || refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "choose auto, mlp") {
+				t.Errorf("%s, %s: %v", labels, score, err)
+			}
+		}
+	}
+}
+
 // lossesOf returns the losses of a run's steps.
 func lossesOf(t *testing.T, dir string) (all []float64) {
 	t.Helper()
@@ -143,10 +195,15 @@ func lossesOf(t *testing.T, dir string) (all []float64) {
 // Ranks that train minibatches of links together, or hold columns of all rows, come to the losses and
 // metrics of ranks that train the same minibatches alone, but for rounding, and draw the same edges.
 func TestLinksInOtherModes(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
-		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
+	graphs := map[string]*shard.Shards{}
+	for _, labels := range []string{"", dataset.PlantClasses, dataset.PlantNumbers} {
+		graphs[labels] = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
+			SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
+	}
 	for name, change := range map[string]func(o *Options){
-		"uniform": func(o *Options) { o.Links.Corrupt = sample.CorruptPair },
+		dataset.PlantClasses: func(o *Options) { o.Links.Score = task.ScoreAuto },
+		dataset.PlantNumbers: func(o *Options) { o.Batch = 1 },
+		"uniform":            func(o *Options) { o.Links.Corrupt = sample.CorruptPair },
 		"batch, distmult, jumping": func(o *Options) {
 			o.Links.Negatives, o.Links.Score = sample.Negatives{Kind: sample.NegativesBatch}, task.DistMult
 			o.Model.Jumping = nn.JumpCat
@@ -159,7 +216,10 @@ func TestLinksInOtherModes(t *testing.T) {
 		},
 		"no neighbours, steps without links": func(o *Options) { o.Model.Kind, o.Batch = "mlp", 1 },
 	} {
-		o := linkOptions(4)
+		o, shards := linkOptions(4), graphs[""]
+		if of := graphs[name]; of != nil {
+			shards = of
+		}
 		o.StreamPerPart, o.Model.Dropout = false, 0
 		change(&o)
 		for _, mode := range []string{parallel.ModeSplit, parallel.ModeHybrid, parallel.ModePushPull} {
@@ -325,7 +385,8 @@ func TestLinksDoNotLeak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	links, _ := dataset.SplitLinks(g, nil, dataset.Fractions{0.9, 0.05, 0.05}, 1, true)
+	links := dataset.SplitLinks(g, dataset.Fractions{0.9, 0.05, 0.05}, 1, true)
+	g.DropEdges(nil, dataset.Judged(&links))
 	dir := t.TempDir()
 	w, err := dataset.Create(filepath.Join(dir, "data"), dataset.Meta{Name: "random", Task: task.Links,
 		Features: features})

@@ -175,10 +175,10 @@ func (r ledger) share(s task.Sums) *record.Metric {
 	return accuracy(r.s.Task, record.Metric{Value: value, Known: known})
 }
 
-// accuracy returns what stands beside other metrics as the share of right predictions; nil for numbers,
-// which are neither right nor wrong.
+// accuracy returns what stands beside other metrics as the share of right predictions; nil for numbers
+// and ranks, which are neither right nor wrong.
 func accuracy(of *task.Task, m record.Metric) *record.Metric {
-	if of.Numbers {
+	if of.Numbers || of.Ranks {
 		return nil
 	}
 	return &m

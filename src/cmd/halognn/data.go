@@ -118,7 +118,7 @@ func generateCommand(p *process) *cobra.Command {
 			defer d.Close()
 			m := d.Meta
 			sizes, of := [3]int{len(d.Split.Train), len(d.Split.Valid), len(d.Split.Test)}, ""
-			if m.Task == task.Links {
+			if task.Stored(m.Task).Embeds {
 				sizes, of = [3]int{len(d.Links.Train), len(d.Links.Valid), len(d.Links.Test)}, " links"
 			}
 			features := fmt.Sprintf(", %d features (%s)", m.Features, m.FeatureType)
@@ -152,6 +152,8 @@ func generateCommand(p *process) *cobra.Command {
 	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, dataset.FeatureTypes)
 	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test in percent of the "+
 		"pairs of vertices with an edge, such as 85/5/10")
+	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of classes a and b: "+
+		"classes, (a + b) mod C, or numbers, a + b (default: they are ranked)")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
 	return c
@@ -171,7 +173,8 @@ func importCommand(p *process) *cobra.Command {
 	var o dataset.ImportOptions
 	var undirected, directed bool
 	var to replaceable
-	var index string
+	var index, classes string
+	var numbers []string
 	c := &cobra.Command{
 		Use: "import --format FORMAT --in PATH --out DATASET [--undirected] [--split " +
 			"FILE|60/20/20]",
@@ -201,12 +204,20 @@ func importCommand(p *process) *cobra.Command {
 			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
 					"show, or use %s or %s", o.Task, task.Regression, task.Links))
-			case !links && (o.SplitLinks != "" || o.LinksOf != ""):
-				return usageError(errors.New("--split-links and --relation are of --task links"))
+			case !links && (o.SplitLinks != "" || o.LinksOf != "" || classes != "" || len(numbers) > 0):
+				return usageError(errors.New("--split-links, --relation, --link-classes and --link-numbers are of " +
+					"--task links"))
+			case classes != "" && len(numbers) > 0:
+				return usageError(errors.New("--link-classes and --link-numbers exclude each other"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
 				return usageError(errors.New("--split and --split-index are of vertices; use --split-links"))
 			case links && o.SplitLinks == "":
 				o.SplitLinks = "85/5/10"
+			}
+			if classes != "" {
+				o.Task, o.LinkLabels = task.LinkClasses, []string{classes}
+			} else if len(numbers) > 0 {
+				o.Task, o.LinkLabels = task.LinkNumbers, numbers
 			}
 			if k, err := strconv.ParseUint(index, 10, 16); err == nil {
 				of := int(k)
@@ -248,6 +259,9 @@ func importCommand(p *process) *cobra.Command {
 		"split that comes with the data, else 60/20/20)")
 	f.StringVar(&o.SplitLinks, "split-links", "", "train/valid/test in percent of the pairs of vertices "+
 		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
+	f.StringVar(&classes, "link-classes", "", "csv: column of the edge table, npz: array, with the class of "+
+		"each link, 0 to C-1; or NAME of train_NAME.npy and so on, beside the lists of --split-links")
+	f.StringSliceVar(&numbers, "link-numbers", nil, "the same with a number to predict, or several")
 	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose edges are the "+
 		"links, such as author,writes,paper")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")

@@ -41,7 +41,8 @@ func Bare(t testing.TB, o BareOptions) string {
 	var links graph.LinkSplit
 	if o.Links {
 		w.Meta.Task, w.Meta.Classes = task.Links, 0
-		links, _ = dataset.SplitLinks(g, nil, dataset.Fractions{0.6, 0.2, 0.2}, 1, true)
+		links = dataset.SplitLinks(g, dataset.Fractions{0.6, 0.2, 0.2}, 1, true)
+		g.DropEdges(nil, dataset.Judged(&links))
 	}
 	must(t, w.Topology(g))
 	if o.EdgeFeatures {

@@ -1,0 +1,258 @@
+package dataset
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/npy"
+	"halognn/src/task"
+)
+
+// linkTask returns the task of the labels of links, or "".
+func (o *ImportOptions) linkTask() string {
+	if of := task.Labelling(o.Task); of != nil {
+		return of.Name
+	}
+	return ""
+}
+
+// linkFlag is the option that names the labels of links.
+func (o *ImportOptions) linkFlag() string {
+	if o.Task == task.LinkNumbers {
+		return "--link-numbers"
+	}
+	return "--link-classes"
+}
+
+// checkLinkLabels returns an error for labels of links that cannot be read.
+func (o *ImportOptions) checkLinkLabels() error {
+	switch {
+	case o.linkTask() == "":
+		return nil
+	case o.SplitLinks == "" || len(o.LinkLabels) == 0:
+		return badOption("task %s needs links and the name of their labels", o.Task)
+	case o.Task == task.LinkClasses && len(o.LinkLabels) > 1:
+		return badOption("--link-classes %s: a link has one class; name one column",
+			strings.Join(o.LinkLabels, ","))
+	case len(o.Table.EdgeFeatures) > 0:
+		return badOption("--edge-features: edges with features cannot be links; leave them out")
+	case o.edgeLabels() != nil && o.Format != "csv" && o.Format != "npz":
+		return badOption("%s: edges of format %s have no labels; use csv or npz, or give labels beside the "+
+			"links, as --split-links DIR with train_%s.npy", o.linkFlag(), o.Format, o.LinkLabels[0])
+	case o.edgeLabels() != nil && o.Format == "npz" && len(o.LinkLabels) > 1:
+		return badOption("%s %s: name one array, [E] or [E, C]", o.linkFlag(), strings.Join(o.LinkLabels, ","))
+	}
+	return nil
+}
+
+// labelFile returns the file of the labels of a list of links, beside these.
+func (o *ImportOptions) labelFile(split int) string {
+	return filepath.Join(o.SplitLinks, graph.SplitNames[split]+"_"+strings.Join(o.LinkLabels, ",")+".npy")
+}
+
+// edgeLabels returns the names of the labels that edges have; nil: links have none, or files beside
+// them have them.
+func (o *ImportOptions) edgeLabels() []string {
+	if _, err := os.Stat(o.labelFile(0)); o.linkTask() == "" || err == nil {
+		return nil
+	}
+	return o.LinkLabels
+}
+
+// edgeColumns returns the columns of numbers of the edge table, and the option that names them.
+func (o *ImportOptions) edgeColumns() (names []string, flag string) {
+	if o.linkTask() != "" {
+		return o.edgeLabels(), o.linkFlag()
+	}
+	return o.Table.EdgeFeatures, "--edge-features"
+}
+
+// readLabelArray takes the labels of edges of an array [E, C], or [E].
+func readLabelArray(s *source, a arraySource, key string) error {
+	if !a.Has(key) {
+		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key, s.options.linkFlag(),
+			strings.Join(a.Names(), ", "))
+	}
+	return readEdgeArray(s, a, s.used(key))
+}
+
+// placeLinkLabels brings the labels of the source's edges into the order of g. An edge that comes
+// several times has one label, and so have both directions of a symmetric graph's, or it is an error.
+func placeLinkLabels(s *source, g *graph.CSC, symmetric bool) (all []float32, err error) {
+	cols := s.edgeRows.cols
+	if cols == 0 {
+		return nil, nil
+	}
+	if s.options.KeepDuplicates {
+		return nil, fmt.Errorf("%s: %w: repeated edges cannot be kept (--keep-duplicates) where links have "+
+			"labels; leave it out", s.options.In, ErrMismatch)
+	}
+	all = mem.Make[float32](len(g.Indices) * cols)
+	known := mem.Make[uint8](len(g.Indices))
+	defer mem.Free(known)
+	i := 0
+	s.edges.Each(func(edges []graph.Edge) {
+		for _, e := range edges {
+			label := s.edgeRows.data[i*cols:][:cols]
+			i++
+			put := func(at int64) {
+				own := all[at*int64(cols):][:cols]
+				if known[at] != 0 && !slices.Equal(own, label) && err == nil {
+					err = fmt.Errorf("%s: the edges between %s and %s have two labels, %v and %v: %w; a link has "+
+						"one: leave the other edge out", s.options.In, idOf(s, e.Src()), idOf(s, e.Dst()), own, label, ErrValue)
+				}
+				copy(own, label)
+				known[at] = 1
+			}
+			at := g.Find(e.Src(), e.Dst())
+			if at < 0 { // a loop, which is no link
+				continue
+			}
+			put(at)
+			if symmetric && e.Src() != e.Dst() {
+				put(g.Find(e.Dst(), e.Src()))
+			}
+		}
+	})
+	return all, err
+}
+
+// idOf is what the source calls a vertex.
+func idOf(s *source, v graph.VertexID) string {
+	switch {
+	case s.names != nil:
+		return s.names[v]
+	case s.originals != nil:
+		return strconv.FormatInt(s.originals[v], 10)
+	}
+	return strconv.Itoa(int(v))
+}
+
+// labelLinks labels links, if that is asked for: by placed, the labels of the edges of g, or by files
+// beside the links.
+func labelLinks(s *source, g *graph.CSC, placed []float32, links *graph.LinkSplit) error {
+	of := task.Labelling(s.task())
+	if of == nil {
+		return nil
+	}
+	cols := s.edgeRows.cols
+	var values [3][]float32
+	for k, list := range links.Lists() {
+		var err error
+		if s.options.edgeLabels() == nil {
+			values[k], cols, err = readLinkLabels(s.options.labelFile(k), len(*list))
+		} else {
+			values[k], err = edgeLabelsOf(s, g, placed, *list)
+		}
+		if err == nil && of.Class != nil {
+			err = checkLinkClasses(values[k], cols)
+		}
+		if err == nil && k > 0 && len(values[k]) != len(*list)*cols {
+			err = fmt.Errorf("%d numbers of %d links; all files want as many columns: %w", len(values[k]),
+				len(*list), ErrMismatch)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: labels of %s links: %w", s.options.In, graph.SplitNames[k], err)
+		}
+	}
+	for c := range cols {
+		if err := varies(values, c, cols); err != nil {
+			return fmt.Errorf("%s: %s: %w", s.options.In, s.options.linkFlag(), err)
+		}
+	}
+	s.linkOutputs = cols
+	for k := range values {
+		s.linkLabels[k] = npy.Bytes(values[k])
+		if of.Class == nil {
+			continue
+		}
+		s.linkLabels[k] = nil
+		if k == 0 {
+			s.linkOutputs = 0
+		}
+		for _, y := range values[k] {
+			s.linkOutputs = max(s.linkOutputs, int(y)+1)
+			s.linkLabels[k] = binary.LittleEndian.AppendUint32(s.linkLabels[k], uint32(y))
+		}
+	}
+	return nil
+}
+
+// edgeLabelsOf returns the labels that links have as edges.
+func edgeLabelsOf(s *source, g *graph.CSC, placed []float32, links []graph.Link) (values []float32, err error) {
+	cols := int64(s.edgeRows.cols)
+	for _, l := range links {
+		at := g.Find(l.Source, l.Target)
+		if at < 0 {
+			at = g.Find(l.Target, l.Source)
+		}
+		if at < 0 {
+			return nil, fmt.Errorf("the link from %s to %s is no edge, so it has none; give all labels beside "+
+				"the links, as %s", idOf(s, l.Source), idOf(s, l.Target), filepath.Base(s.options.labelFile(0)))
+		}
+		values = append(values, placed[at*cols:(at+1)*cols]...)
+	}
+	return values, nil
+}
+
+// readLinkLabels reads the labels of n links, [n] or [n, C].
+func readLinkLabels(path string, n int) (values []float32, cols int, err error) {
+	r, err := npy.OpenReader(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w; each list of links has such a file", err)
+	}
+	defer r.Close()
+	if cols = 1; len(r.Shape) == 2 {
+		cols = r.Shape[1]
+	}
+	if len(r.Shape) < 1 || len(r.Shape) > 2 || r.Shape[0] != n || cols < 1 {
+		return nil, 0, fmt.Errorf("%s: %w: shape %s for %d links; want one label for each", path, ErrMismatch,
+			npy.ShapeString(r.Shape), n)
+	}
+	values, err = npy.ReadAll[float32](r)
+	if i := slices.IndexFunc(values, func(x float32) bool { return !finite(x) }); err == nil && i >= 0 {
+		err = fmt.Errorf("%s: link %d has %g: %w; want a finite number, of each link", path, i/cols, values[i],
+			ErrValue)
+	}
+	return values, cols, err
+}
+
+// mostLinkClasses bounds the classes of links: a model has an output for each.
+const mostLinkClasses = 1 << 16
+
+// checkLinkClasses returns an error for what is no class.
+func checkLinkClasses(values []float32, cols int) error {
+	if cols != 1 {
+		return fmt.Errorf("%d columns: %w; a link has one class", cols, ErrValue)
+	}
+	for _, y := range values {
+		if !(y >= 0 && y < mostLinkClasses) || y != float32(int(y)) {
+			return fmt.Errorf("a link has %g: %w; want a class, 0 to %d at most; --link-numbers trains a model "+
+				"to predict numbers", y, ErrValue, mostLinkClasses-1)
+		}
+	}
+	return nil
+}
+
+// varies returns an error if all links have one label: there would be nothing to learn.
+func varies(values [3][]float32, column, cols int) error {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, list := range values {
+		for i := column; i < len(list); i += cols {
+			least, most = min(least, float64(list[i])), max(most, float64(list[i]))
+		}
+	}
+	if least >= most {
+		return fmt.Errorf("column %d is %g for every link: %w: there is nothing to learn; name another",
+			column, least, ErrValue)
+	}
+	return nil
+}
