@@ -264,6 +264,27 @@ class TestRuns(Case):
         with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 299 others"):
             halognn.infer(run, top=300)
 
+    def test_labels_of_links(self):
+        edge_index, _, y = random_graph()
+        a, b = y[edge_index]
+        graph = halognn.Graph(edge_index, 300, np.eye(y.max() + 1, dtype=np.float32)[y])
+        labels = {"link_classes": (a + b) % 3, "link_numbers": np.stack([a + b, a * b], 1) / 2}
+        for name, label in labels.items():
+            halognn.write_dataset(self.at("d"), graph, undirected=True, task="links", overwrite=True,
+                                  **{name: label})
+            halognn.partition(self.at("p"), self.at("d"), 2, method="ldg", overwrite=True)
+            run = halognn.train(self.at("p"), self.at("r"), progress=False, overwrite=True, train__epochs=20,
+                                sample__fanouts=[5], model__layers=1, sample__batch=32)
+            self.assertNotIn("test_links", run.summary)
+            z = halognn.infer(run, links=edge_index.T)
+            if name == "link_classes":
+                self.assertGreater((z == label).mean(), run.summary["majority_accuracy"] + 0.2)
+            else:
+                self.assertEqual(z.shape, label.shape)
+                self.assertGreater(run.summary["test_numbers"]["r2"], 0.5)
+            with self.assertRaisesRegex(halognn.HalognnError, "--top ranks partners, which a model of"):
+                halognn.infer(run, top=3)
+
     def test_links_of_a_relation(self):
         draw = np.random.default_rng(3)
         nodes = {kind: halognn.Graph(np.zeros((2, 0), np.int64), n, draw.normal(size=(n, 4)))

@@ -53,7 +53,7 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 // asked reads what is asked for: links, or vertices; nil: all.
 func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
-		return nil, nil, fmt.Errorf("--top: a model of %s does not rank them; give --links FILE", s.Task.Has)
+		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give --links FILE", s.Task.Has)
 	}
 	if n := endsOf(s)[1].others; what.Top > n {
 		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
