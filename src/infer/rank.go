@@ -301,7 +301,7 @@ type Candidates map[graph.Link][]graph.VertexID
 // ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
 // is no such file. Error: a link has none, or its own target among them.
 func ReadCandidates(s Passes) (Candidates, error) {
-	if s.Spec.Links.JudgedFile == "" || !s.Task.Embeds {
+	if s.Spec.Links.JudgedFile == "" || !s.Task.Ranks {
 		return nil, nil
 	}
 	rows, err := readLinks(s, s.Spec.Links.JudgedFile, 1)

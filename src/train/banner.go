@@ -28,8 +28,11 @@ func (r ledger) banner() string {
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
 		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
 	loss := r.s.Task.Loss
+	if r.s.Task.Ranks {
+		loss = r.s.Spec.Links.Loss
+	}
 	if r.s.Task.Embeds {
-		loss = fmt.Sprintf("%s of %s", r.s.Spec.Links.Loss, r.s.Spec.Links.Score)
+		loss += " of " + r.s.Spec.Links.Score
 	}
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
