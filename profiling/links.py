@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""AUC and average precision of links beside PyTorch Geometric's full batch.
+"""Predicted links beside PyTorch Geometric, on the same splits and among the same negatives.
 
     profiling/links.py DATA [--out run/links] [--seeds 10] [--sets cora,citeseer] [--jobs 1]
+                            [--python build/peers/bin/python]
 
-DATA/NAME/neutral has the graphs as NumPy files; rows of features are made to add up to 1. Each
-seed has a split and a model of its own: full batch (all links and neighbours, one negative a link,
-cross-entropy of inner products, 128 and 64 wide, 100 epochs at 0.01, the epoch that validates
-best; negatives are any pairs, and validation links pass messages when test links are judged, as in
-the reference), and the same in minibatches of 256 links without their own edges. Prints means, standard
-deviations and standard errors in percent. A run that is in OUT already is not done again."""
+cora and citeseer: rows of features add up to 1, all links and neighbours in a minibatch, one
+negative a link that draws both ends, cross-entropy of inner products, 128 and 64 wide, 100 epochs
+at 0.01, the epoch that validates best, validation links pass messages in the test. Beside it
+halognn in minibatches of 256 links without their own edges, 20 epochs. amazon-computers, fb100-5:
+minibatches of 256 of some thousand links, the others pass messages, 2 layers that draw 10 and 5,
+64 wide, one other target a link; PyTorch Geometric by LinkNeighborLoader (SPARSE=1
+profiling/peers/setup.sh) with the training links out of the graph, halognn with the minibatch's.
+Each seed has a split, a model and, for each validation and test link, 100 other targets of its own,
+the first of which AUC and average precision compare. Prints means and standard errors in percent,
+and differences of the same split. A run that is in OUT already is not done again."""
 
 import argparse
 import concurrent.futures
@@ -24,8 +29,24 @@ import subprocess
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FULL = ["sample.batch=1000000", "links.exclude=false"]
-WAYS = {"full batch": FULL, "256 links": ["sample.batch=256", "links.exclude=true"]}
+JUDGED = 100
+METRICS = {"auc": "AUC", "average_precision": "average precision", "mrr": "MRR"}
+FULL = {"split": "85/5/10", "kinds": ("gcn", "sage"), "metric": "auc", "own": [
+    "model.hidden=128", "sample.fanouts=[-1,-1]", "train.lr=0.01", "links.corrupt=pair",
+    "links.graph=train+valid"], "ways": {
+        "all links": ["train.epochs=100", "sample.batch=1000000", "links.exclude=false"],
+        "256 links": ["train.epochs=20", "sample.batch=256"]},
+    "peer": ["--batch", 0, "--epochs", 100, "--hidden", 128, "--fanouts=-1,-1", "--lr", 0.01,
+             "--pairs", "--valid"]}
+DRAWN = {"kinds": ("sage",), "metric": "mrr", "own": ["model.hidden=64", "sample.fanouts=[10,5]",
+                                                      "train.lr=0.003"],
+         "ways": {"256 links": ["train.epochs=10", "sample.batch=256"]},
+         "peer": ["--batch", 256, "--epochs", 10, "--hidden", 64, "--fanouts=10,5", "--lr", 0.003,
+                  "--negatives", 1, "--disjoint"]}
+SETS = {"cora": FULL, "citeseer": FULL,
+        "amazon-computers": {**DRAWN, "split": "2/0.5/1", "import": [
+            "npz", "amazon_electronics_computers.npz"]},
+        "fb100-5": {**DRAWN, "split": "0.5/0.2/0.4", "import": ["ogb", "ogb"]}}
 
 
 def call(log, *command):
@@ -52,37 +73,81 @@ def source(data, path):
 
 
 def cut(a, name, seed):
-    """The links of a seed, in one part."""
-    cut = a.out / f"{name}-{seed}"
-    if not (cut / "meta.json").exists():
-        npz, data = a.out / f"{name}.npz", a.out / f"{name}-{seed}.data"
-        if not npz.exists():
-            source(a.data / name, npz)
-        shutil.rmtree(data, ignore_errors=True)
-        call(a.out / "log", a.program, "import", "--format", "npz", "--in", npz, "--undirected",
-             "--task", "links", "--split-links", "85/5/10", "--seed", seed, "--out", data)
-        call(a.out / "log", a.program, "partition", "--data", data, "--parts", 1, "--method",
-             "random", "--out", cut)
-        shutil.rmtree(data)
+    """The links of a seed in one part, and the vertices that they are ranked among."""
+    made = a.out / f"{name}-{seed}"
+    data, log = made.with_suffix(".data"), made.with_suffix(".log")
+    if (made / "meta.json").exists():
+        return
+    how = ["npz", a.out / f"{name}.npz"]
+    if "import" in SETS[name]:
+        how = [SETS[name]["import"][0], a.data / name / SETS[name]["import"][1]]
+    elif not how[1].exists():
+        source(a.data / name, how[1])
+    call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
+         "links", "--feature-type", "sparse", "--split-links", SETS[name]["split"], "--seed", seed,
+         "--out", data, "--force")
+    numpy.save(made.with_suffix(".others.npy"), others(data, seed))
+    call(log, a.program, "partition", "--data", data, "--parts", 1, "--method", "random", "--out",
+         made)
 
 
-def train(a, way, name, kind, seed):
-    """Trains once; returns AUC and average precision of the test links."""
-    run = a.out / f"{name}-{kind}-{way.split()[0]}-{seed}"
+def others(data, seed):
+    """A line for each validation and test link: source, target, vertices without a link with the
+    source."""
+    def load(n):
+        return numpy.load(data / f"{n}.npy").astype(numpy.int64)
+
+    indptr, judged = load("indptr"), numpy.concatenate([load("links/valid"), load("links/test")])
+    n, more = len(indptr) - 1, {}
+    for u, v in numpy.concatenate([judged, judged[:, ::-1]]):
+        more.setdefault(u, []).append(v)
+    indices, draw = load("indices"), numpy.random.default_rng(seed)
+    lines = []
+    for u, v in judged:
+        known = numpy.concatenate([indices[indptr[u]:indptr[u + 1]], more[u], [u]])
+        found = numpy.empty(0, numpy.int64)
+        while len(found) < JUDGED:
+            drawn = draw.integers(n, size=2 * JUDGED)
+            found = numpy.concatenate([found, drawn[~numpy.isin(drawn, known)]])
+            found = found[numpy.sort(numpy.unique(found, return_index=True)[1])]
+        lines.append([u, v, *found[:JUDGED]])
+    return numpy.array(lines, numpy.int32)
+
+
+def train(a, name, kind, way, seed):
+    """Trains once; returns the metrics of the test links."""
+    run, case = a.out / f"{name}-{kind}-{way.split()[0]}-{seed}", SETS[name]
     if not (run / "summary.json").exists():
         shutil.rmtree(run, ignore_errors=True)
         sets = [f"data.parts={a.out}/{name}-{seed}", f"run.dir={run}", f"model.kind={kind}",
-                "model.hidden=128", "model.dropout=0", "links.width=64", "sample.fanouts=[-1,-1]",
-                "train.epochs=100", "train.lr=0.01", f"train.seed={seed}", "train.metric=auc",
-                "compute.threads=1", "pipeline.workers=1", "links.negatives=uniform:1",
-                "links.loss=cross-entropy", "links.eval_negatives=1", "links.corrupt=pair",
-                "links.graph=train+valid"]
+                f"links.eval_file={a.out}/{name}-{seed}.others.npy", f"train.seed={seed}",
+                f"train.metric={case['metric']}", "model.dropout=0", "links.width=64",
+                "cache.policy=none", "compute.threads=1", "pipeline.workers=1",
+                "links.negatives=uniform:1", "links.loss=cross-entropy", *case["own"],
+                *case["ways"][way]]
         if kind == "gcn":
-            sets.append("model.gcn_norm=both")
+            sets += ["model.gcn_norm=both"]
         call(f"{run}.log", a.program, "train", "--config", a.out / "config.yaml",
-             *(w for s in sets + WAYS[way] for w in ("--set", s)))
-    found = json.loads((run / "summary.json").read_text())["test_links"]
-    return 100 * found["auc"], 100 * found["average_precision"]
+             *(w for s in sets for w in ("--set", s)))
+    return json.loads((run / "summary.json").read_text())["test_links"]
+
+
+def peer(a, name, kind, seed):
+    """The same with PyTorch Geometric."""
+    log, case = a.out / f"{name}-{kind}-pyg-{seed}.log", SETS[name]
+    if not log.exists() or "\ntest " not in log.read_text():
+        stem = a.out / f"{name}-{seed}"
+        call(log, a.python, ROOT / "profiling/peers/pyg_links.py", f"{stem}.data", "--kind", kind,
+             "--others", f"{stem}.others.npy", "--metric", case["metric"], "--threads", 1, "--seed",
+             seed, *case["peer"])
+    words = log.read_text().split("\ntest ")[1].split()
+    return dict(zip(words[::2], map(float, words[1::2])))
+
+
+def figures(values):
+    """The mean and its standard error."""
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return f"{statistics.mean(values):.2f}", f"{error:.2f}"
 
 
 def main():
@@ -92,26 +157,37 @@ def main():
     p.add_argument("--out", type=pathlib.Path, default=ROOT / "run/links")
     p.add_argument("--seeds", type=int, default=10)
     p.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one thread")
-    p.add_argument("--sets", default="cora,citeseer")
+    p.add_argument("--sets", default="cora,citeseer", help="of " + ", ".join(SETS))
+    p.add_argument("--python", type=pathlib.Path, default=ROOT / "build/peers/bin/python",
+                   help="a Python with PyTorch Geometric")
     p.add_argument("--program", default=os.environ.get("HALOGNN", ROOT / "bin/halognn"))
     a = p.parse_args()
+    a.data, a.out = a.data.resolve(), a.out.resolve()
     a.out.mkdir(parents=True, exist_ok=True)
     (a.out / "config.yaml").write_text("model: {layers: 2}\n")
-    sets = a.sets.split(",")
-    for name, seed in itertools.product(sets, range(a.seeds)):
-        cut(a, name, seed)
-    runs = list(itertools.product(WAYS, sets, ("gcn", "sage"), range(a.seeds)))
+    sets, jobs = a.sets.split(","), []
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        found = list(pool.map(lambda run: train(a, *run), runs))
-    print("| data set | model | links | AUC | sd | error | average precision | sd | error |")
-    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
-    for at in range(0, len(runs), a.seeds):
-        way, name, kind, _ = runs[at]
+        list(pool.map(lambda of: cut(a, *of), itertools.product(sets, range(a.seeds))))
+        for seed, name in itertools.product(range(a.seeds), sets):
+            for kind in SETS[name]["kinds"]:
+                jobs.append(((name, kind, ""), pool.submit(peer, a, name, kind, seed)))
+                for way in SETS[name]["ways"]:
+                    jobs.append(((name, kind, way),
+                                 pool.submit(train, a, name, kind, way, seed)))
+    found = {}
+    for row, job in jobs:
+        found.setdefault(row, []).append(job.result())
+    print("| data set | model | | " + " | ".join(f"{m} | error | difference | error"
+                                                 for m in METRICS.values()) + " |")
+    print("|---|---|---|" + "--:|" * 4 * len(METRICS))
+    for (name, kind, way), runs in found.items():
         row = []
-        for values in zip(*found[at:at + a.seeds]):
-            sd = statistics.stdev(values)
-            row += [statistics.mean(values), sd, sd / math.sqrt(len(values))]
-        print(f"| {name} | {kind} | {way} | " + " | ".join(f"{x:.2f}" for x in row) + " |")
+        for metric in METRICS:
+            ours, theirs = ([100 * r[metric] for r in found[name, kind, w]] for w in (way, ""))
+            row += figures(ours)
+            row += figures([o - t for o, t in zip(ours, theirs)]) if way else ["", ""]
+        who = f"halognn, {way}" if way else "PyTorch Geometric"
+        print(f"| {name} | {kind} | {who} | " + " | ".join(row) + " |")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ A case sets one halognn job beside its peers:
     links      halognn alone, by LABOR with numbers that last 64 steps, on links as fast as the
                machine, of 1 Gbit/s and of 200 Mbit/s
     pairs      one process that predicts links, 2 layers, 4 negatives a link, of a DATASET whose task
-               they are: halognn with negatives of their own and joint ones, and GraphBolt
+               they are: halognn with negatives of their own and joint ones, GraphBolt, and PyG
     rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
                GraphBolt and by NeighborSampler. Types without features get 16 columns
     rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, beside
@@ -262,6 +262,10 @@ class Bench:
             for workers in (0, 1, 2):
                 yield self.peer(f"GraphBolt, {workers} workers", "dgl_links.py", "--workers",
                                 workers, "--fanouts", "10,5", "--hidden", 64, "--negatives", 4)
+                if self.a.pyg:
+                    yield self.peer(f"PyG, {workers} workers", "pyg_links.py", "--workers", workers,
+                                    "--fanouts", "10,5", "--hidden", 64, "--dropout", 0.5,
+                                    "--disjoint")
         elif name in ("rgcn", "rsage"):
             kind, sets = KINDS[name], TYPED + [f"model.kind={KINDS[name]}", "cache.policy=none"]
             yield self.halognn("halognn", 1, [], 64, 1024, *sets)
