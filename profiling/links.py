@@ -144,10 +144,10 @@ def peer(a, name, kind, seed):
     return dict(zip(words[::2], map(float, words[1::2])))
 
 
-def figures(values):
+def figures(values, sign=""):
     """The mean and its standard error."""
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):.2f}", f"{error:.2f}"
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return f"{statistics.mean(values):{sign}.2f} +- {error:.2f}"
 
 
 def main():
@@ -177,17 +177,15 @@ def main():
     found = {}
     for row, job in jobs:
         found.setdefault(row, []).append(job.result())
-    print("| data set | model | | " + " | ".join(f"{m} | error | difference | error"
-                                                 for m in METRICS.values()) + " |")
-    print("|---|---|---|" + "--:|" * 4 * len(METRICS))
+    print("| data set | model | | seeds | "
+          + " | ".join(f"{m} | difference" for m in METRICS.values()) + " |")
+    print("|---|---|---|" + "--:|" * (1 + 2 * len(METRICS)))
     for (name, kind, way), runs in found.items():
-        row = []
+        row = [name, f"`{kind}`", f"halognn, {way}" if way else "PyTorch Geometric", str(len(runs))]
         for metric in METRICS:
             ours, theirs = ([100 * r[metric] for r in found[name, kind, w]] for w in (way, ""))
-            row += figures(ours)
-            row += figures([o - t for o, t in zip(ours, theirs)]) if way else ["", ""]
-        who = f"halognn, {way}" if way else "PyTorch Geometric"
-        print(f"| {name} | {kind} | {who} | " + " | ".join(row) + " |")
+            row += [figures(ours), way and figures([o - t for o, t in zip(ours, theirs)], "+")]
+        print("| " + " | ".join(row) + " |")
 
 
 if __name__ == "__main__":
