@@ -18,6 +18,7 @@
 #   REPEAT   runs of each; the fastest counts                        [2]
 #   ALPHA, DEPTH, GAMMA, DELTA                                       [0.2, 4, 0.995, 16]
 #   WINDOW   bytes of rows under way from a rank, in the last line   [750000]
+#   WAYS     some of the ways, by name                               [all]
 #
 # The first epoch, which fills pools and pipes, counts like the others: the time is the median over
 # epochs.
@@ -45,6 +46,7 @@ ways="full-replication   $depth    cache.policy=vip cache.alpha=$((ranks - 1))
       sums+look-ahead    $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on
       sums+l.a.+window   $depth    cache.policy=lookahead cache.alpha=$alpha exchange.sums=on \
                                    exchange.window=$window"
+[ -z "${WAYS:-}" ] || ways=$(awk -v some=" $WAYS " 'index(some, " " $1 " ")' <<<"$ways")
 
 rates=${RATES:-as-is}
 for rate in $rates; do
