@@ -194,61 +194,103 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 }
 
 /* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: of up to
- * SHORTEST rows of int8 in int16, and with int16 rows among so few in float32. */
+ * SHORTEST rows of int8 in int16, and with int16 rows among so few in float32. The sums of up to
+ * PANEL columns lie in the first cache; ABREAST rows are read at once, and of as many later ones a
+ * line is prefetched for each that is added: so memory is busy all the time. */
 #define SHORTEST (INT16_MIN / INT8_MIN)
 #define BYTE_LANES (2 * LANES)
+#define PANEL 4096
+#define ABREAST 5
 
 ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows) {
     return from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
            (g->as.wide == HALOGNN_NO_WIDE || g->as.wide_bytes == 2);
 }
 
-/* byte_strip sets columns [j, j + n*BYTE_LANES) of out to the sums of a segment's int8 rows. What
- * lies beyond the last column is made up for by columns before j, which get the same sums again. */
-ALWAYS_INLINE void byte_strip(const int n, const edges *g, int64_t lo, int64_t hi, int64_t j,
-                              float *out) {
-    const int64_t end = j + (int64_t)n * BYTE_LANES;
-    const int64_t final = (end < g->cols ? end : g->cols) - BYTE_LANES;
-    shorts sum[MAX_ACCUMULATORS];
-    UNROLL for (int k = 0; k < n; k++) sum[k] = (shorts){0};
-    for (int64_t e = lo; e < hi; e++) {
-        if (j == 0)
-            prefetch_edge(BYTE_TABLES, g, e);
-        if (element_in(BYTE_TABLES, g, e) != BYTE)
-            continue;
-        const int8_t *row = row_of(BYTE_TABLES, g, e);
-        UNROLL for (int k = 0; k < n; k++) sum[k] +=
-            load_bytes(row + (k < n - 1 ? j + k * BYTE_LANES : final));
-    }
-    UNROLL for (int k = 0; k < n; k++) store_shorts(
-        out + (k < n - 1 ? j + k * BYTE_LANES : final), sum[k]);
+/* add_vector adds the columns from c on of n int8 rows to sum, or sets sum to them. */
+ALWAYS_INLINE void add_vector(const int n, const int8_t *const *rows, int64_t c, int set,
+                              int16_t *sum) {
+    shorts x = load_bytes(rows[0] + c);
+    UNROLL for (int i = 1; i < n; i++) x += load_bytes(rows[i] + c);
+    if (!set)
+        x += *(shorts *)sum;
+    *(shorts *)sum = x;
 }
 
-/* A STRIPS is a switch over the numbers of vectors of a strip. */
-#define STRIPS_OF_8(S) S(1) S(2) S(3) S(4) S(5) S(6) S(7) S(8)
-#if MAX_ACCUMULATORS > 8
-#define STRIPS(S) STRIPS_OF_8(S) S(9) S(10) S(11) S(12) S(13) S(14) S(15) S(16)
-#else
-#define STRIPS STRIPS_OF_8
-#endif
+/* add_bytes adds columns [j, end) of n int8 rows to sum, or sets sum to them, and prefetches these
+ * columns of n later rows. What lies beyond the last column is made up for by columns before. */
+ALWAYS_INLINE void add_bytes(const int n, const int8_t *const *rows, const int8_t *const *later,
+                             int64_t j, int64_t end, int set, int16_t *sum) {
+    for (; j + CACHE_LINE <= end; j += CACHE_LINE) {
+        UNROLL for (int i = 0; i < n; i++) __builtin_prefetch(later[i] + j);
+        UNROLL for (int k = 0; k < CACHE_LINE; k += BYTE_LANES, sum += BYTE_LANES)
+            add_vector(n, rows, j + k, set, sum);
+    }
+    if (j < end) {
+        UNROLL for (int i = 0; i < n; i++) __builtin_prefetch(later[i] + j);
+    }
+    for (; j < end; j += BYTE_LANES, sum += BYTE_LANES)
+        add_vector(n, rows, j + BYTE_LANES <= end ? j : end - BYTE_LANES, set, sum);
+}
+
+/* panel_in_shorts sets columns [j, end) of out to the sums of a segment's int8 rows, divided by
+ * count and multiplied by scale, unless that is NULL. */
+ALWAYS_INLINE void panel_in_shorts(const edges *g, int64_t lo, int64_t hi, int64_t j, int64_t end,
+                                   float count, const float *scale, float *out) {
+    const int8_t *rows[ABREAST], *later[ABREAST];
+    int16_t sum[PANEL];
+    const int64_t far = g->ahead < 2 * ABREAST ? 2 * ABREAST : g->ahead;
+    int n = 0, set = 1;
+    for (int64_t e = lo; e < hi; e++) {
+        if (element_in(BYTE_TABLES, g, e) == BYTE) {
+            rows[n] = row_of(BYTE_TABLES, g, e);
+            later[n++] = row_of(BYTE_TABLES, g, e + far < g->last ? e + far : g->last);
+        } else {
+            prefetch_edge(BYTE_TABLES, g, e);
+        }
+        if (n < ABREAST && (n == 0 || e + 1 < hi))
+            continue;
+        switch (n) {
+        case 1:
+            add_bytes(1, rows, later, j, end, set, sum);
+            break;
+        case 2:
+            add_bytes(2, rows, later, j, end, set, sum);
+            break;
+        case 3:
+            add_bytes(3, rows, later, j, end, set, sum);
+            break;
+        case 4:
+            add_bytes(4, rows, later, j, end, set, sum);
+            break;
+        default:
+            add_bytes(ABREAST, rows, later, j, end, set, sum);
+        }
+        n = set = 0;
+    }
+    if (set)
+        memset(sum, 0, sizeof sum);
+    for (int64_t c = j; c < end; c += BYTE_LANES) {
+        const int64_t at = c + BYTE_LANES <= end ? c : end - BYTE_LANES;
+        UNROLL for (int k = 0; k < BYTE_LANES; k += LANES) {
+            const vec x = load_short(sum + (c - j) + k) / count;
+            store(out + at + k, scale ? x * load(scale + at + k) : x);
+        }
+    }
+}
 
 /* segment_in_shorts reduces the rows of segment d, for which in_shorts holds. */
 TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, int64_t lo,
                                      int64_t hi, float *out) {
-    for (int64_t j = 0; j < g->cols;) {
-        const int64_t left = (g->cols - j + BYTE_LANES - 1) / BYTE_LANES,
-                      n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
-        switch (n) {
-#define STRIP(n)                          \
-    case n:                               \
-        byte_strip(n, g, lo, hi, j, out); \
-        break;
-            STRIPS(STRIP)
-#undef STRIP
-        }
-        j += n * BYTE_LANES;
-    }
-    for (int64_t e = lo; g->as.wide != HALOGNN_NO_WIDE && e < hi; e++) {
+    const int mixed = g->as.wide != HALOGNN_NO_WIDE;
+    const float count = how == MEAN && hi > lo ? count_of(g, d, lo, hi) : 1;
+    const float *scale = g->as.scale;
+    for (int64_t j = 0; j < g->cols; j += PANEL)
+        panel_in_shorts(g, lo, hi, j, g->cols - j < PANEL ? g->cols : j + PANEL,
+                        mixed ? 1 : count, mixed ? NULL : scale, out);
+    if (!mixed)
+        return;
+    for (int64_t e = lo; e < hi; e++) {
         if (element_in(BYTE_TABLES, g, e) != SHORT)
             continue;
         const int16_t *row = row_of(BYTE_TABLES, g, e);
@@ -258,12 +300,19 @@ TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, i
         for (; j < g->cols; j++)
             out[j] += halognn_element(SHORT, row, j);
     }
-    const float count = how == MEAN && hi > lo ? count_of(g, d, lo, hi) : 1;
     INDEPENDENT for (int64_t j = 0; j < g->cols; j++) {
         const float x = out[j] / count;
-        out[j] = g->as.scale ? x * g->as.scale[j] : x;
+        out[j] = scale ? x * scale[j] : x;
     }
 }
+
+/* A STRIPS is a switch over the numbers of vectors of a strip. */
+#define STRIPS_OF_8(S) S(1) S(2) S(3) S(4) S(5) S(6) S(7) S(8)
+#if MAX_ACCUMULATORS > 8
+#define STRIPS(S) STRIPS_OF_8(S) S(9) S(10) S(11) S(12) S(13) S(14) S(15) S(16)
+#else
+#define STRIPS STRIPS_OF_8
+#endif
 
 ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d, int64_t lo,
                            int64_t hi, float *out) {

@@ -70,7 +70,7 @@ ALWAYS_INLINE vec load_short(const int16_t *p) {
 }
 
 /* Twice as many int16 as a vector has lanes. */
-typedef int16_t shorts __attribute__((vector_size(4 * LANES)));
+typedef int16_t shorts __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 
 ALWAYS_INLINE shorts load_bytes(const int8_t *p) {
 #if LANES == 16
@@ -78,14 +78,6 @@ ALWAYS_INLINE shorts load_bytes(const int8_t *p) {
 #else
     return (shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
 #endif
-}
-
-/* store_shorts stores them as float32. */
-ALWAYS_INLINE void store_shorts(float *p, shorts s) {
-    int16_t lanes[2 * LANES];
-    memcpy(lanes, &s, sizeof s);
-    store(p, load_short(lanes));
-    store(p + LANES, load_short(lanes + LANES));
 }
 
 /* Scattered rows cost a memory latency each unless several reads overlap. Prefetching this many

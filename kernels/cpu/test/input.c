@@ -59,6 +59,7 @@ const shape shapes[] = {
     {"hub", 5, 1000, -1, 64},
     {"reddit", 13, 50, 6, 602},
     {"even strips", 33, 70, 4, 512},
+    {"one more than a panel of int8 rows", 3, 12, 4, 4097},
     {0},
 };
 
