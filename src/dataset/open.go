@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -29,7 +30,7 @@ type Dataset struct {
 	LinkLabels [3]task.Labels
 	tables     []*npy.File // [T]
 	identity   string
-	closers    []func() error
+	closers    mem.Closers
 }
 
 // Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,
@@ -153,11 +154,4 @@ func (d *Dataset) FeatureRows(t int, first, end int64) []byte {
 func (d *Dataset) Identity() string { return d.identity }
 
 // Close ends all mappings.
-func (d *Dataset) Close() error {
-	var faults []error
-	for _, c := range d.closers {
-		faults = append(faults, c())
-	}
-	d.closers = nil
-	return errors.Join(faults...)
-}
+func (d *Dataset) Close() error { return d.closers.Close() }

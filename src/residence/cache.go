@@ -1,9 +1,7 @@
 package residence
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
 	"halognn/src/access"
 	"halognn/src/cache"
@@ -33,7 +31,7 @@ type Cache struct {
 	cards   *cards        // on a device with its own memory; nil for others
 	fixed   fixedCache    // a static cache; nil for none
 	dynamic *dynamicCache // a dynamic cache; nil for none
-	closers []func() error
+	closers mem.Closers
 }
 
 // fixedCache is a cache whose rows stay.
@@ -153,14 +151,7 @@ func cacheMemory(rows, index int64) trace.Memory {
 
 // Close frees the cache. No minibatch may be in preparation. Collective if the ranks of a node
 // share the cache.
-func (c *Cache) Close() error {
-	var err error
-	for _, f := range slices.Backward(c.closers) {
-		err = errors.Join(err, f())
-	}
-	c.closers = nil
-	return err
-}
+func (c *Cache) Close() error { return c.closers.Close() }
 
 // staticCache holds copies of a fixed set of remote rows: exchange.Cache.
 type staticCache struct {

@@ -26,6 +26,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -65,7 +66,7 @@ type Store struct {
 	columns     int64         // bytes of them, if read is not Tables
 	edgeTables  [][]byte      // [P] features of edges, of the parts of Tables; see OpenEdgeRows
 	whole       *shard.Shards // the whole graph while it is analysed; nil else
-	closers     []func() error
+	closers     mem.Closers
 }
 
 // Open finds the ranks that share this node's memory, records them in the job, and maps their
@@ -215,14 +216,7 @@ func (s *Store) exchangeOptions() exchange.Options {
 }
 
 // Close frees everything, last opened first.
-func (s *Store) Close() error {
-	var err error
-	for _, f := range slices.Backward(s.closers) {
-		err = errors.Join(err, f())
-	}
-	s.closers = nil
-	return err
-}
+func (s *Store) Close() error { return s.closers.Close() }
 
 func (s *Store) shards() *shard.Shards { return s.Job.Shards }
 

@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"halognn/src/comm"
@@ -65,8 +64,8 @@ type Session struct {
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
-	Closers    []func() error
-	rowClosers []func() error // in the order in which openRows opened
+	Closers    mem.Closers
+	rowClosers mem.Closers // in the order in which openRows opened
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
@@ -263,14 +262,7 @@ func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) 
 }
 
 // CloseRows closes pipeline, exchange and cache. Collective.
-func (s *Session) CloseRows() error {
-	var err error
-	for _, f := range slices.Backward(s.rowClosers) {
-		err = errors.Join(err, f())
-	}
-	s.rowClosers = nil
-	return err
-}
+func (s *Session) CloseRows() error { return s.rowClosers.Close() }
 
 // StrategyOptions returns the options that the strategies of training and inference share.
 func (s *Session) StrategyOptions() parallel.Options {
@@ -314,14 +306,7 @@ func (s *Session) Tell(line string) {
 }
 
 // Close releases everything, last opened first. Collective once communicators have been made.
-func (s *Session) Close() error {
-	err := s.CloseRows()
-	for _, f := range slices.Backward(s.Closers) {
-		err = errors.Join(err, f())
-	}
-	s.Closers = nil
-	return err
-}
+func (s *Session) Close() error { return errors.Join(s.CloseRows(), s.Closers.Close()) }
 
 // EndedBy ends the session because of err and returns the error to report. If all ranks agreed on
 // it, they close in order. Otherwise other ranks may be waiting for this one in a collective: the

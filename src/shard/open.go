@@ -11,6 +11,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/sample"
 	"halognn/src/task"
@@ -78,7 +79,7 @@ type Shards struct {
 	split              [3]splitView // training, validation, test
 	links              [3]linkView
 	mapped, mappedRows int64
-	closers            []func() error
+	closers            mem.Closers
 
 	copying sync.Mutex // of copies
 	copies  []string   // that this process made or began to make
@@ -369,11 +370,4 @@ func (p *Part) Close() error {
 }
 
 // Close ends all mappings but those of OpenPart.
-func (s *Shards) Close() error {
-	var errs []error
-	for _, c := range s.closers {
-		errs = append(errs, c())
-	}
-	s.closers = nil
-	return errors.Join(errs...)
-}
+func (s *Shards) Close() error { return s.closers.Close() }
