@@ -29,7 +29,7 @@ var packages = []struct {
 	{-1, "random", "random words that are pure functions of a key"},
 	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads, for benchmarks"},
 	{-1, "npy", "NumPy files: map, stream, write"},
-	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose, relabel"},
+	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
 		"`comm/mpi` is the MPI binding"},
 	{0, "compute", "what a device can do; `compute/ref` in plain Go, `compute/cpu` with BLAS and " +

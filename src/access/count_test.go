@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
 	"halognn/src/mem/memtest"
 	"halognn/src/partition"
@@ -38,7 +39,7 @@ func newGenerated(t *testing.T, parts int, o dataset.GenerateOptions) *generated
 		t.Fatal(err)
 	}
 	newID, offsets := partition.Order(part, parts, partition.InDegrees(ds.Graph, &ds.Columns))
-	g := graph.Relabel(ds.Graph, newID)
+	g := graphtest.Relabel(ds.Graph, newID)
 	t.Cleanup(g.Free)
 	out := &generated{Graph: mustNew(t, g, Options{}),
 		topology: &sample.Topology{Graph: *g, Original: make([]int32, len(newID))}}

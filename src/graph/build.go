@@ -142,23 +142,14 @@ func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
 	if len(src) != len(dst) {
 		return nil, fmt.Errorf("%d sources but %d destinations", len(src), len(dst))
 	}
+	edges := make([]Edge, len(src))
 	for i := range src {
-		for _, v := range [2]VertexID{src[i], dst[i]} {
-			if uint32(v) >= uint32(n) {
-				return nil, fmt.Errorf("edge %d names vertex %d: %w (the graph has %d vertices)", i,
-					v, ErrVertexRange, n)
-			}
+		if v := max(uint32(src[i]), uint32(dst[i])); v >= uint32(n) {
+			return nil, fmt.Errorf("edge %d names vertex %d: %w (the graph has %d vertices)", i,
+				VertexID(v), ErrVertexRange, n)
 		}
+		edges[i] = MakeEdge(src[i], dst[i])
 	}
-	indptr, indices := countingSort(0, n, func(yield func([]Edge)) {
-		batch := make([]Edge, 0, batchEdges)
-		for i := range src {
-			if batch = append(batch, MakeEdge(src[i], dst[i])); len(batch) == cap(batch) {
-				yield(batch)
-				batch = batch[:0]
-			}
-		}
-		yield(batch)
-	}, false)
+	indptr, indices := countingSort(0, n, func(yield func([]Edge)) { yield(edges) }, false)
 	return &CSC{Indptr: indptr, Indices: indices}, nil
 }

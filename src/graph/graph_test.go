@@ -348,35 +348,6 @@ func TestBuilderCountsVertices(t *testing.T) {
 	}
 }
 
-func TestRelabelKeepsRowOrder(t *testing.T) {
-	for seed, s := range sizes {
-		g := randomGraph(t, uint64(seed), s.n, s.edges)
-		newID := make([]VertexID, s.n)
-		for v, w := range rand.New(rand.NewPCG(uint64(seed), 1)).Perm(s.n) {
-			newID[v] = VertexID(w)
-		}
-		out := Relabel(g, newID)
-		if err := out.Validate(); err != nil {
-			t.Fatalf("%s (seed %d): %v", s.name, seed, err)
-		}
-		for v := range VertexID(s.n) {
-			want := slices.Clone(g.InNeighbours(v))
-			for i, u := range want {
-				want[i] = newID[u]
-			}
-			if got := out.InNeighbours(newID[v]); !slices.Equal(got, want) {
-				t.Fatalf("%s (seed %d): list of %d is %v, want %v", s.name, seed, v, got, want)
-			}
-		}
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("took the same new id twice")
-		}
-	}()
-	Relabel(&CSC{Indptr: []int64{0, 0, 0}}, []VertexID{1, 1})
-}
-
 func randomBlock(rng *rand.Rand, dst, src, degree int) *Block {
 	b := &Block{NumSrc: src, NumDst: dst, Indptr: []int64{0}}
 	for range dst {

@@ -196,36 +196,6 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	return to[:stay]
 }
 
-// Relabel gives vertex v the number newID[v], a permutation. The neighbour list of newID[v] is the
-// list of v with its entries renamed, in the same order, so that draws by position find the same
-// vertices. O(N+M); the result is new memory.
-func Relabel(g *CSC, newID []VertexID) *CSC {
-	n := g.NumVertices()
-	if len(newID) != n {
-		panic(fmt.Sprintf("graph: relabelling %d vertices with %d new ids", n, len(newID)))
-	}
-	out := &CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[VertexID](len(g.Indices))}
-	for v, w := range newID {
-		if out.Indptr[w+1] != 0 {
-			panic(fmt.Sprintf("graph: new id %d is given twice, to vertex %d among others", w, v))
-		}
-		// one more, to tell a vertex without edges from a free number
-		out.Indptr[w+1] = int64(g.InDegree(VertexID(v))) + 1
-	}
-	for w := range n {
-		out.Indptr[w+1] += out.Indptr[w] - 1
-	}
-	forRanges(n, func(v int) int64 { return g.Indptr[v] + int64(v) }, func(lo, hi int) {
-		for v := lo; v < hi; v++ {
-			row := out.Indices[out.Indptr[newID[v]]:]
-			for i, u := range g.InNeighbours(VertexID(v)) {
-				row[i] = newID[u]
-			}
-		}
-	})
-	return out
-}
-
 // Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own.
 // Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
 //

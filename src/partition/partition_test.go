@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 )
 
 // edges builds a graph from (source, destination) pairs.
@@ -173,7 +174,7 @@ func TestLDGFindsClusters(t *testing.T) {
 	for i, v := range rng.Perm(len(shuffle)) {
 		shuffle[i] = graph.VertexID(v)
 	}
-	g = graph.Relabel(g, shuffle)
+	g = graphtest.Relabel(g, shuffle)
 	part, err := LDG(g, Weights{}, Options{Parts: 4})
 	if err != nil {
 		t.Fatal(err)

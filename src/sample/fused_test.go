@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
 )
 
@@ -169,7 +170,7 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	for v, to := range r.Perm(n) {
 		newID[v] = graph.VertexID(to)
 	}
-	b := &Topology{Graph: *graph.Relabel(&a.Graph, newID), Original: make([]int32, n)}
+	b := &Topology{Graph: *graphtest.Relabel(&a.Graph, newID), Original: make([]int32, n)}
 	for v, to := range newID {
 		b.Original[to] = a.Original[v]
 	}

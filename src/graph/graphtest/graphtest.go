@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 )
 
 // Random returns a generator and prints its seed.
@@ -42,6 +43,24 @@ func Edges(r *rand.Rand, n, edges int) [][2]int {
 		if r.IntN(10) == 0 {
 			out[i][r.IntN(2)] = 0
 		}
+	}
+	return out
+}
+
+// Relabel gives vertex v the number newID[v], a permutation, and its neighbours theirs, in the same
+// order: draws by position find the same vertices.
+func Relabel(g *graph.CSC, newID []graph.VertexID) *graph.CSC {
+	old := make([]graph.VertexID, len(newID))
+	for v, w := range newID {
+		old[w] = graph.VertexID(v)
+	}
+	out := &graph.CSC{Indptr: mem.Make[int64](len(old) + 1),
+		Indices: mem.Make[graph.VertexID](len(g.Indices))[:0]}
+	for w, v := range old {
+		for _, u := range g.InNeighbours(v) {
+			out.Indices = append(out.Indices, newID[u])
+		}
+		out.Indptr[w+1] = int64(len(out.Indices))
 	}
 	return out
 }
