@@ -86,7 +86,7 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 		edges[0].Sources = append(edges[0].Sources, int32(a))
 		edges[0].Targets = append(edges[0].Targets, int32(s.intn(int(counts[2]))))
 	}
-	same, first := members(classes, o.Classes)
+	same, first := graph.Members(classes, o.Classes)
 	for p, class := range classes {
 		s := newStream(o.Seed, keyEdge, 1, uint64(p))
 		for range s.about(magWrites) {
@@ -149,22 +149,4 @@ func (o GenerateOptions) member(s *stream, group, groups int, n int64) int32 {
 	}
 	of := (int(n) - group + groups - 1) / groups
 	return int32(int(u*u*float64(of))*groups + group)
-}
-
-// members lists the vertices of each class: those of class c are same[first[c]:first[c+1]].
-func members(classes []int32, n int) (same []int32, first []int) {
-	first = make([]int, n+1)
-	for _, c := range classes {
-		first[c+1]++
-	}
-	for c := range n {
-		first[c+1] += first[c]
-	}
-	next := append([]int(nil), first...)
-	same = make([]int32, len(classes))
-	for v, c := range classes {
-		same[next[c]] = int32(v)
-		next[c]++
-	}
-	return same, first
 }

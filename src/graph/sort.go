@@ -94,3 +94,22 @@ func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 	cut[workers] = n
 	mem.Parallel(workers, func(w int) { f(cut[w], cut[w+1]) })
 }
+
+// Members lists the vertices of each of n groups, in increasing order: those of group k are
+// members[first[k]:first[k+1]].
+func Members(group []int32, n int) (members []int32, first []int64) {
+	first = make([]int64, n+1)
+	for _, k := range group {
+		first[k+1]++
+	}
+	for k := range n {
+		first[k+1] += first[k]
+	}
+	next := append([]int64{}, first[:n]...)
+	members = make([]int32, len(group))
+	for v, k := range group {
+		members[next[k]] = int32(v)
+		next[k]++
+	}
+	return members, first
+}

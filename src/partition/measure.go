@@ -75,7 +75,7 @@ func (s *Sampled) String() string {
 // Time O(M + N) on all CPUs (a part is one task), memory 4 bytes a vertex and 4 more per CPU.
 func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	r := Report{Parts: make([]PartReport, parts)}
-	members, offsets := byPart(part, parts)
+	members, offsets := graph.Members(part, parts)
 	// per worker: the last part, plus one, in whose halo a vertex was found
 	seen := make([][]int32, parts)
 	parallel(parts, func(worker, k int) {

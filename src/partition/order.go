@@ -18,7 +18,7 @@ import (
 // Time O(N log N) on all CPUs, memory O(N).
 func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.VertexID,
 	offsets []int64) {
-	members, offsets := byPart(part, parts)
+	members, offsets := graph.Members(part, parts)
 	newID = make([]graph.VertexID, len(part))
 	parallel(parts, func(_, k int) {
 		hot := members[offsets[k]:offsets[k+1]]

@@ -37,7 +37,7 @@ func (m cutMatrix) at(a, b int32) int64 { return m.weight[int(a)*m.parts+int(b)]
 
 func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	m := cutMatrix{parts, make([]int64, parts*parts)}
-	members, offsets := byPart(part, parts)
+	members, offsets := graph.Members(part, parts)
 	parallel(parts, func(_, k int) { // row k has one writer
 		row := m.weight[k*parts : (k+1)*parts]
 		for _, v := range members[offsets[k]:offsets[k+1]] {

@@ -86,7 +86,7 @@ func exchange(l *load, part []int32) (swaps int) {
 	if a < 0 {
 		return 0
 	}
-	members, offsets := byPart(part, parts)
+	members, offsets := graph.Members(part, parts)
 	order := make([]int, parts)
 	for k := range order {
 		order[k] = k
