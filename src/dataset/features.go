@@ -4,8 +4,9 @@ import (
 	"math"
 	"runtime"
 	"sort"
-	"sync"
 	"sync/atomic"
+
+	"halognn/src/mem"
 )
 
 // The features of a vertex are its class's centroid plus noise of variance 1 a column. With
@@ -97,17 +98,10 @@ func workers() int { return runtime.GOMAXPROCS(0) }
 // on the piece or the worker.
 func parallel(n, piece int, f func(worker, lo, hi int)) {
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for w := range workers() {
-		wg.Go(func() {
-			for {
-				lo := int(next.Add(int64(piece))) - piece
-				if lo >= n {
-					return
-				}
-				f(w, lo, min(lo+piece, n))
-			}
-		})
-	}
-	wg.Wait()
+	take := func() int { return int(next.Add(int64(piece))) - piece }
+	mem.Parallel(workers(), func(w int) {
+		for lo := take(); lo < n; lo = take() {
+			f(w, lo, min(lo+piece, n))
+		}
+	})
 }

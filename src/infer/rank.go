@@ -3,7 +3,6 @@ package infer
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"halognn/src/comm"
 	"halognn/src/compute"
@@ -228,17 +227,12 @@ func (r *ranking) count(i int, x float32) {
 
 // parallel calls f for the links first to end-1, by ranges, on the rank's workers.
 func (r *ranking) parallel(first, end int, f func(i int)) {
-	var wait sync.WaitGroup
 	workers := max(1, r.of.Workers)
-	for w := range workers {
-		lo, hi := first+(end-first)*w/workers, first+(end-first)*(w+1)/workers
-		wait.Go(func() {
-			for i := lo; i < hi; i++ {
-				f(i)
-			}
-		})
-	}
-	wait.Wait()
+	mem.Parallel(workers, func(w int) {
+		for i := first + (end-first)*w/workers; i < first+(end-first)*(w+1)/workers; i++ {
+			f(i)
+		}
+	})
 }
 
 // know collects the true partners of the links' sources.
