@@ -110,26 +110,20 @@ func writeSteps(w io.Writer, runs []*Run) error {
 	}
 	columns := sorted(keys)
 	out := csv.NewWriter(w)
-	err := out.Write(append([]string{"run"}, columns...))
+	_ = out.Write(append([]string{"run"}, columns...)) // Error has what fails
 	for _, r := range runs {
 		for i := range r.Steps.n {
 			line := []string{r.Name}
 			for _, k := range columns {
-				x, ok := r.Steps.at(k, i)
-				if ok {
-					line = append(line, plain(x))
-				} else {
-					line = append(line, "")
+				text := ""
+				if x, ok := r.Steps.at(k, i); ok {
+					text = plain(x)
 				}
+				line = append(line, text)
 			}
-			if err == nil {
-				err = out.Write(line)
-			}
+			_ = out.Write(line)
 		}
 	}
 	out.Flush()
-	if err == nil {
-		err = out.Error()
-	}
-	return err
+	return out.Error()
 }

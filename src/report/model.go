@@ -57,10 +57,7 @@ func timeModel(runs []*Run) table {
 		}
 		t.rows = append(t.rows, row)
 	}
-	if n := len(t.rows); n > 0 && n <= mostTurned {
-		t.turn()
-	}
-	return t
+	return t.turnedIfFew()
 }
 
 // modelBars draws the measured steps, and the model's step at the run's depth.
@@ -160,8 +157,5 @@ func setUp(runs []*Run) table {
 		t.rows = append(t.rows,
 			append(row, cell(total, known), share(cache/trained, timed && trained > 0)))
 	}
-	if n := len(t.rows); n > 0 && n <= mostTurned {
-		t.turn()
-	}
-	return t
+	return t.turnedIfFew()
 }

@@ -155,6 +155,14 @@ func (t *table) turn() {
 	t.columns, t.rows, t.turned = turned[0], turned[1:], !t.turned
 }
 
+// turnedIfFew makes a column of each run unless there are many.
+func (t table) turnedIfFew() table {
+	if n := len(t.rows); n > 0 && n <= mostTurned {
+		t.turn()
+	}
+	return t
+}
+
 func traffic(runs []*Run) table {
 	t := table{
 		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
@@ -307,10 +315,7 @@ func phases(runs []*Run) table {
 		}
 		t.rows = append(t.rows, row)
 	}
-	if n := len(t.rows); n > 0 && n <= mostTurned {
-		t.turn()
-	}
-	return t
+	return t.turnedIfFew()
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -112,10 +112,7 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 }
 
 func (o *ModeOptions) check() error {
-	var errs []error
-	if err := o.Sample.Check(); err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{o.Sample.Check()}
 	if len(o.RankCounts) == 0 {
 		errs = append(errs, errors.New("there are no numbers of ranks"))
 	}

@@ -40,14 +40,12 @@ func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 
 // settings returns the settings of the cache, by size.
 func (s *Simulation) settings() (all []policy.Settings) {
-	for _, a := range s.o.Alphas {
+	sizes, _ := s.o.sizes()
+	for _, x := range sizes {
 		o := s.o.Cache
-		o.Alpha, o.HaloFraction = a, 0
-		all = append(all, o)
-	}
-	for _, f := range s.o.HaloFractions {
-		o := s.o.Cache
-		o.Alpha, o.HaloFraction = 0, f
+		if o.Alpha, o.HaloFraction = x, 0; len(s.o.HaloFractions) > 0 {
+			o.Alpha, o.HaloFraction = 0, x
+		}
 		all = append(all, o)
 	}
 	return all

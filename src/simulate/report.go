@@ -53,38 +53,70 @@ func (r *Result) Print(w io.Writer) error {
 		}
 		return row
 	}
+	// a cell for each policy and size; a policy of which one is "" is left out
+	table := func(name string, cell func(p, size int) string) [][]string {
+		rows := [][]string{header(name)}
+		for p, name := range r.Options.Policies {
+			row := []string{name}
+			for i := range sizes {
+				row = append(row, cell(p, i))
+			}
+			if !slices.Contains(row, "") {
+				rows = append(rows, row)
+			}
+		}
+		return rows
+	}
 	what := "rows per epoch, all ranks"
 	if r.Options.Sums {
 		what = "rows and sums per epoch, all ranks"
 	}
-	rows, ratios := [][]string{header(what)}, [][]string{header("ratio to rows without a cache")}
-	predicted, filled := [][]string{header("predicted / counted")},
-		[][]string{header("rows before the first step")}
-	peers, costs := [][]string{header("rows of peers' caches per epoch")},
-		[][]string{header(fmt.Sprintf("cost in far rows, a peer's row %g",
-			r.Options.Cache.PeerCost))}
-	for p, name := range r.Options.Policies {
-		count, ratio, both, begin := []string{name}, []string{name}, []string{name}, []string{name}
-		peer, cost := []string{name}, []string{name}
-		for i := range sizes {
-			n, share := r.PerEpoch(p, i)
-			count, ratio = append(count, fmt.Sprintf("%.1f", n)), append(ratio, fmt.Sprintf("%.4f", share))
-			begin = append(begin, strconv.FormatInt(r.Filled[p][i], 10))
-			peer = append(peer, fmt.Sprintf("%.1f",
-				float64(r.Peer[p][i])/float64(r.Options.Epochs)))
-			cost = append(cost, fmt.Sprintf("%.1f", r.Cost(p, i)))
-			both = append(both, fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n))
+	epochs := float64(r.Options.Epochs)
+	ofPeers := func(x float64) string {
+		if !r.Options.Cache.Shared() {
+			return ""
 		}
-		rows, ratios, filled = append(rows, count), append(ratios, ratio), append(filled, begin)
-		if r.Options.Cache.Shared() {
-			peers, costs = append(peers, peer), append(costs, cost)
-		}
-		if !math.IsNaN(r.Predicted[p][0]) {
-			predicted = append(predicted, both)
-		}
+		return fmt.Sprintf("%.1f", x)
 	}
 	tables := [][][]string{
-		rows, ratios, r.factors(header), r.sums(header), r.bytes(header), peers, costs, filled, predicted,
+		table(what, func(p, i int) string {
+			n, _ := r.PerEpoch(p, i)
+			return fmt.Sprintf("%.1f", n)
+		}),
+		table("ratio to rows without a cache", func(p, i int) string {
+			_, share := r.PerEpoch(p, i)
+			return fmt.Sprintf("%.4f", share)
+		}),
+		table("locality, from epoch on", r.factors),
+		table("sums / rows and sums; MB per epoch; bytes of ids / of these", func(p, i int) string {
+			n := r.Totals[p][i]
+			if !r.Options.Sums {
+				return ""
+			}
+			return fmt.Sprintf("%.3f; %.2f; %.3f", share(n.Sums, n.Sums+n.Remote, 0),
+				float64(n.RowBytes)/1e6/epochs, share(n.IDBytes, n.RowBytes, 0))
+		}),
+		table("MB of rows per epoch, all ranks", func(p, i int) string {
+			if r.kinds == nil { // rows have one size
+				return ""
+			}
+			return fmt.Sprintf("%.2f", float64(r.Totals[p][i].RowBytes)/1e6/epochs)
+		}),
+		table("rows of peers' caches per epoch", func(p, i int) string {
+			return ofPeers(float64(r.Peer[p][i]) / epochs)
+		}),
+		table(fmt.Sprintf("cost in far rows, a peer's row %g", r.Options.Cache.PeerCost),
+			func(p, i int) string { return ofPeers(r.Cost(p, i)) }),
+		table("rows before the first step", func(p, i int) string {
+			return strconv.FormatInt(r.Filled[p][i], 10)
+		}),
+		table("predicted / counted", func(p, i int) string {
+			n, _ := r.PerEpoch(p, i)
+			if math.IsNaN(r.Predicted[p][0]) {
+				return ""
+			}
+			return fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n)
+		}),
 		r.rounds(header), r.partitioned(), r.edgeRows(),
 	}
 	for p, name := range r.Options.Policies {
@@ -113,60 +145,19 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// factors returns a table of the factors by which vertices at hand were drawn likelier, if these
-// adapt: that of the first epoch, and each change with its epoch.
-func (r *Result) factors(header func(name string) []string) [][]string {
+// factors returns the factors by which vertices at hand were drawn likelier, if these adapt: that
+// of the first epoch, and each change with its epoch.
+func (r *Result) factors(p, size int) (text string) {
 	if r.Factors == nil || !r.Options.Locality.Adapts {
-		return nil
+		return ""
 	}
-	table := [][]string{header("locality, from epoch on")}
-	for p, name := range r.Options.Policies {
-		line := []string{name}
-		for _, factors := range r.Factors[p] {
-			text := ""
-			for i, f := range factors {
-				if i == 0 || f != factors[i-1] {
-					text += fmt.Sprintf(", %g from %d", f, i+1)
-				}
-			}
-			line = append(line, text[2:])
+	factors := r.Factors[p][size]
+	for i, f := range factors {
+		if i == 0 || f != factors[i-1] {
+			text += fmt.Sprintf(", %g from %d", f, i+1)
 		}
-		table = append(table, line)
 	}
-	return table
-}
-
-// sums returns of what travels the share of sums, and the bytes.
-func (r *Result) sums(header func(name string) []string) [][]string {
-	if !r.Options.Sums {
-		return nil
-	}
-	table := [][]string{header("sums / rows and sums; MB per epoch; bytes of ids / of these")}
-	for p, name := range r.Options.Policies {
-		line := []string{name}
-		for _, n := range r.Totals[p] {
-			line = append(line, fmt.Sprintf("%.3f; %.2f; %.3f", share(n.Sums, n.Sums+n.Remote, 0),
-				float64(n.RowBytes)/1e6/float64(r.Options.Epochs), share(n.IDBytes, n.RowBytes, 0)))
-		}
-		table = append(table, line)
-	}
-	return table
-}
-
-// bytes returns lines of bytes of the rows that travel, where rows have several sizes.
-func (r *Result) bytes(header func(name string) []string) [][]string {
-	if r.kinds == nil {
-		return nil
-	}
-	table := [][]string{header("MB of rows per epoch, all ranks")}
-	for p, name := range r.Options.Policies {
-		line := []string{name}
-		for _, n := range r.Totals[p] {
-			line = append(line, fmt.Sprintf("%.2f", float64(n.RowBytes)/1e6/float64(r.Options.Epochs)))
-		}
-		table = append(table, line)
-	}
-	return table
+	return text[2:]
 }
 
 // rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
@@ -261,7 +252,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 // records in metrics.jsonl of a training run with the same settings, summed over ranks.
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	err := out.Write([]string{
+	_ = out.Write([]string{ // Error has what fails
 		"policy", "alpha", "halo_fraction", "epoch", "step", "remote_accesses", "fetched_rows",
 		"early_rows", "evictions", "replacements",
 		"hit_rate", "buffer_hit_rate",
@@ -278,15 +269,10 @@ func (r *Result) WriteStepsCSV(w io.Writer) error {
 				}
 				hit, buffer := d.HitRates()
 				line = append(line, number(hit), number(buffer))
-				if err == nil {
-					err = out.Write(line)
-				}
+				_ = out.Write(line)
 			}
 		}
 	}
 	out.Flush()
-	if err == nil {
-		err = out.Error()
-	}
-	return err
+	return out.Error()
 }

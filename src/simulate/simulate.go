@@ -91,8 +91,8 @@ func (o *Options) Check() error {
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Sample.HasFanouts() && o.Sample.Hops() == 0 {
 		reject("there are no fanouts; give one for each layer, seed hop first")
-	} else if err := o.Sample.Check(); err != nil {
-		errs = append(errs, err)
+	} else {
+		errs = append(errs, o.Sample.Check())
 	}
 	if o.Workers < 0 || o.Workers > mostWorkers {
 		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)
