@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ type minibatchOnDevice struct {
 
 // sharing returns the number of ranks on one GPU.
 func (j *Job) sharing() int {
-	perNode := orElse(j.GPU.PerNode, j.RanksPerNode)
+	perNode := cmp.Or(j.GPU.PerNode, j.RanksPerNode)
 	return max(1, (j.RanksPerNode+perNode-1)/perNode)
 }
 
@@ -410,9 +411,7 @@ func (j *Job) fillGPU() error {
 	if g.PerNode < 0 || g.Memory < 0 {
 		return errors.New("GPUs of a node and their memory must be above 0, or 0 for the default")
 	}
-	if g.Memory == 0 {
-		g.Memory = AssumedGPUMemory
-	}
+	g.Memory = cmp.Or(g.Memory, AssumedGPUMemory)
 	j.GPU = &g
 	return nil
 }

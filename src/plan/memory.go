@@ -234,17 +234,7 @@ func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
 	case p.of.job.Model.LearnsRows(): // which the step makes
 		return 0
 	}
-	rows := 0
-	if needs.Own {
-		rows += s.hops[0].destinations
-	}
-	if needs.Aggregate != compute.NoReduction {
-		rows += s.hops[0].destinations
-	}
-	if needs.Sources {
-		rows += s.hops[0].sources
-	}
-	return int64(rows) * int64(p.of.job.Model.In) * 4
+	return s.hops[0].inputRows(needs) * int64(p.of.job.Model.In) * 4
 }
 
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
@@ -500,18 +490,22 @@ func (p memoryPlan) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
 	if l == 0 && p.of.multiplies() {
 		return p.of.sparseBytes(c.hop, needs)
 	}
-	rows := int64(0)
+	in, _ := p.of.job.Model.Widths(l)
+	return 4 * c.hop.inputRows(needs) * int64(in)
+}
+
+// inputRows returns the number of input rows of a layer for a hop.
+func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Own {
-		rows += int64(c.vertices)
+		rows += int64(h.destinations)
 	}
 	if needs.Aggregate != compute.NoReduction {
-		rows += int64(c.vertices)
+		rows += int64(h.destinations)
 	}
 	if needs.Sources {
-		rows += int64(c.hop.sources)
+		rows += int64(h.sources)
 	}
-	in, _ := p.of.job.Model.Widths(l)
-	return 4 * rows * int64(in)
+	return rows
 }
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.

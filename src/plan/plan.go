@@ -16,6 +16,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -85,12 +86,10 @@ var (
 // fill sets the defaults and returns all errors that do not depend on the parts. It lowers
 // RanksPerNode to Ranks.
 func (j *Job) fill(s *shard.Shards) error {
-	j.Ranks = orElse(j.Ranks, s.Parts)
-	j.RanksPerNode = min(orElse(j.RanksPerNode, 1), max(1, j.Ranks))
-	j.Workers, j.Threads, j.Epochs = orElse(j.Workers, 1), orElse(j.Threads, 1), orElse(j.Epochs, 1)
-	if j.Cores == 0 {
-		j.Cores = float64(j.Workers + j.Threads)
-	}
+	j.Ranks = cmp.Or(j.Ranks, s.Parts)
+	j.RanksPerNode = min(cmp.Or(j.RanksPerNode, 1), max(1, j.Ranks))
+	j.Workers, j.Threads, j.Epochs = cmp.Or(j.Workers, 1), cmp.Or(j.Threads, 1), cmp.Or(j.Epochs, 1)
+	j.Cores = cmp.Or(j.Cores, float64(j.Workers+j.Threads))
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() {
@@ -156,13 +155,6 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
-}
-
-func orElse(n, other int) int {
-	if n == 0 {
-		return other
-	}
-	return n
 }
 
 // Plan is the predicted cost of a job.
@@ -374,7 +366,7 @@ func (p *planner) lookAtRanks() error {
 
 // chosen returns the ranks to analyse, evenly spread.
 func (p *planner) chosen() []int {
-	n := min(orElse(p.options.Analyse, analysed), p.job.Ranks)
+	n := min(cmp.Or(p.options.Analyse, analysed), p.job.Ranks)
 	ranks := make([]int, n)
 	for i := range ranks {
 		ranks[i] = (2*i + 1) * p.job.Ranks / (2 * n)

@@ -132,9 +132,7 @@ func (p *Plan) trafficTable() [][]string {
 	if p.Sizes { // the rest depends on the edges
 		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)})
 	}
-	rows = append(rows, [][]string{
-		{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)},
-	}...)
+	rows = append(rows, []string{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)})
 	if t.Own+t.Peer > 0 {
 		rows = append(rows, [][]string{
 			{"rows of own caches", fmt.Sprintf("%.0f", t.Own)},
