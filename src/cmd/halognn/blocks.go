@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -79,9 +80,7 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 	if err := vacant(o.out); err != nil {
 		return err
 	}
-	if o.ranks == 0 {
-		o.ranks = s.Parts
-	}
+	o.ranks = cmp.Or(o.ranks, s.Parts)
 	export := blocks.Export{
 		Shards: s, Device: ref.New(), Workers: runtime.GOMAXPROCS(0), Version: version,
 		Ranks: o.ranks, RanksPerNode: c.Run.RanksPerNode, Steps: o.steps, Dir: o.out,

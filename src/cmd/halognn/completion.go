@@ -20,7 +20,7 @@ func complete(c *cobra.Command) {
 		"preset":       dataset.Presets(),
 		"format":       dataset.Formats(),
 		"feature-type": {dataset.Float32, dataset.Float16, dataset.Int8, dataset.Sparse},
-		"method":       methodWords(),
+		"method":       methodsOf.list(),
 		"order":        {"degree", "vip"},
 		"mode":         {"full", "sampled"},
 		"profile":      slices.Sorted(maps.Keys(profileKinds)),

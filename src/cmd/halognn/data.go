@@ -18,8 +18,7 @@ import (
 )
 
 // out is printed by commands to standard output.
-func out(c *cobra.Command, format string,
-	args ...any) {
+func out(c *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(c.OutOrStdout(), format, args...)
 }
 

@@ -2,18 +2,18 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/spf13/cobra"
 
 	"halognn/src/comm"
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cpu"
 	"halognn/src/doctor"
+	"halognn/src/npy"
+	"halognn/src/record"
 )
 
 func doctorCommand(p *process) *cobra.Command {
@@ -86,13 +86,8 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		}
 	}
 	if errors := report.Errors(); errors > 0 {
-		word := "errors"
-		if errors == 1 {
-			word = "error"
-		}
-		return withCode(exitFailed,
-			comm.AgreedOn(c, fmt.Errorf("doctor: %d %s, told above: a job cannot run like this",
-				errors, word)))
+		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
+			"doctor: %s, told above: a job cannot run like this", record.Counted(errors, "error"))))
 	}
 	return nil
 }
@@ -110,14 +105,5 @@ func programHash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := xxhash.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("reading the program: %w", err)
-	}
-	return fmt.Sprintf("%016x", h.Sum64()), nil
+	return npy.Hash(path)
 }

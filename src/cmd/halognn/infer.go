@@ -16,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/config"
 	"halognn/src/infer"
+	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
 )
@@ -263,12 +264,9 @@ func (o *inferFlags) tell(
 	if !o.what.Full {
 		how = "sampled neighbours"
 	}
-	parts, ranks, from := j.env.Shards, "1 rank", o.run
+	parts, ranks, from := j.env.Shards, record.Counted(j.comm.Size(), "rank"), o.run
 	if o.checkpoint != "" {
 		from = m.Path
-	}
-	if n := j.comm.Size(); n > 1 {
-		ranks = fmt.Sprintf("%d ranks", n)
 	}
 	var text strings.Builder
 	if o.what.Links != "" || o.what.Top > 0 {

@@ -162,11 +162,7 @@ func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
 		job.RanksPerNode = j.config.Run.RanksPerNode
 	}
 	if j.config.Compute.Device == "cuda" {
-		gpus, err := planGPU(j.config, 0, 0, j.env.Device)
-		if err != nil {
-			return nil, err
-		}
-		job.GPU = gpus
+		job.GPU = planGPU(j.config, 0, 0, j.env.Device)
 	}
 	parts := j.env.Shards
 	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all

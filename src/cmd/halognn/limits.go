@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -213,11 +214,7 @@ func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bo
 
 // job describes the job of the config, on nodes like this one, for a plan.
 func (x *room) job(c comm.Comm, cfg *config.Config) plan.Job {
-	perNode := cfg.Run.RanksPerNode
-	if perNode == 0 {
-		perNode = x.ranks
-	}
-	return planJob(cfg, c.Size(), perNode, max(1, float64(runtime.NumCPU())/float64(x.ranks)))
+	return planJob(cfg, c.Size(), cmp.Or(cfg.Run.RanksPerNode, x.ranks), max(1, float64(runtime.NumCPU())/float64(x.ranks)))
 }
 
 // kindOfWork says what ranks do with a model.

@@ -26,7 +26,7 @@ type cutting struct {
 }
 
 // methodsOf are the words of --method with their meaning.
-var methodsOf = []struct{ word, means string }{
+var methodsOf = words{
 	{"metis", "best cut, most memory"},
 	{"kaminpar", "as good on a third of it, by the wheel kaminpar"},
 	{"ldg", "streaming"}, {"random", ""}, {"contiguous", ""},
@@ -34,11 +34,14 @@ var methodsOf = []struct{ word, means string }{
 	{"auto", "metis where it fits, else kaminpar where it is installed, else ldg"},
 }
 
-func methodWords() (words []string) {
-	for _, of := range methodsOf {
-		words = append(words, of.word)
+// words are what a flag may be, with the meaning of each.
+type words []struct{ word, means string }
+
+func (w words) list() (all []string) {
+	for _, of := range w {
+		all = append(all, of.word)
 	}
-	return words
+	return all
 }
 
 func (m *cutting) flags(c *cobra.Command) {
@@ -59,7 +62,7 @@ func (m *cutting) flags(c *cobra.Command) {
 func (m *cutting) check(c *cobra.Command) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if words := methodWords(); !slices.Contains(words, m.method) {
+	if words := methodsOf.list(); !slices.Contains(words, m.method) {
 		fault("--method %s is unknown; use %s", m.method, config.OrList(words))
 	}
 	file := m.method == "file"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/config"
@@ -32,8 +34,7 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 
 // planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the
 // memory of this machine's GPU.
-func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) (*plan.GPU,
-	error) {
+func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) *plan.GPU {
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: c.Compute.GPU.Rows.Of,
 		Mapped:  c.Compute.GPU.Reads == residence.ReadsMapped,
@@ -43,7 +44,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
 		g.Memory = int64(d.Room())
 	}
-	return g, nil
+	return g
 }
 
 // threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
@@ -54,13 +55,7 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 	if c.Compute.Device == "cuda" { // the rank's own thread and the lane of exchanges want a CPU each
 		compute, cpus = 1, max(1, cpus-2)
 	}
-	if workers == 0 {
-		workers = min(cpus, c.Job.Depth+1)
-	}
-	if compute == 0 {
-		compute = cpus
-	}
-	return compute, workers
+	return cmp.Or(compute, cpus), cmp.Or(workers, min(cpus, c.Job.Depth+1))
 }
 
 // cpuOptions returns what the config says of the CPU backend.

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"runtime"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -137,9 +135,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 			return err
 		}
 	}
-	if o.perNode == 0 {
-		o.perNode = max(1, c.Run.RanksPerNode)
-	}
+	o.perNode = cmp.Or(o.perNode, c.Run.RanksPerNode, 1)
 	if o.cores == 0 {
 		o.cores = float64(runtime.NumCPU()) / float64(min(o.perNode, cmp.Or(o.ranks, s.Parts)))
 	}
@@ -161,9 +157,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return usageError(err)
 	}
 	if wantsGPU {
-		if job.GPU, err = planGPU(c, o.gpus, o.gpuMem, device); err != nil {
-			return err
-		}
+		job.GPU = planGPU(c, o.gpus, o.gpuMem, device)
 	}
 	if device != nil {
 		defer device.Close()
@@ -198,18 +192,10 @@ func tellPlan(command *cobra.Command, p *plan.Plan, c *config.Config, dir string
 	if err := p.Print(command.OutOrStdout()); err != nil || dir == "" {
 		return err
 	}
-	var text bytes.Buffer
-	if err := p.WriteJSON(&text); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := writeFiles(dir, map[string]func(io.Writer) error{"plan.json": p.WriteJSON}); err != nil {
 		return dataError(err)
 	}
-	path := filepath.Join(dir, "plan.json")
-	if err := renameio.WriteFile(path, text.Bytes(), 0o666); err != nil {
-		return dataError(err)
-	}
-	out(command, "\nwritten to %s\n", path)
+	out(command, "\nwritten to %s\n", filepath.Join(dir, "plan.json"))
 	return nil
 }
 

@@ -107,10 +107,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))
 	}
 	sets := append(o.sets, "run.dir=planned", "data.parts=none") // required, but nothing runs
-	c, err := config.WithDefaults(sets)
-	if o.config != "" {
-		c, err = config.Load(o.config, sets)
-	}
+	c, err := config.Load(o.config, sets)
 	if err != nil {
 		return usageError(err)
 	}

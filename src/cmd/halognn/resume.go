@@ -106,10 +106,7 @@ func (j *rankJob) openResumed() (done bool, err error) {
 func (j *rankJob) lock() error {
 	var err error
 	if j.comm.Rank() == 0 {
-		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) {
-			slog.Info(why, "rank",
-				0)
-		})
+		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
 	}
 	return usageError(comm.Agree(j.comm, err))
 }

@@ -128,10 +128,7 @@ func loaded(names ...string) string {
 		path := strings.TrimSpace(line[at:])
 		name, _, shared := strings.Cut(filepath.Base(path), ".so")
 		name, _, _ = strings.Cut(name, "-") // libopenblasp-r0.3.21.so
-		if shared && slices.ContainsFunc(names, func(n string) bool {
-			return name == n || name == n+
-				"p"
-		}) {
+		if shared && (slices.Contains(names, name) || slices.Contains(names, strings.TrimSuffix(name, "p"))) {
 			return " (" + path + ")"
 		}
 	}
@@ -156,8 +153,8 @@ func cudaLibrary() string {
 	case errors.Is(err, cuda.ErrNoLibrary):
 		return "library: none found"
 	case err != nil:
-		return "library: " + strings.TrimPrefix(err.Error(),
-			"compute/cuda: ") + loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
+		return "library: " + strings.TrimPrefix(err.Error(), "compute/cuda: ") +
+			loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
 	}
 	return fmt.Sprintf("library%s%s, devices: %d", loaded("libhalognn_cuda",
 		"libhalognn_cuda_emulated"), loaded("libcublas"), devices)

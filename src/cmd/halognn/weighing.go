@@ -27,19 +27,12 @@ const (
 )
 
 // weighings are the words with their meaning.
-var weighings = []struct{ word, means string }{
+var weighings = words{
 	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs the same"},
 	{weighPresample, "how often sampling touches vertices; an edge costs how often it is drawn"},
 	{weighNode, "how often sampling touches vertices; every edge costs the same"},
 	{weighEdge, "training seeds and edges; every edge costs the same"},
 	{weighRand, "vertices, dealt out at random"},
-}
-
-func weighingWords() (words []string) {
-	for _, of := range weighings {
-		words = append(words, of.word)
-	}
-	return words
 }
 
 // weighing is what the parts of a partition balance, and what cutting an edge costs.
@@ -73,7 +66,7 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+
 		"counts; they are read if they are there, and written if not")
 	must(c.RegisterFlagCompletionFunc("weights",
-		cobra.FixedCompletions(weighingWords(), cobra.ShellCompDirectiveNoFileComp)))
+		cobra.FixedCompletions(weighings.list(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.MarkFlagDirname("counts"))
 }
 
@@ -83,7 +76,7 @@ func (w *weighing) counted() bool { return w.by == weighPresample || w.by == wei
 // check completes the sampling and returns all faults. The flags --fanouts and --batch are given;
 // how may be changed.
 func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
-	if words := weighingWords(); !slices.Contains(words, w.by) {
+	if words := weighings.list(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))
 	}
 	var faults []error
