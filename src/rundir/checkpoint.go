@@ -18,6 +18,7 @@ import (
 
 	"halognn/src/fault"
 	"halognn/src/mem"
+	"halognn/src/npy"
 )
 
 // A checkpoint is a directory:
@@ -87,7 +88,6 @@ func CheckpointPath(run string, updates int, end bool) string {
 	return filepath.Join(run, CheckpointsDir, name)
 }
 
-// scrapOf is the name of a checkpoint until it is complete.
 func scrapOf(path string) string {
 	dir, name := filepath.Split(path)
 	return filepath.Join(dir, scrapPrefix+name)
@@ -207,14 +207,18 @@ func (s *summing) sum() FileSum { return FileSum{s.bytes, sumText(s.hash.Sum64()
 
 // CheckFile compares a file with its FileSum, piece by piece.
 func CheckFile(path string, want FileSum) error {
-	info, err := os.Stat(path)
-	if err != nil {
+	if err := checkSize(path, want); err != nil {
 		return err
 	}
-	if info.Size() != want.Bytes || !info.Mode().IsRegular() { // it may be anything
-		return fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), want.Bytes)
-	}
 	return checkSum(path, want.XXH64)
+}
+
+func checkSize(path string, want FileSum) error {
+	info, err := os.Stat(path)
+	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) { // it may be anything
+		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), want.Bytes)
+	}
+	return err
 }
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
@@ -295,13 +299,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint: it was altered",
 				filepath.Join(path, StateFile), name)
 		}
-		info, err := os.Stat(file)
-		if err != nil {
+		if err := checkSize(file, want); err != nil {
 			return nil, err
-		}
-		if info.Size() != want.Bytes || !info.Mode().IsRegular() { // it may be anything
-			return nil, fmt.Errorf("%s has %d bytes, not the %d that were written",
-				file, info.Size(), want.Bytes)
 		}
 		if strings.HasPrefix(name, learnedFiles) { // which no rank holds all of
 			if err := checkSum(file, want.XXH64); err != nil {
@@ -323,19 +322,11 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 
 // checkSum reads a file piece by piece, and compares its sum.
 func checkSum(file, want string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
+	sum, err := npy.Hash(file)
+	if err == nil && sum != want {
+		err = fmt.Errorf("%s: %w", file, altered(sum, want))
 	}
-	hash := xxhash.New()
-	_, err = io.Copy(hash, f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if sum := sumText(hash.Sum64()); sum != want {
-		return fmt.Errorf("%s: %w", file, altered(sum, want))
-	}
-	return nil
+	return err
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its
