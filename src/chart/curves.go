@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -87,12 +88,7 @@ func (c *Curves) Table() (columns []string, rows [][]string) {
 			}
 		}
 	}
-	var at []float64
-	for v := range by {
-		at = append(at, v)
-	}
-	slices.Sort(at)
-	for _, v := range at {
+	for _, v := range slices.Sorted(maps.Keys(by)) {
 		rows = append(rows, append([]string{c.xLabel(v)}, by[v]...))
 	}
 	return columns, rows

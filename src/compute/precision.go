@@ -2,6 +2,7 @@ package compute
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -21,12 +22,14 @@ const (
 	PrecisionTF32 Precision = "tf32"
 )
 
-// precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
-// a rounded factor where it is multiplied fastest; 0 if factors are not copied.
-var precisions = []struct {
+type precision struct {
 	of             Precision
 	dropped, bytes int
-}{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2}, {PrecisionTF32, 13, 4}}
+}
+
+// precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
+// a rounded factor where it is multiplied fastest; 0 if factors are not copied.
+var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2}, {PrecisionTF32, 13, 4}}
 
 // Precisions lists the words of all precisions, for messages.
 func Precisions() string {
@@ -37,34 +40,30 @@ func Precisions() string {
 	return strings.Join(all, ", ")
 }
 
+// find returns the row of p in precisions, and whether there is one.
+func (p Precision) find() (q precision, known bool) {
+	if i := slices.IndexFunc(precisions, func(q precision) bool { return q.of == p }); i >= 0 {
+		return precisions[i], true
+	}
+	return q, false
+}
+
 // Known says whether p is one of the precisions.
 func (p Precision) Known() bool {
-	for _, q := range precisions {
-		if q.of == p {
-			return true
-		}
-	}
-	return false
+	_, known := p.find()
+	return known
 }
 
 // Dropped returns how many low bits of a float32 rounding drops; 0 if factors are not rounded.
 func (p Precision) Dropped() int {
-	for _, q := range precisions {
-		if q.of == p {
-			return q.dropped
-		}
-	}
-	return 0
+	q, _ := p.find()
+	return q.dropped
 }
 
 // FactorBytes returns the bytes of a rounded factor on a GPU; 0 if factors are not rounded.
 func (p Precision) FactorBytes() int {
-	for _, q := range precisions {
-		if q.of == p {
-			return q.bytes
-		}
-	}
-	return 0
+	q, _ := p.find()
+	return q.bytes
 }
 
 // Round rounds x to the nearest number that a factor may be, ties to even. NaN stays NaN.

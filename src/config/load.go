@@ -189,12 +189,7 @@ func unquoted(pairs []*ast.MappingValueNode, i int) string {
 }
 
 func (b *binder) isSection(key string) bool {
-	for _, k := range b.keys {
-		if strings.HasPrefix(k.Name, key+".") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.keys, func(k *Key) bool { return strings.HasPrefix(k.Name, key+".") })
 }
 
 // sets applies settings key=value.

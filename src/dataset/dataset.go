@@ -281,9 +281,7 @@ func (m *Meta) check() error {
 		faults = append(faults,
 			fmt.Errorf("%d vertices, %d edges are impossible counts", m.Vertices, m.Edges))
 	}
-	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
-		faults = append(faults, err)
-	}
+	faults = append(faults, task.CheckClasses(m.Task, m.Classes, m.Vertices))
 	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
 		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1, MaxSplits))
 	}

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -88,28 +89,26 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if o.Preset != "" && !known {
 		fault("preset %q is unknown; there are %s", o.Preset, strings.Join(Presets(), ", "))
 	}
-	if o.Scale == 0 {
-		o.Scale = 1
-	}
+	o.Scale = cmp.Or(o.Scale, 1)
 	if known {
 		preset.Vertices = max(1, int(math.Round(float64(preset.Vertices)*o.Scale)))
 	}
-	o.Kind = first(o.Kind, preset.Kind, SBM)
-	o.Vertices = first(o.Vertices, preset.Vertices, 10000)
+	o.Kind = cmp.Or(o.Kind, preset.Kind, SBM)
+	o.Vertices = cmp.Or(o.Vertices, preset.Vertices, 10000)
 	if o.Kind != MAG {
-		o.Degree = first(o.Degree, preset.Degree, 20)
+		o.Degree = cmp.Or(o.Degree, preset.Degree, 20)
 	}
-	o.Features = first(o.Features, preset.Features, 64)
-	o.Classes = first(o.Classes, preset.Classes, 16)
-	o.Homophily = max(first(o.Homophily, preset.Homophily, 0.8), 0)
+	o.Features = cmp.Or(o.Features, preset.Features, 64)
+	o.Classes = cmp.Or(o.Classes, preset.Classes, 16)
+	o.Homophily = max(cmp.Or(o.Homophily, preset.Homophily, 0.8), 0)
 	// With two unequal classes, guessing would be too close to the accuracy of a model.
 	if o.Classes > 2 {
-		o.Skew = first(o.Skew, preset.Skew, 0.5)
+		o.Skew = cmp.Or(o.Skew, preset.Skew, 0.5)
 	}
 	o.Skew = max(o.Skew, 0)
-	o.Labelled = first(o.Labelled, preset.Labelled, 1)
-	o.Split = first(o.Split, preset.Split, "60/20/20")
-	o.FeatureType = first(o.FeatureType, preset.FeatureType, Float32)
+	o.Labelled = cmp.Or(o.Labelled, preset.Labelled, 1)
+	o.Split = cmp.Or(o.Split, preset.Split, "60/20/20")
+	o.FeatureType = cmp.Or(o.FeatureType, preset.FeatureType, Float32)
 	if err := checkChoice(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	} else if o.FeatureType == Sparse {
@@ -119,9 +118,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
 	}
 	if o.Kind == MAG {
-		if err := o.magFaults(); err != nil {
-			faults = append(faults, err)
-		}
+		faults = append(faults, o.magFaults())
 	}
 	if o.Scale < 0 || math.IsNaN(o.Scale) {
 		fault("scale %g is not positive", o.Scale)
@@ -163,17 +160,6 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		}
 	}
 	return o, errors.Join(faults...)
-}
-
-// first returns the first value that is not zero.
-func first[T comparable](values ...T) T {
-	var zero T
-	for _, v := range values {
-		if v != zero {
-			return v
-		}
-	}
-	return zero
 }
 
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
@@ -221,25 +207,20 @@ func (o GenerateOptions) meta() Meta {
 	if o.Preset != "" {
 		settings["preset"], settings["scale"] = o.Preset, number(o.Scale)
 	}
+	m := Meta{Name: cmp.Or(o.Preset, o.Kind), Task: task.Multiclass, Features: o.Features,
+		Classes: o.Classes, FeatureType: o.FeatureType,
+		Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings}}
 	if o.SplitLinks != "" {
 		settings["split_links"] = o.SplitLinks
-		m := Meta{
-			Name: first(o.Preset, o.Kind), Task: task.Links, Features: o.Features, FeatureType: o.FeatureType,
-			Provenance: Provenance{Source: "generated " + o.Kind, Settings: settings},
-		}
+		m.Task, m.Classes = task.Links, 0
 		switch o.LinkLabels {
 		case PlantClasses:
 			m.Task, m.Classes, settings["link_labels"] = task.LinkClasses, o.Classes, o.LinkLabels
 		case PlantNumbers:
 			m.Task, m.Classes, settings["link_labels"] = task.LinkNumbers, 1, o.LinkLabels
 		}
-		return m
 	}
-	return Meta{
-		Name: first(o.Preset, o.Kind), Task: task.Multiclass, Features: o.Features, Classes: o.Classes,
-		FeatureType: o.FeatureType,
-		Provenance:  Provenance{Source: "generated " + o.Kind, Settings: settings},
-	}
+	return m
 }
 
 // write writes everything; classes [Vertices] receives the labels and must live until w is closed.

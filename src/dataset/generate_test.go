@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"os"
@@ -123,7 +124,7 @@ func TestGeneratedGraphsAreValid(t *testing.T) {
 		if got := len(d.Split.Train) + len(d.Split.Valid) + len(d.Split.Test); got != labelled {
 			t.Errorf("%s: %d vertices in splits, %d have labels", c.name, got, labelled)
 		}
-		if share := first(c.o.Labelled,
+		if share := cmp.Or(c.o.Labelled,
 			1); math.Abs(float64(labelled)-share*float64(d.Meta.Vertices)) > 100 {
 			t.Errorf("%s: %d of %d vertices have labels", c.name, labelled, d.Meta.Vertices)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -190,14 +191,7 @@ var importers = map[string]func(*source) error{
 var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 
 // Formats lists the formats that Import reads.
-func Formats() []string {
-	names := make([]string, 0, len(importers))
-	for name := range importers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Formats() []string { return slices.Sorted(maps.Keys(importers)) }
 
 // OptionError is an error in the options of an import, and none of its data.
 type OptionError struct{ error }
@@ -226,8 +220,8 @@ func (o *ImportOptions) check() error {
 	}
 	if o.Out == "" {
 		faults = append(faults, badOption("no output directory is named"))
-	} else if err := Target(o.Out); err != nil {
-		faults = append(faults, err)
+	} else {
+		faults = append(faults, Target(o.Out))
 	}
 	if o.FeatureType != "" {
 		if err := checkChoice(o.FeatureType); err != nil {
@@ -235,9 +229,7 @@ func (o *ImportOptions) check() error {
 		}
 	}
 	if o.In != "" && importers[o.Format] != nil {
-		if err := foreign(o.In, o.Format); err != nil {
-			faults = append(faults, err)
-		}
+		faults = append(faults, foreign(o.In, o.Format))
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys(), o.checkLinkLabels())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
@@ -283,11 +275,8 @@ func Import(o ImportOptions) (ImportReport, error) {
 		return ImportReport{}, badOption("%s: the graph has no vertex types and relations, whose reverses "+
 			"--reverse adds%s; --undirected adds the reverse of every edge", o.In, needs)
 	}
-	s := &source{options: o, vertices: unknown, name: o.Name}
+	s := &source{options: o, vertices: unknown, name: cmp.Or(o.Name, baseName(o.In))}
 	defer s.free()
-	if s.name == "" {
-		s.name = baseName(o.In)
-	}
 	if err := importers[o.Format](s); err != nil {
 		return ImportReport{}, err
 	}

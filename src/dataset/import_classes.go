@@ -3,6 +3,7 @@ package dataset
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -22,11 +23,7 @@ func (s *source) nameClasses(labels []string) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(class))
-	for name := range class {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(class), func(a, b string) int {
 		if integers {
 			x, _ := strconv.ParseInt(a, 10, 64)
 			y, _ := strconv.ParseInt(b, 10, 64)
@@ -56,14 +53,8 @@ func (s *source) nameClasses(labels []string) error {
 // setNames keeps the names of classes, in order, unless they are their numbers.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
 	if len(names) > 100 && 2*len(names) > labelled {
-		return fmt.Errorf(
-			"%d different labels, such as %.40q, on %d labelled vertices: %w: these are ids or "+
-				"measurements, not classes",
-			len(names),
-			names[0],
-			labelled,
-			ErrValue,
-		)
+		return fmt.Errorf("%d different labels, such as %.40q, on %d labelled vertices: %w: these "+
+			"are ids or measurements, not classes", len(names), names[0], labelled, ErrValue)
 	}
 	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
 		s.classNames = names

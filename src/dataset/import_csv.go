@@ -62,11 +62,8 @@ func (t *csvTable) begin(noHeader bool) error {
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
-		return fmt.Errorf(
-			"%s: %w: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8",
-			t.path,
-			ErrValue,
-		)
+		return fmt.Errorf("%s: %w: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8", t.path,
+			ErrValue)
 	case bytes.IndexByte(head, 0) >= 0:
 		return fmt.Errorf("%s: %w: it is not a text table: it holds zero bytes", t.path, ErrValue)
 	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
@@ -75,11 +72,8 @@ func (t *csvTable) begin(noHeader bool) error {
 	}
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	if len(bytes.TrimSpace(line)) == 0 {
-		return fmt.Errorf(
-			"%s: %w: the first line is empty; want a table with column names",
-			t.path,
-			ErrValue,
-		)
+		return fmt.Errorf("%s: %w: the first line is empty; want a table with column names", t.path,
+			ErrValue)
 	}
 	t.r = csv.NewReader(in)
 	t.r.Comma = separator(line)
@@ -102,12 +96,8 @@ func (t *csvTable) begin(noHeader bool) error {
 	}
 	for i, name := range t.header {
 		if slices.Contains(t.header[:i], name) {
-			return fmt.Errorf(
-				"%s: line 1: %w: two columns are called %q; rename one",
-				t.path,
-				ErrValue,
-				name,
-			)
+			return fmt.Errorf("%s: line 1: %w: two columns are called %q; rename one", t.path,
+				ErrValue, name)
 		}
 	}
 	return nil
@@ -147,11 +137,8 @@ func (t *csvTable) next() ([]string, error) {
 	for i, f := range row {
 		row[i] = strings.TrimSpace(f)
 		if !utf8.ValidString(f) {
-			return nil, t.errorf(
-				"%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
-				ErrValue,
-				t.header[i],
-			)
+			return nil, t.errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 "+
+				"-t UTF-8", ErrValue, t.header[i])
 		}
 	}
 	return row, nil
@@ -188,14 +175,8 @@ func (t *csvTable) column(asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.header, asked)
 		if i < 0 {
-			return 0, fmt.Errorf(
-				"%s: %w: there is no column %q, which %s names; the columns are %s",
-				t.path,
-				ErrValue,
-				asked,
-				flag,
-				strings.Join(t.header, ", "),
-			)
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are "+
+				"%s", t.path, ErrValue, asked, flag, strings.Join(t.header, ", "))
 		}
 		return i, nil
 	}

@@ -17,15 +17,15 @@ type edgeRows struct {
 	data []float32 // [edges, cols]
 }
 
-// add appends numbers of a row.
-func (e *edgeRows) add(x ...float32) {
-	if n := len(e.data) + len(x); n > cap(e.data) {
-		more := mem.Make[float32](max(1<<12, 2*n))[:len(e.data)]
-		copy(more, e.data)
-		mem.Free(e.data)
-		e.data = more
+// appended is append outside the heap.
+func appended(data []float32, x ...float32) []float32 {
+	if n := len(data) + len(x); n > cap(data) {
+		more := mem.Make[float32](max(1<<12, 2*n))[:len(data)]
+		copy(more, data)
+		mem.Free(data)
+		data = more
 	}
-	e.data = append(e.data, x...)
+	return append(data, x...)
 }
 
 // readEdgeArray takes the features of edges of an array [E, C], or [E].
@@ -48,7 +48,7 @@ func readEdgeArray(s *source, a arraySource, key string) error {
 			a.name(key))
 	}
 	err = eachChunk(r, r.Left(), func(part []float32) error {
-		s.edgeRows.add(part...)
+		s.edgeRows.data = appended(s.edgeRows.data, part...)
 		return nil
 	})
 	if err == nil {
@@ -79,7 +79,7 @@ func readEdgeRowTable(s *source, path string) error {
 			if !finite(float32(x)) {
 				return r.Errorf("%w: a feature of an edge is %g", ErrValue, x)
 			}
-			s.edgeRows.add(float32(x))
+			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
 		}
 		return nil
 	})

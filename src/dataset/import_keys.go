@@ -22,16 +22,8 @@ var aliases = map[string][]string{
 	// of one row an edge
 	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
 	"train":     {"train", "train_idx", "train_index", "idx_train"},
-	"valid": {
-		"valid",
-		"valid_idx",
-		"valid_index",
-		"idx_valid",
-		"val",
-		"val_idx",
-		"val_index",
-		"idx_val",
-	},
+	"valid": {"valid", "valid_idx", "valid_index", "idx_valid", "val", "val_idx",
+		"val_index", "idx_val"},
 	"test":       {"test", "test_idx", "test_index", "idx_test"},
 	"train_mask": {"train_mask", "train_masks"},
 	"valid_mask": {"valid_mask", "valid_masks", "val_mask", "val_masks"},
@@ -208,12 +200,9 @@ var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask
 
 // isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
 func (s *source) isSplitKey(name string) bool {
-	for _, meaning := range splitMeanings {
-		if slices.Contains(aliases[meaning], name) || s.options.Keys[meaning] == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
+		return slices.Contains(aliases[meaning], name) || s.options.Keys[meaning] == name
+	})
 }
 
 // checkKeys returns an error for unknown keys.
@@ -277,19 +266,12 @@ func foreign(path, format string) error {
 		return fmt.Errorf("%s: %w: a text table; use --format csv", path, ErrValue)
 	}
 	if ext == ".npy" && format != "npz" {
-		return fmt.Errorf(
-			"%s: %w: one array; name the directory that holds edge_index.npy and the others, "+
-				"with --format npz",
-			path,
-			ErrValue,
-		)
+		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
+			"the others, with --format npz", path, ErrValue)
 	}
 	if ext == ".npy" {
-		return fmt.Errorf(
-			"%s: %w: one array; name the directory that holds edge_index.npy and the others",
-			path,
-			npy.ErrFormat,
-		)
+		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
+			"the others", path, npy.ErrFormat)
 	}
 	return nil
 }

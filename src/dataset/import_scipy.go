@@ -53,11 +53,8 @@ func addScipy(s *source, a arraySource) error {
 	case "coo":
 		return addCOO(s, a, "row", "col")
 	}
-	return fmt.Errorf(
-		"%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, a.tocsr())",
-		a.name("format"),
-		format,
-	)
+	return fmt.Errorf("%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, "+
+		"a.tocsr())", a.name("format"), format)
 }
 
 // addCOO adds the edges of two arrays of equal length.

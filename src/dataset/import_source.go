@@ -177,13 +177,7 @@ func (s *source) addWeight(w float64) error {
 		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; --ignore "+
 			"leaves the weights out", w, ErrValue)
 	}
-	if len(s.weights) == cap(s.weights) {
-		more := mem.Make[float32](max(1<<12, 2*cap(s.weights)))[:len(s.weights)]
-		copy(more, s.weights)
-		mem.Free(s.weights)
-		s.weights = more
-	}
-	s.weights = append(s.weights, x)
+	s.weights = appended(s.weights, x)
 	return nil
 }
 

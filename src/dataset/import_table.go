@@ -23,33 +23,10 @@ type TableOptions struct {
 
 // The usual names of columns.
 var (
-	sourceNames = []string{
-		"source",
-		"src",
-		"from",
-		"u",
-		"id_1",
-		"id1",
-		"node_1",
-		"node1",
-		"start",
-		"from_id",
-		"source_id",
-	}
-	targetNames = []string{
-		"target",
-		"dst",
-		"to",
-		"v",
-		"id_2",
-		"id2",
-		"node_2",
-		"node2",
-		"end",
-		"to_id",
-		"target_id",
-		"destination",
-	}
+	sourceNames = []string{"source", "src", "from", "u", "id_1", "id1", "node_1", "node1", "start",
+		"from_id", "source_id"}
+	targetNames = []string{"target", "dst", "to", "v", "id_2", "id2", "node_2", "node2", "end",
+		"to_id", "target_id", "destination"}
 	idNames    = []string{"id", "node", "node_id", "vertex", "vertex_id", "nodeid", "name"}
 	labelNames = []string{"label", "y", "class", "target", "labels"}
 	splitNames = []string{"split", "part", "set"}
@@ -80,12 +57,8 @@ func readTables(s *source) error {
 	case x != "":
 		err = countRows(s, x)
 	case len(t.Labels) > 0 || len(t.Features) > 0 || t.Split != "" || t.ID != "":
-		err = fmt.Errorf(
-			"%s: %w: --id, --label, --features and --split-column are columns of a node table; "+
-				"name it with --nodes",
-			edges,
-			ErrValue,
-		)
+		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
+			"node table; name it with --nodes", edges, ErrValue)
 	default:
 		err = collectIDs(s, edges)
 	}
@@ -129,11 +102,8 @@ func tableFiles(s *source) (edges string, err error) {
 		return in, nil
 	}
 	if edges = tableIn(in, "edges"); edges == "" {
-		return "", fmt.Errorf(
-			"%s: neither edges.csv nor edges.tsv is there; name the edge table with --in "+
-				"and the node table with --nodes",
-			in,
-		)
+		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; name the edge table "+
+			"with --in and the node table with --nodes", in)
 	}
 	if s.options.Table.Nodes == "" {
 		s.options.Table.Nodes = tableIn(in, "nodes")

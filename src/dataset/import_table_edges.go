@@ -37,35 +37,19 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	}
 	switch {
 	case len(t.header) < 2:
-		return fmt.Errorf(
-			"%s: line 1: %w: one column; want two at least, the ends of an edge, apart by "+
-				"commas, tabs or semicolons",
-			t.path,
-			ErrValue,
-		)
+		return fmt.Errorf("%s: line 1: %w: one column; want two at least, the ends of an edge, "+
+			"apart by commas, tabs or semicolons", t.path, ErrValue)
 	case !t.named && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
 	case t.from < 0 || t.to < 0:
-		return fmt.Errorf(
-			"%s: line 1: %w: which columns are the ends of an edge? The columns are %s: "+
-				"name them with --source and --target, or say --no-header if this row is an edge",
-			t.path,
-			ErrValue,
-			strings.Join(t.header, ", "),
-		)
+		return fmt.Errorf("%s: line 1: %w: which columns are the ends of an edge? The columns are "+
+			"%s: name them with --source and --target, or say --no-header if this row is an edge",
+			t.path, ErrValue, strings.Join(t.header, ", "))
 	case t.from == t.to:
-		return fmt.Errorf(
-			"%s: %w: --source and --target are the same column",
-			t.path,
-			ErrValue,
-		)
+		return fmt.Errorf("%s: %w: --source and --target are the same column", t.path, ErrValue)
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
-		return fmt.Errorf(
-			"%s: %w: column %q is an end of the edges, and --weight names it too",
-			t.path,
-			ErrValue,
-			t.header[t.weight],
-		)
+		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
+			t.path, ErrValue, t.header[t.weight])
 	}
 	for _, name := range t.header {
 		if err := s.refusal(t.path+": column "+name, name); err != nil {
@@ -216,19 +200,15 @@ func keepIDs(s *source, ids []string) {
 	numbers := integersOf(ids)
 	if numbers == nil {
 		s.names = ids
-		s.notes = append(
-			s.notes,
-			fmt.Sprintf("%d ids are words; original_name.npy has them", len(ids)),
-		)
+		s.notes = append(s.notes,
+			fmt.Sprintf("%d ids are words; original_name.npy has them", len(ids)))
 		return
 	}
 	for v, x := range numbers {
 		if int64(v) != x {
 			s.originals = numbers
-			s.notes = append(
-				s.notes,
-				fmt.Sprintf("%d ids were renumbered; original_id.npy has them", len(ids)),
-			)
+			s.notes = append(s.notes,
+				fmt.Sprintf("%d ids were renumbered; original_id.npy has them", len(ids)))
 			return
 		}
 	}
@@ -239,13 +219,9 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.places == nil {
 		x, ok := table.ParseInt([]byte(id))
 		if !ok {
-			return 0, t.errorf(
-				"%w: vertex %.60q: without a node table, features in an array are those of "+
-					"vertices 0 to %d; name the node table with --nodes",
-				ErrValue,
-				id,
-				s.vertices-1,
-			)
+			return 0, t.errorf("%w: vertex %.60q: without a node table, features in an array are "+
+				"those of vertices 0 to %d; name the node table with --nodes", ErrValue, id,
+				s.vertices-1)
 		}
 		return x, nil
 	}
@@ -254,10 +230,8 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 		return int64(v), nil
 	}
 	if s.options.Table.Nodes == "" {
-		return 0, t.errorf(
-			"vertex %.60q was not there before: the file changed; import it again",
-			id,
-		)
+		return 0, t.errorf("vertex %.60q was not there before: the file changed; import it again",
+			id)
 	}
 	return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
 		id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
@@ -285,7 +259,7 @@ func readEdgeTable(s *source, path string) error {
 				return t.errorf("%w: %s of an edge is %.40q, which is no finite number", ErrValue,
 					names[i], text)
 			}
-			s.edgeRows.add(float32(x))
+			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
 		}
 		if weight == "" {
 			return nil

@@ -47,11 +47,8 @@ func readNodes(s *source, path string) error {
 		v := graph.VertexID(len(ids))
 		id := strings.Clone(row[c.id])
 		if _, twice := s.places[id]; twice {
-			return t.errorf(
-				"%w: vertex %.60q comes twice; want a row for each vertex",
-				ErrValue,
-				id,
-			)
+			return t.errorf("%w: vertex %.60q comes twice; want a row for each vertex", ErrValue,
+				id)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
@@ -126,13 +123,8 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 				return c, err
 			}
 			if slices.Contains(taken, k) {
-				return c, fmt.Errorf(
-					"%s: %w: column %q is the id, the label or the split, and --features "+
-						"names it too",
-					t.path,
-					ErrValue,
-					name,
-				)
+				return c, fmt.Errorf("%s: %w: column %q is the id, the label or the split, and "+
+					"--features names it too", t.path, ErrValue, name)
 			}
 			c.features = append(c.features, k)
 		}
@@ -174,13 +166,8 @@ func setTableLabels(s *source, t *csvTable, c nodeColumns, labels [][]string) er
 		for v, text := range column {
 			y, ok := number(text)
 			if !ok {
-				return fmt.Errorf(
-					"%s: vertex %d is %.40q: %w: with several label columns each must be 0 or 1",
-					name(i),
-					v,
-					text,
-					ErrValue,
-				)
+				return fmt.Errorf("%s: vertex %d is %.40q: %w: with several label columns each "+
+					"must be 0 or 1", name(i), v, text, ErrValue)
 			}
 			if err := s.setMark(v, i, float64(y)); err != nil {
 				return fmt.Errorf("%s: %w", name(i), err)
@@ -227,19 +214,14 @@ func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 			}
 			if row == nil {
 				if v != s.vertices {
-					return fmt.Errorf(
-						"%d rows, but %d before; the file changed: import it again",
-						v,
-						s.vertices,
-					)
+					return fmt.Errorf("%d rows, but %d before; the file changed: import it again",
+						v, s.vertices)
 				}
 				return nil
 			}
 			if v == s.vertices {
-				return t.errorf(
-					"more than %d rows now; the file changed: import it again",
-					s.vertices,
-				)
+				return t.errorf("more than %d rows now; the file changed: import it again",
+					s.vertices)
 			}
 			for i, k := range columns {
 				x, ok := number(row[k])
@@ -261,22 +243,10 @@ func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 func (t *csvTable) notANumber(column int, text string) error {
 	name := t.header[column]
 	if noLabel(text) {
-		return t.errorf(
-			"%w: column %s is empty; fill it in, for example with the column's mean, or leave it "+
-				"out: "+
-				"--ignore %s",
-			ErrValue,
-			name,
-			name,
-		)
+		return t.errorf("%w: column %s is empty; fill it in, for example with the column's mean, "+
+			"or leave it out: --ignore %s", ErrValue, name, name)
 	}
-	return t.errorf(
-		"%w: column %s holds %.40q, which is not a number; name the feature columns with "+
-			"--features, "+
-			"leave this one out with --ignore %s, or make a column of 0 and 1 for each word",
-		ErrValue,
-		name,
-		text,
-		name,
-	)
+	return t.errorf("%w: column %s holds %.40q, which is not a number; name the feature columns "+
+		"with --features, leave this one out with --ignore %s, or make a column of 0 and 1 for "+
+		"each word", ErrValue, name, text, name)
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -58,9 +59,7 @@ func importTyped(o ImportOptions) (ImportReport, error) {
 			t.close()
 		}
 	}()
-	if o.Name == "" {
-		o.Name = baseName(o.In)
-	}
+	o.Name = cmp.Or(o.Name, baseName(o.In))
 	if err := typedReaders[o.Format].read(t, o); err != nil {
 		return ImportReport{}, err
 	}

@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,7 @@ import (
 func (d *Dataset) Verify() error {
 	return mem.Guard(func() error {
 		var faults []error
-		for _, name := range sortedNames(d.Meta.Files) {
+		for _, name := range slices.Sorted(maps.Keys(d.Meta.Files)) {
 			path := filepath.Join(d.Dir, name)
 			sum, err := npy.Hash(path)
 			if err != nil {
@@ -170,13 +171,4 @@ func checkSplitLabels(of string, s graph.Split, labels task.Labels) error {
 		}
 	}
 	return nil
-}
-
-func sortedNames(files map[string]npy.Info) []string {
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,9 +42,7 @@ func Create(dir string, m Meta) (*Writer, error) {
 		return nil, err
 	}
 	m.Format, m.Files = Format, make(map[string]npy.Info)
-	if m.FeatureType == "" {
-		m.FeatureType = Float32
-	}
+	m.FeatureType = cmp.Or(m.FeatureType, Float32)
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
