@@ -92,7 +92,6 @@ func (b *bookings) pass() {
 
 func (b *bookings) bytes() int64 { return int64(len(b.free)) * 8 }
 
-// release gives the memory back.
 func (b *bookings) release() {
 	mem.Free(b.free)
 	mem.Free(b.below)

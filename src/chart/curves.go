@@ -52,7 +52,6 @@ func (c *Curves) Add(one Curve) {
 	c.Curves = append(c.Curves, one)
 }
 
-// same reports whether the two are drawn as one curve with two names.
 func (k *Curve) same(other *Curve) bool {
 	return k.End == other.End && !k.Free && !other.Free && k.Open == other.Open &&
 		len(other.Marks) == 0 && slices.Equal(k.Low, other.Low) &&

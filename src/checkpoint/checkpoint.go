@@ -88,7 +88,6 @@ func (c *Checkpoint) Finished(epochs, patience int) bool {
 	return c.finished && c.State.over(epochs, patience)
 }
 
-// over reports whether training is over: neither a step nor an evaluation is left.
 func (s *State) over(epochs, patience int) bool {
 	return s.Epoch > epochs || s.Step == 0 && patience > 0 && s.Since >= patience
 }

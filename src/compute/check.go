@@ -12,7 +12,6 @@ func (m Matrix) String() string {
 	return fmt.Sprintf("[%d,%d] in %d elements", m.Rows, m.Cols, len(m.Data))
 }
 
-// holds reports whether Data has at least Rows*Cols elements.
 func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) >= m.Rows*m.Cols }
 
 // checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit.
@@ -23,7 +22,6 @@ func checkProduct(kernel string, y, x, w Matrix) {
 	}
 }
 
-// checkSame checks that two matrices have the same shape.
 func checkSame(kernel string, a, b Matrix) {
 	if !a.holds() || !b.holds() || a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape", kernel, a, b))

@@ -143,7 +143,6 @@ func (s Segments) gatherBytes(out Matrix) int {
 	return floatBytes*len(s.Indices)*out.Cols + s.bytes()
 }
 
-// checkReduction checks that out has a row for each segment.
 func checkReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	checkRows(kernel, out, s.Len())

@@ -11,7 +11,6 @@ import (
 	"halognn/src/sample"
 )
 
-// faults returns all errors in the values.
 func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
 
 // faultsOf returns the errors in the values of some keys, each by itself, and in combinations of

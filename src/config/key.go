@@ -57,7 +57,6 @@ func Value(name, text string) (string, error) {
 	return k.flat(), nil
 }
 
-// unparsed is the error of a text that is no value of the key.
 func (k *Key) unparsed(text string) error {
 	return fmt.Errorf("%s is %q; it must be %s", k.Name, text, k.kind())
 }

@@ -97,7 +97,6 @@ func (b *binder) fault(where, format string, args ...any) {
 	b.faults = append(b.faults, fmt.Errorf("  %s: %s", where, fmt.Sprintf(format, args...)))
 }
 
-// judge adds errors in values, with their places.
 func (b *binder) judge(faults []string) {
 	for _, f := range faults {
 		b.faults = append(b.faults, errors.New("  "+strings.ReplaceAll(f, "\n", "\n  ")))

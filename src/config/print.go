@@ -109,7 +109,6 @@ run goes on by '--resume' ([checkpoints.md](checkpoints.md#going-on)): they chan
 training, or only what comes after.
 `, "'", "`")
 
-// last is the name of the key below its section.
 func (k *Key) last() string { return k.Name[strings.IndexByte(k.Name, '.')+1:] }
 
 // facts returns the limits of the value, unless the list of words gives them.

@@ -85,13 +85,11 @@ func runningSum(weights []float64) []float64 {
 	return upTo
 }
 
-// draw returns i with a probability proportional to upTo[i] - upTo[i-1].
 func draw[T float32 | float64](s *stream, upTo []T) int {
 	x := T(s.float()) * upTo[len(upTo)-1]
 	return min(sort.Search(len(upTo), func(i int) bool { return upTo[i] > x }), len(upTo)-1)
 }
 
-// workers is the number of goroutines of parallel.
 func workers() int { return runtime.GOMAXPROCS(0) }
 
 // parallel runs f over [0,n) in pieces, on all CPUs. The result of f for an index must not depend

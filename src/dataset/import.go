@@ -198,7 +198,6 @@ type OptionError struct{ error }
 
 func (e OptionError) Unwrap() error { return e.error }
 
-// badOption makes an OptionError.
 func badOption(format string, args ...any) error {
 	return OptionError{fmt.Errorf(format, args...)}
 }

@@ -14,7 +14,6 @@ import (
 const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their range, " +
 	"for example with numpy.digitize or pandas.qcut"
 
-// regression reports whether labels are numbers to predict.
 func regression(s *source) bool { return s.options.Task == task.Regression }
 
 // makeTargets allocates the numbers to predict, none known.

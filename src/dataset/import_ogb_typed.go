@@ -11,7 +11,6 @@ import (
 
 const ogbCounts = "num-node-dict.csv"
 
-// ogbRaw returns the folder of raw files.
 func ogbRaw(in string) string {
 	if raw := filepath.Join(in, "raw"); exists(raw) {
 		return raw

@@ -76,13 +76,11 @@ func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) 
 	return nil
 }
 
-// exists reports whether path exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// isDir reports whether path is a directory.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

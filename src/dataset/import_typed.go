@@ -39,7 +39,6 @@ var typedReaders = map[string]struct {
 		(*typedSource).readOGB},
 }
 
-// typed reports whether the source has vertex types.
 func (o *ImportOptions) typed() bool {
 	r, ok := typedReaders[o.Format]
 	return ok && o.Table.Nodes == "" && r.has(o.In) // --nodes names the one table there is

@@ -30,7 +30,6 @@ func (s *stream) intn(n int) int {
 	return int(hi)
 }
 
-// float returns a number in [0,1).
 func (s *stream) float() float64 { return float64(s.next()>>11) * 0x1p-53 }
 
 // noise returns a nearly normal number of mean 0 and variance 1: the sum of four uniform ones,

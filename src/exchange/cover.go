@@ -228,7 +228,6 @@ func (c *cover) takeSum(g int32) {
 func (c *cover) isRow(u int) bool { return c.state[u] == taken }
 func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
 
-// memory returns the bytes of the arrays.
 func (c *cover) memory() int64 {
 	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
 		cap(c.left)+cap(c.alone)+cap(c.queue))*4 + int64(cap(c.state))

@@ -279,7 +279,6 @@ func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 // Kinds returns what the rows of part k % len(Kinds) are.
 func (x *Exchange) Kinds() []Kind { return x.kinds }
 
-// rowBytesOf returns the bytes of a row of a part.
 func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].RowBytes() }
 
 // numTables returns the tables of a plan: of the parts, the cache, what has been received, passed

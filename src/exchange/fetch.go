@@ -121,7 +121,6 @@ func sliceRows(x *Exchange, to []byte, want []int32, rank int) error {
 	return nil
 }
 
-// outside is the error of a request for a row that this rank does not have.
 func (x *Exchange) outside(request string) error {
 	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request, x.rank,
 		x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)

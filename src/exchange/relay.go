@@ -112,7 +112,6 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 	}
 }
 
-// copyRow copies a row to place k of what is sent.
 func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 	copy(p.relayed.sent[k*x.rowBytes:(k+1)*x.rowBytes],
 		p.Rows.Tables[from.Table()][from.Row()*x.rowBytes:])
@@ -130,7 +129,6 @@ func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) com
 		x.rowBytes)
 }
 
-// bytes returns the memory of the arrays.
 func (r *relayed) bytes() int64 {
 	return int64(cap(r.found)+cap(r.sums))*8 + int64(cap(r.parts))*2 + int64(cap(r.sent)+cap(r.got))
 }

@@ -133,7 +133,6 @@ func (s *serving) free() {
 // these and their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
-// countsOf returns the counts of a rank and a kind.
 func countsOf(x *Exchange, counts []int64, rank, kind int) []int64 {
 	return counts[rank*x.counts()+kind*x.perKind:][:x.perKind]
 }

@@ -91,7 +91,6 @@ func (c *chosen) vertex(i int) graph.VertexID {
 	return c.ids[c.lo+i]
 }
 
-// place returns i for vertex(i).
 func (c *chosen) place(v graph.VertexID) int { return c.below(int64(v)) - c.lo }
 
 // row returns the row of the output that vertex number i of all gets.

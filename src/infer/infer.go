@@ -355,7 +355,6 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	return fetch.Close()
 }
 
-// ownRows returns the number of own vertices.
 func (s Passes) ownRows() int {
 	offsets := s.Shards.Meta.Offsets
 	return int(offsets[s.Last] - offsets[s.First])

@@ -59,7 +59,6 @@ func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 	return r, nil
 }
 
-// free gives the memory, or the file, back.
 func (r *layerRows) free() {
 	if r.file == nil {
 		mem.Free(r.data)

@@ -127,7 +127,6 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	return nil
 }
 
-// className returns what a class is called.
 func (m *Model) className(c int) string {
 	if m.ClassNames != nil {
 		return m.ClassNames[c]

@@ -127,7 +127,6 @@ func vertexOf(in *Input, row int) string {
 	return fmt.Sprintf("row %d of the frontier", row)
 }
 
-// notFinite reports NaN and infinities.
 func notFinite(x float32) bool { return x-x != 0 }
 
 // Finite reports whether all elements are numbers. O(elements).

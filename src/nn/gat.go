@@ -29,7 +29,6 @@ func newAttention(s *store, c Config, l int) attention {
 	return a
 }
 
-// cols returns the width of all heads.
 func (a *attention) cols() int { return a.heads * a.width }
 
 func (a *attention) Needs() Needs { return Needs{Sources: true, SelfEdges: true, Transposed: true} }
@@ -49,7 +48,6 @@ func (a *attention) reserve(in *Input) error {
 // rows returns the first rows of a buffer that has a column for each head.
 func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a.heads) }
 
-// weights returns the weights of a hop's edges.
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
 // sums returns the matrix of the heads' sums: y itself or, where heads are averaged, one apart.

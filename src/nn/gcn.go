@@ -59,7 +59,6 @@ func (g *gcn) Needs() Needs {
 	return n
 }
 
-// firstMap implements columnwise.
 func (g *gcn) firstMap() firstMap { return firstMap{weights: [2]trained{{g.w, g.dw}}} }
 
 func (g *gcn) Reserve(in *Input) error {

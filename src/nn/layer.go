@@ -96,7 +96,6 @@ type Hop struct {
 	PairEnds       []int32
 }
 
-// edges returns the number of edges.
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
 // edgeRows returns the features of the edges, also where there are no edges.

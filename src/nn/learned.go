@@ -73,7 +73,6 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 	return l
 }
 
-// table returns the rows of a range.
 func (l *Learned) table(k int) []float32 {
 	n := l.Ranges[k].End - l.Ranges[k].First
 	return l.rows[l.base[k]*l.Cols : (l.base[k]+n)*l.Cols]

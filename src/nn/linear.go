@@ -32,7 +32,6 @@ func (d *linear) Bind(values, grads [][]float32) {
 
 func (d *linear) Needs() Needs { return Needs{Own: true} }
 
-// firstMap implements columnwise.
 func (d *linear) firstMap() firstMap { return firstMap{weights: [2]trained{1: {d.w, d.dw}}} }
 
 func (d *linear) Reserve(in *Input) error {

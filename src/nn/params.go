@@ -62,14 +62,12 @@ func bias(name string, out, in int) Param {
 	return Param{Name: name, Shape: []int{out}, bound: fanInBound(in)}
 }
 
-// constant declares a vector that starts at one value.
 func constant(name string, n int, fill float32) Param {
 	return Param{Name: name, Shape: []int{n}, fill: fill}
 }
 
 func fanInBound(in int) float32 { return float32(1 / math.Sqrt(float64(in))) }
 
-// matrix shapes a flat parameter.
 func matrix(data []float32, rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: data}
 }
@@ -276,7 +274,6 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	return errors.Join(faults...)
 }
 
-// free frees the arrays.
 func (p *Params) free() {
 	p.dev.Free(p.Values)
 	p.dev.Free(p.Grads)

@@ -53,7 +53,6 @@ func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 		ofData: c.EdgeWeights, agg: s.buffer(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
 }
 
-// steady implements steady.
 func (r *relational) steady() []compute.Segments {
 	if w, ok := r.weights.(steady); ok {
 		return w.steady()
@@ -281,7 +280,6 @@ func newEachRelation(c Config, l int) (e eachRelation) {
 	return e
 }
 
-// steady implements steady.
 func (e *eachRelation) steady() []compute.Segments {
 	return []compute.Segments{e.into, e.from}
 }

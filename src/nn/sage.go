@@ -66,7 +66,6 @@ func (s *sage) Needs() Needs {
 	return Needs{Own: true, Aggregate: s.how}
 }
 
-// firstMap implements columnwise.
 func (s *sage) firstMap() firstMap {
 	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}}
 }

@@ -11,7 +11,6 @@ import (
 // and Aggregate as far as the layer needs them. They are never made dense.
 type Sparse struct{ Own, Aggregate *compute.SparseMatrix }
 
-// given reports whether the rows are sparse.
 func (s *Sparse) given() bool { return s.Own != nil || s.Aggregate != nil }
 
 // sparseMap computes the first map of an input layer from sparse rows: the layer takes the result as

@@ -60,7 +60,6 @@ func reserveAll(buffers ...sized) error {
 	return nil
 }
 
-// matrix returns the first rows*cols elements as a matrix.
 func (b *buffer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}
 }

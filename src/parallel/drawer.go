@@ -133,7 +133,6 @@ func (s *Strategy) degreesKnown() error {
 	return nil
 }
 
-// draws reports whether there are neighbours to draw.
 func (d *Drawer) draws() bool { return d.o.Sampling.Hops() > 0 }
 
 // Close frees the samplers. None may be drawing.

@@ -48,10 +48,8 @@ func (s *mover) close() error {
 	return errors.Join(err, s.comm.Free())
 }
 
-// way returns how rows go.
 func (s *mover) way() Shuffling { return s.carrier.way() }
 
-// arrived is part of Between.
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
 // enter ends the phase of and begins Shuffle; leave does the reverse.

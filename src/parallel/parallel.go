@@ -127,7 +127,6 @@ func (m *Minibatch) Free() {
 	*m = Minibatch{}
 }
 
-// matrixOf returns a rows x cols matrix over an array that grows as needed.
 func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, rows*cols)
 	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}

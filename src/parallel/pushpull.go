@@ -115,7 +115,6 @@ type pushed struct {
 	hop      nn.Hop // of these arrays
 }
 
-// bytes returns the memory of the arrays.
 func (x *pushed) bytes() int64 {
 	return int64(cap(x.size)+cap(x.sizes)+cap(x.block.Indptr))*8 +
 		int64(cap(x.own)+cap(x.all)+cap(x.frontier)+cap(x.block.Indices)+cap(x.weights))*4 +
@@ -153,7 +152,6 @@ func (p *columnRows) cut(words []int32, size []int64) (h hopWords) {
 	return h
 }
 
-// length returns the length of a message.
 func (p *columnRows) length(size []int64) int64 { return HopWords(p.needs, size[0], size[1], size[2]) }
 
 // pack writes the message of the own input hop.

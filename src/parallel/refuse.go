@@ -235,7 +235,6 @@ func sharedRefuse(s *job.Spec) []clash {
 	}
 }
 
-// splitRefuses lists what split parallelism cannot have.
 func splitRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), clash{s.Cache.Policy != policy.None,
 		"cache.policy " + s.Cache.Policy, "a rank reads the rows of its own vertices alone", noCache})

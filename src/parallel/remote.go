@@ -80,7 +80,6 @@ func newRemoteDrawer(
 	return d, nil
 }
 
-// hops of a minibatch.
 func (d *remoteDrawer) hops() int { return d.o.Sampling.Hops() }
 
 // rounds returns how many hops ask other ranks.
@@ -288,7 +287,6 @@ func (d *remoteDrawer) extend(m *Minibatch, h int) error {
 	})
 }
 
-// bytes returns the memory of the arrays.
 func (r *remoteDraws) bytes() int64 {
 	return r.asking.Bytes() + r.answer.Bytes() +
 		int64(cap(r.asks)+cap(r.asked))*8 + int64(cap(r.wantIDs))*4

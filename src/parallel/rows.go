@@ -85,7 +85,6 @@ type keeper interface {
 	free()
 }
 
-// newFetched makes the rows of a strategy that are fetched for readers.
 func newFetched(s *Strategy, r readers) *fetched {
 	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(), r,
 		newKeeper(&s.o)}

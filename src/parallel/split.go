@@ -117,7 +117,6 @@ func (s *sharing) begin(hops, ranks int) {
 	}
 }
 
-// index makes the index of what travels before layer l.
 func (s *sharing) index(l int, train bool) { s.moves[l].index(s.crossing(l), train) }
 
 func (m *move) index(c *sample.Crossing, train bool) {
@@ -164,7 +163,6 @@ func (s *sharing) others(l, layers int) int {
 	return len(s.crossing(l).IDs)
 }
 
-// crossing returns what travels before layer l.
 func (s *sharing) crossing(l int) *sample.Crossing { return &s.hops[len(s.hops)-1-l] }
 
 // bytes returns the memory of the arrays.

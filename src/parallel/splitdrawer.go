@@ -67,7 +67,6 @@ func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, arou
 	return d, nil
 }
 
-// ranks of the group.
 func (d *splitDrawer) ranks() int { return d.owners.Size }
 
 // hops of a minibatch; 0 for a model that reads no neighbours.

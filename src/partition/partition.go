@@ -289,7 +289,6 @@ type load struct {
 	sum         []int64 // part k holds sum[k*C+c] of constraint c of C
 }
 
-// newLoad returns the load of a partition where nothing is assigned yet.
 func newLoad(n int, w Weights, o Options) *load {
 	list := Constraints(n, w, o)
 	return &load{list, make([]int64, o.Parts*len(list))}

@@ -117,7 +117,6 @@ func exchange(l *load, part []int32) (swaps int) {
 	return swaps
 }
 
-// move takes v from one part to another.
 func (l *load) move(part []int32, v, from, to int) {
 	l.add(v, from, -1)
 	l.add(v, to, 1)

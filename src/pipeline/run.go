@@ -173,7 +173,6 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	return r
 }
 
-// at returns the slot of an item.
 func (p *Pipeline[T]) at(i int) *slot[T] { return &p.slots[(p.first+i)%len(p.slots)] }
 
 // launch starts the lane, the waiters and the ordered stages.

@@ -59,7 +59,6 @@ type minibatchOnDevice struct {
 	read   float64 // bytes that the device reads and writes to make the input
 }
 
-// sharing returns the number of ranks on one GPU.
 func (j *Job) sharing() int {
 	perNode := cmp.Or(j.GPU.PerNode, j.RanksPerNode)
 	return max(1, (j.RanksPerNode+perNode-1)/perNode)

@@ -247,7 +247,6 @@ func (p memoryPlan) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 	return bytes
 }
 
-// labelBytes returns the bytes of a seed's label.
 func (p memoryPlan) labelBytes() int {
 	return task.Stored(p.of.job.Model.Task).LabelBytes(p.of.job.Model.Out)
 }

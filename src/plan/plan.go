@@ -194,20 +194,17 @@ type Minibatch struct {
 	Edges    []float64 `json:"edges"`    // of each hop
 }
 
-// node returns the ranks [lo, hi) of a rank's node.
 func (p *planner) node(rank int) (lo, hi int) {
 	n := p.job.RanksPerNode
 	return rank / n * n, min((rank/n+1)*n, p.job.Ranks)
 }
 
-// between returns the vertices of the ranks lo to hi-1.
 func (p *planner) between(lo, hi int) int64 {
 	first, _ := p.layout.Vertices(lo)
 	_, last := p.layout.Vertices(hi - 1)
 	return last - first
 }
 
-// rows returns the vertices of a rank.
 func (p *planner) rows(rank int) int64 {
 	first, last := p.layout.Vertices(rank)
 	return last - first
@@ -288,7 +285,6 @@ func (p *planner) holding() memoryPlan   { return memoryPlan{p} }
 func (p *planner) fetching() trafficPlan { return trafficPlan{p} }
 func (p *planner) sending() messagePlan  { return messagePlan{p} }
 
-// exact reports whether all ranks are analysed.
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
 
 func (p *planner) free() {

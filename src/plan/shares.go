@@ -25,7 +25,6 @@ func (s *shape) room(l int) int {
 // relays reports whether ranks find rows for each other and pass them on, as in hybrid mode.
 func (p messagePlan) relays() bool { return p.of.job.Mode.Sharing == sample.InNodes }
 
-// groupSize returns how many ranks train a minibatch together.
 func (p messagePlan) groupSize() int { return p.of.layout.Share(0).Size }
 
 // probeShares samples minibatches scattered over the first epoch, and counts the share of each

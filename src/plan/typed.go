@@ -23,7 +23,6 @@ func (k perKind) sum() (all float64) {
 	return all
 }
 
-// add adds factor times o.
 func (k perKind) add(o perKind, factor float64) {
 	for i, n := range o {
 		k[i] += n * factor

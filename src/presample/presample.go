@@ -112,7 +112,6 @@ func (s *sampling) free() {
 	mem.Free(s.topology.Original)
 }
 
-// minibatches returns how many are sampled.
 func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 
 // run samples the epochs from first on: see sample.Sweep.

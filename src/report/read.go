@@ -28,7 +28,6 @@ func numberOf(v any) (float64, bool) {
 	return x, ok && math.Abs(x) < most
 }
 
-// num returns a number of the record, and whether it exists.
 func (r record) num(key string) (float64, bool) { return numberOf(r[key]) }
 
 // text returns a string of the record, safe to display; empty if it is absent.
@@ -128,7 +127,6 @@ func (r *Run) readMetrics(path string) error {
 	}
 }
 
-// damage records an error about data that could not be read.
 func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }

@@ -248,7 +248,6 @@ func accesses(epochs []record) (float64, bool) {
 	return hits + peer + summed + fetched, cached && known
 }
 
-// transfers returns the mean rows and sums that travel in an epoch.
 func transfers(epochs []record) (float64, bool) {
 	rows, known := mean(epochs, "remote_rows")
 	sums, _ := mean(epochs, "sum_vectors") // only where owners add rows

@@ -206,7 +206,6 @@ func settings(runs []*Run) table {
 	return t
 }
 
-// dataName is the last element of the path of the run's parts.
 func dataName(r *Run) string {
 	v, _ := r.setting("data.parts")
 	return visible(filepath.Base(v))

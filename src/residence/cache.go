@@ -274,7 +274,6 @@ func (s opener) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error
 	return c.Policy().Hold(m, s.of.workload(), capacity)
 }
 
-// capacity returns the rows that a rank's cache holds.
 func (s opener) capacity(c *Cache, m *access.Graph) (int, error) {
 	return s.of.Job.Capacity(m, s.of.Comm.Rank(), &c.Settings)
 }

@@ -68,7 +68,6 @@ func (s *Store) readColumns() error {
 	return c.Free()
 }
 
-// vertices returns the vertices [first, end) of a chunk of a rank's rows.
 func (s *Store) vertices(rank, lo, rows int) [2]int64 {
 	first, end := s.Job.Vertices(rank)
 	return [2]int64{min(end, first+int64(lo)), min(end, first+int64(lo+rows))}
@@ -93,7 +92,6 @@ func (s *Store) ColumnBytes() int64 { return s.columns }
 // columns.
 func (s *Store) Columns() (first, end int) { return s.Job.Columns(s.Comm.Rank()) }
 
-// rowBytes returns the bytes of the rows that minibatches read.
 func (s *Store) rowBytes() int { return s.cols * s.shards().Type().Size() }
 
 // readParts returns the parts [first, last) whose rows a device may hold: the rank's own parts, or

@@ -208,13 +208,11 @@ func edgeRowsFile(part int) string {
 	return fmt.Sprintf("part-%04d/%s", part, dataset.EdgeRowsFile)
 }
 
-// featuresFile returns the file of table i, that of part i / T and type i % T.
 func featuresFile(m *Meta, i int) string {
 	part, t := i/m.Schema.NumTypes(), i%m.Schema.NumTypes()
 	return fmt.Sprintf("part-%04d/%s", part, dataset.TableFile(&m.Schema, t))
 }
 
-// tableInfo returns the element type and shape of table i.
 func tableInfo(m *Meta, i int) npy.Info {
 	t, ranges := m.Table(i%m.Schema.NumTypes()), m.Ranges()
 	return t.File(ranges[i+1] - ranges[i])

@@ -533,7 +533,6 @@ func (w *writer) split(k int, s graph.Split, sizes []SplitSizes) error {
 	return nil
 }
 
-// partOf returns the part that a new id belongs to.
 func (w *writer) partOf(id graph.VertexID) int {
 	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
 }

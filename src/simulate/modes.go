@@ -253,7 +253,6 @@ func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 	}
 }
 
-// step returns the edges of each rank in a step.
 func (c *modeCounter) step(key sample.Key) []int64 {
 	step := (key.Epoch-1)*c.Steps() + key.Step
 	return c.edges[step*c.Ranks : (step+1)*c.Ranks]

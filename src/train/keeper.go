@@ -89,7 +89,6 @@ func (r keeper) vote() error {
 	return nil
 }
 
-// note prints a message to the user, on rank 0.
 func (r keeper) note(format string, args ...any) {
 	if r.of.env.Progress != nil {
 		r.of.env.Progress.Note(context.Background(), fmt.Sprintf(format, args...))

@@ -450,7 +450,6 @@ func (r *run) onSteps(begin bool) {
 	}
 }
 
-// patienceOut reports whether too many validations have passed since the best one.
 func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
 
 // validate evaluates when it is due, and keeps the best weights.
@@ -492,7 +491,6 @@ func (r evaluator) validate(ctx context.Context, epoch int) error {
 	return nil
 }
 
-// tests reports whether there are test vertices.
 func (r evaluator) tests() bool {
 	return slices.ContainsFunc(r.s.Shards.Splits,
 		func(s shard.SplitSizes) bool { return s.Test > 0 })

@@ -174,7 +174,6 @@ type work struct {
 // fewPages is how many pages a process that only waits reads from disk.
 const fewPages = 8
 
-// since reports whether there was work between two beats.
 func (w work) since(last work, every time.Duration) bool {
 	return w.progress != last.progress || w.cpu-last.cpu >= every/10 ||
 		w.pages-last.pages >= fewPages
@@ -242,7 +241,6 @@ func diagnose(rank int, limit time.Duration, own beat, before, now []beat) (
 	return silent, behind, true
 }
 
-// earlier reports whether a is not as far as b.
 func earlier(a, b beat) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Step < b.Step
 }

@@ -179,7 +179,6 @@ func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
 	})
 }
 
-// stallOf returns how long a job may be without progress.
 func stallOf(c *config.Config) time.Duration {
 	return time.Duration(c.Run.StallSeconds * float64(time.Second))
 }

@@ -135,7 +135,6 @@ func noArguments(c *cobra.Command, args []string) error {
 	return usageError(fmt.Errorf("%q is not a flag; see `%s --help`", args[0], c.CommandPath()))
 }
 
-// flagError is the error of a command whose flags could not be parsed.
 func flagError(c *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 }

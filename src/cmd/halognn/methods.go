@@ -83,7 +83,6 @@ func (m *cutting) check(c *cobra.Command) error {
 	return errors.Join(faults...)
 }
 
-// weighs reports whether the method reads weights.
 func (m *cutting) weighs() bool { return m.method != "random" && m.method != "contiguous" }
 
 // table returns all methods. Those of kaminpar write beside dir, until done is called.

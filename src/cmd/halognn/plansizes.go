@@ -40,7 +40,6 @@ func (g *graphSizes) flags(c *cobra.Command) {
 	f.Float64Var(&g.cut, "cut", assumedCut, "share of the edges between parts, one for each rank")
 }
 
-// given reports whether a graph is described.
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 
 // meta returns the meta.json that such a graph would have in the given number of equal parts.

@@ -33,7 +33,6 @@ type process struct {
 	mates   atomic.Pointer[comm.Mates]
 }
 
-// flag adds --ranks-in-process to a command.
 func (p *process) flag(c *cobra.Command) {
 	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
 		"run so many ranks as goroutines of this process instead of MPI's")
@@ -124,7 +123,6 @@ func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	return p.run(func(c comm.Comm) error { return usageError(comm.Agree(c, err)) })
 }
 
-// underLauncher reports whether the command runs on many ranks.
 func underLauncher(c *cobra.Command) bool {
 	return slices.Contains([]string{"train", "infer", "doctor", "partition"}, c.Name())
 }

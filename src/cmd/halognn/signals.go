@@ -122,7 +122,6 @@ func (p *process) discardOnSignal() {
 	}()
 }
 
-// endedBy is the error of a command that a signal has ended.
 func endedBy(s os.Signal) error {
 	err := fmt.Errorf("ended by a signal (%v), with nothing written; start again", s)
 	return withCode(128+int(s.(syscall.Signal)), err)

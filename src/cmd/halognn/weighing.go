@@ -70,7 +70,6 @@ func (w *weighing) flags(c *cobra.Command) {
 	must(c.MarkFlagDirname("counts"))
 }
 
-// counted reports whether the weights are counts.
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
 // check completes the sampling and returns all faults. The flags --fanouts and --batch are given;

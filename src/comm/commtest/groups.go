@@ -7,7 +7,6 @@ import (
 	"halognn/src/comm"
 )
 
-// ranksOf returns the ranks that c's members have in world.
 func ranksOf(c, world comm.Comm) ([]int, error) { return comm.Allgather(c, world.Rank()) }
 
 func dup(c comm.Comm) error {

@@ -46,7 +46,6 @@ func (c *communicator) Size() int { return c.size }
 // Pace implements comm.Pacer.
 func (c *communicator) Pace(window int) { c.window = window }
 
-// operation returns a new operation on c.
 func (c *communicator) operation(k kind) *operation {
 	op := c.engine.take()
 	op.kind, op.comm = k, c

@@ -83,7 +83,6 @@ func (e *engine) hand(op *operation) *operation {
 	return op
 }
 
-// stop makes serve return.
 func (e *engine) stop() {
 	e.stopping.Store(true)
 	C.hgnn_wake()
@@ -95,7 +94,6 @@ func (e *engine) fail(err error) {
 	C.hgnn_wake()
 }
 
-// abort makes serve call MPI_Abort.
 func (e *engine) abort(code int) {
 	e.aborting.CompareAndSwap(0, int64(code)+1)
 	C.hgnn_wake()

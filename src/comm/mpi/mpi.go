@@ -204,7 +204,6 @@ func Abort(code int) {
 // job is aborted.
 const forwarding = 200 * time.Millisecond
 
-// fault turns an MPI error code into an error.
 func fault(call string, rc C.int) error {
 	var text [512]C.char
 	C.hgnn_describe(rc, &text[0], C.int(len(text)))

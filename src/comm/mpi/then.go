@@ -38,7 +38,6 @@ const firstMost = 16 << 10
 // tags that operations take in turn. MPI has 32767 at least.
 const tags = 1 << 14
 
-// room returns the rows of a first message.
 func (c *communicator) room(rowBytes int) int { return min(firstMost, firstRoom/c.size) / rowBytes }
 
 // plan is called where the operation is prepared.

@@ -204,7 +204,6 @@ func (b *bench) array(data []float32) []float32 {
 	return whole[b.guard : b.guard+len(data) : b.guard+len(data)]
 }
 
-// dirty returns an array of NaN for a kernel to overwrite.
 func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
 
 func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
@@ -249,7 +248,6 @@ func (b *bench) close() {
 	}
 }
 
-// normal returns n random numbers.
 func (b *bench) normal(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -258,7 +256,6 @@ func (b *bench) normal(n int) []float32 {
 	return x
 }
 
-// exact is a result without tolerance.
 func exact(name string, got []float32, want []float64) result {
 	return result{name: name, got: got, want: want, size: make([]float64, len(want))}
 }

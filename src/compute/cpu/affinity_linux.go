@@ -56,7 +56,6 @@ func allowed(id int) ([]int, error) {
 	return cpus, nil
 }
 
-// pin binds the calling OS thread to cpus.
 func pin(cpus []int) error { return pinThread(0, cpus) }
 
 func pinThread(id int, cpus []int) error {

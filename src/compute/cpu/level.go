@@ -78,7 +78,6 @@ func cBool(b bool) C.int {
 	return 0
 }
 
-// checkIDs returns the position of the first id outside [0,limit), or -1.
 func checkIDs(ids []int32, limit int) int {
 	return int(C.halognn_check_ids(int32s(ids), C.int64_t(len(ids)), C.int64_t(limit)))
 }

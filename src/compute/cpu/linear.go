@@ -76,7 +76,6 @@ func (a *product) tile(d *Device, lo, hi int) {
 		beta(a.add), out.Data, out.Cols)
 }
 
-// turn sets dst to the transpose of src [rows,cols].
 func turn(d *Device, dst, src []float32, rows, cols int) {
 	C.halognn_transpose(d.level, floats(dst), C.int64_t(cols), C.int64_t(rows), floats(src),
 		C.int64_t(cols))

@@ -33,7 +33,6 @@ func peakLoops() (loops []peakLoop) {
 	}
 }
 
-// run runs the given number of rounds and returns their floating-point operations.
 func (l peakLoop) run(rounds int) int {
 	return int(C.halognn_peak_run(l.number,
 		C.int64_t(rounds)))

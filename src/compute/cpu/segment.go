@@ -168,7 +168,6 @@ func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
 // bits are the int32 numbers that an array of floats holds.
 func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// part returns segments [lo,hi) of s.
 func part(s compute.Segments, lo, hi int) compute.Segments {
 	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices, Edges: s.Edges}
 }

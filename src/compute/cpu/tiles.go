@@ -47,19 +47,15 @@ func place[T any, P argumentsIn[T]](d *Device) P {
 	return call
 }
 
-// tile computes one tile of the call in progress.
 func (d *Device) tile(tile int) {
 	lo := tile * d.rowsPerTile
 	d.call.tile(d, lo, min(lo+d.rowsPerTile, d.rows))
 }
 
-// chunkCount returns the number of chunks in a sum over rows.
 func chunkCount(rows int) int { return (rows + compute.ChunkRows - 1) / compute.ChunkRows }
 
-// reservePartials makes room for n sums of every chunk.
 func (d *Device) reservePartials(chunks, n int) { d.partial = mem.Grow(d.partial, chunks*n) }
 
-// partials returns the n sums of the chunk that begins at row lo.
 func (d *Device) partials(lo, n int) []float32 {
 	return d.partial[lo/compute.ChunkRows*n:][:n]
 }

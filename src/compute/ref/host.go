@@ -82,7 +82,6 @@ func combine(how compute.Reduction, first bool, there, x float32) float32 {
 	return there + x
 }
 
-// storedRow returns row i as it is stored.
 func storedRow(rows compute.Rows, i int) []byte {
 	size := rows.RowBytes()
 	ref, end := rows.Of[i], rows.Cols*rows.TypeOf(i).Size()

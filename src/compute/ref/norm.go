@@ -87,7 +87,6 @@ func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
 	over(variance, func(j int, v float32) float32 { return (v - mean[j]) * (v - mean[j]) })
 }
 
-// root returns 1/sqrt(variance+eps).
 func root(variance, eps float32) float32 {
 	return 1 / float32(math.Sqrt(float64(variance+eps)))
 }

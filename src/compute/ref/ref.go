@@ -69,7 +69,6 @@ func (d *Device) scratch(n int) []float32 {
 	return d.partial
 }
 
-// chunks calls f with the row range of each chunk, in order.
 func chunks(rows int, f func(lo, hi int)) {
 	for lo := 0; lo < rows; lo += compute.ChunkRows {
 		f(lo, min(lo+compute.ChunkRows, rows))
