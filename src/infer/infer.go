@@ -74,12 +74,12 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 // Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
-		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
+		pick(s, len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
 // pick returns what gets the logits of all own vertices in order, and hands on those of n of them,
 // which ascend.
-func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
+func pick(s Passes, n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Spec.Model.Out
 	return func(at int, logits []float32) {
 		for ; i < n; i++ {

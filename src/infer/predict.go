@@ -127,7 +127,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
-	p := s.newPredictions(what, chosen, truth)
+	p := newPredictions(s, what, chosen, truth)
 	defer p.free()
 	begin := time.Now()
 	if what.Full {
@@ -175,7 +175,7 @@ type predictions struct {
 	scores    [splits]Score
 }
 
-func (s Passes) newPredictions(what Request, chosen *chosen, truth *truth) *predictions {
+func newPredictions(s Passes, what Request, chosen *chosen, truth *truth) *predictions {
 	p := &predictions{
 		task: s.Task, classes: s.Job.Model.Out, form: what.Form, chosen: chosen, truth: truth,
 	}
@@ -232,7 +232,7 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 			mem.Free(buffer)
 		}
 	}
-	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))
+	return s.full(ctx, hidden, pick(s, p.chosen.own(), p.chosen.vertex, p.set))
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {

@@ -392,8 +392,8 @@ func (c *counter) Sync() error                        { return nil }
 func (c *counter) Capabilities() compute.Capabilities { return compute.Capabilities{} }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, and the chunks in flight. Rows in files are counted as they are read at
-// once; by columns, chunks take less.
+// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that are
+// judged. Rows in files are counted as they are read at once; by columns, chunks take less.
 func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.of.job, p.of.rows(r.rank), r.slot()
 	most := int64(0)
@@ -426,6 +426,9 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
 			}
 			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
+			if l == j.Model.Layers-1 && !j.Model.Jumps() {
+				chunk += 4 * int64(c.vertices*out)
+			}
 			if j.Scratch { // rows on their way to files and, between passes by columns, from them
 				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
 				chunk = max(chunk, from) + to
@@ -434,10 +437,14 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 		}
 		most = max(most, layers+chunks)
 	}
+	judged := 4 * p.judgedRows(r.rank) * int64(j.Model.Out)
 	if !j.Model.Jumps() {
-		return most, nil
+		return judged + most, nil
 	}
-	output := rows * int64(j.Model.Out) * 4
+	output := 4 * min(rows, int64(j.Model.OutputRows(job.ChunkBytes))) * int64(j.Model.Out)
+	if p.keepsOutputs() {
+		output = 4 * rows * int64(j.Model.Out)
+	}
 	if j.Scratch {
 		output += job.ChunkBytes // of rows from the files
 	} else {
@@ -450,8 +457,25 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 		}
 		output += grown
 	}
-	return max(most, output), nil
+	return judged + max(most, output), nil
 }
+
+// judgedRows returns how many validation and test vertices a rank owns.
+func (p memoryPlan) judgedRows(rank int) int64 {
+	first, last := p.of.layout.Vertices(rank)
+	offsets, n := p.of.shards.Offsets, 0.0
+	for k, of := range p.of.shards.Splits {
+		lo, hi := max(first, offsets[k]), min(last, offsets[k+1])
+		if lo < hi { // of parts that were cut into pieces their share
+			n += float64(of.Valid+of.Test) * float64(hi-lo) / float64(offsets[k+1]-offsets[k])
+		}
+	}
+	return int64(n)
+}
+
+// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of which
+// links are rated. Logits are handed on chunk by chunk.
+func (p memoryPlan) keepsOutputs() bool { return task.Stored(p.of.job.Model.Task).Embeds }
 
 // layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
 // own: with jumping knowledge, whose output reads them, those of all layers before; else of one.
@@ -459,9 +483,12 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 func (p memoryPlan) layerRows(rows int64, l int) int64 {
 	m := &p.of.job.Model
 	in, out := m.Widths(l)
-	made, hidden := int64(out), int64(0)
-	if l < m.Layers-1 || m.Jumps() {
-		made, hidden = 0, int64(out)
+	made, hidden := int64(0), int64(0)
+	switch {
+	case l < m.Layers-1 || m.Jumps():
+		hidden = int64(out)
+	case p.keepsOutputs():
+		made = int64(out)
 	}
 	if l > 0 {
 		hidden += int64(in)

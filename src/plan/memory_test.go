@@ -14,6 +14,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -233,26 +234,29 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 }
 
 // While layer l makes its rows, those that it reads are kept; with jumping knowledge those of all
-// layers are. In files they take no memory, and logits are never in a file.
+// layers are. In files they take no memory. Embeddings are kept, in memory; logits are not.
 func TestLayerRows(t *testing.T) {
 	for _, c := range []struct {
-		jumping string
-		scratch bool
-		want    []int64 // bytes a vertex, of each layer
+		task, jumping string
+		scratch       bool
+		want          []int64 // bytes a vertex, of each layer
 	}{
-		{"", false, []int64{4 * 16, 4 * (16 + 16), 4 * (16 + 5)}},
-		{"", true, []int64{0, 0, 4 * 5}},
-		{nn.JumpCat, false, []int64{4 * 16, 4 * 32, 4 * 48}},
-		{nn.JumpCat, true, []int64{0, 0, 0}},
+		{task.Multiclass, "", false, []int64{4 * 16, 4 * (16 + 16), 4 * 16}},
+		{task.Multiclass, "", true, []int64{0, 0, 0}},
+		{task.Links, "", false, []int64{4 * 16, 4 * (16 + 16), 4 * (16 + 5)}},
+		{task.Links, "", true, []int64{0, 0, 4 * 5}},
+		{task.Multiclass, nn.JumpCat, false, []int64{4 * 16, 4 * 32, 4 * 48}},
+		{task.Multiclass, nn.JumpCat, true, []int64{0, 0, 0}},
 	} {
 		j := planJob()
-		j.Model = nn.Config{Kind: "sage", Layers: 3, In: 7, Hidden: 16, Out: 5, Jumping: c.jumping}
+		j.Model = nn.Config{Kind: "sage", Layers: 3, In: 7, Hidden: 16, Out: 5, Jumping: c.jumping,
+			Task: c.task}
 		j.Scratch = c.scratch
 		p := &planner{job: &j}
 		for l, want := range c.want {
 			if got := p.holding().layerRows(10, l); got != 10*want {
-				t.Errorf("jumping %q, files %v: layer %d needs %d bytes for 10 vertices, want %d",
-					c.jumping, c.scratch, l, got, 10*want)
+				t.Errorf("task %s, jumping %q, files %v: layer %d needs %d bytes for 10 vertices, want %d",
+					c.task, c.jumping, c.scratch, l, got, 10*want)
 			}
 		}
 	}
