@@ -81,8 +81,6 @@ def cut(a, name, seed):
     how = ["npz", a.out / f"{name}.npz"]
     if "import" in SETS[name]:
         how = [SETS[name]["import"][0], a.data / name / SETS[name]["import"][1]]
-    elif not how[1].exists():
-        source(a.data / name, how[1])
     call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
          "links", "--feature-type", "sparse", "--split-links", SETS[name]["split"], "--seed", seed,
          "--out", data, "--force")
@@ -166,6 +164,9 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     (a.out / "config.yaml").write_text("model: {layers: 2}\n")
     sets, jobs = a.sets.split(","), []
+    for name in sets:  # before several threads read them
+        if "import" not in SETS[name] and not (a.out / f"{name}.npz").exists():
+            source(a.data / name, a.out / f"{name}.npz")
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         list(pool.map(lambda of: cut(a, *of), itertools.product(sets, range(a.seeds))))
         for seed, name in itertools.product(range(a.seeds), sets):

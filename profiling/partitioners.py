@@ -73,7 +73,7 @@ def row(program, data, parts, method, o):
     try:
         with open(out + ".json") as file:
             kept = json.load(file)
-        if kept["edges"] == meta["edges"]:
+        if kept["edges"] == meta["edges"] and kept.get("more", "") == o.more:
             return kept["cells"]
     except OSError:
         pass
@@ -87,7 +87,7 @@ def row(program, data, parts, method, o):
     cells += [f"{took:.1f}"] + [f"{bytes_ / meta['edges']:.1f}" for bytes_ in most]
     if written:
         with open(out + ".json", "w") as file:
-            json.dump({"edges": meta["edges"], "cells": cells}, file)
+            json.dump({"edges": meta["edges"], "more": o.more, "cells": cells}, file)
     if not o.keep_parts:
         shutil.rmtree(out, ignore_errors=True)
     return cells

@@ -95,7 +95,7 @@ class Contestant:
                         if line.startswith('{"kind":"epoch"') and line.endswith("\n"):
                             e = json.loads(line)
                             ends[e["epoch"]] = e["time"]
-                        elif line.startswith("epoch "):
+                        elif line.startswith("epoch ") and line.endswith("\n"):
                             ends.setdefault(int(line.split()[1]), time.time())
                 time.sleep(0.02)
             code = process.wait()

@@ -315,7 +315,7 @@ func (s *source) write() (ImportReport, error) {
 	s.vertices = g.NumVertices()
 	symmetric := undirected || s.options.SplitLinks != "" && g.Reciprocal() == g.NumEdges()
 	var rows, labels []float32
-	if task.Labelling(s.task()) != nil {
+	if s.options.edgeLabels() != nil {
 		labels, err = placeLinkLabels(s, g, symmetric)
 	} else {
 		rows, err = s.placeEdgeRows(g)
@@ -505,11 +505,14 @@ func (s *source) provenance(r *ImportReport) Provenance {
 	if s.options.StandardizeAs != "" {
 		settings["standardize"] = "as another dataset"
 	}
-	return Provenance{
+	p := Provenance{
 		Source:   "import " + cmp.Or(s.origin.Format, s.options.Format),
 		Settings: settings,
 		Cleaning: &r.Cleaning,
-		Classes:  s.classNames,
 		Notes:    notes,
 	}
+	if s.options.SplitLinks == "" { // else classes are those of links
+		p.Classes = s.classNames
+	}
+	return p
 }

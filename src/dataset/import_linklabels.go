@@ -147,18 +147,20 @@ func labelLinks(s *source, g *graph.CSC, placed []float32, links *graph.LinkSpli
 	var values [3][]float32
 	for k, list := range links.Lists() {
 		var err error
+		width := cols
 		if s.options.edgeLabels() == nil {
-			values[k], cols, err = readLinkLabels(s.options.labelFile(k), len(*list))
+			values[k], width, err = readLinkLabels(s.options.labelFile(k), len(*list))
 		} else {
 			values[k], err = edgeLabelsOf(s, g, placed, *list)
 		}
 		if err == nil && of.Class != nil {
-			err = checkLinkClasses(values[k], cols)
+			err = checkLinkClasses(values[k], width)
 		}
-		if err == nil && k > 0 && len(values[k]) != len(*list)*cols {
-			err = fmt.Errorf("%d numbers of %d links; all files want as many columns: %w", len(values[k]),
-				len(*list), ErrMismatch)
+		if err == nil && k > 0 && width != cols {
+			err = fmt.Errorf("%d columns, and those of the training links have %d: %w; give all as many",
+				width, cols, ErrMismatch)
 		}
+		cols = width
 		if err != nil {
 			return fmt.Errorf("%s: labels of %s links: %w", s.options.In, graph.SplitNames[k], err)
 		}
@@ -191,9 +193,6 @@ func edgeLabelsOf(s *source, g *graph.CSC, placed []float32, links []graph.Link)
 	cols := int64(s.edgeRows.cols)
 	for _, l := range links {
 		at := g.Find(l.Source, l.Target)
-		if at < 0 {
-			at = g.Find(l.Target, l.Source)
-		}
 		if at < 0 {
 			return nil, fmt.Errorf("the link from %s to %s is no edge, so it has none; give all labels beside "+
 				"the links, as %s", idOf(s, l.Source), idOf(s, l.Target), filepath.Base(s.options.labelFile(0)))

@@ -226,7 +226,7 @@ func readVertices(s *source, a arraySource) error {
 // which have columns, are no weights.
 func readWeights(s *source, a arraySource) error {
 	key := s.find(a, "edge_weight")
-	if key == "" {
+	if key == "" || slices.Contains(s.options.LinkLabels, key) {
 		return nil
 	}
 	r, err := a.open(key, 1, 2)

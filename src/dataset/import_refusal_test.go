@@ -164,18 +164,18 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"link labels",
 			one("edge_label"),
-			[]string{"link prediction is not supported", "label of each vertex"},
+			[]string{"a task of links takes them by --split-links", "--link-classes or --link-numbers"},
 		},
-		{"links to predict", one("edge_label_index"), []string{"link prediction is not supported"}},
+		{"links to predict", one("edge_label_index"), []string{"a task of links takes them by --split-links"}},
 		{
 			"links that are not there",
 			one("neg_edge_index"),
-			[]string{"link prediction is not supported"},
+			[]string{"a task of links takes them by --split-links"},
 		},
 		{
 			"links to train on",
 			one("train_pos_edge_index"),
-			[]string{"link prediction is not supported"},
+			[]string{"a task of links takes them by --split-links"},
 		},
 		{"sparse features", one("x_indptr"),
 			[]string{"x_indptr", "sparse features are not supported", "x.toarray()", "attr_indptr"}},

@@ -144,8 +144,16 @@ func TestImportLinkLabels(t *testing.T) {
 	plain := func(*ImportOptions) {}
 	numbers := func(o *ImportOptions) { o.Task, o.LinkLabels = task.LinkNumbers, []string{"a", "b"} }
 	// kind and a are functions of the sum of both ids, b of their product
+	nodes := filepath.Join(dir, "nodes.csv")
+	must(os.WriteFile(nodes, []byte("id,label\n1,f\n2,m\n3,f\n4,x\n5,m\n"), 0o666))
 	rows := "1,2,0,3,2\n2,3,2,5,6\n3,4,1,7,12\n4,5,0,9,20\n5,1,0,6,5\n1,3,1,4,3\n3,1,1,4,3\n2,2,9,9,9\n"
-	d, err := take(rows, plain)
+	d, err := take(rows, func(o *ImportOptions) { o.Table.Nodes = nodes })
+	must(err)
+	if names := d.Meta.Provenance.Classes; names != nil {
+		t.Errorf("links have the names of classes of vertices, %v", names)
+	}
+	must(d.Close())
+	d, err = take(rows, plain)
 	must(err)
 	if d.Meta.Task != task.LinkClasses || d.Meta.Classes != 3 || len(d.Links.Train) != 4 || d.LinkLabels[2].Width != 4 {
 		t.Errorf("%+v", d.Meta)

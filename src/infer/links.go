@@ -287,7 +287,7 @@ func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path s
 
 // outputsOf makes what the model says of own links, [links, outputs]. Collective.
 func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
-	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: links}
+	r := ratingOf(s, links)
 	outputs := max(1, s.Spec.Model.Rated)
 	z := make([]float32, len(links)*outputs)
 	source := make([]float32, r.cols)
@@ -308,13 +308,17 @@ func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
 func JudgeLinks(s Passes, own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
 	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)
-	z, err := outputsOf(s, own, all[first:of[s.Last]])
-	outputs := s.Spec.Model.Outputs()
-	for i := 0; len(z) > 0; i++ {
-		sum.Add(z[:outputs], labels.Row(first+i))
-		z = z[outputs:]
-	}
-	return err
+	r := ratingOf(s, all[first:of[s.Last]])
+	var z []float32
+	return r.eachSource(own, func(i int, row []float32) {
+		z = r.rater.Outputs(z[:0], row, r.target(own, i))
+		sum.Add(z, labels.Row(first+i))
+	})
+}
+
+// ratingOf is what rates links.
+func ratingOf(s Passes, links []graph.Link) ranking {
+	return ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: links}
 }
 
 // scoreLinks returns what the model says of links, in their order, on every rank. Each rank scores those

@@ -119,9 +119,13 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 			"and nothing else; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
-	case s.Task.Embeds && what.Form == FormClasses:
-		return nil, comm.AgreedOn(s.Comm, errors.New("a model of links has no classes of vertices; give "+
-			"--links FILE or --top N, or --logits for its embeddings"))
+	case s.Task.Embeds && what.Form != FormLogits:
+		partners := ""
+		if s.Task.Ranks {
+			partners = ", --top N"
+		}
+		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("a model of links has no classes of vertices, nor "+
+			"their probabilities; give --links FILE%s, or --logits for its embeddings", partners))
 	}
 	chosen, err := s.choose(what.Vertices, what.Path != "")
 	if err := comm.Agree(s.Comm, err); err != nil {

@@ -61,7 +61,7 @@ func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 		return q, err
 	}
 	if n := q.judged.Undefined; n > 0 {
-		return q, comm.AgreedOn(c, fmt.Errorf("the predictions for %.0f vertices are not finite: %w", n,
+		return q, comm.AgreedOn(c, fmt.Errorf("the predictions for %.0f vertices or links are not finite: %w", n,
 			nn.ErrDiverged))
 	}
 	q.Shortfall = q.judged.Shortfall / max(1, q.judged.Labelled)

@@ -247,9 +247,9 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	t.class = make([]int32, s.Classes)
 	for c, name := range s.ClassNames {
 		known, ok := of[name]
-		if !ok || t.task.Wide && (int(known) != c || s.Classes != m.Out) {
+		if !ok || t.task.Wide && (int(known) != c || s.Classes != m.outputs()) {
 			return nil, fmt.Errorf("%s: class %.60q is not one of the %d classes in the order "+
-				"that the run %s was trained on; %s", s.Dir, name, m.Out, m.Run, cure)
+				"that the run %s was trained on; %s", s.Dir, name, m.outputs(), m.Run, cure)
 		}
 		t.class[c] = known
 	}

@@ -279,7 +279,7 @@ func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 	return s.o.Model.Params.Stats(), nil
 }
 
-// spoil lets tests put a NaN into the input of a training minibatch, whichever the model reads.
+// spoil lets tests put a NaN into the dense input of a training minibatch, whichever the model reads.
 func (s *Strategy) spoil(m *Minibatch) {
 	b := &m.Batch
 	for _, input := range append([]compute.Matrix{b.Own, b.Aggregate, b.X}, b.Types...) {

@@ -21,6 +21,8 @@ type Step struct {
 	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label; absent of
 	// numbers, and of links that are ranked
 	Accuracy *Metric `json:"accuracy,omitempty"`
+	// of the task of links: of the training links among the minibatch's negatives, dropout on
+	MRR *Metric `json:"mrr,omitempty"`
 	// when it was written: seconds since 1970
 	Time float64 `json:"time"`
 	// rank 0: waiting for the minibatch

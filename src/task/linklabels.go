@@ -56,7 +56,7 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 	l.slope = append(l.slope, l.score...)
 	outputs, width := l.outputs(), len(labels)/max(1, n)
 	for rest := l.slope; len(rest) > 0; {
-		m := min(len(rest)/outputs, scorerChunk)
+		m := min(len(rest)/outputs, labelChunk(outputs))
 		y := l.onDevice(0, m, outputs)
 		dy := l.onDevice(1, m, outputs)
 		dev.Upload(y.Data, rest[:m*outputs])
@@ -74,7 +74,7 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 
 // onDevice returns memory of the scores of n links, or of their gradient.
 func (l *labelLoss) onDevice(which, n, outputs int) compute.Matrix {
-	size := scorerChunk * outputs
+	size := labelChunk(outputs) * outputs
 	at := len(l.scratch) - (2-which)*size
 	return compute.Matrix{Rows: n, Cols: outputs, Data: l.scratch[at:][:n*outputs]}
 }

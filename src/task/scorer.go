@@ -10,10 +10,14 @@ import (
 // scorerChunk is how many pairs an MLP rates at a time. Tests make it small.
 var scorerChunk = 4096
 
+// labelChunk returns how many links with labels by so many outputs are judged at a time: of many outputs
+// fewer, so that their scores take 16 MB at the most.
+func labelChunk(outputs int) int { return max(1, min(scorerChunk, 1<<22/max(1, outputs))) }
+
 // ScorerScratch returns the elements of device memory that training with a score needs, of links with
 // labels by so many outputs, else 0.
 func ScorerScratch(score string, width, outputs int) int {
-	labelled := 2 * scorerChunk * outputs
+	labelled := 2 * labelChunk(outputs) * outputs
 	if score == MLP {
 		return 3*scorerChunk*width + width*width + labelled
 	}

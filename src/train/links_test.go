@@ -434,7 +434,7 @@ func guesses(t *testing.T, shards *shard.Shards) {
 			var step record.Step
 			must(t, json.Unmarshal([]byte(line), &step))
 			if step.Kind == "step" {
-				sum += step.Accuracy.Value * float64(step.Seeds)
+				sum += step.MRR.Value * float64(step.Seeds)
 				n += float64(step.Seeds)
 			}
 		}

@@ -157,22 +157,27 @@ func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minib
 	if r.s.Log == nil {
 		return
 	}
-	r.s.Log.Write(record.Step{
+	share := r.share(stats.Sums)
+	line := record.Step{
 		Kind: "step", Time: record.Now(), Epoch: r.of.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: r.share(stats.Sums),
+		Seeds: m.GlobalSeeds, Accuracy: accuracy(r.s.Task, share),
 		WaitSeconds: r.of.step.waiting.Seconds(),
 		Rounds:      r.of.step.rows.Rounds, Rows: r.rowsOf(r.of.step.rows),
-	})
+	}
+	if r.s.Task.Ranks {
+		line.MRR = &share
+	}
+	r.s.Log.Write(line)
 	if r.of.env.Progress != nil {
 		r.of.env.Progress.Step(stats.Loss)
 	}
 }
 
 // share is the first metric of the task, of a step's predictions.
-func (r ledger) share(s task.Sums) *record.Metric {
+func (r ledger) share(s task.Sums) record.Metric {
 	value, known := r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
-	return accuracy(r.s.Task, record.Metric{Value: value, Known: known})
+	return record.Metric{Value: value, Known: known}
 }
 
 // accuracy returns what stands beside other metrics as the share of right predictions; nil for numbers
