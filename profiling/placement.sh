@@ -23,6 +23,8 @@
 #   COSTS    of a peer's row, one for each of GROUPS_      [0 0.2 0], as in the paper
 #   LINK     bytes/s at which a rank would get far rows    [125e6]
 #   TRAINED  the size that is trained; empty: none         [0.2]
+#   RATE     also trains that size with each group a network host of this machine (hosts.sh), and far
+#            rows from their owners over links of this rate, as 1gbit; needs root          [none]
 #   VERTICES  that ladies draws for a layer                [8192]
 #   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
 set -euo pipefail
@@ -38,13 +40,14 @@ vertices=${VERTICES:-8192} policy=vip
 [ "$kind" != ladies ] || policy=sim # there are no fanouts
 read -ra costs <<<"${COSTS:-0 0.2 0}"
 read -ra further <<<"${SETS:-}"
+hosts=
 mkdir -p "$out"
 
 # placed DIR PARTS SIZE KEY=VALUE...: trains with SIZE times all vertices in a rank's cache.
 placed() {
   local dir=$1 from=$2 size=$3
   shift 3
-  launch="$HALOGNN_MPIRUN -np $ranks"
+  launch=${hosts:-$HALOGNN_MPIRUN -np $ranks}
   train as-is "$from" "$dir" run.ranks_per_node="$node" sample.fanouts="$fanouts" \
     sample.kind="$kind" sample.batch="$batch" sample.seeds="$seeds" train.epochs="$epochs" \
     sample.layer_vertices="$vertices" cache.policy="$policy" cache.source=files \
@@ -148,4 +151,28 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
         100 * load / ($3 + load + compute), $7,
         (of[1] == "near" ? "trained" : far[$1] == $2 ? "as counted" : "NOT AS COUNTED") }' \
     "$rows" "$times"
+  if [ -z "${RATE:-}" ] || [ "$ranks" -le "$node" ]; then continue; fi
+  hosts="profiling/hosts.sh -n $((ranks / node)) -p $node -r $RATE --"
+  printf '\nfar rows from their owners, each group a host with a link of %s, two turns\n\n' "$RATE"
+  printf '| seeds | placement | far rows/epoch | MB received | s/epoch | loading s | computing s |\n'
+  printf '|---|---|--:|--:|--:|--:|--:|\n'
+  for turn in 1 2; do
+    for line in $ways; do
+      IFS=: read -r way seeds dir <<<"$line"
+      case $way in
+        near) continue ;;
+        alone) placement=own ;;
+        ours) placement=group ;;
+        *) placement=own dir=$way ;;
+      esac
+      to=$out/$way-$seeds-$ranks-$node-$RATE-$turn
+      placed "$to" "$out/$dir" "$trained" cache.source=owners
+      echo "$seeds $way $(number "$to" remote_rows) $(number "$to" remote_bytes)" \
+        "$(number "$to" epoch_seconds) $(number "$to" exchange) $(number "$to" gather)" \
+        "$(number "$to" forward) $(number "$to" backward) $(number "$to" update)" |
+        awk '{ printf "| %s | %s | %d | %.1f | %.2f | %.2f | %.2f |\n",
+          $1 == "global" ? "whole graph" : "own part", $2, $3, $4 / 1e6, $5, $6 + $7, $8 + $9 + $10 }'
+    done
+  done
+  hosts=
 done

@@ -130,8 +130,8 @@ func TestErrors(t *testing.T) {
 		{"workers", of(New(g, Options{Workers: -1})),
 			"access: workers is -1; it must be at least 1, or 0 for one per CPU", nil},
 		{"another graph's transpose", of(New(g, Options{Out: &graph.CSC{Indptr: []int64{0, 0}}})),
-			"access: 4 vertices and 2 edges, but 1 and 0 in the out-neighbours; they must be the " +
-				"transpose", nil},
+			"access: the graph has 4 vertices and 2 edges, its out-neighbours 1 and 0; they must be " +
+				"its transpose", nil},
 		{"training vertex", of(m.VIP(graphtest.IDs(1, 4), 1, []int{1})),
 			"access: VIP: training vertex 4: " +
 				"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
