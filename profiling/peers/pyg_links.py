@@ -164,9 +164,8 @@ class Judge:
         z = model(self.x, self.adjacency[split])
         model.train()
         r = self.rows[split]
-        link = rate(z, r[:, :2].T)
-        others = torch.cat([torch.einsum("ld,lkd->lk", z[p[:, 0]], z[p[:, 2:]])
-                            for p in r.split(1000)])
+        rates = torch.cat([(z[p[:, :1]] * z[p[:, 1:]]).sum(2) for p in r.split(1000)])
+        link, others = rates[:, 0], rates[:, 1:]  # by one sum, so that equal rows are ties
         scores = torch.cat([link, others[:, 0]]).numpy()  # of one negative a link, as halognn's
         truth = numpy.repeat([1, 0], len(link))
         above = (others > link[:, None]).sum(1) + 0.5 * (others == link[:, None]).sum(1)
