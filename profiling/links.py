@@ -12,7 +12,7 @@ minibatches of some thousand links, the others pass messages, 2 layers that draw
 one other target a link; PyTorch Geometric by LinkNeighborLoader (SPARSE=1
 profiling/peers/setup.sh) with the training links out of the graph, halognn with the minibatch's.
 Features of amazon-computers have their means taken off, then rows of length 1: with that length
-alone both sides stay near guessing.
+alone 4 epochs left both at an MRR below 13.
 Each seed has a split, a model and, for each validation and test link, 100 other targets of its own,
 the first of which AUC and average precision compare. Prints means and standard errors in percent,
 and differences of the same split. A run that is in OUT already is not done again."""
