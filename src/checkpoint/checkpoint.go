@@ -43,12 +43,12 @@ func Open(c comm.Comm, run string) (*Checkpoint, error) {
 			return nil, err
 		}
 	}
-	all, err := comm.AllgatherBytes(c, wire.Bytes())
+	text, err := comm.Bcast(c, wire.Bytes())
 	if err != nil {
 		return nil, err
 	}
 	found = new(rundir.Checkpoint)
-	if err := gob.NewDecoder(bytes.NewReader(all[0])).Decode(found); err != nil {
+	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(found); err != nil {
 		return nil, err
 	}
 	if found.Path == "" {

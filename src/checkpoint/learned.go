@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"io"
 	"maps"
 	"path/filepath"
@@ -22,12 +21,9 @@ import (
 // Collective.
 func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
 	alive func()) (rundir.FileSums, error) {
-	told, err := comm.AllgatherBytes(c, []byte(path))
-	if err != nil {
+	path, err := comm.Bcast(c, path)
+	if err != nil || path == "" {
 		return nil, err
-	}
-	if path = string(told[0]); path == "" {
-		return nil, nil
 	}
 	if c.Rank() == 0 {
 		err = rundir.BeginCheckpoint(path)
@@ -86,23 +82,12 @@ func together(c comm.Comm, alive func(),
 	if err := comm.Agree(c, err); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	all, err := comm.AllgatherBytes(c, text)
-	if err != nil {
-		return nil, err
-	}
+	all, err := comm.AllgatherJSON(c, own)
 	sums := rundir.FileSums{}
-	for _, text := range all {
-		var of rundir.FileSums
-		if err := json.Unmarshal(text, &of); err != nil {
-			return nil, err
-		}
+	for _, of := range all {
 		maps.Copy(sums, of)
 	}
-	return sums, nil
+	return sums, err
 }
 
 // pieceBytes are the bytes that a rank writes between two turns. Tests make them few.

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,9 +28,9 @@ func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	return all, c.StartAllgatherv(mem.Bytes(values), mem.Bytes(all), rows, rowBytes).Wait()
 }
 
-// AllgatherBytes returns the data of every rank, which may differ in length, in rank order.
-func AllgatherBytes(c Comm, data []byte) ([][]byte, error) {
-	lengths, err := Allgather(c, len(data))
+// Allgatherv returns the values of every rank, which may differ in number, in rank order.
+func Allgatherv[T mem.Number](c Comm, own []T) ([][]T, error) {
+	lengths, err := Allgather(c, len(own))
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +38,50 @@ func AllgatherBytes(c Comm, data []byte) ([][]byte, error) {
 	for _, n := range lengths {
 		total += n
 	}
-	all := make([]byte, total)
-	if err := c.StartAllgatherv(data, all, lengths, 1).Wait(); err != nil {
+	all, size := make([]T, total), int(unsafe.Sizeof(*new(T)))
+	if err := c.StartAllgatherv(mem.Bytes(own), mem.Bytes(all), lengths, size).Wait(); err != nil {
 		return nil, err
 	}
-	parts := make([][]byte, len(lengths))
+	parts := make([][]T, len(lengths))
 	for r, n := range lengths {
 		parts[r], all = all[:n:n], all[n:]
 	}
 	return parts, nil
+}
+
+// AllgatherStrings returns the text of every rank.
+func AllgatherStrings(c Comm, own string) ([]string, error) {
+	parts, err := Allgatherv(c, []byte(own))
+	texts := make([]string, len(parts))
+	for r, p := range parts {
+		texts[r] = string(p)
+	}
+	return texts, err
+}
+
+// AllgatherJSON returns the value of every rank, which travels as JSON.
+func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := Allgatherv(c, text)
+	all := make([]T, len(parts))
+	for r, p := range parts {
+		if err := json.Unmarshal(p, &all[r]); err != nil {
+			return nil, fmt.Errorf("rank %d runs another version of halognn: %w", r, err)
+		}
+	}
+	return all, err
+}
+
+// Bcast returns the data of rank 0; other ranks give none.
+func Bcast[T ~string | ~[]byte](c Comm, own T) (T, error) {
+	parts, err := Allgatherv(c, []byte(own))
+	if err != nil {
+		return own, err
+	}
+	return T(parts[0]), nil
 }
 
 // AgreeAny reports whether any rank gave true.
@@ -109,7 +145,7 @@ func Agree(c Comm, mine error) error {
 	if mine != nil {
 		text = mine.Error()
 	}
-	all, err := AllgatherBytes(c, []byte(text))
+	all, err := AllgatherStrings(c, text)
 	if err != nil {
 		return errors.Join(mine, err)
 	}
@@ -118,13 +154,13 @@ func Agree(c Comm, mine error) error {
 		if len(t) > 0 && first < 0 {
 			first = r
 		}
-		same = same && string(t) == string(all[0])
+		same = same && t == all[0]
 	}
 	if first < 0 {
 		return nil
 	}
-	if string(all[first]) != text {
-		mine = errors.New(string(all[first]))
+	if all[first] != text {
+		mine = errors.New(all[first])
 	}
 	if !same { // an error that all ranks share needs no rank
 		mine = fmt.Errorf("rank %d: %w", first, mine)
@@ -136,13 +172,13 @@ func Agree(c Comm, mine error) error {
 // same value. It names the first rank that differs from rank 0, and the first line that differs.
 // what names the compared value: "config", "shard identity".
 func AllEqual(c Comm, what, value string) error {
-	all, err := AllgatherBytes(c, []byte(value))
+	all, err := AllgatherStrings(c, value)
 	if err != nil {
 		return fmt.Errorf("comparing the %s of all ranks: %w", what, err)
 	}
 	for r := range all {
-		if string(all[r]) != string(all[0]) {
-			mine, first := difference(string(all[r]), string(all[0]))
+		if all[r] != all[0] {
+			mine, first := difference(all[r], all[0])
 			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine,
 				first)
 		}

@@ -38,7 +38,7 @@ type Mates struct {
 // Collective: when it returns all ranks watch, so that none can die unnoticed.
 func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
-	all, err := AllgatherBytes(c, own)
+	all, err := Allgatherv(c, own)
 	if err != nil {
 		return nil, err
 	}

@@ -29,11 +29,11 @@ func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 			d.Fault = err.Error()
 		}
 	}
-	tokens, err := comm.AllgatherBytes(c, []byte(filepath.Base(token)))
+	name, err := comm.Bcast(c, filepath.Base(token))
 	if err != nil {
 		return d, err
 	}
-	if name := string(tokens[0]); name != "." {
+	if name != "." {
 		_, err := os.Stat(filepath.Join(dir, name))
 		d.Unseen = err != nil
 	}

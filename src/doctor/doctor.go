@@ -12,8 +12,6 @@
 package doctor
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 
 	"halognn/src/comm"
@@ -120,30 +118,11 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	if me.Disk, err = tryDisk(c, node.Rank() == 0, o.Dir); err != nil {
 		return nil, err
 	}
-	if r.Ranks, err = gather(c, me); err != nil {
+	if r.Ranks, err = comm.AllgatherJSON(c, me); err != nil {
 		return nil, err
 	}
 	r.Findings = diagnose(r.Ranks, o.Dir)
 	return r, nil
-}
-
-// gather returns every rank's facts.
-func gather(c comm.Comm, me Rank) ([]Rank, error) {
-	text, err := json.Marshal(me)
-	if err != nil {
-		panic(err) // a struct of numbers and words
-	}
-	texts, err := comm.AllgatherBytes(c, text)
-	if err != nil {
-		return nil, err
-	}
-	ranks := make([]Rank, len(texts))
-	for i, t := range texts {
-		if err := json.Unmarshal(t, &ranks[i]); err != nil {
-			return nil, fmt.Errorf("rank %d runs another version of halognn: %w", i, err)
-		}
-	}
-	return ranks, nil
 }
 
 // Errors returns how many findings are errors.

@@ -210,16 +210,14 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 	if err := finite(s, "the scores of links", scores); err != nil {
 		return nil, nil, err
 	}
-	all, err := comm.AllgatherBytes(s.Comm, npy.Bytes(flat))
+	all, err := comm.Allgatherv(s.Comm, flat)
 	if err != nil {
 		return nil, nil, err
 	}
 	lists := make([][]best, len(vertices))
-	for _, part := range all {
-		for x := npy.View[float32](part); len(x) > 0; x = x[3:] {
-			at := math.Float32bits(x[0])
-			lists[at] = append(lists[at], best{x[2], graph.VertexID(math.Float32bits(x[1]))})
-		}
+	for x := slices.Concat(all...); len(x) > 0; x = x[3:] {
+		at := math.Float32bits(x[0])
+		lists[at] = append(lists[at], best{x[2], graph.VertexID(math.Float32bits(x[1]))})
 	}
 	var links []graph.Link
 	scores = nil
@@ -339,20 +337,19 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 	if err := finite(s, "the scores of links", z); err != nil {
 		return nil, err
 	}
-	places, err := comm.AllgatherBytes(s.Comm, npy.Bytes(place))
+	places, err := comm.Allgatherv(s.Comm, place)
 	if err != nil {
 		return nil, err
 	}
-	scores, err := comm.AllgatherBytes(s.Comm, npy.Bytes(z))
+	scores, err := comm.Allgatherv(s.Comm, z)
 	if err != nil {
 		return nil, err
 	}
 	outputs := max(1, s.Spec.Model.Rated)
 	out := make([]float32, len(links)*outputs)
 	for k := range places {
-		values := npy.View[float32](scores[k])
-		for i, at := range npy.View[int32](places[k]) {
-			copy(out[int(at)*outputs:][:outputs], values[i*outputs:])
+		for i, at := range places[k] {
+			copy(out[int(at)*outputs:][:outputs], scores[k][i*outputs:])
 		}
 	}
 	return out, nil

@@ -134,12 +134,8 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 	for ; len(numbers) > 0; numbers = numbers[task.RankedNumbers:] {
 		total.Add(numbers)
 	}
-	parts, err := comm.AllgatherBytes(s.Comm, npy.Bytes(pairs))
-	pairs = nil
-	for _, p := range parts {
-		pairs = append(pairs, npy.View[float32](p)...)
-	}
-	return total.Metrics(pairs), err
+	parts, err := comm.Allgatherv(s.Comm, pairs)
+	return total.Metrics(slices.Concat(parts...)), err
 }
 
 func (r *ranking) rank(own []float32) error {

@@ -2,10 +2,10 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/comm"
 	"halognn/src/nn"
-	"halognn/src/npy"
 	"halognn/src/record"
 	"halognn/src/task"
 )
@@ -89,15 +89,11 @@ func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Met
 		x, _ := m.Value(sums)
 		return record.MetricOf(m, sums, x), nil
 	}
-	parts, err := comm.AllgatherBytes(c, npy.Bytes(s.pairs))
+	parts, err := comm.Allgatherv(c, s.pairs)
 	if err != nil {
 		return record.Metric{}, err
 	}
-	var pairs []float32
-	for _, p := range parts {
-		pairs = append(pairs, npy.View[float32](p)...)
-	}
-	return record.MetricOf(m, sums, m.OfPairs(pairs)), nil
+	return record.MetricOf(m, sums, m.OfPairs(slices.Concat(parts...))), nil
 }
 
 // OverRanks sums a tally over all ranks. Collective.

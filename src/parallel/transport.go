@@ -1,7 +1,6 @@
 package parallel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,21 +98,7 @@ func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 			mine.Fault = err.Error()
 		}
 	}
-	text, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := comm.AllgatherBytes(c, text)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]capabilities, len(texts))
-	for r, text := range texts {
-		if err := json.Unmarshal(text, &all[r]); err != nil {
-			return nil, fmt.Errorf("what rank %d says of its device: %w", r, err)
-		}
-	}
-	return all, nil
+	return comm.AllgatherJSON(c, mine)
 }
 
 // unsupportedReason returns the reason why the ranks cannot use a transport, "" if they can. If
@@ -242,11 +227,11 @@ func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 	if err := comm.Agree(c, mine); err != nil {
 		return nil, err
 	}
-	ids, err := comm.AllgatherBytes(c, id)
+	id, err := comm.Bcast(c, id)
 	if err != nil {
 		return nil, err
 	}
-	links, mine := device.Link(compute.LinkOptions{ID: ids[0], Rank: c.Rank(), Ranks: c.Size(),
+	links, mine := device.Link(compute.LinkOptions{ID: id, Rank: c.Rank(), Ranks: c.Size(),
 		Patience: linkPatience, Ended: comm.Ended(c)})
 	cause := mine
 	if errors.Is(mine, compute.ErrAlone) {

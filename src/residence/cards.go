@@ -1,6 +1,7 @@
 package residence
 
 import (
+	"cmp"
 	"errors"
 
 	"halognn/src/comm"
@@ -60,7 +61,7 @@ func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, firs
 	if err = comm.Agree(s.Comm, err); err != nil || node == nil {
 		return why, err
 	}
-	names, err := comm.AllgatherBytes(node, name)
+	names, err := comm.Allgatherv(node, name)
 	if err != nil {
 		return why, err
 	}
@@ -86,15 +87,11 @@ func (s *Store) summariseCards(c *Cache, sum *Summary) error {
 		own = *c.cards
 	}
 	rows, err := comm.AgreeMax(s.Comm, -own.rows)
-	whys, failed := comm.AllgatherBytes(s.Comm, []byte(own.why))
+	whys, failed := comm.AllgatherStrings(s.Comm, own.why)
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	sum.DeviceRows = -rows
-	for _, why := range whys {
-		if sum.HostReason == "" {
-			sum.HostReason = string(why)
-		}
-	}
+	sum.HostReason = cmp.Or(whys...)
 	return nil
 }

@@ -1,8 +1,6 @@
 package residence
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"sort"
@@ -325,20 +323,7 @@ func gatherDeviceRows(c comm.Comm, own *DeviceRows) ([]DeviceRows, error) {
 	if own == nil {
 		return nil, nil
 	}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := comm.AllgatherBytes(c, text)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]DeviceRows, len(texts))
-	var errs []error
-	for r, text := range texts {
-		errs = append(errs, json.Unmarshal(text, &all[r]))
-	}
-	return all, errors.Join(errs...)
+	return comm.AllgatherJSON(c, *own)
 }
 
 // DeviceNote describes in a line how the device of rank 0 gets its rows, and how many ranks chose

@@ -197,15 +197,15 @@ func (s opener) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 			path = table.Path()
 		}
 	}
-	paths, failed := comm.AllgatherBytes(node, []byte(path))
+	path, failed := comm.Bcast(node, path)
 	if failed != nil {
 		if table != nil {
 			failed = errors.Join(failed, table.Unlink(), table.Close())
 		}
 		return nil, failed
 	}
-	if node.Rank() > 0 && len(paths[0]) > 0 {
-		table, err = mem.OpenShared(string(paths[0]))
+	if node.Rank() > 0 && path != "" {
+		table, err = mem.OpenShared(path)
 	}
 	if err == nil && table != nil {
 		err = table.Reserve(node.Rank()*share, (node.Rank()+1)*share)

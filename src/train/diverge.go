@@ -48,13 +48,13 @@ func (r *run) diverge() error {
 	if r.fault != nil {
 		mine = fmt.Sprintf("%d %s", r.fault.Order, r.fault.What)
 	}
-	all, err := comm.AllgatherBytes(r.s.Comm, []byte(mine))
+	all, err := comm.AllgatherStrings(r.s.Comm, mine)
 	if err != nil {
 		return err
 	}
 	rank, first, what := -1, 0, ""
 	for k, text := range all {
-		number, rest, _ := strings.Cut(string(text), " ")
+		number, rest, _ := strings.Cut(text, " ")
 		if order, err := strconv.Atoi(number); err == nil && (rank < 0 || order < first) {
 			rank, first, what = k, order, rest
 		}

@@ -43,7 +43,7 @@ func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 	if mine != nil {
 		id, bytes = mine.ID, mine.Free
 	}
-	all, err := comm.AllgatherBytes(node, []byte(id))
+	ids, err := comm.AllgatherStrings(node, id)
 	if err != nil {
 		return g, err
 	}
@@ -52,10 +52,6 @@ func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 		return g, err
 	}
 	if mine != nil {
-		ids := make([]string, len(all))
-		for r, id := range all {
-			ids[r] = string(id)
-		}
 		g.device = mine.Device
 		g.sharing, g.free, g.err = mine.Shared(ids, free, p.gpuBy)
 	}

@@ -293,20 +293,20 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error
 		words[i] = strconv.Itoa(id)
 	}
 	mine := strings.Join(words, ",")
-	sets, err := comm.AllgatherBytes(node, []byte(mine))
+	sets, err := comm.AllgatherStrings(node, mine)
 	if err != nil {
 		return 0, nil, "", err
 	}
 	var used []int
 	sharing, place := 0, 0 // ranks bound to the same CPUs, and which of them this one is
 	for r, set := range sets {
-		if string(set) == mine {
+		if set == mine {
 			if r < node.Rank() {
 				place++
 			}
 			sharing++
 		}
-		for _, word := range strings.Split(string(set), ",") {
+		for _, word := range strings.Split(set, ",") {
 			id, _ := strconv.Atoi(word)
 			used = append(used, id)
 		}

@@ -123,11 +123,7 @@ func (j *rankJob) partSuffix() (string, error) {
 	if j.comm.Rank() == 0 {
 		suffix = rundir.PartSuffix(j.config.Run.Dir)
 	}
-	all, err := comm.AllgatherBytes(j.comm, []byte(suffix))
-	if err != nil {
-		return "", err
-	}
-	return string(all[0]), nil
+	return comm.Bcast(j.comm, suffix)
 }
 
 // beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it

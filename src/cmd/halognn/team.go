@@ -14,7 +14,7 @@ import (
 // team are the ranks that write parts together: rank 0 leads, the others follow.
 type team struct{ comm.Comm }
 
-func (t team) Gather(mine []byte) ([][]byte, error) { return comm.AllgatherBytes(t.Comm, mine) }
+func (t team) Gather(mine []byte) ([][]byte, error) { return comm.Allgatherv(t.Comm, mine) }
 func (t team) Agree(mine error) error               { return comm.Agree(t.Comm, mine) }
 
 // lead writes parts together with those that follow.

@@ -108,12 +108,12 @@ func closeEarly(c comm.Comm) error {
 
 func gatherHelpers(c comm.Comm) error {
 	// Rank r says r letters: rank 0 nothing.
-	parts, err := comm.AllgatherBytes(c, []byte(strings.Repeat("x", c.Rank())))
+	parts, err := comm.AllgatherStrings(c, strings.Repeat("x", c.Rank()))
 	if err != nil {
 		return err
 	}
 	for r, part := range parts {
-		if string(part) != strings.Repeat("x", r) {
+		if part != strings.Repeat("x", r) {
 			return fmt.Errorf("rank %d said %q", r, part)
 		}
 	}
