@@ -176,29 +176,14 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := func(end int, id int64) (graph.VertexID, error) {
-		s, first := ends[end].of, graph.VertexID(ends[end].first)
-		if s.originals == nil {
-			if id < 0 || id >= int64(s.vertices) {
-				return 0, fmt.Errorf("%s: a link of vertex %d: %w (the graph has %d vertices)", path, id,
-					graph.ErrVertexRange, s.vertices)
-			}
-			return first + graph.VertexID(id), nil
-		}
-		v, found := slices.BinarySearch(s.originals, id)
-		if !found {
-			return 0, fmt.Errorf("%s: a link of vertex %d: %w: the source has no such id", path, id,
-				graph.ErrVertexRange)
-		}
-		return first + graph.VertexID(v), nil
-	}
 	links := make([]graph.Link, len(ids)/2)
 	for i := range links {
-		var faults [2]error
-		links[i].Source, faults[0] = of(0, ids[2*i])
-		links[i].Target, faults[1] = of(1, ids[2*i+1])
-		if err := errors.Join(faults[:]...); err != nil {
-			return nil, err
+		for k, end := range [2]*graph.VertexID{&links[i].Source, &links[i].Target} {
+			v, err := ends[k].of.vertexOf(ids[2*i+k])
+			if err != nil {
+				return nil, fmt.Errorf("%s: a link of %w", path, err)
+			}
+			*end = graph.VertexID(ends[k].first) + v
 		}
 	}
 	return links, nil

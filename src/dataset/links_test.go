@@ -99,6 +99,21 @@ func TestImportLinks(t *testing.T) {
 		d.Links.Valid[0] != (graph.Link{Source: 1, Target: 0}) {
 		t.Errorf("%+v, %d edges", d.Links, d.Meta.Edges)
 	}
+	// of a table, whose rows come in any order
+	table := ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Undirected: Yes,
+		Out: filepath.Join(dir, "table"), SplitLinks: filepath.Join(dir, "split")}
+	table.Table.Nodes = filepath.Join(dir, "nodes.csv")
+	must(os.WriteFile(table.Table.Nodes, []byte("id,label\n50,0\n10,1\n40,0\n20,1\n30,0\n"), 0o666))
+	must(os.WriteFile(table.In, []byte("source,target\n10,20\n20,30\n30,40\n40,50\n50,10\n10,30\n"), 0o666))
+	_, err = Import(table)
+	must(err)
+	other, err := Open(table.Out)
+	must(err)
+	if got := other.Links; got.Valid[0] != (graph.Link{Source: 3, Target: 1}) ||
+		got.Test[0] != (graph.Link{Source: 2, Target: 4}) {
+		t.Errorf("links of a table: %+v", got)
+	}
+	must(other.Close())
 	leaky := graph.LinkSplit{Train: d.Links.Train[:2], Valid: d.Links.Train[3:]}
 	if err := leaky.Validate(d.Graph); err == nil || !strings.Contains(err.Error(), "is an edge of the graph") {
 		t.Errorf("a validation link that is an edge: %v", err)
