@@ -46,7 +46,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -183,19 +182,23 @@ func (m *Meta) Ranges() []int64 {
 	return m.Offsets
 }
 
+// RankCounts returns the numbers of ranks that so many parts can be trained on: their divisors.
+func RankCounts(parts int) (fit []int) {
+	for k := 1; k <= parts; k++ {
+		if parts%k == 0 {
+			fit = append(fit, k)
+		}
+	}
+	return fit
+}
+
 // RankRange returns the parts [first, last) of a rank. If ranks does not divide the parts, the
 // error lists the numbers of ranks that do.
 func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	if ranks < 1 || m.Parts%ranks != 0 {
-		var fit []string
-		for k := 1; k <= m.Parts; k++ {
-			if m.Parts%k == 0 {
-				fit = append(fit, strconv.Itoa(k))
-			}
-		}
+		fit := strings.ReplaceAll(strings.Trim(fmt.Sprint(RankCounts(m.Parts)), "[]"), " ", ", ")
 		return 0, 0, fmt.Errorf("%w: %d parts, %d ranks; run on %s ranks, or partition again "+
-			"with --parts %d",
-			ErrRanks, m.Parts, ranks, strings.Join(fit, ", "), max(ranks, 1))
+			"with --parts %d", ErrRanks, m.Parts, ranks, fit, max(ranks, 1))
 	}
 	each := m.Parts / ranks
 	return rank * each, (rank + 1) * each, nil

@@ -72,11 +72,7 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	o.Fit(s)
 	if o.RankCounts == nil {
-		for ranks := 1; ranks <= s.Parts; ranks++ {
-			if s.Parts%ranks == 0 {
-				o.RankCounts = append(o.RankCounts, ranks)
-			}
-		}
+		o.RankCounts = shard.RankCounts(s.Parts)
 	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)

@@ -153,7 +153,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		return dataError(err)
 	}
 	out(c, "written to %s: %d parts; train on %s ranks\n", c.Flag("out").Value, o.Parts,
-		divisors(o.Parts))
+		rankCounts(o.Parts))
 	if bare := d.Meta.Featureless(); len(bare) > 0 && features == "" {
 		of := "the graph has"
 		if d.Meta.Schema.Typed() {
@@ -234,14 +234,9 @@ func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.
 	return l, nil
 }
 
-// divisors lists the numbers of ranks that P parts run on.
-func divisors(p int) string {
-	var list []string
-	for k := 1; k <= p; k++ {
-		if p%k == 0 {
-			list = append(list, fmt.Sprint(k))
-		}
-	}
+// rankCounts lists the numbers of ranks that P parts run on.
+func rankCounts(p int) string {
+	list := strings.Fields(strings.Trim(fmt.Sprint(shard.RankCounts(p)), "[]"))
 	if len(list) > 8 {
 		list = append(list[:7], "...", list[len(list)-1])
 	}
