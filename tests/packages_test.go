@@ -27,7 +27,7 @@ var packages = []struct {
 	{-2, "mem", "arrays outside the Go heap, mapped files"},
 	{-2, "flock", "processes of a node take turns at a place"},
 	{-1, "random", "random words that are pure functions of a key"},
-	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads, for benchmarks"},
+	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads"},
 	{-1, "npy", "NumPy files: map, stream, write"},
 	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
@@ -111,7 +111,7 @@ var floors = map[int]string{
 	3:  "the PARTS directory; how often each vertex will be read",
 	2:  "pure parts: seeds to blocks, layers, decisions about rows, parts, importers",
 	1:  "CSC, ranks, labels, stages, time, the run on disk",
-	0:  "devices; time for benchmarks",
+	0:  "devices; measured time",
 	-1: "files, keyed bits",
 	-2: "arrays outside the heap, signals, turns",
 	-3: "what tests make go wrong",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"halognn/src/config"
+	"halognn/src/timing"
 )
 
 // differing returns the config keys in which the runs differ, in order, except keys picked by but,
@@ -219,7 +220,7 @@ func studies(runs []*Run) (out []study) {
 				x, _ := r.seconds()
 				seconds = append(seconds, x)
 			}
-			p.seconds = median(seconds)
+			p.seconds = timing.Median(seconds)
 			p.seeds, _ = p.runs[0].Steps.at("seeds", 0)
 			s.points = append(s.points, p)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -14,6 +13,7 @@ import (
 	"halognn/src/chart"
 	"halognn/src/mem"
 	"halognn/src/rundir"
+	"halognn/src/timing"
 )
 
 // Run is the content of a run directory. docs/metrics.md defines the records.
@@ -195,16 +195,7 @@ func (r *Run) seconds() (float64, bool) {
 			all = append(all, x)
 		}
 	}
-	return median(all), len(all) > 0
-}
-
-// median returns 0 for no numbers.
-func median(all []float64) float64 {
-	if len(all) == 0 {
-		return 0
-	}
-	all = slices.Sorted(slices.Values(all))
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+	return timing.Median(all), len(all) > 0
 }
 
 // mean returns the mean of a number over the records that have it, and whether any has.

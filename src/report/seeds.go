@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"halognn/src/chart"
+	"halognn/src/timing"
 )
 
 // job is the runs of one job, repeated with other seeds or splits, and its scores.
@@ -126,7 +127,7 @@ func repetitions(runs []*Run) table {
 			}
 		}
 		t.rows = append(t.rows, append(row, fmt.Sprint(len(j.runs)), j.text(j.valid), j.text(j.test),
-			cell(median(seconds), len(seconds) > 0)))
+			cell(timing.Median(seconds), len(seconds) > 0)))
 	}
 	return t
 }

@@ -1,6 +1,5 @@
 // Package timing measures on machines that other programs use too: a thread's own CPU time,
-// medians, and the machine's limit for random reads, which a rate is set beside. Benchmarks and the
-// programs of profiling use it.
+// medians, and the machine's limit for random reads, which benchmarks set a rate beside.
 package timing
 
 import (
@@ -25,10 +24,13 @@ func Thread() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Median returns the middle of x, the upper one of two, and sorts x.
+// Median returns the middle of x, or the mean of the middle two; 0 for no numbers.
 func Median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // ReadRate returns the machine's limit: independent random reads of an array, per second. Positions

@@ -21,11 +21,10 @@ func TestThreadCountsNoSleep(t *testing.T) {
 }
 
 func TestMedian(t *testing.T) {
-	if got := Median([]float64{3, 1, 2}); got != 2 {
-		t.Errorf("the median of 3, 1, 2 is %g", got)
-	}
-	if got := Median([]float64{4, 1, 3, 2}); got != 3 {
-		t.Errorf("the median of 4, 1, 3, 2 is %g", got)
+	for want, x := range map[float64][]float64{0: nil, 2: {3, 1, 2}, 2.5: {4, 1, 3, 2}} {
+		if got := Median(x); got != want {
+			t.Errorf("the median of %v is %g", x, got)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"halognn/src/comm"
@@ -13,6 +12,7 @@ import (
 	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/task"
+	"halognn/src/timing"
 	"halognn/src/trace"
 )
 
@@ -136,7 +136,7 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 		},
 		Trained: record.Trained{
 			Epochs: r.of.sums.Epochs, StepsPerEpoch: r.of.steps(),
-			EpochSeconds: median(r.of.seconds),
+			EpochSeconds: timing.Median(r.of.seconds),
 			TrainLoss:    r.of.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.of.losses.Sum64()),
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
@@ -148,7 +148,7 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			SumsChoice: r.of.sumsChoice},
 		Times: record.Times{
 			WaitFraction: r.of.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
-			BusyFraction:   r.medianBusy(),
+			BusyFraction:   timing.Median(r.of.busy), // 0: this process completed no epoch
 			StartupSeconds: r.of.sums.Startup / n, StartupFraction: r.of.sums.StartupShare / n,
 		},
 		Machine: record.Machine{
@@ -189,15 +189,6 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 	return s, err
 }
 
-// medianBusy returns the median over epochs of the CPUs' busy fraction; 0 if this process completed
-// no epoch.
-func (r ledger) medianBusy() float64 {
-	if len(r.of.busy) == 0 {
-		return 0
-	}
-	return median(r.of.busy)
-}
-
 // allreduce names the method by which gradients are summed.
 func (r ledger) allreduce() string {
 	switch {
@@ -226,13 +217,6 @@ func (r ledger) summariseSetUp() (items map[string]float64, total float64, err e
 		all = all[trace.NumSetUpItems+1:]
 	}
 	return items, total, nil
-}
-
-// median returns the middle value, or the mean of the middle two.
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
 // classes counts the vertices, or links, of each class in a split. Each rank counts its own parts: a
