@@ -5,25 +5,25 @@ package compute
 // of the kernels that they stand for (the functions that end in InParts), but that cuBLAS may add
 // the terms of two products made together in another order.
 type DenseKernels interface {
-	// Dense sets y = then(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
+	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and sets the gradients of weights and bias (see
 	// Device.Settle).
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
-	// Finish sets y = then(y + b):  y [R,O], b [O].
-	Finish(y Matrix, b []float32, then Epilogue)
+	// Finish sets y = epilogue(y + b):  y [R,O], b [O].
+	Finish(y Matrix, b []float32, epilogue Epilogue)
 	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
 	// through the epilogue in place, and sets db to the sum of the resulting rows, in chunks.
-	FinishBackward(db []float32, dy, y Matrix, then Epilogue)
+	FinishBackward(db []float32, dy, y Matrix, epilogue Epilogue)
 }
 
 // Dense are the arguments of a linear map.
 type Dense struct {
-	X, W   Matrix    // [R,F], [O,F]
-	Bias   []float32 // [O]; nil: none
-	X2, W2 Matrix    // [R,G], [O,G]; without columns: none
-	Then   Epilogue
+	X, W     Matrix    // [R,F], [O,F]
+	Bias     []float32 // [O]; nil: none
+	X2, W2   Matrix    // [R,G], [O,G]; without columns: none
+	Epilogue Epilogue
 }
 
 // DenseGradients are the outputs of DenseBackward: for each parameter of the Dense, of its shape.
@@ -34,8 +34,7 @@ type DenseGradients struct {
 }
 
 // Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
-// with dropout. The zero value leaves y as it is. Arguments and fields of this type are called
-// then.
+// with dropout. The zero value leaves y as it is.
 type Epilogue struct {
 	Add        Matrix // [R,O]; without columns: none
 	Activation Activation
@@ -87,12 +86,12 @@ func DenseInParts(k Kernels, y Matrix, d Dense) {
 	if d.X2.Cols > 0 {
 		k.MatMul(y, d.X2, d.W2, true)
 	}
-	d.Then.Apply(k, y)
+	d.Epilogue.Apply(k, y)
 }
 
 // DenseBackwardInParts is the definition of DenseBackward.
 func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
-	d.Then.Backward(k, dy, y)
+	d.Epilogue.Backward(k, dy, y)
 	k.MatMulWeights(g.W, dy, d.X)
 	if d.Bias != nil {
 		k.ColumnSum(g.Bias, dy)
@@ -103,14 +102,14 @@ func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 }
 
 // FinishInParts is the definition of Finish.
-func FinishInParts(k Kernels, y Matrix, b []float32, then Epilogue) {
+func FinishInParts(k Kernels, y Matrix, b []float32, epilogue Epilogue) {
 	k.AddBias(y, b)
-	then.Apply(k, y)
+	epilogue.Apply(k, y)
 }
 
 // FinishBackwardInParts is the definition of FinishBackward.
-func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, then Epilogue) {
-	then.Backward(k, dy, y)
+func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, epilogue Epilogue) {
+	epilogue.Backward(k, dy, y)
 	k.ColumnSum(db, dy)
 }
 
@@ -136,17 +135,18 @@ func (e *Epilogue) checkBackward(kernel string, dy, y Matrix) (bytes int) {
 }
 
 // CheckFinish checks the arguments of Finish.
-func CheckFinish(y Matrix, b []float32, then Epilogue) Call {
+func CheckFinish(y Matrix, b []float32, epilogue Epilogue) Call {
 	checkColumns("Finish", y, len(b))
-	return Call{Kernel: "Finish", Bytes: then.check("Finish", y) + 2*y.bytes() + floatBytes*len(b)}
+	return Call{Kernel: "Finish",
+		Bytes: epilogue.check("Finish", y) + 2*y.bytes() + floatBytes*len(b)}
 }
 
 // CheckFinishBackward checks the arguments of FinishBackward.
-func CheckFinishBackward(db []float32, dy, y Matrix, then Epilogue) Call {
+func CheckFinishBackward(db []float32, dy, y Matrix, epilogue Epilogue) Call {
 	const kernel = "FinishBackward"
 	checkColumns(kernel, dy, len(db))
 	return Call{Kernel: kernel,
-		Bytes: then.checkBackward(kernel, dy, y) + dy.bytes() + floatBytes*len(db)}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + dy.bytes() + floatBytes*len(db)}
 }
 
 // check panics unless the arguments fit y, and returns their bytes and flops, without y.
@@ -167,7 +167,8 @@ func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
 // CheckDense checks the arguments of Dense.
 func CheckDense(y Matrix, d Dense) Call {
 	bytes, flops := d.check("Dense", y)
-	return Call{Kernel: "Dense", Bytes: bytes + d.Then.check("Dense", y) + y.bytes(), Flops: flops}
+	return Call{Kernel: "Dense", Flops: flops,
+		Bytes: bytes + d.Epilogue.check("Dense", y) + y.bytes()}
 }
 
 // CheckDenseBackward checks the arguments of DenseBackward.
@@ -181,6 +182,6 @@ func CheckDenseBackward(g DenseGradients, dy, y Matrix, d Dense) Call {
 	if d.X2.Cols > 0 {
 		checkSame(kernel, g.W2, d.W2)
 	}
-	bytes += dy.bytes() + d.Then.checkBackward(kernel, dy, y)
+	bytes += dy.bytes() + d.Epilogue.checkBackward(kernel, dy, y)
 	return Call{Kernel: kernel, Bytes: bytes, Flops: flops}
 }

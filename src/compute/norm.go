@@ -2,25 +2,25 @@ package compute
 
 // NormKernels are normalizations, each with an epilogue, and their gradients.
 type NormKernels interface {
-	// LayerNorm sets y = then((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased variance;
-	// mean and rstd [R] are kept for backward. y may be x only if backward does not follow.
-	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, then Epilogue)
+	// LayerNorm sets y = epilogue((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased
+	// variance; mean and rstd [R] are kept for backward. y may be x only if backward does not follow.
+	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, epilogue Epilogue)
 	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
 	// place, and from the result sets dx, dgamma and dbeta; the latter two are summed over rows in
 	// chunks. dx may be dy.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32,
-		y Matrix, then Epilogue)
+		y Matrix, epilogue Epilogue)
 
 	// ColumnMoments sets mean [C] and the biased variance [C] of the columns of x, both summed over
 	// rows in chunks; 0 without rows.
 	ColumnMoments(mean, variance []float32, x Matrix)
-	// BatchNorm sets y = then((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
-	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, then Epilogue)
+	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
+	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
 	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
 	// place, and from the result sets dx, dgamma and dbeta, where mean and variance are those of x;
 	// the latter two are summed over rows in chunks. dx may be dy.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
-		variance []float32, eps float32, y Matrix, then Epilogue)
+		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }
 
 // CheckColumnMoments checks the arguments of ColumnMoments.
@@ -30,41 +30,41 @@ func CheckColumnMoments(mean, variance []float32, x Matrix) Call {
 }
 
 // CheckBatchNorm checks the arguments of BatchNorm.
-func CheckBatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, then Epilogue) Call {
+func CheckBatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, epilogue Epilogue) Call {
 	checkSame("BatchNorm", y, x)
 	checkColumns("BatchNorm", x, len(gamma), len(beta), len(mean), len(variance))
 	return Call{Kernel: "BatchNorm",
-		Bytes: then.check("BatchNorm", y) + 2*x.bytes() + 4*floatBytes*x.Cols}
+		Bytes: epilogue.check("BatchNorm", y) + 2*x.bytes() + 4*floatBytes*x.Cols}
 }
 
 // CheckBatchNormBackward checks the arguments of BatchNormBackward.
 func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
-	gamma, mean, variance []float32, y Matrix, then Epilogue) Call {
+	gamma, mean, variance []float32, y Matrix, epilogue Epilogue) Call {
 	const kernel = "BatchNormBackward"
 	checkSame(kernel, dx, dy)
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta), len(mean), len(variance))
 	return Call{Kernel: kernel,
-		Bytes: then.checkBackward(kernel, dy, y) + 5*x.bytes() + 5*floatBytes*x.Cols}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 5*x.bytes() + 5*floatBytes*x.Cols}
 }
 
 // CheckLayerNorm checks the arguments of LayerNorm.
-func CheckLayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, then Epilogue) Call {
+func CheckLayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, epilogue Epilogue) Call {
 	checkSame("LayerNorm", y, x)
 	checkColumns("LayerNorm", x, len(gamma), len(beta))
 	checkRows("LayerNorm", x, len(mean), len(rstd))
 	return Call{Kernel: "LayerNorm",
-		Bytes: then.check("LayerNorm", y) + 2*x.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.check("LayerNorm", y) + 2*x.bytes() + 2*floatBytes*x.Rows}
 }
 
 // CheckLayerNormBackward checks the arguments of LayerNormBackward.
 func CheckLayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
-	gamma, mean, rstd []float32, y Matrix, then Epilogue) Call {
+	gamma, mean, rstd []float32, y Matrix, epilogue Epilogue) Call {
 	const kernel = "LayerNormBackward"
 	checkSame(kernel, dx, dy)
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta))
 	checkRows(kernel, x, len(mean), len(rstd))
 	return Call{Kernel: kernel,
-		Bytes: then.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*floatBytes*x.Rows}
 }

@@ -45,9 +45,9 @@ func (n *batchNorm) reserve(rows, out int) error {
 		sized{n.shift, 2 * out})
 }
 
-// forward sets y from x, which the convolution has made, and applies then to it.
+// forward sets y from x, which the convolution has made, and applies the epilogue to it.
 func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
-	then compute.Epilogue) error {
+	epilogue compute.Epilogue) error {
 	mean, variance := n.values[0], n.values[1]
 	if in.Train {
 		mean, variance = n.mean.data[:y.Cols], n.variance.data[:y.Cols]
@@ -59,7 +59,7 @@ func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 			}
 		}
 	}
-	dev.BatchNorm(y, x, n.gamma, n.beta, mean, variance, normEps, then)
+	dev.BatchNorm(y, x, n.gamma, n.beta, mean, variance, normEps, epilogue)
 	return nil
 }
 
@@ -106,9 +106,10 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 // this rank's share of the gradients of the parameters, and returns the gradient with respect to x,
 // in the memory of dx, which may be dy, or of x.
 func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in *Input,
-	then compute.Epilogue) (compute.Matrix, error) {
+	epilogue compute.Epilogue) (compute.Matrix, error) {
 	mean, variance := n.mean.data[:dy.Cols], n.variance.data[:dy.Cols]
-	dev.BatchNormBackward(dx, n.dgamma, n.dbeta, dy, x, n.gamma, mean, variance, normEps, y, then)
+	dev.BatchNormBackward(dx, n.dgamma, n.dbeta, dy, x, n.gamma, mean, variance, normEps, y,
+		epilogue)
 	if in.Gather == nil {
 		return dx, nil
 	}

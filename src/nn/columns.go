@@ -166,17 +166,17 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 // addShares sets sum to the sum of the shares, in their order, and the bias, and applies the
 // epilogue.
 func addShares(dev compute.Device, sum compute.Matrix, in *Input, bias []float32,
-	then compute.Epilogue) {
+	epilogue compute.Epilogue) {
 	for k, share := range in.Shares {
 		dev.CopyColumns(sum, 0, share, 0, sum.Cols, k > 0)
 	}
-	dev.Finish(sum, bias, then)
+	dev.Finish(sum, bias, epilogue)
 }
 
 // sharesBackward is the backward of addShares: it backpropagates dy through the epilogue in place,
 // sets the gradient of the bias, and copies dy to dsum.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
-	then compute.Epilogue) {
-	dev.FinishBackward(dbias, dy, sum, then)
+	epilogue compute.Epilogue) {
+	dev.FinishBackward(dbias, dy, sum, epilogue)
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)
 }

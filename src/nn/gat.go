@@ -59,18 +59,18 @@ func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 }
 
 // finish makes y of the heads' sums.
-func (a *attention) finish(y, sums compute.Matrix, bias []float32, then compute.Epilogue) {
+func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue compute.Epilogue) {
 	if a.mean {
 		a.dev.HeadMean(y, sums)
 	}
-	a.dev.Finish(y, bias, then)
+	a.dev.Finish(y, bias, epilogue)
 }
 
 // finishBackward backpropagates dy through the epilogue in place, sets the gradient of the bias,
 // and returns the gradient of the heads' sums.
 func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *Input,
-	then compute.Epilogue) compute.Matrix {
-	a.dev.FinishBackward(dbias, dy, y, then)
+	epilogue compute.Epilogue) compute.Matrix {
+	a.dev.FinishBackward(dbias, dy, y, epilogue)
 	dsums := a.sums(dy, in)
 	if a.mean {
 		a.dev.HeadMeanBackward(dsums, dy)
@@ -134,21 +134,21 @@ func (g *gat) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Sources * g.in * g.cols()
 }
 
-func (g *gat) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gat) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.MatMul(z, in.X, g.w, false)
 	g.dev.HeadDots(src, dst, z, g.asrc, g.adst)
 	sums := g.sums(y, in)
 	g.dev.Attend(sums, g.weights(in), in.Hop.Forward, src, dst, z, g.slope)
-	g.finish(y, sums, g.bias, then)
+	g.finish(y, sums, g.bias, epilogue)
 }
 
-func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
-	dsums := g.finishBackward(g.dbias, dy, y, in, then)
+	dsums := g.finishBackward(g.dbias, dy, y, in, epilogue)
 	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed,
 		g.weights(in), src, dst, z, dsums, g.slope)
 	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)

@@ -85,7 +85,7 @@ func (g *gatv2) Flops(h *Hop, gradient bool) int {
 		2*passes(false)*h.edges()*g.edgeIn*g.cols()
 }
 
-func (g *gatv2) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	g.dev.Dense(z, g.ofSources(in))
@@ -100,7 +100,7 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	}
 	sums := g.sums(y, in)
 	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z)
-	g.finish(y, sums, g.bias, then)
+	g.finish(y, sums, g.bias, epilogue)
 }
 
 // ofSources and ofDestinations are the linear maps that give z and r.
@@ -112,12 +112,12 @@ func (g *gatv2) ofDestinations(in *Input) compute.Dense {
 	return compute.Dense{X: in.X.RowsAt(0, in.Destinations), W: g.wr, Bias: g.br}
 }
 
-func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	dz, dr := g.dleft.matrix(s, g.cols()), g.dright.matrix(d, g.cols())
 	dalpha := g.rows(g.dalpha, in.edges())
-	dsums := g.finishBackward(g.dbias, dy, y, in, then)
+	dsums := g.finishBackward(g.dbias, dy, y, in, epilogue)
 	g.dev.EdgeSumBackward(dz, dalpha, in.Transposed, g.weights(in), z, dsums)
 	if g.edgeIn > 0 {
 		pairs, dpairs := g.pairs.matrix(in.edges(), g.cols()), g.dpairs.matrix(in.edges(), g.cols())

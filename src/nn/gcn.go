@@ -80,9 +80,9 @@ func (g *gcn) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * g.in * g.out
 }
 
-func (g *gcn) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gcn) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		addShares(g.dev, y, in, g.bias, then)
+		addShares(g.dev, y, in, g.bias, epilogue)
 		return
 	}
 	g.agg = in.Aggregate
@@ -94,19 +94,19 @@ func (g *gcn) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 			g.dev.SegmentMean(g.agg, in.Hop.Forward, in.X)
 		}
 	}
-	g.dev.Dense(y, g.dense(then))
+	g.dev.Dense(y, g.dense(epilogue))
 }
 
-func (g *gcn) dense(then compute.Epilogue) compute.Dense {
-	return compute.Dense{X: g.agg, W: g.w, Bias: g.bias, Then: then}
+func (g *gcn) dense(epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: g.agg, W: g.w, Bias: g.bias, Epilogue: epilogue}
 }
 
-func (g *gcn) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gcn) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		sharesBackward(g.dev, dx, dy, y, g.dbias, then)
+		sharesBackward(g.dev, dx, dy, y, g.dbias, epilogue)
 		return
 	}
-	g.dev.DenseBackward(compute.DenseGradients{W: g.dw, Bias: g.dbias}, dy, y, g.dense(then))
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dw, Bias: g.dbias}, dy, y, g.dense(epilogue))
 	if !in.Gradient {
 		return
 	}

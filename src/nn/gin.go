@@ -84,11 +84,11 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
 }
 
-func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden := g.hidden.matrix(in.Destinations, g.mid)
 	if len(in.Shares) > 0 {
 		addShares(g.dev, hidden, in, g.b1, innerThen())
-		g.dev.Dense(y, g.outer(hidden, then))
+		g.dev.Dense(y, g.outer(hidden, epilogue))
 		return
 	}
 	agg := g.aggregate.matrix(in.Destinations, g.in)
@@ -98,24 +98,25 @@ func (g *gin) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 		g.dev.SegmentSumScaled(agg, in.Hop.Forward, in.Weights, in.X, in.own(), g.eps)
 	}
 	g.dev.Dense(hidden, g.inner(agg))
-	g.dev.Dense(y, g.outer(hidden, then))
+	g.dev.Dense(y, g.outer(hidden, epilogue))
 }
 
 // inner and outer are the two linear maps.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
-	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Then: innerThen()}
+	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Epilogue: innerThen()}
 }
 
 // innerThen is the epilogue of the first map.
 func innerThen() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
 
-func (g *gin) outer(hidden compute.Matrix, then compute.Epilogue) compute.Dense {
-	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Then: then}
+func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Epilogue: epilogue}
 }
 
-func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid), g.dinner.matrix(in.Destinations, g.mid)
-	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y, g.outer(hidden, then))
+	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y,
+		g.outer(hidden, epilogue))
 	g.dev.MatMulInput(dinner, dy, g.w2, false)
 	if len(in.Shares) > 0 {
 		sharesBackward(g.dev, dx, dinner, hidden, g.db1, innerThen())

@@ -57,7 +57,7 @@ func (g *gine) Flops(h *Hop, gradient bool) int {
 	return g.gin.Flops(h, gradient) + 2*passes(false)*h.edges()*g.gin.in*g.edgeIn
 }
 
-func (g *gine) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gine) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	messages, agg := g.messages.matrix(in.edges(), g.gin.in), g.gin.aggregate.matrix(in.Destinations, g.gin.in)
 	hidden := g.gin.hidden.matrix(in.Destinations, g.gin.mid)
 	g.gin.dev.SegmentSum(messages, g.sources(&in.Hop), nil, in.X, false)
@@ -66,14 +66,15 @@ func (g *gine) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 	g.gin.dev.ReLU(messages, 0, compute.DropoutKey{}, nil)
 	g.gin.dev.SegmentSumScaled(agg, g.into(&in.Hop), nil, messages, in.own(), g.gin.eps)
 	g.gin.dev.Dense(hidden, g.gin.inner(agg))
-	g.gin.dev.Dense(y, g.gin.outer(hidden, then))
+	g.gin.dev.Dense(y, g.gin.outer(hidden, epilogue))
 }
 
-func (g *gine) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *gine) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden, dinner := g.gin.hidden.matrix(in.Destinations, g.gin.mid), g.gin.dinner.matrix(in.Destinations, g.gin.mid)
 	agg, dagg := g.gin.aggregate.matrix(in.Destinations, g.gin.in), g.gin.dagg.matrix(in.Destinations, g.gin.in)
 	messages, dmessages := g.messages.matrix(in.edges(), g.gin.in), g.dmessages.matrix(in.edges(), g.gin.in)
-	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw2, Bias: g.gin.db2}, dy, y, g.gin.outer(hidden, then))
+	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw2, Bias: g.gin.db2}, dy, y,
+		g.gin.outer(hidden, epilogue))
 	g.gin.dev.MatMulInput(dinner, dy, g.gin.w2, false)
 	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw1, Bias: g.gin.db1}, dinner, hidden, g.gin.inner(agg))
 	g.gin.dev.MatMulInput(dagg, dinner, g.gin.w1, false)

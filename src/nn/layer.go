@@ -165,12 +165,12 @@ type Layer interface {
 	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out], and applies the epilogue to it.
-	Forward(y compute.Matrix, in *Input, then compute.Epilogue)
+	Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
 	// epilogue in place. From the result it sets the gradients of the parameters, which
 	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the
 	// same input, and gave y.
-	Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue)
+	Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
 // steady is a layer whose kernels read arrays that no minibatch changes.

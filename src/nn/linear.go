@@ -56,24 +56,24 @@ func passes(gradient bool) int {
 	return 2
 }
 
-func (d *linear) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (d *linear) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		addShares(d.dev, y, in, d.bias, then)
+		addShares(d.dev, y, in, d.bias, epilogue)
 		return
 	}
-	d.dev.Dense(y, d.dense(in, then))
+	d.dev.Dense(y, d.dense(in, epilogue))
 }
 
-func (d *linear) dense(in *Input, then compute.Epilogue) compute.Dense {
-	return compute.Dense{X: in.own(), W: d.w, Bias: d.bias, Then: then}
+func (d *linear) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: in.own(), W: d.w, Bias: d.bias, Epilogue: epilogue}
 }
 
-func (d *linear) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (d *linear) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		sharesBackward(d.dev, dx, dy, y, d.dbias, then)
+		sharesBackward(d.dev, dx, dy, y, d.dbias, epilogue)
 		return
 	}
-	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y, d.dense(in, then))
+	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y, d.dense(in, epilogue))
 	if in.Gradient {
 		d.dev.MatMulInput(dx, dy, d.w, false)
 	}

@@ -245,20 +245,20 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	}
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]
-	y, then := s.y.matrix(in.Destinations, s.out), m.epilogue(s, in)
+	y, epilogue := s.y.matrix(in.Destinations, s.out), m.epilogue(s, in)
 	if n := s.batch; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
-		if err := n.forward(m.dev, y, x, in, then); err != nil {
+		if err := n.forward(m.dev, y, x, in, epilogue); err != nil {
 			return y, fmt.Errorf("batch norm of layer %d: %w", l, err)
 		}
 	} else if n := s.norm; n != nil {
 		x := n.x.matrix(in.Destinations, s.out)
 		s.Layer.Forward(x, in, compute.Epilogue{})
 		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps,
-			then)
+			epilogue)
 	} else {
-		s.Layer.Forward(y, in, then)
+		s.Layer.Forward(y, in, epilogue)
 	}
 	return y, nil
 }
@@ -303,7 +303,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if m.jump != nil && l < len(m.stages)-1 {
 		m.jump.take(dy, l, true)
 	}
-	y, then := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
+	y, epilogue := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
 	sum := dy // becomes the gradient with respect to the activation's input
 	if s.residual && (s.norm != nil || s.batch != nil) {
 		dy = s.dsum.matrix(dy.Rows, s.out)
@@ -311,20 +311,20 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
 		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows],
-			n.rstd.data[:dy.Rows], y, then)
-		then = compute.Epilogue{}
+			n.rstd.data[:dy.Rows], y, epilogue)
+		epilogue = compute.Epilogue{}
 	}
 	if n := s.batch; n != nil {
-		dy, err = n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, in, then)
+		dy, err = n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, in, epilogue)
 		if err != nil {
 			return dx, fmt.Errorf("batch norm of layer %d: %w", l, err)
 		}
-		then = compute.Epilogue{}
+		epilogue = compute.Epilogue{}
 	}
 	if in.Gradient {
 		dx = m.grad[(l+1)%2].matrix(in.gradient(s.in))
 	}
-	s.Layer.Backward(dx, dy, y, in, then)
+	s.Layer.Backward(dx, dy, y, in, epilogue)
 	if s.residual && in.Gradient {
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}

@@ -109,7 +109,7 @@ func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Group
 		compute.Groups{Ends: h.OwnEnds, Stride: strideOwn}, w, wOwn
 }
 
-func (r *relational) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
 	agg, z := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
@@ -127,13 +127,13 @@ func (r *relational) Forward(y compute.Matrix, in *Input, then compute.Epilogue)
 	product(z.RowsAt(0, relations), agg.RowsAt(0, relations), w, g)
 	product(z.RowsAt(relations, n), agg.RowsAt(relations, n), wOwn, own)
 	r.dev.SegmentSum(y, in.Targets, nil, z, false)
-	r.dev.Finish(y, r.zeros.data[:r.out], then) // z has the biases
+	r.dev.Finish(y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
-func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
-	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, then)
+	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
 	agg, dz := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
 	r.dev.SegmentSum(dz, in.RowsOf, nil, dy, false)
 	g, own, dw, dwOwn := r.groups(&in.Hop, true)

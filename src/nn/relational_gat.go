@@ -128,7 +128,7 @@ func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 }
 
 // finish makes y of the sums.
-func (g *relationHeads) finish(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	rows := in.Hop.Forward.Len()
 	o, sums := g.headSums(rows)
 	if g.mean {
@@ -138,14 +138,14 @@ func (g *relationHeads) finish(y compute.Matrix, in *Input, then compute.Epilogu
 	g.dev.CopyColumns(biases, 0, g.bias, 0, g.out, false)
 	g.dev.SegmentSum(o.RowsAt(rows, o.Rows), g.into, nil, biases, false)
 	g.dev.SegmentSum(y, in.Targets, nil, o, false)
-	g.dev.Finish(y, g.zeros.data[:g.out], then)
+	g.dev.Finish(y, g.zeros.data[:g.out], epilogue)
 }
 
 // finishBackward returns the gradient of the sums.
 func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
-	then compute.Epilogue) compute.Matrix {
+	epilogue compute.Epilogue) compute.Matrix {
 	rows := in.Hop.Forward.Len()
-	g.dev.FinishBackward(g.zeros.data[g.out:2*g.out], dy, y, then)
+	g.dev.FinishBackward(g.zeros.data[g.out:2*g.out], dy, y, epilogue)
 	do, dsums := g.headSums(rows)
 	g.dev.SegmentSum(do, in.RowsOf, nil, dy, false)
 	biases := g.biases.matrix(len(g.names), g.out)
@@ -212,7 +212,7 @@ func (g *relationGAT) wideOf(b *buffer) compute.Matrix {
 	return b.matrix(2*len(g.names), aligned(g.heads*g.cols()))
 }
 
-func (g *relationGAT) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *relationGAT) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	z, spread, scores := g.transform(in), g.wideOf(g.spread), g.scores.matrix(pairs+rows, g.heads)
 	g.copyHeads(spread, g.att, true)
@@ -220,15 +220,15 @@ func (g *relationGAT) Forward(y compute.Matrix, in *Input, then compute.Epilogue
 	_, sums := g.headSums(rows)
 	g.dev.Attend(sums, g.weights(in), in.Hop.Forward, scores.RowsAt(0, pairs),
 		scores.RowsAt(pairs, pairs+rows), z.RowsAt(0, pairs), g.slope)
-	g.finish(y, in, then)
+	g.finish(y, in, epilogue)
 }
 
-func (g *relationGAT) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *relationGAT) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, scores, ds := g.z.matrix(n, g.cols()), g.scores.matrix(n, g.heads), g.ds.matrix(n, g.heads)
 	dz, dscored := g.dz.matrix(n, g.cols()), g.dscored.matrix(n, g.cols())
-	dsums := g.finishBackward(dy, y, in, then)
+	dsums := g.finishBackward(dy, y, in, epilogue)
 	g.dev.AttendBackward(dz.RowsAt(0, pairs), ds.RowsAt(0, pairs), ds.RowsAt(pairs, n),
 		g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed, g.weights(in),
 		scores.RowsAt(0, pairs), scores.RowsAt(pairs, n), z.RowsAt(0, pairs), dsums, g.slope)
@@ -314,7 +314,7 @@ func (g *relationGATv2) ranges(h *Hop, r int) (pair, pairEnd, row, rowEnd int) {
 	return pair, int(h.PairEnds[r]), row, int(h.Ends[r])
 }
 
-func (g *relationGATv2) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *relationGATv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	z, n := g.transform(in), pairs+rows
 	shifts := g.shifts.matrix(2*len(g.names), g.cols())
@@ -327,7 +327,7 @@ func (g *relationGATv2) Forward(y compute.Matrix, in *Input, then compute.Epilog
 	}
 	_, sums := g.headSums(rows)
 	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z.RowsAt(0, pairs))
-	g.finish(y, in, then)
+	g.finish(y, in, epilogue)
 }
 
 // edgesOf are the edges of rows of a relation, from its pairs.
@@ -335,11 +335,11 @@ func (g *relationGATv2) edgesOf(in *Input, row, end int) compute.Segments {
 	return compute.Segments{Indptr: in.Hop.Forward.Indptr[row : end+1], Indices: g.source}
 }
 
-func (g *relationGATv2) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (g *relationGATv2) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, dz, dalpha := g.z.matrix(n, g.cols()), g.dz.matrix(n, g.cols()), g.rows(g.dalpha, in.edges())
-	dsums := g.finishBackward(dy, y, in, then)
+	dsums := g.finishBackward(dy, y, in, epilogue)
 	g.dev.EdgeSumBackward(dz.RowsAt(0, pairs), dalpha, in.Transposed, g.weights(in),
 		z.RowsAt(0, pairs), dsums)
 	for r := range g.names {

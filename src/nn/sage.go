@@ -93,9 +93,9 @@ func (s *sage) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * 2 * h.Destinations * s.in * s.out
 }
 
-func (s *sage) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
+func (s *sage) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		addShares(s.dev, y, in, s.bias, then)
+		addShares(s.dev, y, in, s.bias, epilogue)
 		return
 	}
 	s.agg = in.Aggregate
@@ -110,11 +110,12 @@ func (s *sage) Forward(y compute.Matrix, in *Input, then compute.Epilogue) {
 			s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
 		}
 	}
-	s.dev.Dense(y, s.dense(in, then))
+	s.dev.Dense(y, s.dense(in, epilogue))
 }
 
-func (s *sage) dense(in *Input, then compute.Epilogue) compute.Dense {
-	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.own(), W2: s.self, Then: then}
+func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.own(), W2: s.self,
+		Epilogue: epilogue}
 }
 
 // found returns where maxima are found, for backward; the zero Matrix if there is none.
@@ -125,13 +126,13 @@ func (s *sage) found(in *Input) compute.Matrix {
 	return s.arg.matrix(in.Destinations, s.in)
 }
 
-func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, then compute.Epilogue) {
+func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		sharesBackward(s.dev, dx, dy, y, s.dbias, then)
+		sharesBackward(s.dev, dx, dy, y, s.dbias, epilogue)
 		return
 	}
 	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
-		s.dense(in, then))
+		s.dense(in, epilogue))
 	if !in.Gradient {
 		return
 	}

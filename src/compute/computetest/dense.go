@@ -29,9 +29,9 @@ var denseTests = family{
 		all = append(all, testCase{"dense/sums left to Settle", leftSums})
 		for _, s := range rowShapes {
 			all = append(all, testCase{"finish/" + s.name,
-				func(b *bench) []result { return finishes(b, s.rows, s.cols, followers[:2]) }},
+				func(b *bench) []result { return finishes(b, s.rows, s.cols, epilogues[:2]) }},
 				testCase{"elu and finish/" + s.name,
-					func(b *bench) []result { return finishes(b, s.rows, s.cols, followers[2:]) }})
+					func(b *bench) []result { return finishes(b, s.rows, s.cols, epilogues[2:]) }})
 		}
 		return all
 	},
@@ -48,9 +48,9 @@ var denseTests = family{
 			{"its second product of other rows",
 				with(func(d *compute.Dense) { d.X2, d.W2 = b.zeros(3, 3), b.zeros(4, 3) })},
 			{"what is added of another shape",
-				with(func(d *compute.Dense) { d.Then.Add = b.zeros(2, 3) })},
+				with(func(d *compute.Dense) { d.Epilogue.Add = b.zeros(2, 3) })},
 			{"dropout without vertices", with(func(d *compute.Dense) {
-				d.Then = compute.Epilogue{Activation: compute.ActivateReLU, P: 0.5}
+				d.Epilogue = compute.Epilogue{Activation: compute.ActivateReLU, P: 0.5}
 			})},
 			{"a bias of another width",
 				func() { b.dev.Finish(b.zeros(2, 4), b.zeros(1, 3).Data, compute.Epilogue{}) }},
@@ -69,21 +69,22 @@ var denseTests = family{
 		one := compute.Dense{X: x, W: w, Bias: l.array(out)}
 		two := one
 		two.X2, two.W2 = l.matrix(r, in), l.matrix(out, in)
-		two.Then = compute.Epilogue{Add: l.matrix(r, out), Activation: compute.ActivateReLU, P: 0.5,
+		two.Epilogue = compute.Epilogue{Add: l.matrix(r, out), Activation: compute.ActivateReLU,
+			P:   0.5,
 			Key: compute.NewDropoutKey(1, 2, 3, 4, 5), Vertices: l.Vertices}
 		g := compute.DenseGradients{W: l.matrix(out, in), Bias: l.array(out), W2: l.matrix(out, in)}
 		return []Call{
 			{"Dense", func() { l.dev.Dense(y, one) }, 4 * (r*in + out*in + out + r*out),
 				2 * r * in * out},
-			{"Dense of two, with all that may follow", func() { l.dev.Dense(y, two) },
+			{"Dense of two, with an epilogue", func() { l.dev.Dense(y, two) },
 				4 * (2*r*in + 2*out*in + out + 2*r*out), 4 * r * in * out},
 			{"DenseBackward", func() { l.dev.DenseBackward(g, dy, y, one) },
 				4 * (r*in + out*in + out + r*out), 2 * r * in * out},
 			{"DenseBackward of two, behind an activation",
 				func() { l.dev.DenseBackward(g, dy, y, two) },
 				4 * (2*r*in + 2*out*in + out + 3*r*out), 4 * r * in * out},
-			{"Finish", func() { l.dev.Finish(y, one.Bias, two.Then) }, 4 * (3*r*out + out), 0},
-			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Then) },
+			{"Finish", func() { l.dev.Finish(y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out), 0},
+			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Epilogue) },
 				4 * (3*r*out + out), 0},
 			{"FinishBackward of a sum alone",
 				func() { l.dev.FinishBackward(g.Bias, dy, y, compute.Epilogue{}) },
@@ -92,14 +93,14 @@ var denseTests = family{
 	},
 }
 
-// followers are what may follow a sum, the one with exponentials last.
-var followers = []follower{
+// epilogues are some of each kind, the one with exponentials last.
+var epilogues = []epilogueCase{
 	{name: "nothing"},
 	{name: "ReLU", add: true, activation: compute.ActivateReLU, p: 0.5},
 	{name: "ELU", activation: compute.ActivateELU, p: 0.1},
 }
 
-type follower struct {
+type epilogueCase struct {
 	name       string
 	add        bool
 	activation compute.Activation
@@ -107,7 +108,7 @@ type follower struct {
 }
 
 // then returns the epilogue for rows of that shape.
-func (f *follower) then(b *bench, rows, cols int) compute.Epilogue {
+func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	e := compute.Epilogue{Activation: f.activation, P: f.p,
 		Key: compute.NewDropoutKey(7, 1, 2, 3, 1)}
 	if f.add {
@@ -120,17 +121,17 @@ func (f *follower) then(b *bench, rows, cols int) compute.Epilogue {
 }
 
 // finishes holds Finish and its gradient to the bits of the kernels that they stand for.
-func finishes(b *bench, rows, cols int, followers []follower) (all []result) {
+func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result) {
 	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
-	for _, f := range followers {
-		then := f.then(b, rows, cols)
+	for _, f := range epilogues {
+		epilogue := f.epilogue(b, rows, cols)
 		y, parts := b.matrix(rows, cols, x), b.matrix(rows, cols, x)
-		b.dev.Finish(y, bias, then)
-		compute.FinishInParts(b.dev, parts, bias, then)
+		b.dev.Finish(y, bias, epilogue)
+		compute.FinishInParts(b.dev, parts, bias, epilogue)
 		mdy, dyParts, db, dbParts := b.matrix(rows, cols, dy), b.matrix(rows, cols, dy),
 			b.dirty(cols), b.dirty(cols)
-		b.dev.FinishBackward(db, mdy, y, then)
-		compute.FinishBackwardInParts(b.dev, dbParts, dyParts, y, then)
+		b.dev.FinishBackward(db, mdy, y, epilogue)
+		compute.FinishBackwardInParts(b.dev, dbParts, dyParts, y, epilogue)
 		all = append(all,
 			same(f.name+": Finish and its parts", b.get(y.Data), b.get(parts.Data)),
 			same(f.name+": the gradient and that of its parts", b.get(mdy.Data),
@@ -209,12 +210,13 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 		terms += g
 	}
 	if v.add {
-		d.Then.Add = b.matrix(r, o, add)
+		d.Epilogue.Add = b.matrix(r, o, add)
 		terms++
 	}
-	d.Then.Activation, d.Then.P, d.Then.Key = v.activation, v.p, compute.NewDropoutKey(7, 1, 2, 3, 1)
+	d.Epilogue.Activation, d.Epilogue.P = v.activation, v.p
+	d.Epilogue.Key = compute.NewDropoutKey(7, 1, 2, 3, 1)
 	for i := range r {
-		d.Then.Vertices = append(d.Then.Vertices, int32(i*9973))
+		d.Epilogue.Vertices = append(d.Epilogue.Vertices, int32(i*9973))
 	}
 	y, parts := b.matrix(r, o, nans(r*o)), b.matrix(r, o, nans(r*o))
 	b.dev.Dense(y, d)
@@ -255,7 +257,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 			if v.add {
 				s.add(float64(add[i*o+j]))
 			}
-			if v.p > 0 && d.Then.Key.Row(d.Then.Vertices[i]).Bits(j) < compute.DropoutThreshold(v.p) {
+			key := d.Epilogue.Key.Row(d.Epilogue.Vertices[i])
+			if v.p > 0 && key.Bits(j) < compute.DropoutThreshold(v.p) {
 				return sum{}
 			}
 			switch {

@@ -13,13 +13,13 @@ var normTests = family{
 				func(b *bench) []result { return layerNorms(b, s.rows, s.cols) }},
 				testCase{"batchnorm/" + s.name,
 					func(b *bench) []result { return batchNorms(b, s.rows, s.cols) }})
-			then := func(name string, of makeNorm, followers []follower) {
+			with := func(name string, of makeNorm, epilogues []epilogueCase) {
 				all = append(all, testCase{name + "/" + s.name,
-					func(b *bench) []result { return followed(b, s.rows, s.cols, of, followers) }})
+					func(b *bench) []result { return followed(b, s.rows, s.cols, of, epilogues) }})
 			}
-			then("layernorm and what follows", layerNorm, followers)
-			then("batchnorm and what follows", batchNorm, followers[:2])
-			then("elu behind batchnorm", batchNorm, followers[2:])
+			with("layernorm with epilogue", layerNorm, epilogues)
+			with("batchnorm with epilogue", batchNorm, epilogues[:2])
+			with("elu behind batchnorm", batchNorm, epilogues[2:])
 		}
 		return all
 	},
@@ -49,12 +49,12 @@ var normTests = family{
 		gamma, beta, dgamma, dbeta := l.array(l.Out), l.array(l.Out), l.array(l.Out), l.array(l.Out)
 		mean, rstd := l.array(rows), l.array(rows)
 		none := compute.Epilogue{}
-		then := compute.Epilogue{Add: l.matrix(rows, l.Out), Activation: compute.ActivateReLU}
+		epilogue := compute.Epilogue{Add: l.matrix(rows, l.Out), Activation: compute.ActivateReLU}
 		return []Call{
 			{"LayerNorm", func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5, none) },
 				4 * (2*elements + 2*rows), 0},
-			{"LayerNorm and what follows",
-				func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5, then) },
+			{"LayerNorm with epilogue",
+				func() { l.dev.LayerNorm(y, x, gamma, beta, mean, rstd, 1e-5, epilogue) },
 				4 * (3*elements + 2*rows), 0},
 			{"ColumnMoments", func() { l.dev.ColumnMoments(dgamma, dbeta, x) },
 				4 * (2*elements + 2*l.Out), 0},
@@ -64,7 +64,7 @@ var normTests = family{
 				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1, y, none)
 			}, 4 * (5*elements + 5*l.Out), 0},
 			{"BatchNormBackward behind an activation", func() {
-				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1, y, then)
+				l.dev.BatchNormBackward(dy, dgamma, dbeta, dy, x, gamma, beta, beta, 1, y, epilogue)
 			}, 4 * (7*elements + 5*l.Out), 0},
 			{"LayerNormBackward", func() {
 				l.dev.LayerNormBackward(dy, dgamma, dbeta, dy, x, gamma, mean, rstd, y, none)
@@ -76,9 +76,9 @@ var normTests = family{
 // norm is a norm of some rows, with its gradient.
 type norm struct {
 	name     string
-	forward  func(y compute.Matrix, then compute.Epilogue)
+	forward  func(y compute.Matrix, epilogue compute.Epilogue)
 	backward func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
-		then compute.Epilogue)
+		epilogue compute.Epilogue)
 }
 
 type makeNorm func(b *bench, x compute.Matrix, gamma, beta []float32) norm
@@ -87,42 +87,43 @@ const normEps = 1e-2
 
 func layerNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	mean, rstd := b.dirty(x.Rows), b.dirty(x.Rows)
-	return norm{"LayerNorm", func(y compute.Matrix, then compute.Epilogue) {
-		b.dev.LayerNorm(y, x, gamma, beta, mean, rstd, normEps, then)
+	return norm{"LayerNorm", func(y compute.Matrix, epilogue compute.Epilogue) {
+		b.dev.LayerNorm(y, x, gamma, beta, mean, rstd, normEps, epilogue)
 	}, func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
-		then compute.Epilogue) {
-		b.dev.LayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y, then)
+		epilogue compute.Epilogue) {
+		b.dev.LayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y, epilogue)
 	}}
 }
 
 func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	mean, variance := b.dirty(x.Cols), b.dirty(x.Cols)
 	b.dev.ColumnMoments(mean, variance, x)
-	return norm{"BatchNorm", func(y compute.Matrix, then compute.Epilogue) {
-		b.dev.BatchNorm(y, x, gamma, beta, mean, variance, normEps, then)
+	return norm{"BatchNorm", func(y compute.Matrix, epilogue compute.Epilogue) {
+		b.dev.BatchNorm(y, x, gamma, beta, mean, variance, normEps, epilogue)
 	}, func(dx, dy compute.Matrix, dgamma, dbeta []float32, y compute.Matrix,
-		then compute.Epilogue) {
-		b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, variance, normEps, y, then)
+		epilogue compute.Epilogue) {
+		b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, variance, normEps, y,
+			epilogue)
 	}}
 }
 
 // followed holds a norm with an epilogue to the bits of the kernels in turn.
-func followed(b *bench, rows, cols int, of makeNorm, followers []follower) (all []result) {
+func followed(b *bench, rows, cols int, of makeNorm, epilogues []epilogueCase) (all []result) {
 	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
 	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))
 	matrix := func() compute.Matrix { return b.matrix(rows, cols, nans(rows*cols)) }
-	for _, f := range followers {
-		then, none := f.then(b, rows, cols), compute.Epilogue{}
+	for _, f := range epilogues {
+		epilogue, none := f.epilogue(b, rows, cols), compute.Epilogue{}
 		y, parts := matrix(), matrix()
-		n.forward(y, then)
+		n.forward(y, epilogue)
 		n.forward(parts, none)
-		then.Apply(b.dev, parts)
+		epilogue.Apply(b.dev, parts)
 		dx, dxParts := matrix(), matrix()
 		mdy, dyParts := b.matrix(rows, cols, dy), b.matrix(rows, cols, dy)
 		dgamma, dgammaParts, dbeta, dbetaParts := b.dirty(cols), b.dirty(cols), b.dirty(cols),
 			b.dirty(cols)
-		n.backward(dx, mdy, dgamma, dbeta, y, then)
-		then.Backward(b.dev, dyParts, y)
+		n.backward(dx, mdy, dgamma, dbeta, y, epilogue)
+		epilogue.Backward(b.dev, dyParts, y)
 		n.backward(dxParts, dyParts, dgammaParts, dbetaParts, y, none)
 		name := n.name + " and " + f.name
 		all = append(all,

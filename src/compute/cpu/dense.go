@@ -8,14 +8,14 @@ import "halognn/src/compute"
 type dense struct {
 	first, second product // second without columns: none
 	bias          []float32
-	then          following
+	epilogue      epilogue
 }
 
 // Dense implements compute.Device.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
 	call := dense{first: d.forward(0, y, a.X, a.W, false), bias: a.Bias,
-		then: followingOf(y, a.Then)}
+		epilogue: epilogueOf(y, a.Epilogue)}
 	if a.X2.Cols > 0 {
 		call.second = d.forward(1, y, a.X2, a.W2, true)
 	}
@@ -31,20 +31,20 @@ func (a *dense) tile(d *Device, lo, hi int) {
 	if a.second.in.Cols > 0 {
 		a.second.tile(d, lo, hi)
 	}
-	a.then.tile(d, lo, hi)
+	a.epilogue.tile(d, lo, hi)
 }
 
-// following applies an epilogue while the tile's rows are in the cache.
-type following struct {
+// epilogue applies a compute.Epilogue while the tile's rows are in the cache.
+type epilogue struct {
 	y, add     compute.Matrix
 	activation activation
 }
 
-func followingOf(y compute.Matrix, e compute.Epilogue) following {
-	return following{y, e.Add, activationOf(y, e)}
+func epilogueOf(y compute.Matrix, e compute.Epilogue) epilogue {
+	return epilogue{y, e.Add, activationOf(y, e)}
 }
 
-func (a *following) tile(d *Device, lo, hi int) {
+func (a *epilogue) tile(d *Device, lo, hi int) {
 	if a.add.Cols > 0 {
 		(&copyColumns{a.y, a.add, 0, 0, a.y.Cols, true}).tile(d, lo, hi)
 	}
@@ -56,7 +56,8 @@ func (a *following) tile(d *Device, lo, hi int) {
 // DenseBackward implements compute.Device.
 func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
-	call := chunkSums{rows: dy.Rows, behind: activationBackward{activationOf(y, a.Then), dy}, dy: dy}
+	behind := activationBackward{activationOf(y, a.Epilogue), dy}
+	call := chunkSums{rows: dy.Rows, behind: behind, dy: dy}
 	if a.Bias != nil {
 		call.bias = g.Bias
 	}
@@ -68,25 +69,25 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 }
 
 // Finish implements compute.Device.
-func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
-	run(d, y.Rows, streamRows(y.Cols), finish{addBias{y, b}, followingOf(y, then)})
+func (d *Device) Finish(y compute.Matrix, b []float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, epilogue)).Done()
+	run(d, y.Rows, streamRows(y.Cols), finish{addBias{y, b}, epilogueOf(y, epilogue)})
 }
 
 type finish struct {
-	bias addBias
-	then following
+	bias     addBias
+	epilogue epilogue
 }
 
 func (a *finish) tile(d *Device, lo, hi int) {
 	a.bias.tile(d, lo, hi)
-	a.then.tile(d, lo, hi)
+	a.epilogue.tile(d, lo, hi)
 }
 
 // FinishBackward implements compute.Device.
-func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
-	compute.FinishBackwardInParts(d, db, dy, y, then)
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, epilogue)).Done()
+	compute.FinishBackwardInParts(d, db, dy, y, epilogue)
 }
 
 // activationOf returns the activation of an epilogue, on y.

@@ -11,15 +11,15 @@ type layerNorm struct {
 	y, x                    compute.Matrix
 	gamma, beta, mean, rstd []float32
 	eps                     float32
-	then                    following
+	epilogue                epilogue
 }
 
 // LayerNorm implements compute.Device.
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32,
-	then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, then)).Done()
+	epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
 	run(d, x.Rows, streamRows(x.Cols),
-		layerNorm{y, x, gamma, beta, mean, rstd, eps, followingOf(y, then)})
+		layerNorm{y, x, gamma, beta, mean, rstd, eps, epilogueOf(y, epilogue)})
 }
 
 func (a *layerNorm) tile(d *Device, lo, hi int) {
@@ -27,7 +27,7 @@ func (a *layerNorm) tile(d *Device, lo, hi int) {
 	rows, cols := size(x)
 	C.halognn_layer_norm(d.level, floats(y.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean[lo:hi]), floats(a.rstd[lo:hi]), C.float(a.eps))
-	a.then.tile(d, lo, hi)
+	a.epilogue.tile(d, lo, hi)
 }
 
 type layerNormBackward struct {
@@ -37,10 +37,10 @@ type layerNormBackward struct {
 
 // LayerNormBackward implements compute.Device.
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, rstd []float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		then)).Done()
-	then.Backward(d, dy, y)
+		epilogue)).Done()
+	epilogue.Backward(d, dy, y)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)
 	run(d, x.Rows, compute.ChunkRows, layerNormBackward{dx, dy, x, gamma, mean, rstd})
@@ -92,15 +92,15 @@ type batchNorm struct {
 	y, x                        compute.Matrix
 	gamma, beta, mean, variance []float32
 	eps                         float32
-	then                        following
+	epilogue                    epilogue
 }
 
 // BatchNorm implements compute.Device.
 func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
-	eps float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, then)).Done()
+	eps float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
 	run(d, x.Rows, streamRows(x.Cols),
-		batchNorm{y, x, gamma, beta, mean, variance, eps, followingOf(y, then)})
+		batchNorm{y, x, gamma, beta, mean, variance, eps, epilogueOf(y, epilogue)})
 }
 
 func (a *batchNorm) tile(d *Device, lo, hi int) {
@@ -108,7 +108,7 @@ func (a *batchNorm) tile(d *Device, lo, hi int) {
 	rows, cols := size(x)
 	C.halognn_batch_norm(d.level, floats(y.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean), floats(a.variance), C.float(a.eps))
-	a.then.tile(d, lo, hi)
+	a.epilogue.tile(d, lo, hi)
 }
 
 type batchNormSums struct {
@@ -133,10 +133,10 @@ type batchNormBackward struct {
 
 // BatchNormBackward implements compute.Device.
 func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, variance []float32, eps float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, variance []float32, eps float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
-		variance, y, then)).Done()
-	then.Backward(d, dy, y)
+		variance, y, epilogue)).Done()
+	epilogue.Backward(d, dy, y)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)
 	run(d, x.Rows, compute.ChunkRows, batchNormSums{dy, x, mean, variance, eps})

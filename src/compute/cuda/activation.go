@@ -47,7 +47,7 @@ func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float3
 	e compute.Epilogue) {
 	rows, cols := size(y)
 	must(kernel, C.gpu_epilogue(d.c, float(y.Data), rows, cols, float(bias), float(second),
-		d.then(e)))
+		d.cEpilogue(e)))
 }
 
 // epilogueBackward is the gradient: of dy in place and, unless it is nil, of the bias.
@@ -62,11 +62,11 @@ func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Mat
 	}
 	rows, cols := size(dy)
 	must(kernel, C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
-		d.then(e), partial))
+		d.cEpilogue(e), partial))
 }
 
-// then returns an epilogue as kernels take it.
-func (d *Device) then(e compute.Epilogue) C.halognn_cuda_then {
+// cEpilogue returns an epilogue as kernels take it.
+func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	to := C.halognn_cuda_then{scale: 1}
 	if e.Add.Cols > 0 {
 		to.add = float(e.Add.Data)

@@ -8,8 +8,8 @@ import (
 	"halognn/src/compute"
 )
 
-// Dense implements compute.Device. Two products of one shape are one launch, and what follows
-// another; their sum is made there, in the order of the parts.
+// Dense implements compute.Device. Two products of one shape are one launch, and the
+// epilogue another; their sum is made there, in the order of the parts.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
 	bias, second := a.Bias, []float32(nil)
@@ -27,9 +27,9 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 		}
 		d.MatMul(y, a.X2, a.W2, true)
 	}
-	if bias != nil || second != nil || a.Then.Add.Cols > 0 ||
-		a.Then.Activation != compute.NoActivation {
-		d.epilogue("Dense", y, bias, second, a.Then)
+	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 ||
+		a.Epilogue.Activation != compute.NoActivation {
+		d.epilogue("Dense", y, bias, second, a.Epilogue)
 	}
 }
 
@@ -50,8 +50,8 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	if a.Bias == nil {
 		g.Bias = nil
 	}
-	if a.Then.Activation != compute.NoActivation {
-		d.epilogueBackward("DenseBackward", g.Bias, dy, y, a.Then)
+	if a.Epilogue.Activation != compute.NoActivation {
+		d.epilogueBackward("DenseBackward", g.Bias, dy, y, a.Epilogue)
 		g.Bias = nil
 	}
 	first := compute.DenseGradients{W: g.W, Bias: g.Bias}
@@ -67,13 +67,13 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 }
 
 // Finish implements compute.Device.
-func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
-	d.epilogue("Finish", y, b, nil, then)
+func (d *Device) Finish(y compute.Matrix, b []float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, epilogue)).Done()
+	d.epilogue("Finish", y, b, nil, epilogue)
 }
 
 // FinishBackward implements compute.Device.
-func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
-	d.epilogueBackward("FinishBackward", db, dy, y, then)
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, epilogue)).Done()
+	d.epilogueBackward("FinishBackward", db, dy, y, epilogue)
 }

@@ -9,22 +9,23 @@ import "halognn/src/compute"
 
 // LayerNorm implements compute.Device.
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32,
-	then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, then)).Done()
+	epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
 	rows, cols := size(x)
 	must("LayerNorm", C.gpu_layer_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),
-		float(beta), float(mean), float(rstd), C.float(eps), d.then(then)))
+		float(beta), float(mean), float(rstd), C.float(eps), d.cEpilogue(epilogue)))
 }
 
 // LayerNormBackward implements compute.Device.
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, rstd []float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		then)).Done()
+		epilogue)).Done()
 	rows, cols := size(x)
 	must("LayerNormBackward", C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma),
 		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
-		float(y.Data), d.then(then), d.partial(x.Rows, 2*x.Cols)))
+		float(y.Data), d.cEpilogue(epilogue),
+		d.partial(x.Rows, 2*x.Cols)))
 }
 
 // ColumnMoments implements compute.Device.
@@ -37,20 +38,21 @@ func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
 
 // BatchNorm implements compute.Device.
 func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
-	eps float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, then)).Done()
+	eps float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
 	rows, cols := size(x)
 	must("BatchNorm", C.gpu_batch_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),
-		float(beta), float(mean), float(variance), C.float(eps), d.then(then)))
+		float(beta), float(mean), float(variance), C.float(eps), d.cEpilogue(epilogue)))
 }
 
 // BatchNormBackward implements compute.Device.
 func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, variance []float32, eps float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, variance []float32, eps float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
-		variance, y, then)).Done()
+		variance, y, epilogue)).Done()
 	rows, cols := size(x)
 	must("BatchNormBackward", C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma),
 		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean),
-		float(variance), C.float(eps), float(y.Data), d.then(then), d.partial(x.Rows, 2*x.Cols)))
+		float(variance), C.float(eps), float(y.Data), d.cEpilogue(epilogue),
+		d.partial(x.Rows, 2*x.Cols)))
 }

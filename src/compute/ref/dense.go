@@ -15,13 +15,13 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 }
 
 // Finish implements compute.Device.
-func (d *Device) Finish(y compute.Matrix, b []float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinish(y, b, then)).Done()
-	compute.FinishInParts(d, y, b, then)
+func (d *Device) Finish(y compute.Matrix, b []float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, b, epilogue)).Done()
+	compute.FinishInParts(d, y, b, epilogue)
 }
 
 // FinishBackward implements compute.Device.
-func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, then)).Done()
-	compute.FinishBackwardInParts(d, db, dy, y, then)
+func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, epilogue)).Done()
+	compute.FinishBackwardInParts(d, db, dy, y, epilogue)
 }

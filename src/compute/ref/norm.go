@@ -8,8 +8,8 @@ import (
 
 // LayerNorm implements compute.Device.
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32,
-	then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, then)).Done()
+	epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
 	for r := range x.Rows {
 		row, out := x.Row(r), y.Row(r)
 		var sum, squares float32
@@ -25,17 +25,17 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 			out[j] = (v-mean[r])*rstd[r]*gamma[j] + beta[j]
 		}
 	}
-	then.Apply(d, y)
+	epilogue.Apply(d, y)
 }
 
 // LayerNormBackward implements compute.Device. With n = (x-mean)*rstd and g = dy*gamma:
 //
 //	dx = rstd * (g - mean(g) - n*mean(g*n))     dgamma = sum of dy*n     dbeta = sum of dy
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, rstd []float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		then)).Done()
-	then.Backward(d, dy, y)
+		epilogue)).Done()
+	epilogue.Backward(d, dy, y)
 	clear(dgamma)
 	clear(dbeta)
 	chunks(x.Rows, func(lo, hi int) {
@@ -93,24 +93,24 @@ func root(variance, eps float32) float32 {
 
 // BatchNorm implements compute.Device.
 func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
-	eps float32, then compute.Epilogue) {
-	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, then)).Done()
+	eps float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
 	for r := range x.Rows {
 		for j, v := range x.Row(r) {
 			y.Row(r)[j] = (v-mean[j])*root(variance[j], eps)*gamma[j] + beta[j]
 		}
 	}
-	then.Apply(d, y)
+	epilogue.Apply(d, y)
 }
 
 // BatchNormBackward implements compute.Device. With n = (x-mean)*root, over R rows:
 //
 //	dgamma = sum of dy*n     dbeta = sum of dy     dx = gamma*root * (dy - dbeta/R - n*dgamma/R)
 func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
-	gamma, mean, variance []float32, eps float32, y compute.Matrix, then compute.Epilogue) {
+	gamma, mean, variance []float32, eps float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
-		variance, y, then)).Done()
-	then.Backward(d, dy, y)
+		variance, y, epilogue)).Done()
+	epilogue.Backward(d, dy, y)
 	clear(dgamma)
 	clear(dbeta)
 	chunks(x.Rows, func(lo, hi int) {
