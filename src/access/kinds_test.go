@@ -85,13 +85,13 @@ func TestRowsOfKinds(t *testing.T) {
 	m, kinds := typed(t)
 	r := &Workload{Local: []Range{{0, 1}}, Kinds: kinds}
 	score := []float32{9, 5, 1, 5, 7, 3, 2, 1, 0, 5}
-	for room, want := range map[int][]graph.VertexID{
+	for capacity, want := range map[int][]graph.VertexID{
 		0: {}, 3: {}, 4: {4}, 7: {4}, 11: {4, 9}, 12: {1, 4}, 16: {1, 4, 9},
 		24: {1, 3, 4, 9}, 27: {1, 3, 4, 9}, 28: {1, 3, 4, 5, 9}, 1000: {1, 2, 3, 4, 5, 6, 7, 9},
 	} {
-		got, err := m.Best(score, r, room)
-		if bytes := kinds.Sizes(got); err != nil || !slices.Equal(got, want) || bytes > int64(room) {
-			t.Errorf("room for %d bytes: %v of %d bytes (%v), want %v", room, got, bytes, err, want)
+		got, err := m.Best(score, r, capacity)
+		if bytes := kinds.Sizes(got); err != nil || !slices.Equal(got, want) || bytes > int64(capacity) {
+			t.Errorf("room for %d bytes: %v of %d bytes (%v), want %v", capacity, got, bytes, err, want)
 		}
 		mem.Free(got)
 	}

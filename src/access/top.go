@@ -117,13 +117,13 @@ const (
 	digitBits = 16
 )
 
-// selectKey selects candidates by descending key while their sizes fit into room. It returns the
-// least key that is selected, and the room that larger keys leave for candidates with that key. It
+// selectKey selects candidates by descending key while their sizes fit into capacity. It returns the
+// least key that is selected, and what larger keys leave of it for candidates with that key. It
 // makes one pass for each digit, from the highest, over the keys that share the digits found so
 // far.
-func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), room int) (
+func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (
 	least uint64, rest int) {
-	if room == 0 {
+	if capacity == 0 {
 		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
@@ -136,11 +136,11 @@ func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int
 			}
 		})
 		digit := len(sizes) - 1
-		for digit > 0 && above+sizes[digit] < room {
+		for digit > 0 && above+sizes[digit] < capacity {
 			above += sizes[digit]
 			digit--
 		}
 		prefix = prefix<<digitBits | uint64(digit)
 	}
-	return prefix, room - above
+	return prefix, capacity - above
 }

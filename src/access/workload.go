@@ -286,7 +286,7 @@ func (r *Workload) count(o CountOptions) ([]float32, error) {
 	return sum, nil
 }
 
-// Capacity returns the room of a cache of alpha times the average of a reader, n/readers; at most
+// Capacity returns the size of a cache of alpha times the average of a reader, n/readers; at most
 // n. n are vertices, or bytes of their rows.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))

@@ -138,17 +138,17 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 // A+W apart. So A is where that reaches the capacity. A read is a hit up to A+W minibatches after
 // the last one, and in the first W+1 minibatches, whose rows the first fill holds.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
-	room := float64(capacity)
-	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= room {
+	rows := float64(capacity)
+	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= rows {
 		before, held := r.occupied(0, full-1), r.occupied(0, full)
-		return between(room, before, held, r.beyond(full-1), r.beyond(full))
+		return between(rows, before, held, r.beyond(full-1), r.beyond(full))
 	}
 	known := min(window+1, run)
-	age := sort.Search(run, func(age int) bool { return r.occupied(age, window) >= room })
+	age := sort.Search(run, func(age int) bool { return r.occupied(age, window) >= rows })
 	if age+window >= run { // it is never full
 		return r.missed(known, run, run)
 	}
-	return between(room, r.occupied(age-1, window), r.occupied(age, window),
+	return between(rows, r.occupied(age-1, window), r.occupied(age, window),
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 

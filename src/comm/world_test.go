@@ -162,10 +162,10 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// rooms has no room for what follows an all-to-all, on rank 1 alone.
-type rooms int
+// crowded has no room for what follows an all-to-all, on rank 1 alone.
+type crowded int
 
-func (r rooms) Expect() ([]byte, []int, error) {
+func (r crowded) Expect() ([]byte, []int, error) {
 	if r == 1 {
 		panic(fmt.Errorf("%w", mem.ErrMemory))
 	}
@@ -177,7 +177,7 @@ func TestNoRoomForWhatFollows(t *testing.T) {
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		time.Sleep(time.Duration(1-c.Rank()) * 20 * time.Millisecond) // rank 0 is the last to join
 		request := c.StartAlltoallThen(make([]byte, 2), make([]byte, 2), []int{1, 1}, []int{1, 1}, 1,
-			comm.Then{SendRows: []int{0, 0}, RowBytes: 1, Expect: rooms(c.Rank())})
+			comm.Then{SendRows: []int{0, 0}, RowBytes: 1, Expect: crowded(c.Rank())})
 		return request.Wait()
 	})
 	if !errors.Is(err, mem.ErrMemory) || !strings.HasPrefix(err.Error(), "rank 1: ") {

@@ -38,8 +38,8 @@ type Accelerator interface {
 	ReachRows(name []byte) error
 	DropRows() error
 
-	// Room returns the bytes of device memory that are free, or kept for the next HoldRows.
-	Room() int
+	// FreeBytes returns the bytes of device memory that are free, or kept for the next HoldRows.
+	FreeBytes() int
 
 	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. resident says
 	// whether their rows come from the tables passed to Resident.

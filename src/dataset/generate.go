@@ -49,7 +49,7 @@ type GenerateOptions struct {
 
 	Stage func(line string) // called with the name of each stage; may be nil
 
-	ranges int // of vertices, whose edges are made one after the other; 0: room chooses
+	ranges int // of vertices, whose edges are made one after the other; 0: fits chooses
 }
 
 // What links have: of ends of classes a and b (a + b) mod C, or a + b as a number.
@@ -172,7 +172,7 @@ func Generate(dir string, o GenerateOptions) error {
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	if err := o.room(dir); err != nil {
+	if err := o.fits(dir); err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	w, err := Create(dir, o.meta())

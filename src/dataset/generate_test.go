@@ -343,7 +343,7 @@ func TestPapersHaveTheSizesThatAreForeseen(t *testing.T) {
 	}
 	SetMemory(t, 1<<20)
 	err = Generate(filepath.Join(t.TempDir(), "g"), o)
-	if !errors.Is(err, ErrRoom) || !strings.Contains(err.Error(), "choose a larger machine or fewer") {
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "choose a larger machine or fewer") {
 		t.Errorf("in a MiB of memory: %v", err)
 	}
 }

@@ -255,7 +255,7 @@ func (o *ImportOptions) check() error {
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
 // that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
-// not empty, ErrRoom for counts too large for the memory, OptionError for faults of o alone.
+// not empty, ErrTooLarge for counts too large for the memory, OptionError for faults of o alone.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err

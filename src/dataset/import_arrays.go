@@ -146,7 +146,7 @@ func addPairs(s *source, a arraySource, key string) error {
 }
 
 func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error {
-	if err := room(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
+	if err := fits(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
 		return err
 	}
 	sources := mem.Make[int32](n)

@@ -329,25 +329,25 @@ func TestImportRefusesCountsBeyondReason(t *testing.T) {
 				}
 			}
 		}, []string{"raw/num-node-list.csv.gz", "2000000000 vertices take about 44.7 GiB",
-			"10 MiB is available"}, dataset.ErrRoom},
+			"10 MiB is available"}, dataset.ErrTooLarge},
 		{"label columns", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			ogbFile("raw/num-node-list.csv.gz", "100000\n")(t, dir, o)
 			ogbFile("raw/node-feat.csv.gz", strings.Repeat("0.1,0.2\n", 100000))(t, dir, o)
 			write(t, filepath.Join(dir, "raw", "node-label.csv.gz"),
 				[]byte(strings.Repeat("1,", 5000)+strings.Repeat("1\n", 100000)))
 		}, []string{"raw/node-label.csv.gz", "5001 label columns for 100000 vertices"},
-			dataset.ErrRoom},
+			dataset.ErrTooLarge},
 		{"an edge to a vertex far away",
 			far(map[string][]byte{"edge_index": array(t, []int64{0, 1, 1, n}, 2, 2)}),
-			[]string{"far.npz", "2147483647 vertices"}, dataset.ErrRoom},
+			[]string{"far.npz", "2147483647 vertices"}, dataset.ErrTooLarge},
 		{"vertices of a shape", far(map[string][]byte{
 			"adj_shape": array(t, []int64{n, n}, 2), "adj_indptr": array(t, []int64{0, 1}, 2),
 			"adj_indices": array(t, []int64{0}, 1),
-		}), []string{"far.npz: adj_shape", "2147483646 vertices"}, dataset.ErrRoom},
+		}), []string{"far.npz: adj_shape", "2147483646 vertices"}, dataset.ErrTooLarge},
 		{"edges of an archive",
 			far(map[string][]byte{"edge_index": array(t, make([]int64, 2*3_000_000), 2,
 				3_000_000)}),
-			[]string{"far.npz: edge_index", "3000000 edges"}, dataset.ErrRoom},
+			[]string{"far.npz: edge_index", "3000000 edges"}, dataset.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, out, before := t.TempDir(), t.TempDir(), mem.PeakAllocated()

@@ -23,7 +23,7 @@ func makeTargets(s *source, outputs int, file string) error {
 			ErrValue)
 	}
 	n := int64(s.vertices) * int64(outputs)
-	if err := room(file, fmt.Sprintf("%d numbers for each of %d vertices", outputs, s.vertices),
+	if err := fits(file, fmt.Sprintf("%d numbers for each of %d vertices", outputs, s.vertices),
 		4*n); err != nil {
 		return err
 	}

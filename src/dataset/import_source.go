@@ -132,15 +132,15 @@ func (s *source) setVertices(n int64, file string) error {
 		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
 	}
 	s.vertices = int(n)
-	return room(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
+	return fits(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
 }
 
 // available returns the memory that an import or a generated graph may use. Tests make it small.
 var available = mem.Available
 
-// room returns an error, before memory is allocated, if the machine has too little memory for a
+// fits returns an error, before memory is allocated, if the machine has too little memory for a
 // count in a file.
-func room(file, what string, bytes int64) error {
+func fits(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func room(file, what string, bytes int64) error {
 	if bytes > have {
 		return fmt.Errorf("%s: %w: %s take about %s of memory, and %s is available; import on a "+
 			"larger machine or, if the number is wrong, fetch the file again",
-			file, ErrRoom, what, size(float64(bytes)), size(float64(have)))
+			file, ErrTooLarge, what, size(float64(bytes)), size(float64(have)))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (s *source) makeMarks(classes int, file string) error {
 			ErrValue)
 	}
 	marks := int64(s.vertices) * int64(classes)
-	if err := room(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices),
+	if err := fits(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices),
 		marks); err != nil {
 		return err
 	}

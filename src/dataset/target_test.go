@@ -28,7 +28,7 @@ func TestDiscardAll(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	err := Generate(dir, GenerateOptions{Vertices: 1 << 30, Features: 1 << 20})
-	if !errors.Is(err, ErrRoom) || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, ErrTooLarge) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a graph of 4 PiB: %v", err)
 	}
 }

@@ -23,8 +23,8 @@ import (
 // Each column has the sum, and each row the products, that inference in memory gives: the same
 // bits. The rows of a hidden layer take the place of the aggregates, so two layers are on the disk.
 
-// cacheRoom is what tests make small.
-var cacheRoom = mem.CacheRoom
+// fileHeadroom is what tests make small.
+var fileHeadroom = mem.FileHeadroom
 
 // lineColumns are the numbers of a cache line, of which blocks have whole ones.
 const lineColumns = 16
@@ -38,7 +38,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if s.ScratchDir == "" || !s.Spec.Model.ReadsNeighbours() {
 		return hidden, nil
 	}
-	room, err := cacheRoom()
+	free, err := fileHeadroom()
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}
@@ -50,7 +50,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := errors.Join(err, node.Free()); err != nil {
 		return 0, err
 	}
-	lacking, err := comm.AgreeMax(s.Comm, -room/2/max(1, 4*rows))
+	lacking, err := comm.AgreeMax(s.Comm, -free/2/max(1, 4*rows))
 	if err != nil {
 		return 0, err
 	}

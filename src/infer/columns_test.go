@@ -74,9 +74,9 @@ func onCPU() (compute.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
 // rows of other ranks and their sums, and what follows the sums. Attention, which reads whole rows,
 // reads them at once.
 func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
-	defer func(bytes int, room func() (int64, error)) {
-		chunkBytes, cacheRoom = bytes, room
-	}(chunkBytes, cacheRoom)
+	defer func(bytes int, headroom func() (int64, error)) {
+		chunkBytes, fileHeadroom = bytes, headroom
+	}(chunkBytes, fileHeadroom)
 	chunkBytes = 16000
 	shards := shardtest.Open(t,
 		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
@@ -114,7 +114,7 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 		if c.spec != nil {
 			c.spec(&o)
 		}
-		cacheRoom = func() (int64, error) { return 2 * 4 * 300 * c.fit, nil }
+		fileHeadroom = func() (int64, error) { return 2 * 4 * 300 * c.fit, nil }
 		t.Run(fmt.Sprintf("%s %d", c.model.Kind, c.blocks), func(t *testing.T) {
 			several := []int{2}
 			if i == 0 {
@@ -145,8 +145,8 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 // Learned rows are read in a step of training; inference aggregates them as any others, so hidden rows
 // are read by columns where memory is short.
 func TestInferenceByColumnsOfLearnedRows(t *testing.T) {
-	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
-	cacheRoom = func() (int64, error) { return 0, nil }
+	defer func(headroom func() (int64, error)) { fileHeadroom = headroom }(fileHeadroom)
+	fileHeadroom = func() (int64, error) { return 0, nil }
 	shards := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 40, Norm: "none", Learned: 6}

@@ -162,9 +162,9 @@ func checkScratchDir(dir string, bytes int64) error {
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return fmt.Errorf("run.scratch_dir %s: %w", dir, err)
 	}
-	if room := int64(disk.Bavail) * disk.Bsize; room < bytes {
+	if free := int64(disk.Bavail) * disk.Bsize; free < bytes {
 		return fmt.Errorf("run.scratch_dir %s has %d bytes left, and inference keeps up to %d of "+
-			"hidden rows there; give a directory with more room", dir, room, bytes)
+			"hidden rows there; give a directory with more room", dir, free, bytes)
 	}
 	return nil
 }

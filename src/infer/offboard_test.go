@@ -14,8 +14,8 @@ import (
 // A device with its own memory infers by columns to the bits that it infers with all at once.
 func TestOffboardInfersByColumns(t *testing.T) {
 	library := computetest.CUDALibrary(t, "../..")
-	defer func(room func() (int64, error)) { cacheRoom = room }(cacheRoom)
-	cacheRoom = func() (int64, error) { return 0, nil }
+	defer func(headroom func() (int64, error)) { fileHeadroom = headroom }(fileHeadroom)
+	fileHeadroom = func() (int64, error) { return 0, nil }
 	gpu := func() (compute.Device, error) {
 		return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
 	}

@@ -59,8 +59,8 @@ var limits = sync.OnceValue(func() Limits {
 // ProcessLimits returns the limits of this process.
 func ProcessLimits() Limits { return limits() }
 
-// ProcessRoom returns how much more memory the limits allow this process.
-func ProcessRoom() (Limits, error) {
+// ProcessHeadroom returns how much more memory the limits allow this process.
+func ProcessHeadroom() (Limits, error) {
 	l := limits()
 	if l.Addresses == math.MaxInt64 && l.Data == math.MaxInt64 {
 		return l, nil
@@ -95,6 +95,6 @@ func leavesAddresses(size int) bool {
 	if size < smallArray {
 		return true
 	}
-	l, err := ProcessRoom()
+	l, err := ProcessHeadroom()
 	return err != nil || min(l.Addresses, l.Data)-leftAddresses >= int64(size)
 }

@@ -62,12 +62,12 @@ func TestSharedMemoryThatCannotBe(t *testing.T) {
 	if _, err := OpenShared(empty.Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a name that is gone: %v", err)
 	}
-	var room unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &room); err != nil || room.Blocks == 0 {
+	var disk unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &disk); err != nil || disk.Blocks == 0 {
 		t.Skipf("there is no /dev/shm with an end that could be met (%v)", err)
 	}
 	// more than there will ever be, so none of it is taken
-	bytes := int(room.Blocks)*int(room.Bsize) + 1<<20
+	bytes := int(disk.Blocks)*int(disk.Bsize) + 1<<20
 	large, err := CreateShared("/dev/shm", bytes)
 	if err != nil {
 		t.Fatal(err)

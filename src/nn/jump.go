@@ -43,10 +43,10 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-// reserve makes room for the given number of rows, and in outputs and their gradients for room more
+// reserve makes room for the given number of rows, and in outputs and their gradients for others more
 // rows, of other ranks.
-func (j *jumping) reserve(rows, room int, train bool) error {
-	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, (rows + room) * j.out})
+func (j *jumping) reserve(rows, others int, train bool) error {
+	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, (rows + others) * j.out})
 	if err == nil && j.max {
 		err = j.most.reserve(rows * j.hidden)
 	}
@@ -59,7 +59,7 @@ func (j *jumping) reserve(rows, room int, train bool) error {
 	if err != nil {
 		return err
 	}
-	return j.dlogits.reserve((rows + room) * j.out)
+	return j.dlogits.reserve((rows + others) * j.out)
 }
 
 // read returns what the linear map reads.

@@ -68,7 +68,7 @@ type Hop struct {
 	Sources, Destinations int
 	// rows that the caller puts behind the layer's output: more sources of the next layer, which
 	// other ranks have computed
-	Room int
+	Others int
 	// in-neighbours by destination; not read where Input.Aggregate is given
 	Forward compute.Segments
 	// destinations by source; read by backward if Input.Gradient or Needs.Transposed

@@ -196,7 +196,7 @@ func (m *Model) Needs() Needs { return m.Config.Needs() }
 // out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
-	err := errors.Join(s.y.reserve((rows+in.Room)*s.out), s.Layer.Reserve(in))
+	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows),
 			s.norm.rstd.reserve(rows))
@@ -209,10 +209,10 @@ func (m *Model) Reserve(l int, in *Input) error {
 	}
 	last := l == len(m.stages)-1
 	if last && m.jump != nil {
-		err = errors.Join(err, m.jump.reserve(rows, in.Room, in.Train))
+		err = errors.Join(err, m.jump.reserve(rows, in.Others, in.Train))
 	}
 	if last && in.Train {
-		err = errors.Join(err, m.grad[l%2].reserve((rows+in.Room)*s.out))
+		err = errors.Join(err, m.grad[l%2].reserve((rows+in.Others)*s.out))
 	}
 	if in.Gradient {
 		n, width := in.gradient(s.in)
@@ -225,7 +225,7 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. The capacity of its Data has in.Room rows more, which are the caller's. Without
+// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's. Without
 // in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {

@@ -110,7 +110,7 @@ type throughHosts struct {
 
 func (t *throughHosts) carry(send, recv []float32, out, in []int, cols int) error {
 	n := len(send)
-	if err := roomOn(t.device, &t.host, n+len(recv), t.device.AllocHost,
+	if err := growOn(t.device, &t.host, n+len(recv), t.device.AllocHost,
 		t.device.FreeHost); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type lane struct {
 	ended       chan struct{}
 }
 
-// errand queues work on the comm stream; told gets its error, and has room for it.
+// errand queues work on the comm stream; told gets its error, and does not block.
 type errand struct {
 	queue func() error
 	told  chan<- error

@@ -69,15 +69,15 @@ func (s *mover) leave(of trace.Phase, phases Phases) {
 
 // rows makes room for rows on their way.
 func (s *mover) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
-	err := roomOn(s.device, of, rows*cols, s.device.Alloc, s.device.Free)
+	err := growOn(s.device, of, rows*cols, s.device.Alloc, s.device.Free)
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 	}
 	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
 }
 
-// roomOn makes room for n elements, as the buffers of the model do.
-func roomOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]float32, error),
+// growOn grows an array to n elements, as the buffers of the model do.
+func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]float32, error),
 	free func([]float32)) error {
 	if n <= len(*of) {
 		return nil

@@ -244,7 +244,7 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 func (d *remoteDrawer) answer(m *Minibatch) error {
 	r := &m.draws
 	return d.samplers.with(func(s *sample.Remote) error {
-		r.asking.Room(nil)
+		r.asking.Reserve(nil)
 		if err := s.Answer(&r.answer, r.wantIDs, r.wanted, r.words, &r.asking); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (m *repliedTo) Expect() ([]byte, []int, error) {
 	if err := r.asking.Edges(r.edges); err != nil {
 		return nil, nil, err
 	}
-	r.asking.Room(r.edges)
+	r.asking.Reserve(r.edges)
 	m.asked.Drawn += int64(len(r.asking.Neighbours) * sample.VertexBytes / r.asking.Reply.Edge)
 	return mem.Bytes(r.asking.Neighbours), r.edges, nil
 }

@@ -31,7 +31,7 @@ func (a *assembly) batch(m *Minibatch) {
 	for l := range b.Hops {
 		n := len(m.Scored)
 		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
-		room := m.shared.others(l+1, a.layers)
+		others := m.shared.others(l+1, a.layers)
 		if len(m.Sampled.Blocks) > 0 {
 			hop = m.edges.Hop(&m.Sampled, l, a.needs, m.Train)
 			hop.Vertices = m.Sampled.Original[:hop.Destinations]
@@ -40,7 +40,7 @@ func (a *assembly) batch(m *Minibatch) {
 				edges += hop.Edges
 			}
 		}
-		hop.Room = room
+		hop.Others = others
 		hop.Dropout = compute.NewDropoutKey(k.Seed, k.Epoch, k.Step, k.Stream, l)
 		b.Hops[l] = hop
 	}

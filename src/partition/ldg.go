@@ -59,8 +59,8 @@ func LDG(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 func (l *load) choose(v int, near *neighbours) int {
 	best, bestScore := -1, -1.0
 	for _, k := range near.parts {
-		room := 1 - l.fullness(v, int(k))
-		if score := float64(near.weight[k]) * room; room >= 0 && score > bestScore {
+		left := 1 - l.fullness(v, int(k))
+		if score := float64(near.weight[k]) * left; left >= 0 && score > bestScore {
 			best, bestScore = int(k), score
 		}
 	}

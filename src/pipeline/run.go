@@ -24,7 +24,7 @@ type run struct {
 	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why; valid after end
 
-	room chan struct{} // from the consumer to the gate: one more item may pass
+	credits chan struct{} // from the consumer to the gate: one more item may pass
 	stop chan struct{} // closed when consume has returned ErrStop
 	// items that are still finished then, and those that still come to the gate; valid after stop
 	limit, come int
@@ -46,10 +46,10 @@ func (r *run) fail(err error) {
 	})
 }
 
-// leave makes room for one more item beyond the gate, if there is a gate.
+// leave gives a credit for one more item beyond the gate, if there is a gate.
 func (r *run) leave() {
 	select {
-	case r.room <- struct{}{}:
+	case r.credits <- struct{}{}:
 	default:
 	}
 }
@@ -149,10 +149,10 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
 		end: make(chan struct{}), stop: make(chan struct{}),
-		room: make(chan struct{}, p.options.Depth+1),
+		credits: make(chan struct{}, p.options.Depth+1),
 	}
-	for range cap(r.room) {
-		r.room <- struct{}{}
+	for range cap(r.credits) {
+		r.credits <- struct{}{}
 	}
 	p.run = r
 	for k := range p.slots {
@@ -253,7 +253,7 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	return r.await(p.at(i).ready[k], i, &r.limit)
 }
 
-// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is room
+// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is a credit
 // for it.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
@@ -275,7 +275,7 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 		}
 		*arrived++
 	}
-	return r.await(r.room, i, &r.limit)
+	return r.await(r.credits, i, &r.limit)
 }
 
 // What a station finds when it waits for an item.
@@ -386,7 +386,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = time.Since(begin), s.took
 		err := mem.Contain(consumeItem)
-		if err == nil { // a stop makes no room, so that no rank starts more than its peers
+		if err == nil { // a stop gives no credit, so that no rank starts more than its peers
 			r.leave()
 		}
 		switch {

@@ -16,7 +16,7 @@ import (
 type GPU struct {
 	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
 	Memory   int64                     // bytes of one, less the driver's reserve; 0: assumed
-	Resident func(total, room int) int // resident bytes; nil: half of the room
+	Resident func(total, free int) int // resident bytes; nil: half of what is free
 	Rounded  int                       // bytes of a rounded copy of a factor; 0: there is none
 	Mapped   bool                      // the device always reads other rows in host memory
 	Direct   bool                      // rows between layers go from GPU to GPU, else through the hosts
@@ -72,11 +72,11 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 		return 0, 0 // no rank owns rows, or they are of several sizes
 	}
 	first, end := p.layout.Vertices(r.rank)
-	total, room := int((end-first)*int64(p.shards.RowBytes())),
+	total, free := int((end-first)*int64(p.shards.RowBytes())),
 		int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
-	bytes := room / 2
+	bytes := free / 2
 	if of := p.job.GPU.Resident; of != nil {
-		bytes = of(total, room)
+		bytes = of(total, free)
 	}
 	rows = int64(min(max(bytes, 0), total) / p.shards.RowBytes())
 	own := mem.Make[float32](int(end - first))
@@ -96,9 +96,9 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
 	bytes int64, reads float64) {
 	bytes = t.held
-	room := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
+	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || p.job.Sparse || bytes == 0 || bytes > room/2 { // as residence.holdRows has it
+	if t.dynamic() || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -192,9 +192,9 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		if p.of.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
 		}
-		rooms := p.inputRows(slot, model.needs)
+		inputs := p.inputRows(slot, model.needs)
 		if p.of.multiplies() { // which the minibatches hold
-			rooms = 0
+			inputs = 0
 		}
 		each := int64(minibatch.blocks + minibatch.inputs + fetched)
 		chunk, grown, err := p.deviceEvaluation(r, model)
@@ -208,7 +208,7 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.of.job.Depth+1) * each},
-				{Name: InputRows, Bytes: rooms},
+				{Name: InputRows, Bytes: inputs},
 				{Name: Factors, Bytes: p.roundedBytes(r)},
 				{Name: PartialSums, Bytes: model.partial},
 				{Name: trace.MemEvaluation,
@@ -364,7 +364,7 @@ func (p *planner) measureDevice(r *Rates) error {
 
 // measuredFloats is the number of floats copied in a measurement: more than any cache holds, and
 // little of the memory.
-func measuredFloats(device compute.Accelerator) int { return max(1, min(1<<26, device.Room()/32)) }
+func measuredFloats(device compute.Accelerator) int { return max(1, min(1<<26, device.FreeBytes()/32)) }
 
 // copyRate measures copies on a device, in bytes read and written a second.
 func copyRate(device compute.Accelerator) (float64, error) {

@@ -219,6 +219,6 @@ type beneath struct{ compute.Accelerator }
 func (o *offboard) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: o} }
 func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
 func (o *offboard) FreeHost([]float32)                 {}
-func (o *offboard) Room() int                          { return 1 << 20 }
+func (o *offboard) FreeBytes() int                     { return 1 << 20 }
 func (o *offboard) Copy(dst, src []float32)            { copy(dst, src) }
 func (o *offboard) StartUpload(dst, src []float32)     { copy(dst, src) }

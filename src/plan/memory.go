@@ -288,7 +288,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true,
 			Gradient: l > 0 || out.needs.Types || j.Model.LearnsRows()}
-		in.Room = r.most.room(l)
+		in.Others = r.most.others(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
@@ -303,7 +303,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	for l, h := range r.judged.hops { // forward only
 		in := nn.Input{Hop: p.hop(h)}
-		in.Room = r.judged.room(l)
+		in.Others = r.judged.others(l)
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}

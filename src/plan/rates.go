@@ -240,8 +240,8 @@ func (c *calibration) fits() error {
 	if err != nil {
 		return err
 	}
-	has, err := mem.CacheRoom()
-	left, err2 := mem.ProcessRoom()
+	has, err := mem.FileHeadroom()
+	left, err2 := mem.ProcessHeadroom()
 	need := m.onDevice + m.activations + m.scratch
 	if has = min(has, left.Addresses, left.Data); err != nil || err2 != nil || need <= has {
 		return errors.Join(err, err2)

@@ -14,8 +14,8 @@ import (
 // shares reports whether ranks train minibatches together.
 func (p messagePlan) shares() bool { return p.of.job.Mode.Sharing != sample.Alone }
 
-// room returns the rows of other ranks behind the output of layer l.
-func (s *shape) room(l int) int {
+// others returns the rows of other ranks behind the output of layer l.
+func (s *shape) others(l int) int {
 	if l+1 < len(s.loads) {
 		return s.loads[l+1].Others
 	}

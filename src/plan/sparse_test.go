@@ -30,9 +30,9 @@ func TestCachesOfSparseRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := got.Traffic
-	if room := int(s.Vertices) / 4; p.Capacity == 0 || p.Capacity > 3*room || !(p.Rows < p.Reads) {
+	if fit := int(s.Vertices) / 4; p.Capacity == 0 || p.Capacity > 3*fit || !(p.Rows < p.Reads) {
 		t.Errorf("a cache of %d rows, where there is room for %d of mean length, leaves %g of %g",
-			p.Capacity, room, p.Rows, p.Reads)
+			p.Capacity, fit, p.Rows, p.Reads)
 	}
 	if n := len(got.Curve); n == 0 || got.Curve[n-1].Rows > 0.01*p.Reads || got.Suggestion == nil {
 		t.Errorf("caches up to all rows of other ranks are %+v, suggested %+v", got.Curve, got.Suggestion)

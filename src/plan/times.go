@@ -185,16 +185,16 @@ func (p *planner) sizes(out *Plan) error {
 	for _, r := range p.ranks {
 		waiting = max(waiting, p.holding().waitingBytes(&r.most, &out.Traffic))
 	}
-	room := p.shards.Vertices
+	vertices := p.shards.Vertices
 	if kinds := p.layout.Kinds(); kinds != nil { // in bytes
-		room = kinds.Total()
+		vertices = kinds.Total()
 	}
 	var tried []float64
 	var rows []int
 	for _, alpha := range alphas {
 		if alpha <= float64(p.job.Ranks-1) { // all remote rows
 			tried, rows = append(tried, alpha),
-				append(rows, access.Capacity(alpha, room, p.job.Ranks))
+				append(rows, access.Capacity(alpha, vertices, p.job.Ranks))
 		}
 	}
 	all, err := p.fetching().traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)

@@ -53,7 +53,7 @@ const (
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte
-	if len(own) > device.Room()/2 { // the rest is for activations and minibatches
+	if len(own) > device.FreeBytes()/2 { // the rest is for activations and minibatches
 		why = tooLarge
 	} else {
 		name, err = device.HoldRows(table, first, own, s.shards().RowBytes())

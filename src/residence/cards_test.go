@@ -16,7 +16,7 @@ type broken struct {
 	err error
 }
 
-func (b *broken) Room() int { return 1 << 20 }
+func (b *broken) FreeBytes() int { return 1 << 20 }
 
 func (b *broken) HoldRows(int, int, []byte, int) ([]byte, error) { return nil, b.err }
 

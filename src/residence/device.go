@@ -57,15 +57,15 @@ type GPURows struct {
 	Bytes    int     // if Fraction is 0
 }
 
-// Of returns how many of total bytes are resident on a device on which the model leaves room bytes.
-func (g GPURows) Of(total, room int) int {
+// Of returns how many of total bytes are resident on a device on which the model leaves free bytes.
+func (g GPURows) Of(total, free int) int {
 	switch {
 	case g.Set && g.Fraction > 0:
 		return int(g.Fraction * float64(total))
 	case g.Set:
 		return g.Bytes
 	}
-	return room / 2
+	return free / 2
 }
 
 // OpenDevice copies the rows that are read most to a device with its own memory, chooses how the
@@ -86,7 +86,7 @@ func (s *Store) OpenDevice() error {
 }
 
 // residentRows returns how many rows of each table are resident: the same share of each own part.
-func (s *Store) residentRows(room int) []int {
+func (s *Store) residentRows(free int) []int {
 	rows := make([]int, len(s.read))
 	if s.Job.Cache.FromFiles() {
 		return rows // no rank owns rows; those of its cache are on its device
@@ -96,7 +96,7 @@ func (s *Store) residentRows(room int) []int {
 	for p := first; p < last; p++ {
 		total += len(s.read[p])
 	}
-	share := min(1, float64(s.GPU.Rows.Of(total, room))/float64(max(1, total)))
+	share := min(1, float64(s.GPU.Rows.Of(total, free))/float64(max(1, total)))
 	for p := first; p < last; p++ {
 		rows[p] = int(share * float64(len(s.read[p])/s.rowBytes()))
 	}
@@ -109,7 +109,7 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	if s.Job.Kinds() != nil {
 		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes}, nil
 	}
-	count := s.residentRows(device.Room())
+	count := s.residentRows(device.FreeBytes())
 	hot, order, err := s.hotRows(count)
 	defer func() {
 		for _, rows := range hot {

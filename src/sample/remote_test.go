@@ -121,7 +121,7 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 // deliver brings rank k its answers.
 func (c *cluster) deliver(k int) error {
 	a, width := &c.asking[k], c.asking[k].Reply.Column()
-	a.Room(nil)
+	a.Reserve(nil)
 	a.Sizes = a.Sizes[:0]
 	for o := range c.answers {
 		at := 0
@@ -134,7 +134,7 @@ func (c *cluster) deliver(k int) error {
 	if err := a.Edges(edges); err != nil {
 		return err
 	}
-	a.Room(edges)
+	a.Reserve(edges)
 	a.Neighbours = a.Neighbours[:0]
 	for o := range c.answers {
 		at := 0
@@ -292,7 +292,7 @@ func TestRemoteRefuses(t *testing.T) {
 	if err := c.remotes[0].Ask(a, &c.parts, 2, 0, mb.Frontier, Key{}, 1, true); err != nil {
 		t.Fatal(err)
 	}
-	a.Room(nil)
+	a.Reserve(nil)
 	a.Sizes[0] = 4
 	edges := make([]int, 2)
 	if err := a.Edges(edges); err == nil ||
@@ -303,7 +303,7 @@ func TestRemoteRefuses(t *testing.T) {
 	if err := errors.Join(a.Edges(edges), c.remotes[0].Draw(a)); err != nil || edges[1] != 1 {
 		t.Fatal(err, edges)
 	}
-	a.Room(edges)
+	a.Reserve(edges)
 	a.Neighbours[0] = 100
 	var bad *graph.LayoutError
 	if err := c.remotes[0].Extend(&mb, 1, a); !errors.As(err, &bad) || bad.Array != graph.Indices {

@@ -14,8 +14,8 @@ import (
 	"halognn/src/task"
 )
 
-// room is where goroutines meet as a team.
-type room struct {
+// meeting lets goroutines meet as a team.
+type meeting struct {
 	mu   sync.Mutex
 	full *sync.Cond
 	here int
@@ -25,7 +25,7 @@ type room struct {
 }
 
 type seat struct {
-	*room
+	*meeting
 	rank, size int
 }
 
@@ -64,7 +64,7 @@ func (s seat) Agree(mine error) error {
 
 // together writes parts by a team and returns the error of each.
 func together(dir string, ds *dataset.Dataset, l Layout, size int) []error {
-	r := &room{all: make([][]byte, size)}
+	r := &meeting{all: make([][]byte, size)}
 	r.full = sync.NewCond(&r.mu)
 	errs := make([]error, size)
 	var group sync.WaitGroup

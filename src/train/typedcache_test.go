@@ -118,8 +118,8 @@ func TestCachesOfBytes(t *testing.T) {
 					t.Errorf("%s keeps %d rows and fetches %d bytes, %d without", name, kept, got.RemoteBytes,
 						none.RemoteBytes)
 				}
-				if room := r.Capacity[0]; got.Cache.Bytes > int64(room)+3*64 {
-					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes, room)
+				if capacity := r.Capacity[0]; got.Cache.Bytes > int64(capacity)+3*64 {
+					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes, capacity)
 				}
 			}
 			if slices.Contains(c.policies, policy.Oracle) && !c.sparse { // all of them

@@ -161,7 +161,7 @@ func generateCommand(p *process) *cobra.Command {
 // generated gives an error of the generator its exit code.
 func generated(err error) error {
 	var system syscall.Errno
-	if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrRoom) ||
+	if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrTooLarge) ||
 		errors.As(err, &system) {
 		return dataError(err)
 	}

@@ -72,14 +72,14 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	for _, item := range p.Memory {
 		rows = append(rows, []string{item.Name, megabytes(item.Bytes)})
 	}
-	ranks := j.room.ranks
+	ranks := j.headroom.ranks
 	rows = append(rows, []string{"rank", megabytes(p.MemoryRank)},
 		[]string{fmt.Sprintf("node (ranks: %d)", ranks), megabytes(p.Memory.Node(ranks))},
-		[]string{"free on this node", megabytes(j.room.node)})
+		[]string{"free on this node", megabytes(j.headroom.node)})
 	if err := trace.Table(os.Stdout, rows); err != nil {
 		return err
 	}
-	if err := j.room.lacks(p.Memory, "are predicted to need"); err != nil {
+	if err := j.headroom.lacks(p.Memory, "are predicted to need"); err != nil {
 		return err
 	}
 	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written "+

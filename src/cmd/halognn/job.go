@@ -36,7 +36,7 @@ type rankJob struct {
 	config  *config.Config
 	env     train.Env
 	held    *rundir.Lock // rank 0: that of the run directory
-	room    room         // before anything was opened
+	headroom headroom       // before anything was opened
 	close   func() error
 }
 
@@ -117,9 +117,9 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 // unsure means that planned must tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
-	j.room, first, err = j.process.roomFor(j.comm, j.config)
+	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
 	if err == nil && first {
-		unsure, err = j.room.fits(j.comm, j.config, work)
+		unsure, err = j.headroom.fits(j.comm, j.config, work)
 	}
 	if err := comm.Agree(j.comm, err); err != nil {
 		return false, err
@@ -148,7 +148,7 @@ func (j *rankJob) planned() error {
 			if err != nil { // told by what opens the job
 				return nil
 			}
-			return j.room.lacks(p.Memory, "are predicted to need")
+			return j.headroom.lacks(p.Memory, "are predicted to need")
 		})
 	}
 	return comm.Agree(j.comm, err)
@@ -156,7 +156,7 @@ func (j *rankJob) planned() error {
 
 // plan plans the job without its times, from the given number of its ranks; 0: several.
 func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
-	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.room.ranks),
+	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.headroom.ranks),
 		j.env.CPUs)
 	if j.config.Run.RanksPerNode > 0 {
 		job.RanksPerNode = j.config.Run.RanksPerNode

@@ -66,8 +66,8 @@ func (p *process) enoughParts(path string, sets []string) error {
 	return dataError(fmt.Errorf("%s: --ranks-in-process: %w", c.Data.Parts, err))
 }
 
-// room is the memory that a node and its processes have for a job, before the job opens anything.
-type room struct {
+// headroom is the memory that a node and its processes have for a job, before the job opens anything.
+type headroom struct {
 	node     int64      // bytes; of the machine or, if less, of the control groups
 	process  mem.Limits // what the limits of a process leave
 	ranks    int        // of the node
@@ -75,8 +75,8 @@ type room struct {
 	threads  int64      // addresses that threads of a process take, beyond the usual
 }
 
-// roomFor measures the room for the ranks of this node. Collective.
-func (p *process) roomFor(c comm.Comm, cfg *config.Config) (x room, first bool, err error) {
+// headroomFor measures the headroom of the ranks of this node. Collective.
+func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, first bool, err error) {
 	node, err := c.Node()
 	if err != nil {
 		return x, false, err
@@ -100,11 +100,11 @@ func (p *process) roomFor(c comm.Comm, cfg *config.Config) (x room, first bool, 
 }
 
 // measure sets what the node has, and what the limits leave beside the program.
-func (x *room) measure() (err error) {
-	if x.node, err = mem.CacheRoom(); err != nil {
+func (x *headroom) measure() (err error) {
+	if x.node, err = mem.FileHeadroom(); err != nil {
 		return err
 	}
-	x.process, err = mem.ProcessRoom()
+	x.process, err = mem.ProcessHeadroom()
 	limits, cpus := mem.ProcessLimits(), int64(runtime.NumCPU())
 	x.process.Addresses = min(x.process.Addresses,
 		limits.Addresses-programAddresses-cpus*threadAddresses)
@@ -114,7 +114,7 @@ func (x *room) measure() (err error) {
 
 // enoughForCounts refuses a simulation whose counts this process has no memory for.
 func enoughForCounts(bytes int64) error {
-	var x room
+	var x headroom
 	if err := x.measure(); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func enoughForCounts(bytes int64) error {
 
 // enoughForThreads refuses more threads of this process than it may have.
 func enoughForThreads(n int64) error {
-	left, err := mem.ProcessRoom()
+	left, err := mem.ProcessHeadroom()
 	if err == nil && (n > mostThreads || n*stackAddresses > min(left.Addresses, left.Data)) {
 		err = tooManyThreads(n)
 	}
@@ -147,7 +147,7 @@ const mostThreads = 9000
 const stackAddresses = 8 << 20
 
 // lacks refuses a job whose ranks need more than there is; what names how sure that is.
-func (x *room) lacks(m trace.Memory, what string) error {
+func (x *headroom) lacks(m trace.Memory, what string) error {
 	own := plan.Own(m)
 	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads, Shared: true})
 	for _, of := range []struct {
@@ -176,7 +176,7 @@ func (x *room) lacks(m trace.Memory, what string) error {
 // fits refuses a job that by the sizes of its parts alone certainly needs more memory than there
 // is; unsure means that only a plan can tell. Faults of config and parts are reported where these
 // are opened.
-func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
+func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
 	if err == nil {
 		err = shard.UseSplit(m, cfg.Data.Split)
@@ -213,7 +213,7 @@ func (x *room) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bo
 }
 
 // job describes the job of the config, on nodes like this one, for a plan.
-func (x *room) job(c comm.Comm, cfg *config.Config) plan.Job {
+func (x *headroom) job(c comm.Comm, cfg *config.Config) plan.Job {
 	return planJob(cfg, c.Size(), cmp.Or(cfg.Run.RanksPerNode, x.ranks), max(1, float64(runtime.NumCPU())/float64(x.ranks)))
 }
 

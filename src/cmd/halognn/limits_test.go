@@ -29,7 +29,7 @@ func TestEnoughForProgram(t *testing.T) {
 	}
 }
 
-// What exceeds the room of a node or of a process is refused by its largest item, with a cure;
+// What exceeds the headroom of a node or of a process is refused by its largest item, with a cure;
 // what files back counts as addresses alone.
 func TestLacks(t *testing.T) {
 	const none = math.MaxInt64
@@ -44,7 +44,7 @@ func TestLacks(t *testing.T) {
 		{5e9, none, 2e9, "the 2 ranks of a process need 2002.0 MB, and 2000.0 MB are left by its limit " +
 			"(ulimit -d)"},
 	} {
-		x := room{node: c.node, process: mem.Limits{Addresses: c.addresses, Data: c.data},
+		x := headroom{node: c.node, process: mem.Limits{Addresses: c.addresses, Data: c.data},
 			ranks: 4, together: 2}
 		err := x.lacks(m, "need")
 		if (err == nil) != (c.want == "") || err != nil &&

@@ -107,13 +107,13 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	if m.method != "auto" {
 		return nil
 	}
-	room, err := mem.CacheRoom()
+	free, err := mem.FileHeadroom()
 	if err != nil {
 		return err
 	}
 	need := partition.Memory("metis", d.Meta.Vertices, d.Meta.Edges)
 	_, missing := kaminpar.Find()
-	why := fmt.Sprintf("METIS would take about %.1f GB, and %.1f GB are free", gb(need), gb(room))
+	why := fmt.Sprintf("METIS would take about %.1f GB, and %.1f GB are free", gb(need), gb(free))
 	if !metis.Fits(d.Meta.Edges) {
 		why = fmt.Sprintf("METIS of 32-bit indices cannot hold %d edges", d.Meta.Edges)
 	}
@@ -121,9 +121,9 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 		why = "this program was built without METIS, which libmetis-dev and `make build` add"
 	}
 	switch {
-	case metis.Available && metis.Fits(d.Meta.Edges) && need <= room:
+	case metis.Available && metis.Fits(d.Meta.Edges) && need <= free:
 		m.method = "metis"
-		out(c, "method metis: it takes about %.1f GB, and %.1f GB are free\n", gb(need), gb(room))
+		out(c, "method metis: it takes about %.1f GB, and %.1f GB are free\n", gb(need), gb(free))
 	case missing == nil:
 		m.method = "kaminpar"
 		out(c, "method kaminpar: %s\n", why)

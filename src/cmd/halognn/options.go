@@ -42,7 +42,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 		Direct:  c.Compute.Shuffles.Direct(c.Compute.Gradients),
 	}
 	if d := compute.CapabilitiesOf(here).Accelerator; d != nil && g.Memory == 0 {
-		g.Memory = int64(d.Room())
+		g.Memory = int64(d.FreeBytes())
 	}
 	return g
 }

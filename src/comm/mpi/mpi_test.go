@@ -63,9 +63,9 @@ func onRank(f func(comm.Comm) error) error {
 
 func TestSuite(t *testing.T) {
 	needRank(t)
-	defer func(room int) { maxCount, firstRoom = math.MaxInt32, room }(firstRoom)
+	defer func(first int) { maxCount, firstBytes = math.MaxInt32, first }(firstBytes)
 	for _, limit := range []int{math.MaxInt32, 40, 3} {
-		maxCount, firstRoom = limit, min(firstRoom, limit)
+		maxCount, firstBytes = limit, min(firstBytes, limit)
 		t.Run(fmt.Sprintf("limit=%d", limit), func(t *testing.T) { commtest.Run(t, onRank) })
 	}
 	paced := world.(*communicator)

@@ -29,24 +29,24 @@ type more struct {
 	tag         C.int
 }
 
-// firstRoom bounds the first messages of an operation, in bytes of known rows and of others; one holds
+// firstBytes bounds the first messages of an operation, in bytes of known rows and of others; one holds
 // firstMost at most, which many an MPI sends without asking. Tests lower it, on all ranks alike.
-var firstRoom = 1 << 20
+var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
 
 // tags that operations take in turn. MPI has 32767 at least.
 const tags = 1 << 14
 
-func (c *communicator) room(rowBytes int) int { return min(firstMost, firstRoom/c.size) / rowBytes }
+func (c *communicator) firstRows(rowBytes int) int { return min(firstMost, firstBytes/c.size) / rowBytes }
 
 // plan is called where the operation is prepared.
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
-	op.out.planFirst(sendRows, c.rank, c.room(op.rowBytes), maxCount)
-	op.in.planFirst(recvRows, c.rank, c.room(op.rowBytes), maxCount)
-	m.out.planFirst(then.SendRows, c.rank, c.room(then.RowBytes), maxCount)
+	op.out.planFirst(sendRows, c.rank, c.firstRows(op.rowBytes), maxCount)
+	op.in.planFirst(recvRows, c.rank, c.firstRows(op.rowBytes), maxCount)
+	m.out.planFirst(then.SendRows, c.rank, c.firstRows(then.RowBytes), maxCount)
 	copy(op.recv[op.in.first[c.rank]*op.rowBytes:],
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
@@ -60,7 +60,7 @@ func (m *more) start(op *operation) error {
 	heads := c.engine.take()
 	heads.kind, heads.comm, heads.of = firsts, c, op
 	c.engine.underway++
-	most := c.room(m.then.RowBytes) * m.then.RowBytes
+	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
 	m.heads = mem.Grow(m.heads[:0], op.in.inside()*op.rowBytes+(c.size-1)*most)
 	m.sent = mem.Grow(m.sent[:0], op.out.inside()*op.rowBytes+m.out.inside()*m.then.RowBytes)
 	into, from := m.heads, m.sent
@@ -105,7 +105,7 @@ func (m *more) start(op *operation) error {
 // follow receives the second payload, once the rows of the first have arrived.
 func (m *more) follow(op *operation) error {
 	c := op.comm
-	most := c.room(m.then.RowBytes) * m.then.RowBytes
+	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
 	at := 0
 	for r, n := range op.in.counts {
 		if r == c.rank {
@@ -119,7 +119,7 @@ func (m *more) follow(op *operation) error {
 		return err
 	}
 	op.pin(recv)
-	m.in.planFirst(rows, c.rank, c.room(m.then.RowBytes), maxCount)
+	m.in.planFirst(rows, c.rank, c.firstRows(m.then.RowBytes), maxCount)
 	at = 0
 	for r, n := range m.in.counts {
 		to := recv[m.in.first[r]*m.then.RowBytes:]

@@ -103,20 +103,20 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 }
 
-// cutGroups cuts every group into tiles of that many rows, and returns the room that their partial
+// cutGroups cuts every group into tiles of that many rows, and returns the elements that their partial
 // sums of size elements take: the first tile of a group needs none.
-func (d *Device) cutGroups(g compute.Groups, rows, size int) (room int) {
+func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
 		for at := lo; at < hi; at += rows {
 			t := groupTile{i, at, min(at+rows, hi), -1}
 			if at > lo {
-				t.at = room
-				room += size
+				t.at = elements
+				elements += size
 			}
 			d.groupTiles = append(d.groupTiles, t)
 		}
 	}
-	return room
+	return elements
 }

@@ -81,7 +81,7 @@ func (a *arena) alloc(bytes int, u use) (int, error) {
 
 // allocApart makes a separate block of exactly that many bytes.
 func (a *arena) allocApart(bytes int, u use) (int, error) {
-	if bytes > a.room() {
+	if bytes > a.freeBytes() {
 		return 0, a.full(bytes, u)
 	}
 	at, err := a.take(bytes)
@@ -96,7 +96,7 @@ func (a *arena) allocApart(bytes int, u use) (int, error) {
 // rest, and the setting to lower.
 func (a *arena) full(bytes int, u use) error {
 	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u,
-		mega(a.room()), mega(a.size))
+		mega(a.freeBytes()), mega(a.size))
 	var taken [uses]int
 	for _, h := range a.held {
 		taken[h.use] += h.bytes
@@ -115,8 +115,8 @@ func (a *arena) full(bytes int, u use) error {
 
 func mega(bytes int) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
-// room returns the bytes that are free.
-func (a *arena) room() int {
+// freeBytes returns the bytes that are free.
+func (a *arena) freeBytes() int {
 	n := 0
 	for _, f := range a.free {
 		n += f.end - f.at

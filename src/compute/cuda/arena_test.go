@@ -44,7 +44,7 @@ func TestArena(t *testing.T) {
 	for at := range blocks {
 		a.release(at)
 	}
-	if len(a.free) != 1 || a.room() != size {
+	if len(a.free) != 1 || a.freeBytes() != size {
 		t.Errorf("%v is free at the end, want all of %d", a.free, size)
 	}
 }

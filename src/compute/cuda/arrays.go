@@ -47,7 +47,7 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 	}
 	p, bytes := unsafe.Pointer(unsafe.SliceData(x)), len(x)*int(unsafe.Sizeof(x[0]))
 	if s := d.open.find(p, bytes); s != nil {
-		return unsafe.Add(d.open.room.p, s.offset)
+		return unsafe.Add(d.open.device.p, s.offset)
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment

@@ -30,18 +30,18 @@ type Device struct {
 	base  unsafe.Pointer // of the arena
 
 	// host arrays of one kernel call that no staging buffer has sent
-	loose     room
-	scratch   room                 // partial sums of one kernel call
-	sums      room                 // and of those that Settle completes
+	loose     buffer
+	scratch   buffer               // partial sums of one kernel call
+	sums      buffer               // and of those that Settle completes
 	leftBytes int                  // of sums that are in use
 	leftCalls int                  // that use them
-	rounded   room                 // the factors of one product, unless they are float32
+	rounded   buffer               // the factors of one product, unless they are float32
 	precision compute.Precision    // of those
-	answer    room                 // a loss, on the device
+	answer    buffer               // a loss, on the device
 	result    *C.halognn_cuda_loss // and on the host
 	// what gather tells kernels; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
-	own, reduced, all room // what the open staging buffer was gathered into
+	own, reduced, all buffer // what the open staging buffer was gathered into
 	// whose host arrays kernels find on the device; nil for none
 	open     *stagingBuffer
 	resident residence
@@ -193,14 +193,14 @@ func (d *Device) Capabilities() compute.Capabilities {
 // Watch implements compute.Device.
 func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 
-// Room implements compute.Accelerator.
-func (d *Device) Room() int {
+// FreeBytes implements compute.Accelerator.
+func (d *Device) FreeBytes() int {
 	d.arena.mu.Lock()
 	defer d.arena.mu.Unlock()
 	if d.held.p == nil {
-		return d.arena.room() + d.held.size
+		return d.arena.freeBytes() + d.held.size
 	}
-	return d.arena.room()
+	return d.arena.freeBytes()
 }
 
 // at returns the address of an offset of the arena.
@@ -346,15 +346,15 @@ func (d *Device) StartUpload(dst, src []float32) {
 		bytesAt(src), C.int64_t(4*len(src))))
 }
 
-// room is device memory that grows as needed. Its content does not survive growing.
-type room struct {
+// buffer is device memory that grows as needed. Its content does not survive growing.
+type buffer struct {
 	p     unsafe.Pointer
 	bytes int
 }
 
-// reserve grows a room to the given bytes, on the training goroutine. Kernels that use the old
+// reserve grows a buffer to the given bytes, on the training goroutine. Kernels that use the old
 // memory run before any kernel that uses it for something else.
-func (d *Device) reserve(r *room, bytes int, u use) error {
+func (d *Device) reserve(r *buffer, bytes int, u use) error {
 	if bytes <= r.bytes {
 		return nil
 	}
@@ -362,16 +362,16 @@ func (d *Device) reserve(r *room, bytes int, u use) error {
 		d.arena.release(d.offset(r.p))
 		bytes += bytes / 4
 	}
-	*r = room{}
+	*r = buffer{}
 	at, err := d.arena.alloc(bytes, u)
 	if err != nil {
 		return err
 	}
-	*r = room{d.at(at), bytes}
+	*r = buffer{d.at(at), bytes}
 	return nil
 }
 
-// matrix returns a room as a matrix.
-func (r room) matrix(rows, cols int) compute.Matrix {
+// matrix returns a buffer as a matrix.
+func (r buffer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
 }

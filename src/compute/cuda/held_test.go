@@ -118,17 +118,17 @@ func testHeldRows(t *testing.T, d, peer *Device, tables [][]byte, cols int, dtyp
 // one finds room where that did.
 func TestDroppedRowsMakeRoom(t *testing.T) {
 	d := open(t)
-	room := d.Room()
-	rows := make([]byte, room/2/alignment*alignment)
+	free := d.FreeBytes()
+	rows := make([]byte, free/2/alignment*alignment)
 	for range 2 {
-		if len(rows) > d.Room()/2 {
-			t.Errorf("%d bytes of rows are more than half of the %d that are free", len(rows), d.Room())
+		if len(rows) > d.FreeBytes()/2 {
+			t.Errorf("%d bytes of rows are more than half of the %d that are free", len(rows), d.FreeBytes())
 		}
 		if _, err := d.HoldRows(3, 0, rows, alignment); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Room(); got != room-len(rows) {
-			t.Errorf("with %d bytes of rows %d of %d are free", len(rows), got, room)
+		if got := d.FreeBytes(); got != free-len(rows) {
+			t.Errorf("with %d bytes of rows %d of %d are free", len(rows), got, free)
 		}
 		if err := d.DropRows(); err != nil {
 			t.Fatal(err)

@@ -156,11 +156,11 @@ func TestRowRates(t *testing.T) {
 	if _, kept := d.MapRows(1<<30, false); kept != nil {
 		t.Fatal(kept)
 	}
-	room := d.Room()
+	free := d.FreeBytes()
 	copied, mapped, err := d.RowRates([]compute.Rows{in.Rows, in.Rows, in.Rows})
-	if err != nil || !(copied > 0 && mapped > 0) || d.Room() != room {
+	if err != nil || !(copied > 0 && mapped > 0) || d.FreeBytes() != free {
 		t.Errorf("%v and %v bytes a second, %v, %d bytes not given back", copied, mapped, err,
-			room-d.Room())
+			free-d.FreeBytes())
 	}
 	if err := errors.Join(d.UnmapRows(), d.Close()); err != nil {
 		t.Error(err)

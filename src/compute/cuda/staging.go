@@ -27,8 +27,8 @@ type stagingBuffer struct {
 	resident *residence // of the tables of its rows; nil for none
 	apart    bool       // always sends rows, never matrices computed from them
 	copies   bool       // copies mapped rows too
-	pinned   room
-	room     room
+	pinned   buffer
+	device   buffer
 	end      int // of the bytes that are copied
 	arrays   []sent
 	held     *heldRows        // rows of a cache on devices; nil for none
@@ -78,7 +78,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
 	}
 	must("sending a minibatch",
-		C.gpu_upload(c, C.HALOGNN_UP, b.room.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
+		C.gpu_upload(c, C.HALOGNN_UP, b.device.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
 	b.fetch()
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
@@ -90,8 +90,8 @@ func (b *stagingBuffer) fetch() {
 	if n := len(b.mapped); n > 0 {
 		must("fetching rows",
 			C.gpu_fetch_rows(b.d.c, C.HALOGNN_UP,
-				unsafe.Add(b.room.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n),
-				C.int64_t(b.rowBytes), (*C.uint64_t)(unsafe.Add(b.room.p, b.fromAt)),
+				unsafe.Add(b.device.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n),
+				C.int64_t(b.rowBytes), (*C.uint64_t)(unsafe.Add(b.device.p, b.fromAt)),
 				C.int(b.align())))
 	}
 }
@@ -247,11 +247,11 @@ func boolInt(b bool) int {
 // them.
 func (b *stagingBuffer) reserve(whole int) error {
 	whole = max(whole, b.end)
-	if b.end <= b.pinned.bytes && whole <= b.room.bytes {
+	if b.end <= b.pinned.bytes && whole <= b.device.bytes {
 		return nil
 	}
 	bytes := b.end
-	if b.room.p != nil {
+	if b.device.p != nil {
 		bytes, whole = bytes+bytes/4, whole+whole/4
 	}
 	if err := b.empty(); err != nil {
@@ -266,7 +266,7 @@ func (b *stagingBuffer) reserve(whole int) error {
 	if err != nil {
 		return err
 	}
-	b.room = room{b.d.at(at), whole}
+	b.device = buffer{b.d.at(at), whole}
 	must("sending a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
 	b.taken = true
 	return nil
@@ -274,11 +274,11 @@ func (b *stagingBuffer) reserve(whole int) error {
 
 // empty frees the memory after its copy is done.
 func (b *stagingBuffer) empty() error {
-	if b.room.p != nil {
-		b.d.arena.release(b.d.offset(b.room.p))
+	if b.device.p != nil {
+		b.d.arena.release(b.d.offset(b.device.p))
 	}
 	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
-	b.pinned, b.room = room{}, room{}
+	b.pinned, b.device = buffer{}, buffer{}
 	return err
 }
 
@@ -298,7 +298,7 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 	for t, rows := range in.Types {
 		m := b.pinnedMatrix(b.typesAt[t], rows.Len(), rows.Cols)
 		rows.Make(b.host, m)
-		m = room{p: unsafe.Add(b.room.p, b.typesAt[t])}.matrix(m.Rows, m.Cols)
+		m = buffer{p: unsafe.Add(b.device.p, b.typesAt[t])}.matrix(m.Rows, m.Cols)
 		b.types = append(b.types, m)
 	}
 	for _, s := range b.arrays {
@@ -385,7 +385,7 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	}
 	at := func(wanted bool, offset, rows int) (m compute.Matrix) {
 		if wanted {
-			m = room{p: unsafe.Add(b.room.p, offset)}.matrix(rows, b.cols)
+			m = buffer{p: unsafe.Add(b.device.p, offset)}.matrix(rows, b.cols)
 		}
 		return m
 	}
@@ -397,17 +397,17 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 // Types implements compute.StagingBuffer.
 func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
 
-// gather makes the matrices from rows on the device. They lie in rooms of the device, which all
+// gather makes the matrices from rows on the device. They lie in buffers of the device, which all
 // staging buffers share.
 func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
 	rows := d.scattered
-	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.room.p, b.refsAt)),
+	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt)),
 		bytes: C.int(b.rowBytes / max(1, b.cols))}
 	if b.scaled {
-		rows.scale = (*C.float)(unsafe.Add(b.room.p, b.scaleAt))
+		rows.scale = (*C.float)(unsafe.Add(b.device.p, b.scaleAt))
 	}
-	rows.tables[sentTable] = unsafe.Add(b.room.p, b.rowsAt)
+	rows.tables[sentTable] = unsafe.Add(b.device.p, b.rowsAt)
 	rows.tables[residentTable] = rows.tables[sentTable]
 	if b.resident != nil && b.resident.p != nil {
 		rows.tables[residentTable] = b.resident.p
@@ -416,7 +416,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if b.held != nil && b.held.p != nil {
 		rows.tables[heldTable] = b.held.p
 	}
-	at := func(wanted bool, r *room, n int) (m compute.Matrix) {
+	at := func(wanted bool, r *buffer, n int) (m compute.Matrix) {
 		if wanted && err == nil {
 			if err = d.reserve(r, max(1, n*b.cols)*4, useInputs); err == nil {
 				m = r.matrix(n, b.cols)
@@ -435,15 +435,15 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if b.reduce != compute.NoReduction {
 		var weights *C.float
 		if b.weighted {
-			weights = (*C.float)(unsafe.Add(b.room.p, b.weightsAt))
+			weights = (*C.float)(unsafe.Add(b.device.p, b.weightsAt))
 		}
 		var counts *C.int32_t
 		if b.counted {
-			counts = (*C.int32_t)(unsafe.Add(b.room.p, b.countsAt))
+			counts = (*C.int32_t)(unsafe.Add(b.device.p, b.countsAt))
 		}
 		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
-			C.int64_t(reduced.Rows), cols, (*C.int64_t)(unsafe.Add(b.room.p, b.ptrAt)),
-			(*C.int32_t)(unsafe.Add(b.room.p, b.indexAt)), C.int(b.reduce), counts, weights, rows))
+			C.int64_t(reduced.Rows), cols, (*C.int64_t)(unsafe.Add(b.device.p, b.ptrAt)),
+			(*C.int32_t)(unsafe.Add(b.device.p, b.indexAt)), C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))

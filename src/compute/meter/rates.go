@@ -28,7 +28,7 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator
 	if accelerator != nil {
-		elements = min(elements, accelerator.Room()/(4*float))
+		elements = min(elements, accelerator.FreeBytes()/(4*float))
 	}
 	rows := elements / width
 	if rows == 0 {

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// CacheRoom returns how many bytes of memory pages of files may take, with those that they take
+// FileHeadroom returns how many bytes of memory pages of files may take, with those that they take
 // now: the available memory of the machine or, if that is less, what the control groups of this
 // process leave (cgroups v1 and v2, mounted at /sys/fs/cgroup).
-func CacheRoom() (int64, error) {
-	room, err := Available()
+func FileHeadroom() (int64, error) {
+	left, err := Available()
 	if err != nil {
 		return 0, err
 	}
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil { // a kernel without them
-		return room, nil
+		return left, nil
 	}
-	return min(room, groupRoom("/sys/fs/cgroup", string(groups))), nil
+	return min(left, groupHeadroom("/sys/fs/cgroup", string(groups))), nil
 }
 
-// groupRoom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is the
+// groupHeadroom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is the
 // text of /proc/self/cgroup. A container may see only a part of a group's path: missing directories
 // are skipped.
-func groupRoom(root, groups string) int64 {
-	room := int64(math.MaxInt64)
+func groupHeadroom(root, groups string) int64 {
+	left := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {
 		// number:controllers:path; of v2 there are no controllers
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -48,14 +48,14 @@ func groupRoom(root, groups string) int64 {
 				stat := filepath.Join(dir, "memory.stat")
 				active, _ := number(stat, prefix+"active_file ")
 				inactive, _ := number(stat, prefix+"inactive_file ")
-				room = min(room, max(0, most-used+active+inactive))
+				left = min(left, max(0, most-used+active+inactive))
 			}
 			if path == "/" {
 				break
 			}
 		}
 	}
-	return room
+	return left
 }
 
 // number returns the number behind begin in the first line of the file that begins so.

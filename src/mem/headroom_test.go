@@ -9,7 +9,7 @@ import (
 
 // The tightest limit of a group or of one above it counts, of either version. Pages of files take
 // nothing of it.
-func TestGroupRoom(t *testing.T) {
+func TestGroupHeadroom(t *testing.T) {
 	root := t.TempDir()
 	for name, content := range map[string]string{
 		"job/memory.max": "max", "job/memory.current": "900",
@@ -43,11 +43,11 @@ func TestGroupRoom(t *testing.T) {
 		{"4:memory:/unknown\n", 9223372036854771712 - 4993},
 		{"nonsense\n", math.MaxInt64},
 	} {
-		if got := groupRoom(root, c.groups); got != c.want {
+		if got := groupHeadroom(root, c.groups); got != c.want {
 			t.Errorf("%q leaves %d bytes, want %d", c.groups, got, c.want)
 		}
 	}
-	if room, err := CacheRoom(); err != nil || room <= 0 {
-		t.Errorf("%d bytes of this machine are free for files (%v)", room, err)
+	if left, err := FileHeadroom(); err != nil || left <= 0 {
+		t.Errorf("%d bytes of this machine are free for files (%v)", left, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRoom is wrapped by errors about a graph too large for the disk or the memory.
-var ErrRoom = errors.New("there is no room for it")
+// ErrTooLarge is wrapped by errors about a graph too large for the disk or the memory.
+var ErrTooLarge = errors.New("there is no room for it")
 
 // sizes returns the numbers of vertices, of edges with the repeated ones that are dropped later,
 // and, where vertices have types, of graph.Columns.
@@ -25,10 +25,10 @@ func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 	return vertices, papers * magEdges, papers * magColumns
 }
 
-// room returns an error for a graph that will not fit, before hours are spent on it. The bytes on
+// fits returns an error for a graph that will not fit, before hours are spent on it. The bytes on
 // disk are those of the files, with the repeated edges. It sets the number of ranges in which the
 // graph is made.
-func (o *GenerateOptions) room(dir string) error {
+func (o *GenerateOptions) fits(dir string) error {
 	n, edges, columns := o.sizes()
 	m := o.meta()
 	// rows and splits are of papers alone
@@ -44,7 +44,7 @@ func (o *GenerateOptions) room(dir string) error {
 	if disk > float64(free) {
 		return fmt.Errorf("%w: %.0f vertices with %.0f edges and %d features (%s) take about %s, "+
 			"and %s has %s free; choose another disk, %s, or fewer vertices (--scale)",
-			ErrRoom, n, edges, o.Features, o.FeatureType, size(disk), where,
+			ErrTooLarge, n, edges, o.Features, o.FeatureType, size(disk), where,
 			size(float64(free)), narrow)
 	}
 	have, err := available()
@@ -52,13 +52,13 @@ func (o *GenerateOptions) room(dir string) error {
 		return err
 	}
 	o.ranges = max(1, o.ranges)
-	for o.Kind != MAG && o.ranges < mostRanges && o.memory() > roomy*float64(have) {
+	for o.Kind != MAG && o.ranges < mostRanges && o.memory() > oneRange*float64(have) {
 		o.ranges *= 2
 	}
 	if memory := o.memory(); memory > float64(have) {
 		return fmt.Errorf("%w: %.0f vertices with %.0f edges take about %s of memory while they "+
 			"are made, and %s is available; choose a larger machine%s",
-			ErrRoom, n, edges, size(memory), size(float64(have)), fewer)
+			ErrTooLarge, n, edges, size(memory), size(float64(have)), fewer)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (o *GenerateOptions) room(dir string) error {
 // this share of the memory.
 const (
 	mostRanges = 16
-	roomy      = 0.9
+	oneRange   = 0.9
 )
 
 // memory returns the bytes that a range of the graph takes while it is made: its edges as drawn, 8
