@@ -117,8 +117,8 @@ const (
 	digitBits = 16
 )
 
-// selectKey selects candidates by descending key while their sizes fit into capacity. It returns the
-// least key that is selected, and what larger keys leave of it for candidates with that key. It
+// selectKey selects candidates by descending key while their sizes fit into capacity. It returns
+// the least key that is selected, and what larger keys leave of it for candidates with that key. It
 // makes one pass for each digit, from the highest, over the keys that share the digits found so
 // far.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (

@@ -4,7 +4,7 @@
 // is one suite for both.
 //
 //	rank r           request = c.StartAlltoallv(send, recv, ...)      (returns at once)
-//	  lane   ──────────────┐
+//	  issuer ──────────────┐
 //	  engine ──────────────┴─ MPI_Ialltoallv ── test ── test ── done ─┐
 //	  waiter ─────────────────────────────── request.Wait() ──────────┴─ buffers may be used again
 //

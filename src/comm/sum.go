@@ -39,7 +39,7 @@ func AddInto(sum, x []float32) {
 // Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over
 // every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector goes through
 //
-//	           caller       lane of this rank                      caller
+//	           caller       adder of this rank                     caller
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
 //	          (scatter)      slice r is added by rank r        (gather)
 //
@@ -50,7 +50,7 @@ type Summer struct {
 	scatter, gather Comm // gather is nil if sums are fast
 	add             func(sum, x []float32)
 	queue           chan *Sum     // vectors whose slices are on their way, oldest first
-	stopped         chan struct{} // closed when the lane has returned
+	stopped         chan struct{} // closed when the adder has returned
 
 	mu      sync.Mutex
 	free    []*Sum
@@ -66,7 +66,7 @@ type Sum struct {
 	slices []float32
 	// floats of each rank's slice; of this rank's slice from each rank
 	sendRows, recvRows []int
-	ready              chan struct{} // holds a token when the lane has set moving or err
+	ready              chan struct{} // holds a token when the adder has set moving or err
 	moving             Request       // the last collective
 	err                error
 }
@@ -88,7 +88,7 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 		return nil, fmt.Errorf("communicator of the gradient sum: %w", err)
 	}
 	s.queue, s.stopped = make(chan *Sum, 64), make(chan struct{})
-	go s.lane()
+	go s.addArrived()
 	return s, nil
 }
 
@@ -122,9 +122,9 @@ func (s *Summer) Start(buf []float32) *Sum {
 // sliceEnd returns where the slice of rank r ends in a vector of n floats.
 func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
 
-// lane adds the slices that have arrived, in the order of the Starts, and starts gathering the
-// sums.
-func (s *Summer) lane() {
+// addArrived adds the slices that have arrived, in the order of the Starts, and starts gathering
+// the sums.
+func (s *Summer) addArrived() {
 	defer close(s.stopped)
 	rank := s.scatter.Rank()
 	for sum := range s.queue {

@@ -3,7 +3,7 @@ package compute
 // NormKernels are normalizations, each with an epilogue, and their gradients.
 type NormKernels interface {
 	// LayerNorm sets y = epilogue((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased
-	// variance; mean and rstd [R] are kept for backward. y may be x only if backward does not follow.
+	// variance; mean and rstd [R] are kept for backward. y may be x only without a backward.
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, epilogue Epilogue)
 	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
 	// place, and from the result sets dx, dgamma and dbeta; the latter two are summed over rows in

@@ -37,7 +37,7 @@
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
 // StartRows. Many plans may be in flight. One communicator serves both collectives: all ranks must
-// start its operations in the same order, and the pipeline's lane does so by a schedule on which
+// start its operations in the same order, and the pipeline's issuer does so by a schedule on which
 // all ranks agree. Nothing else may use it, because gradients and layer shuffles follow other
 // schedules.
 //

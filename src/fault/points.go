@@ -6,11 +6,11 @@ const (
 	Shard  = "shard"  // reading parts to compare their hashes
 	Alloc  = "alloc"  // the largest arrays of a run
 	Sample = "sample" // on the pool, drawing blocks
-	// on the lane, before the ids of a frontier travel, with a partitioned topology or shared
+	// by the issuer, before the ids of a frontier travel, with a partitioned topology or shared
 	// minibatches; or before input hops do
 	Ask       = "ask"
-	Reply     = "reply"     // on the lane, before the neighbours travel; likewise
-	Exchange  = "exchange"  // on the lane, before rows travel
+	Reply     = "reply"     // by the issuer, before the neighbours travel; likewise
+	Exchange  = "exchange"  // by the issuer, before rows travel
 	Forward   = "forward"   // on the training goroutine
 	Shuffle   = "shuffle"   // within a step, before rows or their gradients travel
 	Allreduce = "allreduce" // waiting for the sum of gradients

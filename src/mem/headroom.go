@@ -24,9 +24,9 @@ func FileHeadroom() (int64, error) {
 	return min(left, groupHeadroom("/sys/fs/cgroup", string(groups))), nil
 }
 
-// groupHeadroom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is the
-// text of /proc/self/cgroup. A container may see only a part of a group's path: missing directories
-// are skipped.
+// groupHeadroom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is
+// the text of /proc/self/cgroup. A container may see only a part of a group's path: missing
+// directories are skipped.
 func groupHeadroom(root, groups string) int64 {
 	left := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {

@@ -43,10 +43,11 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-// reserve makes room for the given number of rows, and in outputs and their gradients for others more
-// rows, of other ranks.
+// reserve makes room for the given number of rows, and in outputs and their gradients for those of
+// other ranks.
 func (j *jumping) reserve(rows, others int, train bool) error {
-	err := reserveAll(sized{j.all, rows * j.layers * j.hidden}, sized{j.logits, (rows + others) * j.out})
+	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
+		sized{j.logits, (rows + others) * j.out})
 	if err == nil && j.max {
 		err = j.most.reserve(rows * j.hidden)
 	}

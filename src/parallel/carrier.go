@@ -61,19 +61,19 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	if device == nil {
 		return byHosts{c, o.Device}, nil
 	}
-	var way *lane
+	var queue *linkQueue
 	if o.Gradients != nil {
-		way = o.Gradients.lane
+		queue = o.Gradients.queue
 	}
 	switch {
-	case o.Shuffles == ShuffleDirect && way == nil && o.Gradients != nil && o.Comm.Size() > 1:
+	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
 		return nil, fmt.Errorf("%w as compute.shuffles: direct wants it: rows go by what carries "+
 			"gradients, and these are %s (compute.gradients: nccl or mpi says why); set "+
 			"compute.shuffles: auto", ErrTransport, o.Gradients.Transport())
-	case way == nil || o.Shuffles == ShuffleStaged:
+	case queue == nil || o.Shuffles == ShuffleStaged:
 		return &throughHosts{comm: c, device: device}, nil
 	}
-	return newDirect(way, c, first)
+	return newDirect(queue, c, first)
 }
 
 // carried starts the collective of rows in host memory.
@@ -131,13 +131,13 @@ func (t *throughHosts) close() error {
 	return nil
 }
 
-// direct carries rows from device to device, by the lane of the gradients. The host waits until the
-// work is queued, the device until it is done:
+// direct carries rows from device to device, by the queue of the gradients. The host waits until
+// the work is queued, the device until it is done:
 //
 //	kernels  pack ── ready                                          done ── unpack
 //	comm                └ (buckets of gradients) ── rows ── done ──┘
 type direct struct {
-	lane        *lane
+	queue       *linkQueue
 	first, rank int         // of the group's ranks in the job; this one's in the group
 	send, recv  [][]float32 // by rank of the job; empty for those of other groups
 	ready, done compute.Event
@@ -146,13 +146,13 @@ type direct struct {
 	carried     bool
 }
 
-func newDirect(way *lane, c comm.Comm, first int) (*direct, error) {
-	d := &direct{lane: way, first: first, rank: c.Rank(),
-		send: make([][]float32, way.ranks), recv: make([][]float32, way.ranks),
+func newDirect(queue *linkQueue, c comm.Comm, first int) (*direct, error) {
+	d := &direct{queue: queue, first: first, rank: c.Rank(),
+		send: make([][]float32, queue.ranks), recv: make([][]float32, queue.ranks),
 		told: make(chan error, 1)}
-	d.errand = errand{d.queue, d.told}
+	d.errand = errand{d.enqueue, d.told}
 	for _, e := range []*compute.Event{&d.ready, &d.done} {
-		made, err := way.device.NewEvent()
+		made, err := queue.device.NewEvent()
 		if err != nil {
 			return nil, errors.Join(err, d.close())
 		}
@@ -162,7 +162,7 @@ func newDirect(way *lane, c comm.Comm, first int) (*direct, error) {
 }
 
 func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
-	device := d.lane.device
+	device := d.queue.device
 	for r, n := range in {
 		from, to := send, recv[:n*cols]
 		recv = recv[len(to):]
@@ -179,7 +179,7 @@ func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
 		d.send[d.first+r], d.recv[d.first+r] = from, to
 	}
 	device.Record(d.ready)
-	d.lane.errands <- d.errand
+	d.queue.errands <- d.errand
 	if err := <-d.told; err != nil {
 		return fmt.Errorf("rows between layers: %w", err)
 	}
@@ -188,13 +188,13 @@ func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
 	return nil
 }
 
-// queue is the errand of carry.
-func (d *direct) queue() error {
-	d.lane.device.Follow(d.ready)
-	if err := d.lane.over.Exchange(d.send, d.recv); err != nil {
+// enqueue is the errand of carry.
+func (d *direct) enqueue() error {
+	d.queue.device.Follow(d.ready)
+	if err := d.queue.over.Exchange(d.send, d.recv); err != nil {
 		return err
 	}
-	d.lane.device.RecordComm(d.done)
+	d.queue.device.RecordComm(d.done)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (d *direct) arrived() error {
 	if !d.carried { // done was never recorded
 		return nil
 	}
-	return d.lane.over.Wait(d.done)
+	return d.queue.over.Wait(d.done)
 }
 
 func (*direct) bytes() int64 { return 0 }

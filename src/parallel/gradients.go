@@ -23,7 +23,7 @@ import (
 // same bits with every transport.
 type Gradients struct {
 	reducer   reducer
-	lane      *lane // by which sums travel between devices; nil if they do not
+	queue     *linkQueue // by which sums travel between devices; nil if they do not
 	transport Transport
 	note      string
 	holding   bool

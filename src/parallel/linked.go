@@ -12,13 +12,13 @@ import (
 // linked adds gradients in device memory, slice by slice: rank r owns slice r of every bucket.
 //
 //	training  backward 2 ─┬─ backward 1 ─┬─ backward 0 ─┬─ wait ─ update
-//	lane                  └ bucket 2: slices to their owners | added in rank order | sums to all
+//	queue                 └ bucket 2: slices to their owners | added in rank order | sums to all
 //	                                     └ bucket 1: ...        └ bucket 0: ...
 //
 // So the sums have the bits of comm.Summer's.
 type linked struct {
 	kept
-	lane *lane
+	queue *linkQueue
 	// adds a bucket in an order of the library's choice; nil: in rank order
 	sum     func(buf []float32) error
 	slices  []float32 // of all buckets
@@ -38,15 +38,15 @@ type bucket struct {
 	told              chan error // of it
 }
 
-// newLinked makes a reducer over a lane. The reducer's close ends the lane and closes its
+// newLinked makes a reducer over a linkQueue. The reducer's close ends the queue and closes its
 // transport; if newLinked fails both are the caller's.
-func newLinked(p *nn.Params, layers int, way *lane) (*linked, error) {
-	device := way.device
-	s := &linked{kept: kept{device: device, params: p}, lane: way,
+func newLinked(p *nn.Params, layers int, queue *linkQueue) (*linked, error) {
+	device := queue.device
+	s := &linked{kept: kept{device: device, params: p}, queue: queue,
 		buckets: make([]bucket, layers), flight: make([]int, 0, layers)}
 	total := 0
 	for l := range s.buckets {
-		total += s.buckets[l].cut(p, l, way.rank, way.ranks)
+		total += s.buckets[l].cut(p, l, queue.rank, queue.ranks)
 	}
 	var err error
 	if s.slices, err = device.Alloc(total); err != nil {
@@ -55,7 +55,7 @@ func newLinked(p *nn.Params, layers int, way *lane) (*linked, error) {
 	rest := s.slices
 	for l := range s.buckets {
 		b := &s.buckets[l]
-		rest = b.place(rest, way.ranks)
+		rest = b.place(rest, queue.ranks)
 		b.told = make(chan error, 1)
 		b.errand = errand{func() error { return s.add(b) }, b.told}
 		for _, a := range []*compute.Event{&b.ready, &b.done} {
@@ -103,14 +103,14 @@ func (b *bucket) place(memory []float32, ranks int) []float32 {
 func (s *linked) start(l int, holding bool) {
 	s.kept.start(l, holding)
 	b := &s.buckets[l]
-	s.lane.device.Record(b.ready)
+	s.queue.device.Record(b.ready)
 	s.flight = append(s.flight, l)
-	s.lane.errands <- b.errand
+	s.queue.errands <- b.errand
 }
 
 // add is the errand of a bucket.
 func (s *linked) add(b *bucket) error {
-	device, over := s.lane.device, s.lane.over
+	device, over := s.queue.device, s.queue.over
 	device.Follow(b.ready)
 	if s.sum != nil {
 		if err := s.sum(b.all); err != nil {
@@ -122,7 +122,7 @@ func (s *linked) add(b *bucket) error {
 	if err := over.Exchange(b.toOwners, b.fromAll); err != nil {
 		return err
 	}
-	device.AddSlices(b.own, b.slices, s.lane.rank)
+	device.AddSlices(b.own, b.slices, s.queue.rank)
 	if err := over.Exchange(b.toAll, b.fromOwners); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *linked) wait() error {
 	for _, l := range s.flight {
 		fault := <-s.buckets[l].told
 		if fault == nil && err == nil {
-			fault = s.lane.over.Wait(s.buckets[l].done)
+			fault = s.queue.over.Wait(s.buckets[l].done)
 		}
 		if err == nil {
 			err = fault
@@ -148,12 +148,12 @@ func (s *linked) wait() error {
 func (s *linked) reproducible() bool { return s.sum == nil }
 
 func (s *linked) close() error {
-	err := s.lane.over.Close()
-	s.lane.end()
+	err := s.queue.over.Close()
+	s.queue.end()
 	return errors.Join(err, s.free())
 }
 
-// free frees everything but the lane.
+// free frees everything but the queue.
 func (s *linked) free() error {
 	var errs []error
 	for l := range s.buckets {
@@ -163,7 +163,7 @@ func (s *linked) free() error {
 			}
 		}
 	}
-	s.lane.device.Free(s.slices)
+	s.queue.device.Free(s.slices)
 	return errors.Join(append(errs, s.kept.close())...)
 }
 

@@ -29,7 +29,7 @@ type remoteDrawer struct {
 	ranks    int
 	parts    graph.PartIndex // of ranks
 	first    int             // the first hop that has rounds
-	comm     comm.Comm       // of all rounds, which the pipeline's lane starts; nil if there are none
+	comm     comm.Comm       // of all rounds; nil if there are none
 	ones     []int           // [K] one count for every rank
 	samplers pool[*sample.Remote]
 	idle     chan remoteDraws // of minibatches that are drawn

@@ -158,7 +158,7 @@ func (b *breakingCarrier) carry(send, recv []float32, out, in []int, cols int) e
 	return b.carrier.carry(send, recv, out, in, cols)
 }
 
-// If a rank fails while others wait for its rows, in forward or in backward, they and all lanes
+// If a rank fails while others wait for its rows, in forward or in backward, they and all queues
 // return, and then their devices can be closed.
 func TestARankFailsWhileRowsTravel(t *testing.T) {
 	path := withNCCL(t)
@@ -185,7 +185,7 @@ func TestARankFailsWhileRowsTravel(t *testing.T) {
 func failing(t *testing.T, path string, over Transport, left int, full error) error {
 	w, world, g := newWorld(t, 4), comm.NewWorld(4), grouping{ModeHybrid, 2, 2}
 	w.over, world.Copy = over, cuda.CopyNow
-	devices, lanes := make([]*cuda.Device, 4), make([]*lane, 4)
+	devices, queues := make([]*cuda.Device, 4), make([]*linkQueue, 4)
 	for r := range devices {
 		var err error
 		if devices[r], err = cuda.Open(cuda.Options{Device: r, Memory: 1 << 20,
@@ -198,7 +198,7 @@ func failing(t *testing.T, path string, over Transport, left int, full error) er
 		if err != nil {
 			return err
 		}
-		lanes[c.Rank()] = l.gradients.lane
+		queues[c.Rank()] = l.gradients.queue
 		if c.Rank() == 1 {
 			s := l.strategy.between.(*shuffler)
 			s.carrier = &breakingCarrier{s.carrier, left, full}
@@ -206,9 +206,9 @@ func failing(t *testing.T, path string, over Transport, left int, full error) er
 		_, err = l.step(devices[c.Rank()], 4, 2, c.Rank()/g.perNode, g.nodes)
 		return cmp.Or(err, errors.New("steps without one of the ranks came to an end"))
 	})
-	for _, way := range lanes {
-		if way != nil {
-			way.end()
+	for _, queue := range queues {
+		if queue != nil {
+			queue.end()
 		}
 	}
 	for _, d := range devices {

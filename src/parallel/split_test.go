@@ -83,7 +83,7 @@ func sharedModels() map[string]nn.Config {
 // communicators made of it.
 type counting struct {
 	comm.Comm
-	bytes *atomic.Int64 // the pipeline's lane and the training goroutine add to it
+	bytes *atomic.Int64 // the pipeline's issuer and the training goroutine add to it
 }
 
 func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) comm.Request {

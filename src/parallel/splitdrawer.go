@@ -20,7 +20,7 @@ import (
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
-	group    comm.Comm // of the collectives, which the pipeline's lane starts in one order
+	group    comm.Comm // of the collectives, which the pipeline's issuer starts in one order
 	owners   *sample.Owners
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group

@@ -75,7 +75,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		case err == nil:
 			g := &Gradients{reducer: r, transport: t, note: note(t, all, passed)}
 			if l, ok := r.(*linked); ok {
-				g.lane = l.lane
+				g.queue = l.queue
 			}
 			return g, nil
 		case !comm.IsAgreed(err):
@@ -178,11 +178,11 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		over = messages
 	}
 	// all buckets of a step wait, and the rows of one shuffle
-	way := newLane(linkable, over, c.Rank(), c.Size(), layers+1)
-	made, mine := newLinked(p, layers, way)
+	queue := newLinkQueue(linkable, over, c.Rank(), c.Size(), layers+1)
+	made, mine := newLinked(p, layers, queue)
 	if err := comm.Agree(c, mine); err != nil {
 		over.Cut()
-		way.end()
+		queue.end()
 		if made != nil {
 			return nil, ended(err, made.free())
 		}

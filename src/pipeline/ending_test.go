@@ -280,7 +280,7 @@ func TestSecondRunIsRefused(t *testing.T) {
 	}
 }
 
-// TestGoexitInConsumeLeavesNothingBehind: testing.T.FailNow in consume must not leave the lane
+// TestGoexitInConsumeLeavesNothingBehind: testing.T.FailNow in consume must not leave the issuer
 // waiting.
 func TestGoexitInConsumeLeavesNothingBehind(t *testing.T) {
 	before := runtime.NumGoroutine()

@@ -5,7 +5,7 @@
 //	ordered      on a goroutine of the stage, in item order: for what an item decides for the next
 //	collective   all ranks take part: starts in an order that all agree on, ends in item order
 //
-//	admit            pool            lane          waiter          pool       own goroutine
+//	admit            pool            issuer        waiter          pool       own goroutine
 //	prepare(i) ──> chain 0 ──ready──> start ────> wait, finish ──> chain 1 ──> ordered ──> ... ──┐
 //	   ^           local stages      one for all   one for each                                  │
 //	   │           back to back      collectives   collective                                  done
@@ -36,7 +36,7 @@
 // otherwise, within one tick the older item first, with g = C if Depth is 0, else the smallest g for
 // which Depth*g >= C (see Schedule). Depth >= C gives g = 1: one start of every collective a tick.
 // The order is a pure function of these numbers and those of the items, and one goroutine, the
-// lane, makes all starts and waits until the item is ready. So ranks that agree on them issue the
+// issuer, makes all starts and waits until the item is ready. So ranks that agree on them issue the
 // same sequence, whatever their speed and pool. Local and ordered stages take no tick. Ranks may
 // differ in them, and in Ahead if B = 0.
 //
@@ -73,8 +73,8 @@
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool
 // waits for nothing, and ordered stages are not on the pool. Depth*g >= C says more: item i+1 is
-// complete before the lane needs item i+1+Depth beyond the gate, so the next item can be ready while
-// its predecessor is still being consumed.
+// complete before the issuer needs item i+1+Depth beyond the gate, so the next item can be ready
+// while its predecessor is still being consumed.
 //
 // # Endings
 //
@@ -93,11 +93,11 @@
 //
 //   - goroutines that meet an error meanwhile wait for that call alone;
 //   - a waiter waits for requests, which end because this rank, or one that failed before, has
-//     aborted the job; and the lane starts finitely many, none after the end of the run;
+//     aborted the job; and the issuer starts finitely many, none after the end of the run;
 //   - consume, if it waits for a collective of its own, is woken in the same way, and nothing is
 //     consumed after it;
-//   - lane, ordered stages, consumer and pool wait for tokens or for the end of the run, which has
-//     come;
+//   - issuer, ordered stages, consumer and pool wait for tokens or for the end of the run, which
+//     has come;
 //   - local and ordered stages end by themselves, as in a run that does not fail.
 //
 // A peer that has not failed itself gets an error from a request, in a waiter or in consume, and
@@ -142,7 +142,7 @@ type Stage[T any] struct {
 	// other rank takes part.
 	Ordered func(*T) error
 
-	// Start begins a collective and returns at once. The lane calls it, in the order of Schedule.
+	// Start begins a collective and returns at once. The issuer calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
 	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil
 	// does nothing.
@@ -209,7 +209,7 @@ type Pipeline[T any] struct {
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [stations] per Run: from the lane to the waiter of each collective
+	started []chan *slot[T] // [stations] per Run: from the issuer to the waiter of each collective
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
@@ -232,7 +232,7 @@ type slot[T any] struct {
 	chain   int             // the chain that runs next
 	request Request
 	begin   time.Time // of the collective under way
-	// by station, to its goroutine or the lane: the chain before it is complete
+	// by station, to its goroutine or the issuer: the chain before it is complete
 	ready []chan struct{}
 	done  chan struct{} // to the consumer: the last chain is complete
 }

@@ -16,7 +16,7 @@ type run struct {
 	all    int // and those of the next run that are prepared in this one
 	parked int // items that the run before has prepared
 
-	// lane, waiters, ordered stages, and pool goroutines while they work for this run
+	// issuer, waiters, ordered stages, and pool goroutines while they work for this run
 	goroutines sync.WaitGroup
 
 	once   sync.Once
@@ -25,7 +25,7 @@ type run struct {
 	err    error         // why; valid after end
 
 	credits chan struct{} // from the consumer to the gate: one more item may pass
-	stop chan struct{} // closed when consume has returned ErrStop
+	stop    chan struct{} // closed when consume has returned ErrStop
 	// items that are still finished then, and those that still come to the gate; valid after stop
 	limit, come int
 }
@@ -175,11 +175,11 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 
 func (p *Pipeline[T]) at(i int) *slot[T] { return &p.slots[(p.first+i)%len(p.slots)] }
 
-// launch starts the lane, the waiters and the ordered stages.
+// launch starts the issuer, the waiters and the ordered stages.
 func (p *Pipeline[T]) launch(r *run) {
 	if len(p.collectives) > 0 {
 		r.goroutines.Add(1)
-		go p.lane(r)
+		go p.issue(r)
 	}
 	r.goroutines.Add(len(p.stations))
 	for k, stage := range p.stations {
@@ -213,8 +213,8 @@ func (p *Pipeline[T]) inOrder(r *run, k int) {
 	}
 }
 
-// lane starts all collectives of the run in the order of Schedule.
-func (p *Pipeline[T]) lane(r *run) {
+// issue starts all collectives of the run in the order of Schedule.
+func (p *Pipeline[T]) issue(r *run) {
 	defer r.goroutines.Done()
 	defer func() {
 		for _, k := range p.collectives {
@@ -253,8 +253,8 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	return r.await(p.at(i).ready[k], i, &r.limit)
 }
 
-// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is a credit
-// for it.
+// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is a
+// credit for it.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
@@ -288,7 +288,7 @@ const (
 )
 
 // await waits until item i is ready. The token of a slot is always that of item i: the item that
-// had the slot before has passed the station, for the lane by the schedule, for an ordered stage
+// had the slot before has passed the station, for the issuer by the schedule, for an ordered stage
 // because it takes items in order. When the run stops, items beyond its limit may have left tokens
 // too. limit is that of the station.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {

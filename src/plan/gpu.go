@@ -364,7 +364,9 @@ func (p *planner) measureDevice(r *Rates) error {
 
 // measuredFloats is the number of floats copied in a measurement: more than any cache holds, and
 // little of the memory.
-func measuredFloats(device compute.Accelerator) int { return max(1, min(1<<26, device.FreeBytes()/32)) }
+func measuredFloats(device compute.Accelerator) int {
+	return max(1, min(1<<26, device.FreeBytes()/32))
+}
 
 // copyRate measures copies on a device, in bytes read and written a second.
 func copyRate(device compute.Accelerator) (float64, error) {

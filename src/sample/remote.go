@@ -287,8 +287,8 @@ func (r Reply) total(rows []byte, i int) float64 {
 // words of a neighbour.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
-// Reserve makes room for the answers about IDs: first Sizes and, when these have come, with their sum
-// by rank in edges [K], Neighbours.
+// Reserve makes room for the answers about IDs: first Sizes and, when these have come, with their
+// sum by rank in edges [K], Neighbours.
 func (a *Asking) Reserve(edges []int) {
 	total := 0
 	if edges == nil {

@@ -1,7 +1,7 @@
 // Package trace measures where a rank's time goes, models the time of a step, and prints both: sums
 // per phase, spans for Perfetto, tables for the terminal.
 //
-//	pool, lane, training ──┬─ Clock.Add(phase, ns) ──> totals of the rank ──> records, Table
+//	pool, issuer, training ┬─ Clock.Add(phase, ns) ──> totals of the rank ──> records, Table
 //	                       └─ Recorder.Span ─────────> trace/rank-0003.json
 //
 // Phases of different goroutines overlap, so they do not add up to the epoch: the time that is not
@@ -24,7 +24,7 @@ const (
 	// on the pool: drawing blocks and transposes. Shuffling an epoch and cutting the seeds of a
 	// step run on the training goroutine
 	Sample Phase = iota
-	// on the lane: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
+	// by the issuer: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
 	// push-pull`, sending input hops: from the start to the completion of the rounds
 	Ask
 	// on the pool: finding each row of the frontier; grouping fetched rows by owner
@@ -32,7 +32,7 @@ const (
 	// on a goroutine of its own, in order: the policy of a dynamic cache: its decisions, its
 	// scores, and feeding it the window
 	Score
-	// on the lane: ids and rows: from the start to the completion of each all-to-all, summed over
+	// by the issuer: ids and rows: from the start to the completion of each all-to-all, summed over
 	// the two
 	Exchange
 	// on the pool: copying the rows that other ranks requested into one buffer

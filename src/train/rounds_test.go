@@ -28,7 +28,7 @@ type allToAlls struct {
 func (c *allToAlls) StartAlltoallv(
 	send, recv []byte, sendRows, recvRows []int, rowBytes int,
 ) comm.Request {
-	c.n++ // no race: only the lane starts all-to-alls while training runs
+	c.n++ // no race: only the issuer starts all-to-alls while training runs
 	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
 }
 

@@ -66,7 +66,7 @@ func (p *process) enoughParts(path string, sets []string) error {
 	return dataError(fmt.Errorf("%s: --ranks-in-process: %w", c.Data.Parts, err))
 }
 
-// headroom is the memory that a node and its processes have for a job, before the job opens anything.
+// headroom is the memory that a node and its processes have for a job before it opens anything.
 type headroom struct {
 	node     int64      // bytes; of the machine or, if less, of the control groups
 	process  mem.Limits // what the limits of a process leave

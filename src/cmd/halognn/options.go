@@ -52,7 +52,7 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 // minibatches under way would find nothing to do. A GPU leaves nearly all CPUs to the pool.
 func threads(c *config.Config, cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Compute.Workers
-	if c.Compute.Device == "cuda" { // the rank's own thread and the lane of exchanges want a CPU each
+	if c.Compute.Device == "cuda" { // the rank's own thread and the issuer want a CPU each
 		compute, cpus = 1, max(1, cpus-2)
 	}
 	return cmp.Or(compute, cpus), cmp.Or(workers, min(cpus, c.Job.Depth+1))

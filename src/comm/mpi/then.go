@@ -29,8 +29,8 @@ type more struct {
 	tag         C.int
 }
 
-// firstBytes bounds the first messages of an operation, in bytes of known rows and of others; one holds
-// firstMost at most, which many an MPI sends without asking. Tests lower it, on all ranks alike.
+// firstBytes bounds the first messages of an operation, in bytes of known rows and of others; one
+// holds firstMost at most, which many an MPI sends without asking. Tests lower it, on all ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
@@ -38,7 +38,9 @@ const firstMost = 16 << 10
 // tags that operations take in turn. MPI has 32767 at least.
 const tags = 1 << 14
 
-func (c *communicator) firstRows(rowBytes int) int { return min(firstMost, firstBytes/c.size) / rowBytes }
+func (c *communicator) firstRows(rowBytes int) int {
+	return min(firstMost, firstBytes/c.size) / rowBytes
+}
 
 // plan is called where the operation is prepared.
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {

@@ -103,8 +103,8 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 }
 
-// cutGroups cuts every group into tiles of that many rows, and returns the elements that their partial
-// sums of size elements take: the first tile of a group needs none.
+// cutGroups cuts every group into tiles of that many rows, and returns how many elements their
+// partial sums, of size each, take: the first tile of a group needs none.
 func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {
