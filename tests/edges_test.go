@@ -83,7 +83,7 @@ func TestEdgeFeatures(t *testing.T) {
 				{4, []string{"run.ranks_per_node=2", "pipeline.depth=4", "cache.policy=vip"}}} {
 				several := trained(t, parts, c.ranks, append(sets, c.sets...)...)
 				sameNumbers(t, several, one)
-				rounds = several.RoundsPerStep
+				rounds = several.CollectivesPerStep
 				const row = 3*4 + 4
 				off := several.EdgeBytes - several.EdgeRows*row // means over epochs, rounded down
 				if several.EdgeRows == 0 || off < 0 || off >= row {
@@ -95,7 +95,7 @@ func TestEdgeFeatures(t *testing.T) {
 			for _, s := range sets {
 				args = append(args, "--set", s)
 			}
-			if got := planned(t, parts, args...).Collective; float64(got) != rounds {
+			if got := planned(t, parts, args...).Collectives; float64(got) != rounds {
 				t.Errorf("%d collectives a step are planned, a run starts %g", got, rounds)
 			}
 			counted := halognn(t).must(t, append([]string{"simulate", "--parts", parts, "--config", baseFile.dir(t),

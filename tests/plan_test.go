@@ -17,8 +17,8 @@ import (
 
 // plannedJob holds the values of plan.json that are compared with runs.
 type plannedJob struct {
-	Collective int          `json:"rounds_per_step"`
-	Rounds     *plan.Rounds `json:"rounds"`
+	Collectives int            `json:"rounds_per_step"`
+	Sampling    *plan.Sampling `json:"rounds"`
 
 	Shuffles *plan.Shuffles `json:"shuffles"`
 
@@ -164,8 +164,8 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps, plan.Shuffles)
 		}
 		p := plan.Shuffles
-		if plan.Rounds != nil { // of other nodes
-			p.Sampling += plan.Rounds.Bytes
+		if plan.Sampling != nil { // of other nodes
+			p.Sampling += plan.Sampling.Bytes
 		}
 		for _, c := range []struct {
 			name    string
@@ -176,7 +176,7 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffles.Rows},
 			{"bytes shuffled", p.Bytes, run.Shuffles.Bytes},
 			{"bytes of sampling", p.Sampling, run.Sampling.Bytes},
-			{"collectives", float64(plan.Collective), int64(run.RoundsPerStep) * int64(steps)},
+			{"collectives", float64(plan.Collectives), int64(run.CollectivesPerStep) * int64(steps)},
 			{"rows fetched", plan.Traffic.Rows, run.Remote},
 		} {
 			if d := c.planned*float64(steps) - float64(c.counted); math.Abs(d) > 1e-3 {

@@ -167,11 +167,11 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 		{2, "global", []string{"sample.kind=ladies", "sample.layer_vertices=300"}, 6}} {
 		got := trained(t, smallParts.dir(t), c.ranks, append(c.sets, "topology.kind=partitioned",
 			"sample.seeds="+c.seeds, "cache.policy=none")...)
-		if got.RoundsPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
+		if got.CollectivesPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
 			c.sets == nil && got.Drawn > 5*got.Asked {
 			t.Errorf("%d ranks, seeds %s %v: %g rounds a step, want %g; %d vertices asked for, %d "+
 				"neighbours",
-				c.ranks, c.seeds, c.sets, got.RoundsPerStep, c.want, got.Asked, got.Drawn)
+				c.ranks, c.seeds, c.sets, got.CollectivesPerStep, c.want, got.Asked, got.Drawn)
 		}
 		if least := 4*got.Asked + 4*got.Drawn; got.Sampling.Bytes < least {
 			t.Errorf("%d ranks: %d bytes of sampling, at least %d are ids", c.ranks,
@@ -212,7 +212,7 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 		for what, n := range map[string]int64{
 			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
 			"sampling bytes":             run.Sampling.Bytes,
-			"more collectives of a rank": int64(run.RoundsPerStep-2) * int64(run.StepsPerEpoch),
+			"more collectives of a rank": int64(run.CollectivesPerStep-2) * int64(run.StepsPerEpoch),
 		} {
 			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
 			if m == nil || m[1] != strconv.FormatInt(n, 10) {
@@ -241,13 +241,13 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 			}
 			plan, run := planned(t, a.parts.dir(t), args...),
 				trained(t, a.parts.dir(t), ranks, sets...)
-			if 32%run.StepsPerEpoch != 0 || float64(plan.Collective) != run.RoundsPerStep {
+			if 32%run.StepsPerEpoch != 0 || float64(plan.Collectives) != run.CollectivesPerStep {
 				t.Errorf("%d ranks, %v: %d steps; %d collectives a step are planned, %g "+
 					"are counted",
-					ranks, a.sets, run.StepsPerEpoch, plan.Collective, run.RoundsPerStep)
+					ranks, a.sets, run.StepsPerEpoch, plan.Collectives, run.CollectivesPerStep)
 			}
-			if (plan.Rounds == nil) != (ranks == 1) {
-				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Rounds)
+			if (plan.Sampling == nil) != (ranks == 1) {
+				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Sampling)
 			} else if ranks == 1 {
 				continue
 			}
@@ -257,9 +257,9 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 				planned float64
 				counted int64
 			}{
-				{"vertices asked for", plan.Rounds.Asked, run.Asked},
-				{"neighbours", plan.Rounds.Drawn, run.Drawn},
-				{"bytes", plan.Rounds.Bytes, run.Sampling.Bytes},
+				{"vertices asked for", plan.Sampling.Asked, run.Asked},
+				{"neighbours", plan.Sampling.Drawn, run.Drawn},
+				{"bytes", plan.Sampling.Bytes, run.Sampling.Bytes},
 			} {
 				if math.Abs(c.planned*steps-float64(c.counted)) > 0.5 {
 					t.Errorf("%d ranks, %s, %v: %g %s are planned, %d counted", ranks, a.parts.name,
@@ -281,14 +281,14 @@ func TestRoundsOf512RanksArePlanned(t *testing.T) {
 	apart := planned(t, smallParts.dir(t), append(args, "topology.kind=partitioned")...)
 	whole := planned(t, smallParts.dir(t), append(args, "topology.kind=replicated")...)
 	least := float64(ranks*ranks*sample.AskBytes) +
-		apart.Rounds.Asked*(sample.VertexBytes+1) + apart.Rounds.Drawn*sample.VertexBytes
-	if apart.Rounds.Asked <= 0 || math.Abs(apart.Rounds.Bytes-least) > 0.5 ||
-		apart.Collective != 4 {
-		t.Errorf("planned are %+v and %d collectives", apart.Rounds, apart.Collective)
+		apart.Sampling.Asked*(sample.VertexBytes+1) + apart.Sampling.Drawn*sample.VertexBytes
+	if apart.Sampling.Asked <= 0 || math.Abs(apart.Sampling.Bytes-least) > 0.5 ||
+		apart.Collectives != 4 {
+		t.Errorf("planned are %+v and %d collectives", apart.Sampling, apart.Collectives)
 	}
-	if whole.Rounds != nil || whole.Collective != 2 {
-		t.Errorf("with a replicated topology %+v and %d collectives", whole.Rounds,
-			whole.Collective)
+	if whole.Sampling != nil || whole.Collectives != 2 {
+		t.Errorf("with a replicated topology %+v and %d collectives", whole.Sampling,
+			whole.Collectives)
 	}
 	bytes := func(p *plannedJob) int64 {
 		for _, item := range p.Memory {

@@ -161,8 +161,8 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	if c.perPart {
 		rounds *= 4 // parts of a rank
 	}
-	if got.RoundsPerStep != rounds {
-		t.Errorf("%g rounds a step, want %g", got.RoundsPerStep, rounds)
+	if got.CollectivesPerStep != rounds {
+		t.Errorf("%g rounds a step, want %g", got.CollectivesPerStep, rounds)
 	}
 	if got.Cached != 0 || got.HitRate != 0 {
 		t.Errorf("%d cache hits, hit rate %g, without a cache", got.Cached, got.HitRate)

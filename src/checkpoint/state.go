@@ -118,7 +118,7 @@ type Sums struct {
 	FirstStep    float64            `json:"first_step_seconds"`
 	Startup      float64            `json:"startup_seconds"`
 	StartupShare float64            `json:"startup_fraction"`
-	Rounds       float64            `json:"rounds_per_step"`     // of the last one: of each rank
+	Collectives  float64            `json:"rounds_per_step"`     // of the last one: of each rank
 	OwnerSkew    float64            `json:"owner_skew,omitzero"` // likewise
 
 	trace.Counters

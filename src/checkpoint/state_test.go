@@ -47,7 +47,7 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	filled(reflect.ValueOf(&rows).Elem(), new(int))
 	want.Add(&e, rows)
 	want.Add(&e, rows)
-	want.Rounds = 3
+	want.Collectives = 3
 	var kept Sums
 	reread(want.Copy(), &kept)
 	if !reflect.DeepEqual(kept, want) {

@@ -448,7 +448,7 @@ func (c *Config) table() []section {
 					"of a node share one copy; features are partitioned"},
 				word{"partitioned",
 					"every rank holds the in-edges of its own vertices, and " +
-						"asks the owners of others for their draws: two rounds for each hop after " +
+						"asks the owners of others for their draws: two collectives for each hop after " +
 						"the first ([when](guide/topology.md))"},
 			), free,
 				"where the topology lies", "No number of the training changes."},

@@ -73,7 +73,7 @@ func TestEveryRowArrives(t *testing.T) {
 					}
 					totals[rank].Add(p.Counters)
 				}
-				if n := totals[rank].Rounds; n != int64(transport.calls) {
+				if n := totals[rank].Collectives; n != int64(transport.calls) {
 					return fmt.Errorf("counted %d rounds; the transport was asked for %d", n, transport.calls)
 				}
 				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes,
@@ -252,7 +252,7 @@ func TestStoredRowsAreNotFetched(t *testing.T) {
 				if err := fetch(x, &p, ids); err != nil {
 					return err
 				}
-				want := trace.Counters{Frontier: int64(len(ids)), Rounds: 2, CountBytes: 8 * ranks}
+				want := trace.Counters{Frontier: int64(len(ids)), Collectives: 2, CountBytes: 8 * ranks}
 				for i, v := range ids {
 					ref, row := p.Rows.Of[i], l.row(int64(v))
 					if got := p.Rows.Tables[ref.Table()][ref.Row()*len(row):][:len(row)]; string(

@@ -17,7 +17,7 @@ const IDBytes = 4
 // behind them. All ranks start the collectives of their plans in the same order, even for a plan that
 // requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
-	p.Rounds++
+	p.Collectives++
 	p.CountBytes, p.IDBytes = int64(len(p.asked))*countBytes, int64(len(p.askIDs))*IDBytes
 	p.on = x
 	return x.comm.StartAlltoallThen(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones,
@@ -144,7 +144,7 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 // StartRows sends the requested rows and sums and receives those of p in place. When its request is
 // complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
-	p.Rounds++
+	p.Collectives++
 	p.RowBytes = int64(len(p.sent))
 	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.unit)
 }

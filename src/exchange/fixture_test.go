@@ -125,7 +125,7 @@ func (l *layout) check(p *Plan, rank int, ids []graph.VertexID,
 	if got.Frontier != got.Local+got.Cached+got.Peer+got.Remote {
 		return fmt.Errorf("%+v: the parts do not add up to the frontier", got)
 	}
-	want.Rounds = 2
+	want.Collectives = 2
 	want.ServedReads = got.Served // without sums
 	want.Served, want.CountBytes, want.IDBytes, want.RowBytes = got.Served, 8*int64(l.ranks),
 		4*want.Remote, got.Served*int64(rowBytes)

@@ -18,7 +18,7 @@ import (
 // many bytes to return, which travel to the row's owner. When the request is complete, Returned has
 // what came for this rank's rows.
 func StartBack(x *Exchange, p *Plan) comm.Request {
-	p.Rounds++
+	p.Collectives++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
 }
 
@@ -135,7 +135,7 @@ func (l *Late) Slice(x *Exchange, late bool) error {
 // StartEarly sends the early rows, and which rows are late. When its request is complete, Spread
 // moves the received rows to their places.
 func (l *Late) StartEarly(x *Exchange) comm.Request {
-	l.on.Rounds++
+	l.on.Collectives++
 	return x.comm.StartAlltoallThen(l.serve.bits, l.read.bits, l.serve.bytes, l.read.bytes, 1,
 		comm.Then{Send: l.on.sent, SendRows: l.serve.early, RowBytes: x.unit, Expect: l})
 }
@@ -175,7 +175,7 @@ func (l *Late) Spread(x *Exchange) {
 // StartLate sends the late rows. When its request is complete, Land moves the received rows to
 // their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
-	l.on.Rounds++
+	l.on.Collectives++
 	_, n := l.Rows()
 	l.late = mem.Grow(l.late[:0], n*x.unit)
 	return x.comm.StartAlltoallv(l.on.sent, l.late, l.serve.late, l.read.late, x.unit)

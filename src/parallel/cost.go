@@ -7,17 +7,17 @@ import "halognn/src/nn"
 
 // The collectives of a minibatch.
 const (
-	fetchRounds    = 2 // fetched: ids, rows
-	edgeRounds     = 2 // withEdgeRows: places of edges, their rows
-	learnedRounds  = 3 // withLearned and learning: ids, rows; gradients
-	lateRounds     = 1 // learning: learned rows of steps under way
-	askRounds      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
-	crossingRounds = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
-	layerRounds    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
-	normRounds     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
-	ratedRounds    = 2 // shuffler, of links: embeddings, their gradients
-	relayRounds    = 3 // relay, of the last hop: counts, ids, rows
-	columnRounds   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
+	fetchCollectives    = 2 // fetched: ids, rows
+	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
+	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
+	lateCollectives     = 1 // learning: learned rows of steps under way
+	askCollectives      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
+	crossingCollectives = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
+	layerCollectives    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
+	normCollectives     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
+	ratedCollectives    = 2 // shuffler, of links: embeddings, their gradients
+	relayCollectives    = 3 // relay, of the last hop: counts, ids, rows
+	columnCollectives   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
 )
 
 // CountBytes is a number of vertices in a message.
@@ -47,43 +47,43 @@ type Messages struct {
 	Rated                       bool // links are rated, by embeddings of several ranks where these share minibatches
 }
 
-// Rounds returns the collectives that a rank starts for a minibatch.
-func (m *Mode) Rounds(of Messages) int { return m.rounds(of) }
+// Collectives returns those that a rank starts for a minibatch.
+func (m *Mode) Collectives(of Messages) int { return m.collectives(of) }
 
-func dataRounds(of Messages) int {
-	n := fetchRounds + askRounds*of.Asking
+func dataCollectives(of Messages) int {
+	n := fetchCollectives + askCollectives*of.Asking
 	if of.EdgeRows {
-		n += edgeRounds
+		n += edgeCollectives
 	}
 	if of.Learned {
-		n += learnedRounds
+		n += learnedCollectives
 		if of.UnderWay {
-			n += lateRounds
+			n += lateCollectives
 		}
 	}
 	return n
 }
 
-func splitRounds(of Messages) int {
+func splitCollectives(of Messages) int {
 	if of.Group == 1 {
-		return dataRounds(of)
+		return dataCollectives(of)
 	}
-	n := fetchRounds + crossingRounds*max(0, of.Hops-1) + normRounds*of.Norms +
-		layerRounds*of.Layers
+	n := fetchCollectives + crossingCollectives*max(0, of.Hops-1) + normCollectives*of.Norms +
+		layerCollectives*of.Layers
 	if of.Rated {
-		n += ratedRounds
+		n += ratedCollectives
 	}
 	return n
 }
 
-func hybridRounds(of Messages) int {
+func hybridCollectives(of Messages) int {
 	if of.Group == 1 || of.Hops == 0 {
-		return splitRounds(of)
+		return splitCollectives(of)
 	}
-	return splitRounds(of) + relayRounds + askRounds*of.Asking
+	return splitCollectives(of) + relayCollectives + askCollectives*of.Asking
 }
 
-func pushPullRounds(of Messages) int { return columnRounds + askRounds*of.Asking }
+func pushPullCollectives(of Messages) int { return columnCollectives + askCollectives*of.Asking }
 
 // HopWords returns the length, in words of 4 bytes, of an input hop in a message to ranks that hold
 // columns: frontier, degrees, sources and, where the model weighs edges, weights.

@@ -184,7 +184,7 @@ func (w *withEdgeRows) counters(m *Minibatch) (trace.Counters, error) {
 	c, err := w.Rows.counters(m)
 	e := &m.edgesOf.fetch.Counters
 	c.EdgeRows, c.EdgeBytes = e.Remote, e.RowBytes+e.IDBytes
-	c.Rounds += e.Rounds
+	c.Collectives += e.Collectives
 	return c, err
 }
 

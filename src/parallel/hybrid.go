@@ -75,7 +75,7 @@ func (r relay) stages(f *fetched) []Stage {
 func (r relay) start(m *Minibatch) (request, error) {
 	c, count := m.shared.crossing(0), &m.moved
 	rowBytes := int64(m.Fetch.Rows.RowBytes())
-	count.Rounds++
+	count.Collectives++
 	count.Rows += int64(len(c.IDs))
 	count.Bytes += int64(len(c.At)) * rowBytes
 	count.Got += int64(len(c.IDs)) * rowBytes

@@ -279,12 +279,12 @@ func (r *learning) count(m *Minibatch) {
 	m.moved.Rows += ways * p.Remote
 	m.moved.Bytes += p.IDBytes + int64(sent) + p.Served*size + (ways-1)*p.Remote*size
 	m.moved.Got += p.Served*exchange.IDBytes + int64(got) + p.Remote*size + (ways-1)*p.Served*size
-	m.moved.Rounds += 1 + ways
+	m.moved.Collectives += 1 + ways
 	if e.waits {
 		sent, got = e.late.Rows()
 		m.moved.Late += int64(got)
 		m.moved.LateBytes += int64(sent) * size
-		m.moved.Rounds++
+		m.moved.Collectives++
 	}
 }
 

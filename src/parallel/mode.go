@@ -24,8 +24,8 @@ type Mode struct {
 
 	// compose sets the answers of a strategy: its Draw, Rows and Between. Collective.
 	compose func(*Strategy) error
-	// rounds counts the collectives of a minibatch.
-	rounds func(Messages) int
+	// collectives counts those of a minibatch.
+	collectives func(Messages) int
 	// refuses lists what the mode cannot be combined with; nil for nothing.
 	refuses func(*job.Spec) []clash
 }
@@ -48,25 +48,26 @@ var modes = []*Mode{
 	{
 		Mode:    job.Mode{Name: ModeData},
 		Doc:     "every rank trains its own minibatches, and gradients are added",
-		compose: composeData, rounds: dataRounds,
+		compose: composeData, collectives: dataCollectives,
 	},
 	{
 		Mode: job.Mode{Name: ModeSplit, Sharing: sample.Together},
 		Doc: "all ranks train each minibatch together: each draws, reads and computes what concerns " +
 			"its own vertices, and hidden rows travel between layers ([when](guide/modes.md))",
-		Depth: sharedDepth, compose: composeSplit, rounds: splitRounds, refuses: splitRefuses,
+		Depth: sharedDepth, compose: composeSplit, collectives: splitCollectives, refuses: splitRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModeHybrid, Sharing: sample.InNodes},
 		Doc: "the ranks of a node train each minibatch together, as with `split`; every node has " +
 			"minibatches of its own, and gradients are added",
-		Depth: sharedDepth, compose: composeHybrid, rounds: hybridRounds, refuses: hybridRefuses,
+		Depth: sharedDepth, compose: composeHybrid, collectives: hybridCollectives,
+		refuses: hybridRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModePushPull, Columns: true},
 		Doc: "every rank trains its own minibatches and holds some columns of all features; all " +
 			"ranks compute the first linear map of each minibatch together, and its partial sums travel",
-		compose: composePushPull, rounds: pushPullRounds, refuses: pushPullRefuses,
+		compose: composePushPull, collectives: pushPullCollectives, refuses: pushPullRefuses,
 	},
 }
 

@@ -32,7 +32,7 @@ func (c counted) close() error { return c.comm.Free() }
 func TestAModeIsARowOfTheTable(t *testing.T) {
 	sent := make([]int, 2)
 	toy := &Mode{
-		Mode: job.Mode{Name: "toy"}, Doc: "as `data`, and ranks count", rounds: dataRounds,
+		Mode: job.Mode{Name: "toy"}, Doc: "as `data`, and ranks count", collectives: dataCollectives,
 		compose: func(s *Strategy) error {
 			made, err := s.o.Comm.Dup()
 			s.between = counted{comm: made, sent: &sent[s.o.Comm.Rank()]}

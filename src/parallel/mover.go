@@ -99,7 +99,7 @@ func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]floa
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
 	width, rank := 4*cols, s.comm.Rank()
-	count.Rounds++
+	count.Collectives++
 	for r, n := range in {
 		if r == rank {
 			continue

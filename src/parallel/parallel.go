@@ -19,8 +19,8 @@
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
 //	                                                                  ── all-gather ──> Wait
 //
-// On a topology of which every rank holds the rows of its own vertices, sampling takes two rounds a
-// hop between ranks (remoteDrawer); all that follows is the same.
+// On a topology of which every rank holds the rows of its own vertices, sampling takes two
+// collectives a hop between ranks (remoteDrawer); all that follows is the same.
 //
 // With a cache that changes, what it holds depends on the minibatches before. So decisions are made
 // in order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then

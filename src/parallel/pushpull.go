@@ -198,7 +198,7 @@ func (p *columnRows) startSizes(m *Minibatch) (request, error) {
 		return nil, err
 	}
 	x := &m.pushed
-	m.asked.Rounds++
+	m.asked.Collectives++
 	m.asked.Bytes += int64(p.ranks-1) * HopSizeBytes
 	return p.comm.StartAllgatherv(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, HopSizeBytes), nil
 }
@@ -237,7 +237,7 @@ func (p *columnRows) startPush(m *Minibatch) (request, error) {
 		return nil, err
 	}
 	x := &m.pushed
-	m.asked.Rounds++
+	m.asked.Collectives++
 	m.asked.Bytes += int64(p.ranks-1) * 4 * int64(len(x.own))
 	return p.comm.StartAllgatherv(mem.Bytes(x.own), mem.Bytes(x.all), x.words, 4), nil
 }

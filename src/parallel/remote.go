@@ -13,7 +13,7 @@ import (
 )
 
 // remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A
-// hop whose frontier others own takes two rounds, each a collective of the pipeline:
+// hop whose frontier others own takes two collectives of the pipeline:
 //
 //	local     collective   local          collective      local
 //	sample ──> ask 2 ─────> answer 2 ────> reply 2 ──────> extend 2 ──> ask 3
@@ -28,8 +28,8 @@ type remoteDrawer struct {
 	o        DrawerOptions
 	ranks    int
 	parts    graph.PartIndex // of ranks
-	first    int             // the first hop that has rounds
-	comm     comm.Comm       // of all rounds; nil if there are none
+	first    int             // the first hop that asks
+	comm     comm.Comm       // of all hops; nil if none asks
 	ones     []int           // [K] one count for every rank
 	samplers pool[*sample.Remote]
 	idle     chan remoteDraws // of minibatches that are drawn
@@ -82,8 +82,8 @@ func newRemoteDrawer(
 
 func (d *remoteDrawer) hops() int { return d.o.Sampling.Hops() }
 
-// rounds returns how many hops ask other ranks.
-func (d *remoteDrawer) rounds() int {
+// askingHops returns how many hops ask other ranks.
+func (d *remoteDrawer) askingHops() int {
 	if d.ranks == 1 {
 		return 0
 	}
@@ -117,16 +117,16 @@ func (d *remoteDrawer) Bytes() int64 {
 // stages are those from the seeds to the blocks.
 func (d *remoteDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
-	for i := range d.rounds() {
+	for i := range d.askingHops() {
 		h := d.first + i
 		stages = append(stages,
-			d.round(h, func(m *Minibatch) error { return d.extend(m, h) })...)
+			d.asking(h, func(m *Minibatch) error { return d.extend(m, h) })...)
 	}
 	return stages
 }
 
-// round returns the stages in which hop h asks other ranks; afterwards extend runs.
-func (d *remoteDrawer) round(h int, extend func(*Minibatch) error) []Stage {
+// asking returns the stages in which hop h asks other ranks; afterwards extend runs.
+func (d *remoteDrawer) asking(h int, extend func(*Minibatch) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
 		collective(trace.Ask, name("ask"), d.startAsk, nil),
@@ -147,7 +147,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 	case m.draws = <-d.idle:
 	default:
 	}
-	alone := d.hops() - d.rounds()
+	alone := d.hops() - d.askingHops()
 	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Begin(&m.Sampled, m.Seeds, d.hops()); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 		r.asks[2*k], r.asks[2*k+1] = int64(n), int64(r.asking.Word)
 	}
 	count.Asked += int64(r.asking.Vertices())
-	count.Rounds++
+	count.Collectives++
 	count.Bytes += int64(d.ranks)*sample.AskBytes + int64(len(r.asking.IDs))*sample.VertexBytes
 	return d.comm.StartAlltoallThen(mem.Bytes(r.asks), mem.Bytes(r.asked), d.ones, d.ones,
 		sample.AskBytes, comm.Then{Send: mem.Bytes(r.asking.IDs), SendRows: r.asking.Words,
@@ -259,7 +259,7 @@ func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 		return nil, err
 	}
 	r, count := &m.draws, &m.asked
-	count.Rounds++
+	count.Collectives++
 	count.Bytes += int64(len(r.answer.Sizes)) + int64(len(r.answer.Neighbours))*sample.VertexBytes
 	return d.comm.StartAlltoallThen(r.answer.Sizes, r.asking.Sizes, r.answer.Count, r.asking.Count,
 		r.asking.Reply.Column(), comm.Then{Send: mem.Bytes(r.answer.Neighbours),

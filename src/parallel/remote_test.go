@@ -171,12 +171,12 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 	if c.Size() == 1 {
 		hops = 0
 	}
-	if minibatches := int64(len(t.digests)); s.Rounds != 2*hops*minibatches ||
-		got.Rounds != want.Rounds+s.Rounds {
-		return fmt.Errorf("%d rounds to sample %d minibatches of %d hops, %d in all", s.Rounds,
-			minibatches, hops, got.Rounds)
+	if minibatches := int64(len(t.digests)); s.Collectives != 2*hops*minibatches ||
+		got.Collectives != want.Collectives+s.Collectives {
+		return fmt.Errorf("%d collectives to sample %d minibatches of %d hops, %d in all", s.Collectives,
+			minibatches, hops, got.Collectives)
 	}
-	got.Sampling, got.Rounds = trace.Sampling{}, want.Rounds
+	got.Sampling, got.Collectives = trace.Sampling{}, want.Collectives
 	if got != want {
 		return fmt.Errorf("rows %+v, want %+v", got, want)
 	}

@@ -116,7 +116,7 @@ func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
 		s.counts[r] = n
 	}
 	others := int64(n*(len(s.counts)-1)) * 4
-	count.Rounds++
+	count.Collectives++
 	count.Bytes += others
 	count.Got += others
 	if err := carried(s.comm, mem.Bytes(s.sums), mem.Bytes(s.gathered), nil, s.counts,

@@ -15,8 +15,8 @@ import (
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
 // vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
 // after the last one too. A hop that is drawn as a whole (sample.Layer) has two more before. A hop
-// begins with the rounds of a remoteDrawer if ranks hold the in-edges of their own vertices alone
-// and draw for those of other groups. As there no sampler is held from one stage to another.
+// begins with the collectives of a remoteDrawer if ranks hold the in-edges of their own vertices
+// alone and draw for those of other groups. As there no sampler is held from one stage to another.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
@@ -101,7 +101,7 @@ func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for h := 1; h <= d.hops(); h++ {
 		if d.asks(h) {
-			stages = append(stages, d.asker.round(h, func(m *Minibatch) error {
+			stages = append(stages, d.asker.asking(h, func(m *Minibatch) error {
 				return d.samplers.with(func(s *sample.Split) error { return d.extend(m, s, h) })
 			})...)
 		}
@@ -122,7 +122,7 @@ func (d *splitDrawer) stages() []Stage {
 }
 
 // asks reports whether hop h asks those that hold in-edges.
-func (d *splitDrawer) asks(h int) bool { return d.asker.rounds() > 0 && h >= d.asker.first }
+func (d *splitDrawer) asks(h int) bool { return d.asker.askingHops() > 0 && h >= d.asker.first }
 
 // crossing returns the stages in which the vertices that hop h has found go to their owners;
 // afterwards then runs.
@@ -168,7 +168,7 @@ func (d *splitDrawer) startMasses(m *Minibatch) (request, error) {
 	if x.layer != nil {
 		x.asks[0] = int64(len(x.layer.Own)) * 4 / sample.CandidateBytes
 	}
-	m.asked.Rounds++
+	m.asked.Collectives++
 	m.asked.Bytes += int64(d.ranks()-1) * CountBytes
 	return d.group.StartAllgatherv(mem.Bytes(x.asks[:1]), mem.Bytes(x.asked), d.ones, CountBytes), nil
 }
@@ -191,7 +191,7 @@ func (d *splitDrawer) finishMasses(m *Minibatch) error {
 // startLayer sends every rank of the group the candidates that this rank has found.
 func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 	x := &m.shared
-	m.asked.Rounds++
+	m.asked.Collectives++
 	if x.layer == nil {
 		return d.group.StartAllgatherv(nil, nil, x.counts, sample.CandidateBytes), nil
 	}
@@ -374,7 +374,7 @@ func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
 	for k, n := range c.Count {
 		x.asks[k] = int64(n)
 	}
-	m.asked.Rounds++
+	m.asked.Collectives++
 	m.asked.Bytes += int64(len(x.asks)) * CountBytes
 	return d.group.StartAlltoallv(
 		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes), nil
@@ -394,7 +394,7 @@ func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
 	c := &m.shared.hops[h-1]
 	m.asked.Asked += int64(len(c.IDs))
 	m.asked.Answered += int64(len(c.WantIDs))
-	m.asked.Rounds++
+	m.asked.Collectives++
 	m.asked.Bytes += int64(len(c.IDs)) * sample.VertexBytes
 	return d.group.StartAlltoallv(
 		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)

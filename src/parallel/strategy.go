@@ -160,7 +160,7 @@ func (s *Strategy) Counters(m *Minibatch) (trace.Counters, error) {
 	c.Edges = int64(m.Sampled.NumEdges())
 	c.Sampling = m.asked
 	c.Add(trace.Counters{Shuffles: m.moved})
-	c.Rounds += c.Sampling.Rounds + c.Shuffles.Rounds
+	c.Collectives += c.Sampling.Collectives + c.Shuffles.Collectives
 	return c, err
 }
 

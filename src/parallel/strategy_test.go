@@ -454,9 +454,9 @@ func TestUnknownMode(t *testing.T) {
 func TestCountersOfAMinibatch(t *testing.T) {
 	d := &Strategy{rows: &fetched{readers: frontier{}}}
 	var m Minibatch
-	m.Fetch.Counters = trace.Counters{Frontier: 2, Local: 1, Remote: 1, Rounds: 3}
+	m.Fetch.Counters = trace.Counters{Frontier: 2, Local: 1, Remote: 1, Collectives: 3}
 	m.Sampled.Frontier = make([]graph.VertexID, 2)
-	if c, err := d.Counters(&m); err != nil || c.Rounds != 3 {
+	if c, err := d.Counters(&m); err != nil || c.Collectives != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	m.Fetch.Remote = 2

@@ -147,8 +147,8 @@ func (p memoryPlan) seedBytes(r *rankPlan) int64 {
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
-// drawingBytes is the memory of the rounds in which minibatches are drawn on a partitioned
-// topology, for the most minibatches that are in such rounds at a time.
+// drawingBytes is the memory of the collectives by which minibatches are drawn on a partitioned
+// topology, for the most minibatches that are drawn at a time.
 func (p memoryPlan) drawingBytes(s *shape, slots int64) int64 {
 	if p.of.sending().shares() {
 		return 0

@@ -169,8 +169,8 @@ type Plan struct {
 
 	Minibatch  Minibatch     `json:"minibatch"`
 	Traffic    Traffic       `json:"traffic"`
-	Collective int           `json:"rounds_per_step"` // collectives that a rank starts
-	Rounds     *Rounds       `json:"rounds,omitempty"`
+	Collectives int           `json:"rounds_per_step"` // collectives that a rank starts
+	Sampling   *Sampling       `json:"rounds,omitempty"`
 	Shuffles   *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches or hold columns
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
@@ -278,7 +278,7 @@ type planner struct {
 type (
 	memoryPlan  struct{ of *planner } // bytes that a rank has in memory
 	trafficPlan struct{ of *planner } // rows that a step fetches, and what serves the others
-	messagePlan struct{ of *planner } // rounds of a minibatch, and the bytes of their messages
+	messagePlan struct{ of *planner } // collectives of a minibatch, and the bytes of their messages
 )
 
 func (p *planner) holding() memoryPlan   { return memoryPlan{p} }
@@ -311,12 +311,12 @@ func (p *planner) plan() (*Plan, error) {
 	if out.Memory, err = p.holding().memory(&out.Traffic); err != nil {
 		return nil, err
 	}
-	out.Rounds, out.Shuffles = p.sending().rounds(), p.shuffles
+	out.Sampling, out.Shuffles = p.sending().sampling(), p.shuffles
 	mode, err := parallel.ModeOf(j.Mode.Name)
 	if err != nil {
 		return nil, err
 	}
-	out.Collective = l.Minibatches() * mode.Rounds(parallel.Messages{Hops: j.Sample.Hops(),
+	out.Collectives = l.Minibatches() * mode.Collectives(parallel.Messages{Hops: j.Sample.Hops(),
 		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
 		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),

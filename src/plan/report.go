@@ -142,7 +142,7 @@ func (p *Plan) trafficTable() [][]string {
 	}
 	rows = append(rows, [][]string{
 		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
-		{"collectives of a rank", strconv.Itoa(p.Collective)},
+		{"collectives of a rank", strconv.Itoa(p.Collectives)},
 	}...)
 	for _, of := range t.Types {
 		rows = append(rows, []string{fmt.Sprintf("of %s, %d bytes a row", of.Type, of.RowBytes),
@@ -163,7 +163,7 @@ func (p *Plan) trafficTable() [][]string {
 			{"sampling MB", fmt.Sprintf("%.2f", s.Sampling/1e6)},
 		}...)
 	}
-	if r := p.Rounds; r != nil {
+	if r := p.Sampling; r != nil {
 		rows = append(rows, [][]string{
 			{"vertices asked for", fmt.Sprintf("%.0f", r.Asked)},
 			{"neighbours returned", fmt.Sprintf("%.0f", r.Drawn)},

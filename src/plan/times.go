@@ -38,8 +38,8 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Train:  each * flops / r.Flops,
 		Remote: t.Busiest * p.bytesOf(t) / r.Network,
 	}
-	if rounds := p.sending().rounds(); rounds != nil {
-		x.Ask = rounds.busiest * float64(p.job.RanksPerNode) / r.Network
+	if sampling := p.sending().sampling(); sampling != nil {
+		x.Ask = sampling.busiest * float64(p.job.RanksPerNode) / r.Network
 	}
 	if s := p.shuffles; s != nil {
 		x.Ask += p.sending().sendingSeconds(s.found, r)

@@ -28,7 +28,7 @@ type Step struct {
 	// rank 0: waiting for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
 	// rank 0: collectives started for the step's minibatches
-	Rounds int64 `json:"rounds"`
+	Collectives int64 `json:"rounds"`
 	Rows
 }
 
@@ -66,7 +66,7 @@ type Epoch struct {
 	// and the share of loading that the factor of the next epoch follows from; absent: 0
 	LoadingShare float64 `json:"loading_share,omitempty"`
 	// of each rank: equal on all
-	Rounds int64 `json:"rounds"`
+	Collectives int64 `json:"rounds"`
 	Rows
 	// by rank
 	Ranks []Rank `json:"ranks"`

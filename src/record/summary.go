@@ -34,7 +34,7 @@ type Summary struct {
 	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Ranks that share
 	// minibatches start 2 more for each batch norm and each hop of LADIES, and models that read features
 	// of edges 2 for these, and models that learn rows 3 for those. Equal on all ranks; of the last epoch
-	RoundsPerStep float64 `json:"rounds_per_step"`
+	CollectivesPerStep float64 `json:"rounds_per_step"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch
 	OwnerSkew float64 `json:"owner_skew,omitempty"`

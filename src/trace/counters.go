@@ -64,7 +64,7 @@ type Counters struct {
 	// rows that this rank read for others: those that it sent, and those that it added, as often
 	ServedReads int64 `json:"read_for_others,omitzero"`
 	// collectives started: ids with their counts, rows, one each, and those of Sampling and Shuffles
-	Rounds int64 `json:"collectives,omitzero"`
+	Collectives int64 `json:"collectives,omitzero"`
 	// counts sent, one for each rank
 	CountBytes int64 `json:"count_bytes,omitzero"`
 	// rows and sums sent
@@ -105,7 +105,7 @@ type Sampling struct {
 	Drawn int64 `json:"drawn_neighbours"`
 	// collectives started: ids, and neighbours, are one each, with their numbers; counts apart where
 	// ranks share minibatches
-	Rounds int64 `json:"sampling_collectives,omitzero"`
+	Collectives int64 `json:"sampling_collectives,omitzero"`
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours by each relation that ends in its type (4 if a
 	// fanout is above 255 or all; 8, with the degree, by `poisson` and `ladies`), 4 for each neighbour
@@ -136,7 +136,7 @@ type Shuffles struct {
 	// bytes of the rows received, by the shuffle index
 	Got int64 `json:"shuffle_got,omitzero"`
 	// collectives started between two layers, and to pass feature rows on
-	Rounds int64 `json:"shuffle_collectives,omitzero"`
+	Collectives int64 `json:"shuffle_collectives,omitzero"`
 }
 
 // numCounters is the number of counters, each of 64 bits: TestCountersAreWords holds them to it.

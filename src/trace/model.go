@@ -6,7 +6,7 @@ package trace
 type Terms struct {
 	// t_Sampling: drawing blocks; `sample` / `steps_per_epoch`
 	Sample float64 `json:"t_sample"`
-	// the rounds of sampling a partitioned topology, and of sending input hops; `ask` /
+	// the collectives of sampling a partitioned topology, and of sending input hops; `ask` /
 	// `steps_per_epoch`
 	Ask float64 `json:"t_ask"`
 	// t_Lookup: locating each row; `plan` / `steps_per_epoch`

@@ -25,7 +25,7 @@ const (
 	// step run on the training goroutine
 	Sample Phase = iota
 	// by the issuer: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
-	// push-pull`, sending input hops: from the start to the completion of the rounds
+	// push-pull`, sending input hops: from the start to the completion of each
 	Ask
 	// on the pool: finding each row of the frontier; grouping fetched rows by owner
 	Plan

@@ -47,7 +47,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 		return fmt.Errorf("shuffles do not add up: %d bytes sent, %d received; this is a bug in "+
 			"halognn", s.Bytes, s.Got)
 	}
-	if err := all.sameRounds(); err != nil {
+	if err := all.sameCollectives(); err != nil {
 		return err
 	}
 	ranks := float64(len(all.each))
@@ -55,7 +55,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 		Kind: "epoch", Time: record.Now(), Epoch: r.of.epoch, Seconds: took.Seconds(),
 		Loss:         r.of.loss / float64(r.of.seeds),
 		LR:           r.s.Spec.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.Spec.Epochs*r.of.steps()),
-		PhaseSeconds: map[string]float64{}, Rounds: total.Rounds / int64(len(all.each)), Rows: rows,
+		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)), Rows: rows,
 		FirstStep: r.of.firstStep,
 	}
 	for p := range trace.NumPhases {
@@ -75,7 +75,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 	r.onlyStep(&rec)
 	r.of.adapt(&rec)
 	r.of.sums.Add(&rec, total)
-	r.of.sums.Rounds = float64(rec.Rounds) / float64(r.of.steps())
+	r.of.sums.Collectives = float64(rec.Collectives) / float64(r.of.steps())
 	if r.s.Log != nil {
 		r.s.Log.Write(rec)
 	}
@@ -94,12 +94,12 @@ func (s *shares) ownerSkew() float64 {
 	return float64(most) * float64(len(s.each)) / float64(total)
 }
 
-// sameRounds checks that all ranks have started equally many collectives.
-func (s *shares) sameRounds() error {
+// sameCollectives checks that all ranks have started equally many collectives.
+func (s *shares) sameCollectives() error {
 	for rank, one := range s.each {
-		if first := s.each[0].Rounds; one.Rounds != first {
+		if first := s.each[0].Collectives; one.Collectives != first {
 			return fmt.Errorf("rounds do not match: rank 0 has started %d collectives, rank %d %d; "+
-				"this is a bug in halognn", first, rank, one.Rounds)
+				"this is a bug in halognn", first, rank, one.Collectives)
 		}
 	}
 	return nil
@@ -141,9 +141,9 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
 			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:          r.rowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs))),
-		RoundsPerStep: r.of.sums.Rounds,
-		OwnerSkew:     r.of.sums.OwnerSkew,
+		Rows:               r.rowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs))),
+		CollectivesPerStep: r.of.sums.Collectives,
+		OwnerSkew:          r.of.sums.OwnerSkew,
 		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,
 			SumsChoice: r.of.sumsChoice},
 		Times: record.Times{

@@ -23,17 +23,17 @@ var ErrStopped = errors.New("stopped by a signal")
 
 // share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
 type share struct {
-	Blocks  uint64
-	Edges   uint64
-	Rows    trace.Counters // on rank 0 also those carried over a restart
-	Remote  int64          // rows of this rank
-	Read    int64          // rows that it read for others in the epoch, or since a restart in it
-	Rounds  int64          // started by this rank in the epoch, or since a restart in it
-	Seconds float64
-	Waiting float64
-	Startup float64
-	Busy    float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
-	Phases  [trace.NumPhases]float64
+	Blocks      uint64
+	Edges       uint64
+	Rows        trace.Counters // on rank 0 also those carried over a restart
+	Remote      int64          // rows of this rank
+	Read        int64          // rows that it read for others in the epoch, or since a restart in it
+	Collectives int64          // started by this rank in the epoch, or since a restart in it
+	Seconds     float64
+	Waiting     float64
+	Startup     float64
+	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
+	Phases      [trace.NumPhases]float64
 }
 
 // shares holds the share of every rank, and their sum.
@@ -179,8 +179,8 @@ func (r keeper) gatherShares(took time.Duration) (s shares, err error) {
 	own := share{
 		Blocks: r.of.blocks, Edges: r.of.edges, Rows: rows,
 		Remote: r.of.rows.Remote + r.of.earlier, Read: r.of.rows.ServedReads,
-		Rounds:  r.of.rows.Rounds,
-		Seconds: took.Seconds(), Waiting: r.of.waiting.Seconds(), Startup: r.of.startup.Seconds(),
+		Collectives: r.of.rows.Collectives,
+		Seconds:     took.Seconds(), Waiting: r.of.waiting.Seconds(), Startup: r.of.startup.Seconds(),
 		Phases: r.of.clock.Seconds(),
 		Busy:   r.of.processor.Busy(),
 	}

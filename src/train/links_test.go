@@ -236,13 +236,13 @@ func TestLinksInOtherModes(t *testing.T) {
 				if got.EdgesDigest != want.EdgesDigest {
 					t.Errorf("%s, %s: other edges are drawn", mode, name)
 				}
-				rounds := m.Rounds(parallel.Messages{Hops: o.Sample.Hops(), Group: ranks / nodes,
+				rounds := m.Collectives(parallel.Messages{Hops: o.Sample.Hops(), Group: ranks / nodes,
 					Layers: o.Sample.Layers(), Rated: true})
 				if o.Model.Kind == "mlp" {
-					rounds = m.Rounds(parallel.Messages{Group: ranks / nodes, Rated: true})
+					rounds = m.Collectives(parallel.Messages{Group: ranks / nodes, Rated: true})
 				}
-				if !shared.Partitioned && got.RoundsPerStep != float64(rounds) {
-					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name, got.RoundsPerStep, rounds)
+				if !shared.Partitioned && got.CollectivesPerStep != float64(rounds) {
+					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name, got.CollectivesPerStep, rounds)
 				}
 				if o.Model.Kind != "mlp" && !shared.Partitioned && mode != parallel.ModePushPull {
 					holdCrossing(t, mode+", "+name, shards, shared, ranks/nodes, got)

@@ -85,9 +85,9 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 					return err
 				}
 				steps := s.StepsPerEpoch * s.Epochs
-				if got := float64(features.n) / float64(steps); got != c.want || s.RoundsPerStep != got {
+				if got := float64(features.n) / float64(steps); got != c.want || s.CollectivesPerStep != got {
 					return fmt.Errorf("rank %d: %d collectives in %d steps, rounds_per_step %g, want %g",
-						w.Rank(), features.n, steps, s.RoundsPerStep, c.want)
+						w.Rank(), features.n, steps, s.CollectivesPerStep, c.want)
 				}
 				return nil
 			})
@@ -150,8 +150,8 @@ func TestRoundsOnAPartitionedTopology(t *testing.T) {
 				}
 				// rows are the half of what the features' communicator has carried
 				started[k], steps[k] = asks.Load()+features.n/2, int64(s.StepsPerEpoch*s.Epochs)
-				if s.RoundsPerStep != 6 {
-					return fmt.Errorf("%s: rounds_per_step %g", kind, s.RoundsPerStep)
+				if s.CollectivesPerStep != 6 {
+					return fmt.Errorf("%s: rounds_per_step %g", kind, s.CollectivesPerStep)
 				}
 			}
 			if n := steps[1] - steps[0]; n == 0 || started[1]-started[0] != 6*n {
@@ -167,12 +167,12 @@ func TestRoundsOnAPartitionedTopology(t *testing.T) {
 
 // The error about different numbers of collectives names the ranks.
 func TestRoundsMustBeEqual(t *testing.T) {
-	all := shares{each: []share{{Rounds: 36}, {Rounds: 36}}}
-	if err := all.sameRounds(); err != nil {
+	all := shares{each: []share{{Collectives: 36}, {Collectives: 36}}}
+	if err := all.sameCollectives(); err != nil {
 		t.Error(err)
 	}
-	all.each = append(all.each, share{Rounds: 33})
-	err := all.sameRounds()
+	all.each = append(all.each, share{Collectives: 33})
+	err := all.sameCollectives()
 	if err == nil || !strings.Contains(err.Error(), "rank 0 has started 36 collectives, rank 2 33") {
 		t.Errorf("36, 36 and 33 rounds: %v", err)
 	}

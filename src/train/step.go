@@ -163,7 +163,7 @@ func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minib
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: accuracy(r.s.Task, share),
 		WaitSeconds: r.of.step.waiting.Seconds(),
-		Rounds:      r.of.step.rows.Rounds, Rows: r.rowsOf(r.of.step.rows),
+		Collectives: r.of.step.rows.Collectives, Rows: r.rowsOf(r.of.step.rows),
 	}
 	if r.s.Task.Ranks {
 		line.MRR = &share

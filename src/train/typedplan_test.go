@@ -70,11 +70,11 @@ func holdPlan(t *testing.T, name string, p *plan.Plan, run *record.Summary,
 	steps := float64(p.Steps)
 	near(name, "rows", p.Traffic.Rows*steps, run.Remote, 0.05)
 	near(name, "bytes", p.Traffic.Bytes*steps, run.RemoteBytes, 0.05)
-	if want := float64(p.Collective); run.RoundsPerStep > want || run.RoundsPerStep < want-0.5 {
-		t.Errorf("%s: %v rounds are planned, %v counted", name, want, run.RoundsPerStep) // none late at first
+	if want := float64(p.Collectives); run.CollectivesPerStep > want || run.CollectivesPerStep < want-0.5 {
+		t.Errorf("%s: %v rounds are planned, %v counted", name, want, run.CollectivesPerStep) // none late at first
 	}
-	if p.Rounds != nil {
-		near(name, "bytes of sampling", p.Rounds.Bytes*steps, run.Sampling.Bytes, 0.05)
+	if p.Sampling != nil {
+		near(name, "bytes of sampling", p.Sampling.Bytes*steps, run.Sampling.Bytes, 0.05)
 	}
 	rows := 0.0
 	for _, of := range p.Traffic.Types {
@@ -88,7 +88,7 @@ func holdPlan(t *testing.T, name string, p *plan.Plan, run *record.Summary,
 		near(name, "bytes of them", p.Shuffles.Bytes*steps, run.Shuffles.Bytes, 0.05)
 	}
 	for _, item := range []string{trace.MemFeatures, trace.MemTopology, trace.MemIDs, trace.MemParameters} {
-		if item == trace.MemTopology && p.Rounds != nil { // a run in one process maps that of all ranks
+		if item == trace.MemTopology && p.Sampling != nil { // a run in one process maps that of all ranks
 			continue
 		}
 		near(name, "bytes of "+item, float64(p.Memory.Of(item)), run.Memory[item], 0.1)

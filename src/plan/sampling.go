@@ -7,9 +7,9 @@ import (
 	"halognn/src/sample"
 )
 
-// Rounds is what sampling a partitioned topology costs in a step: what package parallel counts,
+// Sampling is what sampling a partitioned topology costs in a step: what package parallel counts,
 // summed over the ranks.
-type Rounds struct {
+type Sampling struct {
 	Asked float64 `json:"asked_vertices"`   // vertices that ranks ask others to draw for
 	Drawn float64 `json:"drawn_neighbours"` // neighbours that come back
 	Bytes float64 `json:"sampling_bytes"`   // sent for it: counts, words, ids, sizes, neighbours
@@ -41,12 +41,12 @@ func (p messagePlan) askingHops() int {
 	return sample.AskingHops(p.of.job.Sample.Hops(), p.of.job.Ranks, p.of.job.SeedsElsewhere())
 }
 
-// rounds predicts what sampling costs in a step; nil if every rank has the whole topology.
-func (p messagePlan) rounds() *Rounds {
+// sampling predicts what sampling costs in a step; nil if every rank has the whole topology.
+func (p messagePlan) sampling() *Sampling {
 	if p.askingHops() == 0 {
 		return nil
 	}
-	var all Rounds
+	var all Sampling
 	for _, r := range p.of.ranks {
 		of := func(what func(a sample.Asked) int) float64 {
 			return r.mean(func(s *shape) float64 { return float64(what(sample.Sum(s.asks))) })
@@ -62,8 +62,8 @@ func (p messagePlan) rounds() *Rounds {
 	return &all
 }
 
-// askingBytes is what a minibatch holds between the rounds, for the largest hop: sample.Asking and,
-// as others ask as much, sample.Answer; and the totals of estimates.
+// askingBytes is what a minibatch holds between the collectives, for the largest hop: sample.Asking
+// and, as others ask as much, sample.Answer; and the totals of estimates.
 func (p messagePlan) askingBytes(s *shape) int64 {
 	j, most := p.of.job, int64(0)
 	for l, a := range s.asks {
