@@ -17,22 +17,22 @@ import (
 // Enabled reports whether faults can happen.
 const Enabled = true
 
-// planned is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
+// injection is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
 // rank, epoch or step.
-type planned struct {
+type injection struct {
 	point, action     string
 	millis            int
 	rank, epoch, step int
 	done              atomic.Bool // each happens once, except slow
 }
 
-var plan = sync.OnceValue(func() []*planned {
-	var all []*planned
+var armed = sync.OnceValue(func() []*injection {
+	var all []*injection
 	for _, text := range strings.Split(os.Getenv("HALOGNN_FAULTS"), ",") {
 		if text == "" {
 			continue
 		}
-		p := new(planned)
+		p := new(injection)
 		if err := p.parse(text); err != nil {
 			fmt.Fprintf(os.Stderr, "HALOGNN_FAULTS: %q: %v; write POINT=ACTION@RANK:EPOCH:STEP\n",
 				text, err)
@@ -43,7 +43,7 @@ var plan = sync.OnceValue(func() []*planned {
 	return all
 })
 
-func (p *planned) parse(text string) error {
+func (p *injection) parse(text string) error {
 	what, where, ok := strings.Cut(text, "@")
 	if p.point, p.action, _ = strings.Cut(what, "="); !ok || p.action == "" {
 		return fmt.Errorf("no action or no place")
@@ -77,7 +77,7 @@ func (p *planned) parse(text string) error {
 
 var actions = []string{"kill", "stop", "fail", "full", "memory", "slow", "nan"}
 
-func (p *planned) fits(point string, rank, epoch, step int) bool {
+func (p *injection) fits(point string, rank, epoch, step int) bool {
 	same := func(want, got int) bool { return want < 0 || got < 0 || want == got }
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
@@ -85,7 +85,7 @@ func (p *planned) fits(point string, rank, epoch, step int) bool {
 // At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
 // returns the injected error.
 func At(point string, rank, epoch, step int) error {
-	for _, p := range plan() {
+	for _, p := range armed() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
 			continue
 		}
@@ -129,7 +129,7 @@ func Starved() bool { return starved.Swap(false) }
 
 // NaN reports whether a NaN should be injected in this step.
 func NaN(point string, rank, epoch, step int) bool {
-	for _, p := range plan() {
+	for _, p := range armed() {
 		if p.action == "nan" && p.fits(point, rank, epoch, step) && !p.done.Swap(true) {
 			mark()
 			return true

@@ -113,7 +113,7 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 				p.drawingBytes(slot, slots+int64(t.Window))},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
-		{Name: trace.MemCacheIndex, Bytes: t.planBytes},
+		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
 		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
 		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},

@@ -157,8 +157,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	return nil
 }
 
-// Plan is the predicted cost of a job.
-type Plan struct {
+// Prediction is the predicted cost of a job.
+type Prediction struct {
 	Parts        string `json:"parts"`
 	Ranks        int    `json:"ranks"`
 	RanksPerNode int    `json:"ranks_per_node"`
@@ -225,7 +225,7 @@ func trainable(s *shard.Shards, learned int) error {
 
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
-func New(s *shard.Shards, j Job, o Options) (*Plan, error) {
+func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 	if err := trainable(s, j.Model.Learned); err != nil {
 		return nil, err
 	}
@@ -294,12 +294,12 @@ func (p *planner) free() {
 	}
 }
 
-func (p *planner) plan() (*Plan, error) {
+func (p *planner) plan() (*Prediction, error) {
 	j, l := p.job, p.layout
 	if err := p.lookAtRanks(); err != nil {
 		return nil, err
 	}
-	out := &Plan{
+	out := &Prediction{
 		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact,
 		Analysed: len(p.ranks),
 		Steps:    l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
@@ -371,7 +371,7 @@ func (p *planner) chosen() []int {
 }
 
 // note adds notes on the limits of the figures.
-func (p *planner) note(out *Plan) {
+func (p *planner) note(out *Prediction) {
 	add := func(format string, args ...any) {
 		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
 	}

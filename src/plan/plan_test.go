@@ -49,7 +49,7 @@ func planJob() Job {
 
 var given = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}}
 
-func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Plan {
+func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Prediction {
 	t.Helper()
 	before := mem.Allocated()
 	p, err := New(s, j, o)
@@ -501,7 +501,7 @@ func TestReports(t *testing.T) {
 	if err := p.WriteJSON(&text); err != nil {
 		t.Fatal(err)
 	}
-	var back Plan
+	var back Prediction
 	if err := json.Unmarshal(text.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 )
 
 // WriteJSON writes the plan as plan.json; docs/guide/size-a-job.md defines its keys.
-func (p *Plan) WriteJSON(w io.Writer) error {
+func (p *Prediction) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(p)
 }
 
 // Print writes the plan as tables.
-func (p *Plan) Print(w io.Writer) error {
+func (p *Prediction) Print(w io.Writer) error {
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err
@@ -68,7 +68,7 @@ func (p *Plan) Print(w io.Writer) error {
 }
 
 // lacks reports how much memory the job lacks, and its largest item; empty if the job fits.
-func (p *Plan) lacks() string {
+func (p *Prediction) lacks() string {
 	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
 		return ""
 	}
@@ -88,7 +88,7 @@ func (p *Plan) lacks() string {
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
 
-func (p *Plan) memoryTable() [][]string {
+func (p *Prediction) memoryTable() [][]string {
 	rows := [][]string{{"memory of a rank", "MB"}}
 	for _, i := range p.Memory {
 		name := i.Name
@@ -101,7 +101,7 @@ func (p *Plan) memoryTable() [][]string {
 		[]string{fmt.Sprintf("a node of %d", p.RanksPerNode), megabytes(p.MemoryNode)})
 }
 
-func (p *Plan) deviceTable() [][]string {
+func (p *Prediction) deviceTable() [][]string {
 	d := p.Device
 	rows := [][]string{{"memory of a GPU, of a rank", "MB"}}
 	for _, i := range d.Items {
@@ -115,7 +115,7 @@ func (p *Plan) deviceTable() [][]string {
 		[]string{"there are", megabytes(d.Size)})
 }
 
-func (p *Plan) trafficTable() [][]string {
+func (p *Prediction) trafficTable() [][]string {
 	t := p.Traffic
 	rows := [][]string{
 		{"traffic of a step, all ranks", ""},
@@ -173,7 +173,7 @@ func (p *Plan) trafficTable() [][]string {
 	return rows
 }
 
-func (p *Plan) timeTable() [][]string {
+func (p *Prediction) timeTable() [][]string {
 	t, r := p.Times, p.Rates
 	seconds := func(s float64) string { return fmt.Sprintf("%.3g", s) }
 	if p.Sizes {
@@ -223,7 +223,7 @@ func ofPeak(r Rates) string {
 	return text
 }
 
-func (p *Plan) sizeTable() [][]string {
+func (p *Prediction) sizeTable() [][]string {
 	rows := [][]string{{"cache", "alpha", "MB a rank", "remote rows", "hit rate", "t_remote s",
 		"step s", "binds", "fits"}}
 	for _, x := range p.Curve {

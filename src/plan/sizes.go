@@ -87,7 +87,7 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 }
 
 // sizedPlan is plan where there are sizes alone.
-func (p *planner) sizedPlan() (*Plan, error) {
+func (p *planner) sizedPlan() (*Prediction, error) {
 	j, l := p.job, p.layout
 	if p.sending().shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
 		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
@@ -99,7 +99,7 @@ func (p *planner) sizedPlan() (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Plan{
+	out := &Prediction{
 		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact, Analysed: 1,
 		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
 		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
@@ -256,7 +256,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 		}
 	}
 	if p.options.Bound != Least {
-		t.planBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: held,
+		t.policyBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: held,
 			Window: int64(t.Window), Uses: remote, Degrees: p.job.Partitioned})
 	}
 	return t, nil

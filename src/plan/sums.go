@@ -103,7 +103,7 @@ func (p trafficPlan) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.S
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
 		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Sums: true}
-		window, err := kind.Plan(&setup, r.read, p.of.layout.Items()*p.of.job.Epochs)
+		window, err := kind.WindowOf(&setup, r.read, p.of.layout.Items()*p.of.job.Epochs)
 		if err != nil {
 			return fetch{}, err
 		}

@@ -162,7 +162,7 @@ var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5,
 
 // sizes predicts caches from small to large, with the job's policy or, if that is none, with vip, or
 // sim without fanouts, and suggests one.
-func (p *planner) sizes(out *Plan) error {
+func (p *planner) sizes(out *Prediction) error {
 	if out.Traffic.Reads == 0 || p.layout.FavoursNear() {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (p *planner) sizes(out *Plan) error {
 		point := Point{
 			Policy: c.Policy, Alpha: alpha, Rows: t.Rows, HitRate: t.HitRate, Remote: x.Remote,
 			Step: x.Step, Binds: x.Binds,
-			Bytes: t.held + t.planBytes + int64(t.Window)*waiting,
+			Bytes: t.held + t.policyBytes + int64(t.Window)*waiting,
 		}
 		point.Fits = p.options.Memory == 0 || rest+ranks*point.Bytes <= p.options.Memory
 		out.Curve = append(out.Curve, point)
@@ -230,7 +230,7 @@ const near = 1.02
 
 // suggest returns the smallest cache that hides the network, or else the fastest that fits. bare
 // has the times without a cache.
-func (p *planner) suggest(out *Plan, bare *Times) *Suggestion {
+func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {
 		return &Suggestion{policy.None, 0, fmt.Sprintf("without a cache the remote rows take "+

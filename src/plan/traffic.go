@@ -38,11 +38,11 @@ type Traffic struct {
 
 	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
 
-	rows      perKind   // Rows
-	held      int64     // bytes of the rows in the fullest cache
-	received  []float64 // rows and sums, of the analysed ranks
-	deciding  float64   // the policy's seconds for a minibatch, if measured
-	planBytes int64     // bytes of the policy
+	rows        perKind   // Rows
+	held        int64     // bytes of the rows in the fullest cache
+	received    []float64 // rows and sums, of the analysed ranks
+	deciding    float64   // the policy's seconds for a minibatch, if measured
+	policyBytes int64     // bytes of the policy
 }
 
 // TypeRows are rows of one vertex type.
@@ -165,8 +165,8 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.received = append(t.received, (f.rows.sum()+f.sums)*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
-	t.Counted, t.deciding, t.planBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
-		max(t.planBytes, f.bytes)
+	t.Counted, t.deciding, t.policyBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
+		max(t.policyBytes, f.bytes)
 }
 
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
@@ -340,7 +340,7 @@ func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *polic
 	minibatches := p.of.layout.Items() * p.of.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity}
-		if f.window, err = kind.Plan(&setup, r.read, minibatches); err != nil {
+		if f.window, err = kind.WindowOf(&setup, r.read, minibatches); err != nil {
 			return f, err
 		}
 		shares, err := policy.Shares(p.of.graph, r.reader, r.read, capacity)

@@ -224,9 +224,9 @@ func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return c, held, err
 }
 
-// Plan returns the window of a policy over a run of the given minibatches: the configured one, or
+// WindowOf returns the window of a policy over a run of the given minibatches: the configured one, or
 // the planned one; at most the run.
-func (p *Policy) Plan(s *Setup, inclusion []float32, minibatches int) (int, error) {
+func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, error) {
 	if p.Window == nil {
 		return 0, nil
 	}

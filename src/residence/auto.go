@@ -251,7 +251,7 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 	kind, half, total := policy.Find(o.Policy), len(steps)/2, 0
 	setup := policy.Setup{Graph: m, Workload: r, Settings: &o, Capacity: capacity}
 	var err error
-	if setup.Window, err = kind.Plan(&setup, p, max(1, half)); err != nil {
+	if setup.Window, err = kind.WindowOf(&setup, p, max(1, half)); err != nil {
 		return 0, err
 	}
 	_, err = policy.Play(kind, setup, slices.Values(steps), func(i int, d *cache.Decision) {

@@ -13,7 +13,7 @@ type Summary struct {
 	// of these rows
 	Bytes int64 `json:"bytes"`
 	// of index, scores and known accesses
-	PlanBytes int64 `json:"plan_bytes"`
+	PolicyBytes int64 `json:"plan_bytes"`
 	// minibatches known in advance
 	Window int `json:"window,omitempty"`
 	// `lookahead`: most rows held for a known use at any time
@@ -75,7 +75,7 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 		}
 		own[i] = most
 	}
-	sum.Bytes, sum.PlanBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
+	sum.Bytes, sum.PolicyBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
 	if sum.Capacity = int(own[4]); s.Job.Kinds() == nil {
 		sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
 	}

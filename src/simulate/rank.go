@@ -91,7 +91,7 @@ func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 	inclusion []float32) error {
 	for i, p := range s.policies {
 		for size, rows := range capacity {
-			w, err := p.Plan(&policy.Setup{
+			w, err := p.WindowOf(&policy.Setup{
 				Graph: m, Workload: r, Settings: s.own[i], Capacity: rows,
 			}, inclusion, s.o.Epochs*s.job.Items())
 			if err != nil {

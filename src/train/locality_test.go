@@ -147,7 +147,7 @@ func TestLocalityIsPlanned(t *testing.T) {
 		o.Cache, o.Cache.Alpha, o.Ranks, o.RanksPerNode = c.cache, 0.3, 4, c.node
 		o.Epochs = 4
 		got := (&journey{shards: shards, ranks: 4, node: c.node, dir: t.TempDir()}).finished(t, o)
-		planned := func() *plan.Plan {
+		planned := func() *plan.Prediction {
 			p, err := plan.New(shards, plan.Job{Spec: o.Spec}, plan.Options{Rates: plan.Rates{
 				Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9,
 			}})

@@ -14,7 +14,7 @@ import (
 )
 
 // typedPlan plans what typedRun trains.
-func typedPlan(t *testing.T, s *shard.Shards, ranks int, o Options) *plan.Plan {
+func typedPlan(t *testing.T, s *shard.Shards, ranks int, o Options) *plan.Prediction {
 	t.Helper()
 	j := plan.Job{Spec: o.Spec, Workers: 2}
 	j.Ranks, j.RanksPerNode = ranks, 1
@@ -64,7 +64,7 @@ func TestTypedPlans(t *testing.T) {
 	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), typedRun(t, s, 4, o, false), near)
 }
 
-func holdPlan(t *testing.T, name string, p *plan.Plan, run *record.Summary,
+func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary,
 	near func(name, what string, planned float64, counted int64, tolerance float64)) {
 	t.Helper()
 	steps := float64(p.Steps)

@@ -155,7 +155,7 @@ func (j *rankJob) planned() error {
 }
 
 // plan plans the job without its times, from the given number of its ranks; 0: several.
-func (j *rankJob) plan(ranks int) (*plan.Plan, error) {
+func (j *rankJob) plan(ranks int) (*plan.Prediction, error) {
 	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.headroom.ranks),
 		j.env.CPUs)
 	if j.config.Run.RanksPerNode > 0 {

@@ -170,7 +170,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		defer leave()
 	}
 	options.Device, options.Host = device, host
-	var p *plan.Plan
+	var p *plan.Prediction
 	err = workOn(s, func() (err error) {
 		p, err = plan.New(s, job, options)
 		return err
@@ -187,7 +187,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 }
 
 // tellPlan prints a plan and, if dir is given, writes it there.
-func tellPlan(command *cobra.Command, p *plan.Plan, c *config.Config, dir string) error {
+func tellPlan(command *cobra.Command, p *plan.Prediction, c *config.Config, dir string) error {
 	p.Notes = append(p.Notes, c.Unread()...)
 	if err := p.Print(command.OutOrStdout()); err != nil || dir == "" {
 		return err

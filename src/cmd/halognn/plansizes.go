@@ -127,7 +127,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.ranks > 1 { // what the ranks of a node cut between them crosses no network
 		options.Cut = o.graph.cut * float64(o.ranks-perNode) / float64(o.ranks-1)
 	}
-	var p *plan.Plan
+	var p *plan.Prediction
 	err = mem.Contain(func() (err error) {
 		s := shard.Sizes(m, cmp.Or(o.graph.preset, "a graph of these sizes"))
 		p, err = plan.New(s, planJob(c, o.ranks, perNode, cmp.Or(o.cores, 1)), options)
