@@ -494,11 +494,12 @@ func (c *Config) table() []section {
 				"`cuda`: how the other rows of this rank's memory reach the device " +
 					"([gpu.md](gpu.md#feature-rows))",
 				"No number of the training changes."},
-			{"gradients", oneOf(&c.Compute.Gradients, "auto",
-				word{"auto", "the first of the others that works"},
-				word{"nccl", "on the GPUs, by NCCL"},
-				word{"mpi", "on the GPUs, by messages of an MPI that takes device memory"},
-				word{"staged", "on the hosts, through pinned memory"},
+			{"gradients", oneOf(&c.Compute.Gradients, parallel.TransportAuto,
+				word{string(parallel.TransportAuto), "the first of the others that works"},
+				word{string(parallel.TransportNCCL), "on the GPUs, by NCCL"},
+				word{string(parallel.TransportMPI), "on the GPUs, by messages of an MPI that takes " +
+					"device memory"},
+				word{string(parallel.TransportStaged), "on the hosts, through pinned memory"},
 			), free,
 				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
 				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +

@@ -22,11 +22,6 @@ const (
 	ShuffleStaged Shuffling = "staged"
 )
 
-// Shufflings returns the names of all ways.
-func Shufflings() []string {
-	return []string{string(ShuffleAuto), string(ShuffleDirect), string(ShuffleStaged)}
-}
-
 // carrier moves rows between the ranks of a group within a step.
 type carrier interface {
 	// carry sends out[r] rows of send to every rank r, or without out all of it to all, and

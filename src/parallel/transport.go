@@ -27,12 +27,6 @@ const (
 	TransportStaged Transport = "staged"
 )
 
-// Transports returns the names of all transports.
-func Transports() []string {
-	return []string{string(TransportAuto), string(TransportNCCL), string(TransportMPI),
-		string(TransportStaged)}
-}
-
 // ErrTransport is wrapped by the error of NewGradients or New, a comm.Agreed, about a way between
 // devices that cannot be used.
 var ErrTransport = errors.New("the GPUs cannot be linked")

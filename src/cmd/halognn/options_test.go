@@ -1,16 +1,12 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/config"
 	"halognn/src/infer"
 	"halognn/src/nn"
-	"halognn/src/parallel"
-	"halognn/src/policy"
-	"halognn/src/residence"
 )
 
 func TestCoresOfARank(t *testing.T) {
@@ -27,22 +23,8 @@ func TestCoresOfARank(t *testing.T) {
 	}
 }
 
-// The words of the config are those that other packages take.
-func TestWordsOfTheConfig(t *testing.T) {
-	for key, want := range map[string][]string{
-		"compute.gradients": parallel.Transports(),
-		"compute.shuffles":  parallel.Shufflings(),
-		"compute.gpu_reads": {residence.ReadsAuto, residence.ReadsCopy, residence.ReadsMapped},
-		"cache.placement":   {policy.PlacementOwn, policy.PlacementGroup, policy.PlacementParts},
-		"cache.source":      {policy.SourceOwners, policy.SourceFiles},
-	} {
-		got := config.Words(key)
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s takes %v, the program knows %v", key, got, want)
-		}
-	}
+// The kinds of models of the config are those that nn makes.
+func TestModelKindsOfTheConfig(t *testing.T) {
 	for _, kind := range config.Words("model.kind") {
 		c := config.Default()
 		c.Job.Model.Kind = kind
