@@ -23,9 +23,9 @@ type World struct {
 	// first message.
 	Copy func(dst, src []byte) error
 
-	// Patience is how long Run waits for ranks to return after the job has failed; 0 means for
+	// Grace is how long Run waits for ranks to return after the job has failed; 0 means for
 	// ever. To be set before Run.
-	Patience time.Duration
+	Grace time.Duration
 
 	root  *group
 	ended chan struct{} // closed when the job fails
@@ -82,7 +82,7 @@ func RunWorld(n int, f func(Comm) error) error { return NewWorld(n).Run(f) }
 
 // Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The
 // first rank that calls Abort, returns an error, panics or exits ends the job for all; Run returns
-// its error with the rank named. Then it waits at most Patience for the others, which may be busy
+// its error with the rank named. Then it waits at most Grace for the others, which may be busy
 // with work that no request ends.
 func (w *World) Run(f func(Comm) error) error {
 	var ranks sync.WaitGroup
@@ -107,10 +107,10 @@ func (w *World) Run(f func(Comm) error) error {
 	return w.cause
 }
 
-// late returns a channel that is closed when the job has failed and Patience is over, unless all
+// late returns a channel that is closed when the job has failed and Grace is over, unless all
 // ranks have returned before it failed.
 func (w *World) late(returned <-chan struct{}) <-chan struct{} {
-	if w.Patience == 0 {
+	if w.Grace == 0 {
 		return nil
 	}
 	over := make(chan struct{})
@@ -118,7 +118,7 @@ func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 		select {
 		case <-returned:
 		case <-w.ended:
-			time.Sleep(w.Patience)
+			time.Sleep(w.Grace)
 			close(over)
 		}
 	}()

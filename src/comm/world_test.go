@@ -142,10 +142,10 @@ func TestRankAborts(t *testing.T) {
 	}
 }
 
-// A rank that hangs on its own does not keep a world with patience from telling what has failed.
-func TestPatience(t *testing.T) {
+// A rank that hangs on its own does not keep a world with a grace period from telling what has failed.
+func TestGrace(t *testing.T) {
 	w := comm.NewWorld(3)
-	w.Patience = 20 * time.Millisecond
+	w.Grace = 20 * time.Millisecond
 	hung := make(chan struct{})
 	defer close(hung)
 	err := w.Run(func(c comm.Comm) error {

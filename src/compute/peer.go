@@ -48,7 +48,7 @@ type PeerDevice interface {
 type LinkOptions struct {
 	ID          []byte // by NewLinkID of one rank
 	Rank, Ranks int
-	Patience    time.Duration // how long Link waits for the other ranks
+	Timeout     time.Duration // how long Link waits for the other ranks
 
 	// Ended is closed when the job fails: the links are cut, so that no rank waits for one that has
 	// failed. It may be nil.

@@ -192,8 +192,8 @@ func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
 // the next transport.
 func TestTransportsThatAreNotPossible(t *testing.T) {
 	path := withNCCL(t)
-	defer func(d time.Duration) { linkPatience = d }(linkPatience)
-	linkPatience = 200 * time.Millisecond
+	defer func(d time.Duration) { linkTimeout = d }(linkTimeout)
+	linkTimeout = 200 * time.Millisecond
 	for _, c := range []struct {
 		name       string
 		transport  Transport

@@ -31,9 +31,9 @@ const (
 // devices that cannot be used.
 var ErrTransport = errors.New("the GPUs cannot be linked")
 
-// linkPatience is how long ranks wait for each other when they open NCCL, which takes seconds for
+// linkTimeout is how long ranks wait for each other when they open NCCL, which takes seconds for
 // thousands of ranks.
-var linkPatience = 2 * time.Minute
+var linkTimeout = 2 * time.Minute
 
 // capabilities are sent by each rank to all others before they choose.
 type capabilities struct {
@@ -226,7 +226,7 @@ func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 		return nil, err
 	}
 	links, mine := device.Link(compute.LinkOptions{ID: id, Rank: c.Rank(), Ranks: c.Size(),
-		Patience: linkPatience, Ended: comm.Ended(c)})
+		Timeout: linkTimeout, Ended: comm.Ended(c)})
 	cause := mine
 	if errors.Is(mine, compute.ErrAlone) {
 		cause = nil

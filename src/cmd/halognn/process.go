@@ -87,7 +87,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	}
 	if ranks > 0 {
 		w := comm.NewWorld(ranks)
-		w.Copy, w.Patience = cuda.CopyNow, patience
+		w.Copy, w.Grace = cuda.CopyNow, grace
 		if err := w.Run(rank); err != nil {
 			return err
 		}
@@ -98,9 +98,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	return errors.Join(err, agreed)
 }
 
-// patience is how long a process waits, once one of its ranks has failed, for the others to return:
+// grace is how long a process waits, once one of its ranks has failed, for the others to return:
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
-const patience = 5 * time.Second
+const grace = 5 * time.Second
 
 // mateDied ends the job when another rank of this node has ended without a word. A launcher that
 // ends the job kills ranks too, some time after the first signal.

@@ -61,8 +61,8 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 	return stop
 })
 
-// startPatience is how long a start goes on after it was asked to stop.
-const startPatience = 5 * time.Second
+// startGrace is how long a start goes on after it was asked to stop.
+const startGrace = 5 * time.Second
 
 // errNotStarted is the error of a run that was stopped in a start which could not end in order.
 func errNotStarted() error {
@@ -82,7 +82,7 @@ func (p *process) starting(stop <-chan struct{}, why func() error) (started func
 			return
 		}
 		select {
-		case <-time.After(startPatience):
+		case <-time.After(startGrace):
 			p.fail(why())
 		case <-done:
 		}

@@ -23,8 +23,8 @@ import (
 // maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
 var maxCount = math.MaxInt32
 
-// patience is how long finished ranks wait for each other to free a communicator.
-var patience = 10 * time.Second
+// freeTimeout is how long finished ranks wait for each other to free a communicator.
+var freeTimeout = 10 * time.Second
 
 // engine owns MPI. Its methods below the line are for its own goroutine.
 type engine struct {
@@ -224,7 +224,7 @@ func (e *engine) drain(world *communicator) error {
 		return err
 	}
 	e.stopping.Store(false)
-	deadline := time.AfterFunc(patience, e.stop)
+	deadline := time.AfterFunc(freeTimeout, e.stop)
 	defer deadline.Stop()
 	for e.underway > 0 {
 		if e.stopping.Load() {

@@ -103,7 +103,7 @@ var endings = map[string]func(comm.Comm) error{
 		return nil
 	},
 	"communicator left": func(c comm.Comm) error {
-		patience = 100 * time.Millisecond
+		freeTimeout = 100 * time.Millisecond
 		made, err := c.Dup()
 		if err == nil && c.Rank() != 1 {
 			err = made.Free()

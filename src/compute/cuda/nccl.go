@@ -145,7 +145,7 @@ func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 		make([]unsafe.Pointer, o.Ranks), make([]C.int64_t, o.Ranks), make([]C.int64_t, o.Ranks)
 	code := C.gpu_nccl_open(d.c, (*C.char)(unsafe.Pointer(&o.ID[0])), C.int(o.Rank), C.int(o.Ranks),
 		&l.n)
-	deadline := time.Now().Add(o.Patience)
+	deadline := time.Now().Add(o.Timeout)
 	for ; code == C.HALOGNN_NCCL_PENDING; code = C.gpu_nccl_state(l.n) {
 		select {
 		case <-o.Ended:
@@ -154,7 +154,7 @@ func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 		case <-time.After(time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			l.abort(fmt.Errorf("compute/cuda: %w within %v", compute.ErrAlone, o.Patience))
+			l.abort(fmt.Errorf("compute/cuda: %w within %v", compute.ErrAlone, o.Timeout))
 			return nil, l.fault
 		}
 	}

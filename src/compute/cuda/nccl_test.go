@@ -58,8 +58,8 @@ func onAll(devices []*Device, o compute.LinkOptions,
 		return []error{err}
 	}
 	o.Ranks = len(devices)
-	if o.Patience == 0 {
-		o.Patience = time.Minute
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
 	}
 	errs := make([]error, len(devices))
 	var ranks sync.WaitGroup
@@ -201,9 +201,9 @@ func TestLinksThatFail(t *testing.T) {
 		f    func(rank int, d *Device, l compute.Links) error
 		want string
 	}{
-		{"one rank does not come about", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil,
+		{"one rank does not come about", compute.LinkOptions{Timeout: 100 * time.Millisecond}, nil,
 			"no network"},
-		{"the others give up", compute.LinkOptions{Patience: 100 * time.Millisecond}, nil,
+		{"the others give up", compute.LinkOptions{Timeout: 100 * time.Millisecond}, nil,
 			compute.ErrAlone.Error() + " within 100ms"},
 		{"other lengths", compute.LinkOptions{},
 			func(rank int, d *Device, l compute.Links) error { return sum(10+rank, d, l) },

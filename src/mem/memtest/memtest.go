@@ -11,17 +11,17 @@ import (
 	"halognn/src/mem"
 )
 
-// patience is how long a call may take: it reads a few KB, on a machine that may be busy with other
+// timeout is how long a call may take: it reads a few KB, on a machine that may be busy with other
 // things.
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // Bounded calls what must end soon, take no more than the given number of bytes from the Go heap,
 // freed ones included, and give all memory outside it back. A call that does not end ends the
 // process, with the stacks of all goroutines.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
-	hang := time.AfterFunc(patience,
-		func() { panic(fmt.Sprintf("still running after %v", patience)) })
+	hang := time.AfterFunc(timeout,
+		func() { panic(fmt.Sprintf("still running after %v", timeout)) })
 	defer hang.Stop()
 	var before, after runtime.MemStats
 	held := mem.Allocated()
