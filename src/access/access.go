@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"runtime"
 	"sort"
-	"sync"
 	"sync/atomic"
 
 	"halognn/src/graph"
@@ -167,23 +166,12 @@ func cut(g *graph.CSC) []int {
 // a mapped file is an error.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
-	errs := make([]error, m.workers)
-	var wait sync.WaitGroup
-	for w := range m.workers {
-		wait.Go(func() {
-			errs[w] = mem.Contain(func() error {
-				for {
-					i := int(next.Add(1))
-					if i >= len(m.cuts) {
-						return nil
-					}
-					do(w, m.cuts[i-1], m.cuts[i])
-				}
-			})
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return mem.Together(m.workers, func(w int) error {
+		for i := next.Add(1); int(i) < len(m.cuts); i = next.Add(1) {
+			do(w, m.cuts[i-1], m.cuts[i])
+		}
+		return nil
+	})
 }
 
 // symmetric reports whether the edges and the reversed edges are the same multiset. It compares the

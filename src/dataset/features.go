@@ -4,7 +4,6 @@ import (
 	"math"
 	"runtime"
 	"sort"
-	"sync/atomic"
 
 	"halognn/src/mem"
 )
@@ -34,7 +33,7 @@ func (o GenerateOptions) centroids() []float32 {
 // drawClasses gives every vertex a class, drawn by the shares of the classes.
 func (o GenerateOptions) drawClasses(classes []int32) {
 	upTo := runningSum(o.classShares())
-	parallel(len(classes), 2048, func(_, lo, hi int) {
+	mem.Pieces(len(classes), 2048, func(_, lo, hi int) {
 		for v := lo; v < hi; v++ {
 			s := newStream(o.Seed, keyClass, uint64(v))
 			classes[v] = int32(draw(&s, upTo))
@@ -55,7 +54,7 @@ func (o GenerateOptions) drawFeatures(out *RowWriter, classes []int32) error {
 	rows := make([]float32, slab*o.Features)
 	for begin := 0; begin < len(classes); begin += slab {
 		n := min(slab, len(classes)-begin)
-		parallel(n, 256, func(_, lo, hi int) {
+		mem.Pieces(n, 256, func(_, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				s := newStream(o.Seed, keyFeature, uint64(begin+i))
 				class := int(classes[begin+i])
@@ -91,15 +90,3 @@ func draw[T float32 | float64](s *stream, upTo []T) int {
 }
 
 func workers() int { return runtime.GOMAXPROCS(0) }
-
-// parallel runs f over [0,n) in pieces, on all CPUs. The result of f for an index must not depend
-// on the piece or the worker.
-func parallel(n, piece int, f func(worker, lo, hi int)) {
-	var next atomic.Int64
-	take := func() int { return int(next.Add(int64(piece))) - piece }
-	mem.Parallel(workers(), func(w int) {
-		for lo := take(); lo < n; lo = take() {
-			f(w, lo, min(lo+piece, n))
-		}
-	})
-}

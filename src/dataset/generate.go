@@ -387,7 +387,7 @@ func (o GenerateOptions) hideLabels(classes []int32) {
 	if o.Labelled == 1 {
 		return
 	}
-	parallel(len(classes), 2048, func(_, lo, hi int) {
+	mem.Pieces(len(classes), 2048, func(_, lo, hi int) {
 		for v := lo; v < hi; v++ {
 			s := newStream(o.Seed, keyLabelled, uint64(v))
 			if s.float() >= o.Labelled {

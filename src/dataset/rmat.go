@@ -25,7 +25,7 @@ func (o GenerateOptions) drawRMAT(b *graph.Builder, of span) {
 	defer mem.Free(id)
 	edges := int(float64(o.Vertices) * o.Degree / 2)
 	own := make([]graph.Builder, workers())
-	parallel(edges, 2048, func(worker, lo, hi int) {
+	mem.Pieces(edges, 2048, func(worker, lo, hi int) {
 		for e := lo; e < hi; e++ {
 			s := newStream(o.Seed, keyEdge, uint64(e))
 			u, v := o.Vertices, o.Vertices

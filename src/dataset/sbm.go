@@ -67,7 +67,7 @@ func newBlockModel(o GenerateOptions) *blockModel {
 	m.id = shuffledIDs(o.Vertices, o.Seed)
 	m.upTo = mem.Make[float32](o.Vertices)
 	total := make([]float64, len(m.class))
-	parallel(len(m.class), 64, func(_, lo, hi int) {
+	mem.Pieces(len(m.class), 64, func(_, lo, hi int) {
 		for k := lo; k < hi; k++ {
 			sum := float32(0)
 			for place := m.begin[k]; place < m.begin[k+1]; place++ {
@@ -150,7 +150,7 @@ func (m *blockModel) degreeOf(place int) float64 {
 // fillClasses sets classes[v] for every vertex.
 func (m *blockModel) fillClasses(classes []int32) {
 	upTo := runningSum(m.o.classShares())
-	parallel(len(m.class), 64, func(_, lo, hi int) {
+	mem.Pieces(len(m.class), 64, func(_, lo, hi int) {
 		for k := lo; k < hi; k++ {
 			for place := m.begin[k]; place < m.begin[k+1]; place++ {
 				class := m.class[k]
@@ -166,7 +166,7 @@ func (m *blockModel) fillClasses(classes []int32) {
 // drawEdges draws the edges of every vertex, keyed by its place, and keeps those of the vertices.
 func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 	own := make([]graph.Builder, workers())
-	parallel(m.o.Vertices, 2048, func(worker, lo, hi int) {
+	mem.Pieces(m.o.Vertices, 2048, func(worker, lo, hi int) {
 		k, _ := slices.BinarySearch(m.begin, lo+1)
 		k--
 		for place := lo; place < hi; place++ {

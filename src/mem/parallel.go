@@ -2,6 +2,7 @@ package mem
 
 import (
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -33,4 +34,24 @@ func Parallel(n int, f func(worker int)) {
 	if r := met.Load(); r != nil {
 		panic(*r)
 	}
+}
+
+// Pieces calls f for [0,n) in pieces, on all CPUs, in any order. What f makes of an index must not
+// depend on the piece or the worker.
+func Pieces(n, piece int, f func(worker, lo, hi int)) {
+	var next atomic.Int64
+	take := func() int { return int(next.Add(int64(piece))) - piece }
+	Parallel(min(runtime.GOMAXPROCS(0), (n+piece-1)/piece), func(worker int) {
+		for lo := take(); lo < n; lo = take() {
+			f(worker, lo, min(lo+piece, n))
+		}
+	})
+}
+
+// Together calls f(0) to f(n-1), each on a goroutine of its own, and returns their errors; a panic
+// is one.
+func Together(n int, f func(worker int) error) error {
+	errs := make([]error, n)
+	Parallel(n, func(w int) { errs[w] = Contain(func() error { return f(w) }) })
+	return errors.Join(errs...)
 }

@@ -78,7 +78,7 @@ func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	members, offsets := graph.Members(part, parts)
 	// per worker: the last part, plus one, in whose halo a vertex was found
 	seen := make([][]int32, parts)
-	parallel(parts, func(worker, k int) {
+	mem.Pieces(parts, 1, func(worker, k, _ int) {
 		if seen[worker] == nil {
 			seen[worker] = mem.Make[int32](len(part))
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 )
 
 // Order numbers the vertices so that parts are contiguous and, inside a part, hot vertices come
@@ -20,7 +21,7 @@ func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.Ver
 	offsets []int64) {
 	members, offsets := graph.Members(part, parts)
 	newID = make([]graph.VertexID, len(part))
-	parallel(parts, func(_, k int) {
+	mem.Pieces(parts, 1, func(_, k, _ int) {
 		hot := members[offsets[k]:offsets[k+1]]
 		slices.SortFunc(hot, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(score[b], score[a]), cmp.Compare(a, b))

@@ -1,6 +1,9 @@
 package partition
 
-import "halognn/src/graph"
+import (
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
 
 // Renumber renumbers the parts so that runs of consecutive ones are close, and returns part. The
 // quotient graph, whose vertices are the parts and whose edge weights are the cut between two of
@@ -38,7 +41,7 @@ func (m cutMatrix) at(a, b int32) int64 { return m.weight[int(a)*m.parts+int(b)]
 func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	m := cutMatrix{parts, make([]int64, parts*parts)}
 	members, offsets := graph.Members(part, parts)
-	parallel(parts, func(_, k int) { // row k has one writer
+	mem.Pieces(parts, 1, func(_, k, _ int) { // row k has one writer
 		row := m.weight[k*parts : (k+1)*parts]
 		for _, v := range members[offsets[k]:offsets[k+1]] {
 			for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {

@@ -1,9 +1,7 @@
 package sample
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"halognn/src/graph"
@@ -40,19 +38,11 @@ func (w *Sweep) Minibatches() int {
 func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
 ) error {
 	var next atomic.Int64
-	errs := make([]error, max(1, min(w.Workers, w.Minibatches())))
-	var wait sync.WaitGroup
-	for i := range errs {
-		wait.Go(func() {
-			errs[i] = mem.Contain(func() error {
-				take, close := open()
-				defer close()
-				return w.work(t, &next, take)
-			})
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return mem.Together(max(1, min(w.Workers, w.Minibatches())), func(int) error {
+		take, close := open()
+		defer close()
+		return w.work(t, &next, take)
+	})
 }
 
 // work takes one minibatch after the other until none is left.

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -67,17 +66,12 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 
 // onRanks calls f for every rank, so many at a time.
 func (s *Simulation) onRanks(together int, f func(rank int) error) error {
-	errs := make([]error, together)
-	var wait sync.WaitGroup
-	for w := range together {
-		wait.Go(func() {
-			for rank := w; rank < s.o.Ranks && errs[w] == nil; rank += together {
-				errs[w] = mem.Contain(func() error { return f(rank) })
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return mem.Together(together, func(w int) (err error) {
+		for rank := w; rank < s.o.Ranks && err == nil; rank += together {
+			err = f(rank)
+		}
+		return err
+	})
 }
 
 // sum adds ranks in rank order, in whatever order they finish, so that sums of predictions always
