@@ -207,3 +207,16 @@ func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
 	}
 	return c.Node()
 }
+
+// RanksHere returns the ranks of c on the node of NodeOf.
+func RanksHere(c Comm, ranksPerNode int) ([]int, error) {
+	node, err := NodeOf(c, ranksPerNode)
+	if err != nil {
+		return nil, err
+	}
+	here, err := Allgather(node, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	return here, node.Free()
+}

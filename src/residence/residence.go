@@ -74,11 +74,7 @@ type Store struct {
 func Open(o Options) (*Store, error) {
 	s := &Store{Options: o}
 	s.first, s.last = o.Job.Parts(o.Comm.Rank())
-	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
-	if err != nil {
-		return s, err
-	}
-	here, err := comm.Allgather(node, s.Comm.Rank())
+	here, err := comm.RanksHere(s.Comm, s.RanksPerNode)
 	if err != nil {
 		return s, err
 	}
@@ -90,9 +86,6 @@ func Open(o Options) (*Store, error) {
 		return s, err
 	}
 	s.Job.SetNodes(leaders)
-	if err := node.Free(); err != nil {
-		return s, err
-	}
 	switch {
 	case s.Job.Mode.Sharing != sample.Alone: // rows of others come from those who have them
 		here = []int{s.Comm.Rank()}
@@ -123,15 +116,8 @@ func (s *Store) checkNode(group []int) error {
 	if s.RanksPerNode == 0 {
 		return nil
 	}
-	node, err := s.Comm.Node()
+	real, err := comm.RanksHere(s.Comm, 0)
 	if err != nil {
-		return err
-	}
-	real, err := comm.Allgather(node, s.Comm.Rank())
-	if err != nil {
-		return err
-	}
-	if err := node.Free(); err != nil {
 		return err
 	}
 	for _, r := range group {

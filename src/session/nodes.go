@@ -12,15 +12,8 @@ func (s *Session) GroupByNode() error {
 	if !s.Spec.ByNode() {
 		return nil
 	}
-	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
+	here, err := comm.RanksHere(s.Comm, s.RanksPerNode)
 	if err != nil {
-		return err
-	}
-	here, err := comm.Allgather(node, s.Comm.Rank())
-	if err != nil {
-		return err
-	}
-	if err := node.Free(); err != nil {
 		return err
 	}
 	all, err := comm.Allgather(s.Comm, here[0], len(here)) // first rank and ranks of every rank's node
