@@ -29,25 +29,22 @@ type Checkpoint struct {
 // get its bytes. nil: the run ended before its first checkpoint. All ranks return the same error.
 // Collective.
 func Open(c comm.Comm, run string) (*Checkpoint, error) {
-	var found *rundir.Checkpoint
-	var err error
-	if c.Rank() == 0 {
-		found, err = rundir.NewestCheckpoint(run, Sound)
-	}
-	if err := comm.Agree(c, err); err != nil {
-		return nil, err
-	}
 	var wire bytes.Buffer
-	if c.Rank() == 0 {
-		if err := gob.NewEncoder(&wire).Encode(found); err != nil {
-			return nil, err
+	err := comm.OnFirst(c, func() error {
+		found, err := rundir.NewestCheckpoint(run, Sound)
+		if err != nil {
+			return err
 		}
+		return gob.NewEncoder(&wire).Encode(found)
+	})
+	if err != nil {
+		return nil, err
 	}
 	text, err := comm.Bcast(c, wire.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	found = new(rundir.Checkpoint)
+	found := new(rundir.Checkpoint)
 	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(found); err != nil {
 		return nil, err
 	}

@@ -25,10 +25,8 @@ func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best 
 	if err != nil || path == "" {
 		return nil, err
 	}
-	if c.Rank() == 0 {
-		err = rundir.BeginCheckpoint(path)
-	}
-	if err := comm.Agree(c, err); err != nil {
+	err = comm.OnFirst(c, func() error { return rundir.BeginCheckpoint(path) })
+	if err != nil {
 		return nil, err
 	}
 	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {

@@ -168,6 +168,15 @@ func Agree(c Comm, mine error) error {
 	return AgreedOn(c, mine)
 }
 
+// OnFirst calls f on rank 0 alone, and agrees on its error.
+func OnFirst(c Comm, f func() error) error {
+	var err error
+	if c.Rank() == 0 {
+		err = f()
+	}
+	return Agree(c, err)
+}
+
 // AllEqual returns the same error, which wraps ErrMismatch, on every rank unless all ranks gave the
 // same value. It names the first rank that differs from rank 0, and the first line that differs.
 // what names the compared value: "config", "shard identity".

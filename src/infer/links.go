@@ -44,10 +44,9 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 		return nil, err
 	}
 	out := &Result{Vertices: len(links), Seconds: time.Since(begin).Seconds()}
-	if s.Comm.Rank() == 0 {
-		err = writeLinks(s, m, links, scores, what.Path)
-	}
-	return out, comm.Agree(s.Comm, err)
+	return out, comm.OnFirst(s.Comm, func() error {
+		return writeLinks(s, m, links, scores, what.Path)
+	})
 }
 
 // asked reads what is asked for: links, or vertices; nil: all.

@@ -214,15 +214,14 @@ func openStaged(c comm.Comm, p *nn.Params, layers int, device compute.Accelerato
 // openLinks opens NCCL on every rank or on none. Collective.
 func openLinks(c comm.Comm, device compute.PeerDevice) (compute.Links, error) {
 	var id []byte
-	var mine error
-	if c.Rank() == 0 {
-		id, mine = device.NewLinkID()
-	}
-	if err := comm.Agree(c, mine); err != nil {
+	err := comm.OnFirst(c, func() (err error) {
+		id, err = device.NewLinkID()
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	id, err := comm.Bcast(c, id)
-	if err != nil {
+	if id, err = comm.Bcast(c, id); err != nil {
 		return nil, err
 	}
 	links, mine := device.Link(compute.LinkOptions{ID: id, Rank: c.Rank(), Ranks: c.Size(),

@@ -31,17 +31,17 @@ func (s opener) openPartitioned(c *Cache, at Position) error {
 	}
 	held, left, err := s.ranked(c)
 	defer func() { mem.Free(held) }()
-	missing := 0
-	if errors.Is(err, ranking.ErrMissing) {
-		missing, err = 1, nil
+	missing := errors.Is(err, ranking.ErrMissing)
+	if missing {
+		err = nil
 	}
 	if err = comm.Agree(s.of.Comm, err); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", p.Name, err)
 	}
-	if missing, err = comm.AgreeMax(s.of.Comm, missing); err != nil {
+	if missing, err = comm.AgreeAny(s.of.Comm, missing); err != nil {
 		return err
 	}
-	if missing > 0 {
+	if missing {
 		return s.openWhole(c, at)
 	}
 	s.of.SetUp.Done(trace.SetUpRank)

@@ -95,11 +95,7 @@ func (r *run) learnedDigest() (string, error) {
 	if r.s.Learned.Cols == 0 {
 		return "", nil
 	}
-	all, err := comm.Allgather(r.s.Comm, int64(r.s.Learned.Digest()))
-	sum := uint64(0)
-	for _, of := range all {
-		sum += uint64(of)
-	}
+	sum, err := comm.AgreeSum(r.s.Comm, r.s.Learned.Digest())
 	return fmt.Sprintf("%016x", sum), err
 }
 

@@ -325,11 +325,11 @@ func (r *run) run(ctx context.Context) error {
 
 // start opens the log and reports notes for the user before the first step.
 func (r *run) start(ctx context.Context) error {
-	var err error
-	if r.s.Comm.Rank() == 0 {
+	err := comm.OnFirst(r.s.Comm, func() (err error) {
 		r.s.Log, err = r.openLog()
-	}
-	if err := comm.Agree(r.s.Comm, err); err != nil {
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	r.s.Closers = append(r.s.Closers, r.closeLog)

@@ -14,11 +14,8 @@ func (r *run) startWatchdog() error {
 		return nil
 	}
 	beats := rundir.HeartbeatOf(r.env.Dir, r.s.Comm.Size())
-	var err error
-	if r.s.Comm.Rank() == 0 {
-		err = beats.Create()
-	}
-	if err := comm.Agree(r.s.Comm, err); err != nil {
+	err := comm.OnFirst(r.s.Comm, beats.Create)
+	if err != nil {
 		return err
 	}
 	r.s.Watch, err = watch.Start(watch.Options{

@@ -25,13 +25,15 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 		}
 	}
 	if vacant {
-		var err error
-		if dir := j.config.Run.Dir; j.comm.Rank() == 0 && rundir.Begun(dir) {
-			err = fmt.Errorf("run directory %s: %w; choose another run.dir, or go on with --resume %s",
-				dir, rundir.ErrRunExists, dir)
-		}
-		if err := usageError(comm.Agree(j.comm, err)); err != nil {
-			return err
+		err := comm.OnFirst(j.comm, func() error {
+			if dir := j.config.Run.Dir; rundir.Begun(dir) {
+				return fmt.Errorf("run directory %s: %w; choose another run.dir, or go on with "+
+					"--resume %s", dir, rundir.ErrRunExists, dir)
+			}
+			return nil
+		})
+		if err != nil {
+			return usageError(err)
 		}
 	}
 	if resumed {
@@ -44,10 +46,10 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 		if err != nil {
 			return err
 		}
-		if j.comm.Rank() == 0 {
-			err = errors.Join(possibleDir(j.config.Run.Dir), j.tellDry(t))
-		}
-		if err := comm.Agree(j.comm, err); err != nil {
+		err = comm.OnFirst(j.comm, func() error {
+			return errors.Join(possibleDir(j.config.Run.Dir), j.tellDry(t))
+		})
+		if err != nil {
 			return t.End(err)
 		}
 		return t.Close()

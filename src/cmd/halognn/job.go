@@ -31,13 +31,13 @@ import (
 // rankJob is what train and infer open before they start: the same on every rank, or an error that
 // all agree on.
 type rankJob struct {
-	process *process
-	comm    comm.Comm
-	config  *config.Config
-	env     train.Env
-	held    *rundir.Lock // rank 0: that of the run directory
-	headroom headroom       // before anything was opened
-	close   func() error
+	process  *process
+	comm     comm.Comm
+	config   *config.Config
+	env      train.Env
+	held     *rundir.Lock // rank 0: that of the run directory
+	headroom headroom     // before anything was opened
+	close    func() error
 }
 
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil.
@@ -124,12 +124,7 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	if err := comm.Agree(j.comm, err); err != nil {
 		return false, err
 	}
-	doubts := int64(0)
-	if unsure {
-		doubts = 1
-	}
-	doubts, err = comm.AgreeMax(j.comm, doubts)
-	return doubts > 0, err
+	return comm.AgreeAny(j.comm, unsure)
 }
 
 // planned refuses what a plan of the open parts tells to need more memory than there is. Collective.

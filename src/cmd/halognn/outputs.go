@@ -27,9 +27,12 @@ func vacantFile(path string) error {
 // newRunDir refuses a directory that is no run and that is not empty, if it must be vacant, or is
 // no place for one; rundir.Create refuses runs. Collective.
 func (j *rankJob) newRunDir(vacant bool) error {
-	var err error
-	if dir := j.config.Run.Dir; j.comm.Rank() == 0 && !rundir.Begun(dir) {
-		err = cmp.Or(dataset.Apart(dir, j.config.Data.Parts),
+	return usageError(comm.OnFirst(j.comm, func() error {
+		dir := j.config.Run.Dir
+		if rundir.Begun(dir) {
+			return nil
+		}
+		err := cmp.Or(dataset.Apart(dir, j.config.Data.Parts),
 			dataset.Apart(filepath.Join(dir, rundir.ConfigFile)))
 		if err == nil && vacant {
 			err = dataset.Vacant(dir)
@@ -37,8 +40,8 @@ func (j *rankJob) newRunDir(vacant bool) error {
 		if err != nil {
 			err = fmt.Errorf("run directory: %w", err)
 		}
-	}
-	return usageError(comm.Agree(j.comm, err))
+		return err
+	}))
 }
 
 // apart refuses outputs that would replace or enclose an input that the command line names, or

@@ -104,11 +104,10 @@ func (j *rankJob) openResumed() (done bool, err error) {
 
 // lock keeps other jobs out of the run directory, which must exist. Collective.
 func (j *rankJob) lock() error {
-	var err error
-	if j.comm.Rank() == 0 {
+	return usageError(comm.OnFirst(j.comm, func() (err error) {
 		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
-	}
-	return usageError(comm.Agree(j.comm, err))
+		return err
+	}))
 }
 
 // unlock releases the run directory. If the lock cannot be removed, the next job takes it over,
@@ -129,30 +128,24 @@ func (j *rankJob) partSuffix() (string, error) {
 // beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it
 // refuses a directory that is not empty. Collective.
 func (j *rankJob) beginRunDir(vacant, resumed bool) error {
-	var err error
+	dir, write := j.config.Run.Dir, rundir.ReplaceConfig
 	if !resumed {
 		if err := j.newRunDir(vacant); err != nil {
 			return err
 		}
-		if j.comm.Rank() == 0 {
-			if err = os.MkdirAll(j.config.Run.Dir, 0o777); err != nil {
-				err = fmt.Errorf("run directory: %w", err)
+		err := comm.OnFirst(j.comm, func() error {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				return fmt.Errorf("run directory: %w", err)
 			}
-		}
-		if err := usageError(comm.Agree(j.comm, err)); err != nil {
-			return err
+			return nil
+		})
+		if err != nil {
+			return usageError(err)
 		}
 		if err := j.lock(); err != nil {
 			return err
 		}
+		write = rundir.Create
 	}
-	if j.comm.Rank() == 0 {
-		text := []byte(j.config.YAML())
-		if resumed {
-			err = rundir.ReplaceConfig(j.config.Run.Dir, text)
-		} else {
-			err = rundir.Create(j.config.Run.Dir, text)
-		}
-	}
-	return usageError(comm.Agree(j.comm, err))
+	return usageError(comm.OnFirst(j.comm, func() error { return write(dir, []byte(j.config.YAML())) }))
 }
