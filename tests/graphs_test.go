@@ -10,7 +10,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -120,7 +120,7 @@ func (h handmade) labels(w *dataset.Writer) error {
 	for v := range labels {
 		labels[v] = int32(h.community(v))
 	}
-	return w.Labels(npy.Bytes(labels))
+	return w.Labels(mem.Bytes(labels))
 }
 
 func (h handmade) splits(w *dataset.Writer) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -37,7 +38,7 @@ func tiny(t *testing.T, dir, featureType string) *Writer {
 			}
 		}
 		return nil
-	}), w.Labels(npy.Bytes([]int32{0, 2, 1, -1, 0})),
+	}), w.Labels(mem.Bytes([]int32{0, 2, 1, -1, 0})),
 		w.Splits(graph.Split{Train: []graph.VertexID{4, 0}, Valid: []graph.VertexID{1},
 			Test: []graph.VertexID{2}}))
 	if err != nil {
@@ -133,9 +134,9 @@ func TestWriterRefuses(t *testing.T) {
 		do   func(w *Writer) error
 		want string
 	}{
-		{"label too large", func(w *Writer) error { return w.Labels(npy.Bytes([]int32{0, 0, 3, 0, 0})) },
+		{"label too large", func(w *Writer) error { return w.Labels(mem.Bytes([]int32{0, 0, 3, 0, 0})) },
 			"label of vertex 2 is 3"},
-		{"label below -1", func(w *Writer) error { return w.Labels(npy.Bytes([]int32{-2, 0, 0, 0, 0})) },
+		{"label below -1", func(w *Writer) error { return w.Labels(mem.Bytes([]int32{-2, 0, 0, 0, 0})) },
 			"label of vertex 0 is -2"},
 		{"too few labels", func(w *Writer) error { return w.Labels(nil) },
 			"0 bytes of labels"},

@@ -14,7 +14,6 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/task"
 )
 
@@ -286,7 +285,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		return w.Links(links, o.labelLinks(&links, classes)...)
 	}
 	o.hideLabels(classes)
-	if err := w.Labels(npy.Bytes(classes)); err != nil {
+	if err := w.Labels(mem.Bytes(classes)); err != nil {
 		return err
 	}
 	shares, err := ParseFractions(o.Split)

@@ -172,7 +172,7 @@ func labelLinks(s *source, g *graph.CSC, placed []float32, links *graph.LinkSpli
 	}
 	s.linkOutputs = cols
 	for k := range values {
-		s.linkLabels[k] = npy.Bytes(values[k])
+		s.linkLabels[k] = mem.Bytes(values[k])
 		if of.Class == nil {
 			continue
 		}

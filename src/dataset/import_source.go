@@ -8,7 +8,6 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/task"
 )
 
@@ -102,11 +101,11 @@ func (s *source) task() string {
 func (s *source) truths() task.Labels {
 	switch {
 	case s.targets != nil:
-		return task.Labels{Data: npy.Bytes(s.targets), Width: 4 * s.classes}
+		return task.Labels{Data: mem.Bytes(s.targets), Width: 4 * s.classes}
 	case s.marks != nil:
 		return task.Labels{Data: s.marks, Width: s.classes}
 	}
-	return task.Labels{Data: npy.Bytes(s.labels), Width: 4}
+	return task.Labels{Data: mem.Bytes(s.labels), Width: 4}
 }
 
 func (s *source) labelled() (n int64) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -181,7 +182,7 @@ func TestImportLinkLabels(t *testing.T) {
 		}
 	}
 	damaged := d.LinkLabels[0]
-	damaged.Data = append(npy.Bytes([]int32{7}), damaged.Data[4:]...)
+	damaged.Data = append(mem.Bytes([]int32{7}), damaged.Data[4:]...)
 	err = CheckLinkLabels(d.Meta.Task, 3, 0, d.Links.Train, damaged)
 	if err == nil || !strings.Contains(err.Error(), "train links, label of link 0 is 7") {
 		t.Errorf("a class beyond all: %v", err)

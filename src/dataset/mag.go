@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"halognn/src/graph"
-	"halognn/src/npy"
+	"halognn/src/mem"
 )
 
 // The graph of papers, authors, institutions and fields of study, in the proportions of OGB-MAG (Hu et
@@ -127,7 +127,7 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 		labels[v] = -1
 	}
 	copy(labels, classes)
-	if err := w.Labels(npy.Bytes(labels)); err != nil {
+	if err := w.Labels(mem.Bytes(labels)); err != nil {
 		return err
 	}
 	shares, err := ParseFractions(o.Split)

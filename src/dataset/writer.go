@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -66,7 +67,7 @@ func Vacant(dir string) error {
 
 // put writes one whole array and records it in Meta.
 func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
-	return w.put(name, npy.Bytes(data), npy.DType[T](), shape...)
+	return w.put(name, mem.Bytes(data), npy.DType[T](), shape...)
 }
 
 func (w *Writer) put(name string, rows []byte, dtype string, shape ...int) error {
@@ -206,7 +207,7 @@ func (w *Writer) fillIn() error {
 		}
 	}
 	if !has("labels.npy") && !task.Stored(w.Meta.Task).Wide {
-		if err := w.Labels(npy.Bytes(slices.Repeat([]int32{-1}, n))); err != nil {
+		if err := w.Labels(mem.Bytes(slices.Repeat([]int32{-1}, n))); err != nil {
 			return err
 		}
 	}

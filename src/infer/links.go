@@ -242,7 +242,7 @@ func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path s
 	if !strings.EqualFold(filepath.Ext(path), ".csv") {
 		layout := of.Layout(len(links), outputs)
 		if of.Ranks {
-			labels, layout = npy.Bytes(scores), npy.Info{DType: "<f4", Shape: []int{len(links)}}
+			labels, layout = mem.Bytes(scores), npy.Info{DType: "<f4", Shape: []int{len(links)}}
 		}
 		_, err = npy.WriteRows(path, labels, layout.DType, layout.Shape...)
 		return err

@@ -210,7 +210,7 @@ func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
 	switch p.form {
 	case FormLogits:
-		copy(row, npy.Bytes(z))
+		copy(row, mem.Bytes(z))
 	case FormProbabilities:
 		p.task.Probabilities(npy.View[float32](row), z)
 	default:

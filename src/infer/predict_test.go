@@ -17,6 +17,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/sample"
@@ -29,7 +30,7 @@ import (
 // unlabelled is another graph than generated: without labels and split, with ids of its own.
 func unlabelled(t *testing.T, parts int) *shard.Shards {
 	labels := slices.Repeat([]int32{-1}, 90)
-	return sessiontest.Handmade(t, parts, dataset.Meta{Task: task.None}, npy.Bytes(labels),
+	return sessiontest.Handmade(t, parts, dataset.Meta{Task: task.None}, mem.Bytes(labels),
 		graph.Split{})
 }
 

@@ -34,7 +34,7 @@ func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Reques
 	if what.Embeddings == "" {
 		return nil
 	}
-	return s.gather(p.chosen, npy.Bytes(p.hidden), 4*p.hiddenCols, func(all []byte) error {
+	return s.gather(p.chosen, mem.Bytes(p.hidden), 4*p.hiddenCols, func(all []byte) error {
 		return writeRows(ctx, "embeddings", what.Embeddings, "<f4",
 			[]int{p.chosen.n, p.hiddenCols}, all)
 	})

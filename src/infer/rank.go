@@ -8,7 +8,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/random"
 	"halognn/src/task"
 )
@@ -45,7 +44,7 @@ func eachBlock(s Passes, own []float32, cols int, f func(first graph.VertexID, r
 				buffer = mem.Grow(buffer, n*cols)
 				clear(counts)
 				counts[r] = n
-				err := s.Comm.StartAllgatherv(npy.Bytes(mine), npy.Bytes(buffer), counts, 4*cols).Wait()
+				err := s.Comm.StartAllgatherv(mem.Bytes(mine), mem.Bytes(buffer), counts, 4*cols).Wait()
 				if err != nil {
 					return err
 				}

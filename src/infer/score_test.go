@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/comm"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/record"
 	"halognn/src/task"
 )
@@ -80,7 +80,7 @@ func TestQuality(t *testing.T) {
 					if i%ranks == w.Rank() {
 						label := v.marks
 						if label == nil {
-							label = npy.Bytes([]int32{v.label})
+							label = mem.Bytes([]int32{v.label})
 						}
 						s.Add(v.z, label)
 					}

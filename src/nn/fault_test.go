@@ -10,7 +10,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -29,7 +29,7 @@ func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	b := &Batch{
 		Hops:   []Hop{hop, hop, hop},
 		Own:    compute.Matrix{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}},
-		Labels: npy.Bytes([]int32{0, 1, 2}), GlobalSeeds: 3, Train: true,
+		Labels: mem.Bytes([]int32{0, 1, 2}), GlobalSeeds: 3, Train: true,
 	}
 	before(m, b)
 	if _, err := m.Forward(b); err != nil {

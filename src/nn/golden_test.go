@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -342,7 +343,7 @@ func TestGoldenLosses(t *testing.T) {
 			tolerance := layerForward
 			of, labels := task.Multiclass, []byte(nil)
 			if strings.HasPrefix(name, "softmax") {
-				labels = npy.Bytes(g.int32s("labels"))
+				labels = mem.Bytes(g.int32s("labels"))
 			} else {
 				of, tolerance = task.Multilabel, sigmoidForward
 				marks, _ := g.want("labels")
@@ -415,7 +416,7 @@ func goldenModel(t *testing.T, dev compute.Device, file string, c Config) (golde
 	g := openGolden(t, file)
 	c.In, c.Out, c.Norm, c.Task = 16, 5, NormNone, task.Multiclass
 	m := newModel(t, dev, c, 0)
-	b := &Batch{X: g.rows(dev, "X"), Labels: npy.Bytes(g.int32s("labels")), Train: true, InputGradient: true}
+	b := &Batch{X: g.rows(dev, "X"), Labels: mem.Bytes(g.int32s("labels")), Train: true, InputGradient: true}
 	for l := range c.Layers {
 		b.Hops = append(b.Hops, fit(g.hop(fmt.Sprintf("b%d_", l)), m.Needs(), nil))
 	}

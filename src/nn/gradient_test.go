@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -45,7 +45,7 @@ func randomBatch(t testing.TB, dev compute.Device, rng *rand.Rand, c Config, see
 		}
 	}
 	if c.Task == task.Multiclass {
-		b.Labels = npy.Bytes(labels)
+		b.Labels = mem.Bytes(labels)
 	}
 	return b, rows
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/google/renameio/v2"
 
 	"halognn/src/mem"
-	"halognn/src/npy"
 )
 
 // Tensor is a named float32 array in C order on the host.
@@ -75,7 +74,7 @@ func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string
 		return err
 	}
 	for _, t := range tensors {
-		if _, err := w.Write(npy.Bytes(t.Data)); err != nil {
+		if _, err := w.Write(mem.Bytes(t.Data)); err != nil {
 			return err
 		}
 	}
@@ -167,7 +166,7 @@ func ReadInto(path string, tensors []Tensor) error {
 		if i < 0 || !slices.Equal(left[i].Shape, e.Shape) {
 			_, err = f.Seek(e.Offsets[1]-e.Offsets[0], io.SeekCurrent)
 		} else {
-			_, err = io.ReadFull(f, npy.Bytes(left[i].Data))
+			_, err = io.ReadFull(f, mem.Bytes(left[i].Data))
 			left = slices.Delete(left, i, i+1)
 		}
 		if err != nil {

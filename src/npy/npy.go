@@ -21,8 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
-
-	"halognn/src/mem"
 )
 
 // Element is what an array may hold. Float16 is stored as "<f2".
@@ -136,10 +134,7 @@ func ShapeString(shape []int) string {
 	return "[" + strings.Join(s, " ") + "]"
 }
 
-// Bytes returns the memory of s as bytes, without copying: what files and messages take.
-func Bytes[T Element](s []T) []byte { return mem.Bytes(s) }
-
-// View is the inverse of Bytes; b must be aligned for T.
+// View is the inverse of mem.Bytes; b must be aligned for T.
 func View[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))),
 		len(b)/int(unsafe.Sizeof(*new(T))))

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"halognn/src/mem"
 )
 
 var golden = []float32{0, 0.25, 0.5, 0.75, 1, 1.25}
@@ -239,7 +241,7 @@ func TestZipNoticesDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := bytes.Index(b, Bytes(golden[4:]))
+	at := bytes.Index(b, mem.Bytes(golden[4:]))
 	b[at] ^= 1
 	path := filepath.Join(t.TempDir(), "damaged.npz")
 	if err := os.WriteFile(path, b, 0o666); err != nil {

@@ -105,7 +105,7 @@ func Read[T Element](r *Reader, dst []T) (int, error) {
 
 func convert[T Element](dst []T, raw []byte, dtype string) error {
 	if dtype == DType[T]() {
-		copy(Bytes(dst), raw)
+		copy(mem.Bytes(dst), raw)
 		return nil
 	}
 	switch dtype[1:] {
@@ -135,7 +135,7 @@ func convert[T Element](dst []T, raw []byte, dtype string) error {
 		for i, h := range half {
 			wide[i] = h.Float32()
 		}
-		return convert(dst, Bytes(wide), "<f4")
+		return convert(dst, mem.Bytes(wide), "<f4")
 	}
 	return fmt.Errorf("%w: cannot read %s as %s", ErrType, dtype, DType[T]())
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"halognn/src/mem"
 )
 
 // ranges writes data as so many processes would, the last first, and returns the file.
@@ -24,7 +26,7 @@ func ranges(t *testing.T, data []int32, n int) (string, Info) {
 		s, err := CreateShared(path, i, n, "<i4", len(data))
 		must(err)
 		first, last := s.Range()
-		_, err = s.Write(Bytes(data)[first:last])
+		_, err = s.Write(mem.Bytes(data)[first:last])
 		must(err)
 		must(s.Close())
 		all[i] = s

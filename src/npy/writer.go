@@ -73,7 +73,7 @@ func Write[T Element](w *Writer, data []T) error {
 		return fmt.Errorf("%s: %w: writing %s into an array of %s", w.path, ErrType, DType[T](),
 			w.header.DType)
 	}
-	_, err := w.Write(Bytes(data))
+	_, err := w.Write(mem.Bytes(data))
 	return err
 }
 
@@ -156,7 +156,7 @@ func (w *Writer) Abort() {
 
 // WriteFile writes a whole array in one go.
 func WriteFile[T Element](path string, data []T, shape ...int) (Info, error) {
-	return WriteRows(path, Bytes(data), DType[T](), shape...)
+	return WriteRows(path, mem.Bytes(data), DType[T](), shape...)
 }
 
 // WriteRows is WriteFile for elements of another type than data.

@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/sample"
@@ -160,5 +161,5 @@ func prepare(stages []Stage, m *Minibatch) error {
 var everything = nn.Needs{Own: true, Aggregate: compute.ReduceMean, Sources: true}
 
 // oneLabel returns the labels of a task of one class a vertex, manyLabels those of several.
-func (w *world) oneLabel() task.Labels   { return task.Labels{Data: npy.Bytes(w.labels), Width: 4} }
+func (w *world) oneLabel() task.Labels   { return task.Labels{Data: mem.Bytes(w.labels), Width: 4} }
 func (w *world) manyLabels() task.Labels { return task.Labels{Data: w.targets, Width: classes} }

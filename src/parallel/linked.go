@@ -5,8 +5,8 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/npy"
 )
 
 // linked adds gradients in device memory, slice by slice: rank r owns slice r of every bucket.
@@ -199,12 +199,12 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 	rank, ranks := m.comm.Rank(), m.comm.Size()
 	for hop := 1; hop < ranks; hop++ {
 		if from := (rank - hop + ranks) % ranks; len(recv[from]) > 0 {
-			m.requests = append(m.requests, m.comm.StartRecv(npy.Bytes(recv[from]), from))
+			m.requests = append(m.requests, m.comm.StartRecv(mem.Bytes(recv[from]), from))
 		}
 	}
 	for hop := 1; hop < ranks; hop++ {
 		if to := (rank + hop) % ranks; len(send[to]) > 0 {
-			m.requests = append(m.requests, m.comm.StartSend(npy.Bytes(send[to]), to))
+			m.requests = append(m.requests, m.comm.StartSend(mem.Bytes(send[to]), to))
 		}
 	}
 	var err error

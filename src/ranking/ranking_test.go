@@ -15,7 +15,6 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/npy"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -198,7 +197,7 @@ func TestRankingIsOfASplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Topology(&g), w.Labels(npy.Bytes(make([]int32, n))),
+	if err := errors.Join(w.Topology(&g), w.Labels(mem.Bytes(make([]int32, n))),
 		w.Splits(splits[0], splits[1]), w.Close()); err != nil {
 		t.Fatal(err)
 	}

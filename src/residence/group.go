@@ -12,7 +12,6 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/trace"
 )
 
@@ -160,7 +159,7 @@ func (s opener) placeGroup(
 	held = mem.Make[graph.VertexID](slots * node.Size())
 	counts := make([]int, node.Size())
 	counts[0] = len(held)
-	return held, slots, node.StartAllgatherv(npy.Bytes(mine), npy.Bytes(held), counts, 4).Wait()
+	return held, slots, node.StartAllgatherv(mem.Bytes(mine), mem.Bytes(held), counts, 4).Wait()
 }
 
 // addUpElements is how many elements are summed at a time, so that little memory is in flight.

@@ -10,7 +10,6 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/random"
 )
 
@@ -324,7 +323,7 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 func (l *Links) Truth(dst []byte, key Key) []byte {
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))
-		copy(dst, npy.Bytes(r.truth))
+		copy(dst, mem.Bytes(r.truth))
 	})
 	return dst
 }

@@ -169,7 +169,7 @@ func changed[T any](s []T, i int, x T) []T {
 }
 
 func spoilLabel(s *Shards, v int, class int32) {
-	s.labels.Data = npy.Bytes(changed(npy.View[int32](s.labels.Data), v, class))
+	s.labels.Data = mem.Bytes(changed(npy.View[int32](s.labels.Data), v, class))
 }
 
 func swapped[T any](s []T, i, j int) []T {

@@ -13,7 +13,6 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/npy"
 	"halognn/src/partition"
 	"halognn/src/task"
 )
@@ -69,7 +68,7 @@ func makeDataset(t testing.TB, rng *rand.Rand, n int, meta dataset.Meta) *datase
 	if meta.Task == task.Multilabel {
 		errs = append(errs, w.Labels(marks))
 	} else {
-		errs = append(errs, w.Labels(npy.Bytes(labels)))
+		errs = append(errs, w.Labels(mem.Bytes(labels)))
 	}
 	if err := errors.Join(append(errs, w.Splits(split), w.Close())...); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/task"
 )
@@ -31,7 +32,7 @@ func TestPartsHoldAllSplits(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := graph.CSC{Indptr: make([]int64, 61), Indices: []graph.VertexID{}}
-		if err := errors.Join(w.Topology(&g), w.Labels(npy.Bytes(make([]int32, 60))),
+		if err := errors.Join(w.Topology(&g), w.Labels(mem.Bytes(make([]int32, 60))),
 			w.Splits(splits[0], splits[1:]...), w.Close()); err != nil {
 			t.Fatal(err)
 		}

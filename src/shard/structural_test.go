@@ -10,7 +10,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -67,7 +67,7 @@ func TestStructuralFeatures(t *testing.T) {
 							structuralRow(want, int64(len(ds.Graph.InNeighbours(v))))
 						}
 						if got := part.Features[4*cols*i : 4*cols*(i+1)]; !slices.Equal(got,
-							npy.Bytes(want)) {
+							mem.Bytes(want)) {
 							t.Fatalf("%s: vertex %d has the row %v, want %v", kind, v, got, want)
 						}
 					}

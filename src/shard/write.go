@@ -361,7 +361,7 @@ func (s *stream[T]) add(x T) {
 
 func (s *stream[T]) flush() {
 	if s.err == nil {
-		_, s.err = s.out.Write(npy.Bytes(s.buffer))
+		_, s.err = s.out.Write(mem.Bytes(s.buffer))
 	}
 	s.buffer = s.buffer[:0]
 }
@@ -418,7 +418,7 @@ func edges[T npy.Element](w *writer, name string,
 		for err == nil && first < last {
 			some := min(last, first+1<<16)
 			if buffer, err = values(buffer, v, first, some); err == nil && len(buffer) >= 1<<16 {
-				_, err = out.Write(npy.Bytes(buffer))
+				_, err = out.Write(mem.Bytes(buffer))
 				buffer = buffer[:0]
 			}
 			first = some
@@ -428,7 +428,7 @@ func edges[T npy.Element](w *writer, name string,
 		}
 	}
 	if err == nil {
-		_, err = out.Write(npy.Bytes(buffer))
+		_, err = out.Write(mem.Bytes(buffer))
 	}
 	if fail := out.Close(); err != nil || fail != nil {
 		return cmp.Or(err, fail)

@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -18,7 +19,7 @@ func TestLossesOfLinks(t *testing.T) {
 	old := scorerChunk
 	scorerChunk = 3
 	defer func() { scorerChunk = old }()
-	truth := npy.Bytes([]int32{2, 3, 0, 1, 0, 2, 3, 1, -1, -1, 4, 5, 4, 0, 2, 5, 4, 3})
+	truth := mem.Bytes([]int32{2, 3, 0, 1, 0, 2, 3, 1, -1, -1, 4, 5, 4, 0, 2, 5, 4, 3})
 	z := embeddings(rows, cols)
 	for _, p := range []Pairs{{}, {Loss: CrossEntropy}, {Score: Cosine, Scale: 3},
 		{Score: Cosine, Loss: CrossEntropy}, {Score: DistMult}, {Score: MLP}, {Score: MLP, Loss: CrossEntropy}} {
@@ -44,7 +45,7 @@ func TestLossesOfLinks(t *testing.T) {
 				t.Errorf("%+v: pair %d is rated %g in training and %g later", p, i, x, y)
 			}
 		}
-		l.loss(ref.New(), compute.Matrix{Cols: cols}, compute.Matrix{Cols: cols}, npy.Bytes([]int32{0, 3}), 5)
+		l.loss(ref.New(), compute.Matrix{Cols: cols}, compute.Matrix{Cols: cols}, mem.Bytes([]int32{0, 3}), 5)
 		for k, grads := range l.scorer.Grads {
 			if slices.ContainsFunc(grads, func(g float32) bool { return g != 0 }) {
 				t.Errorf("%+v: parameter %d has a gradient of no links", p, k)
@@ -122,16 +123,16 @@ func TestLossesOfLabelledLinks(t *testing.T) {
 		Objective
 		labels []byte // of five links
 	}{
-		{&linkClasses, 3, Objective{Pairs: Pairs{Score: DistMult}}, npy.Bytes([]int32{0, 1, 2, 2, 0})},
-		{&linkClasses, 3, Objective{Pairs: Pairs{Score: MLP}}, npy.Bytes([]int32{0, 1, 2, 2, 0})},
+		{&linkClasses, 3, Objective{Pairs: Pairs{Score: DistMult}}, mem.Bytes([]int32{0, 1, 2, 2, 0})},
+		{&linkClasses, 3, Objective{Pairs: Pairs{Score: MLP}}, mem.Bytes([]int32{0, 1, 2, 2, 0})},
 		{&linkClasses, 2, Objective{Pairs: Pairs{Score: MLP}, Smoothing: 0.1, Weights: []float64{1, 3}},
-			npy.Bytes([]int32{0, 1, 1, 1, 0})},
+			mem.Bytes([]int32{0, 1, 1, 1, 0})},
 		{&linkNumbers, 1, Objective{Scale: Scale{Mean: []float32{1}, Std: []float32{2}}},
-			npy.Bytes([]float32{1, 2, 3, -1, 2})},
+			mem.Bytes([]float32{1, 2, 3, -1, 2})},
 		{&linkNumbers, 1, Objective{Loss: LossHuber, Pairs: Pairs{Score: Cosine}},
-			npy.Bytes([]float32{1, 2, 3, -1, 2})},
+			mem.Bytes([]float32{1, 2, 3, -1, 2})},
 		{&linkNumbers, 2, Objective{Pairs: Pairs{Score: MLP}, Scale: Scale{Mean: []float32{1, 0}, Std: []float32{2, 3}}},
-			npy.Bytes([]float32{1, 2, 3, -1, 2, 1, 0, 0, 5, 4})},
+			mem.Bytes([]float32{1, 2, 3, -1, 2, 1, 0, 0, 5, 4})},
 	} {
 		name := fmt.Sprintf("%s %+v", c.of.Name, c.Pairs)
 		c.Scorer = drawnScorer(c.Pairs.Score, cols, c.outputs, c.outputs)
@@ -140,7 +141,7 @@ func TestLossesOfLabelledLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		truth := append(npy.Bytes(append([]int32{5, 0}, pairs...)), c.labels...)
+		truth := append(mem.Bytes(append([]int32{5, 0}, pairs...)), c.labels...)
 		d := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 		if got := loss(ref.New(), d, z, truth, 5); got.Loss <= 0 {
 			t.Errorf("%s: %+v", name, got)

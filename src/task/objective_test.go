@@ -7,14 +7,14 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
-	"halognn/src/npy"
+	"halognn/src/mem"
 )
 
 // The loss equals PyTorch's CrossEntropyLoss(weight, label_smoothing, reduction="sum") divided by
 // the seeds. The values were computed by torch 2.1 in float64.
 func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 	logits := []float32{1, 2, 0.5, -1, 0, 3, 0.25, 0.5, 0.75}
-	labels := npy.Bytes([]int32{1, 0, 2})
+	labels := mem.Bytes([]int32{1, 0, 2})
 	for _, c := range []struct {
 		o    Objective
 		want float64
@@ -53,7 +53,7 @@ func TestObjectiveIsThatOfPyTorch(t *testing.T) {
 // A plain objective is the kernel's loss; the same numbers come from both.
 func TestObjectiveBesideTheKernel(t *testing.T) {
 	z := compute.Matrix{Rows: 2, Cols: 3, Data: []float32{1, -2, 0.5, 30, 0, -30}}
-	labels := npy.Bytes([]int32{2, 1})
+	labels := mem.Bytes([]int32{2, 1})
 	want, got := make([]float32, 6), make([]float32, 6)
 	k := crossEntropy(ref.New(), compute.Matrix{Rows: 2, Cols: 3, Data: want}, z, labels, 5)
 	s := new(objective).loss(ref.New(), compute.Matrix{Rows: 2, Cols: 3, Data: got}, z, labels, 5)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -65,7 +66,7 @@ var regression = Task{
 			t.Sums.miss(float64(z[c]) - float64(y))
 		}
 	},
-	Predict:       func(label []byte, z []float32) { copy(label, npy.Bytes(z)) },
+	Predict:       func(label []byte, z []float32) { copy(label, mem.Bytes(z)) },
 	Probabilities: func(y, z []float32) { copy(y, z) },
 	Cells: func(line []string, label []byte, _ func(int) string) []string {
 		for _, y := range npy.View[float32](label) {

@@ -8,14 +8,14 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
-	"halognn/src/npy"
+	"halognn/src/mem"
 )
 
 // The losses equal PyTorch's MSELoss, L1Loss and HuberLoss of scaled targets, reduction "mean", and
 // the gradient is their slope. The values follow from the definitions in float64.
 func TestLossesOfNumbers(t *testing.T) {
 	z := []float32{0.5, -1.25, 2, 0.25, -0.75, 3}
-	y := npy.Bytes([]float32{11, 4, 9, 6, 10, 2})
+	y := mem.Bytes([]float32{11, 4, 9, 6, 10, 2})
 	scale := Scale{Mean: []float32{10, 4}, Std: []float32{2, 0.5}}
 	for _, c := range []struct {
 		loss string
@@ -65,10 +65,10 @@ func TestMetricsOfNumbers(t *testing.T) {
 			z[v][c] = y[v][c] + float32(rng.NormFloat64())/2
 		}
 		part := &parts[v%2]
-		if !part.See(&regression, npy.Bytes(y[v])) {
+		if !part.See(&regression, mem.Bytes(y[v])) {
 			t.Fatal("a vertex with numbers has no label")
 		}
-		regression.Judge(part, z[v], npy.Bytes(y[v]))
+		regression.Judge(part, z[v], mem.Bytes(y[v]))
 	}
 	for i := range parts {
 		all.Add(parts[i].Numbers())
@@ -95,7 +95,7 @@ func TestMetricsOfNumbers(t *testing.T) {
 	}
 	equal := NewTally(&regression, 1)
 	for range 3 {
-		equal.See(&regression, npy.Bytes([]float32{0.1}))
+		equal.See(&regression, mem.Bytes([]float32{0.1}))
 	}
 	if why := r2.Why(&equal); why != "all numbers equal" {
 		t.Errorf("equal numbers: %q", why)
@@ -112,7 +112,7 @@ func TestLabelsOfNumbers(t *testing.T) {
 		{[]float32{1, 2}, true, ""}, {[]float32{nan, nan}, false, ""},
 		{[]float32{1, nan}, true, "1 of 2 numbers are NaN"}, {[]float32{1, inf}, true, "must be finite"},
 	} {
-		label := npy.Bytes(c.label)
+		label := mem.Bytes(c.label)
 		fault := regression.Fault(label, 2)
 		if known := regression.Truth(label, nil); known != c.known || (fault == "") != (c.fault == "") ||
 			!strings.Contains(fault, c.fault) {

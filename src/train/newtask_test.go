@@ -17,6 +17,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/infer"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/session/sessiontest"
 	"halognn/src/task"
@@ -53,7 +54,7 @@ func number() *task.Task {
 			t.Sums[0] += math.Abs(float64(z[0] - value(label)))
 			t.Sums[1]++
 		},
-		Predict:       func(label []byte, z []float32) { copy(label, npy.Bytes(z)) },
+		Predict:       func(label []byte, z []float32) { copy(label, mem.Bytes(z)) },
 		Probabilities: func(y, z []float32) { copy(y, z) },
 		Cells: func(line []string, label []byte, _ func(int) string) []string {
 			return append(line, strconv.FormatFloat(float64(value(label)), 'g', -1, 32))
@@ -75,7 +76,7 @@ func TestATaskIsOneRow(t *testing.T) {
 		list := []*[]graph.VertexID{&split.Train, &split.Train, &split.Valid, &split.Test}[v%4]
 		*list = append(*list, graph.VertexID(v))
 	}
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, npy.Bytes(labels), split)
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, mem.Bytes(labels), split)
 	o := sageOptions()
 	o.Model.Layers, o.Model.Dropout, o.Sample.Fanouts = 1, 0, []int{3}
 	o.Epochs = 30

@@ -11,6 +11,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/infer"
+	"halognn/src/mem"
 	"halognn/src/npy"
 	"halognn/src/session/sessiontest"
 	"halognn/src/task"
@@ -26,7 +27,7 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 		list := []*[]graph.VertexID{&split.Train, &split.Train, &split.Valid, &split.Test}[v%4]
 		*list = append(*list, graph.VertexID(v))
 	}
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 2}, npy.Bytes(labels), split)
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 2}, mem.Bytes(labels), split)
 	for _, loss := range []string{task.LossAuto, task.LossHuber} {
 		o := sageOptions()
 		o.Model.Layers, o.Model.Dropout, o.Sample.Fanouts, o.Epochs = 2, 0, []int{3, 3}, 30
@@ -82,7 +83,7 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 func TestConstantNumbersAreRefused(t *testing.T) {
 	labels := make([]float32, 90)
 	labels[89] = 1
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 1}, npy.Bytes(labels),
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 1}, mem.Bytes(labels),
 		graph.Split{Train: []graph.VertexID{0, 1, 2, 3}, Valid: []graph.VertexID{89}})
 	o := sageOptions()
 	o.Model.Layers, o.Sample.Fanouts = 1, []int{3}

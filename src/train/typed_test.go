@@ -17,6 +17,7 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
+	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/policy"
@@ -102,7 +103,7 @@ func typedData(t testing.TB, bare ...int) string {
 			labels[v], ids = class[v], append(ids, graph.VertexID(v))
 		}
 	}
-	check(w.Labels(npy.Bytes(labels)))
+	check(w.Labels(mem.Bytes(labels)))
 	check(w.Splits(graph.Split{Train: ids[:140], Valid: ids[140:180], Test: ids[180:]}))
 	check(w.Close())
 	return dir
@@ -291,7 +292,7 @@ func oneType(t *testing.T, relations int) string {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(rows.Close(), w.Labels(npy.Bytes(labels)),
+	if err := errors.Join(rows.Close(), w.Labels(mem.Bytes(labels)),
 		w.Splits(graph.Split{Train: ids[:40], Valid: ids[40:50], Test: ids[50:]}), w.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -185,7 +186,7 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 			unscaled.Scale = nil
 			host.SegmentRows(vectors, how, alone, w, unscaled)
 			host.SegmentRows(whole, how, s, w, rows)
-			sums := compute.Rows{Cols: cols, Scale: rows.Scale, Tables: [][]byte{npy.Bytes(vectors.Data)}}
+			sums := compute.Rows{Cols: cols, Scale: rows.Scale, Tables: [][]byte{mem.Bytes(vectors.Data)}}
 			for i := range vectors.Rows {
 				sums.Of = append(sums.Of, compute.MakeRowRef(0, i))
 			}

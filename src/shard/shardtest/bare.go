@@ -7,7 +7,7 @@ import (
 
 	"halognn/src/dataset"
 	"halognn/src/graph"
-	"halognn/src/npy"
+	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -75,7 +75,7 @@ func Bare(t testing.TB, o BareOptions) string {
 		must(t, w.Close())
 		return dir
 	}
-	must(t, w.Labels(npy.Bytes(labels)))
+	must(t, w.Labels(mem.Bytes(labels)))
 	r.Shuffle(n, func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	must(t, w.Splits(graph.Split{Train: ids[:120], Valid: ids[120:180], Test: ids[180:]}))
 	must(t, w.Close())
