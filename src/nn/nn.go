@@ -267,15 +267,14 @@ func (c Config) Check() error {
 	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
 	fault(!(c.Dropout >= 0 && c.Dropout < 1),
 		"model dropout is %g; it must be at least 0 and below 1", c.Dropout)
-	fault(!oneOf(c.Norm, NormNone, NormLayer, NormBatch), "model norm %q is not one of: %s, %s, %s",
-		c.Norm, NormNone, NormLayer, NormBatch)
-	fault(!oneOf(c.Activation, "", ReLU, ELU), "model activation %q is not one of: %s, %s",
-		c.Activation, ReLU, ELU)
-	fault(!oneOf(c.Jumping, "", JumpNone, JumpCat, JumpMax),
-		"model jumping %q is not one of: %s, %s, %s", c.Jumping, JumpNone, JumpCat, JumpMax)
-	fault(!oneOf(c.Aggregation, "", AggregateMean, AggregateMax),
-		"model aggregation %q is not one of: %s, %s", c.Aggregation,
-		AggregateMean, AggregateMax)
+	oneOf := func(what, word string, words ...string) {
+		fault(!slices.Contains(words, word), "model %s %q is not one of: %s", what, word,
+			strings.Join(words, ", "))
+	}
+	oneOf("norm", c.Norm, NormNone, NormLayer, NormBatch)
+	oneOf("activation", cmp.Or(c.Activation, ReLU), ReLU, ELU)
+	oneOf("jumping", cmp.Or(c.Jumping, JumpNone), JumpNone, JumpCat, JumpMax)
+	oneOf("aggregation", cmp.Or(c.Aggregation, AggregateMean), AggregateMean, AggregateMax)
 	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
@@ -290,12 +289,10 @@ func (c Config) Check() error {
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
 			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind, maxima)
-	fault(!oneOf(c.GCNNorm, "", GCNRight, GCNBoth), "model gcn_norm %q is not one of: %s, %s",
-		c.GCNNorm, GCNRight, GCNBoth)
+	oneOf("gcn_norm", cmp.Or(c.GCNNorm, GCNRight), GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
-		fault(!oneOf(c.HeadMerge, "", HeadsConcat, HeadsMean),
-			"model head_merge %q is not one of: %s, %s", c.HeadMerge, HeadsConcat, HeadsMean)
+		oneOf("head_merge", cmp.Or(c.HeadMerge, HeadsConcat), HeadsConcat, HeadsMean)
 		fault(c.Heads >= 1 && c.hidden(0) && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
 			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by "+
 				"side; change one of the two, or set head_merge to %s",
@@ -338,5 +335,3 @@ func (c Config) CheckTypes() error {
 	}
 	return errors.Join(faults...)
 }
-
-func oneOf(word string, words ...string) bool { return slices.Contains(words, word) }

@@ -3,7 +3,6 @@ package simulate
 import (
 	"slices"
 
-	"halognn/src/access"
 	"halognn/src/policy"
 )
 
@@ -41,7 +40,7 @@ func (s *Simulation) countBytes(together, sizes int) int64 {
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	mapped := 4*edges + 12*n
-	if s.kinds() != nil { // row pointers of columns, and their vertices
+	if s.job.Kinds() != nil { // row pointers of columns, and their vertices
 		mapped += 12 * s.columns()
 	}
 	if s.transposed {
@@ -109,7 +108,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Scratch != nil {
 			scratch = p.Scratch(w, int64(each)*u.sampler, s.own[i]) + s.summing()
 		}
-		if s.kinds() != nil && !p.Static() { // it divides the capacity first
+		if s.job.Kinds() != nil && !p.Static() { // it divides the capacity first
 			scratch = max(scratch, reads)
 		}
 		if p.Static() {
@@ -124,12 +123,12 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		sampling = max(sampling, u.sampler+scratch)
 		for size, rows := range capacity {
 			window = max(window, s.windows[i][size])
-			if s.kinds() == nil {
+			if s.job.Kinds() == nil {
 				bytes += s.policyBytes(i, size, rows, u)
 			}
 		}
 	}
-	if s.kinds() != nil { // of which each has policies of its own
+	if s.job.Kinds() != nil { // of which each has policies of its own
 		bytes += u.policies
 	}
 	worth := int64(0)
@@ -139,8 +138,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	return bytes + u.sums + (4+worth)*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
-// kinds returns those of the rows, and columns the number of columns; nil and 0 without types.
-func (s *Simulation) kinds() *access.Kinds { return s.job.Kinds() }
+// columns returns the number of columns; 0 without types.
 func (s *Simulation) columns() int64 {
 	return int64(max(1, len(s.shards.Topology().Columns.Indptr)) - 1)
 }
