@@ -16,9 +16,6 @@ import (
 	"halognn/src/policy"
 )
 
-// PolicyAuto lets the run choose its policy and the policy's parameters.
-const PolicyAuto = "auto"
-
 // Auto chooses a cache. Accesses are known in advance, so the policies run on minibatches of the
 // first epoch to count the rows that they would transfer. How long a step takes with those
 // transfers depends on the machine and the network, so the best few candidates are tried, some

@@ -78,10 +78,10 @@ func (s *Store) OpenDevice() error {
 	if device != nil {
 		own, err = s.openDeviceRows(device)
 	}
-	if err = comm.Agree(s.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil || own == nil { // on every rank
 		return err
 	}
-	s.DeviceRows, err = gatherDeviceRows(s.Comm, own)
+	s.DeviceRows, err = comm.AllgatherJSON(s.Comm, *own)
 	return err
 }
 
@@ -316,14 +316,6 @@ func (s *Store) pinnedLimit() (int, error) {
 	available, err := mem.Available()
 	ranks := (s.Comm.Size() + s.Job.Nodes() - 1) / s.Job.Nodes()
 	return int(min(available/2, math.MaxInt)) / ranks, err
-}
-
-// gatherDeviceRows gathers the choices of all ranks, whose devices are of one kind. Collective.
-func gatherDeviceRows(c comm.Comm, own *DeviceRows) ([]DeviceRows, error) {
-	if own == nil {
-		return nil, nil
-	}
-	return comm.AllgatherJSON(c, *own)
 }
 
 // DeviceNote describes in a line how the device of rank 0 gets its rows, and how many ranks chose

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"halognn/src/policy"
-	"halognn/src/residence"
 	"halognn/src/sample"
 )
 
@@ -17,7 +16,7 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
 	// 3 trials of an epoch each
-	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha = 9, 0, residence.PolicyAuto, 0.3
+	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha = 9, 0, policy.Auto, 0.3
 	chooses := func(j *journey) bool {
 		return slices.ContainsFunc(j.notes,
 			func(line string) bool { return strings.HasPrefix(line, "cache.policy auto chooses ") })
@@ -68,7 +67,7 @@ func TestAutoWithoutFanouts(t *testing.T) {
 	o := drawnBy(sample.LADIES)
 	o.Epochs, o.Patience, o.Cache = 12, 0, policy.Settings{Policy: policy.None}
 	want := (&journey{shards: shards, ranks: 2, dir: t.TempDir()}).finished(t, o)
-	o.Cache = policy.Settings{Policy: residence.PolicyAuto, Alpha: 0.3, Initial: policy.VIP}
+	o.Cache = policy.Settings{Policy: policy.Auto, Alpha: 0.3, Initial: policy.VIP}
 	for _, o.Partitioned = range []bool{false, true} {
 		j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 		j.stopped(t, o, 5*want.StepsPerEpoch)
@@ -86,7 +85,7 @@ func TestAutoWithoutFanouts(t *testing.T) {
 func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 	o := resumable()
 	o.Epochs, o.Patience, o.Cache.Policy, o.Cache.Alpha, o.Cache.Placement = 9, 0,
-		residence.PolicyAuto, 0.3, policy.PlacementOwn
+		policy.Auto, 0.3, policy.PlacementOwn
 	j := journey{shards: generatedIn(t, 12), ranks: 2, dir: t.TempDir(), node: 2}
 	j.stopped(t, o, 2)
 	j.node = 1
@@ -106,7 +105,7 @@ func TestAutoTriesWindowsOfManyEpochs(t *testing.T) {
 	for _, window := range []int{0, 3 * want.StepsPerEpoch} {
 		for _, alpha := range []float64{0.1, 0.25} {
 			a := o
-			a.Cache.Policy, a.Cache.Alpha, a.Cache.Window = residence.PolicyAuto, alpha, window
+			a.Cache.Policy, a.Cache.Alpha, a.Cache.Window = policy.Auto, alpha, window
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			j.stopped(t, a, want.StepsPerEpoch+2)
 			got := j.finished(t, a)

@@ -16,7 +16,6 @@ import (
 	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/record"
-	"halognn/src/residence"
 	"halognn/src/sample"
 	"halognn/src/simulate"
 	"halognn/src/trace"
@@ -251,7 +250,7 @@ func TestLocalityIsRefused(t *testing.T) {
 			o.Cache.Policy = policy.Lookahead
 		},
 		"cache.policy oracle cannot be had, because it samples": func(o *Options) { o.Cache.Policy = policy.Oracle },
-		"cache.policy auto cannot be had, because it samples":   func(o *Options) { o.Cache.Policy = residence.PolicyAuto },
+		"cache.policy auto cannot be had, because it samples":   func(o *Options) { o.Cache.Policy = policy.Auto },
 		"because a run that goes on would fetch other rows": func(o *Options) {
 			o.Cache.Policy, o.Locality.Adapts = policy.Sieve, true
 		},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"halognn/src/policy"
-	"halognn/src/residence"
 	"halognn/src/rundir"
 )
 
@@ -30,7 +29,7 @@ func TestSetUpIsItemised(t *testing.T) {
 		{"a cache of a node", policy.VIP, 2, policy.PlacementGroup, []string{"rank", "predict", "fill"}},
 		{"a buffer", policy.Prefetch, 1, policy.PlacementOwn, []string{"rank", "fill"}},
 		{"looking ahead", policy.Lookahead, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
-		{"auto", residence.PolicyAuto, 1, policy.PlacementOwn, []string{"choose"}},
+		{"auto", policy.Auto, 1, policy.PlacementOwn, []string{"choose"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
@@ -66,11 +65,11 @@ func TestSetUpIsItemised(t *testing.T) {
 					t.Errorf("%s took %g s", item, took)
 				}
 				if want := slices.Contains(c.took, item); slices.Contains(may, item) &&
-					c.policy != residence.PolicyAuto && (took > 0) != want {
+					c.policy != policy.Auto && (took > 0) != want {
 					t.Errorf("%s took %g s", item, took)
 				}
 			}
-			if c.policy == residence.PolicyAuto && s.Items["choose"] <= 0 {
+			if c.policy == policy.Auto && s.Items["choose"] <= 0 {
 				t.Error("nothing was chosen")
 			}
 			if math.Abs(sum-s.Total) > 1e-3 || s.Total <= 0 || s.Total >= whole {

@@ -16,6 +16,7 @@ import (
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/rundir"
@@ -199,7 +200,7 @@ func (r *run) open() error {
 		r.s.SetUp.Done(trace.SetUpChoose)
 	}
 	settings := r.s.Spec.Cache
-	if settings.Policy == residence.PolicyAuto {
+	if settings.Policy == policy.Auto {
 		var kept *residence.Choice
 		if r.env.Resume != nil {
 			kept = r.env.Resume.State.Cache
