@@ -103,14 +103,18 @@ type value interface {
 	yaml() string                    // the field as a YAML file has it
 }
 
-// bound has the common fields of all values.
+// bound has the common fields of all values, and the answers of those that have no limits and are
+// written as Go prints them.
 type bound[T any] struct {
 	field    *T
 	fallback T
 }
 
-func (b bound[T]) reset()       { *b.field = b.fallback }
-func (b bound[T]) flat() string { return fmt.Sprint(*b.field) }
+func (b bound[T]) reset()                   { *b.field = b.fallback }
+func (b bound[T]) flat() string             { return fmt.Sprint(*b.field) }
+func (b bound[T]) yaml() string             { return fmt.Sprint(*b.field) }
+func (b bound[T]) limits() string           { return "" }
+func (b bound[T]) fault(_, _ string) string { return "" }
 
 // wholeNumber is an integer from least to most.
 type wholeNumber[T int | uint64] struct {
@@ -135,7 +139,6 @@ func (w *wholeNumber[T]) parse(text string) bool {
 }
 
 func (w *wholeNumber[T]) kind() string { return "a whole number" }
-func (w *wholeNumber[T]) yaml() string { return fmt.Sprint(*w.field) }
 
 func (w *wholeNumber[T]) fault(name, brief string) string {
 	if *w.field >= w.least && *w.field <= w.most {
@@ -171,7 +174,6 @@ func (n *realNumber[T]) parse(text string) bool {
 }
 
 func (n *realNumber[T]) kind() string   { return "a number" }
-func (n *realNumber[T]) yaml() string   { return fmt.Sprint(*n.field) }
 func (n *realNumber[T]) limits() string { return n.in.String() }
 
 func (n *realNumber[T]) fault(name, brief string) string {
@@ -230,10 +232,7 @@ func (f *flag) parse(text string) bool {
 	return true
 }
 
-func (f *flag) kind() string             { return "true or false" }
-func (f *flag) limits() string           { return "" }
-func (f *flag) yaml() string             { return strconv.FormatBool(*f.field) }
-func (f *flag) fault(_, _ string) string { return "" }
+func (f *flag) kind() string { return "true or false" }
 
 // word is one of the words of a choice, with its meaning.
 type word struct{ name, doc string }
@@ -435,10 +434,8 @@ func (n *negatives) parse(text string) (ok bool) {
 	return err == nil
 }
 
-func (n *negatives) kind() string             { return "uniform:k, joint:k, local:k or batch" }
-func (n *negatives) limits() string           { return "k at least 1" }
-func (n *negatives) yaml() string             { return n.flat() }
-func (n *negatives) fault(_, _ string) string { return "" }
+func (n *negatives) kind() string   { return "uniform:k, joint:k, local:k or batch" }
+func (n *negatives) limits() string { return "k at least 1" }
 
 // weightList is the weights of classes: a word, or a number for each.
 type weightList struct{ bound[Loss] }
@@ -473,7 +470,6 @@ func (w *weightList) flat() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(w.field.Weights), " ", ","), "[]")
 }
 
-func (w *weightList) kind() string             { return "none, balanced or numbers from 0, as 1,2.5" }
-func (w *weightList) limits() string           { return "a number for each class" }
-func (w *weightList) yaml() string             { return w.flat() }
-func (w *weightList) fault(_, _ string) string { return "" }
+func (w *weightList) kind() string   { return "none, balanced or numbers from 0, as 1,2.5" }
+func (w *weightList) limits() string { return "a number for each class" }
+func (w *weightList) yaml() string   { return w.flat() }

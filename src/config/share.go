@@ -53,7 +53,6 @@ func (s *rowShare) flat() string {
 	}
 }
 
-func (s *rowShare) kind() string             { return s.limits() }
-func (s *rowShare) limits() string           { return "auto, a fraction such as 0.25, or bytes such as 8GB" }
-func (s *rowShare) yaml() string             { return s.flat() }
-func (s *rowShare) fault(_, _ string) string { return "" }
+func (s *rowShare) kind() string   { return s.limits() }
+func (s *rowShare) limits() string { return "auto, a fraction such as 0.25, or bytes such as 8GB" }
+func (s *rowShare) yaml() string   { return s.flat() }
