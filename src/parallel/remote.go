@@ -36,7 +36,7 @@ type remoteDrawer struct {
 	drawn
 }
 
-// remoteDraws is what a minibatch carries from round to round. Arrays are reused by the next hop, and
+// remoteDraws is what a minibatch carries from one collective to the next. Arrays are reused by the next hop, and
 // by another minibatch once this one is drawn: it may then wait in a window.
 type remoteDraws struct {
 	asking sample.Asking
