@@ -24,6 +24,7 @@ ARGUMENTS = commandline.parse(
     width={"type": int, "default": 64, "help": "of embeddings"})
 
 import os
+import random
 import time
 
 import numpy
@@ -40,14 +41,15 @@ import graph
 
 
 class Dataset:
-    """x [N, F], sparse if kept so and trained full batch, edges [2, M], links {split: [2, L]}."""
+    """x [N, F], sparse if kept so and trained full batch, edges [2, M] by ascending target, in rows
+    of indptr, links {split: [2, L]}."""
 
     def __init__(self, path, a):
         def array(name):
             return numpy.load(f"{path}/{name}.npy")
 
-        indptr = array("indptr")
-        self.vertices = len(indptr) - 1
+        indptr = array("indptr").astype(numpy.int64)
+        self.indptr, self.vertices = torch.from_numpy(indptr), len(indptr) - 1
         to = numpy.repeat(numpy.arange(self.vertices), numpy.diff(indptr))
         self.edges = torch.from_numpy(numpy.stack([array("indices").astype(numpy.int64), to]))
         self.links = {s: torch.from_numpy(array(f"links/{s}").astype(numpy.int64).T.copy())
@@ -69,7 +71,8 @@ class Dataset:
         """The edges but for links and their reverses."""
         n = self.vertices
         key = torch.cat([links[0] * n + links[1], links[1] * n + links[0]])
-        return self.edges[:, ~torch.isin(self.edges[0] * n + self.edges[1], key)]
+        parts = self.edges.split(1 << 20, 1)  # isin takes many times the memory of what it reads
+        return self.edges[:, torch.cat([~torch.isin(e[0] * n + e[1], key) for e in parts])]
 
 
 class GCN(GCNConv):
@@ -122,7 +125,7 @@ def loader(d, a):
     batches = LinkNeighborLoader(
         Data(x=d.x, edge_index=edges), a.fanouts, edge_label_index=d.links["train"],
         neg_sampling=how, batch_size=a.batch, shuffle=True, num_workers=a.workers,
-        is_sorted=not a.disjoint, persistent_workers=a.workers > 0)
+        is_sorted=True, persistent_workers=a.workers > 0)
 
     def epoch():
         for b in batches:
@@ -150,13 +153,13 @@ class Judge:
         self.rows = {"valid": rows[:n], "test": rows[n:]}
         both = torch.cat([d.links["valid"], d.links["valid"].flip(0)], 1)
         self.x, self.vertices = d.x, d.vertices
-        self.adjacency = {"valid": self.sparse(d.edges)}
-        self.adjacency["test"] = (self.sparse(torch.cat([d.edges, both], 1)) if a.valid
-                                  else self.adjacency["valid"])
-
-    def sparse(self, edges):
-        return torch.sparse_coo_tensor(edges.flip(0), torch.ones(edges.shape[1]),
-                                       (self.vertices, self.vertices)).to_sparse_csr()
+        shape = (self.vertices, self.vertices)
+        plain = torch.sparse_csr_tensor(d.indptr, d.edges[0], torch.ones(d.edges.shape[1]), shape)
+        self.adjacency = {"valid": plain, "test": plain}
+        if a.valid:
+            edges = torch.cat([d.edges, both], 1)
+            self.adjacency["test"] = torch.sparse_coo_tensor(
+                edges.flip(0), torch.ones(edges.shape[1]), shape).to_sparse_csr()
 
     @torch.no_grad()
     def metrics(self, model, split):
@@ -179,6 +182,7 @@ def main():
     graph.begin(a)
     torch.manual_seed(a.seed)
     numpy.random.seed(a.seed)
+    random.seed(a.seed)  # negative_sampling draws by it
     d = Dataset(a.data, a)
     judge = a.others and Judge(d, a)
     epoch_of = loader(d, a) if a.batch else lambda: everything(d, a)
