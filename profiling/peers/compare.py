@@ -262,10 +262,10 @@ class Bench:
             for workers in (0, 1, 2):
                 yield self.peer(f"GraphBolt, {workers} workers", "dgl_links.py", "--workers",
                                 workers, "--fanouts", "10,5", "--hidden", 64, "--negatives", 4)
-                if self.a.pyg:
-                    yield self.peer(f"PyG, {workers} workers", "pyg_links.py", "--workers", workers,
-                                    "--fanouts", "10,5", "--hidden", 64, "--dropout", 0.5,
-                                    "--disjoint")
+                for threads in (1, 2) if self.a.pyg else ():
+                    yield self.peer(f"PyG, {workers} workers, {threads} threads", "pyg_links.py",
+                                    "--workers", workers, "--threads", threads, "--fanouts", "10,5",
+                                    "--hidden", 64, "--dropout", 0.5, "--disjoint")
         elif name in ("rgcn", "rsage"):
             kind, sets = KINDS[name], TYPED + [f"model.kind={KINDS[name]}", "cache.policy=none"]
             yield self.halognn("halognn", 1, [], 64, 1024, *sets)
