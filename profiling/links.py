@@ -2,6 +2,7 @@
 """Predicted links beside PyTorch Geometric, on the same splits and among the same negatives.
 
     profiling/links.py DATA [--out run/links] [--seeds 10] [--sets cora,citeseer] [--jobs 1]
+                            [--kinds gcn,sage] [--ways all,256] [--own KEY=VALUE]
                             [--python build/peers/bin/python]
 
 cora and citeseer: rows of features add up to 1, all links and neighbours in a minibatch, one
@@ -13,6 +14,9 @@ one other target a link; PyTorch Geometric by LinkNeighborLoader (SPARSE=1
 profiling/peers/setup.sh) with the training links out of the graph, halognn with the minibatch's.
 Features of amazon-computers have their means taken off, then rows of length 1: with that length
 alone 4 epochs left both at an MRR below 13.
+lp-cora, lp-citeseer: all links beside the program DATA/../peers/reference/lp.py as it is, with its
+seeds, its splits and its test pairs, which halognn's model scores; halognn chooses the epoch among
+candidates of its own.
 Each seed has a split, a model and, for each validation and test link, 100 other targets of its own,
 the first of which AUC and average precision compare. Prints means and standard errors in percent,
 and differences of the same split. A run that is in OUT already is not done again."""
@@ -24,6 +28,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -52,7 +57,9 @@ def drawn(batch, epochs, lr):
 
 SETS = {"cora": FULL, "citeseer": FULL,
         "amazon-computers": {**drawn(1024, 6, 0.01), "split": "10/1/2", "centred": True},
-        "fb100-5": {**drawn(256, 10, 0.003), "split": "0.5/0.2/0.4", "import": ["ogb", "ogb"]}}
+        "fb100-5": {**drawn(256, 10, 0.003), "split": "0.5/0.2/0.4", "import": ["ogb", "ogb"]},
+        **{f"lp-{s}": {**FULL, "of": s, "ways": {"all links": FULL["ways"]["all links"]}}
+           for s in ("cora", "citeseer")}}
 
 
 def call(log, *command):
@@ -92,17 +99,27 @@ def cut(a, name, seed):
     data, log = made.with_suffix(".data"), made.with_suffix(".log")
     if (made / "meta.json").exists():
         return
-    how, kind = ["npz", a.out / f"{name}.npz"], "sparse"
-    if "import" in SETS[name]:
-        how = [SETS[name]["import"][0], a.data / name / SETS[name]["import"][1]]
-    if "centred" in SETS[name]:
+    case = SETS[name]
+    how, kind, split = ["npz", a.out / f"{case.get('of', name)}.npz"], "sparse", case["split"]
+    if "import" in case:
+        how = [case["import"][0], a.data / name / case["import"][1]]
+    if "centred" in case:
         kind = "float32"
-    call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
-         "links", "--feature-type", kind, "--split-links", SETS[name]["split"], "--seed", seed,
-         "--out", data, "--force")
+
+    def take(split, to):
+        call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
+             "links", "--feature-type", kind, "--split-links", split, "--seed", seed, "--out",
+             to.with_suffix(".data"), "--force")
+        call(log, a.program, "partition", "--data", to.with_suffix(".data"), "--parts", 1,
+             "--method", "random", "--out", to)
+
+    if "of" in case:
+        neutral, split = a.data / case["of"] / "neutral", made.with_suffix(".split")
+        call(log, a.python, ROOT / "profiling/peers/pyg_split.py", neutral / "edges.npy",
+             "--vertices", len(numpy.load(neutral / "labels.npy")), "--seed", seed, "--out", split)
+        take(split / "test", made.with_name(f"{made.name}-test"))
+    take(split, made)
     numpy.save(made.with_suffix(".others.npy"), others(data, seed))
-    call(log, a.program, "partition", "--data", data, "--parts", 1, "--method", "random", "--out",
-         made)
 
 
 def others(data, seed):
@@ -130,7 +147,7 @@ def others(data, seed):
 
 def train(a, name, kind, way, seed):
     """Trains once; returns the metrics of the test links."""
-    run, case = a.out / f"{name}-{kind}-{way.split()[0]}-{seed}", SETS[name]
+    run, case = a.out / "-".join([name, kind, way.split()[0], *a.own, str(seed)]), SETS[name]
     if not (run / "summary.json").exists():
         shutil.rmtree(run, ignore_errors=True)
         sets = [f"data.parts={a.out}/{name}-{seed}", f"run.dir={run}", f"model.kind={kind}",
@@ -138,17 +155,47 @@ def train(a, name, kind, way, seed):
                 f"train.metric={case['metric']}", "model.dropout=0", "links.width=64",
                 "cache.policy=none", "compute.threads=1", "pipeline.workers=1",
                 "links.negatives=uniform:1", "links.loss=cross-entropy", *case["own"],
-                *case["ways"][way]]
+                *case["ways"][way], *a.own]
         if kind == "gcn":
             sets += ["model.gcn_norm=both"]
         call(f"{run}.log", a.program, "train", "--config", a.out / "config.yaml",
              *(w for s in sets for w in ("--set", s)))
-    return json.loads((run / "summary.json").read_text())["test_links"]
+    if "of" not in case:
+        return json.loads((run / "summary.json").read_text())["test_links"]
+    scores = run / "judged.npy"
+    if not scores.exists():
+        stem = a.out / f"{name}-{seed}"
+        call(run / "judged.log", a.program, "infer", "--run", run, "--parts", f"{stem}-test",
+             "--links", f"{stem}.split/judged.npy", "--set", "links.eval_file=", "--out", scores)
+    return areas(*numpy.split(numpy.load(scores), 2))
+
+
+def areas(links, others):
+    """Metrics of the scores of links and of other pairs."""
+    def below(scores, side="left"):
+        return numpy.searchsorted(numpy.sort(scores), links, side)
+
+    true, false = len(links) - below(links), len(others) - below(others)  # no lower than a link
+    return {"auc": (below(others) + below(others, "right")).mean() / 2 / len(others),
+            "average_precision": (true / (true + false)).mean()}
+
+
+def reference(a, name, kind):
+    """Runs lp.py for all seeds."""
+    log = a.out / f"{name}-{kind}.log"
+    if not log.exists() or len(re.findall(r"^\d+ \(", log.read_text(), re.M)) < a.seeds:
+        call(log, a.python, a.data.parent / "peers/reference/lp.py", SETS[name]["of"], kind,
+             a.seeds)
 
 
 def peer(a, name, kind, seed):
     """The same with PyTorch Geometric."""
-    log, case = a.out / f"{name}-{kind}-pyg-{seed}.log", SETS[name]
+    case = SETS[name]
+    if "of" in case:
+        log = (a.out / f"{name}-{kind}.log").read_text()
+        words = re.search(rf"^{seed} \((.*), (.*)\)", log, re.M)
+        return {"auc": float(words[1]), "average_precision": float(words[2])}
+    log = a.out / f"{name}-{kind}-pyg-{seed}.log"
     if not log.exists() or "\ntest " not in log.read_text():
         stem = a.out / f"{name}-{seed}"
         call(log, a.python, ROOT / "profiling/peers/pyg_links.py", f"{stem}.data", "--kind", kind,
@@ -172,6 +219,10 @@ def main():
     p.add_argument("--seeds", type=int, default=10)
     p.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one thread")
     p.add_argument("--sets", default="cora,citeseer", help="of " + ", ".join(SETS))
+    p.add_argument("--kinds", default="gcn,sage", help="of models, as far as the set has them")
+    p.add_argument("--ways", default="all,256,1024", help="of halognn, as far as the set has them")
+    p.add_argument("--own", action="append", default=[], metavar="KEY=VALUE",
+                   help="another setting of halognn")
     p.add_argument("--python", type=pathlib.Path, default=ROOT / "build/peers/bin/python",
                    help="a Python with PyTorch Geometric")
     p.add_argument("--program", default=os.environ.get("HALOGNN", ROOT / "bin/halognn"))
@@ -180,15 +231,21 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     (a.out / "config.yaml").write_text("model: {layers: 2}\n")
     sets, jobs = a.sets.split(","), []
+    kinds = {s: [k for k in SETS[s]["kinds"] if k in a.kinds.split(",")] for s in sets}
     for name in sets:  # before several threads read them
-        if "import" not in SETS[name] and not (a.out / f"{name}.npz").exists():
-            source(a.data / name, a.out / f"{name}.npz", "centred" in SETS[name])
+        of = SETS[name].get("of", name)
+        if "import" not in SETS[name] and not (a.out / f"{of}.npz").exists():
+            source(a.data / of, a.out / f"{of}.npz", "centred" in SETS[name])
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         list(pool.map(lambda of: cut(a, *of), itertools.product(sets, range(a.seeds))))
+        list(pool.map(lambda of: reference(a, *of),
+                      [(s, k) for s in sets if "of" in SETS[s] for k in kinds[s]]))
         for seed, name in itertools.product(range(a.seeds), sets):
-            for kind in SETS[name]["kinds"]:
+            for kind in kinds[name]:
                 jobs.append(((name, kind, ""), pool.submit(peer, a, name, kind, seed)))
                 for way in SETS[name]["ways"]:
+                    if way.split()[0] not in a.ways.split(","):
+                        continue
                     jobs.append(((name, kind, way),
                                  pool.submit(train, a, name, kind, way, seed)))
     found = {}
@@ -198,8 +255,13 @@ def main():
           + " | ".join(f"{m} | difference" for m in METRICS.values()) + " |")
     print("|---|---|---|" + "--:|" * (1 + 2 * len(METRICS)))
     for (name, kind, way), runs in found.items():
-        row = [name, f"`{kind}`", f"halognn, {way}" if way else "PyTorch Geometric", str(len(runs))]
+        other = "lp.py" if "of" in SETS[name] else "PyTorch Geometric"
+        row = [name, f"`{kind}`", ", ".join(["halognn", way, *a.own]) if way else other,
+               str(len(runs))]
         for metric in METRICS:
+            if metric not in runs[0]:
+                row += ["", ""]
+                continue
             ours, theirs = ([100 * r[metric] for r in found[name, kind, w]] for w in (way, ""))
             row += [figures(ours), way and figures([o - t for o, t in zip(ours, theirs)], "+")]
         print("| " + " | ".join(row) + " |")
