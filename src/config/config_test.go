@@ -27,6 +27,13 @@ func writeConfig(t *testing.T, text string) string {
 	return path
 }
 
+// policiesBut is the advice to choose a policy that a run can use, but for those that no says.
+func policiesBut(no func(p *policy.Policy) bool) string {
+	return "choose cache.policy=" + OrList(policy.Names(func(p *policy.Policy) bool {
+		return policy.Trainable(p) && !no(p)
+	}))
+}
+
 const minimal = "data: {parts: p}\nrun: {dir: d}\n"
 
 func TestModelWithoutNeighboursNeedsNoFanouts(t *testing.T) {
@@ -108,8 +115,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a formula of fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
 			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
-				"choose cache.policy=none, degree, halo1, wpr, paths, sim, oracle, sieve, prefetch or " +
-					"lookahead, or sample.kind=neighbour"}},
+				policiesBut(func(p *policy.Policy) bool { return p.Fanouts }) + ", or sample.kind=neighbour"}},
 		{"a first fill by fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: prefetch, initial: vip}\n", nil,
 			[]string{"cache.initial vip cannot be had"}},
@@ -127,12 +133,14 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"choose sample.kind=poisson or ladies, or sample.locality=1"}},
 		{"locality and what is known in advance", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {policy: lookahead}\n", nil,
-			[]string{"cache.policy lookahead cannot be had", "choose cache.policy=none, degree, halo1, wpr, " +
-				"paths, sim, vip, inclusion, sieve or prefetch, or sample.locality=1"}},
+			[]string{"cache.policy lookahead cannot be had", policiesBut(func(p *policy.Policy) bool {
+				return p.Foresees
+			}) + ", or sample.locality=1"}},
 		{"locality and counts of the run", minimal +
 			"sample: {locality: 2, kind: ladies}\ncache: {policy: oracle}\n", nil,
-			[]string{"cache.policy oracle cannot be had", "choose cache.policy=none, degree, halo1, wpr, " +
-				"paths, sim, sieve or prefetch, or sample.locality=1"}},
+			[]string{"cache.policy oracle cannot be had", policiesBut(func(p *policy.Policy) bool {
+				return p.Foresees || p.Fanouts
+			}) + ", or sample.locality=1"}},
 		{"locality and a measured cost", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {placement: group}\n", nil,
 			[]string{"cache.peer_cost auto cannot be had, because it is measured",
@@ -145,8 +153,9 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"parallel.mode is split, with which sample.locality cannot be had"}},
 		{"adapting with what a restart changes", minimal +
 			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: sieve}\n", nil,
-			[]string{"cache.policy sieve cannot be had, because a run that goes on", "choose " +
-				"cache.policy=none, degree, halo1, wpr, paths, sim, vip or inclusion, or sample.locality=1"}},
+			[]string{"cache.policy sieve cannot be had, because a run that goes on",
+				policiesBut(func(p *policy.Policy) bool { return p.Foresees || !p.Static() }) +
+					", or sample.locality=1"}},
 		{"adapting up to nothing", minimal + "sample: {locality_adapt: true, kind: poisson}\n", nil,
 			[]string{"up to sample.locality, which is 1; set sample.locality=8"}},
 		{"bounds that are exchanged", minimal + "sample: {locality_lower: 0.3}\n", nil,
@@ -169,7 +178,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"cache: {policy: vip, source: files}\n", nil,
 			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
-			[]string{`model.kind is "transformer"; it must be sage, gcn, gin, gat, gatv2, gine, rgcn or mlp`}},
+			[]string{`model.kind is "transformer"; it must be ` + OrList(Words("model.kind"))}},
 		{"set without value", minimal, []string{"train.lr"},
 			[]string{"--set train.lr: it must be key.path=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},

@@ -65,7 +65,7 @@ func TestImportBadInput(t *testing.T) {
 	}{
 		{"unknown format", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "dgl" },
-			[]string{`"dgl" is unknown`, "csv, edgelist, npz, ogb"}, nil},
+			[]string{`"dgl" is unknown`, strings.Join(dataset.Formats(), ", ")}, nil},
 		{"all faults of the options at once", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
 				o.Format, o.In, o.FeatureType = "x", "", "int4"

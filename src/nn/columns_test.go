@@ -2,7 +2,6 @@ package nn
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +77,7 @@ func TestColumnsAddUp(t *testing.T) {
 					c.Backward(&inputs[k], dsum)
 					all := download(dev, m.Params.Grads)
 					for _, q := range m.Params.List {
-						if !ofMap(a.Kind, q.Name) {
+						if !ofMap(m, q) {
 							continue
 						}
 						for i, g := range q.of(all) {
@@ -100,16 +99,15 @@ func TestColumnsAddUp(t *testing.T) {
 	})
 }
 
-// ofMap reports whether a parameter of the input layer belongs to its first map.
-func ofMap(kind, name string) bool {
-	switch kind {
-	case "gin":
-		return name == "convs.0.nn.0.weight" || name == "convs.0.eps"
-	case "mlp":
-		return name == "lins.0.weight"
+// ofMap reports whether a parameter belongs to the first map of the input layer.
+func ofMap(m *Model, q Param) bool {
+	first := m.stages[0].Layer.(columnwise).firstMap()
+	for _, of := range [][]float32{first.weights[0].dw.Data, first.weights[1].dw.Data, first.deps} {
+		if len(of) > 0 && &of[0] == &q.of(m.Params.Grads)[0] {
+			return true
+		}
 	}
-	return slices.Contains([]string{"convs.0.lin_l.weight", "convs.0.lin_r.weight",
-		"convs.0.lin.weight"}, name)
+	return false
 }
 
 // passOfShares is pass with the shares of the input layer's columns. It returns the gradient of their

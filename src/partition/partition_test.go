@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -246,7 +247,8 @@ func TestCheckNamesEveryFault(t *testing.T) {
 		}
 	}
 	_, err := Run(Methods(), g, Weights{}, Options{Method: "mets", Parts: 1})
-	want := `partitioning method "mets" is unknown; choose one of contiguous, ldg, random`
+	want := `partitioning method "mets" is unknown; choose one of ` +
+		strings.Join(slices.Sorted(maps.Keys(Methods())), ", ")
 	if fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %v", err, want)
 	}
