@@ -76,7 +76,7 @@ ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 #endif
 }
 
-/* What a dot product by head is of: x * y, or LeakyReLU(x + y) * a. */
+/* The terms of a dot product by head: x * y, or LeakyReLU(x + y) * a. */
 typedef struct {
     int scores; /* the latter */
     const float *a;

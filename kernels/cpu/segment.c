@@ -193,10 +193,10 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
     }
 }
 
-/* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: of up to
- * SHORTEST rows of int8 in int16, and with int16 rows among so few in float32. The sums of up to
- * PANEL columns lie in the first cache; ABREAST rows are read at once, and of as many later ones a
- * line is prefetched for each that is added: so memory is busy all the time. */
+/* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: up to
+ * SHORTEST int8 rows are added in int16, and if int16 rows are among them, in float32. The sums of
+ * up to PANEL columns stay in L1. ABREAST rows are read at once, and for each line of theirs one of
+ * as many later rows is prefetched, which keeps memory busy. */
 #define SHORTEST (INT16_MIN / INT8_MIN)
 #define BYTE_LANES (2 * LANES)
 #define PANEL 4096
@@ -218,7 +218,7 @@ ALWAYS_INLINE void add_vector(const int n, const int8_t *const *rows, int64_t c,
 }
 
 /* add_bytes adds columns [j, end) of n int8 rows to sum, or sets sum to them, and prefetches these
- * columns of n later rows. What lies beyond the last column is made up for by columns before. */
+ * columns of n later rows. The last vector ends at the last column and repeats some before it. */
 ALWAYS_INLINE void add_bytes(const int n, const int8_t *const *rows, const int8_t *const *later,
                              int64_t j, int64_t end, int set, int16_t *sum) {
     for (; j + CACHE_LINE <= end; j += CACHE_LINE) {

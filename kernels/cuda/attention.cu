@@ -244,9 +244,9 @@ __global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int6
 // part of a's.
 enum score_sum { ROW, ROW_ADDED, VECTOR };
 
-// score_sums sums over the edges of each segment, whose rows are own, what reaches the columns of
-// the sum u of the rows at their ends. edges has the index of each edge in de; NULL if that is its
-// position. A pack lies within one head.
+// score_sums sums, over the edges of each segment, the gradients with respect to u, the sum of the
+// rows at an edge's ends; own has the row of each segment. edges has the index of each edge in de;
+// NULL if that is its position. A pack lies within one head.
 template <score_sum WHICH, int N>
 __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
                            const int64_t *indptr, const int32_t *indices, const int32_t *edges,

@@ -47,7 +47,7 @@ __global__ void transpose_kernel(float *y, int64_t rows, int64_t cols, const flo
     store<float, N>(y + r * cols + j, v);
 }
 
-// sum is itself slice number rank of those that are added.
+// sum holds slice number rank of the slices to add, and receives the result.
 __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
     const int64_t i = item();
     if (i >= n) return;

@@ -29,7 +29,7 @@ __device__ inline uint32_t bits(uint64_t row, uint32_t column) {
     return x ^ x >> 16;
 }
 
-// drawn is what the dropout of row r is drawn from; nothing if nothing is dropped.
+// drawn returns the hash that keys the dropout of row r; 0 without dropout.
 __device__ inline uint64_t drawn(const halognn_cuda_then &then, int64_t r) {
     return then.threshold > 0 ? row_bits(then.key, then.vertices[r]) : 0;
 }
@@ -38,7 +38,7 @@ __device__ inline bool drops(const halognn_cuda_then &then, uint64_t row, int64_
     return then.threshold > 0 && bits(row, static_cast<uint32_t>(column)) < then.threshold;
 }
 
-// follow returns what x becomes, to which all that is to be added has been added. row is drawn(r).
+// follow applies activation and dropout to x, the complete sum. row is drawn(r).
 __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t row,
                                 int64_t column) {
     if (then.activation == HALOGNN_RELU) x = x < 0 ? 0 : x * then.scale;

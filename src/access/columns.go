@@ -88,8 +88,8 @@ func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
 	return owners
 }
 
-// transition returns the probability with which a vertex that draws draws one given in-neighbour,
-// by its number of in-neighbours.
+// transition returns the probability that a vertex with degree in-neighbours draws a given one of
+// them.
 func transition(fanout, degree int) float64 {
 	if fanout == sample.All || degree <= fanout {
 		return 1

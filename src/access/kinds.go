@@ -61,8 +61,8 @@ func (k *Kinds) Within(first, end int64) (bytes int64) {
 	return bytes
 }
 
-// Outside returns local with all vertices of the kinds for which keep is false: ranges that ascend
-// and do not overlap.
+// Outside returns local extended by all vertices of the kinds for which keep is false, as ranges
+// that ascend and do not overlap.
 func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	add := func(first, end int64) {
 		n := len(all)

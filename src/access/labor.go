@@ -102,8 +102,8 @@ func makeTaker(miss, c float32) taker {
 func (t taker) miss() float32 { return math.Float32frombits(uint32(t >> 32)) }
 func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
-// foundAt updates the takers t of a destination, one for each hop so far: it is in this hop with
-// probability q, last of which it was before, and then draws below c.
+// foundAt updates the takers t of a destination, one for each hop so far. It is in this hop, and
+// draws numbers below c, with probability q; it was in an earlier one with probability last.
 func foundAt(t []taker, c, q, last float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))

@@ -8,10 +8,10 @@ import (
 	"halognn/src/sample"
 )
 
-// Near returns the vertices that draws by spec make likelier in each hop, seed hop first: in the
-// last, whose sources are the input frontier, those that are held; in the hop l before it the most
-// vertices, at most so many, with the most paths of l edges into them. Ties go to the higher
-// out-degree, then to the lower id. Paths are counted in float32.
+// Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
+// In the last hop, whose sources are the input frontier, they are the held ones; in the l-th hop
+// before it, the vertices with the most paths of l edges from held ones, at most most of them. Ties
+// go to the higher out-degree, then to the lower id. Paths are counted in float32.
 //
 // Time O(hops (M+N)), memory 8 N bytes and the result, outside the Go heap: N/8 bytes a hop, and of
 // kind Poisson M/8.

@@ -41,8 +41,8 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 	return top(m, score, local, nil, capacity)
 }
 
-// Best is Top for a reader: with kinds, the vertices with the highest scores whose rows fit so many
-// bytes. What a row saves for each byte of the cache is its score, however long it is.
+// Best is Top for a reader: with kinds, the vertices with the highest scores whose rows fit into
+// capacity bytes. What a row saves for each byte of the cache is its score, however long it is.
 func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
 	return top(m, score, r.Local, r.Kinds, capacity)
 }

@@ -43,7 +43,7 @@ func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 
 // Paths counts the paths of at most hops edges that lead from the training vertices to each vertex
 // the way sampling goes; a training vertex has one of length 0, and a path may pass a vertex twice.
-// The result [N] is rounded to float32 at every hop and ends at the largest of them.
+// The result [N] is rounded to float32 at every hop, and saturates at the largest float32.
 //
 // Time is that of as many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
 // Source: policy "#paths" of SALIENT++, section 3.2.

@@ -12,7 +12,7 @@ import (
 // Workload describes the minibatches of one reader, a rank or a part, for the analyses.
 type Workload struct {
 	Local   []Range     // rows that need no fetch
-	Home    []Range     // from where a halo is counted, if that is not Local; among it
+	Home    []Range     // the part of Local from which a halo is counted; nil: Local
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
 	// Hops is the distance from the local vertices within which degree, paths and prefetch keep

@@ -40,9 +40,9 @@ type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
 	// Feed gives the policy the remote vertices of the next unfed minibatch, and the worth of each:
-	// what having its row at hand spares, in 255ths of a vector; nil: a whole one each. Before Step is
-	// called for a minibatch, the Window minibatches after it have been fed, as far as they exist. A
-	// policy without a window ignores it.
+	// the share of a vector that caching its row saves, in 255ths; nil: a whole one each. Before Step
+	// is called for a minibatch, the Window minibatches after it have been fed, as far as they exist.
+	// A policy without a window ignores it.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)

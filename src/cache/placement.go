@@ -175,7 +175,8 @@ func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	return device, slot
 }
 
-// Rows returns how many rows the devices hold together, a row that several hold as often.
+// Rows returns how many rows the devices hold together; a row that several hold counts once for
+// each.
 func (g *Placement) Rows() (n int) {
 	for _, held := range g.held {
 		n += len(held)

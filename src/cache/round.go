@@ -30,7 +30,8 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.deliver(remote, coming, d)
 }
 
-// restart lets the scores of all slots decay from this step on: a use moves since away from it.
+// restart rebases the scores of all slots on this step: afterwards since differs from it only where
+// a step has used the row.
 func (p *Prefetch) restart() {
 	for slot := range int32(p.filled) {
 		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)

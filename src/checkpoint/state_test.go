@@ -86,7 +86,7 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 		{"factors of epochs to come", func(s *State) {
 			s.Near = &Nearness{Factor: 2, Before: 1,
 				Adapted: record.Adapted{Factors: []float64{1}, Shares: []float64{0.3}}}
-		}, "factors of locality do not fit the epochs"},
+		}, "more factors of locality than epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &State{

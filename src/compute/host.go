@@ -68,16 +68,16 @@ type Rows struct {
 	Tables [][]byte // each a whole number of rows of Cols elements
 	Of     []RowRef
 
-	// Of sparse rows: that of vertex v has the entries Ends[v] to Ends[v+1]-1 of all, Ends [N+1]. Row
-	// i has Lengths[i] entries, of which the first is entry Of[i].Row() of its table.
+	// Sparse rows only. Vertex v has the entries Ends[v] to Ends[v+1]-1 of the whole graph; Ends
+	// [N+1]. Row i has Lengths[i] entries of its table, from entry Of[i].Row() on.
 	Ends    []int64
 	Lengths []int32
 
 	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
 	Scale []float32
 
-	// Wide is the first table, if it is not 0, of those whose rows are sums of rows, of the type
-	// WideType, which is wider than Type. Row i begins, like in the other tables, after i times RowBytes.
+	// Tables from Wide on, unless Wide is 0, hold sums of rows, whose type WideType is wider than
+	// Type. Row i of any table begins at byte i times RowBytes.
 	Wide     int
 	WideType DType
 

@@ -96,11 +96,11 @@ func (c *Config) table() []section {
 				"`gatv2` and `gine` read them, `gine` must; other models ignore them. With " +
 					"`parallel.mode: data` and on CPUs."},
 			{"jumping", oneOf(&c.Job.Model.Jumping, "none",
-				word{"none", "those of the last layer, which makes them"},
-				word{"cat", "those of all layers, side by side, through a linear map (jumping knowledge)"},
-				word{"max", "the largest of all layers, by columns, through a linear map"},
+				word{"none", "the rows of the last layer, which are the logits"},
+				word{"cat", "the rows of all layers side by side, through a linear map (jumping knowledge)"},
+				word{"max", "the maximum over all layers, column by column, through a linear map"},
 			), 0,
-				"which rows the logits follow from", "With jumping knowledge the last layer is a hidden " +
+				"what the logits are made of", "With jumping knowledge the last layer is a hidden " +
 					"one too, and inference with all neighbours keeps the rows of all layers."},
 			{"aggregation", oneOf(&c.Job.Model.Aggregation, "mean",
 				word{"mean", ""},
@@ -122,7 +122,7 @@ func (c *Config) table() []section {
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
 					kindsWithHeads() + " read it."},
 			{"bases", whole(&c.Job.Model.Bases, 0, 0).upTo(graph.MaxRelations), 0,
-				"matrices of which `rgcn` combines the weights of each relation; 0: each has its own",
+				"basis matrices that `rgcn` combines into the weights of each relation; 0: each has its own",
 				"Other models ignore it."},
 			{"project", whole(&c.Job.Model.Project, 0, 0).upTo(mostHidden), 0,
 				"width to which the rows of all vertex types are brought, by a linear map each; 0: " +
@@ -132,7 +132,7 @@ func (c *Config) table() []section {
 				"Each has a row of its own, trained by SparseAdam ([how](guide/typed.md#learned-rows)); " +
 					"features are read as they are."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
-				"what LeakyReLU multiplies attention scores below 0 by",
+				"slope of the LeakyReLU of attention scores below 0",
 				"Only " + kindsWithHeads() + " read it."},
 		}},
 
@@ -152,8 +152,8 @@ func (c *Config) table() []section {
 				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it, and " +
 					"`labor` refuses it."},
 			{"shared", boolean(&c.Job.Sample.Numbers.Shared, false), 0,
-				"whether `poisson` draws by numbers of vertices, as `labor` does: those whose number is " +
-					"below the probability", ""},
+				"whether `poisson` draws by random numbers of vertices, as `labor` does: the neighbours " +
+					"whose number is below their probability", ""},
 			{"share", &named[sample.Sharing]{bound[sample.Sharing]{&c.Job.Sample.Numbers.Share, sample.Alone},
 				[]word{
 					{"rank", "none, each stream has its own"},
@@ -164,24 +164,24 @@ func (c *Config) table() []section {
 				"which ranks have the numbers of `labor` and `sample.shared` in common",
 				"Noise that is shared does not average over ranks ([when](guide/samplers.md))."},
 			{"dependency", whole(&c.Job.Sample.Numbers.Dependency, 1, 1).upTo(sample.MaxDependency), 0,
-				"steps that a number of `labor` and `sample.shared` lasts",
-				"At each step one vertex in so many has a new one, so that minibatches that follow each " +
-					"other read mostly the same rows, which caches and look-ahead then save."},
+				"steps for which a vertex keeps its number (`labor`, `sample.shared`)",
+				"At `n`, each step renews the numbers of one vertex in `n`, so that consecutive minibatches " +
+					"read mostly the same rows, which caches and look-ahead then save."},
 			{"layer_dependency", boolean(&c.Job.Sample.Numbers.Layers, false), 0,
-				"whether a vertex has one number for all hops", "Of `labor` and `sample.shared`."},
+				"whether a vertex keeps its number in all hops (`labor`, `sample.shared`)", ""},
 			{"locality", number(&c.Job.Locality.Favour, 1, from(1).upTo(1e6)), 0,
-				"how many times likelier `poisson` and `ladies` draw vertices whose rows a rank has at hand; " +
-					"1: no more than others",
+				"how many times likelier `poisson` and `ladies` draw vertices whose rows are at hand: local " +
+					"to the rank's node or in a static cache; 1: no likelier",
 				"What is drawn then depends on the cache, the parts and the nodes " +
 					"([locality](guide/samplers.md#locality))."},
 			{"locality_adapt", boolean(&c.Job.Locality.Adapts, false), 0,
-				"whether `sample.locality` is the most, and epochs begin with 1 and adapt to the share of " +
-					"loading in their time",
+				"adapt the factor after each epoch, from 1 up to `sample.locality`, to the share of loading " +
+					"in the time of the epoch",
 				"The share follows from counted bytes and edges and the rates below, not from a clock: " +
 					"equal runs adapt alike. The cache must not change."},
 			{"locality_lower", number(&c.Job.Locality.Lower, 0.15, from(0).upTo(1)), 0,
-				"`sample.locality_adapt`: share of loading below which the next epoch goes half of the way " +
-					"back", ""},
+				"`sample.locality_adapt`: share of loading below which the factor goes half of the way back",
+				""},
 			{"locality_upper", number(&c.Job.Locality.Upper, 0.2, from(0).upTo(1)), 0,
 				"`sample.locality_adapt`: share above which the next epoch doubles the factor; between " +
 					"the two it stays for good", ""},
@@ -285,7 +285,7 @@ func (c *Config) table() []section {
 			), 0, "the loss of numbers (regression)",
 				"Errors are in standard deviations of the training targets. It is computed on the host."},
 			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
-				"validations without a better one after which training stops; 0 never stops " +
+				"validations without improvement after which training stops; 0 never stops " +
 					"early", "Refused where the validation vertices give the metric no value."},
 			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Training.Sum, parallel.SumAuto}, []word{
 				{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
@@ -298,18 +298,19 @@ func (c *Config) table() []section {
 		{name: "links", doc: linksDoc, keys: []*Key{
 			{"negatives", &negatives{bound[sample.Negatives]{&c.Job.Links.Negatives,
 				sample.Negatives{Kind: sample.NegativesUniform, Count: 16}}}, 0,
-				"what a training link is held against: `uniform:k`, k vertices of the whole graph for each " +
-					"link; `joint:k`, the same k for k consecutive links; `local:k`, k vertices of the stream's " +
+				"negatives of a training link: `uniform:k`, k vertices of the whole graph for each link; " +
+					"`joint:k`, the same k for k consecutive links; `local:k`, k vertices of the stream's " +
 					"own parts; `batch`, the targets of the other links", "Drawn by key."},
 			{"corrupt", oneOf(&c.Job.Links.Corrupt, sample.CorruptTarget,
 				word{sample.CorruptTarget, ""}, word{sample.CorruptSource, ""},
-				word{sample.CorruptBoth, "in turn"}, word{sample.CorruptPair, "at once"}), 0,
-				"the end of a link that negatives take the place of", ""},
+				word{sample.CorruptBoth, "source and target in turn"},
+				word{sample.CorruptPair, "source and target at once"}), 0,
+				"the end of a link that a negative replaces", ""},
 			{"filter", boolean(&c.Job.Links.Filter, false), 0,
-				"draw a negative again that is an edge of the graph", ""},
+				"draw again where a negative is an edge of the graph", ""},
 			{"exclude", boolean(&c.Job.Links.Exclude, true), 0,
 				"leave the links of a minibatch, and their reverses, out before its neighbours are drawn",
-				"With `false` a model sees in training what it is to predict, and later does not."},
+				"With `false` a model in training sees the links that it is to predict; later it does not."},
 			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto, word{task.ScoreAuto, "`dot`, or `mlp` where " +
 				"links have labels"}, word{task.Dot, "the inner product of the embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
 				word{task.DistMult, "an inner product with a learned weight for each column"},
@@ -317,15 +318,15 @@ func (c *Config) table() []section {
 					"column"}), 0, "how a link is rated", ""},
 			{"loss", oneOf(&c.Job.Links.Loss, task.Contrastive,
 				word{task.Contrastive, "softmax cross-entropy of a link among its negatives"},
-				word{task.CrossEntropy, "of each by itself, the mean over a link and its negatives"}), 0,
+				word{task.CrossEntropy, "binary, the mean over a link and its negatives"}), 0,
 				"the loss of links", "It is divided by the links of all ranks."},
 			{"width", whole(&c.Job.Links.Width, 0, 0).upTo(mostHidden), 0,
 				"the width of embeddings", "With `0` that of `model.hidden`."},
 			{"scale", number(&c.Job.Links.Scale, 1, above(0).upTo(1e6)), 0,
-				"what scores are multiplied by in the loss", "For `cosine`, whose scores end at 1."},
+				"factor of the scores in the loss", "For `cosine`, whose scores are at most 1."},
 			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
-				"vertices that validation and test rank the target of a link among, keyed by the link, or `all`",
-				"A target that has a link with the source is none of them."},
+				"negatives that validation and test rank the target of a link among, keyed by the link; or `all`",
+				"Vertices to which the source has a link are left out."},
 			{"graph", oneOf(&c.Job.Links.Graph, job.TrainGraph,
 				word{job.TrainGraph, "training links, and edges that are no links"},
 				word{job.TrainValidGraph, "validation links too: embeddings are computed once more"}), SameEpoch,
@@ -409,8 +410,8 @@ func (c *Config) table() []section {
 					"read each other's caches in shared memory, so that together they hold more; " +
 					"`/dev/shm` must have room for the caches of the node"},
 				word{policy.PlacementParts, "every rank keeps the rows of its own parts that the ranks of " +
-					"its node read most, and they read each other's caches: what a partition " +
-					"gives, with which `group` is compared; only with `cache.source: files`"},
+					"its node read most, and they read each other's caches: a baseline for `group`, placed " +
+					"by the partition alone; only with `cache.source: files`"},
 			), free,
 				"where the rows of a static cache lie", ""},
 			{"peer_cost", costOrAuto(&c.Job.Cache.PeerCost), free,
@@ -463,9 +464,9 @@ func (c *Config) table() []section {
 		{name: "parallel", keys: []*Key{
 			{"mode", modeNames(&c.Job.Mode), 0,
 				"how ranks share a step",
-				"With `split` and `hybrid`, `sample.batch` counts for each rank: the minibatch has as " +
-					"many times more seeds. `pipeline.depth` then is 4 by default. `cache.policy` is " +
-					"`none` by default with `split` and `push-pull`."},
+				"With `split` and `hybrid` a minibatch has `sample.batch` seeds for each rank that " +
+					"shares it, and `pipeline.depth` is 4 by default. `cache.policy` is `none` by " +
+					"default with `split` and `push-pull`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -488,8 +489,8 @@ func (c *Config) table() []section {
 			{"gpu_reads", oneOf(&c.Compute.GPU.Reads, residence.ReadsAuto,
 				word{residence.ReadsAuto, "the faster one, measured at the start"},
 				word{residence.ReadsCopy, "the host gathers them, and one copy takes them up"},
-				word{residence.ReadsMapped, "the device reads them where they lie, in pinned pages, also where " +
-					"means that the host makes have fewer bytes"},
+				word{residence.ReadsMapped, "the device reads them in place, from pinned pages, even where means " +
+					"made by the host would be fewer bytes"},
 			), free,
 				"`cuda`: how the other rows of this rank's memory reach the device " +
 					"([gpu.md](gpu.md#feature-rows))",

@@ -140,8 +140,8 @@ func (t Table) Bytes() int64 {
 	return t.Vertices * int64(t.RowBytes())
 }
 
-// File returns element type and shape of the file of n of the rows: of sparse ones with any number of
-// entries, where these are not all.
+// File returns the element type and shape of a file with n of the rows. The number of entries of
+// sparse rows is known only if n is all rows; otherwise it is -1.
 func (t Table) File(n int64) npy.Info {
 	info := npy.Info{DType: RowFile(t.Type()), Shape: []int{int(n), t.Features}}
 	if t.Type().IsSparse() {

@@ -16,7 +16,7 @@ type quantizer struct {
 	some, large []int64
 }
 
-// look finds the largest numbers.
+// look updates the largest absolute value of each column.
 func (z *quantizer) look(_, cols int, rows []float32) {
 	for i, x := range rows {
 		c := i % cols

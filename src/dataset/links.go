@@ -91,7 +91,8 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 	return s
 }
 
-// Judged returns what finds the validation and test links among edges, either way.
+// Judged returns a function that reports whether an edge, in either direction, is a validation or
+// test link.
 func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	judged := slices.Concat(s.Valid, s.Test)
 	forward := func(l graph.Link) graph.Link {
@@ -232,8 +233,8 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 	}
 }
 
-// CheckLinkLabels reports the first link of a list without a label that can be, and one that comes
-// twice with two labels.
+// CheckLinkLabels reports the first link of a list whose label is missing or impossible, and one
+// that comes twice with different labels.
 func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels task.Labels) error {
 	of := task.Labelling(name)
 	if of == nil {

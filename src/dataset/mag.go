@@ -22,8 +22,8 @@ const (
 	magCites        = 5416271.0 / 736389
 )
 
-// Of a paper, with the reverse of every relation: its edges, of which some come twice, and the
-// columns of graph.Columns, four of the paper itself and two of each author.
+// Means per paper, reverses included: edges, before repeats are dropped, and columns
+// (graph.Columns), four of the paper itself and two of each author.
 const (
 	magEdges   = 2 * (magAuthors + magWrites + magTopics + magCites)
 	magColumns = 4 + 2*magAuthors + magInstitutions + magFields
@@ -140,8 +140,8 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 // about returns a whole number of the given mean, from half to one and a half times it.
 func (s *stream) about(mean float64) int { return int(mean/2 + s.float()*(mean+1)) }
 
-// member draws one of n vertices, the first ones more often, of the group with probability
-// Homophily and of all without. Vertex i is of group i % groups.
+// member draws one of n vertices: with probability Homophily one of the group, the first ones more
+// often, otherwise any. Vertex i is in group i % groups.
 func (o GenerateOptions) member(s *stream, group, groups int, n int64) int32 {
 	u := s.float()
 	if s.float() >= o.Homophily {

@@ -9,7 +9,7 @@ import (
 	"halognn/src/npy"
 )
 
-// entries turns rows into what is not 0 in them. A first pass over all rows counts, a second one
+// entries converts rows to their nonzeros. A first pass over all rows counts them, a second one
 // writes.
 type entries struct {
 	ends    []int64 // where the entries of each row begin

@@ -99,7 +99,7 @@ func Replace(made, dir string) error {
 	if err == nil {
 		return os.RemoveAll(made)
 	}
-	// Some filesystems cannot exchange names: then neither is there for a moment, and the old one
+	// Some filesystems cannot exchange names. Then dir is absent for a moment, with the old one
 	// beside it.
 	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
 	if err != nil {

@@ -2,13 +2,12 @@ package exchange
 
 import "halognn/src/mem"
 
-// cover chooses what travels so that fewest bytes do: the row of a source, or the sum of a group,
-// which is the neighbours that one destination has in one part. An edge from a source that is not at
-// hand must be covered by either. These edges join sources and groups to a bipartite graph, of which
-// the cover is a vertex cover, each vertex with its bytes. The least one is a minimum cut, which
-// costs more than to sample; here vertices that some least cover has are taken one after the other,
-// and where there is none to see, by what they cost for each edge they cover. It is linear in the
-// edges.
+// cover chooses what travels, in few bytes: the row of a source, or the sum of a group (the
+// neighbours that one destination has in one part). One of the two must cover each edge from a
+// source that is neither local nor cached. So the choice is a vertex cover of the bipartite graph
+// of sources and groups, whose vertices weigh their bytes. The minimum one is a minimum cut, which
+// would take longer than sampling. Instead, vertices that are certain to be in some minimum cover
+// are taken first; where there are none, by bytes per covered edge. O(edges).
 //
 // Communication-optimal distributed SpMM makes the same choice once for a matrix.
 type cover struct {
@@ -42,8 +41,9 @@ func (c *cover) start(edges, groups int) {
 	c.member = mem.Grow(c.member[:0], edges)[:0]
 }
 
-// add ends the group of the members that were appended last, if there are any, of which a row has so
-// many bytes, as in other groups of the member, and the sum.
+// add makes a group of the members appended since the last call, and reports whether there are any.
+// bytes is the size of its sum, row that of a row of a member, which is the same in all groups of
+// the member.
 func (c *cover) add(bytes, row int) bool {
 	if len(c.member) == int(c.begin[len(c.begin)-1]) {
 		return false
@@ -89,7 +89,7 @@ func (c *cover) decide(n int) {
 	c.drop()
 }
 
-// drop gives up what later decisions have made superfluous.
+// drop removes from the cover what later decisions have made unnecessary.
 func (c *cover) drop() {
 	for u := range c.left {
 		needed := false
@@ -141,9 +141,9 @@ func (c *cover) push(g int32) {
 
 // How sure a decision must be.
 const (
-	certain = iota // no least cover is lost
-	likely         // none would be if a sum had the bytes of its vector alone
-	guess          // the first of the queue is decided in any case
+	certain = iota // some minimum cover agrees with it
+	likely         // one would if a sum had the bytes of its vector alone
+	guess          // the first group of the queue is decided in any case
 )
 
 // settle decides the groups in the queue, and those that these decisions make certain.
@@ -159,8 +159,8 @@ func (c *cover) settle(how int) {
 		if c.open[g] == 0 {
 			continue
 		}
-		// The rows of all its sources cost no more than the sum, and cover more. Or those of the
-		// sources that have no other group cost more than the sum, which covers more.
+		// Take the rows if they cost no more than the sum: they cover more edges. Take the sum if the
+		// rows of those sources that have no other group cost as much alone.
 		row, sum := int64(c.row[g]), int64(c.bytes[g])
 		rows, alone := row*int64(c.open[g]), row*int64(c.alone[g])
 		switch {
@@ -177,8 +177,8 @@ func (c *cover) settle(how int) {
 	}
 }
 
-// share returns what the sum of a group spares of the rows of its sources, each divided among the
-// groups of the source.
+// share returns the bytes of rows that the sum of a group saves: of each source its row's bytes,
+// divided by the source's groups without a sum.
 func (c *cover) share(g int32) (bytes int64) {
 	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
 		if c.state[u] != taken {

@@ -314,7 +314,8 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	}
 }
 
-// addSums makes the sums that rank r wants, of members that follow its rows in wantIDs, into dst.
+// addSums computes the sums that rank r wants into dst. ids are their members, which follow the
+// rows of r in wantIDs.
 func addSums(x *Exchange, p *Plan, r int, ids []int32, dst []byte) error {
 	for kind, of := range x.kinds {
 		wanted := countsOf(x, p.wanted, r, kind)

@@ -65,7 +65,7 @@ var SplitNames = [3]string{"train", "valid", "test"}
 // messages. O(n log n) of the links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
-// ValidateBy is Validate for a graph of which has finds an edge.
+// ValidateBy is Validate where has reports whether a link is an edge of g.
 func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	n := uint32(g.NumVertices())
 	type sided struct {
@@ -140,9 +140,9 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a graph with further edges, links and, if both, their reverses, each row in ascending
-// order of place; an edge that is there already, or comes again, is added once at most. Memory of the
-// caller, 8 bytes a vertex and 4 an edge: Free it.
+// With returns a copy of the graph to which links and, if both, their reverses are added as edges;
+// edges that exist are not repeated. Rows ascend by place. The copy takes 8 bytes a vertex and 4 an
+// edge; the caller must Free it.
 func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {

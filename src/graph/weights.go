@@ -43,10 +43,10 @@ func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	return g, report, nil
 }
 
-// Carry says where what edges carry goes in g, the graph of BuildKept without repeated edges: it
-// calls given with the number of each edge, in the order of Add, and its position in Indices, but
-// for dropped loops; then alone with the position of each edge that is there because of its reverse
-// alone, and that of the reverse.
+// Carry finds the positions in g.Indices of the edges added, so that features and labels can follow
+// them; g is the graph of BuildKept without repeated edges. It calls given with the number of each
+// edge, in the order of Add, and its position, leaving out dropped loops. Then it calls alone for
+// each edge that exists only as a reverse, with its position and that of its reverse.
 func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
 	seen := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(seen)

@@ -16,9 +16,9 @@ const (
 	productRows  = 2048
 )
 
-// against scores all rows of a block that links may lead to for each link's source, but those known to have a link with it.
-// Those of inner products are of one matrix product of many sources and rows, whose last bits depend
-// on its sizes: each is within slack of what the rater gives, which exact(k) returns of score k.
+// against scores the rows of a block as targets of each link's source; rows known to have a link
+// with it are left out. Scores that are inner products come from matrix products, whose last bits
+// depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows), func(from, end graph.VertexID) {

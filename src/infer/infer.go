@@ -77,8 +77,8 @@ func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i i
 		pick(s, len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
-// pick returns what gets the logits of all own vertices in order, and hands on those of n of them,
-// which ascend.
+// pick returns a takeLogits that passes to take the logits of n own vertices, which ascend, and
+// drops the others.
 func pick(s Passes, n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Spec.Model.Out
 	return func(at int, logits []float32) {
@@ -119,7 +119,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	return rows, nil
 }
 
-// finite returns an error on every rank if numbers of any are not finite, which rank nothing. Collective.
+// finite returns an error on every rank if any rank has a number that is not finite. Collective.
 func finite(s Passes, what string, x []float32) error {
 	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
 	if err == nil && bad {
@@ -128,8 +128,8 @@ func finite(s Passes, what string, x []float32) error {
 	return err
 }
 
-// takeLogits gets the logits of the own vertices from number at on, [n, classes], of all in order. They
-// are overwritten once it returns.
+// takeLogits is called with the logits [n, classes] of n own vertices, from number at on, chunk
+// after chunk. They are overwritten once it returns.
 type takeLogits func(at int, logits []float32)
 
 // full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.

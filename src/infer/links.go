@@ -118,8 +118,8 @@ func endsOf(s Passes) (ends [2]linkEnd) {
 // has reports whether a vertex, by id in the dataset, is of the type.
 func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
 
-// id returns an id of the source as the parts have it: of a vertex of a type behind its name, which may be
-// left out.
+// id returns an id of the source in the form of the parts: TYPE/ID for a vertex with a type. word
+// may lack the TYPE/.
 func (e *linkEnd) id(word string) string {
 	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
 		return word

@@ -207,8 +207,8 @@ func (r *ranking) target(own []float32, i int) []float32 {
 	return own[at : at+r.cols]
 }
 
-// count holds a candidate's score against the link's. One that is no number has no rank: then neither
-// has the link, and RankLinks refuses it.
+// count compares a candidate's score with the link's. A NaN becomes the link's score, which
+// RankLinks refuses.
 func (r *ranking) count(i int, x float32) {
 	switch {
 	case x > r.score[i]:

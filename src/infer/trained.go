@@ -97,7 +97,7 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	return m, nil
 }
 
-// outputs is how many numbers say what a vertex is, or a link.
+// outputs is the number of outputs for a vertex, or for a link.
 func (m *Model) outputs() int { return cmp.Or(m.Rated, m.Out) }
 
 // readLearned reads the learned rows of own parts, which lie beside the model. Those of a finished

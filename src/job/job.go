@@ -408,7 +408,8 @@ func (j *Job) home(rank int) []access.Range {
 	return []access.Range{{First: graph.VertexID(j.first[first]), End: graph.VertexID(j.first[end])}}
 }
 
-// notFetched returns the ranks whose rows a rank of a node that shares minibatches does not fetch.
+// notFetched returns the ranks whose rows a rank does not fetch, where the ranks of a node share
+// minibatches.
 func (j *Job) notFetched(rank int) (ranks []int) {
 	size := j.share[rank].Size
 	for r := range j.Ranks {

@@ -191,8 +191,8 @@ func (m *Model) Close() {
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to run on an input of the size of in, of which it reads the
-// counts, the flags and whether Mean is given. ForwardLayer calls it; called beforehand with the
-// largest sizes to come, it keeps memory from moving later. It fails only if device memory runs
+// counts, the flags and whether Aggregate is given. ForwardLayer calls it; called beforehand with
+// the largest sizes to come, it keeps memory from moving later. It fails only if device memory runs
 // out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations

@@ -21,7 +21,7 @@
 //	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
 //
 // The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
-// preparation (Input.Own, Input.Mean), which are several times fewer. Each layer declares its
+// preparation (Input.Own, Input.Aggregate), which are several times fewer. Each layer declares its
 // inputs (Needs).
 //
 // In steady state nothing is allocated: activations live in device memory that grows, with slack,
@@ -118,7 +118,7 @@ type Config struct {
 	Slope       float32 // of these: what LeakyReLU multiplies scores below 0 by, in [0,1]
 }
 
-// Outputs returns how many numbers say what a seed is: logits, or those of a link's labels.
+// Outputs returns the number of outputs for a seed: logits, or outputs for a link's label.
 func (c Config) Outputs() int { return cmp.Or(c.Rated, c.Out) }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
@@ -218,8 +218,8 @@ func (c Config) Needs() Needs {
 	return n
 }
 
-// Adds reports whether rows of neighbours are read for sums of them alone, of all or by relation. Before
-// the graph is known (In is 0), whether those of some graph are.
+// Adds reports whether the input layer reads the rows of neighbours only to add them, all together
+// or by relation. Before the graph is known (In is 0) it reports whether that holds for some graph.
 func (c Config) Adds() bool {
 	k := FindKind(c.Kind)
 	switch {

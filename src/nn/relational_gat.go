@@ -57,7 +57,8 @@ func (g *relationHeads) bind(values, grads [][]float32, bias int) {
 	g.bias, g.dbias = g.reach(values, bias, 1, g.out), g.reach(grads, bias, 1, g.out)
 }
 
-// counts returns the pairs and rows of a hop; at most, where there are counts alone.
+// counts returns the numbers of pairs and rows of a hop, or upper bounds if the hop has only
+// counts.
 func (g *relationHeads) counts(h *Hop) (pairs, rows int) {
 	switch {
 	case h.Forward.Indptr == nil && h.Rows > 0:

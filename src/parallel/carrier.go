@@ -42,8 +42,8 @@ func (byHosts) way() Shuffling       { return ShuffleHost }
 func (*throughHosts) way() Shuffling { return ShuffleStaged }
 func (*direct) way() Shuffling       { return ShuffleDirect }
 
-// Direct reports whether rows are sure to go between devices, by what settings say: with auto where
-// gradients are told to.
+// Direct reports whether the settings alone make rows travel between devices: with ShuffleAuto they
+// do if the transport of gradients is set to one between devices.
 func (s Shuffling) Direct(gradients Transport) bool {
 	return s == ShuffleDirect ||
 		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)

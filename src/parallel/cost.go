@@ -23,8 +23,8 @@ const (
 // CountBytes is a number of vertices in a message.
 const CountBytes = 8
 
-// HopSizeBytes is the length of the message that tells ranks that hold columns how large an input
-// hop is.
+// HopSizeBytes is the length of the message with the size of an input hop, to ranks that hold
+// columns.
 const HopSizeBytes = 8 * hopSize
 
 // BetweenBytes is the bytes that travel for a hidden row or partial sum of the given width: the

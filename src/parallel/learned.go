@@ -251,8 +251,8 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// each calls f with every type whose rows are learned: the first of its n rows in ids, and among those
-// that the input layer reads.
+// each calls f for every type t whose rows are learned. Its n rows begin at first in ids, and at lo
+// among the rows that the input layer reads.
 func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
 	first := 0
 	for t, learns := range r.learns {
@@ -268,7 +268,8 @@ func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
 	return nil
 }
 
-// count adds the rows that came, and the bytes of ids, bits and rows; of gradients as many, if trained.
+// count adds the rows received, the bytes of ids, late bits and rows, and in training the
+// gradients.
 func (r *learning) count(m *Minibatch) {
 	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {

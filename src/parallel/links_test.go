@@ -16,13 +16,13 @@ import (
 // What links cannot be trained with is refused by name, and without links none of it is.
 func TestRefusalsOfLinks(t *testing.T) {
 	for want, change := range map[string]func(*job.Spec){
-		"links.filter":                  func(s *job.Spec) { s.Partitioned, s.Links.Filter = true, true },
-		"which neighbours are likelier": func(s *job.Spec) { s.Locality.Favour = 2 },
+		"links.filter":                        func(s *job.Spec) { s.Partitioned, s.Links.Filter = true, true },
+		"the near neighbours among the edges": func(s *job.Spec) { s.Locality.Favour = 2 },
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},
 		"tell ends of links from others": func(s *job.Spec) { s.Model.EdgeWeights = true },
-		"ends of links have left": func(s *job.Spec) {
+		"divides by degrees": func(s *job.Spec) {
 			s.Mode, s.Model.Kind, s.Model.GCNNorm = modes[1].Mode, "gcn", nn.GCNBoth
 		},
 	} {

@@ -81,8 +81,8 @@ func (p *Pipe) Took() (took [trace.NumPhases]time.Duration) {
 // Ahead returns how many minibatches wait for their decision, besides those in preparation.
 func (p *Pipe) Ahead() int { return p.ahead }
 
-// Bytes returns the memory of the minibatches, and the share of it in minibatches that wait for
-// their decision. Any slot may be waiting. No minibatch may be in preparation.
+// Bytes returns the memory of all minibatches, and an estimate of the part in minibatches that wait
+// for their decision. Call it while no minibatch is in preparation.
 func (p *Pipe) Bytes() (all, waiting int64) {
 	for _, m := range p.slots {
 		all += m.Bytes()

@@ -88,7 +88,7 @@ type clash struct {
 	what, why, cure string
 }
 
-// refused returns those clashes with the value of a key that are there.
+// refused returns a refusal of the key's value for each clash that applies.
 func refused(key, value, other string, all []clash) (refusals []job.Refusal) {
 	for _, c := range all {
 		if c.bad {
@@ -213,7 +213,7 @@ func sparseRefuses(s *job.Spec) []clash {
 			policies((*policy.Policy).Static) + dense},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"rows that ranks share have one size", ownCache},
-		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, "it is of rows of one size",
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, "it reads rows of one size",
 			owners + dense},
 		{s.Sums && !s.TrySums, "exchange.sums on", "a sum has an entry in most columns, and is longer than the " +
 			"rows", "exchange.sums=off"},
@@ -244,7 +244,7 @@ func splitRefuses(s *job.Spec) []clash {
 func hybridRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), []clash{
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
-			"each rank of a node keeps other rows as it is", ownCache},
+			"each rank of a node already keeps other rows", ownCache},
 		{s.Model.Schema.Typed(), "a graph with vertex types", "rows of one size are passed on in a node",
 			"parallel.mode=" + ModeSplit},
 	}...)
@@ -336,13 +336,13 @@ func filesRefuse(s *job.Spec) []clash {
 func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	o := &s.Links
 	all = append(all, refused("links.exclude", "true", "false", []clash{
-		{o.Exclude && s.Locality.Favours(), "sample.locality", "which neighbours are likelier is not known of " +
-			"the edges that a minibatch's links leave", "sample.locality=1"},
+		{o.Exclude && s.Locality.Favours(), "sample.locality", "it would need the near neighbours among the edges " +
+			"that are left", "sample.locality=1"},
 		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights", "sums of the weights of a vertex's edges have " +
 			"those of the links in them, and tell ends of links from others", "model.edge_weights=false"},
 		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth && s.Model.Kind == "gcn",
-			"parallel.mode " + s.Mode.Name, "a rank does not know how many edges other ranks' ends of " +
-				"links have left, by which model.gcn_norm both divides",
+			"parallel.mode " + s.Mode.Name, "model.gcn_norm both divides by degrees, and a rank " +
+				"does not know those that are left to vertices of other ranks",
 			"model.gcn_norm=right or parallel.mode=" + ModeData},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
@@ -350,7 +350,7 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 			"ask each other, so that edges of other ranks are not known", "topology.kind=replicated"}})...)
 	all = append(all, refused("links.corrupt", o.Corrupt, sample.CorruptTarget, []clash{
 		{o.Corrupt == sample.CorruptPair && o.Negatives.Kind == sample.NegativesBatch, "links.negatives " +
-			sample.NegativesBatch, "targets of other links take the place of targets alone",
+			sample.NegativesBatch, "targets of other links can replace targets only",
 			"links.negatives=uniform:16"}})...)
 	valid := o.Graph == job.TrainValidGraph
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{

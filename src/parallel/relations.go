@@ -8,8 +8,9 @@ import (
 	"halognn/src/sample"
 )
 
-// related are the edges of a layer that tells relations apart, beside its block: where the rows of
-// the block, which are of destinations and relations, go.
+// related holds the edges, beyond its block, of a layer with weights for each relation. A row of
+// the block belongs to a destination and a relation; related says which destination and group it
+// goes to.
 type related struct {
 	ends, ownEnds []int32
 	targets       graph.Block // of each destination its rows of z (nn.Hop.Targets)
@@ -92,8 +93,8 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// make sets into to the rows of b and the destinations' own, and where they go. frontier begins with
-// the destinations.
+// make sets into to the rows of b followed by one own row for each destination, and r to where they
+// go. frontier begins with the destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns) {
 	rows, edges := b.NumRows(), b.NumEdges()
@@ -257,13 +258,14 @@ func (r *related) free() {
 	mem.Free(r.last)
 }
 
-// averaged are rows that are averaged before they are mapped. A mean of mapped rows is the map of their
-// mean, so of some types the input layer reads, in the place of the rows of sources,
+// averaged says which rows are averaged before the linear map. The mean of mapped rows is the map
+// of their mean, so instead of the rows of a type's sources the input layer may read
 //
-//	of each relation and destination the mean of its sources    their own rows of destinations
+//	for each relation and destination the mean of the sources    the destinations' own rows
 //
-// in this order: where these are no more, which depends on the minibatch alone, fewer rows are made and
-// mapped, and the owner of a part's rows may add them (docs/design/26-sums.md).
+// in this order. It does so where these rows are not more than the sources, which depends on the
+// minibatch alone: fewer rows are made and mapped, and owners may add them
+// (docs/design/26-sums.md).
 type averaged struct {
 	of      []bool  // [T]
 	indptr  []int64 // of the rows of these types, type by type
@@ -282,7 +284,7 @@ type ofType struct {
 	end               int
 }
 
-// average makes the edges of the input layer, whose rows relate has made of b, read means.
+// average rewrites the edges of the input layer, which relate made from b, to read means.
 func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, may []bool, c *graph.Columns) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
 	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }

@@ -20,7 +20,7 @@ import (
 //	seeds,     ids to the   draws for      sizes and       block,
 //	hop 1      owners       the askers     neighbours back next frontier
 //
-// How much comes says what comes first: counts, sizes.
+// Counts and sizes precede the payloads, so that receivers know how much comes.
 //
 // The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
 // make those that the rank would make itself.

@@ -47,8 +47,8 @@ func (a *assembly) batch(m *Minibatch) {
 }
 
 // fetched is the Rows of ranks that have the rows of their own vertices and fetch others: two
-// collectives, ids out and rows back. For whom a rank finds rows is the answer of readers;
-// which of them it keeps, of keeper.
+// collectives, ids out and rows back. readers says for which vertices, of which ranks, a rank finds
+// rows; keeper says which rows it caches.
 type fetched struct {
 	assembly
 	x       *exchange.Exchange
@@ -57,7 +57,7 @@ type fetched struct {
 	keeper  keeper
 }
 
-// readers say whose rows a rank finds.
+// readers says which rows a rank finds, for itself and for the ranks that share its minibatches.
 type readers interface {
 	// vertices returns the vertices whose rows this rank finds.
 	vertices(*Minibatch) []graph.VertexID

@@ -67,8 +67,8 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 }
 
 // landSparse makes what a model reads of sparse rows: the matrices that its input layer multiplies,
-// or dense rows for one that begins with something else. It returns the rows, and what is still to
-// be made of them.
+// or dense rows for one that begins with something else. It returns the rows and the needs that
+// remain.
 func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows, left nn.Needs,
 	err error) {
 	b := &m.Batch

@@ -313,7 +313,8 @@ func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	}
 }
 
-// beyond reports whether the run stops and item i is beyond the limit, which is valid then.
+// beyond reports whether the run is stopping and item i will never be admitted. limit may be read
+// only once r.stop is closed.
 func (r *run) beyond(i int, limit *int) bool {
 	select {
 	case <-r.stop:

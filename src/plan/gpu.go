@@ -89,9 +89,9 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	return rows, reads * r.factor[0]
 }
 
-// cached returns the bytes of the rows of a static cache that lie in device memory, besides those
-// of the parameters and of the given number of resident rows, and the mean number of reads of a
-// minibatch that they and those of peers' devices serve. fetched is the rows of a minibatch that no
+// cached returns the bytes of the cached rows that a device holds, beside the parameters and the
+// given number of resident rows, and the mean reads of a minibatch that these rows, and those on
+// peers' devices, serve. Only static caches are held. fetched is the rows of a minibatch that no
 // cache has.
 func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
 	bytes int64, reads float64) {

@@ -626,7 +626,7 @@ func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 func (p memoryPlan) rowsHere(r *rankPlan) []access.Range {
 	switch {
 	case p.of.sending().shares():
-		// others that a rank does not fetch in training, ranks of its node may find
+		// rows that training fetches from ranks of the node are fetched here too
 		return p.of.layout.Owned([]int{r.rank})
 	case p.of.job.Mode.Columns:
 		return p.of.layout.Owned(p.of.layout.Neighbours(r.rank))

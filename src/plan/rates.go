@@ -181,7 +181,7 @@ func (c *calibration) rows() (float64, error) {
 	rowBytes := max(1, c.planner.shards.RowBytes())
 	dense := c.planner.shards.Type().IsSparse() && !c.planner.job.Model.Needs().Sums()
 	learned := c.planner.job.Model.LearnsRows()
-	if dense || learned { // each minibatch's rows become so, or are
+	if dense || learned { // float32 rows: made dense for each minibatch, or learned
 		rowBytes = 4 * c.planner.job.Model.In
 	}
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))

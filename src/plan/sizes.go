@@ -14,12 +14,12 @@ import (
 	"halognn/src/trace"
 )
 
-// Bound says how what only the edges of a graph tell is taken where a plan has sizes alone.
+// Bound says what a plan assumes about the edges of a graph of which it knows the sizes alone.
 type Bound int
 
-// The bounds of what minibatches and caches take.
+// The assumptions.
 const (
-	Expected Bound = iota // as if neighbours were drawn from all vertices alike, but for the cut
+	Expected Bound = iota // neighbours are random vertices; the cut says how many are remote
 	Least                 // minibatches of seeds alone, empty caches
 	Most                  // no two draws are of one vertex, and all vertices are remote
 )

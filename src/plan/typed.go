@@ -219,9 +219,9 @@ func (p memoryPlan) widest() int {
 	return widest
 }
 
-// learnedBytes returns the memory of learned rows with their owner: rows, two moments, best rows
-// and a place for each, and the gradients of a step, taken to come for as many rows as its own
-// minibatches read.
+// learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
+// rows so far, one position each, and the gradients of a step, assumed to reach as many rows as the
+// rank's own minibatches read.
 func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
 	m := &p.of.job.Model
 	if !m.LearnsRows() {

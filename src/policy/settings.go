@@ -77,10 +77,10 @@ const (
 	KeyPeerCost = "cache.peer_cost"
 )
 
-// Unsettled returns the key that keeps unknown, until minibatches have been sampled or something was
-// measured, what the cache holds, and why; "" for none. Sampling by what is at hand (job.Locality)
-// needs a cache that is settled before, and alike in every run; where it adapts to the rows that are
-// fetched, these must be alike as well.
+// Unsettled returns the key because of which the content of the cache is unknown until minibatches
+// are sampled or something is measured, and why; "" for none. Sampling by what is at hand
+// (job.Locality) needs a cache that is settled before, and alike in every run; where it adapts to
+// the rows that are fetched, these must be alike as well.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that do

@@ -46,9 +46,9 @@ var (
 		"a step (with `sample.seeds: global` it is `inclusion`, for the paper does not count a "+
 		"seed's own row)", (*access.Graph).RankVIP)
 
-	inclusion = static(Inclusion, "static; by the probability that a minibatch reads the row, from "+
-		"the same model of this program's sampler, in which a vertex draws at every hop after it "+
-		"was reached, seeds included", (*access.Graph).RankInclusion)
+	inclusion = static(Inclusion, "static; by the probability that a minibatch reads the row, as "+
+		"`vip`, but with this program's sampler: a vertex, once reached, draws at every later hop, and "+
+		"a seed's own row counts", (*access.Graph).RankInclusion)
 	oracle = static(Oracle, "static; by counts over the very epochs of the run, the best that a "+
 		"static cache can do, at the price of sampling them twice",
 		func(_ *access.Graph, r *access.Workload) ([]float32, error) { return r.Counted(1, r.Epochs) })

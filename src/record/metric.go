@@ -44,7 +44,7 @@ func MetricText(metric string, m Metric) string {
 	return strconv.FormatFloat(100*m.Value, 'f', 2, 64) + " %"
 }
 
-// MetricOf returns a metric of vertices: the value, unless they give it none.
+// MetricOf returns the value of m, or why the labels counted in of give it none.
 func MetricOf(m *task.Metric, of *task.Tally, value float64) Metric {
 	if why := m.Why(of); why != "" {
 		return Metric{Why: why}

@@ -84,7 +84,7 @@ type section struct {
 	Rows            [][]string
 }
 
-// again is how a run is made again: its command, and the config that it wrote.
+// again says how to repeat a run: the command, and the config that the run wrote.
 type again struct{ Name, Command, Config string }
 
 func againOf(r *Run) again {

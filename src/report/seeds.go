@@ -34,8 +34,7 @@ func scoreOf(runs []*Run, key string) (s score) {
 	return s
 }
 
-// text writes a score of the job: of several runs with its standard deviation, which is a number of
-// points.
+// text writes a score of the job; of several runs the mean and the standard deviation, in points.
 func (j *job) text(s score) string {
 	text := metricText(j.runs[0].metric(), s.mean, s.n > 0)
 	if s.n < 2 {
@@ -57,8 +56,8 @@ func (r *Run) Scores() string {
 		score(r, "valid_metric"), score(r, "test_metric"))
 }
 
-// jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without a
-// value of validation belong to none; a test chooses nothing, and may lack.
+// jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without
+// a validation value belong to no job; a test value may be missing, for it chooses nothing.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, valid := r.Summary.num("valid_metric")

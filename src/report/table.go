@@ -155,7 +155,7 @@ func (t *table) turn() {
 	t.columns, t.rows, t.turned = turned[0], turned[1:], !t.turned
 }
 
-// turnedIfFew makes a column of each run unless there are many.
+// turnedIfFew transposes the table, so that each run is a column, unless there are many runs.
 func (t table) turnedIfFew() table {
 	if n := len(t.rows); n > 0 && n <= mostTurned {
 		t.turn()

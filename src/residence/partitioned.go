@@ -89,9 +89,9 @@ func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	})
 }
 
-// withWhole calls f while workload has the whole topology. Where a rank has a part of it, it maps the
-// files of all meanwhile: pages of files, which the ranks of a node have in common, and nothing that
-// stays. Collective.
+// withWhole calls f, during which workload has the whole topology. A rank that holds only a part of
+// it maps the files of all parts for the duration of f; the ranks of a node share these pages.
+// Collective.
 func (o opener) withWhole(f func() error) (err error) {
 	s := o.of
 	if !s.Job.Partitioned {
@@ -108,9 +108,9 @@ func (o opener) withWhole(f func() error) (err error) {
 	return err
 }
 
-// tellAnalysis says how long an analysis is going to take, if that is above a minute where it could
-// be written before. Preparing the graph passed over its edges once; an analysis does so for each
-// hop.
+// tellAnalysis warns that an analysis will take more than a minute, where `halognn analyze` could
+// have written it before. Preparing the graph passed over its edges once; an analysis does so for
+// each hop.
 func (s *Store) tellAnalysis(policy string, prepared time.Duration) {
 	takes := prepared * time.Duration(s.Job.Sample.Hops()+1)
 	if s.whole == nil || takes < time.Minute {

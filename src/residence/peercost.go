@@ -144,7 +144,7 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 // without peers, and from the host: rows [first, ...) of the table are this rank's. Collective.
 func (t rowTimer) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
-	// Number of a table that is none of the parts', as that of a cache.
+	// The first table number that no part has: that of a cache.
 	cached := t.store.shards().Parts
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())

@@ -52,9 +52,9 @@ type Options struct {
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
-	// other parts, unless rows come from the files. Rows of Tables are never sent, except where ranks
-	// share minibatches: then a rank has its own parts alone, and sends their rows to those. Where
-	// ranks hold columns, minibatches read these, and layer-wise inference Tables.
+	// other parts, unless rows come from the files. Rows of Tables are read in place and not sent.
+	// But ranks that share minibatches have their own parts alone, and send each other rows. Where
+	// ranks hold columns, minibatches read the columns, and only layer-wise inference reads Tables.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.

@@ -22,7 +22,7 @@ type Answer struct {
 	list     leftOut          // of them
 	of       []int32          // and their original ids
 	columns  []graph.VertexID // their columns, in the order of Remote
-	original []int32          // the original ids of whose they are
+	original []int32          // of each column, the original id of its vertex
 	runs     []run
 	indptr   []int64
 	drawn    []graph.VertexID // of neighbours that carry more
@@ -30,7 +30,8 @@ type Answer struct {
 	places   []int32
 }
 
-// run is where the columns end that are drawn alike for a rank.
+// run is a range of columns, up to end, that are drawn for one rank with the same fanout and key
+// word.
 type run struct {
 	rank, end int
 	fanout    int
@@ -59,9 +60,9 @@ func (a *Answer) Bytes() int64 {
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
-// Answer draws for vertices whose rows are held here: words[r] of ids are what rank r asks, for
-// draws that word[r] names; all ranks ask for the same hop of the same step as own does. A vertex
-// that is not held is graph.ErrVertexRange.
+// Answer draws for the vertices ids, whose rows are held here. Rank after rank, words[r] of ids are
+// the question of rank r, and word[r] keys its draws. All ranks ask for the same hop of the same
+// step as own. A vertex that is not held is graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {

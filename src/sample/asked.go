@@ -2,8 +2,8 @@ package sample
 
 import "halognn/src/graph"
 
-// Asked is what hops ask of other ranks where no rank holds the rows of all vertices (Remote),
-// counted on minibatches that were sampled where one does.
+// Asked counts what hops ask of other ranks on a partitioned topology (Remote). It is counted on
+// minibatches that were sampled on a replicated one.
 type Asked struct {
 	Vertices   int // whose owners are asked
 	Neighbours int // that come back
@@ -28,7 +28,7 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 	return hops
 }
 
-// Askers are the ranks of a job, of which one asks.
+// Askers describes a rank that asks, and its job.
 type Askers struct {
 	Spec       Spec // of what is drawn
 	Carried         // with neighbours

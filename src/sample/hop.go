@@ -109,9 +109,10 @@ func (h *hop) locate(lo, hi int) int64 {
 	return edges
 }
 
-// count draws how many neighbours destinations [lo,hi) draw, and completes locate. Trials of equal
-// probability are all subsets of a size alike, so draw then chooses as many of them as it does of a
-// fanout: what is drawn costs, and not what a row has.
+// count draws how many neighbours destinations [lo,hi) draw, and completes locate. Given their
+// number, the neighbours drawn in independent trials of equal probability are a uniform subset, so
+// draw chooses them as for a fanout. The cost grows with the edges drawn, not with the length of
+// the row.
 func (h *hop) count(lo, hi int) int64 {
 	if h.near != nil {
 		h.countNear(lo, hi)

@@ -182,7 +182,8 @@ func (h *hop) numberOf(v graph.VertexID) uint32 {
 // numbered reports whether destination i draws by numbers.
 func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
 
-// bounds are below which number a destination draws a near neighbour by itself, and another one.
+// bounds are the numbers below which a destination draws a neighbour: one that is near, another
+// one.
 type bounds struct{ near, others uint64 }
 
 func (h *hop) bounds(i int) bounds {
@@ -221,7 +222,7 @@ func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
 	return sum
 }
 
-// touched is the length of the longest rows that touch reads: the processor reads on in longer ones.
+// touched is the length of the longest rows that touch reads: longer ones the processor prefetches.
 const touched = 1024
 
 // blockNumbers is how many neighbours are looked at before room is made for more of them.
@@ -250,8 +251,9 @@ func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
 	return h.skips.rest(i, d.found[:n])
 }
 
-// keepBelow appends to the first n of found the vertices of a row, from place first on, with numbers
-// below a bound. It writes each, and goes on where it counts: no branch depends on numbers.
+// keepBelow appends to found[:n] the vertices of a row, which begins at place first, with numbers
+// below a bound. It always writes, and advances n only for those that count: no branch depends on a
+// number.
 func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first, bound uint64) int {
 	for k, u := range row {
 		r := uint64(table[u])
@@ -329,7 +331,9 @@ func (h *hop) byKernel() bool {
 	return h.host != nil && h.numbers.lasts > 0 && !h.poisson && h.host.DrawsLeast(h.fanout)
 }
 
-// drawLeast draws as destinations [lo,hi) do, by chooseLeast or all, and returns for how many it has.
+// drawLeast draws the neighbours of destinations [lo,hi) with the kernel, to the same result as
+// chooseLeast. It returns the number of destinations served: the kernel stops at the first that it
+// cannot.
 func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	first, last := h.indptr[lo], h.indptr[hi]
 	var pos []int64

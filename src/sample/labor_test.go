@@ -274,7 +274,7 @@ func TestNumbersRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		"sample.dependency is -1": {Spec: Spec{Kind: Labor, Fanouts: []int{2},
 			Numbers: Numbers{Dependency: -1, Steps: 1}}},
-		"an epoch with 0 steps": {Spec: Spec{Kind: Labor, Fanouts: []int{2}}},
+		"the Spec has 0 steps per epoch": {Spec: Spec{Kind: Labor, Fanouts: []int{2}}},
 	} {
 		if _, err := New(topology, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

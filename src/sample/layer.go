@@ -33,10 +33,11 @@ type Layer struct {
 	sum        []float64        // [all] masses, then probabilities
 }
 
-// candidateWords is a vertex that a rank has found, with its mass, in words of a message.
+// candidateWords is the number of words of a candidate: a vertex that a rank has found, and its
+// mass.
 const candidateWords = 3
 
-// CandidateBytes is one in bytes.
+// CandidateBytes is the size of one candidate in a message.
 const CandidateBytes = 4 * candidateWords
 
 // Free returns the arrays.

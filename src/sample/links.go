@@ -13,7 +13,8 @@ import (
 	"halognn/src/random"
 )
 
-// Negatives are the vertices that a link's own are held against: how they are drawn, and how many.
+// Negatives says how the negatives of a link are drawn, and how many: vertices that replace an end
+// of it.
 type Negatives struct {
 	Kind  string
 	Count int // of a link; of NegativesBatch ignored
@@ -243,7 +244,7 @@ func (l *Links) make(r *rated) {
 	r.labels = each * len(numbers)
 }
 
-// other returns negative j of the k of link i of a minibatch; if there is none, with an end of -1.
+// other returns negative j, of k, of link i of a minibatch. If there is none an end is -1.
 func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k, stream int) graph.Link {
 	switch c := l.options.Corrupt; {
 	case c == CorruptPair:
@@ -328,8 +329,8 @@ func (l *Links) Truth(dst []byte, key Key) []byte {
 	return dst
 }
 
-// source returns the ends of a stream's links, each once, and the mean number of seeds of a
-// minibatch as its first step has them. Negatives are drawn of more vertices than these.
+// source returns the distinct ends of a stream's links and the seeds of a minibatch, estimated from
+// the first step. Negatives may be other vertices.
 func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 	s := l.streams
 	numbers := s.shuffled(0)
@@ -518,8 +519,8 @@ func names(list []graph.VertexID, u graph.VertexID) bool {
 	return found
 }
 
-// pass turns positions among the edges that are left of the row that begins at begin into positions
-// among all.
+// pass converts positions among the edges that are not skipped into positions among all edges of
+// the row, which begins at begin.
 func pass(pos []int64, begin int64, without []int64) {
 	for i, p := range pos {
 		for _, at := range without {

@@ -28,8 +28,8 @@ import (
 type Near struct {
 	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
 	// Of kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
-	// Graph.Indices[e]. So a row is read 64 neighbours at a time, and of its vertices those alone
-	// that are drawn. One word more than edges need, because rows are read across words.
+	// Graph.Indices[e]. So membership is read for 64 neighbours at a time, and Vertices only for
+	// those that are drawn. There is one spare word, because rows do not begin at words.
 	Edges [][]uint64
 }
 
@@ -124,8 +124,8 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 // isNear reports whether a set of vertices has v.
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
-// favour returns the probabilities of a vertex's near neighbours, of which there are so many, and
-// of the others. The fanout is less than the degree.
+// favour returns the probabilities with which a vertex draws each of its near neighbours, near in
+// number, and each of the others. The fanout is less than the degree.
 func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
 	if q := float64(c * s); q <= 1 || near >= fanout { // the sum of q of near ones is below fanout

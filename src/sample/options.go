@@ -32,7 +32,7 @@ type Options struct {
 	MaxSeeds    int
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // weigh edges by Topology.Weights, which must be there
-	Places      bool    // of a Remote: set Block.Places, for those that do not see where edges lie
+	Places      bool    // of a Remote: set Block.Places, the positions of edges in the topology
 	Near        Near    // vertices that Key.Favour makes likelier, for each hop
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
@@ -80,8 +80,8 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Numbered() && o.Numbers.Steps < 1 {
-		fault("numbers of vertices change from step to step, of an epoch with %d steps; make the Spec "+
-			"one of a job (InJob)", o.Numbers.Steps)
+		fault("numbers of vertices depend on the step, but the Spec has %d steps per epoch; set the steps "+
+			"with Spec.InJob", o.Numbers.Steps)
 	}
 	if o.Links.Excludes() && !o.Near.None() {
 		fault("edges of a minibatch's links are left out where no vertices are likelier; choose " +

@@ -83,20 +83,19 @@ type method struct {
 }
 
 var methods = []method{
-	{kind: Neighbour, brief: "of each vertex's neighbours as many as the fanout says, all equally " +
-		"likely",
+	{kind: Neighbour, brief: "as many neighbours of each vertex as the fanout, all equally likely",
 		fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
-	{kind: Labor, brief: "as many, all equally likely, but vertices have random numbers and each " +
-		"draws the neighbours with the smallest: those that several can draw are drawn by all of " +
-		"them, and a minibatch has fewer vertices",
+	{kind: Labor, brief: "the same, but every vertex has a random number, and the neighbours with the " +
+		"smallest numbers are drawn: destinations choose common neighbours, and a minibatch has " +
+		"fewer vertices",
 		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
-	{kind: Poisson, brief: "each neighbour by itself, with probability fanout/degree; it weighs the " +
-		"inverse of that, so what is aggregated is an unbiased estimate",
+	{kind: Poisson, brief: "each neighbour independently, with probability fanout/degree, weighted by the " +
+		"inverse, so that aggregates are unbiased estimates",
 		fanouts: true, estimates: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
-	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` of all neighbours of a layer's " +
-		"vertices, those that many have in common more likely, with all edges between them; they " +
-		"weigh the inverse of their probability",
+	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` among all neighbours of a layer's " +
+		"vertices, common neighbours more likely, with all edges to the layer; edges weigh the " +
+		"inverse of the probability",
 		estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
 }

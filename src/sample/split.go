@@ -136,8 +136,8 @@ type Crossing struct {
 
 	own int // sources before IDs
 
-	// Between Draw and Join: position of the sources from NumDst on in the own frontier, or the
-	// complement of that in IDs.
+	// Between Draw and Join, of each source from NumDst on: its position in the own frontier, or
+	// ^position in IDs.
 	place []int32
 	next  []int // [S]
 }

@@ -6,9 +6,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Tables have the numbers of all vertices, so that a number of a neighbour is one read instead of a
-// read of its original id and two mixes. A hop that looks at more neighbours than entries change has
-// one; where numbers last, entries of few vertices change from step to step.
+// A table has the numbers of all vertices, so that the number of a neighbour costs one read instead
+// of a read of its original id and two mixes. A hop has a table if it looks at more neighbours than
+// the table has entries to renew; where numbers last several steps, few are renewed.
 
 // Bounds of tables: vertices, at 4 bytes each for every hop and once more where numbers last, and
 // steps that a number lasts beyond which all entries are made anew.

@@ -156,8 +156,8 @@ func (s *Shards) noteCopy(path string) {
 }
 
 // Discard removes the names of the copies that this process made, in Options.Stage too: for a job
-// that ends before it could use them. Copies that were there before stay. It is for any rank that
-// opened; mappings stay valid.
+// that ends before it could use them. Copies that were there before stay. Any rank that has opened
+// may call it; mappings stay valid.
 func (s *Shards) Discard() error {
 	s.copying.Lock()
 	copies := s.copies

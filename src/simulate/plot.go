@@ -10,9 +10,9 @@ import (
 	"halognn/src/policy"
 )
 
-// WritePage draws the rows of an epoch over the sizes of the cache, on a logarithmic scale: a curve
-// for each policy, and above the best static one a band up to no cache if both were simulated.
-// Sizes are spaced equally. Less than one row is drawn as one. Source: the form of SALIENT++,
+// WritePage plots the remote rows per epoch, on a logarithmic scale, against the cache size, one
+// curve per policy. If oracle and none were simulated, a band fills the range between them. Cache
+// sizes are spaced equally; a value below one row is drawn as one. The form is that of SALIENT++,
 // Figure 2.
 func (r *Result) WritePage(w io.Writer) error {
 	sizes, of := r.Options.sizes()

@@ -53,7 +53,7 @@ func (r *Result) Print(w io.Writer) error {
 		}
 		return row
 	}
-	// a cell for each policy and size; a policy of which one is "" is left out
+	// a cell for each policy and size; a policy with an empty cell is left out
 	table := func(name string, cell func(p, size int) string) [][]string {
 		rows := [][]string{header(name)}
 		for p, name := range r.Options.Policies {

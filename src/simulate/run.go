@@ -64,7 +64,7 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 	return sum.Result, err
 }
 
-// onRanks calls f for every rank, so many at a time.
+// onRanks calls f for every rank, together of them at a time.
 func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	return mem.Together(together, func(w int) (err error) {
 		for rank := w; rank < s.o.Ranks && err == nil; rank += together {

@@ -146,8 +146,8 @@ func (o *Options) Possible() []string {
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
 }
 
-// refused says why a policy cannot be counted: for what training would refuse it, apart from the
-// size of its cache.
+// refused says why a policy cannot be counted: the reasons of training, apart from the size of its
+// cache.
 func (o *Options) refused(name string) (why []string) {
 	spec := o.Spec
 	spec.Cache = o.settings(name)

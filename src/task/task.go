@@ -32,12 +32,13 @@ type Task struct {
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
-	// Changed is the loss with an objective that Objective.check lets pass; nil: none but the plain.
+	// Changed is the loss with an objective, which Objective.check has accepted; nil: the task has
+	// the plain loss alone.
 	Changed func(o Objective) LossFunc
 
 	// Fault says what is wrong with a label; "" for nothing.
 	Fault func(label []byte, outputs int) string
-	// Facts returns how many numbers are added up over labels, before anything is predicted.
+	// Facts returns how many sums over labels the task needs, before anything is predicted.
 	Facts func(outputs int) int
 	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged. It
 	// adds what the label says to facts, unless these are nil.

@@ -50,7 +50,7 @@ type Counters struct {
 	// members
 	IDBytes int64 `json:"id_bytes"`
 
-	// of rows of several widths: their bytes, as they were asked for
+	// bytes of the requested rows, where rows have several widths
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
 	// rows of edges that came from other nodes, of models that read features of edges
 	EdgeRows int64 `json:"edge_rows"`
@@ -128,8 +128,8 @@ type Shuffles struct {
 	Rows int64 `json:"shuffled_rows"`
 	// bytes of those rows as handed to the transport; of learned ones also ids, and a bit for each row
 	Bytes int64 `json:"shuffle_bytes"`
-	// of `shuffled_rows`: learned rows that training waited for, because a step that was under way while
-	// others were fetched has changed them (`pipeline.depth`)
+	// learned rows among `shuffled_rows` that training waited for: a step under way when the other
+	// rows were fetched changed them (`pipeline.depth`)
 	Late int64 `json:"late_rows"`
 	// bytes of those rows
 	LateBytes int64 `json:"late_bytes"`

@@ -73,8 +73,7 @@ func inferCommand(p *process) *cobra.Command {
 		"the file of predictions to write, a row a vertex: NumPy, in the order of the "+
 			"dataset; or .csv, with the ids of the source")
 	f.BoolVar(&o.logits, "logits", false,
-		"write what the model says for each class, float32 [vertices, classes], instead "+
-			"of the class")
+		"write the logit of each class, float32 [vertices, classes], instead of the class")
 	f.BoolVar(&o.probabilities, "probabilities", false,
 		"write the probability of each class, float32 [vertices, classes], instead of "+
 			"the class")
@@ -86,8 +85,8 @@ func inferCommand(p *process) *cobra.Command {
 			"or as .npy, in that order")
 	f.StringVar(&o.what.Links, "links", "", "of the task of links: write the scores of the pairs that this "+
 		"file has, source and target a line, or .npy [n, 2], by ids in the source")
-	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write so many best partners of each vertex, or "+
-		"of each of --vertices, that it has no link with")
+	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write this many of the best partners of each "+
+		"vertex, or of each of --vertices, among those without a link to it")
 	f.StringArrayVar(&o.sets, "set", nil,
 		"override a key of the run's config, as compute.threads=2; repeatable")
 	p.flag(c)
@@ -130,7 +129,7 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--top %d: ask for at least 1, without --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {
-		reject("--links names the pairs to score, and --vertices no more of them: leave one out")
+		reject("--vertices does not apply to --links, which names the pairs to score: leave one out")
 	}
 	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
 		o.mode != "full") {

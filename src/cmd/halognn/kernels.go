@@ -27,7 +27,7 @@ type kernelWatch struct {
 	err    error
 }
 
-// watchKernels puts a meter beside the job's device.
+// watchKernels counts the kernel calls of the job's device.
 func (j *rankJob) watchKernels() *kernelWatch {
 	d := j.env.Device
 	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Job.Epochs}

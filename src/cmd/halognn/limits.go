@@ -48,8 +48,8 @@ func (p *process) checkLimits() {
 	}
 }
 
-// enoughParts refuses more goroutines as ranks than the config's parts are for, before they begin.
-// Other faults of the config the ranks tell.
+// enoughParts refuses more ranks in this process than the config's parts allow, before their
+// goroutines begin. The ranks report other faults of the config.
 func (p *process) enoughParts(path string, sets []string) error {
 	if p.goroutines < 2 {
 		return nil

@@ -28,13 +28,13 @@ type cutting struct {
 // methodsOf are the words of --method with their meaning.
 var methodsOf = words{
 	{"metis", "best cut, most memory"},
-	{"kaminpar", "as good on a third of it, by the wheel kaminpar"},
+	{"kaminpar", "as good in a third of the memory; needs `pip install kaminpar`"},
 	{"ldg", "streaming"}, {"random", ""}, {"contiguous", ""},
 	{"file", "the parts of --assignment"},
 	{"auto", "metis where it fits, else kaminpar where it is installed, else ldg"},
 }
 
-// words are what a flag may be, with the meaning of each.
+// words are the values of a flag, with the meaning of each.
 type words []struct{ word, means string }
 
 func (w words) list() (all []string) {

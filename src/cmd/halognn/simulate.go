@@ -107,7 +107,7 @@ func simulateCommand() *cobra.Command {
 			"without training",
 		Long: "Count the rows that training would fetch, for every cache policy and size, without " +
 			"training.\nThe run is that of the config; its cache.policy and cache.alpha are not read. " +
-			"With exchange.sums on what travels is counted where owners add rows.",
+			"With exchange.sums on, it counts the rows and sums that travel.",
 		Example: "  halognn simulate --parts parts/products-4 --set sample.fanouts=10,10,5 " +
 			"--out runs/traffic",
 		Args: noArguments,
@@ -136,8 +136,8 @@ func simulateCommand() *cobra.Command {
 	run.flags(c, 5, "the directory to write simulate.csv, steps.csv and simulate.html to")
 	f.IntVar(&o.Ranks, "ranks", 0, "ranks (default: one for each part)")
 	f.StringSliceVar(&o.Policies, "policies", nil, "some of "+
-		strings.Join(simulate.Policies(), ", ")+" (default: all that the run can have); with keys of "+
-		"cache of its own as prefetch:gamma=0.95:delta=32")
+		strings.Join(simulate.Policies(), ", ")+" (default: all that the run can have); each may "+
+		"set keys of section cache for itself, as prefetch:gamma=0.95:delta=32")
 	f.Float64SliceVar(&o.Alphas, "alphas", []float64{0.05, 0.1, 0.2, 0.5, 1},
 		"cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil,

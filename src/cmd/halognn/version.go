@@ -87,7 +87,7 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print an object with a word for each")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object: name and version of each library")
 	return c
 }
 

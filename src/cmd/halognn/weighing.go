@@ -59,8 +59,8 @@ func (w *weighing) flags(c *cobra.Command) {
 	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
 	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
 		"--weights presample, node: epochs that are sampled")
-	f.Float32Var(&w.within, "imbalance", 1.05, "--weights presample, node: what the largest part "+
-		"may have of the counts, over the mean; more gives a smaller cut")
+	f.Float32Var(&w.within, "imbalance", 1.05, "--weights presample, node: the largest "+
+		"permitted ratio of a part's counts to the mean; more gives a smaller cut")
 	f.Uint64Var(&w.sampling.Seed, "sample-seed", config.Default().Job.Seed,
 		"--weights other than data: the random seed of what is sampled, as train.seed")
 	f.StringVar(&w.counts, "counts", "", "--weights presample, node: the directory that keeps the "+

@@ -12,8 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// more is what an all-to-all has of which the receiver does not know all counts. It goes by messages
-// between each pair:
+// more is the state of an all-to-all with a second payload, whose counts the receiver does not
+// know. Each pair of ranks exchanges two kinds of messages:
 //
 //	first    the rows that both ends know, and those that follow, as far as there is room for each
 //	others   the rest of the known rows, then of those that follow

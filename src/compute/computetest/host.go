@@ -150,8 +150,8 @@ func reduction(how compute.Reduction, s compute.Segments, d int, weights []float
 	return all
 }
 
-// testGroups holds a reduction to its groups: that of the rows is, bit for bit, that of the vectors
-// which the groups by themselves come to.
+// testGroups checks that reducing rows gives the bits of reducing each group first and then the
+// results of the groups.
 func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []float32,
 	rows compute.Rows) {
 	groups := compute.Segments{Indptr: []int64{0}}
