@@ -110,6 +110,8 @@ def cut(a, name, seed):
         call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
              "links", "--feature-type", kind, "--split-links", split, "--seed", seed, "--out",
              to.with_suffix(".data"), "--force")
+        if to == made:  # before the parts, which say that all is there
+            numpy.save(made.with_suffix(".others.npy"), others(data, seed))
         call(log, a.program, "partition", "--data", to.with_suffix(".data"), "--parts", 1,
              "--method", "random", "--out", to)
 
@@ -119,7 +121,6 @@ def cut(a, name, seed):
              "--vertices", len(numpy.load(neutral / "labels.npy")), "--seed", seed, "--out", split)
         take(split / "test", made.with_name(f"{made.name}-test"))
     take(split, made)
-    numpy.save(made.with_suffix(".others.npy"), others(data, seed))
 
 
 def others(data, seed):
@@ -147,7 +148,8 @@ def others(data, seed):
 
 def train(a, name, kind, way, seed):
     """Trains once; returns the metrics of the test links."""
-    run, case = a.out / "-".join([name, kind, way.split()[0], *a.own, str(seed)]), SETS[name]
+    run, case = a.out / "-".join([name, kind, way.split()[0], *(s.replace("/", "_") for s in a.own),
+                              str(seed)]), SETS[name]
     if not (run / "summary.json").exists():
         shutil.rmtree(run, ignore_errors=True)
         sets = [f"data.parts={a.out}/{name}-{seed}", f"run.dir={run}", f"model.kind={kind}",

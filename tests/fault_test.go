@@ -54,13 +54,13 @@ func TestFileShrinksWhileTraining(t *testing.T) {
 }
 
 // waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer
-// than patience.
-func (j *job) waitEnd(t *testing.T, patience time.Duration) result {
+// than most.
+func (j *job) waitEnd(t *testing.T, most time.Duration) result {
 	t.Helper()
 	begin := time.Now()
 	r := j.wait(t)
-	if took := time.Since(begin); took > patience {
-		t.Errorf("the job took %v to end, want at most %v: %v", took, patience, r)
+	if took := time.Since(begin); took > most {
+		t.Errorf("the job took %v to end, want at most %v: %v", took, most, r)
 	}
 	return r
 }

@@ -169,7 +169,7 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 			"sample.seeds="+c.seeds, "cache.policy=none")...)
 		if got.CollectivesPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
 			c.sets == nil && got.Drawn > 5*got.Asked {
-			t.Errorf("%d ranks, seeds %s %v: %g rounds a step, want %g; %d vertices asked for, %d "+
+			t.Errorf("%d ranks, seeds %s %v: %g collectives a step, want %g; %d vertices asked for, %d "+
 				"neighbours",
 				c.ranks, c.seeds, c.sets, got.CollectivesPerStep, c.want, got.Asked, got.Drawn)
 		}
@@ -247,7 +247,7 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 					ranks, a.sets, run.StepsPerEpoch, plan.Collectives, run.CollectivesPerStep)
 			}
 			if (plan.Sampling == nil) != (ranks == 1) {
-				t.Fatalf("%d ranks: rounds %+v", ranks, plan.Sampling)
+				t.Fatalf("%d ranks: collectives %+v", ranks, plan.Sampling)
 			} else if ranks == 1 {
 				continue
 			}
@@ -304,7 +304,7 @@ func TestRoundsOf512RanksArePlanned(t *testing.T) {
 }
 
 // A run that begins on one topology goes on on the other, to the bits of one that was not
-// interrupted; and its trace has the rounds, stage by stage.
+// interrupted; and its trace has the collectives, stage by stage.
 func TestRunsGoOnOnAnotherTopology(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

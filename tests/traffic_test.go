@@ -157,12 +157,12 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	if of := (rows{got.Local, got.Peer, got.Remote, got.RemoteBytes}); of != mean {
 		t.Errorf("summary.json: %+v an epoch, want %+v", of, mean)
 	}
-	rounds := 2.0
+	collectives := 2.0
 	if c.perPart {
-		rounds *= 4 // parts of a rank
+		collectives *= 4 // parts of a rank
 	}
-	if got.CollectivesPerStep != rounds {
-		t.Errorf("%g rounds a step, want %g", got.CollectivesPerStep, rounds)
+	if got.CollectivesPerStep != collectives {
+		t.Errorf("%g collectives a step, want %g", got.CollectivesPerStep, collectives)
 	}
 	if got.Cached != 0 || got.HitRate != 0 {
 		t.Errorf("%d cache hits, hit rate %g, without a cache", got.Cached, got.HitRate)

@@ -48,6 +48,8 @@ def main():
     links = [p[d.edge_label.numpy() == 1] for p, d in zip(pairs, (valid, test))]
     numpy.save(a.out / "valid.npy", links[0])
     numpy.save(a.out / "test.npy", links[1])
+    if len(pairs[1]) != 2 * len(links[1]):
+        raise SystemExit(f"{len(links[1])} test links, {len(pairs[1])} pairs: the graph is too dense")
     numpy.save(a.out / "judged.npy", pairs[1])
     numpy.save(a.out / "test/valid.npy", links[1][:0])
     numpy.save(a.out / "test/test.npy", links[1])

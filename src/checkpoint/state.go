@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,9 +163,12 @@ func (s *Sums) current() {
 // oldCounters are the counters of older versions, which had the names of their fields for keys.
 type oldCounters map[string]json.RawMessage
 
+// renamed are today's names of fields that had others then.
+var renamed = map[string]string{"Rounds": "Collectives", "Shuffle": "Shuffles"}
+
 func (o oldCounters) read(v reflect.Value) error {
 	for name, text := range o {
-		f := v.FieldByName(name)
+		f := v.FieldByName(cmp.Or(renamed[name], name))
 		var err error
 		switch {
 		case !f.IsValid(): // no longer counted

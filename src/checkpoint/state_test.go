@@ -64,6 +64,24 @@ func TestCheckpointKeepsAllSums(t *testing.T) {
 	}
 }
 
+// Counters of older versions, named as fields were then, are read under the names of today.
+func TestOldCountersAreRead(t *testing.T) {
+	var old oldCounters
+	var got trace.Counters
+	if err := json.Unmarshal([]byte(`{"Remote":7,"Rounds":5,"Gone":1,"Sampling":{"Rounds":2},`+
+		`"Shuffle":{"Rounds":3,"Got":4}}`), &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.read(reflect.ValueOf(&got).Elem()); err != nil {
+		t.Fatal(err)
+	}
+	want := trace.Counters{Remote: 7, Collectives: 5, Sampling: trace.Sampling{Collectives: 2},
+		Shuffles: trace.Shuffles{Collectives: 3, Got: 4}}
+	if got != want {
+		t.Errorf("read %+v, want %+v", got, want)
+	}
+}
+
 // Counts that no run can have are rejected although the seal is valid.
 func TestStateOfNoRunIsRefused(t *testing.T) {
 	for _, c := range []struct {

@@ -233,6 +233,7 @@ func slowRanks(ranks []Rank) (found []Finding) {
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
+	// of two ranks the faster, so that timing.Median will not do
 	sorted := slices.Sorted(slices.Values(rates))
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {

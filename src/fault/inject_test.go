@@ -8,7 +8,7 @@ import "testing"
 func TestParseRefusesWhatCannotHappen(t *testing.T) {
 	for _, text := range []string{"sample=kill@1:2:3", "forward=slow:150@-1:-1:-1",
 		"loss=nan@0:1:0"} {
-		if err := new(planned).parse(text); err != nil {
+		if err := new(injection).parse(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -17,7 +17,7 @@ func TestParseRefusesWhatCannotHappen(t *testing.T) {
 		"sample=kill@1:2", "sample=kill@1:2:3:4",
 		"sample=kill@1:2:3x", "forward=slow:x@1:2:3",
 	} {
-		if new(planned).parse(text) == nil {
+		if new(injection).parse(text) == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}

@@ -87,7 +87,7 @@ func (g *gin) Flops(h *Hop, _ bool) int {
 func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden := g.hidden.matrix(in.Destinations, g.mid)
 	if len(in.Shares) > 0 {
-		addShares(g.dev, hidden, in, g.b1, innerThen())
+		addShares(g.dev, hidden, in, g.b1, innerEpilogue())
 		g.dev.Dense(y, g.outer(hidden, epilogue))
 		return
 	}
@@ -103,11 +103,11 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 
 // inner and outer are the two linear maps.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
-	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Epilogue: innerThen()}
+	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Epilogue: innerEpilogue()}
 }
 
-// innerThen is the epilogue of the first map.
-func innerThen() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
+// innerEpilogue is the epilogue of the first map.
+func innerEpilogue() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
 
 func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.Dense {
 	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Epilogue: epilogue}
@@ -119,7 +119,7 @@ func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epi
 		g.outer(hidden, epilogue))
 	g.dev.MatMulInput(dinner, dy, g.w2, false)
 	if len(in.Shares) > 0 {
-		sharesBackward(g.dev, dx, dinner, hidden, g.db1, innerThen())
+		sharesBackward(g.dev, dx, dinner, hidden, g.db1, innerEpilogue())
 		return
 	}
 	agg, dagg := g.aggregate.matrix(in.Destinations, g.in), g.dagg.matrix(in.Destinations, g.in)

@@ -98,7 +98,7 @@ func (s *shares) ownerSkew() float64 {
 func (s *shares) sameCollectives() error {
 	for rank, one := range s.each {
 		if first := s.each[0].Collectives; one.Collectives != first {
-			return fmt.Errorf("rounds do not match: rank 0 has started %d collectives, rank %d %d; "+
+			return fmt.Errorf("collectives do not match: rank 0 has started %d, rank %d %d; "+
 				"this is a bug in halognn", first, rank, one.Collectives)
 		}
 	}

@@ -71,7 +71,7 @@ func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary
 	near(name, "rows", p.Traffic.Rows*steps, run.Remote, 0.05)
 	near(name, "bytes", p.Traffic.Bytes*steps, run.RemoteBytes, 0.05)
 	if want := float64(p.Collectives); run.CollectivesPerStep > want || run.CollectivesPerStep < want-0.5 {
-		t.Errorf("%s: %v rounds are planned, %v counted", name, want, run.CollectivesPerStep) // none late at first
+		t.Errorf("%s: %v collectives are planned, %v counted", name, want, run.CollectivesPerStep) // none late at first
 	}
 	if p.Sampling != nil {
 		near(name, "bytes of sampling", p.Sampling.Bytes*steps, run.Sampling.Bytes, 0.05)

@@ -14,14 +14,14 @@ import (
 )
 
 // Ctrl-C at mpirun, as a terminal or a notebook sends it, saves where a step takes seconds: with
-// the patience that env.sh gives the launcher.
+// the grace time that env.sh gives the launcher.
 func TestCtrlCSavesSlowSteps(t *testing.T) {
-	patience, found := os.LookupEnv("OMPI_MCA_odls_base_sigkill_timeout") // before the lab's
+	grace, found := os.LookupEnv("OMPI_MCA_odls_base_sigkill_timeout") // before the lab's
 	if !found {
 		t.Fatal("env.sh sets no OMPI_MCA_odls_base_sigkill_timeout")
 	}
 	l := newLab(t)
-	t.Setenv("OMPI_MCA_odls_base_sigkill_timeout", patience)
+	t.Setenv("OMPI_MCA_odls_base_sigkill_timeout", grace)
 	for _, millis := range []int{20, 4000, 9500} {
 		run := filepath.Join(l.dir, fmt.Sprint("interrupted-", millis))
 		args := append([]string{"-np", "2", l.program, "train"}, l.args(l.parts(), run)...)

@@ -117,6 +117,19 @@ func gatherHelpers(c comm.Comm) error {
 			return fmt.Errorf("rank %d said %q", r, part)
 		}
 	}
+	own := make([]int32, c.Rank())
+	for i := range own {
+		own[i] = int32(c.Rank()<<16 + i)
+	}
+	wide, err := comm.Allgatherv(c, own)
+	if err != nil {
+		return err
+	}
+	for r, part := range wide {
+		if len(part) != r || r > 0 && part[r-1] != int32(r<<16+r-1) {
+			return fmt.Errorf("allgatherv: rank %d gave %v", r, part)
+		}
+	}
 	pairs, err := comm.Allgather(c, int64(c.Rank()), -1)
 	if err != nil {
 		return err

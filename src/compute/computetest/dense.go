@@ -100,6 +100,7 @@ var epilogues = []epilogueCase{
 	{name: "ELU", activation: compute.ActivateELU, p: 0.1},
 }
 
+// epilogueCase is an epilogue without its addend, which depends on the rows.
 type epilogueCase struct {
 	name       string
 	add        bool
@@ -107,7 +108,7 @@ type epilogueCase struct {
 	p          float32
 }
 
-// then returns the epilogue for rows of that shape.
+// epilogue returns the epilogue for rows of that shape.
 func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	e := compute.Epilogue{Activation: f.activation, P: f.p,
 		Key: compute.NewDropoutKey(7, 1, 2, 3, 1)}
