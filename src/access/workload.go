@@ -266,10 +266,16 @@ func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 // count adds up the accesses of the reader's streams.
 func (r *Workload) count(o CountOptions) ([]float32, error) {
 	o.Sample, o.Streams, o.Seed, o.Workers = r.Sample, r.Streams, r.Seed, r.Workers
-	var sum []float32
-	for i := range r.Count {
+	return SumScores(r.Count, func(i int) ([]float32, error) {
 		o.Stream = r.First + i
-		score, err := Count(r.Topology, o)
+		return Count(r.Topology, o)
+	})
+}
+
+// SumScores adds up n scores [N] in order.
+func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err error) {
+	for i := range n {
+		score, err := of(i)
 		if err != nil {
 			mem.Free(sum)
 			return nil, err

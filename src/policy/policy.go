@@ -187,27 +187,17 @@ func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]grap
 // RankTogether scores every vertex for readers that share their caches: the sum of their scores, 0
 // for vertices that are local to them. The readers are those of a node, by rank: then the sum has
 // the bits of that which the ranks compute together in training.
-func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) (sum []float32,
-	err error) {
-	for _, r := range readers {
-		score, err := p.Rank(m, r)
+func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) ([]float32, error) {
+	return access.SumScores(len(readers), func(i int) ([]float32, error) {
+		score, err := p.Rank(m, readers[i])
 		if err != nil {
-			mem.Free(sum)
 			return nil, err
 		}
-		for _, local := range r.Local {
+		for _, local := range readers[i].Local {
 			clear(score[local.First:local.End])
 		}
-		if sum == nil {
-			sum = score
-			continue
-		}
-		for v, x := range score {
-			sum[v] += x
-		}
-		mem.Free(score)
-	}
-	return sum, nil
+		return score, nil
+	})
 }
 
 // Decide opens any policy, static or dynamic, and returns the rows that it holds before the first
