@@ -284,8 +284,17 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	if o.SplitLinks != "" {
 		return w.Links(links, o.labelLinks(&links, classes)...)
 	}
+	return o.writeLabels(w, classes)
+}
+
+// writeLabels writes the classes, of the first type of vertices if there are several, and the split.
+func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
-	if err := w.Labels(mem.Bytes(classes)); err != nil {
+	labels := classes
+	if others := int(w.Meta.Vertices) - len(classes); others > 0 {
+		labels = slices.Concat(classes, slices.Repeat([]int32{-1}, others))
+	}
+	if err := w.Labels(mem.Bytes(labels)); err != nil {
 		return err
 	}
 	shares, err := ParseFractions(o.Split)

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"halognn/src/graph"
-	"halognn/src/mem"
 )
 
 // The graph of papers, authors, institutions and fields of study, in the proportions of OGB-MAG (Hu et
@@ -121,20 +120,7 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	if err := rows.Close(); err != nil {
 		return err
 	}
-	o.hideLabels(classes)
-	labels := make([]int32, w.Meta.Vertices)
-	for v := range labels {
-		labels[v] = -1
-	}
-	copy(labels, classes)
-	if err := w.Labels(mem.Bytes(labels)); err != nil {
-		return err
-	}
-	shares, err := ParseFractions(o.Split)
-	if err != nil {
-		return err
-	}
-	return w.Splits(shares.Split(Labelled(classes), o.Seed))
+	return o.writeLabels(w, classes)
 }
 
 // about returns a whole number of the given mean, from half to one and a half times it.
