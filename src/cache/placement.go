@@ -41,10 +41,7 @@ type Placement struct {
 // device that keeps its row; the worked example of section 3.2 offers it to the next device, and so
 // does this.
 func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
-	if err := checkPlace(len(p), devices, slots, a); err != nil {
-		return nil, fmt.Errorf("placement: %w", err)
-	}
-	order, err := byLikelihood(p)
+	order, err := byLikelihood(p, devices, slots, a)
 	if err != nil {
 		return nil, fmt.Errorf("placement: %w", err)
 	}
@@ -87,10 +84,7 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 // device of a vertex, -1 for none; a vertex with p = 0 is not placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
-	if err := checkPlace(len(p), devices, slots, 0); err != nil {
-		return nil, fmt.Errorf("placement: %w", err)
-	}
-	order, err := byLikelihood(p)
+	order, err := byLikelihood(p, devices, slots, 0)
 	if err != nil {
 		return nil, fmt.Errorf("placement: %w", err)
 	}
@@ -126,8 +120,11 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 }
 
 // byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first,
-// ties by lower id.
-func byLikelihood(p []float32) ([]uint64, error) {
+// ties by lower id, once the arguments of a placement have been checked.
+func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) {
+	if err := checkPlace(len(p), devices, slots, a); err != nil {
+		return nil, err
+	}
 	n := 0
 	for v, x := range p {
 		if !(x >= 0) {
