@@ -45,12 +45,9 @@ func compareModes(c *cobra.Command, run *simulated, o simulate.ModeOptions) erro
 	dir := run.out
 	s, err := run.open()
 	if err != nil {
-		return dataError(err)
-	}
-	defer s.Close()
-	if err := vacant(dir); err != nil {
 		return err
 	}
+	defer s.Close()
 	var m *simulate.Modes
 	err = workOn(s, func() (err error) {
 		m, err = simulate.CompareModes(s, o)

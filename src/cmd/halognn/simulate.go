@@ -65,8 +65,17 @@ func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 	return s, nil
 }
 
+// open opens the parts, if the results can be written.
 func (o *simulated) open() (*shard.Shards, error) {
-	return shard.Open(o.parts, shard.Options{Split: o.split})
+	s, err := shard.Open(o.parts, shard.Options{Split: o.split})
+	if err != nil {
+		return nil, dataError(err)
+	}
+	if err := vacant(o.out); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // own returns the settings of the policies that have some of their own, as NAME:key=value:...
@@ -152,12 +161,9 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	dir := run.out
 	s, err := run.open()
 	if err != nil {
-		return dataError(err)
-	}
-	defer s.Close()
-	if err := vacant(dir); err != nil {
 		return err
 	}
+	defer s.Close()
 	if o.Fit(s); !c.Flags().Changed("policies") {
 		o.Policies = o.Possible()
 	}
