@@ -51,3 +51,41 @@ func TestAgree(t *testing.T) {
 		}
 	}
 }
+
+// What ranks give, in any number and as text or JSON, comes to all in rank order; what rank 0 does
+// alone, with its error, too.
+func TestGatherOfSeveralKinds(t *testing.T) {
+	const ranks = 3
+	err := RunWorld(ranks, func(c Comm) error {
+		r := c.Rank()
+		numbers, err := Allgatherv(c, make([]int32, r, ranks))
+		texts, err2 := AllgatherStrings(c, fmt.Sprint("rank ", r))
+		values, err3 := AllgatherJSON(c, map[string]int{"rank": r})
+		here, err4 := RanksHere(c, 2)
+		if err := errors.Join(err, err2, err3, err4); err != nil {
+			return err
+		}
+		for k := range ranks {
+			if len(numbers[k]) != k || texts[k] != fmt.Sprint("rank ", k) || values[k]["rank"] != k {
+				return fmt.Errorf("%v, %v, %v", numbers, texts, values)
+			}
+		}
+		if here[0] != r-r%2 || len(here) != min(2, ranks-here[0]) {
+			return fmt.Errorf("ranks of the node of rank %d: %v", r, here)
+		}
+		calls, told := 0, ""
+		if err := OnFirst(c, func() error { calls, told = calls+1, "done"; return nil }); err != nil {
+			return err
+		}
+		if told, err = Bcast(c, told); err != nil || told != "done" || calls > 0 != (r == 0) {
+			return fmt.Errorf("rank 0 says %q (%v) after %d calls of rank %d", told, err, calls, r)
+		}
+		if err := OnFirst(c, func() error { return fs.ErrExist }); err == nil {
+			return errors.New("the error of rank 0 is not known")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
