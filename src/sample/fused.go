@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"halognn/src/compute/cpu"
@@ -120,6 +121,35 @@ func (s *Fused) checkSeeds(seeds int) error {
 			"MaxSeeds", seeds, limit)
 	}
 	return nil
+}
+
+// newAnywhere makes the sampler of a rank that is sent vertices which the edges here do not reach.
+func newAnywhere(t *Topology, o Options) (*Fused, error) {
+	if o.valueBits == 0 {
+		o.valueBits = o.mapBits(t, math.MaxInt32)
+	}
+	s, err := newFused(t, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*Fused), nil
+}
+
+// beginBy makes seeds the frontier of a minibatch of which the hops are drawn one by one.
+func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
+	if err := s.checkSeeds(len(seeds)); err != nil {
+		return err
+	}
+	s.mb = mb
+	return s.contain(func() error {
+		mb.layers(hops)
+		mb.Totals = mb.Totals[:0]
+		if err := s.start(seeds); err != nil {
+			return fmt.Errorf("sample: %w", err)
+		}
+		mb.Seeds = mb.Frontier
+		return nil
+	})
 }
 
 // number lets the vertex map know the frontier, and nothing else.

@@ -56,14 +56,10 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	if o.valueBits == 0 { // the edges of a hop may be any of the graph's
-		o.valueBits = o.mapBits(t, math.MaxInt32)
-	}
-	s, err := newFused(t, o)
+	f, err := newAnywhere(t, o)
 	if err != nil {
 		return nil, err
 	}
-	f := s.(*Fused)
 	return &Remote{f, Ladies{fused: f}}, nil
 }
 
@@ -76,20 +72,7 @@ func (r *Remote) Bytes() int64 { return r.layer.Bytes() }
 // Begin makes the seeds the first frontier of a minibatch with the given number of hops. It returns
 // the errors of Sampler.Sample about seeds.
 func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
-	s := r.fused
-	if err := s.checkSeeds(len(seeds)); err != nil {
-		return err
-	}
-	s.mb = mb
-	return s.contain(func() error {
-		mb.layers(hops)
-		mb.Totals = mb.Totals[:0]
-		if err := s.start(seeds); err != nil {
-			return fmt.Errorf("sample: %w", err)
-		}
-		mb.Seeds = mb.Frontier
-		return nil
-	})
+	return r.fused.beginBy(mb, seeds, hops)
 }
 
 // Reply says how many bytes an owner returns for a column of a vertex (a vertex is one column

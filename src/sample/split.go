@@ -3,7 +3,6 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -98,14 +97,11 @@ func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) 
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	if o.valueBits == 0 { // other ranks send vertices that the edges here do not reach
-		o.valueBits = o.mapBits(t, math.MaxInt32)
-	}
-	s, err := newFused(t, o)
+	f, err := newAnywhere(t, o)
 	if err != nil {
 		return nil, err
 	}
-	f, member := s.(*Fused), rank%owners.Size
+	member := rank % owners.Size
 	f.mine = func(v graph.VertexID) bool { return owners.Of(v) == member }
 	return &Split{fused: f, owners: owners, rank: rank, member: member}, nil
 }
@@ -186,21 +182,7 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 // Begin makes own seeds the frontier of a minibatch of the given number of hops. Errors: as those
 // of Sampler.Sample about seeds.
 func (s *Split) Begin(mb *Minibatch, own []graph.VertexID, hops int) error {
-	f := s.fused
-	if limit := f.options.MaxSeeds; limit > 0 && len(own) > limit {
-		return fmt.Errorf("sample: %d seeds, but the sampler was made for at most %d; raise "+
-			"MaxSeeds", len(own), limit)
-	}
-	f.mb = mb
-	return f.contain(func() error {
-		mb.layers(hops)
-		mb.Totals = mb.Totals[:0]
-		if err := f.start(own); err != nil {
-			return fmt.Errorf("sample: %w", err)
-		}
-		mb.Seeds = mb.Frontier
-		return nil
-	})
+	return s.fused.beginBy(mb, own, hops)
 }
 
 // Draw draws hop h, from 1, for the frontier, and adds the digest of its edges to *edges. Begin or
