@@ -102,8 +102,8 @@ type Options struct {
 	Type  compute.DType
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
-	// Kinds, in the place of Cols and Type, are those of parts that do not have the same: part k has
-	// the rows of kind k % len(Kinds), of which a rank's parts hold all. Without SharedCache.
+	// Kinds replaces Cols and Type where parts have rows of different kinds: part k has rows of kind
+	// k % len(Kinds), and every rank has parts of all kinds. Not with SharedCache.
 	Kinds []Kind
 	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
 	// CutTable. nil without Kinds.

@@ -30,7 +30,7 @@ const floatBytes = 4
 // costs are the bytes that travel, ids and weights among them, and the most members of a sum.
 type costs struct{ row, sum, member, most int }
 
-// MemberBytes returns what it takes to name a row of a sum, with its weight.
+// MemberBytes returns the bytes of the id, and the weight, of a member of a sum.
 func (s *Sums) MemberBytes() int {
 	if s.Weighted {
 		return IDBytes + floatBytes

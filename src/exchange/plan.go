@@ -36,8 +36,8 @@ type Plan struct {
 	early   []compute.RowRef // of early rows, which the frontier does not read
 	part    []int            // [P] vertices of each part, then the next position in askIDs
 
-	// Requests, by owner: rows by part, then in frontier order; members of sums, of which the first
-	// is inverted; the weights of these, as bits. The answers: rows, sums.
+	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members of
+	// sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners

@@ -26,7 +26,7 @@ import (
 // fileHeadroom is what tests make small.
 var fileHeadroom = mem.FileHeadroom
 
-// lineColumns are the numbers of a cache line, of which blocks have whole ones.
+// lineColumns is the number of float32 columns in a cache line: blocks are multiples of it.
 const lineColumns = 16
 
 // columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks:

@@ -42,7 +42,7 @@ type Messages struct {
 	Group  int // ranks that train a minibatch together
 	Norms  int // over all rows of a minibatch
 	Layers int // hops that are drawn as a whole
-	// features of edges are read, or rows learned, which data mode fetches; while steps are under way
+	// with ModeData: features of edges are fetched; learned rows are; some of these late (UnderWay)
 	EdgeRows, Learned, UnderWay bool
 	Rated                       bool // links are rated, by embeddings of several ranks where these share minibatches
 }

@@ -17,7 +17,7 @@ type Sampling struct {
 	busiest float64 // bytes of one rank: on average as many are received as sent
 }
 
-// all is the share of a rank that draws for all vertices of its minibatches.
+// all is Askers.Draws of a rank that draws for every vertex of its minibatches.
 func all(graph.VertexID) bool { return true }
 
 // asks returns what the share of a rank in a minibatch, drawn by spec, asks others.

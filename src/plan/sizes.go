@@ -114,8 +114,8 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Times.Remote = t.Busiest * p.bytesOf(t) / out.Rates.Network
 	out.Times.Sync = p.syncSeconds(&out.Rates)
 	out.Notes = append(out.Notes,
-		fmt.Sprintf("of sizes alone: neighbours are taken as drawn from all vertices alike, but for the "+
-			"%.3g %% of the edges that nodes cut; hubs make minibatches smaller", 100*p.options.Cut),
+		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% of the edges "+
+			"between nodes; hubs make real minibatches smaller", 100*p.options.Cut),
 		"what a cache spares depends on the edges: rows are those without one; times of preparing and "+
 			"training need parts")
 	if out.Rates.assumed {

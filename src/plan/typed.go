@@ -120,8 +120,8 @@ func (p trafficPlan) expected(r *rankPlan, cached []graph.VertexID) (perKind, er
 	return rows, nil
 }
 
-// typed adds to the shape of a minibatch what types and relations make of it, for layers with these
-// needs.
+// typed adds to the shape of a minibatch the sizes that depend on types and relations, for layers
+// with these needs.
 func (p *planner) typed(e *parallel.LayerEdges, mb *sample.Minibatch, r *rankPlan, s shape, needs nn.Needs,
 	train bool) shape {
 	columns := &p.shards.Topology().Columns

@@ -488,8 +488,8 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds destination i, with its in-neighbours row and the vertices without to skip. It is larger
-// than all destinations added before.
+// put adds destination i, larger than all before, with its in-neighbours row and the vertices
+// without, which it skips.
 func (k *skips) put(i int, row, without []graph.VertexID) {
 	for len(k.start) <= i { // those before skip nothing
 		k.start = append(k.start, int32(len(k.place)))

@@ -63,7 +63,7 @@ func (n Near) MarkEdges(indices []graph.VertexID, lo, hi int) {
 	}
 }
 
-// check returns an error for sets that are not of a Spec and a topology.
+// check returns an error for sets that do not fit the Spec and the topology.
 func (n Near) check(spec Spec, t *Topology) error {
 	if n.None() {
 		return nil

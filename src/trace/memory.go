@@ -26,8 +26,8 @@ const (
 	// `pipeline.depth` + 1 minibatches in preparation: blocks, fetched and served rows, input rows
 	// and means; of sampled validation if that is larger
 	MemMinibatches = "minibatches"
-	// parameters, gradients, the optimiser's, the best, a sum on its way, a checkpoint's copies; learned
-	// rows of own vertices, their moments and the best, 16 bytes a column, and 4 bytes each
+	// parameters, gradients, optimiser state, best weights, a gradient sum under way, a checkpoint's
+	// copies; learned rows of own vertices with moments and best rows: 16 bytes a column and 4 a row
 	MemParameters = "model"
 	// what the layers reserve, and what a CPU keeps to sum the gradients of weights
 	MemActivations = "activations"
