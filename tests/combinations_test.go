@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"halognn/src/parallel"
 )
 
 var (
@@ -106,7 +108,9 @@ func tryCombination(t *testing.T, seed uint64) {
 	nodes, perNode := 1<<random.IntN(3), 1<<random.IntN(3)
 	ranks := min(8, nodes*perNode)
 	nodes = ranks / perNode
-	mode := []string{"data", "split", "hybrid", "push-pull"}[random.IntN(4)]
+	modes := parallel.Modes()
+	shares := modes[random.IntN(len(modes))]
+	mode := shares.Name
 	parts := smallParts
 	if random.IntN(4) == 0 {
 		parts = weightedParts
@@ -179,12 +183,12 @@ func tryCombination(t *testing.T, seed uint64) {
 	if got != nil {
 		sameNumbers(t, got, simple)
 	}
-	streams := map[string]int{"data": ranks, "push-pull": ranks, "split": 1, "hybrid": nodes}[mode]
+	streams := ranks / shares.Sharing.GroupSize(ranks, perNode)
 	want := run("data", streams, "", append(none, "run.ranks_per_node=1")...)
 	switch {
 	case want == nil:
 		t.Errorf("%s: data parallelism refuses it alone", what)
-	case streams == ranks && mode != "push-pull":
+	case streams == ranks && !shares.Columns:
 		sameNumbers(t, simple, want)
 	default:
 		nearly(t, simple, want, slices.Contains(numbers, "compute.precision=bf16"))
