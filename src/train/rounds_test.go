@@ -166,14 +166,14 @@ func TestRoundsOnAPartitionedTopology(t *testing.T) {
 }
 
 // The error about different numbers of collectives names the ranks.
-func TestRoundsMustBeEqual(t *testing.T) {
+func TestCollectivesMustBeEqual(t *testing.T) {
 	all := shares{each: []share{{Collectives: 36}, {Collectives: 36}}}
 	if err := all.sameCollectives(); err != nil {
 		t.Error(err)
 	}
 	all.each = append(all.each, share{Collectives: 33})
 	err := all.sameCollectives()
-	if err == nil || !strings.Contains(err.Error(), "rank 0 has started 36 collectives, rank 2 33") {
-		t.Errorf("36, 36 and 33 rounds: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "rank 0 has started 36, rank 2 33") {
+		t.Errorf("36, 36 and 33 collectives: %v", err)
 	}
 }
