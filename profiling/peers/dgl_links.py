@@ -8,7 +8,6 @@ import commandline
 ARGUMENTS = commandline.parse(
     "GraphBolt, links", ["dgl", "torch"],
     negatives=dict(type=int, default=4, help="of a link"),
-    steps=dict(type=int, default=50, help="of an epoch"),
     keep=dict(action="store_true", help="do not remove the minibatch's links after sampling"))
 
 import dgl.graphbolt as graphbolt
@@ -29,7 +28,6 @@ def main():
 
     features = array("features").float()
     links = array("links/train")
-    links = links[torch.randperm(len(links))[: a.steps * a.batch]]
     g = graphbolt.fused_csc_sampling_graph(array("indptr"), array("indices"))
     rows = graphbolt.BasicFeatureStore(
         {("node", None, "feat"): graphbolt.TorchBasedFeature(features)})
