@@ -314,11 +314,12 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 // first layer on their columns.
 func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
+	_, width := c.Model.Widths(0)
 	near := len(c.Neighbours(key.Stream)) // a stream for each rank
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
-	c.sum.hidden(int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums, c.Model.Hidden)
+	c.sum.hidden(int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums, width)
 	// An edge of the input hop is a share of it on each rank; edges count as many as there are ranks.
 	step := c.step(key)
 	step[key.Stream] += int64(c.Ranks) * (int64(mb.NumEdges()) - edges)

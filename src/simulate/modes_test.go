@@ -17,7 +17,7 @@ import (
 
 func modeOptions() ModeOptions {
 	return ModeOptions{Spec: job.Spec{Sample: sample.Neighbours(3, 2), Batch: 24, Seed: 4,
-		Epochs: 2, Model: nn.Config{Hidden: 8}}, Workers: 3}
+		Epochs: 2, Model: nn.Config{Layers: 2, Hidden: 8}}, Workers: 3}
 }
 
 // builtIn returns the counts of the modes that recountMode knows.
@@ -124,8 +124,12 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 			c.Imbalance += most * float64(ranks) / total / float64(o.Epochs*j.Steps())
 		}
 	}
-	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(o.Model.Hidden)
-	c.Network = far[0]*int64(s.RowBytes()) + 2*far[1]*4*int64(o.Model.Hidden)
+	width := o.Model.Hidden
+	if mode == parallel.ModePushPull && o.Model.Layers == 1 { // sums of the only layer are logits
+		width = s.Classes
+	}
+	c.Bytes = c.Features*int64(s.RowBytes()) + 2*c.Hidden*4*int64(width)
+	c.Network = far[0]*int64(s.RowBytes()) + 2*far[1]*4*int64(width)
 	return c
 }
 
@@ -142,6 +146,8 @@ func TestModesAreCountedByTheirDefinitions(t *testing.T) {
 		{"nodes of two", 1, func(o *ModeOptions) { o.RanksPerNode = 2 }},
 		{"nodes of three, global seeds", 1,
 			func(o *ModeOptions) { o.RanksPerNode, o.GlobalSeeds = 3, true }},
+		{"one layer", 0,
+			func(o *ModeOptions) { o.Sample, o.Model.Layers = sample.Neighbours(3), 1 }},
 	} {
 		o := modeOptions()
 		c.change(&o)

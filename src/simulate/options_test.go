@@ -214,16 +214,18 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		name        string
 		minibatches int // of a step
 		delta       int
+		own         bool
 		want        []string // hit rates: before the first round, and after each round shown
 	}{
-		{"one a step", 1, 4, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
-		{"two a step", 2, 4, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500",
+		{"one a step", 1, 4, false, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
+		{"settings of its own", 1, 4, true, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
+		{"two a step", 2, 4, false, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500",
 			"after 3 rounds 0.6500"}},
-		{"a round within a step", 3, 4,
+		{"a round within a step", 3, 4, false,
 			[]string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500",
 				"after 5 rounds 0.6500"}},
-		{"several rounds in a step", 8, 2, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
-		{"no round", 1, 8, nil},
+		{"several rounds in a step", 8, 2, false, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
+		{"no round", 1, 8, false, nil},
 	} {
 		r := &Result{
 			Options: Options{
@@ -231,6 +233,11 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 				Policies: []string{policy.Prefetch}, Alphas: []float64{1},
 			}, Minibatches: c.minibatches,
 			Traces: [][]Trace{{nil}},
+		}
+		if c.own { // the policy has settings of its own, the config others
+			r.Options.Policies[0] += ":delta=4"
+			r.Options.Own = map[string]policy.Settings{r.Options.Policies[0]: r.Options.Cache}
+			r.Options.Cache = policy.Settings{Delta: 3}
 		}
 		for step := range int64(8) { // the hit rate of a step is a tenth of its number
 			r.Each, r.Traces[0][0] = append(r.Each, 10),

@@ -164,8 +164,12 @@ func (r *Result) factors(p, size int) (text string) {
 // first, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return r.Options.Policy(p).Rounds })
-	interval := r.Options.Cache.Delta
-	if p < 0 || !r.Options.Cache.Evict || interval == 0 || interval >= len(r.Each)*r.Minibatches {
+	if p < 0 {
+		return nil
+	}
+	own := r.Options.settings(r.Options.Policies[p])
+	interval := own.Delta
+	if !own.Evict || interval == 0 || interval >= len(r.Each)*r.Minibatches {
 		return nil
 	}
 	table := [][]string{header("buffer hit rate of " + r.Options.Policies[p])}
