@@ -231,12 +231,26 @@ def kind_of(directory):
         return None
 
 
-def cleared(run):
-    """Removes a run directory, and nothing that is none."""
-    if os.path.isdir(run) and os.listdir(run):
-        if not os.path.exists(os.path.join(run, "config.yaml")):
-            raise FileExistsError(f"{run} holds no run, and is not removed; choose another directory")
-        shutil.rmtree(run)
+@contextlib.contextmanager
+def replaced(run):
+    """Moves a run directory, and nothing that is none, aside; removes it in the end, or moves it back
+    if no other run has begun."""
+    if not os.path.isdir(run) or not os.listdir(run):
+        yield
+        return
+    if not os.path.exists(os.path.join(run, "config.yaml")):
+        raise FileExistsError(f"{run} holds no run, and is not removed; choose another directory")
+    run = os.path.abspath(run)
+    aside = tempfile.mkdtemp(prefix=os.path.basename(run) + ".", dir=os.path.dirname(run))
+    os.rename(run, aside)
+    try:
+        yield
+    finally:
+        if os.path.exists(os.path.join(run, "config.yaml")):
+            shutil.rmtree(aside)
+        else:
+            shutil.rmtree(run, ignore_errors=True)
+            os.rename(aside, run)
 
 
 def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
@@ -250,7 +264,8 @@ def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
     settings: keys of the config with __ for the point: train__epochs=10, model__hidden=128, or in a
         dict: **{"train.epochs": 10}
     progress: pass the program's progress on to standard error
-    overwrite: remove a run that is in the directory; without it, that is an error
+    overwrite: remove a run that is in the directory, once another has begun; without it, that is an
+        error
     resume: go on from the last checkpoint of the run in the directory, if it holds one, with its
         config; settings may be those that may change, as train__epochs
     """
@@ -259,8 +274,6 @@ def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
     if kind_of(parts) == "dataset":
         raise ValueError(f"{parts} is a dataset; halognn.partition(directory, dataset, parts) cuts "
                          "it into parts")
-    if overwrite:
-        cleared(run)
     words = {"data.parts": parts} if resume else {"data.parts": parts, "run.dir": run}
     words.update({name.replace("__", "."): value for name, value in settings.items()})
     with temporary() as tmp:
@@ -278,7 +291,8 @@ def train(parts: Path, run: Path, ranks: int = 1, config: Optional[Path] = None,
                 value = ",".join(map(str, value))
             arguments += ["--set", f"{name}={value}"]
         try:
-            call(arguments, launched(ranks, launcher), progress)
+            with replaced(run) if overwrite else contextlib.nullcontext():
+                call(arguments, launched(ranks, launcher), progress)
         except HalognnError as error:
             if "it already holds a run" in str(error):
                 text = f"{run} already holds a run; overwrite=True removes it, resume=True goes on"

@@ -189,6 +189,11 @@ class TestRuns(Case):
         settings = {"train.epochs": 2, "sample.batch": 32, "sample.fanouts": [5, 5], "model.layers": 2}
         with self.assertRaisesRegex(halognn.HalognnError, "overwrite=True removes it, resume=True"):
             halognn.train(self.at("p"), self.at("r"), progress=False, **settings)
+        for wrong in {"train.epochs": -1}, {"model.kind": "typo"}:  # the run is not lost
+            with self.assertRaises(halognn.HalognnError):
+                halognn.train(self.at("p"), self.at("r"), progress=False, overwrite=True, **wrong)
+            self.assertEqual(halognn.read_run(self.at("r")).summary, run.summary)
+        self.assertEqual([name for name in os.listdir(self.at(".")) if name.startswith("r.")], [])
         again = halognn.train(self.at("p"), self.at("r"), progress=False, overwrite=True, **settings)
         self.assertEqual(again.summary["loss_digest"], run.summary["loss_digest"])
         more = halognn.train(self.at("p"), self.at("r"), progress=False, resume=True, train__epochs=3)
