@@ -259,7 +259,7 @@ func (r *run) setObjective() error {
 	if r.s.Task.Numbers {
 		var err error
 		if o.Scale, err = r.scale(); err != nil {
-			return comm.AgreedOn(r.s.Comm, err)
+			return err
 		}
 	}
 	return comm.Agree(r.s.Comm, r.s.Model.SetObjective(o))
@@ -291,8 +291,8 @@ func (r *run) scale() (task.Scale, error) {
 		total[i%width] += x
 	}
 	s, err := task.ScaleOf(total[0], total[1:1+outputs], total[1+outputs:])
-	if err != nil {
-		err = fmt.Errorf("%s: %w", r.s.Shards.Dir, err)
+	if err != nil { // all ranks have the same sums
+		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%s: %w", r.s.Shards.Dir, err))
 	}
 	return s, err
 }
