@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -78,14 +81,29 @@ type sealed struct {
 	State json.RawMessage `json:"state"`
 }
 
-// CheckpointPath is the path of a run's checkpoint after the given number of updates. Paths sort by
-// age.
+// CheckpointPath is the path of a run's checkpoint after the given number of updates.
 func CheckpointPath(run string, updates int, end bool) string {
 	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
 	if end {
 		name += endSuffix
 	}
 	return filepath.Join(run, CheckpointsDir, name)
+}
+
+// CompareAge orders paths of checkpoints, or names, from old to new: by updates, and the end of
+// training last. Text does not, from update 100,000,000 on. What is no checkpoint comes first.
+func CompareAge(a, b string) int {
+	a, b = filepath.Base(a), filepath.Base(b)
+	return cmp.Or(cmp.Compare(updatesOf(a), updatesOf(b)), strings.Compare(a, b))
+}
+
+func updatesOf(name string) int {
+	digits, _ := strings.CutSuffix(strings.TrimPrefix(name, stepPrefix), endSuffix)
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 func scrapOf(path string) string {
@@ -402,7 +420,9 @@ func Prune(run string, keep int) error {
 // checkpointNames lists the checkpoints in a directory, oldest first; none if the directory does
 // not exist.
 func checkpointNames(dir string) ([]string, error) {
-	return namesIn(dir, func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
+	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
+	slices.SortFunc(names, CompareAge)
+	return names, err
 }
 
 func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
@@ -416,17 +436,25 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names)
 	return names, err
 }
 
-// removeScraps deletes directories that were being written or deleted when a run died.
+// unnamed matches files of a run under the names that they have until they are whole.
+var unnamed = regexp.MustCompile(`^\.(` + strings.Join([]string{ConfigFile, MetricsFile, SummaryFile,
+	ModelFile, KernelsFile, learnedFiles + `\d+.safetensors`}, "|") + `)\d+$`)
+
+// removeScraps deletes what was being written or deleted when a run died. The run is locked.
 func removeScraps(run string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := namesIn(dir,
 		func(name string) bool { return strings.HasPrefix(name, scrapPrefix) })
 	for _, name := range names {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	files, failed := namesIn(run, unnamed.MatchString)
+	err = errors.Join(err, failed)
+	for _, name := range files {
+		err = errors.Join(err, os.Remove(filepath.Join(run, name)))
 	}
 	return err
 }
@@ -440,7 +468,7 @@ func setAside(run, used string) error {
 		return err
 	}
 	for _, name := range names {
-		if name > used {
+		if CompareAge(name, used) > 0 {
 			aside := filepath.Join(dir, damagedPrefix+name)
 			err = errors.Join(err, os.RemoveAll(aside), os.Rename(filepath.Join(dir, name), aside))
 		}

@@ -54,7 +54,7 @@ func TestPrune(t *testing.T) {
 	run := t.TempDir()
 	dir := filepath.Join(run, CheckpointsDir)
 	for _, name := range []string{
-		"step-00000009", "step-00000010", "step-00000010-end", "step-00000011",
+		"step-00000009", "step-99999999", "step-99999999-end", "step-100000000",
 		"damaged-step-00000012",
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o777); err != nil {
@@ -65,7 +65,7 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := namesOf(t, dir)
-	if fmt.Sprint(names) != "[damaged-step-00000012 step-00000010-end step-00000011]" {
+	if fmt.Sprint(names) != "[damaged-step-00000012 step-100000000 step-99999999-end]" {
 		t.Errorf("left are %v", names)
 	}
 }

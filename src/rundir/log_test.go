@@ -173,3 +173,27 @@ func TestLogIsReadWhileItIsWritten(t *testing.T) {
 		}
 	}
 }
+
+// What a killed writer left goes when the run begins again, and nothing else.
+func TestScrapsAreRemoved(t *testing.T) {
+	run := t.TempDir()
+	for _, name := range []string{
+		".model.safetensors123", ".learned-0003.safetensors4567", ".metrics.jsonl89", // of us
+		".notes.json1", ".model.safetensors", "model.safetensors", "learned-0003.safetensors",
+	} {
+		if err := os.WriteFile(filepath.Join(run, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := Begin(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	want := "[.model.safetensors .notes.json1 learned-0003.safetensors metrics.jsonl model.safetensors]"
+	if names := namesOf(t, run); fmt.Sprint(names) != want {
+		t.Errorf("left are %v, want %v", names, want)
+	}
+}
