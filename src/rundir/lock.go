@@ -102,7 +102,10 @@ func (l *Lock) create() error {
 		return err
 	}
 	_, err = f.Write(l.text(0))
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil { // else the next job waits for nobody
+		err = errors.Join(err, os.Remove(l.path))
+	}
+	return err
 }
 
 func (l *Lock) text(beats uint64) []byte { return fmt.Appendf(nil, "%020d %s\n", beats, l.who) }
@@ -129,23 +132,25 @@ func (l *Lock) beat() {
 			return
 		case <-tick.C:
 		}
-		if l.Held() != nil {
+		if errors.Is(l.Held(), ErrInUse) {
 			return
 		}
 		_ = overwrite(l.path, l.text(beats)[:countBytes], 0) // a lost beat does no harm
 	}
 }
 
-// Held returns an error if this process no longer holds the lock. A nil Lock is always held.
+// Held returns ErrInUse if this process no longer holds the lock, and another error if it cannot
+// tell. A nil Lock is always held.
 func (l *Lock) Held() error {
 	if l == nil {
 		return nil
 	}
 	text, err := mem.ReadFile(l.path)
-	if err == nil && len(text) > countBytes {
-		if bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
-			return nil
-		}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the lock of the run directory: %w", err)
+	}
+	if len(text) > countBytes && bytes.Equal(bytes.TrimSpace(text[countBytes:]), l.who) {
+		return nil
 	}
 	return fmt.Errorf("%s is not this job's lock any more (another job has taken the run over, "+
 		"or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
@@ -158,8 +163,10 @@ func (l *Lock) Release() error {
 	}
 	close(l.quit)
 	l.done.Wait()
-	if l.Held() != nil { // another process holds it
+	if err := l.Held(); errors.Is(err, ErrInUse) { // another process holds it
 		return nil
+	} else if err != nil {
+		return err
 	}
 	return os.Remove(l.path)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // quick makes locks beat fast for a test.
@@ -124,5 +126,37 @@ func TestLockThatIsTakenAway(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != string(others) {
 		t.Errorf("the other's lock is now %q (%v)", text, err)
+	}
+}
+
+// A lock that cannot be read at one moment is not lost: its holder beats on.
+func TestLockThatCannotBeRead(t *testing.T) {
+	quick(t)
+	l, err := LockRun(t.TempDir(), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := l.path + ".other" // what cannot be read: a directory
+	exchange := func() error { // at once, so that no beat finds nothing
+		return unix.Renameat2(unix.AT_FDCWD, l.path, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
+	}
+	if err := errors.Join(os.Mkdir(other, 0o777), exchange()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Held(); err == nil || errors.Is(err, ErrInUse) {
+		t.Errorf("the lock is a directory, and %v", err)
+	}
+	time.Sleep(3 * lockBeat)
+	if err := exchange(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(l.path)
+	for end, now := time.Now().Add(10*time.Second), first; string(now) == string(first); {
+		if now, err = os.ReadFile(l.path); err != nil || time.Now().After(end) {
+			t.Fatalf("it beats no more (%v)", err)
+		}
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
 	}
 }
