@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"halognn/src/checkpoint"
@@ -20,6 +19,9 @@ import (
 
 // ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
 var ErrStopped = errors.New("stopped by a signal")
+
+// ErrUnsaved is wrapped by an error that all ranks agreed on, of a checkpoint that they write together.
+var ErrUnsaved = errors.New("the state is not saved")
 
 // share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
 type share struct {
@@ -103,7 +105,11 @@ func (r keeper) obey(step int) error {
 	}
 	begin := time.Now()
 	r.s.Watch.At(r.of.epoch, step, watch.Place(trace.Save))
-	if err := r.save(r.of.epoch, step+1, false); err != nil {
+	err := r.save(r.of.epoch, step+1, false)
+	if comm.IsAgreed(err) { // all ranks end in order, where any other error ends the job at once
+		r.of.unsaved = err
+		return pipeline.ErrStop
+	} else if err != nil {
 		return err
 	}
 	r.of.mark(trace.Save, begin)
@@ -168,6 +174,9 @@ func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, e
 	}
 	sums, err = checkpoint.SaveLearned(r.s.Comm, path, r.s.Learned, r.s.First, r.s.Last,
 		r.of.best.epoch > 0, r.s.Watch.Alive)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrUnsaved, err)
+	}
 	return sums, diverged, err
 }
 
@@ -273,7 +282,7 @@ func (r keeper) stop() error {
 		return err
 	}
 	newest := rundir.CheckpointPath(r.of.env.Dir, r.of.optimizer.Steps(), false)
-	lost := r.of.saver != nil && filepath.Base(r.of.saver.Last) < filepath.Base(newest)
+	lost := r.of.saver != nil && rundir.CompareAge(r.of.saver.Last, newest) < 0
 	anywhere, err := comm.AgreeAny(r.s.Comm, lost)
 	if err != nil {
 		return err

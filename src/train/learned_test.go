@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -297,6 +299,31 @@ func TestResumeOfLearnedRows(t *testing.T) {
 				t.Errorf("the damage is not told: %s", notes)
 			}
 		})
+	}
+}
+
+// Where a checkpoint of learned rows cannot be written, which all ranks agree on, none ends the job
+// for the others: the one that tells why may not have done so.
+func TestFailedWriteOfLearnedRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
+	o := learnedOptions("sage")
+	o.Epochs, o.Checkpoint = 100, config.Saves{EverySteps: 3, Keep: 2}
+	v, dir := &vandal{left: 7}, t.TempDir()
+	v.dir = filepath.Join(dir, rundir.CheckpointsDir)
+	err := comm.RunWorld(2, func(c comm.Comm) error {
+		env := Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(), Host: ref.Host{}, Workers: 1},
+			Dir: dir}
+		if c.Rank() == 0 {
+			env.Progress = v
+		}
+		_, err := Run(t.Context(), env, o)
+		if !comm.IsAgreed(err) || !errors.Is(err, ErrUnsaved) || !strings.Contains(err.Error(), v.dir) {
+			t.Errorf("rank %d ended with %v", c.Rank(), err)
+		}
+		return comm.Agree(c, nil)
+	})
+	if err := errors.Join(err, v.err); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -51,6 +51,7 @@ type run struct {
 	lock       *rundir.Lock      // rank 0: of Env.Dir; nil for none
 	saver      *checkpoint.Saver // rank 0
 	stopped    bool              // the ranks have voted to stop
+	unsaved    error             // of a save after a step, agreed on
 	candidates infer.Candidates
 	runtime    int64 // bytes resident before data is opened: program, MPI, BLAS
 	clock      trace.Clock
@@ -429,6 +430,8 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 		return err
 	case r.diverged != nil:
 		return r.diverge()
+	case r.unsaved != nil:
+		return r.unsaved
 	case r.stopped:
 		return r.keeper().stop()
 	}

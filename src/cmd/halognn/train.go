@@ -202,7 +202,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) {
+	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) && !errors.Is(err, train.ErrUnsaved) {
 		return dataError(err) // errors agreed on before the first step are about files
 	}
 	if err != nil {
