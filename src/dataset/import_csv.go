@@ -169,9 +169,9 @@ func (t *csvTable) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", t.path, line, fmt.Errorf(format, args...))
 }
 
-// column returns the index of the requested column, or else of the first usual name that exists, or
-// -1.
-func (t *csvTable) column(asked, flag string, usual ...string) (int, error) {
+// column returns the index of the requested column of t, or else of the first usual name that exists
+// and is not left out, or -1.
+func (s *source) column(t *csvTable, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.header, asked)
 		if i < 0 {
@@ -181,7 +181,9 @@ func (t *csvTable) column(asked, flag string, usual ...string) (int, error) {
 		return i, nil
 	}
 	for _, name := range usual {
-		same := func(h string) bool { return strings.EqualFold(h, name) }
+		same := func(h string) bool {
+			return strings.EqualFold(h, name) && !slices.Contains(s.options.Ignore, h)
+		}
 		if i := slices.IndexFunc(t.header, same); i >= 0 {
 			return i, nil
 		}

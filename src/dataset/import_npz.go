@@ -166,7 +166,7 @@ func readAttributed(s *source, a arraySource) error {
 	if err := addCompressed(s, a, "adj_indptr", "adj_indices", false); err != nil {
 		return err
 	}
-	if a.Has("labels") {
+	if a.Has("labels") && !slices.Contains(s.options.Ignore, "labels") {
 		return readLabels(s, a, "labels")
 	}
 	return nil

@@ -22,17 +22,16 @@ type edgeTable struct {
 // findEnds finds the ends of an edge and its weight.
 func (t *edgeTable) findEnds(s *source) (err error) {
 	o := &s.options.Table
-	if t.weight, err = t.column(o.Weight, "--weight", weightNames...); err != nil {
+	if t.weight, err = s.column(t.csvTable, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && (slices.Contains(s.options.Ignore, t.header[t.weight]) ||
-		slices.Contains(s.options.LinkLabels, t.header[t.weight])) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.LinkLabels, t.header[t.weight]) {
 		t.weight = -1
 	}
-	if t.from, err = t.column(o.Source, "--source", sourceNames...); err != nil {
+	if t.from, err = s.column(t.csvTable, o.Source, "--source", sourceNames...); err != nil {
 		return err
 	}
-	if t.to, err = t.column(o.Target, "--target", targetNames...); err != nil {
+	if t.to, err = s.column(t.csvTable, o.Target, "--target", targetNames...); err != nil {
 		return err
 	}
 	switch {
@@ -68,7 +67,7 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 func (t *edgeTable) findFeatures(s *source) error {
 	names, flag := s.options.edgeColumns()
 	for _, name := range names {
-		k, err := t.column(name, flag)
+		k, err := s.column(t.csvTable, name, flag)
 		switch {
 		case err != nil:
 			return err

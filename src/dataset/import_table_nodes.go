@@ -94,22 +94,22 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 			return c, err
 		}
 	}
-	if c.id, err = t.column(o.ID, "--id", idNames...); err != nil {
+	if c.id, err = s.column(t, o.ID, "--id", idNames...); err != nil {
 		return c, err
 	}
 	c.id = max(0, c.id)
-	if c.split, err = t.column(o.Split, "--split-column", splitNames...); err != nil {
+	if c.split, err = s.column(t, o.Split, "--split-column", splitNames...); err != nil {
 		return c, err
 	}
 	if arrayFile(o.Labels) == "" {
 		for _, name := range o.Labels {
-			k, err := t.column(name, "--label")
+			k, err := s.column(t, name, "--label")
 			if err != nil {
 				return c, err
 			}
 			c.labels = append(c.labels, k)
 		}
-		if k, _ := t.column("", "", labelNames...); len(o.Labels) == 0 && k >= 0 && k != c.id {
+		if k, _ := s.column(t, "", "", labelNames...); len(o.Labels) == 0 && k >= 0 && k != c.id {
 			c.labels = []int{k}
 		}
 	}
@@ -118,7 +118,7 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 	case arrayFile(o.Features) != "":
 	case len(o.Features) > 0:
 		for _, name := range o.Features {
-			k, err := t.column(name, "--features")
+			k, err := s.column(t, name, "--features")
 			if err != nil {
 				return c, err
 			}

@@ -263,6 +263,16 @@ func TestImportOwnData(t *testing.T) {
 			}
 			noted(t, r, "weight is ignored")
 		}},
+		{"columns of the usual names left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			nodes("id,node,y,class,part\n7,a,1,x,9\n7,b,2,y,9\n7,c,3,y,9\n")(t, dir, o)
+			o.Ignore = []string{"id", "y", "part"}
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if d.Meta.Features != 0 || !slices.Equal(d.Meta.Provenance.Classes, []string{"x", "y"}) ||
+				len(d.Split.Train) != 1 {
+				t.Errorf("%d features, classes %q, split %v", d.Meta.Features, d.Meta.Provenance.Classes,
+					d.Split)
+			}
+		}},
 		{"a scipy matrix by entries", scipy("coo", func(t testing.TB) map[string][]byte {
 			return map[string][]byte{"row": array(t, []int32{0, 2}, 2),
 				"col": array(t, []int32{1, 0}, 2)}

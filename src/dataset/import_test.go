@@ -309,6 +309,15 @@ func TestImportVariants(t *testing.T) {
 				t.Errorf("%s %v", r.Task, d.Labels.Data)
 			}
 		}},
+		{"labels left out", func(t testing.TB, dir string) dataset.ImportOptions {
+			o := fixtures["npz attributed"](t, dir)
+			o.Ignore, o.Split = []string{"labels"}, ""
+			return o
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if r.Task != task.None {
+				t.Errorf("task %s, labels %v", r.Task, d.Labels)
+			}
+		}},
 		{"declared classes", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["origin"](t, dir)
 			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{4, 1, -1, 4, 4, 1}, 6))
