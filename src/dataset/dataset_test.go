@@ -184,7 +184,7 @@ func TestWriterRefuses(t *testing.T) {
 		{"a scale above", func(w *Writer) error {
 			return w.WriteFeatures(2, Int8, &scaling{shift: []float64{0, 0}, factor: []float64{1e30, 1}},
 				func(r *RowWriter) error { return r.Write([]float32{0, 0, 0, 0, 1e9, 0, 0, 0, 1, 0}) })
-		}, "largest number of column 0 is +Inf"},
+		}, "vertex 2, column 0 is +Inf"},
 		{"NaN in bytes", func(w *Writer) error {
 			return w.WriteFeatures(2, Int8, nil, func(r *RowWriter) error {
 				return r.Write([]float32{0, 0, nan, 0, 0, 0, 0, 0, 1, 0})

@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -374,6 +375,22 @@ func TestImportStandardizes(t *testing.T) {
 		}
 		if d.Meta.Provenance.Settings["standardize"] != "true" {
 			t.Errorf("settings %v", d.Meta.Provenance.Settings)
+		}
+	}
+}
+
+// What standardizing makes too large for the storage type is refused.
+func TestStandardizedFeaturesAreFinite(t *testing.T) {
+	for stored, c := range map[string]struct{ value, want string }{
+		dataset.Float16: {"-100", "vertex 2, column 0 is -100002: bad value: float16 ends"},
+		dataset.Float32: {"1e38", "vertex 2, column 0 is +Inf"},
+	} {
+		var o dataset.ImportOptions
+		nodes("id,f,split\na,1e-3,train\nb,3e-3,train\nc,"+c.value+",test\n")(t, t.TempDir(), &o)
+		o.Standardize, o.FeatureType, o.Out = true, stored, filepath.Join(t.TempDir(), "out")
+		if _, err := dataset.Import(o); !errors.Is(err, dataset.ErrValue) ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", stored, err)
 		}
 	}
 }

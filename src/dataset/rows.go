@@ -132,10 +132,22 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,
 			len(rows), r.cols)
 	}
-	limit := float32(math.MaxFloat32)
-	if r.table.FeatureType == Float16 && r.scaling == nil {
-		limit = halfLimit
+	if r.scaling != nil { // what is stored is known once it is scaled
+		return r.within(math.MaxFloat32, first, rows)
 	}
+	return r.within(r.limit(), first, rows)
+}
+
+// limit is the largest number that the stored type holds.
+func (r *RowWriter) limit() float32 {
+	if r.table.FeatureType == Float16 {
+		return halfLimit
+	}
+	return math.MaxFloat32
+}
+
+// within returns an error for the first value beyond the limit in the rows of vertices from first on.
+func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // NaN compares false
 			return badFeature(first+i/r.cols, i%r.cols, x)
@@ -168,6 +180,9 @@ func (r *RowWriter) WriteChecked(rows []float32) error {
 	}
 	if r.scaling != nil {
 		rows = r.scaling.of(rows)
+		if err := r.within(r.limit(), first, rows); err != nil {
+			return fmt.Errorf("standardized %w", err)
+		}
 	}
 	switch {
 	case r.look != nil:
