@@ -148,7 +148,8 @@ func generateCommand(p *process) *cobra.Command {
 		"share of edges that stay inside a class (default 0.8, or the preset's)")
 	f.StringVar(&o.Split, "split", "",
 		"train/valid/test in percent (default 60/20/20, or the preset's)")
-	f.StringVar(&o.FeatureType, "feature-type", dataset.Float32, dataset.FeatureTypes)
+	f.StringVar(&o.FeatureType, "feature-type", "",
+		dataset.FeatureTypes+" (default float32, or the preset's)")
 	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test in percent of the "+
 		"pairs of vertices with an edge, such as 85/5/10")
 	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of classes a and b: "+

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/infer"
 	"halognn/src/nn"
 )
@@ -51,5 +54,24 @@ func TestInferOfLinksTakesNoVertices(t *testing.T) {
 		if err := o.check(c); (err != nil) != refused || refused && !strings.Contains(err.Error(), "--vertices") {
 			t.Errorf("--vertices %q: %v", vertices, err)
 		}
+	}
+}
+
+// A preset's feature type is what `halognn plan` counts.
+func TestGenerateKeepsTheTypeOfAPreset(t *testing.T) {
+	c, dir := generateCommand(new(process)), filepath.Join(t.TempDir(), "data")
+	c.SetArgs([]string{"--preset", "mag240c", "--scale", "1e-5", "--classes", "2", "--features", "1",
+		"--out", dir})
+	c.SetOut(io.Discard)
+	if err := c.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if d.Meta.FeatureType != dataset.Float16 {
+		t.Errorf("features are %s", d.Meta.FeatureType)
 	}
 }
