@@ -57,7 +57,7 @@ def drawn(batch, epochs, lr):
 
 SETS = {"cora": FULL, "citeseer": FULL,
         "amazon-computers": {**drawn(1024, 6, 0.01), "split": "10/1/2", "centred": True},
-        "fb100-5": {**drawn(256, 10, 0.003), "split": "0.5/0.2/0.4", "import": ["ogb", "ogb"]},
+        "fb100-5": {**drawn(256, 10, 0.003), "split": "0.5%/0.2%/0.4%", "import": ["ogb", "ogb"]},
         **{f"lp-{s}": {**FULL, "of": s, "ways": {"all links": FULL["ways"]["all links"]}}
            for s in ("cora", "citeseer")}}
 

@@ -3,6 +3,7 @@ package dataset
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -312,9 +313,32 @@ func TestDamageIsNamed(t *testing.T) {
 }
 
 func TestParseFractions(t *testing.T) {
-	for _, bad := range []string{"", "60/40", "60/20/30", "a/b/c", "-1/50/51", "60/20/20/0",
-		"NaN/1/1"} {
-		if f, err := ParseFractions(bad); !errors.Is(err, ErrValue) {
+	for text, want := range map[string]Fractions{
+		"60/20/20": {0.6, 0.2, 0.2}, "0.6/0.2/0.2": {0.6, 0.2, 0.2}, "0.33/0.56/0.11": {0.33, 0.56, 0.11},
+		"3.5/5/10": {0.035, 0.05, 0.1}, "10/1/2": {0.1, 0.01, 0.02}, "1/1/1": {0.01, 0.01, 0.01},
+		"0.5%/0.2%/0.4%": {0.005, 0.002, 0.004}, " 60 % / 20% /20%": {0.6, 0.2, 0.2},
+	} {
+		f, err := ParseFractions(text)
+		for i := range f {
+			if math.Abs(f[i]-want[i]) > 1e-15 {
+				err = errors.Join(err, fmt.Errorf("share %d is %g", i, f[i]))
+			}
+		}
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for bad, want := range map[string]string{"": "want three", "60/40": "want three", "a/b/c": `"a" is no share`,
+		"-1/50/51": "no share", "60/20/20/0": "want three", "NaN/1/1": "no share", "0/0/0": "all shares are 0",
+		"60/20/30":    "adds up to 110 percent: write shares that add up to at most 100",
+		"90%/20%/20%": "adds up to 130 percent",
+		"0.7/0.2/0.2": "adds up to 1.1: write shares that add up to at most 1, or percent as 0.7%/0.2%/0.2%",
+		"0.6/5/10":    "write percent as 0.6%/5%/10%, or fractions that add up to at most 1",
+		"60%/20/20":   "write percent as 60%/20%/20%",
+		"1/0/0":       "write everything as 100/0/0, or percent as 1%/0%/0%",
+	} {
+		f, err := ParseFractions(bad)
+		if !errors.Is(err, ErrValue) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", bad, f, err)
 		}
 	}

@@ -230,6 +230,11 @@ func (o *ImportOptions) check() error {
 	if o.In != "" && importers[o.Format] != nil {
 		faults = append(faults, foreign(o.In, o.Format))
 	}
+	for _, split := range []string{o.Split, o.SplitLinks} {
+		if _, _, err := sharesOf(split); err != nil {
+			faults = append(faults, OptionError{err})
+		}
+	}
 	faults = append(faults, o.checkTables(), o.checkKeys(), o.checkLinkLabels())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
 		faults = append(faults, badOption("--standardize shifts every column, so that no entry of sparse "+

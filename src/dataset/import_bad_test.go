@@ -13,6 +13,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // cut returns the first half of a file.
@@ -122,6 +123,12 @@ func TestImportBadInput(t *testing.T) {
 		{"shares beyond 100", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "60/30/20" },
 			[]string{`split "60/30/20"`}, nil},
+		{"fractions beyond 1", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "0.7/0.2/0.2" },
+			[]string{"adds up to 1.1"}, nil},
+		{"fractions of links beyond 1", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) {
+			o.Split, o.Task, o.SplitLinks = "", task.Links, "0.85/0.05/0.2"
+		}, []string{"adds up to 1.1"}, nil},
 
 		{"edges missing in the archive", "ogb binary",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {

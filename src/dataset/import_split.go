@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/mathext/prng"
 
-	"halognn/src/dataset/table"
 	"halognn/src/graph"
 	"halognn/src/task"
 )
@@ -37,7 +36,7 @@ var defaultShares = [3]float64{60, 20, 20}
 // chooseSplit returns the split of the options or, if they have none, that of the data.
 func (s *source) chooseSplit() (*splitSource, error) {
 	want := s.options.Split
-	shares, isShares := parseShares(want)
+	shares, isShares, _ := sharesOf(want) // which check has found right
 	p := new(splitSource)
 	switch {
 	case want == "" && s.given != nil:
@@ -88,28 +87,13 @@ func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	return n
 }
 
-// parseShares reads "60/20/20", in percent, or "0.6/0.2/0.2".
-func parseShares(text string) (shares [3]float64, ok bool) {
-	fields := strings.Split(text, "/")
-	if len(fields) != 3 {
-		return shares, false
+// sharesOf reads an option that is shares, unless it names a file or something else.
+func sharesOf(text string) (shares [3]float64, are bool, err error) {
+	shares, are, err = parseShares(text)
+	if !are || err != nil && exists(text) {
+		return shares, false, nil
 	}
-	sum := 0.0
-	for i, f := range fields {
-		x, ok := table.ParseFloat([]byte(strings.TrimSpace(f)))
-		if !ok || !(x >= 0) {
-			return shares, false
-		}
-		shares[i] = x
-		sum += x
-	}
-	if sum <= 1 {
-		for i := range shares {
-			shares[i] *= 100
-		}
-		sum *= 100
-	}
-	return shares, sum > 0 && sum <= 100+1e-6
+	return shares, true, err
 }
 
 // shuffled splits the labelled vertices, or all if there are no labels: shuffled, the first share

@@ -119,7 +119,7 @@ type linkEnds [2]struct {
 // training links, or it is an error.
 func takeLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool,
 	label func(*graph.LinkSplit) error) (split graph.LinkSplit, left []float32, err error) {
-	shares, dealt := parseShares(o.SplitLinks)
+	shares, dealt, _ := sharesOf(o.SplitLinks) // which check has found right
 	if dealt {
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
 		split = SplitLinks(g, f, o.Seed, symmetric)

@@ -2,38 +2,78 @@ package dataset
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
+	"halognn/src/dataset/table"
 	"halognn/src/graph"
 )
 
 // Fractions are the shares of train, validation and test vertices among the labelled ones.
 type Fractions [3]float64
 
-// ParseFractions reads shares in percent, such as "60/20/20". They must be positive or zero and not
-// exceed 100 together.
-func ParseFractions(s string) (Fractions, error) {
-	var f Fractions
-	words := strings.Split(s, "/")
-	if len(words) != len(f) {
-		return f, fmt.Errorf("split %q: %w: expected three shares in percent, such as 60/20/20", s,
-			ErrValue)
-	}
-	total := 0.0
-	for i, word := range words {
-		x, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-		if err != nil || !(x >= 0 && x <= 100) {
-			return f, fmt.Errorf("split %q: %w: %q is not a percentage", s, ErrValue, word)
-		}
+// ParseFractions reads shares as parseShares does.
+func ParseFractions(text string) (f Fractions, err error) {
+	shares, _, err := parseShares(text)
+	for i, x := range shares {
 		f[i] = x / 100
-		total += x
 	}
-	if total > 100+1e-9 {
-		return f, fmt.Errorf("split %q: %w: the shares add up to %g percent; three shares must "+
-			"add up to 100 at most, such as 60/20/20", s, ErrValue, total)
+	return f, err
+}
+
+// parseShares reads three shares of together at most everything, and returns them in percent. Shares
+// with a sign are percent, 0.6%/5%/10%, and so are those above 1, 60/20/20; those of at most 1 are
+// fractions, 0.6/0.2/0.2. What could be meant either way is an error that has both. numbers tells
+// whether text has the form of shares at all.
+func parseShares(text string) (shares [3]float64, numbers bool, err error) {
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("split %q: %w: "+format, append([]any{text, ErrValue}, args...)...)
 	}
-	return f, nil
+	words := strings.Split(text, "/")
+	if len(words) != len(shares) {
+		return shares, false, fault("want three shares, such as 60/20/20 in percent")
+	}
+	total, largest, signs, part := 0.0, 0.0, 0, false
+	for i, word := range words {
+		number, sign := strings.CutSuffix(strings.TrimSpace(word), "%")
+		x, ok := table.ParseFloat([]byte(strings.TrimSpace(number)))
+		if !ok || !(x >= 0) {
+			return shares, false, fault("%q is no share; want three, such as 60/20/20 in percent", word)
+		}
+		shares[i], words[i] = x, strings.TrimSpace(number)
+		total, largest = total+x, max(largest, x)
+		part = part || x > 0 && x < 1
+		if sign {
+			signs++
+		}
+	}
+	percent := strings.Join(words, "%/") + "%"
+	whole := 100.0
+	switch {
+	case signs > 0 && signs < len(shares):
+		return shares, true, fault("a sign at some shares; write percent as %s", percent)
+	case total == 0:
+		return shares, true, fault("all shares are 0; give one to the training, such as 60/20/20")
+	case signs > 0 || largest > 1 && !part:
+	case largest > 1:
+		return shares, true, fault("shares below and above 1: write percent as %s, or fractions that add "+
+			"up to at most 1", percent)
+	case part:
+		whole = 1
+	case total == 1:
+		return shares, true, fault("one share of 1: write everything as %s, or percent as %s",
+			strings.ReplaceAll(strings.Join(words, "/"), "1", "100"), percent)
+	}
+	if total > whole*(1+1e-9) {
+		if whole == 1 {
+			return shares, true, fault("adds up to %.6g: write shares that add up to at most 1, or percent as "+
+				"%s", total, percent)
+		}
+		return shares, true, fault("adds up to %.6g percent: write shares that add up to at most 100", total)
+	}
+	for i := range shares {
+		shares[i] *= 100 / whole
+	}
+	return shares, true, nil
 }
 
 // Split shuffles the vertices, keyed by seed, and cuts the list: train and validation get their

@@ -147,11 +147,11 @@ func generateCommand(p *process) *cobra.Command {
 	f.Float64Var(&o.Homophily, "homophily", 0,
 		"share of edges that stay inside a class (default 0.8, or the preset's)")
 	f.StringVar(&o.Split, "split", "",
-		"train/valid/test in percent (default 60/20/20, or the preset's)")
+		"train/valid/test, as 60/20/20, 0.6/0.2/0.2 or 0.5%/0.2%/1% (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		dataset.FeatureTypes+" (default float32, or the preset's)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test in percent of the "+
-		"pairs of vertices with an edge, such as 85/5/10")
+	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: shares, as of --split, of the pairs "+
+		"of vertices with an edge, such as 85/5/10")
 	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of classes a and b: "+
 		"classes, (a + b) mod C, or numbers, a + b (default: they are ranked)")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
@@ -255,9 +255,9 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Task, "task", "",
 		"regression: labels are numbers to predict; links: edges are what to predict (default: classes, "+
 			"as the labels show)")
-	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test in percent (default: the "+
-		"split that comes with the data, else 60/20/20)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "train/valid/test in percent of the pairs of vertices "+
+	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test, as 60/20/20, 0.6/0.2/0.2 or "+
+		"0.5%/0.2%/1% (default: the split that comes with the data, else 60/20/20)")
+	f.StringVar(&o.SplitLinks, "split-links", "", "shares, as of --split, of the pairs of vertices "+
 		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
 	f.StringVar(&classes, "link-classes", "", "csv: column of the edge table, npz: array, with the class of "+
 		"each link, 0 to C-1; or NAME of train_NAME.npy and so on, beside the lists of --split-links")
