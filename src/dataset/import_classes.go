@@ -71,6 +71,11 @@ func badClass(v int, y string) error {
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
+// noClass tells whether a number stands for no label; nan does, too.
+func noClass(y float64) bool {
+	return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
+}
+
 // numberedClasses collects labels that come as numbers, of any number of vertices: labels holds the
 // position in numbers, or -1.
 type numberedClasses struct {
@@ -80,11 +85,11 @@ type numberedClasses struct {
 	labelled int
 }
 
-// set notes the label of vertex v; nan is none.
+// set notes the label of vertex v.
 func (c *numberedClasses) set(v int, y float64) error {
 	c.labels[v] = -1
 	switch {
-	case math.IsNaN(y) || slices.Contains(noClasses, int(y)) && y == math.Trunc(y):
+	case noClass(y):
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
 		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)

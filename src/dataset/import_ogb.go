@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"halognn/src/dataset/table"
+	"halognn/src/mem"
 	"halognn/src/npy"
 )
 
@@ -222,6 +223,7 @@ func setTableFeatures(s *source, path string) error {
 // several columns of 0 and 1.
 func readTableLabels(s *source, path string) error {
 	var row []float64
+	var classes numberedClasses
 	n := 0
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
 		if n == 0 {
@@ -232,6 +234,9 @@ func readTableLabels(s *source, path string) error {
 				err = makeTargets(s, len(row), path)
 			case len(row) > 1:
 				err = s.makeMarks(len(row), path)
+			default:
+				classes.labels = mem.Make[int32](s.vertices)
+				s.labels = classes.labels
 			}
 			if err != nil {
 				return err
@@ -249,7 +254,7 @@ func readTableLabels(s *source, path string) error {
 			case regression(s):
 				err = setTarget(s, n-1, c, y)
 			case len(row) == 1:
-				err = s.setLabel(n-1, y)
+				err = classes.set(n-1, y)
 			default:
 				err = s.setMark(n-1, c, y)
 			}
@@ -261,6 +266,11 @@ func readTableLabels(s *source, path string) error {
 	})
 	if err == nil && n != s.vertices {
 		err = fmt.Errorf("%s: %d rows for %d vertices; fetch the data again", path, n, s.vertices)
+	}
+	if err == nil && classes.labels != nil {
+		if err = s.takeClasses(&classes); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	return err
 }

@@ -185,7 +185,7 @@ func vertexRange(v, limit int64) error {
 		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
 }
 
-// setLabel gives vertex v the class y: an integer from 0, NaN or -1 for none.
+// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
 func (s *source) setLabel(v int, y float64) error {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)
@@ -193,7 +193,7 @@ func (s *source) setLabel(v int, y float64) error {
 			s.labels[i] = -1
 		}
 	}
-	if math.IsNaN(y) || y == -1 {
+	if noClass(y) {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {

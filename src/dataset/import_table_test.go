@@ -440,9 +440,14 @@ func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
 		{[]int32{7, -100, 5, -1}, []int32{1, -1, 0, -1}, []string{"5", "7"}},
 		{[]int32{-100, 1, 0, 0}, []int32{-1, 1, 0, 0}, nil},
 	} {
-		table, dir := "id,label\n", t.TempDir()
+		table, column, dir := "id,label\n", "", t.TempDir()
 		for v, y := range c.labels {
 			table += fmt.Sprintf("%d,%d\n", v, y)
+			column += fmt.Sprintf("%d\n", y)
+		}
+		for name, text := range map[string]string{"num-node-list": "4\n", "edge": "0,1\n2,3\n",
+			"node-label": column} {
+			write(t, filepath.Join(dir, "ogb", "raw", name+".csv"), []byte(text))
 		}
 		write(t, filepath.Join(dir, "nodes.csv"), []byte(table))
 		write(t, filepath.Join(dir, "edges.csv"), []byte("source,target\n0,1\n2,3\n"))
@@ -451,7 +456,7 @@ func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
 		csv := dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv")}
 		csv.Table.Nodes = filepath.Join(dir, "nodes.csv")
 		for _, o := range []dataset.ImportOptions{
-			csv, {Format: "npz", In: filepath.Join(dir, "arrays")},
+			csv, {Format: "npz", In: filepath.Join(dir, "arrays")}, {Format: "ogb", In: filepath.Join(dir, "ogb")},
 		} {
 			o.Out = filepath.Join(dir, "from-"+o.Format)
 			if _, err := dataset.Import(o); err != nil {

@@ -320,7 +320,7 @@ func TestImportVariants(t *testing.T) {
 		}},
 		{"declared classes", func(t testing.TB, dir string) dataset.ImportOptions {
 			o := fixtures["origin"](t, dir)
-			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{4, 1, -1, 4, 4, 1}, 6))
+			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{4, 1, -100, 4, 4, 1}, 6))
 			write(t, filepath.Join(dir, "origin.json"), []byte(`{"format": "kept", "in": "there",
 				"name": "named", "classes": 5, "class_names": ["a","b","c","d","e"], "notes": ["so"]}`))
 			return o
