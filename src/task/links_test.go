@@ -57,6 +57,22 @@ func TestLossesOfLinks(t *testing.T) {
 	}
 }
 
+// A row of zeros has the cosine 0 with all, whatever it is moved by a little: no pair of it has a
+// gradient, and others have theirs.
+func TestCosineOfZeros(t *testing.T) {
+	z := embeddings(3, 9)
+	clear(z.Row(0))
+	l := pairLoss{rating{pairs: Pairs{Score: Cosine}}}
+	d := compute.Matrix{Rows: 3, Cols: 9, Data: make([]float32, 27)}
+	l.loss(ref.New(), d, z, mem.Bytes([]int32{1, 2, 0, 1, 0, 2, 1, 2}), 1)
+	for r := range 3 {
+		if zero := !slices.ContainsFunc(d.Row(r), func(x float32) bool { return x != 0 }); zero != (r == 0) ||
+			slices.ContainsFunc(d.Row(r), func(x float32) bool { return !(math.Abs(float64(x)) < 10) }) {
+			t.Errorf("row %d has the gradient %v", r, d.Row(r))
+		}
+	}
+}
+
 func embeddings(rows, cols int) compute.Matrix {
 	z := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 	for i := range z.Data {

@@ -113,6 +113,9 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
+			if min(la, lb) <= shortest { // a cosine of no direction has no slope
+				continue
+			}
 			addTimes(da, zb, g/(la*lb))
 			addTimes(da, za, -g*s/(la*la))
 			addTimes(db, za, g/(la*lb))
@@ -132,8 +135,10 @@ func addTimes(y, x []float32, g float32) {
 	}
 }
 
-// length is at least such that rows of zeros have the cosine 0.
-func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), 1e-12) }
+// shortest is a length that no row falls below, so that rows of zeros have the cosine 0.
+const shortest float32 = 1e-12
+
+func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), shortest) }
 
 // dot adds in eight sums, so that they need not wait for each other.
 func dot(a, b []float32) float32 {
