@@ -292,6 +292,24 @@ func TestScoreOfACandidateThatIsNoNumber(t *testing.T) {
 	}
 }
 
+// A link whose source has links with all others is ranked among none, and counts for nothing.
+func TestLinksWithoutCandidates(t *testing.T) {
+	shards := shardtest.TypedLinks(t, 4, 8, 40, true) // all authors write all papers
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
+	for _, o.Links.Judged = range []int{0, 100} {
+		if err := onRanks(shards, 2, o, func(_ context.Context, s Passes) error {
+			got, err := RankLinks(s, make([]float32, s.ownRows()*o.Model.Hidden), 2, nil)
+			if len(got) > 0 {
+				t.Errorf("among %d: %v", o.Links.Judged, got)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Chunks end where parts end, so that they are those of any number of ranks.
 func TestChunksOfAnyNumberOfRanks(t *testing.T) {
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,

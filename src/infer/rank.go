@@ -79,8 +79,8 @@ type ranking struct {
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
 // Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by a key of
 // the link's original ids alone, or all, or those given. Unless it is given, a target that has a link
-// with the source, either way and in any split, is no candidate. A tie has the mean of its best and
-// worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
+// with the source, either way and in any split, is no candidate. A link without candidates is not
+// ranked. A tie has the mean of its best and worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
 // link. Scores of those, and of links, that are not finite are nn.ErrDiverged. Memory: a block of
 // embeddings, the rows of the links' sources, and chunks of candidates. Collective.
 func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
@@ -111,6 +111,9 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 			for ; number >= of[s.First+part+1]; part++ {
 			}
 			number++
+			if r.alone(i) {
+				continue
+			}
 			sums[part].See(r.above[i], r.same[i])
 			pairs = append(pairs, r.score[i], 1)
 			if r.first[i] >= 0 {
@@ -205,6 +208,15 @@ func (r *ranking) target(own []float32, i int) []float32 {
 	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
 	at := (int(r.links[i].Target) - int(begin)) * r.cols
 	return own[at : at+r.cols]
+}
+
+// alone reports whether a link has no candidates.
+func (r *ranking) alone(i int) bool {
+	if r.drawn {
+		return len(r.candidates[i]) == 0
+	}
+	partners := len(r.known[r.links[i].Source]) - 1 // the source is known too
+	return partners >= endsOf(r.of)[1].others
 }
 
 // count compares a candidate's score with the link's. A NaN becomes the link's score, which

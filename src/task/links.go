@@ -215,7 +215,7 @@ func (r *Ranked) See(above, equal int) {
 }
 
 // Metrics returns the values by name; none without links. pairs are scores of links and negatives
-// with 1 and 0 behind each; none: auc and average precision are left out.
+// with 1 and 0 behind each; without both auc and average precision are left out.
 func (r *Ranked) Metrics(pairs []float32) map[string]float64 {
 	all := map[string]float64{}
 	if r.Links == 0 {
@@ -225,14 +225,13 @@ func (r *Ranked) Metrics(pairs []float32) map[string]float64 {
 	for i, k := range HitsAt {
 		all[fmt.Sprintf("%s%d", HitsName, k)] = r.Hits[i] / r.Links
 	}
-	if len(pairs) > 0 {
-		var scores []float32
-		var labels []int32
-		for ; len(pairs) > 0; pairs = pairs[2:] {
-			scores, labels = append(scores, pairs[0]), append(labels, int32(pairs[1]))
-		}
-		all[AUC], _ = areaUnderROC(scores, labels)
-		all[AveragePrecision] = averagePrecision(scores, labels)
+	var scores []float32
+	var labels []int32
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		scores, labels = append(scores, pairs[0]), append(labels, int32(pairs[1]))
+	}
+	if area, both := areaUnderROC(scores, labels); both {
+		all[AUC], all[AveragePrecision] = area, averagePrecision(scores, labels)
 	}
 	return all
 }

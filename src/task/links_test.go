@@ -190,6 +190,11 @@ func TestMetricsOfLinks(t *testing.T) {
 	r.See(0, 0)
 	r.See(2, 3) // ranks 3 to 6: 4.5
 	m := r.Metrics([]float32{2, 1, 1, 0, 3, 1, 0.5, 0})
+	for _, one := range [][]float32{{2, 1}, {2, 0}} {
+		if m := r.Metrics(one); len(m) != len(HitsAt)+1 {
+			t.Errorf("of one class alone: %v", m)
+		}
+	}
 	for name, want := range map[string]float64{MRR: (1 + 1/4.5) / 2, "hits_1": 0.5, "hits_3": 0.5,
 		"hits_10": 1, AUC: 1, AveragePrecision: 1} {
 		if math.Abs(m[name]-want) > 1e-9 {
