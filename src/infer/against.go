@@ -105,7 +105,9 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 		copy(r.sources.Row(i), r.target(own, i))
 		r.rater.Prepare(r.sources.Row(i))
 	}
-	r.know()
+	if err := r.know(); err != nil {
+		return nil, err
+	}
 	kept := make([][]best, len(list))
 	err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {

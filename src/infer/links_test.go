@@ -28,6 +28,12 @@ func TestLinksAreRankedAsByLoops(t *testing.T) {
 		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
 }
 
+// So are they where the split leaves most edges out, which are no links: their ends are no candidates.
+func TestLinksBesideEdgesAreRankedAsByLoops(t *testing.T) {
+	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
+		SplitLinks: "10/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
+}
+
 // So they are on a graph with vertex types, among vertices of the type that links lead to.
 func TestTypedLinksAreRankedAsByLoops(t *testing.T) {
 	rankedAsByLoops(t, 4, shardtest.TypedLinks(t, 60, 90, 4, true))
@@ -61,6 +67,13 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			linked[l], linked[l.Reverse()] = true, true
 		}
 	}
+	for v := range graph.VertexID(n) {
+		for u := range graph.VertexID(n) {
+			if l := (graph.Link{Source: u, Target: v}); shards.Topology().Columns.HasLink(&shards.Topology().Graph, l) {
+				linked[l], linked[l.Reverse()] = true, true
+			}
+		}
+	}
 	test, _ := shards.LinksOf(2)
 	var want, among task.Ranked
 	given := Candidates{}
@@ -91,7 +104,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			vertices = append(vertices, graph.VertexID(v))
 		}
 	}
-	for _, ranks := range []int{1, most} {
+	for _, ranks := range []int{1, most, most} { // the second time each with the rows of its vertices alone
 		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
 			begin, end := s.Job.Vertices(s.Comm.Rank())
 			own := rows[int(begin)*cols : int(end)*cols]
@@ -153,6 +166,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		o.Partitioned = ranks > 1
 	}
 }
 

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"halognn/src/comm"
@@ -79,7 +80,7 @@ type ranking struct {
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
 // Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by a key of
 // the link's original ids alone, or all, or those given. Unless it is given, a target that has a link
-// with the source, either way and in any split, is no candidate. A link without candidates is not
+// or edge with the source, either way and in any split, is no candidate. A link without candidates is not
 // ranked. A tie has the mean of its best and worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
 // link. Scores of those, and of links, that are not finite are nn.ErrDiverged. Memory: a block of
 // embeddings, the rows of the links' sources, and chunks of candidates. Collective.
@@ -145,7 +146,9 @@ func (r *ranking) rank(own []float32) error {
 	r.score, r.firstScore = make([]float32, n), make([]float32, n)
 	r.above, r.same = make([]int, n), make([]int, n)
 	r.sources = compute.Matrix{Rows: n, Cols: r.cols, Data: mem.Make[float32](n * r.cols)}
-	r.know()
+	if err := r.know(); err != nil {
+		return err
+	}
 	r.draw()
 	if err := r.eachSource(own, func(i int, row []float32) {
 		copy(r.sources.Row(i), row)
@@ -242,8 +245,9 @@ func (r *ranking) parallel(first, end int, f func(i int)) {
 	})
 }
 
-// know collects the true partners of the links' sources.
-func (r *ranking) know() {
+// know collects the true partners of the links' sources: the ends of links of any split, and those of
+// edges that are none, where the split left some out. Collective.
+func (r *ranking) know() error {
 	r.known = map[graph.VertexID][]graph.VertexID{}
 	for _, l := range r.links {
 		r.known[l.Source] = nil
@@ -258,10 +262,85 @@ func (r *ranking) know() {
 			}
 		}
 	}
+	if err := r.knowEdges(); err != nil {
+		return err
+	}
 	for v, list := range r.known {
 		list = append(list, v)
 		slices.Sort(list)
 		r.known[v] = slices.Compact(list)
+	}
+	return nil
+}
+
+// knowEdges adds the other ends of the sources' edges. Every rank looks at the edges into its own
+// vertices, which it has of any topology, and sends the ends to the ranks that ask, in rounds that
+// bound what is under way. Collective.
+func (r *ranking) knowEdges() error {
+	c, t := r.of.Comm, r.of.Topology
+	size := c.Size()
+	asked, err := comm.Allgatherv(c, slices.Sorted(maps.Keys(r.known)))
+	if err != nil {
+		return err
+	}
+	wanted := make([]bool, len(t.Original)) // by any rank
+	for _, list := range asked {
+		for _, v := range list {
+			wanted[v] = true
+		}
+	}
+	ends := make([][]graph.VertexID, size) // to each rank: a source and its partner, in turn
+	note := func(source, partner graph.VertexID) {
+		if !wanted[source] {
+			return
+		}
+		for to, list := range asked {
+			if _, found := slices.BinarySearch(list, source); found {
+				ends[to] = append(ends[to], source, partner)
+			}
+		}
+	}
+	var received []graph.VertexID
+	send, receive := make([]int, size), make([]int, size)
+	for v, end := r.of.Job.Vertices(c.Rank()); ; {
+		for edges := 0; v < end && edges < blockBytes/16; v++ {
+			t.LinksInto(graph.VertexID(v), func(sources []graph.VertexID) {
+				edges += len(sources)
+				for _, u := range sources {
+					note(u, graph.VertexID(v))
+					note(graph.VertexID(v), u)
+				}
+			})
+		}
+		for to := range ends {
+			send[to] = len(ends[to])
+		}
+		counts, err := comm.Allgather(c, append(slices.Clone(send), int(end-v))...)
+		if err != nil {
+			return err
+		}
+		total, left := 0, false
+		for from := range size {
+			row := counts[from*(size+1):][:size+1]
+			receive[from], left = row[c.Rank()], left || row[size] > 0
+			total += receive[from]
+		}
+		received = slices.Grow(received[:0], total)[:total]
+		err = c.StartAlltoallv(mem.Bytes(slices.Concat(ends...)), mem.Bytes(received), send, receive,
+			4).Wait()
+		if err != nil {
+			return err
+		}
+		for i := 0; i < total; i += 2 {
+			r.known[received[i]] = append(r.known[received[i]], received[i+1])
+		}
+		for to := range ends {
+			ends[to] = ends[to][:0]
+		}
+		r.of.Watch.Alive()
+		if !left {
+			return nil
+		}
 	}
 }
 

@@ -83,6 +83,17 @@ func (t *Topology) row(v graph.VertexID) []graph.VertexID {
 	return t.Graph.InNeighbours(v - t.First)
 }
 
+// LinksInto calls f with where the edges into a vertex come from whose relation Columns.Links reports,
+// relation by relation.
+func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID)) {
+	kind, first, _ := t.Columns.Of(v)
+	for k, relation := range t.Columns.Into(kind) {
+		if t.Columns.Links(relation) {
+			f(t.row(first + graph.VertexID(k)))
+		}
+	}
+}
+
 // Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
 // and are reused by the next Sample into it; the zero value is ready for use.
 //
