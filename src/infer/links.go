@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -45,7 +44,7 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	}
 	out := &Result{Vertices: len(links), Seconds: time.Since(begin).Seconds()}
 	return out, comm.OnFirst(s.Comm, func() error {
-		return writeLinks(s, m, links, scores, what.Path)
+		return writeLinks(ctx, s, m, links, scores, what.Path)
 	})
 }
 
@@ -230,7 +229,9 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 
 // writeLinks writes scores, or what they say of the label of each link: an array [n], or [n, C], or a
 // table of source, target and these.
-func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path string) (err error) {
+func writeLinks(
+	ctx context.Context, s Passes, m *Model, links []graph.Link, scores []float32, path string,
+) error {
 	outputs, of := max(1, s.Spec.Model.Rated), s.Task
 	var labels []byte
 	if !of.Ranks {
@@ -244,18 +245,26 @@ func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path s
 		if of.Ranks {
 			labels, layout = mem.Bytes(scores), npy.Info{DType: "<f4", Shape: []int{len(links)}}
 		}
-		_, err = npy.WriteRows(path, labels, layout.DType, layout.Shape...)
-		return err
+		return writeRows(ctx, "links", path, layout.DType, layout.Shape, labels)
 	}
+	err := writeFile(path, func(to io.Writer) error {
+		return formatLinks(ctx, to, s, m, links, scores, labels)
+	})
+	if err != nil {
+		return fmt.Errorf("links: %w", err)
+	}
+	return nil
+}
+
+func formatLinks(
+	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32, labels []byte,
+) error {
+	outputs, of := max(1, s.Spec.Model.Rated), s.Task
 	ids, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return err
 	}
 	defer ids.Close()
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
 	header := []string{"source", "target"}
 	switch {
 	case of.Ranks:
@@ -267,9 +276,12 @@ func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path s
 	default:
 		header = append(header, of.Column)
 	}
-	w := csv.NewWriter(f)
+	w := csv.NewWriter(to)
 	_ = w.Write(header) // Flush keeps the error
 	for i, l := range links {
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		line := []string{ids.Text(int(s.Topology.Original[l.Source])), ids.Text(int(s.Topology.Original[l.Target]))}
 		if of.Ranks {
 			line = append(line, strconv.FormatFloat(float64(scores[i]), 'g', -1, 32))
@@ -279,7 +291,7 @@ func writeLinks(s Passes, m *Model, links []graph.Link, scores []float32, path s
 		_ = w.Write(line)
 	}
 	w.Flush()
-	return errors.Join(w.Error(), f.Close())
+	return w.Error()
 }
 
 // outputsOf makes what the model says of own links, [links, outputs]. Collective.

@@ -324,6 +324,35 @@ func TestLinksWithoutCandidates(t *testing.T) {
 	}
 }
 
+// A table or array of links that is not whole has no name.
+func TestLinksAreWrittenWholeOrNot(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
+		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	o := sageOptions()
+	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
+	links, _ := shards.LinksOf(2)
+	dir := t.TempDir()
+	if err := onRanks(shards, 1, o, func(ctx context.Context, s Passes) error {
+		ended, end := context.WithCancel(ctx)
+		end()
+		for _, name := range []string{"links.csv", "links.npy"} {
+			for _, ctx := range []context.Context{ended, ctx} {
+				err := writeLinks(ctx, s, &Model{}, links, make([]float32, len(links)), filepath.Join(dir, name))
+				files, _ := os.ReadDir(dir)
+				if ctx == ended && (!errors.Is(err, context.Canceled) || len(files) > 0) || ctx != ended && err != nil {
+					t.Errorf("%s, ended %t: %v, %d files", name, ctx == ended, err, len(files))
+				}
+			}
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Chunks end where parts end, so that they are those of any number of ranks.
 func TestChunksOfAnyNumberOfRanks(t *testing.T) {
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,

@@ -132,21 +132,31 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 func (s Passes) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {
-	f, err := renameio.NewPendingFile(what.Path, renameio.WithTempDir(filepath.Dir(what.Path)),
-		renameio.WithPermissions(0o644))
-	if err == nil {
-		defer f.Cleanup() // does nothing once the file has its name
-		buffered := bufio.NewWriterSize(f, 1<<20)
-		if err = s.formatTable(ctx, buffered, p, m, what, all); err == nil {
-			if err = buffered.Flush(); err == nil {
-				err = f.CloseAtomicallyReplace()
-			}
-		}
-	}
+	err := writeFile(what.Path, func(to io.Writer) error {
+		return s.formatTable(ctx, to, p, m, what, all)
+	})
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
 	}
 	return nil
+}
+
+// writeFile writes a file that has its name once it is whole.
+func writeFile(path string, write func(to io.Writer) error) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithPermissions(0o644))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup() // does nothing once the file has its name
+	buffered := bufio.NewWriterSize(f, 1<<20)
+	if err := write(buffered); err != nil {
+		return err
+	}
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 func (s Passes) formatTable(
