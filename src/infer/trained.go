@@ -233,7 +233,12 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 			s.Dir, s.Task, m.Run, m.Task, cure)
 	}
 	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
-	if m.ClassNames == nil || s.ClassNames == nil {
+	names, others := m.ClassNames, s.ClassNames
+	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide && !slices.ContainsFunc(all, notNumber) {
+		// import names no classes that are 0 to C-1, so numbers are the names of the other side
+		names, others = numbersUnless(names, m.outputs()), numbersUnless(others, s.Classes)
+	}
+	if names == nil || others == nil {
 		if n := m.outputs(); s.Classes > n || t.task.Wide && s.Classes != n {
 			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained on %d; %s",
 				s.Dir, s.Classes, m.Run, n, cure)
@@ -241,11 +246,11 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 		return t, nil
 	}
 	of := map[string]int32{}
-	for c, name := range m.ClassNames {
+	for c, name := range names {
 		of[name] = int32(c)
 	}
 	t.class = make([]int32, s.Classes)
-	for c, name := range s.ClassNames {
+	for c, name := range others {
 		known, ok := of[name]
 		if !ok || t.task.Wide && (int(known) != c || s.Classes != m.outputs()) {
 			return nil, fmt.Errorf("%s: class %.60q is not one of the %d classes in the order "+
@@ -254,6 +259,23 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 		t.class[c] = known
 	}
 	return t, nil
+}
+
+func notNumber(name string) bool {
+	_, err := strconv.ParseInt(name, 10, 64)
+	return err != nil
+}
+
+// numbersUnless returns the names of classes or, where there are none, 0 to n-1.
+func numbersUnless(names []string, n int) []string {
+	if names != nil {
+		return names
+	}
+	names = make([]string, n)
+	for c := range names {
+		names[c] = strconv.Itoa(c)
+	}
+	return names
 }
 
 // The splits of labelled vertices, in the order of the report.
