@@ -67,9 +67,11 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			linked[l], linked[l.Reverse()] = true, true
 		}
 	}
+	beside := false // an edge is no link
 	for v := range graph.VertexID(n) {
 		for u := range graph.VertexID(n) {
 			if l := (graph.Link{Source: u, Target: v}); shards.Topology().Columns.HasLink(&shards.Topology().Graph, l) {
+				beside = beside || !linked[l]
 				linked[l], linked[l.Reverse()] = true, true
 			}
 		}
@@ -125,6 +127,9 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 				if scores[i] != score(l.Source, l.Target) {
 					t.Errorf("%d ranks: link %v has the score %g", ranks, l, scores[i])
 				}
+			}
+			if s.AllEdgesAreLinks == beside {
+				t.Errorf("%d ranks: all edges are links: %t", ranks, !beside)
 			}
 			best, rated, err := topOf(s, own, vertices, 4)
 			if err != nil {

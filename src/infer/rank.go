@@ -77,13 +77,14 @@ type ranking struct {
 	above, same []int // [L]
 }
 
-// RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own vertices,
-// Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by a key of
-// the link's original ids alone, or all, or those given. Unless it is given, a target that has a link
-// or edge with the source, either way and in any split, is no candidate. A link without candidates is not
-// ranked. A tie has the mean of its best and worst rank. It returns every metric over all ranks; auc and average precision are of one negative a
-// link. Scores of those, and of links, that are not finite are nn.ErrDiverged. Memory: a block of
-// embeddings, the rows of the links' sources, and chunks of candidates. Collective.
+// RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own
+// vertices, Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by
+// a key of the link's original ids alone, or all, or those given. Unless it is given, a target that
+// has a link or edge with the source, either way and in any split, is no candidate. A link without
+// candidates is not ranked. A tie has the mean of its best and worst rank. It returns every metric over
+// all ranks; auc and average precision are of one negative a link. Scores of those, and of links, that
+// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
+// chunks of candidates. Collective.
 func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
@@ -273,56 +274,62 @@ func (r *ranking) know() error {
 	return nil
 }
 
-// knowEdges adds the other ends of the sources' edges. Every rank looks at the edges into its own
-// vertices, which it has of any topology, and sends the ends to the ranks that ask, in rounds that
-// bound what is under way. Collective.
+// knowEdges adds the other ends of the sources' edges that are no links. Every rank looks at the edges
+// into its own vertices, which it has of any topology, and sends the ends to the ranks that ask, in
+// rounds that bound what is under way. Where all edges are links that is found once. Collective.
 func (r *ranking) knowEdges() error {
+	if r.given != nil || r.of.AllEdgesAreLinks {
+		return nil
+	}
 	c, t := r.of.Comm, r.of.Topology
 	size := c.Size()
 	asked, err := comm.Allgatherv(c, slices.Sorted(maps.Keys(r.known)))
 	if err != nil {
 		return err
 	}
-	wanted := make([]bool, len(t.Original)) // by any rank
-	for _, list := range asked {
+	var asks [][2]graph.VertexID // a source and who asks for it
+	for rank, list := range asked {
 		for _, v := range list {
-			wanted[v] = true
+			asks = append(asks, [2]graph.VertexID{v, graph.VertexID(rank)})
 		}
 	}
+	askers := pairsBy(0, graph.VertexID(len(t.Original)), asks)
+	begin, last := r.of.Job.Vertices(c.Rank())
+	first, end := graph.VertexID(begin), graph.VertexID(last)
+	links := r.linksOf(first, end)
 	ends := make([][]graph.VertexID, size) // to each rank: a source and its partner, in turn
 	note := func(source, partner graph.VertexID) {
-		if !wanted[source] {
-			return
-		}
-		for to, list := range asked {
-			if _, found := slices.BinarySearch(list, source); found {
-				ends[to] = append(ends[to], source, partner)
-			}
+		for _, to := range askers.of(source) {
+			ends[to] = append(ends[to], source, partner)
 		}
 	}
 	var received []graph.VertexID
-	send, receive := make([]int, size), make([]int, size)
-	for v, end := r.of.Job.Vertices(c.Rank()); ; {
+	send, receive, beside := make([]int, size), make([]int, size), 0
+	for v := first; ; {
 		for edges := 0; v < end && edges < blockBytes/16; v++ {
-			t.LinksInto(graph.VertexID(v), func(sources []graph.VertexID) {
+			known := links.of(v)
+			t.LinksInto(v, func(sources []graph.VertexID) {
 				edges += len(sources)
 				for _, u := range sources {
-					note(u, graph.VertexID(v))
-					note(graph.VertexID(v), u)
+					if _, is := slices.BinarySearch(known, u); !is {
+						beside++
+						note(u, v)
+						note(v, u)
+					}
 				}
 			})
 		}
 		for to := range ends {
 			send[to] = len(ends[to])
 		}
-		counts, err := comm.Allgather(c, append(slices.Clone(send), int(end-v))...)
+		counts, err := comm.Allgather(c, append(slices.Clone(send), int(end-v), beside)...)
 		if err != nil {
 			return err
 		}
-		total, left := 0, false
+		total, left, found := 0, false, false
 		for from := range size {
-			row := counts[from*(size+1):][:size+1]
-			receive[from], left = row[c.Rank()], left || row[size] > 0
+			row := counts[from*(size+2):][:size+2]
+			receive[from], left, found = row[c.Rank()], left || row[size] > 0, found || row[size+1] > 0
 			total += receive[from]
 		}
 		received = slices.Grow(received[:0], total)[:total]
@@ -339,9 +346,54 @@ func (r *ranking) knowEdges() error {
 		}
 		r.of.Watch.Alive()
 		if !left {
+			r.of.AllEdgesAreLinks = !found
 			return nil
 		}
 	}
+}
+
+// linksOf returns the partners, by training links, of the vertices first to end-1, sorted.
+func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
+	var pairs [][2]graph.VertexID
+	all, _ := r.of.Shards.LinksOf(0) // those of other splits are no edges
+	for _, l := range all {
+		for _, l := range [2]graph.Link{l, l.Reverse()} {
+			if l.Target >= first && l.Target < end {
+				pairs = append(pairs, [2]graph.VertexID{l.Target, l.Source})
+			}
+		}
+	}
+	b := pairsBy(first, end, pairs)
+	r.parallel(0, int(end-first), func(i int) { slices.Sort(b.of(first + graph.VertexID(i))) })
+	return b
+}
+
+// byVertex has values of the vertices from first on: vertex first+i those in start[i]:start[i+1].
+type byVertex struct {
+	first  graph.VertexID
+	start  []int
+	values []graph.VertexID
+}
+
+// pairsBy groups pairs of a vertex, of first to end-1, and a value by the vertex.
+func pairsBy(first, end graph.VertexID, pairs [][2]graph.VertexID) byVertex {
+	b := byVertex{first, make([]int, end-first+2), make([]graph.VertexID, len(pairs))}
+	for _, p := range pairs {
+		b.start[p[0]-first+2]++
+	}
+	for i := 2; i < len(b.start); i++ {
+		b.start[i] += b.start[i-1]
+	}
+	for _, p := range pairs { // start[i+1] is where the next value of vertex i goes
+		at := &b.start[p[0]-first+1]
+		b.values[*at] = p[1]
+		*at++
+	}
+	return b
+}
+
+func (b byVertex) of(v graph.VertexID) []graph.VertexID {
+	return b.values[b.start[v-b.first]:b.start[v-b.first+1]]
 }
 
 // draw draws the candidates of each link.

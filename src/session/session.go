@@ -57,6 +57,8 @@ type Session struct {
 	Strategy *parallel.Strategy
 	Pipe     *parallel.Pipe
 
+	AllEdgesAreLinks bool // of a task of links; false until a ranking has found it
+
 	Skipped int             // minibatches of the pass under way that were trained before a restart
 	Log     *rundir.Log     // of a training, rank 0
 	Spans   *trace.Recorder // nil without --trace
