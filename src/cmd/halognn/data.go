@@ -149,7 +149,7 @@ func generateCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Split, "split", "",
 		"train/valid/test, as 60/20/20, 0.6/0.2/0.2 or 0.5%/0.2%/1% (default 60/20/20, or the preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
-		dataset.FeatureTypes+" (default float32, or the preset's)")
+		"float32, float16 or int8 (default float32, or the preset's)")
 	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: shares, as of --split, of the pairs "+
 		"of vertices with an edge, such as 85/5/10")
 	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of classes a and b: "+
