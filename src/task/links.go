@@ -159,9 +159,9 @@ func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	return math.Log(sum) + most - float64(scores[0])*scale
 }
 
-// count ranks the link among its negatives.
+// count ranks the link among its negatives, if it has any.
 func count(s *Sums, scores []float32) {
-	above, equal, others := 0, 0, 0
+	above, equal, others := 0.0, 0.0, 0.0
 	for _, x := range scores[1:] {
 		switch {
 		case math.IsInf(float64(x), -1):
@@ -173,10 +173,11 @@ func count(s *Sums, scores []float32) {
 		}
 		others++
 	}
-	s[Reciprocal] += 1 / (1 + float64(above) + float64(equal)/2)
-	if others > 0 {
-		s[Beaten] += 1 - (float64(above)+float64(equal)/2)/float64(others)
+	if others == 0 {
+		return
 	}
+	s[Reciprocal] += 1 / (1 + above + equal/2)
+	s[Beaten] += 1 - (above+equal/2)/others
 	s[Rated]++
 }
 

@@ -52,6 +52,11 @@ func TestLossesOfLinks(t *testing.T) {
 			}
 		}
 	}
+	alone := mem.Bytes([]int32{2, 1, 0, 1, -1, -1, 3, 1, 4, 5}) // the first has no negative
+	d := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+	if s := (&pairLoss{}).loss(ref.New(), d, z, alone, 2); s.Sums[Rated] != 1 || s.Sums[Reciprocal] > 1 {
+		t.Errorf("one of two links is ranked: %+v", s)
+	}
 	if s := (&pairLoss{}).loss(ref.New(), compute.Matrix{}, compute.Matrix{}, nil, 0); s != (Stats{}) {
 		t.Errorf("no links: %+v", s)
 	}
