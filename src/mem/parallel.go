@@ -17,15 +17,9 @@ func Parallel(n int, f func(worker int)) {
 		group.Go(func() {
 			debug.SetPanicOnFault(true) // of this goroutine, which ends here
 			defer func() {
-				r := recover()
-				if r == nil {
-					return
+				if r := Recovered(recover()); r != nil {
+					met.Store(&r)
 				}
-				err, isError := r.(error)
-				if _, read := r.(badRead); !read && !(isError && errors.Is(err, ErrMemory)) {
-					r = &Panic{r, debug.Stack()} // the stack would be lost
-				}
-				met.Store(&r)
 			}()
 			f(worker)
 		})
@@ -34,6 +28,16 @@ func Parallel(n int, f func(worker int)) {
 	if r := met.Load(); r != nil {
 		panic(*r)
 	}
+}
+
+// Recovered returns what a recovered panic is to be raised as on another goroutine: with its stack,
+// which would be lost, unless a Guard there makes an error of it. nil stays nil.
+func Recovered(r any) any {
+	err, isError := r.(error)
+	if _, read := r.(badRead); r == nil || read || isError && errors.Is(err, ErrMemory) {
+		return r
+	}
+	return &Panic{r, debug.Stack()}
 }
 
 // Pieces calls f for [0,n) in pieces, on all CPUs, in any order. What f makes of an index must not

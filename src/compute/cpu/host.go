@@ -123,7 +123,8 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 		}
 		n := len(t) / max(1, rowBytes)
 		if i >= rows.Wide && rows.Wide != 0 {
-			n -= rows.WideType.Size()/rows.Type.Size() - 1 // a wide row is as long as several
+			// a wide row is as long as several; C takes a negative number for a large one
+			n = max(0, n-rows.WideType.Size()/rows.Type.Size()+1)
 		}
 		space = append(space, C.halognn_table{
 			base: unsafe.Pointer(unsafe.SliceData(t)),

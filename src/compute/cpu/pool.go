@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"halognn/src/mem"
 )
 
 // pool runs tiles of a kernel on the calling goroutine and on workers, each a goroutine locked to
@@ -27,7 +29,8 @@ type pool struct {
 	work  func(tile int) // the tiles of the current run; written before the workers are signalled
 	tiles int64
 	next  atomic.Int64
-	busy  atomic.Int32 // workers that have not finished the current run
+	busy  atomic.Int32        // workers that have not finished the current run
+	met   atomic.Pointer[any] // the first panic of a tile of the current run
 	done  waiter
 }
 
@@ -82,13 +85,22 @@ func (p *pool) serve(w *waiter) {
 	}
 }
 
+// takeTiles keeps a panic of a tile for run, and then nobody takes another.
 func (p *pool) takeTiles() {
+	defer func() {
+		if r := mem.Recovered(recover()); r != nil {
+			met := r // r itself would be allocated in each call
+			p.met.CompareAndSwap(nil, &met)
+			p.next.Store(p.tiles)
+		}
+	}()
 	for t := p.next.Add(1) - 1; t < p.tiles; t = p.next.Add(1) - 1 {
 		p.work(int(t))
 	}
 }
 
-// run calls work for every tile and returns when all are done.
+// run calls work for every tile and returns when all are done. It re-raises a panic of work on the
+// calling goroutine, where a Guard around the call sees it: scratch memory grows in tiles.
 func (p *pool) run(tiles int, work func(tile int)) {
 	helpers := min(len(p.workers), tiles-1)
 	if helpers <= 0 {
@@ -105,6 +117,9 @@ func (p *pool) run(tiles int, work func(tile int)) {
 	}
 	p.takeTiles()
 	p.spun.Add(int64(p.done.wait(p.spin)))
+	if r := p.met.Swap(nil); r != nil {
+		panic(*r)
+	}
 }
 
 func (p *pool) close() {
