@@ -11,8 +11,8 @@
 //	                 resident rows | parameters, moments | activations | staging buffers
 //
 // The package manages the arena itself, so no step allocates from the driver, and an error can say
-// how much memory each use takes. Kernels give the bits of the plain reference except matrix
-// products, LayerNorm and losses, which add in another, fixed order.
+// how much memory each use takes. Kernels give the bits of the CPU's C kernels except matrix
+// products, LayerNorm, losses and attention, which add in another, fixed order.
 //
 // Without a GPU the same library is built for the host (make -C kernels emulated), and this
 // package's tests run every kernel and every wait with it.

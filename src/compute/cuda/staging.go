@@ -470,8 +470,8 @@ func (b *stagingBuffer) PinnedBytes() int64 { return int64(b.pinned.bytes) }
 
 // Close implements compute.StagingBuffer.
 func (b *stagingBuffer) Close() error {
-	if b.d.open != b {
-		panic("compute/cuda: a staging buffer is closed that is not open")
+	if b.d.open != b { // the step ended before it opened it
+		return nil
 	}
 	b.d.open = nil
 	b.taken = true

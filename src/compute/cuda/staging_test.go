@@ -168,6 +168,11 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		if err := box.Send(in); err != nil {
 			t.Fatal(err)
 		}
+		if i%5 == 4 { // as a step that ends before it opens the buffer does
+			if err := box.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		queue = append(queue, item{in, box})
 		if len(boxes) == 0 || random.IntN(2) == 0 {
 			receive()
