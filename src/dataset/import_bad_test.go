@@ -162,6 +162,13 @@ func TestImportBadInput(t *testing.T) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
 		}, []string{"edges.csv", "edges into vertex 1 add up to 6e+38", "--ignore"}, dataset.ErrValue},
+		{"no column left for ids", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
+			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+				Ignore: []string{"id", "f"}}
+			o.Table.Nodes = filepath.Join(dir, "nodes.csv")
+			write(t, o.In, []byte("source,target\na,b\n"))
+			write(t, o.Table.Nodes, []byte("id,f\na,1\nb,2\n"))
+		}, []string{"nodes.csv", "no column for the ids", "ignore fewer"}, nil},
 		{"a weight that is no number", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))

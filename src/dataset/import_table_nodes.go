@@ -97,7 +97,12 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 	if c.id, err = s.column(t, o.ID, "--id", idNames...); err != nil {
 		return c, err
 	}
-	c.id = max(0, c.id)
+	if c.id < 0 {
+		c.id = slices.IndexFunc(t.header, func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
+	}
+	if c.id < 0 {
+		return c, t.errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
+	}
 	if c.split, err = s.column(t, o.Split, "--split-column", splitNames...); err != nil {
 		return c, err
 	}

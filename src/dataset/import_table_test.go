@@ -274,6 +274,14 @@ func TestImportOwnData(t *testing.T) {
 					d.Split)
 			}
 		}},
+		{"the first column left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
+			nodes("age,name,f,y\n7,a,1,x\n7,b,2,y\n7,c,3,y\n")(t, dir, o)
+			o.Ignore = []string{"age"}
+		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+			if d.Meta.Features != 1 || d.Meta.Vertices != 3 {
+				t.Errorf("%d features of %d vertices", d.Meta.Features, d.Meta.Vertices)
+			}
+		}},
 		{"a scipy matrix by entries", scipy("coo", func(t testing.TB) map[string][]byte {
 			return map[string][]byte{"row": array(t, []int32{0, 2}, 2),
 				"col": array(t, []int32{1, 0}, 2)}
