@@ -16,7 +16,7 @@ const (
 	productRows  = 2048
 )
 
-// against scores the rows of a block as targets of each link's source; rows known to have a link
+// against scores the rows of a block as targets of each link's source; rows known to have a link or edge
 // with it are left out. Scores that are inner products come from matrix products, whose last bits
 // depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
@@ -94,8 +94,8 @@ func (r *ranking) compare(a, b best) int {
 		cmp.Compare(r.of.Topology.Original[a.id], r.of.Topology.Original[b.id]))
 }
 
-// top finds the k best partners of each own vertex of a list among all vertices that have no link with
-// it: exact, block by block.
+// top finds the k best partners of each own vertex of a list among all vertices that have no link or
+// edge with it: exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
 	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}

@@ -276,7 +276,8 @@ func (r *ranking) know() error {
 
 // knowEdges adds the other ends of the sources' edges that are no links. Every rank looks at the edges
 // into its own vertices, which it has of any topology, and sends the ends to the ranks that ask, in
-// rounds that bound what is under way. Where all edges are links that is found once. Collective.
+// rounds that bound what is under way. Where all edges are links that is found once. Memory: a number
+// for each vertex of the graph, and for each end of a link at an own vertex. Collective.
 func (r *ranking) knowEdges() error {
 	if r.given != nil || r.of.AllEdgesAreLinks {
 		return nil
@@ -297,19 +298,20 @@ func (r *ranking) knowEdges() error {
 	begin, last := r.of.Job.Vertices(c.Rank())
 	first, end := graph.VertexID(begin), graph.VertexID(last)
 	links := r.linksOf(first, end)
-	ends := make([][]graph.VertexID, size) // to each rank: a source and its partner, in turn
+	ends, under := make([][]graph.VertexID, size), 0 // to each rank: a source and its partner, in turn
 	note := func(source, partner graph.VertexID) {
 		for _, to := range askers.of(source) {
 			ends[to] = append(ends[to], source, partner)
+			under++
 		}
 	}
+	most := max(1, blockBytes/16/size) // of pairs, so that all ranks may send to one
 	var received []graph.VertexID
 	send, receive, beside := make([]int, size), make([]int, size), 0
 	for v := first; ; {
-		for edges := 0; v < end && edges < blockBytes/16; v++ {
+		for ; v < end && under < most; v++ {
 			known := links.of(v)
 			t.LinksInto(v, func(sources []graph.VertexID) {
-				edges += len(sources)
 				for _, u := range sources {
 					if _, is := slices.BinarySearch(known, u); !is {
 						beside++
@@ -344,6 +346,7 @@ func (r *ranking) knowEdges() error {
 		for to := range ends {
 			ends[to] = ends[to][:0]
 		}
+		under = 0
 		r.of.Watch.Alive()
 		if !left {
 			r.of.AllEdgesAreLinks = !found
@@ -352,14 +355,16 @@ func (r *ranking) knowEdges() error {
 	}
 }
 
-// linksOf returns the partners, by training links, of the vertices first to end-1, sorted.
+// linksOf returns the partners, by links of any split, of the vertices first to end-1, sorted.
 func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	var pairs [][2]graph.VertexID
-	all, _ := r.of.Shards.LinksOf(0) // those of other splits are no edges
-	for _, l := range all {
-		for _, l := range [2]graph.Link{l, l.Reverse()} {
-			if l.Target >= first && l.Target < end {
-				pairs = append(pairs, [2]graph.VertexID{l.Target, l.Source})
+	for split := range graph.SplitNames {
+		all, _ := r.of.Shards.LinksOf(split)
+		for _, l := range all {
+			for _, l := range [2]graph.Link{l, l.Reverse()} {
+				if l.Target >= first && l.Target < end {
+					pairs = append(pairs, [2]graph.VertexID{l.Target, l.Source})
+				}
 			}
 		}
 	}
