@@ -240,14 +240,18 @@ def replaced(run):
         return
     if not os.path.exists(os.path.join(run, "config.yaml")):
         raise FileExistsError(f"{run} holds no run, and is not removed; choose another directory")
-    run = os.path.abspath(run)
+    run = os.path.realpath(run)  # a link stays
     aside = tempfile.mkdtemp(prefix=os.path.basename(run) + ".", dir=os.path.dirname(run))
-    os.rename(run, aside)
+    try:
+        os.rename(run, aside)
+    except OSError:
+        os.rmdir(aside)
+        raise
     try:
         yield
     finally:
         if os.path.exists(os.path.join(run, "config.yaml")):
-            shutil.rmtree(aside)
+            shutil.rmtree(aside, ignore_errors=True)
         else:
             shutil.rmtree(run, ignore_errors=True)
             os.rename(aside, run)
