@@ -185,7 +185,7 @@ func (r evaluator) ofLinks(all map[string]float64) (q infer.Quality) {
 		x, ok := all[name]
 		m := record.Metric{Value: x, Known: ok}
 		if !ok {
-			m.Why = "no links with other vertices to rank them among"
+			m.Why = "no links, or no other vertices beside them"
 		}
 		return m
 	}

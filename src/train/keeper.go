@@ -20,7 +20,7 @@ import (
 // ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
 var ErrStopped = errors.New("stopped by a signal")
 
-// ErrUnsaved is wrapped by an error that all ranks agreed on, of a checkpoint that they write together.
+// ErrUnsaved is wrapped by the error of a checkpoint that ranks write together.
 var ErrUnsaved = errors.New("the state is not saved")
 
 // share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
@@ -167,7 +167,7 @@ func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, e
 		err = r.of.lock.Held()
 	}
 	if err = comm.Agree(r.s.Comm, err); err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("%w: %w", ErrUnsaved, err)
 	}
 	if diverged, err = comm.AgreeAny(r.s.Comm, !r.s.Learned.Finite()); err != nil {
 		return nil, false, err

@@ -307,7 +307,7 @@ func TestResumeOfLearnedRows(t *testing.T) {
 func TestFailedWriteOfLearnedRows(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
 	o := learnedOptions("sage")
-	o.Epochs, o.Checkpoint = 100, config.Saves{EverySteps: 3, Keep: 2}
+	o.Epochs, o.Checkpoint = 100, config.Saves{EverySteps: 8, Keep: 2} // none is being written before
 	v, dir := &vandal{left: 7}, t.TempDir()
 	v.dir = filepath.Join(dir, rundir.CheckpointsDir)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
