@@ -151,6 +151,9 @@ func TestLockThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for end, now := time.Now().Add(10*time.Second), first; string(now) == string(first); {
 		if now, err = os.ReadFile(l.path); err != nil || time.Now().After(end) {
 			t.Fatalf("it beats no more (%v)", err)
