@@ -1,6 +1,9 @@
 package train
 
 import (
+	"math/rand/v2"
+	"slices"
+
 	"halognn/src/comm"
 	"halognn/src/mem"
 	"halognn/src/parallel"
@@ -62,14 +65,17 @@ func (r ledger) memory() trace.Memory {
 	return m
 }
 
+// process names this process: ranks that run in one share its resident set.
+var process = rand.Int64()
+
 // summariseMemory returns the largest resident set of a rank, in bytes, and that rank's memory by
-// item. Collective.
+// item, or that of the first rank in its process. Collective.
 func (r ledger) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
 		return 0, nil, err
 	}
-	values := []int64{peak}
+	values := []int64{peak, process}
 	for _, item := range r.memory() {
 		values = append(values, item.Bytes)
 	}
@@ -77,13 +83,15 @@ func (r ledger) summariseMemory() (most int64, of map[string]int64, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	for at := 0; at < len(all); at += len(values) {
-		if all[at] > most {
-			most, of = all[at], map[string]int64{}
-			for i, name := range trace.MemoryItems {
-				of[name] = all[at+1+i]
-			}
+	largest := all[:len(values)]
+	for at := range slices.Chunk(all, len(values)) {
+		if most = max(most, at[0]); at[0] > largest[0] && at[1] != largest[1] {
+			largest = at
 		}
+	}
+	of = map[string]int64{}
+	for i, name := range trace.MemoryItems {
+		of[name] = largest[2+i]
 	}
 	return most, of, nil
 }
