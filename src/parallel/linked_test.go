@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -19,11 +20,12 @@ import (
 )
 
 // fourGPUs returns the CUDA library of tests with a GPU for each of up to four ranks. Those of the
-// emulation are always there; leaveOut skips a test where real ones are not.
+// emulation are always there, unless it was asked for fewer; leaveOut skips a test where real ones
+// are not.
 func fourGPUs(t *testing.T) (path string, leaveOut func(...any)) {
 	t.Helper()
 	path, leaveOut = computetest.CUDALibrary(t, "../.."), t.Skip
-	if strings.Contains(path, "emulated") {
+	if strings.Contains(path, "emulated") && os.Getenv("HALOGNN_EMULATED_DEVICES") == "" {
 		leaveOut = t.Fatal
 	}
 	if n, err := cuda.Devices(); err != nil {
@@ -56,14 +58,19 @@ func withNCCL(t *testing.T) string {
 // errClosing is wrapped by the errors of closing devices.
 var errClosing = errors.New("closing a device")
 
-// onGPUs runs f on ranks that are goroutines, each with its own device, in a world whose messages
-// may lie in device memory. It returns the errors of the job and of closing the devices.
+// onGPUs runs f on ranks that are goroutines, each with its own device where there are enough, in a
+// world whose messages may lie in device memory. It returns the errors of the job and of closing the
+// devices.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
 	closed := make([]error, ranks)
-	err := w.Run(func(c comm.Comm) error {
-		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 1 << 20, Library: path})
+	there, err := cuda.Devices()
+	if err != nil {
+		return err
+	}
+	err = w.Run(func(c comm.Comm) error {
+		d, err := cuda.Open(cuda.Options{Device: c.Rank() % there, Memory: 1 << 20, Library: path})
 		if err != nil {
 			return err
 		}

@@ -13,14 +13,15 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/nn"
 	"halognn/src/trace"
 )
 
-// Ranks with a GPU each come to the loss and the gradients of a rank alone, up to round-off.
+// Ranks on GPUs come to the loss and the gradients of a rank alone, up to round-off.
 func TestModesAgreeOnGPUs(t *testing.T) {
-	path, _ := fourGPUs(t)
+	path := computetest.CUDALibrary(t, "../..")
 	const n = 3
 	w := newWorld(t, 4)
 	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",
@@ -60,7 +61,7 @@ func TestModesAgreeOnGPUs(t *testing.T) {
 	}
 }
 
-// onEach trains n steps on ranks with a GPU each, and returns what they come to, their bytes handed
+// onEach trains n steps on ranks with GPUs, and returns what they come to, their bytes handed
 // to the hosts' transport, and the pinned memory of rows between layers.
 func (w *world) onEach(path string, g grouping, config nn.Config, n int) (results [][]result,
 	handed, pinned int64, err error) {
@@ -83,9 +84,17 @@ func (w *world) onEach(path string, g grouping, config nn.Config, n int) (result
 // Rows between layers that travel from device to device, in one queue with the gradients, leave the
 // bits as they are where the hosts carry them; as many are counted, and the hosts carry none.
 func TestShufflesBetweenGPUs(t *testing.T) {
-	path := withNCCL(t)
+	t.Run("mpi", func(t *testing.T) { // ranks may share a GPU
+		shufflesBetweenGPUs(t, computetest.CUDALibrary(t, "../.."), TransportMPI)
+	})
+	t.Run("nccl", func(t *testing.T) { shufflesBetweenGPUs(t, withNCCL(t), TransportNCCL) })
+}
+
+func shufflesBetweenGPUs(t *testing.T, path string, over Transport) {
 	const n = 3
 	plain := newWorld(t, 4)
+	w := *plain
+	w.over = over
 	for _, name := range []string{"sage", "gat", "gin", "batch norm, residual, jumping"} {
 		config := sharedModels()[name]
 		for _, g := range []grouping{
@@ -99,24 +108,20 @@ func TestShufflesBetweenGPUs(t *testing.T) {
 			if err != nil || pinned == 0 {
 				t.Fatalf("%s, %v: %d bytes pinned, %v", name, g, pinned, err)
 			}
-			for _, over := range []Transport{TransportNCCL, TransportMPI} {
-				w := *plain
-				w.over = over
-				got, handed, pinned, err := w.onEach(path, g, config, n)
-				if err == nil {
-					err = sameBits(got, want)
+			got, handed, pinned, err := w.onEach(path, g, config, n)
+			if err == nil {
+				err = sameBits(got, want)
+			}
+			var all, staged trace.Counters
+			for r := range got {
+				for i := range got[r] {
+					all.Add(got[r][i].Counters)
+					staged.Add(want[r][i].Counters)
 				}
-				var all, staged trace.Counters
-				for r := range got {
-					for i := range got[r] {
-						all.Add(got[r][i].Counters)
-						staged.Add(want[r][i].Counters)
-					}
-				}
-				if err != nil || pinned != 0 || handed >= before || all.Shuffles != staged.Shuffles {
-					t.Errorf("%s, %v, %s: %d bytes pinned, %d handed to hosts, %d when staged, %+v, want "+
-						"%+v: %v", name, g, over, pinned, handed, before, all.Shuffles, staged.Shuffles, err)
-				}
+			}
+			if err != nil || pinned != 0 || handed >= before || all.Shuffles != staged.Shuffles {
+				t.Errorf("%s, %v: %d bytes pinned, %d handed to hosts, %d when staged, %+v, want %+v: %v",
+					name, g, pinned, handed, before, all.Shuffles, staged.Shuffles, err)
 			}
 		}
 	}
