@@ -24,7 +24,8 @@
 #   LINK     bytes/s at which a rank would get far rows    [125e6]
 #   TRAINED  the size that is trained; empty: none         [0.2]
 #   RATE     also trains that size with each group a network host of this machine (hosts.sh), and far
-#            rows from their owners over links of this rate, as 1gbit; needs root          [none]
+#            rows from their owners over links of this rate, as 1gbit; METHOD, whose rows a rank owns
+#            anyway, then has no cache; needs root                                         [none]
 #   VERTICES  that ladies draws for a layer                [8192]
 #   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
 set -euo pipefail
@@ -159,14 +160,15 @@ for shape in ${GROUPS_:-2/2 4/2 4/4}; do
   for turn in 1 2; do
     for line in $ways; do
       IFS=: read -r way seeds dir <<<"$line"
+      more=()
       case $way in
-        near) continue ;;
         alone) placement=own ;;
         ours) placement=group ;;
-        *) placement=own dir=$way ;;
+        near) placement=group more=(sample.locality="$locality" sample.locality_vertices="$near") ;;
+        *) placement=own dir=$way more=(cache.policy=none) ;;
       esac
       to=$out/$way-$seeds-$ranks-$node-$RATE-$turn
-      placed "$to" "$out/$dir" "$trained" cache.source=owners
+      placed "$to" "$out/$dir" "$trained" cache.source=owners "${more[@]}"
       echo "$seeds $way $(number "$to" remote_rows) $(number "$to" remote_bytes)" \
         "$(number "$to" epoch_seconds) $(number "$to" exchange) $(number "$to" gather)" \
         "$(number "$to" forward) $(number "$to" backward) $(number "$to" update)" |

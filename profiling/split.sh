@@ -20,7 +20,7 @@
 #   CASES     further ones, apart by ";", with tables of their own, as
 #             "model.hidden=64; model.layers=2 sample.fanouts=15,10"   [none]
 #   CACHE     cache.policy of data and hybrid                    [none]
-#   REPEAT    runs of each, in turns; the fastest epoch counts   [2]
+#   REPEAT    runs of each, in turns; the fastest counts, beside the mean of all   [2]
 #   CONFIG    what is trained                                    [inputs/products.yaml]
 #
 # data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
@@ -65,6 +65,18 @@ seconds() {
   for phase in "$@"; do number "$dir" "$phase"; done | awk '{ x += $1 } END { printf "%.2f", x }'
 }
 
+# mean DIR...: the mean epoch of these runs and, of several, its standard error
+mean() {
+  local dir
+  for dir in "$@"; do number "$dir" epoch_seconds; done | awk '
+    { n++; x += $1; xx += $1 * $1 }
+    END {
+      x /= n
+      if (n == 1) printf "%.2f", x
+      else { v = (xx / n - x * x) / (n - 1); printf "%.2f ± %.2f", x, sqrt(v > 0 ? v : 0) }
+    }'
+}
+
 # compare RATE RANKS MODEL CASE: trains all ways, and prints their table
 compare() {
   local rate=$1 ranks=$2 model=$3 dir t base='' run runs name weights rest k
@@ -87,22 +99,24 @@ compare() {
     done <<<"$ways"
   done
   printf '\n%s, %d ranks, link speed %s%s\n\n' "$model" "$ranks" "$rate" "${4:+, $4}"
-  printf '| mode | s/epoch | data / it | sample | load | compute | shuffle | waiting | '
-  printf 'edges | rows loaded | MB received |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
+  printf '| mode | s/epoch | mean of all runs | data / it | sample | load | compute | shuffle | '
+  printf 'waiting | edges | rows loaded | MB received |\n'
+  printf '|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n'
   while read -r name _; do
     runs=()
     for ((k = 0; k < repeat; k++)); do runs+=("$dir-$name-$k"); done
     run=$(fastest "${runs[@]}")
     t=$(number "$run" epoch_seconds)
     base=${base:-$t}
-    awk -v n="$name" -v t="$t" -v b="$base" -v s="$(seconds "$run" sample ask)" \
+    awk -v n="$name" -v t="$t" -v m="$(mean "${runs[@]}")" -v b="$base" \
+      -v s="$(seconds "$run" sample ask)" \
       -v l="$(seconds "$run" plan exchange slice gather)" \
       -v c="$(seconds "$run" forward backward)" -v h="$(seconds "$run" shuffle)" \
       -v w="$(number "$run" wait_fraction)" -v e="$(number "$run" computed_edges)" \
       -v f="$(number "$run" loaded_rows)" -v r="$(number "$run" remote_bytes)" \
       -v x="$(number "$run" shuffle_bytes)" 'BEGIN {
-        printf "| %s | %.2f | %.2f | %s | %s | %s | %s | %.0f %% | %.2f M | %.2f M | %.0f |\n",
-          n, t, b / t, s, l, c, h, 100 * w, e / 1e6, f / 1e6, (r + x) / 1e6 }'
+        printf "| %s | %.2f | %s | %.2f | %s | %s | %s | %s | %.0f %% | %.2f M | %.2f M | %.0f |\n",
+          n, t, m, b / t, s, l, c, h, 100 * w, e / 1e6, f / 1e6, (r + x) / 1e6 }'
   done <<<"$ways"
 }
 

@@ -173,7 +173,7 @@ func hitRate(b *bench, g *graph, p *page) error {
 	long.epochs, long.repeat = 4*b.epochs, 1 // a hit rate needs no repetition: it is a count
 	lines := []line{baseline, {"prefetch 0.25, never evicting", buffer(0.25, "cache.evict=false")},
 		{"prefetch 0.25, delta 16", evicting(0.25, 0.95, 16)},
-		{"prefetch 0.25, delta 64", evicting(0.25, 0.95, 64)}}
+		{"prefetch 0.25, delta 64", evicting(0.25, 0.95, 64)}, unused(16), unused(64)}
 	runs, err := long.turns(g, p, setting{4, fast, twoLayers}, lines)
 	if err != nil {
 		return err
@@ -212,6 +212,8 @@ func hitRate(b *bench, g *graph, p *page) error {
 	p.verdict(saved >= 0.15, "at least 15 %% fewer rows are fetched (%s)", percent(saved))
 	p.verdict(last[2] > last[1], "evicting hits more than keeping the first rows (%s, %s)",
 		percent(last[2]), percent(last[1]))
+	p.verdict(runs[2].Stall < 0.56*runs[0].Stall, "the stall is at least 44 %% shorter (%s)",
+		change(runs[2].Stall, runs[0].Stall))
 	return p.plot("hit rate of the buffer, step by step", curves)
 }
 
