@@ -34,11 +34,11 @@ python=${PYTHON:-python3} failed=
 # which makes what it needs: a short part would otherwise find room in a call before a long one on
 # which it depends, such as the library, whose sources a slow host compiles in minutes.
 parts=(
-  'machine 60' 'library 150' 'suite 140 library' 'training 120 library' 'layers 40 library'
-  'kernels 80 library' 'products 60 kernels' 'data 120 library' 'resident 90 data' 'pyg 160 data'
-  'memcheck 130 library' 'sweep 130 resident' 'ranks 90 data' 'rounded 60 data'
-  'synccheck 40 library' 'initcheck 40 library' 'racecheck 40 library' 'pyg-host 90 data'
-  'loader 150 resident'
+  'machine 30' 'library 130' 'suite 110 library' 'training 110 library' 'modes 60 library'
+  'layers 40 library' 'kernels 70 library' 'products 40 kernels' 'data 100 library'
+  'resident 70 data' 'kinds 100 library' 'pyg 80 data' 'memcheck 110 library' 'sweep 70 resident'
+  'ranks 60 data' 'rounded 40 data' 'synccheck 40 library' 'initcheck 40 library'
+  'loader 100 resident' 'racecheck 70 library'
 )
 
 main() {
@@ -128,7 +128,7 @@ pack() {
     echo "no nvcc here: the CUDA library is built on the machine"
   fi
   cp bin/halognn "$pack/halognn.bin"
-  for package in compute/cuda train nn; do
+  for package in compute/cuda train nn parallel infer; do
     go test -c -ldflags '-s -w' -o "$pack/${package##*/}.test" "./src/$package"
   done
   onednn=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p |
@@ -204,12 +204,14 @@ EOF
   export HALOGNN=$pack/halognn HALOGNN_CUDA_LIB=$pack/libhalognn_cuda.so
   export HALOGNN_NCCL_LIB=${HALOGNN_NCCL_LIB:-$(find_library nccl)/libnccl.so.2}
   # of a graph as large as ogbn-products, as published: 2.4 million vertices, 120 million edges
-  scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=100 torch_device=cuda bench=100x count=1
+  scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=50 torch_device=cuda bench=100x count=1
+  small=0.2 # of a preset, where kinds of rows are timed
   depth=$(nproc) # all cores prepare minibatches: by default three do
   if [ -n "${REHEARSE:-}" ]; then
     export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so
     export HALOGNN_EMULATED_DEVICES=1 HALOGNN_EMULATED_BYTES=$((256 << 20))
     scale=0.0003 hidden=8 fanouts=3,2,2 batch=32 steps=2 torch_device=cpu bench=1x
+    small=0.002
   fi
 }
 
@@ -278,6 +280,14 @@ part_library() {
 
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
+
+# Modes and shuffles between ranks that share the device, which NCCL refuses; inference by columns.
+part_modes() {
+  tests parallel -test.v -test.run 'ModesAgreeOnGPUs|ShufflesBetweenGPUs' || failed="$failed modes"
+  tests infer -test.v -test.run Offboard || failed="$failed inference"
+  ended
+}
+
 part_layers() { tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$'; }
 
 part_kernels() {
@@ -315,14 +325,15 @@ part_data() {
     --allow-imbalance --out "$work/parts4"
 }
 
-# train NAME SETTINGS...: trains the model and prints what the run's summary says. ALIKE names a run
-# whose losses it must have in every bit. A run that fails does not end the part: see ended.
+# train NAME SETTINGS...: trains the model on the parts FROM, or the large graph's, and prints what
+# the run's summary says. ALIKE names a run whose losses it must have in every bit. A run that fails
+# does not end the part: see ended.
 train() {
-  local name=$1 settings=() setting
+  local name=$1 settings=() setting from=${FROM:-$work/parts}
   for setting in "${@:2}"; do settings+=(--set "$setting"); done
-  [ -d "$work/parts" ] || { echo "not run: there is no data set"; exit 69; }
+  [ -d "$from" ] || { echo "not run: there is no data set"; exit 69; }
   rm -rf "${work:?}/$name"
-  "$HALOGNN" train --config inputs/reference.yaml --set "data.parts=$work/parts" \
+  "$HALOGNN" train --config inputs/reference.yaml --set "data.parts=$from" \
     --set model.layers=3 --set "model.hidden=$hidden" --set "sample.fanouts=$fanouts" \
     --set "sample.batch=$batch" --set "pipeline.depth=$depth" --set train.epochs=3 \
     --set train.eval_every=0 --set train.eval_mode=sampled --set compute.device=cuda \
@@ -368,7 +379,7 @@ part_resident() {
 # read in place; the middle and the end first.
 part_sweep() {
   local rows reads
-  for rows in 0.5 0 0.2 0.1 0.05; do
+  for rows in 0.5 0 0.2; do
     for reads in copy mapped; do
       ALIKE=rows-1 train "rows-$rows-$reads" "compute.gpu_rows=$rows" "compute.gpu_reads=$reads"
     done
@@ -396,17 +407,59 @@ part_rounded() {
   ended
 }
 
-compared() { # NAME FEATURES
+# Rows of 8 bits, sparse rows and vertex types, whose rows are sent from the host.
+part_kinds() {
+  local two=(model.layers=2 "sample.fanouts=${fanouts%,*}")
+  kind int8 "$HALOGNN" generate --preset products --feature-type int8 --scale "$small" --seed 1 \
+    --split 8/0/0 --force --out "$work/data-int8"
+  KERNELS=1 FROM=$work/parts-int8 train int8
+  kind sparse sparse_data
+  KERNELS=1 FROM=$work/parts-sparse train sparse cache.policy=none
+  kind typed "$HALOGNN" generate --kind mag --preset mag --scale "$small" --seed 1 --force \
+    --out "$work/data-typed"
+  KERNELS=1 FROM=$work/parts-typed train rgcn model.kind=rgcn "${two[@]}"
+  KERNELS=1 FROM=$work/parts-typed train gatv2 model.kind=gatv2 model.heads=4 "${two[@]}"
+  ended
+}
+
+# kind NAME COMMAND...: makes a data set and puts it into one part; types without features get
+# degrees.
+kind() {
+  local degrees=()
+  [ "$1" != typed ] || degrees=(--features degree)
+  "${@:2}" && "$HALOGNN" partition --data "$work/data-$1" --parts 1 --method contiguous --seed 1 \
+    "${degrees[@]}" --force --out "$work/parts-$1"
+}
+
+# sparse_data makes a graph whose rows have 32 of 2,048 words.
+sparse_data() {
+  mkdir -p "$work/words"
+  "$python" - "$work/words/words.npz" "$small" <<'EOF'
+import sys
+import numpy as np
+r, n = np.random.default_rng(1), int(2e6 * float(sys.argv[2]))
+start = lambda each: np.arange(n + 1) * each
+np.savez(sys.argv[1], labels=r.integers(16, size=n), adj_shape=(n, n), attr_shape=(n, 2048),
+         adj_data=np.ones(10 * n, np.float32), adj_indices=r.integers(n, size=10 * n),
+         adj_indptr=start(10), attr_data=np.ones(32 * n, np.float32), attr_indptr=start(32),
+         attr_indices=(r.integers(64, size=(n, 32)) + np.arange(32) * 64).ravel())
+EOF
+  "$HALOGNN" import --format npz --in "$work/words/words.npz" --undirected --feature-type sparse \
+    --split 20/0/0 --seed 1 --force --out "$work/data-sparse"
+}
+
+# PyG and plain PyTorch on halognn's minibatches.
+part_pyg() {
   local code=0
   "$python" -c 'import numpy' || exit 69
   [ -d "$work/parts" ] || { echo "not run: there is no data set"; exit 69; }
-  rm -rf "${work:?}/$1"
-  "$python" profiling/gpu_vs_pyg.py --halognn "$HALOGNN" --work "$work/$1" --data "$work/data" \
+  rm -rf "${work:?}/pyg"
+  "$python" profiling/gpu_vs_pyg.py --halognn "$HALOGNN" --work "$work/pyg" --data "$work/data" \
     --parts "$work/parts" --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --epochs 3 \
-    --steps "$steps" --features "$2" --torch-device "$torch_device" || code=$?
-  [ -e "$work/$1/comparison.json" ] || exit "$code"
-  cp "$work/$1/comparison.json" "$RESULTS/$1.json"
-  "$python" - "$work/$1/comparison.json" <<'EOF'
+    --steps "$steps" --features device --torch-device "$torch_device" || code=$?
+  [ -e "$work/pyg/comparison.json" ] || exit "$code"
+  cp "$work/pyg/comparison.json" "$RESULTS/pyg.json"
+  "$python" - "$work/pyg/comparison.json" <<'EOF'
 import json, sys
 ours, *others = json.load(open(sys.argv[1]))
 for o in others:
@@ -419,8 +472,6 @@ if not others:
 EOF
   return "$code"
 }
-part_pyg() { compared pyg device; }
-part_pyg_host() { compared pyg-host host; }
 
 # PyG that samples too, by torch-sparse, which is carried. All but two cores sample, as halognn's
 # do.
@@ -434,7 +485,7 @@ part_loader() {
     "$python" -m pip install --no-index --no-deps --target "$site" "$pack"/wheels/*.whl
     "$python" -c 'import torch_sparse'
   fi
-  "$python" profiling/peers/pyg_train.py "$work/data" --device "$torch_device" --epochs 3 \
+  "$python" profiling/peers/pyg_train.py "$work/data" --device "$torch_device" --epochs 2 \
     --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --threads "$cores" \
     --workers $((cores > 2 ? cores - 2 : 1)) | tee "$RESULTS/loader/epochs"
   "$python" - "$RESULTS" <<'EOF'
