@@ -415,8 +415,8 @@ part_kinds() {
   KERNELS=1 FROM=$work/parts-int8 train int8
   kind sparse sparse_data
   KERNELS=1 FROM=$work/parts-sparse train sparse cache.policy=none
-  kind typed "$HALOGNN" generate --kind mag --preset mag --scale "$small" --seed 1 --force \
-    --out "$work/data-typed"
+  kind typed "$HALOGNN" generate --kind mag --preset mag --scale "$small" --seed 1 --split 80/0/0 \
+    --force --out "$work/data-typed"
   KERNELS=1 FROM=$work/parts-typed train rgcn model.kind=rgcn "${two[@]}"
   KERNELS=1 FROM=$work/parts-typed train gatv2 model.kind=gatv2 model.heads=4 "${two[@]}"
   ended
