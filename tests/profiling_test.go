@@ -172,7 +172,7 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 	if err := os.RemoveAll(pack); err != nil {
 		t.Fatal(err)
 	}
-	r := day("run", results, "150")
+	r := day("run", results, "100")
 	left := "left, for another call: " + strings.Join(names[1:], " ") + "\n"
 	if _, err := os.Stat(filepath.Join(pack, "carried")); err != nil || r.code != 0 ||
 		!strings.Contains(r.out, left) || !strings.Contains(r.err, "machine: passed") {
