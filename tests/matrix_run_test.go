@@ -15,7 +15,7 @@ import (
 
 var (
 	cells = flag.Int("cells", 12,
-		"how many cells of docs/combinations.md TestMatrix trains, drawn at random; 0: all that work")
+		"how many cells of the matrix TestMatrix trains, drawn at random; 0: all that work")
 	mpiCells = flag.Int("cells-mpi", 40, "how many cells, with random settings, TestMatrixUnderMPI trains")
 )
 

@@ -1,15 +1,20 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/config"
+	"halognn/src/graph"
+	spec "halognn/src/job"
 	"halognn/src/nn"
 	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/task"
 )
 
 // cell is a combination of mode, topology, model, sampler, cache and sums that means something.
@@ -90,59 +95,143 @@ func (c cell) refused(t *testing.T) string {
 	return why[1]
 }
 
-// docs/combinations.md is what the modes say of every combination.
-func TestCombinationsAreDocumented(t *testing.T) {
-	var page strings.Builder
-	var reasons []string
-	works, all, in := 0, matrix(), ""
-	columns := []string{"none", "static", "prefetch", "lookahead"}
-	cells := map[string]string{}
-	for _, c := range all {
-		mark, cache := "yes", c.cache
+// Every cell of the matrix trains, as docs/combinations.md says of all that it does not refuse.
+func TestMatrixIsTaken(t *testing.T) {
+	for _, c := range matrix() {
 		if why := c.refused(t); why != "" {
-			if !slices.Contains(reasons, why) {
-				reasons = append(reasons, why)
-			}
-			mark = fmt.Sprint(1 + slices.Index(reasons, why))
-		} else {
-			works++
+			t.Errorf("%v is refused: %s", c, why)
 		}
-		if cache == "vip" || cache == "sim" {
-			cache = "static"
-		}
-		cells[fmt.Sprint(c.mode, c.topology, c.model, c.sampler, cache, c.sums)] = mark
 	}
-	fmt.Fprintf(&page, "Of %d combinations %d can be trained.\n", len(all), works)
-	for i, c := range all {
-		row := fmt.Sprint(c.mode, c.topology)
-		if row != in {
-			in = row
-			fmt.Fprintf(&page, "\n### %s, %s\n\n| model | sampler | %s | %s |\n|---|---|%s\n", c.mode,
-				c.topology, strings.Join(columns, " | "),
-				strings.Join([]string{"none, sums", "static, sums", "prefetch, sums", "lookahead, sums"}, " | "),
-				strings.Repeat("---|", 2*len(columns)))
+}
+
+// feature is something that a job may have besides the plainest.
+type feature struct {
+	name string
+	set  func(*spec.Spec)
+}
+
+// features lists what refusals depend on.
+func features() (all []feature) {
+	add := func(name string, set func(*spec.Spec)) { all = append(all, feature{name, set}) }
+	for _, m := range parallel.Modes() {
+		add("parallel.mode "+m.Name, func(s *spec.Spec) { s.Mode = m.Mode })
+	}
+	for _, k := range nn.Kinds() {
+		add("model.kind "+k.Name, func(s *spec.Spec) { s.Model.Kind = k.Name })
+	}
+	for _, k := range []sample.Kind{sample.Labor, sample.Poisson, sample.LADIES} {
+		add("sample.kind "+string(k), func(s *spec.Spec) { s.Sample.Kind = k })
+	}
+	for _, p := range policy.Names(policy.Trainable) {
+		add("cache.policy "+p, func(s *spec.Spec) { s.Cache.Policy = p })
+	}
+	add("model.gcn_norm both", func(s *spec.Spec) { s.Model.Kind, s.Model.GCNNorm = "gcn", nn.GCNBoth })
+	add("cache.policy auto", func(s *spec.Spec) { s.Cache.Policy = policy.Auto })
+	add("model.aggregation max", func(s *spec.Spec) {
+		s.Model.Kind, s.Model.Aggregation = "sage", nn.AggregateMax
+	})
+	add("sample.locality", func(s *spec.Spec) { s.Locality.Favour = 2 })
+	add("sample.locality_adapt", func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
+	typed := graph.Schema{Types: []string{"a", "b"},
+		Relations: []graph.Relation{{Source: "a", Name: "r", Target: "b"}}}
+	types := func(name string, widths ...int) {
+		add(name, func(s *spec.Spec) {
+			s.Model.Kind, s.Model.Schema, s.Model.TypeFeatures = "rgcn", typed, widths
+		})
+	}
+	types("vertex types", 3, 3)
+	types("a vertex type without features", 3, 0)
+	add("model.learned", func(s *spec.Spec) { s.Model.Learned, s.Model.Learns = 8, []bool{true} })
+	add("sparse features", func(s *spec.Spec) { s.Sparse = true })
+	add("topology.kind partitioned", func(s *spec.Spec) { s.Partitioned = true })
+	add("model.edge_features", func(s *spec.Spec) { s.Model.EdgeIn = 2 })
+	add("model.edge_weights", func(s *spec.Spec) { s.Model.EdgeWeights = true })
+	add("exchange.sums", func(s *spec.Spec) { s.Sums = true })
+	add("cache.level", func(s *spec.Spec) { s.Cache.Level = true })
+	add("cache.halo_fraction", func(s *spec.Spec) { s.Cache.HaloFraction = 0.5 })
+	add("sample.streams part", func(s *spec.Spec) { s.StreamPerPart = true })
+	for _, p := range []string{policy.PlacementGroup, policy.PlacementParts} {
+		add("cache.placement "+p, func(s *spec.Spec) { s.Cache.Placement = p })
+	}
+	add("cache.source files", func(s *spec.Spec) { s.Cache.Source = policy.SourceFiles })
+	links := func(name string, set func(*spec.Spec)) {
+		add(name, func(s *spec.Spec) { s.Model.Task = task.Links; set(s) })
+	}
+	links("links.exclude", func(s *spec.Spec) { s.Links.Exclude = true })
+	links("links.filter", func(s *spec.Spec) { s.Links.Filter = true })
+	links("links.graph", func(s *spec.Spec) { s.Links.Graph = spec.TrainValidGraph })
+	links("links.corrupt", func(s *spec.Spec) {
+		s.Links.Corrupt, s.Links.Negatives.Kind = sample.CorruptPair, sample.NegativesBatch
+	})
+	return all
+}
+
+// docs/combinations.md lists what is refused: all that two or three features of a job meet, where
+// fewer do not.
+func TestRefusalsAreDocumented(t *testing.T) {
+	type row struct{ what, why string }
+	with, known := map[row][]string{}, map[string]bool{}
+	var order []row
+	meet := func(met ...feature) {
+		s := spec.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Aggregation: nn.AggregateMean},
+			Sample: sample.Neighbours(4, 3), Cache: policy.Settings{Policy: policy.None}}
+		for _, f := range met {
+			f.set(&s)
 		}
-		if i > 0 && all[i-1].model == c.model && all[i-1].sampler == c.sampler &&
-			all[i-1].mode == c.mode && all[i-1].topology == c.topology {
-			continue
-		}
-		fmt.Fprintf(&page, "| %s | %s |", c.model, c.sampler)
-		for _, sums := range []string{"off", "on"} {
-			for _, cache := range columns {
-				mark := cells[fmt.Sprint(c.mode, c.topology, c.model, c.sampler, cache, sums)]
-				if mark == "" {
-					mark = "-"
+		for _, r := range parallel.Refusals(&s) {
+			at := row{strings.TrimPrefix(r.Key+" "+r.Value, "the graph "), r.Why}
+			if known[fmt.Sprint(at, r.What)] {
+				continue
+			}
+			known[fmt.Sprint(at, r.What)] = true
+			if with[at] == nil {
+				order = append(order, at)
+			}
+			for _, f := range met { // one that the refusal does not name, and that it depends on
+				if len(met) == 3 && !strings.Contains(at.what+r.What, f.name) {
+					r.What += " and " + f.name
 				}
-				fmt.Fprintf(&page, " %s |", mark)
+			}
+			with[at] = append(with[at], r.What)
+		}
+	}
+	all := features()
+	for _, a := range all {
+		meet(a)
+	}
+	for i, a := range all {
+		for _, b := range all[i:] {
+			meet(a, b)
+		}
+	}
+	for i, a := range all {
+		for j, b := range all[i:] {
+			for _, c := range all[i+j:] {
+				meet(a, b, c)
 			}
 		}
-		page.WriteString("\n")
 	}
-	if len(reasons) > 0 {
-		page.WriteString("\n### Why not\n\n")
-	}
-	for i, why := range reasons {
-		fmt.Fprintf(&page, "%d. %s\n", i+1, why)
+	slices.SortFunc(order, func(a, b row) int {
+		return cmp.Or(strings.Compare(a.what, b.what), strings.Compare(a.why, b.why))
+	})
+	var page strings.Builder
+	page.WriteString("| what | cannot be had with | because |\n|---|---|---|\n")
+	for _, r := range order {
+		fmt.Fprintf(&page, "| %s | %s | %s |\n", r.what, short(with[r]), r.why)
 	}
 	sameAsGenerated(t, "../docs/combinations.md", "combinations", page.String())
+}
+
+// short joins settings, and names the key of several once.
+func short(settings []string) string {
+	slices.Sort(settings)
+	last := ""
+	for i, s := range settings {
+		key, value, found := strings.Cut(s, " ")
+		if found && key == last && !strings.Contains(value, " ") {
+			settings[i] = value
+		}
+		last = key
+	}
+	return strings.Join(settings, ", ")
 }
