@@ -116,7 +116,7 @@ shrink-nightly: deps deps-test build ## 2000 files that shrink under jobs (1 hou
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
 
 .PHONY: matrix
-matrix: build ## train every cell of docs/combinations.md does not refuse: one digest for each of its groups
+matrix: build ## train every combination of docs/combinations.md: one digest for each group
 	@$(QUIET); go test -v -count=1 -timeout 2h -run 'TestMatrix$$' ./tests -args -cells 0
 
 .PHONY: wheel
