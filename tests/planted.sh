@@ -41,7 +41,7 @@ clean() {
   [ -z "$running" ] || kill $running 2>/dev/null
   wait
   for ((slot = 1; slot <= jobs; slot++)); do
-    git worktree remove --force "$copies/$slot" 2>/dev/null || rm -rf "${copies:?}/$slot"
+    git worktree remove --force --force "$copies/$slot" 2>/dev/null || rm -rf "${copies:?}/$slot"
   done
   git worktree prune
   rm -rf "$scratch"
@@ -189,7 +189,7 @@ HALOGNN_QUIET=1 source ./env.sh
 for ((slot = 1; slot <= jobs; slot++)); do
   rm -rf "${copies:?}/$slot"
   git worktree prune
-  git worktree add --quiet --force --detach "$copies/$slot" HEAD || exit 2
+  git worktree add --quiet --force --force --detach "$copies/$slot" HEAD || exit 2
   mkdir -p "$copies/$slot/build"
   # which tests load; no fault is in its sources
   cp build/libhalognn_cuda_emulated.so "$copies/$slot/build/" 2>/dev/null
