@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"container/heap"
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -47,9 +46,13 @@ func (p *Pipeline[T]) startPool() error {
 	return nil
 }
 
+// closePool ends the pool's goroutines and waits for them. ReleaseContext of ants would wait by spinning
+// until its clock has stopped too, which takes longer than a short run.
 func (p *Pipeline[T]) closePool() {
-	// Without a deadline the only error is that the pool is closed already.
-	_ = p.pool.ReleaseContext(context.Background())
+	p.pool.Release()
+	for p.pool.Running() > 0 {
+		time.Sleep(50 * time.Microsecond)
+	}
 }
 
 // submit hands the slot's next chain to the pool. It does not wait for a free goroutine: if all are
