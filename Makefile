@@ -30,8 +30,12 @@ run: deps build ## first success: generate and partition a graph, train on 4 ran
 	@$(QUIET); tests/demo.sh $(RUN)
 
 .PHONY: test
-test: deps deps-test build emulated ## lint, unit tests, races, sanitizers, Open MPI, MPICH, Slurm
-	@tests/all.sh
+test: deps deps-test build ## in 12 minutes: vet, unit tests, the program under MPI, kernels, 20 faults, guide
+	@tests/all.sh test
+
+.PHONY: test-all
+test-all: deps deps-test-all build emulated ## the rest: races, sanitizers, both MPIs, Slurm, CUDA, PyTorch, 50 faults
+	@tests/all.sh rest
 
 .PHONY: test-fast
 test-fast: build ## while you work, in 3 minutes: formatting, vet, unit and smoke tests
@@ -112,7 +116,7 @@ grid: deps ## after a change of structure: digests and row counts beside those o
 	@tests/grid.sh $(or $(BEFORE),HEAD)
 
 .PHONY: shrink-nightly
-shrink-nightly: deps deps-test build ## 2000 files that shrink under jobs (1 hour); SEED=n: others
+shrink-nightly: deps deps-test-all build ## 2000 files that shrink under jobs (1 hour); SEED=n: others
 	@for mpi in openmpi mpich; do tests/shrink.sh $$mpi 1000 $${SEED:-$$(date +%Y%m%d)}; done
 
 .PHONY: matrix
@@ -146,9 +150,11 @@ setup-kaminpar: ## the wheel for `partition --method kaminpar`, into build/kamin
 	@python3 -m venv build/kaminpar && build/kaminpar/bin/pip install --quiet kaminpar
 	@build/kaminpar/bin/python3 -c 'import kaminpar; print("KaMinPar", kaminpar.__version__)'
 
-.PHONY: deps-test
+.PHONY: deps-test deps-test-all
 deps-test:
 	@tests/install.sh test
+deps-test-all:
+	@tests/install.sh test-all
 
 .PHONY: clean
 clean: ## remove what was built and run here

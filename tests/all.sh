@@ -1,26 +1,35 @@
 #!/usr/bin/env bash
-# all.sh: everything that `make test` promises, in the order of "fails fastest". Each step prints its
-# time; what cannot run here says so. The last line counts. `all.sh fast` runs what `make test-fast`
-# promises.
+# all.sh test|rest|fast: what `make test`, `make test-all` and `make test-fast` promise, in the order of
+# "fails fastest". Each step prints its time; what cannot run here says so. The last line counts.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
 passed=0 failed=0 skipped=0
+clock=$(mktemp) || exit
+processor() { # sets busy: the seconds of processor time of all commands of this shell that have ended
+  times >"$clock.$BASHPID"
+  busy=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$clock.$BASHPID")
+}
 step() { # step NAME COMMAND...
-  local name=$1 begin=$SECONDS
+  local name=$1 begin=$SECONDS code=0 before busy used
   shift
   printf '\n== %s\n' "$name"
-  local code=0
+  processor
+  before=$busy
   "$@" || code=$?
+  processor
+  used="$((SECONDS - begin)) s, $((busy - before)) s of processors"
   case $code in
-    0) passed=$((passed + 1)); printf -- '-- %s: ok, %d s\n' "$name" $((SECONDS - begin)) ;;
+    0) passed=$((passed + 1)); printf -- '-- %s: ok, %s\n' "$name" "$used" ;;
     77) skipped=$((skipped + 1)); printf -- '-- %s: not run, see above\n' "$name" ;; # as automake has it
-    *) failed=$((failed + 1)); printf -- '-- %s: FAILED, %d s\n' "$name" $((SECONDS - begin)) ;;
+    *) failed=$((failed + 1)); printf -- '-- %s: FAILED, %s\n' "$name" "$used" ;;
   esac
 }
-# beside COMMAND...: runs steps that mostly wait beside those that compute; join waits for them, and prints and counts them.
-# They have a process group of their own, which ends with this script.
+# beside COMMAND...: runs steps beside those that follow; join waits for them, and prints and counts
+# them. They have a process group of their own, which ends with this script.
+lanes=() outputs=()
 beside() {
+  local said
   said=$(mktemp) || exit
   set -m
   ( # shellcheck disable=SC2030
@@ -28,27 +37,56 @@ beside() {
     "$@"
     echo "$passed $failed $skipped" >"$said.counts"
   ) >"$said" 2>&1 &
-  behind=$!
+  lanes+=($!) outputs+=("$said")
   set +m
-  trap 'kill -TERM -- -$behind 2>/dev/null; rm -f "$said" "$said.counts"' EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
 }
+end_lanes() {
+  local lane
+  for lane in "${lanes[@]}"; do kill -TERM -- "-$lane" 2>/dev/null; done
+  for lane in "${outputs[@]}"; do rm -f "$lane" "$lane.counts"; done
+  rm -f "$clock"*
+}
+trap end_lanes EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 join() {
-  local p=0 f=1 s=0
-  wait "$behind"
-  cat "$said"
-  [ ! -s "$said.counts" ] || read -r p f s <"$said.counts"
-  # shellcheck disable=SC2031
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  local n p f s
+  for n in "${!lanes[@]}"; do
+    wait "${lanes[n]}"
+    cat "${outputs[n]}"
+    p=0 f=1 s=0
+    [ ! -s "${outputs[n]}.counts" ] || read -r p f s <"${outputs[n]}.counts"
+    # shellcheck disable=SC2031
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  done
 }
 summary() { printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped; [ $failed = 0 ]; }
 leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
 
 formatted() { local bad; bad=$(gofmt -l kernels src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 packages() { grep -rlE "$1" src --include='*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'; }
-units() { go list ./... | grep -vx halognn/tests | xargs go test -vet=off -timeout 40m ${here:+-skip UnderMPI}; }
-plain_build() ( # the packages that have other code without cgo; what those that use it compute; and of the program, what the unit tests have not tried with the same code
+units() {
+  local data=${HALOGNN_DATA:-../shared/data}
+  [ -d "$data" ] || echo "not run: imports of real data sets: there is no $data; set HALOGNN_DATA to the directory that holds them"
+  go list ./... | grep -vx halognn/tests | HALOGNN_EMULATED_DEVICES=0 xargs go test -vet=off -timeout 40m
+}
+program() { # with one MPI: the one that env.sh found
+  HALOGNN_EMULATED_DEVICES=0 go test -vet=off -timeout 40m ./tests
+}
+kernels() { make --silent --no-print-directory -C kernels BUILD="$PWD/build" "$@" test; }
+faults() { # COUNT
+  if [ -z "$HALOGNN_MPIRUN" ]; then echo "no mpirun was found"; return 77; fi
+  go test -tags "$HALOGNN_TAGS,faults" ./src/fault &&
+    go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 40m ./tests/faults \
+      -args -faults "${HALOGNN_FAULT_COUNT:-$1}"
+}
+devices() { # what has an emulated device, which the unit tests of `make test` leave out
+  go test -vet=off ./src/compute/cuda && go test -vet=off -run '/^cuda$' ./src/nn &&
+    go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile' \
+      ./src/parallel ./src/train ./src/infer &&
+    go test -vet=off -run GPU ./tests
+}
+plain_build() ( # the packages that have other code without cgo, and what those that use it compute
   local of with
   mapfile -t of < <(packages '^//go:build .*!cgo')
   mapfile -t with < <(packages '"halognn/src/(compute/(cpu|cuda)|comm/mpi|partition/metis)"')
@@ -57,8 +95,6 @@ plain_build() ( # the packages that have other code without cgo; what those that
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
     go test -short -vet=off -run 'Infer|Devices|Precision|Kernel|DryRun|Blocks|Multilabel|Doctor|Bad|Trains|Plan|Auto' -skip 'Documented' ./tests
 )
-sanitized() { make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build/sanitize" SANITIZE=1 test; }
-faults() { go test -tags "$HALOGNN_TAGS,faults" -count=1 ./src/fault && go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 30m ./tests/faults -args -faults "${HALOGNN_FAULT_COUNT:-50}"; }
 # What goroutines share is what the race detector is for; these compute on one, launch processes, or run in a browser, and are the slowest.
 alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
 alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing'
@@ -69,13 +105,12 @@ races() { # of the packages that start goroutines, or whose tests do
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
   go test -short -race -vet=off -timeout 40m -skip "$alone" "${of[@]}"
 }
-waiting() {
-  step "tests of the program" go test -vet=off -timeout 40m ${here:+-skip UnderMPI} ./tests
-  if [ -n "$HALOGNN_MPIRUN" ]; then
-    step "faults injected" faults
-  else
-    leave_out "faults injected" "no mpirun was found"
-  fi
+shell_lint() {
+  if ! command -v shellcheck >/dev/null 2>&1; then echo "shellcheck is not installed"; return 77; fi
+  shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run
+}
+slurm() {
+  local reason
   if reason=$(tests/slurm/cluster.sh true 2>&1) || [ $? != 69 ]; then
     step "Slurm: every job script, a stop and a resumption" tests/slurm/cluster.sh tests/slurm/jobs.sh
     step "the user guide on Slurm" env GUIDE=slurm tests/slurm/cluster.sh go test -count=1 -run 'TestGuide/slurm' ./tests
@@ -83,41 +118,53 @@ waiting() {
     leave_out "Slurm" "$reason"
   fi
 }
-late() {
+launched() {
+  local mpi
+  for mpi in openmpi mpich; do
+    if command -v "mpicc.$mpi" >/dev/null 2>&1; then
+      step "under mpirun: $mpi" tests/mpi.sh "$mpi"
+    else
+      leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
+    fi
+  done
+}
+others() {
+  step "50 faults injected" faults 50
   step "a trained model in PyTorch" tests/pytorch.sh
   step "make install" tests/installed.sh
   step "container recipes" tests/container.sh
 }
-shell_lint() { shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run; }
 
-step "gofmt" formatted
-step "go vet" go vet ./...
-if [ "${1:-}" = fast ]; then
-  step "unit tests, and smoke tests of the program" go test -short -skip '^TestEndings$' ./src/... ./tests
-  summary
-  exit
-fi
-step "staticcheck" go tool staticcheck ./...
-if command -v shellcheck >/dev/null 2>&1; then step "shellcheck" shell_lint; else leave_out "shellcheck" "it is not installed"; fi
-step "C kernels under ASan and UBSan, every SIMD level" sanitized
-# What is named UnderMPI runs below under each MPI that is here; without them, under the one that is.
-here=()
-for mpi in openmpi mpich; do ! command -v mpicc.$mpi >/dev/null 2>&1 || here+=("$mpi"); done
-beside waiting
-step "unit tests" units
-step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
-data=${HALOGNN_DATA:-../shared/data}
-[ -d "$data" ] || leave_out "imports of real data sets" "there is no $data; set HALOGNN_DATA to the directory that holds them"
-step "plain Go: build and tests with CGO_ENABLED=0" plain_build
-step "race detector, in-process ranks" races
-join
-beside late
-for mpi in openmpi mpich; do
-  if [[ " ${here[*]} " = *" $mpi "* ]]; then
-    step "under mpirun: $mpi" tests/mpi.sh $mpi
-  else
-    leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
-  fi
-done
+case ${1:-test} in
+  fast)
+    step "gofmt" formatted
+    step "go vet" go vet ./...
+    step "unit tests, and smoke tests of the program" go test -short -skip '^TestEndings$' ./src/... ./tests
+    ;;
+  test)
+    step "gofmt" formatted
+    beside step "tests of the program, README and guide" program
+    beside step "20 faults injected" faults 20
+    step "go vet" go vet ./...
+    step "C kernels, every SIMD level" kernels
+    step "unit tests" units
+    ;;
+  rest)
+    beside slurm
+    beside launched
+    beside others
+    step "staticcheck" go tool staticcheck ./...
+    step "shellcheck" shell_lint
+    step "C kernels under ASan and UBSan, every SIMD level" kernels SANITIZE=1
+    step "tests on an emulated device" devices
+    step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
+    step "plain Go: build and tests with CGO_ENABLED=0" plain_build
+    step "race detector, in-process ranks" races
+    ;;
+  *)
+    echo "usage: all.sh test|rest|fast" >&2
+    exit 2
+    ;;
+esac
 join
 summary

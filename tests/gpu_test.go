@@ -20,6 +20,8 @@ func emulatedGPU(t *testing.T, env ...string) []string {
 	}
 	if other := os.Getenv("HALOGNN_CUDA_LIB"); other != "" {
 		path = other
+	} else if os.Getenv("HALOGNN_EMULATED_DEVICES") == "0" {
+		t.Skip("HALOGNN_EMULATED_DEVICES is 0: `make test-all` has an emulated device")
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("%v: `make -C kernels emulated` builds the emulated CUDA library", err)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# install.sh run|test: installs the libraries that halognn needs and that are not there, and nothing
-# else. With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install,
+# install.sh run|test|test-all: installs the libraries that halognn, `make test` or `make test-all` need
+# and that are not there, and nothing else. With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install,
 # and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-need=${1:?usage: install.sh run|test}
+need=${1:?usage: install.sh run|test|test-all}
 
 missing=()
 command -v go >/dev/null 2>&1 || { echo "install.sh: no go on the PATH; install Go 1.26 or later (https://go.dev/dl), or add its bin directory to PATH" >&2; exit 1; }
@@ -24,16 +24,18 @@ if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
   command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-# the second MPI, the Slurm and the SciPy of the test suite; without them the suite says what it left out
-if [ "$need" = test ]; then
+# the second MPI, the Slurm and the SciPy of the tests; without them they say what they left out
+if [ "$need" = test-all ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
+fi
+if [ "$need" != run ]; then
   # of the Python package's tests
   "${PYTHON:-python3}" -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
     /usr/bin/python3 -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
     missing+=(python3-numpy python3-scipy python3-h5py)
 fi
-[ "$need" != test ] || tests/install_cuda.sh
+[ "$need" != test-all ] || tests/install_cuda.sh
 # shellcheck disable=SC2206
 optional=($HALOGNN_OPTIONAL)
 [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ] || exit 0

@@ -7,12 +7,16 @@ import (
 )
 
 // CUDALibrary returns the library that tests of CUDA use: the one named by HALOGNN_CUDA_LIB,
-// otherwise the emulated one built below root, the top of the repository. Until the test ends
-// cuda.Find returns the same library, because a process loads only one.
+// otherwise the emulated one built below root, the top of the repository, unless
+// HALOGNN_EMULATED_DEVICES leaves it without a device. Until the test ends cuda.Find returns the same
+// library, because a process loads only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
 		return path
+	}
+	if os.Getenv("HALOGNN_EMULATED_DEVICES") == "0" {
+		t.Skip("HALOGNN_EMULATED_DEVICES is 0: `make test-all` has an emulated device")
 	}
 	path, err := filepath.Abs(filepath.Join(root, "build", "libhalognn_cuda_emulated.so"))
 	if err != nil {
