@@ -55,7 +55,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24",
-		"--features", "128", "--classes", "10", "--seed", "1", "--out", data)
+		"--features", "128", "--classes", "10", "--split", "15/5/5", "--seed", "1", "--out", data)
 	parts := partitioned(t, data, 4, "metis", "--allow-imbalance")
 	papers := filepath.Join(t.TempDir(), "papers")
 	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "20000", "--features", "128", "--seed", "1",

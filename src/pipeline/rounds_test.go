@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // law is one run of runs that go on, with collectives before the gate: what ranks agree on.
@@ -157,33 +159,42 @@ func TestCollectivesBeforeTheGate(t *testing.T) {
 	if testing.Short() {
 		trials = 40
 	}
+	// Ranks sleep most of the time: a dozen trials run at once.
+	var all errgroup.Group
+	all.SetLimit(12)
 	for trial := range trials {
-		random := rand.New(rand.NewPCG(seed, uint64(trial)))
-		l := law{depth: random.IntN(7), ahead: random.IntN(9)}
-		l.shape = []string{"LCLCLGLCCLC", "CGC", "CCCCGCCCL", "LCLGL", "LGCC", "LCGLCL"}[random.IntN(6)]
-		for range 1 + random.IntN(4) {
-			l.runs = append(l.runs, l.ahead+random.IntN(8)) // a run has what was prepared for it
-		}
-		l.runs = slices.DeleteFunc(l.runs, func(n int) bool { return n == 0 })
-		if n := len(l.runs); n > 0 && random.IntN(2) == 0 {
-			l.stop = 1 + random.IntN(l.runs[n-1])
-		}
-		const ranks = 3
-		w, gradients := newWorld(t, ranks), newWorld(t, ranks)
-		watchdog(t, func() {
-			var all sync.WaitGroup
-			for r := range ranks {
-				all.Go(func() { l.rank(t, w, gradients, r, seed+uint64(trial)) })
-			}
-			all.Wait()
-		})
-		if want := l.want(); !slices.Equal(w.names(), want) {
-			t.Errorf("%+v: ranks started %v\nwant %v", l, w.names(), want)
-		}
-		if t.Failed() {
-			t.FailNow()
-		}
+		all.Go(func() error { return tryGate(t, seed, uint64(trial)) })
 	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// tryGate runs ranks under a law drawn by (seed, trial).
+func tryGate(t *testing.T, seed, trial uint64) error {
+	random := rand.New(rand.NewPCG(seed, trial))
+	l := law{depth: random.IntN(7), ahead: random.IntN(9)}
+	l.shape = []string{"LCLCLGLCCLC", "CGC", "CCCCGCCCL", "LCLGL", "LGCC", "LCGLCL"}[random.IntN(6)]
+	for range 1 + random.IntN(4) {
+		l.runs = append(l.runs, l.ahead+random.IntN(8)) // a run has what was prepared for it
+	}
+	l.runs = slices.DeleteFunc(l.runs, func(n int) bool { return n == 0 })
+	if n := len(l.runs); n > 0 && random.IntN(2) == 0 {
+		l.stop = 1 + random.IntN(l.runs[n-1])
+	}
+	const ranks = 3
+	w, gradients := newWorld(t, ranks), newWorld(t, ranks)
+	watchdog(t, func() {
+		var all sync.WaitGroup
+		for r := range ranks {
+			all.Go(func() { l.rank(t, w, gradients, r, seed+trial) })
+		}
+		all.Wait()
+	})
+	if want := l.want(); !slices.Equal(w.names(), want) {
+		return fmt.Errorf("trial %d, %+v: ranks started %v\nwant %v", trial, l, w.names(), want)
+	}
+	return nil
 }
 
 // The law in numbers: an item is admitted, and passes the gate, after what it waits for is complete.

@@ -144,7 +144,7 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 }
 
 // trail returns the remote vertices of a rank's minibatches in two epochs, in order: drawn by the
-// reference sampler and looked up part by part, without code of the planner.
+// sampler and looked up part by part, without code of the planner.
 func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.VertexID,
 	r *access.Workload) {
 	t.Helper()
@@ -200,19 +200,27 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 		}
 		r.Sources = append(r.Sources, source)
 	}
+	sampler, err := sample.New(s.Topology(), sample.Options{Spec: j.Sample, ForwardOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sampler.Free()
+	var mb sample.Minibatch
+	defer mb.Free()
 	for epoch := 1; epoch <= 2; epoch++ {
 		for item := range streams.Steps() * each {
 			step, stream := item/each, r.First+item%each
-			mb := sample.Reference(s.Topology(), j.Sample,
-				streams.Piece(epoch, step, stream, nil),
+			err := sampler.Sample(&mb, streams.Piece(epoch, step, stream, nil),
 				sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream})
+			if err != nil {
+				t.Fatal(err)
+			}
 			var distant []graph.VertexID
 			for _, v := range mb.Frontier {
 				if int64(v) < first || int64(v) >= end {
 					distant = append(distant, v)
 				}
 			}
-			mb.Free()
 			remote = append(remote, distant)
 		}
 	}
