@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // long returns settings for a run of many short steps that would take minutes.
@@ -16,7 +15,7 @@ var long = []string{"train.epochs=100000", "sample.batch=2"}
 // underWay waits until a run has finished its first epoch.
 func underWay(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, limit/2, "the first epoch", func() bool {
+	eventually(t, "the first epoch", func() bool {
 		info, err := os.Stat(filepath.Join(dir, "metrics.jsonl"))
 		return err == nil && info.Size() > 0
 	})
@@ -51,16 +50,4 @@ func TestFileShrinksWhileTraining(t *testing.T) {
 			})
 		}
 	}
-}
-
-// waitEnd waits for a job that is about to end by itself, and fails the test if it takes longer
-// than most.
-func (j *job) waitEnd(t *testing.T, most time.Duration) result {
-	t.Helper()
-	begin := time.Now()
-	r := j.wait(t)
-	if took := time.Since(begin); took > most {
-		t.Errorf("the job took %v to end, want at most %v: %v", took, most, r)
-	}
-	return r
 }

@@ -150,7 +150,7 @@ func (v *victim) suffer(t *testing.T, b blow) {
 		}
 	}
 	// who is killed cannot wait for the others
-	eventually(t, 20*time.Second, "the end of all processes",
+	eventually(t, "the end of all processes",
 		func() bool { return len(left(t, out)) == 0 })
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"halognn/src/task"
 )
@@ -127,7 +126,7 @@ func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
 func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 	t.Helper()
 	b.check(t, dir, r)
-	eventually(t, 5*time.Second, "the end of all ranks",
+	eventually(t, "the end of all ranks",
 		func() bool { return len(left(t, dir)) == 0 })
 }
 
@@ -305,7 +304,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 					append(long, "run.ranks_per_node=1")...)...)
 			underWay(t, filepath.Join(dir, "out"))
 			truncate(t, filepath.Join(parts, file), 4096)
-			r := j.waitEnd(t, 15*time.Second)
+			r := j.wait(t)
 			remove(t, filepath.Join(dir, "out"))
 			// all ranks read the topology, and several may see it first
 			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 {
@@ -341,9 +340,9 @@ func TestKilledRankUnderMPI(t *testing.T) {
 	if err := syscall.Kill(ranks[2], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if r := j.waitEnd(t, 15*time.Second); r.code == 0 {
+	if r := j.wait(t); r.code == 0 {
 		t.Errorf("a job that lost a rank ended well: %v", r)
 	}
-	eventually(t, 5*time.Second, "the end of all ranks",
+	eventually(t, "the end of all ranks",
 		func() bool { return len(left(t, dir)) == 0 })
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A partition that is ended while another process cuts leaves no files and no process behind.
@@ -26,7 +25,7 @@ func TestAnEndedPartitionEndsItsProcess(t *testing.T) {
 	data, place := smallData.dir(t), filepath.Join(dir, "place")
 	j := start(t, []string{"HALOGNN_KAMINPAR_PYTHON=" + python}, halognn(t).path, "partition", "--data",
 		data, "--parts", "4", "--method", "kaminpar", "--out", filepath.Join(place, "parts"))
-	eventually(t, 30*time.Second, "the process works", func() bool {
+	eventually(t, "the process works", func() bool {
 		_, err := os.Stat(mark)
 		return err == nil
 	})
@@ -47,7 +46,7 @@ func TestAnEndedPartitionEndsItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "it has ended", func() bool {
+	eventually(t, "it has ended", func() bool {
 		// a zombie, where nobody waits for orphans, has ended too
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ")

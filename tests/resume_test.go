@@ -104,7 +104,7 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 			if err := j.Process.Signal(s); err != nil {
 				t.Fatal(err)
 			}
-			r := j.waitEnd(t, 20*time.Second)
+			r := j.wait(t)
 			if m := r.message(t); r.code != requeue || !strings.Contains(m, "--resume "+dir) {
 				t.Fatalf("want code %d and how to go on: %v", requeue, r)
 			}
@@ -128,7 +128,7 @@ func TestClosedPipeStopsARunThatGoesOn(t *testing.T) {
 	}
 	args := append([]string{"-c", script, fifo, p.path},
 		trainArgs(t, smallParts.dir(t), dir, endless, "train.eval_every=1")...)
-	r := start(t, nil, "sh", append(args, "--ranks-in-process", "2")...).waitEnd(t, 20*time.Second)
+	r := start(t, nil, "sh", append(args, "--ranks-in-process", "2")...).wait(t)
 	if r.code != requeue || !strings.Contains(r.out, "halognn: ") ||
 		!strings.Contains(r.out, "--resume "+dir) {
 		t.Fatalf("want code %d and how to go on: %v", requeue, r)
@@ -156,7 +156,7 @@ func TestNohupKeepsARun(t *testing.T) {
 		}
 		time.Sleep(time.Second) // a second signal would end it, unsaved
 	}
-	if r := j.waitEnd(t, 20*time.Second); r.code != requeue {
+	if r := j.wait(t); r.code != requeue {
 		t.Errorf("want code %d: %v", requeue, r)
 	}
 }
@@ -187,7 +187,7 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 			if err := j.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
 			}
-			r := j.waitEnd(t, 20*time.Second)
+			r := j.wait(t)
 			// MPICH's mpirun forwards every signal, and one time in ten ends with 0 itself. Open
 			// MPI's takes SIGTERM for itself: it ends with 1, having given the ranks a second to
 			// save.
@@ -195,7 +195,7 @@ func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
 				!(!hydra && c.signal == syscall.SIGTERM && r.code == failed) {
 				t.Fatalf("want code %d: %v", requeue, r)
 			}
-			eventually(t, 5*time.Second, "the end of all ranks",
+			eventually(t, "the end of all ranks",
 				func() bool { return len(left(t, dir)) == 0 })
 			goesOn(t, dir, c.ranks,
 				func(args ...string) result {
@@ -223,7 +223,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			sets = append(sets, "compute.device=ref")
 			args := append(trainArgs(t, smallParts.dir(t), dir, sets...), "--ranks-in-process", "1")
 			j := start(t, nil, halognn(t).path, args...)
-			eventually(t, limit/2, "the first step", func() bool {
+			eventually(t, "the first step", func() bool {
 				_, err := os.Stat(filepath.Join(dir, "metrics.jsonl"))
 				return err == nil
 			})
@@ -233,7 +233,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if r := j.waitEnd(t, 2*time.Second); r.code != 128+int(last) {
+			if r := j.wait(t); r.code != 128+int(last) {
 				t.Errorf("want code %d: %v", 128+int(last), r)
 			}
 		})
@@ -300,7 +300,7 @@ func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
 				}
 				time.Sleep(900 * time.Millisecond)
 			}
-			r := j.waitEnd(t, 10*time.Second)
+			r := j.wait(t)
 			// What a launcher returns that was told itself is its own: MPICH's returns 0 at times.
 			// When a rank has ended, a launcher kills the rank that has stopped, and MPICH's returns
 			// either rank's status: the code of the one or the SIGKILL of the other.
@@ -308,7 +308,7 @@ func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
 			if r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) && !killed {
 				t.Errorf("want code %d: %v", 128+int(c.second), r)
 			}
-			eventually(t, 5*time.Second, "the end of all ranks",
+			eventually(t, "the end of all ranks",
 				func() bool { return len(left(t, dir)) == 0 })
 		})
 	}
@@ -377,7 +377,7 @@ func stopped(t *testing.T) string {
 	if err := j.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	if r := j.waitEnd(t, 20*time.Second); r.code != requeue {
+	if r := j.wait(t); r.code != requeue {
 		t.Fatal(r)
 	}
 	return dir
@@ -529,7 +529,7 @@ func TestSignalEndsAStartThatHangs(t *testing.T) {
 		}
 	}
 	j := start(t, nil, halognn(t).path, append(args, "--set", "run.dir="+filepath.Join(dir, "new"))...)
-	eventually(t, limit, "the start waits", func() bool {
+	eventually(t, "the start waits", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", j.Process.Pid))
 		return slices.ContainsFunc(fds, func(fd string) bool {
 			at, _ := os.Readlink(fd)

@@ -136,7 +136,7 @@ func TestSweepLeavesNoRanks(t *testing.T) {
 	j := start(t, nil, halognn(t).path, "sweep", "--config", "../inputs/demo.yaml", "--out",
 		filepath.Join(dir, "out"), "--set", "data.parts="+parts, "--launcher", "sh "+file)
 	for _, name := range []string{"up", "asked"} {
-		eventually(t, 20*time.Second, name, made(name))
+		eventually(t, name, made(name))
 		time.Sleep(600 * time.Millisecond) // signals that come together are one: src/interrupt
 		if err := j.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestSweepLeavesNoRanks(t *testing.T) {
 	if r := j.wait(t); r.code != 130 {
 		t.Errorf("after a second signal:\n%s", r)
 	}
-	eventually(t, 5*time.Second, "the launcher has ended", func() bool {
+	eventually(t, "the launcher has ended", func() bool {
 		return len(left(t, file)) == 0
 	})
 }

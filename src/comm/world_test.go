@@ -29,7 +29,7 @@ func mustEnd(t *testing.T, n int, f func(comm.Comm) error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		buf := make([]byte, 1<<16)
 		t.Fatalf("a rank hangs:\n%s", buf[:runtime.Stack(buf, true)])
 		return nil

@@ -198,7 +198,7 @@ func TestDecidingAllocatesNothing(t *testing.T) {
 // slow is a policy that takes its time.
 type slow struct{ cache.Policy }
 
-const feeding, scoring = 3 * time.Millisecond, 5 * time.Millisecond
+const feeding, scoring = 10 * time.Millisecond, 150 * time.Millisecond
 
 func (s slow) Feed(remote []graph.VertexID, worth []uint8) {
 	time.Sleep(feeding)

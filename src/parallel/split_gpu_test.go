@@ -178,7 +178,7 @@ func TestARankFailsWhileRowsTravel(t *testing.T) {
 					errors.Is(err, errClosing) {
 					t.Errorf("%s, after %d: the job ended with %v", over, left, err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(5 * time.Minute):
 				t.Fatalf("%s, after %d: a rank hangs", over, left)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // quick makes locks beat fast for a test.
 func quick(t *testing.T) {
 	beat, wait := lockBeat, lockWait
-	lockBeat, lockWait = 10*time.Millisecond, 300*time.Millisecond
+	lockBeat, lockWait = 10*time.Millisecond, 2*time.Second
 	t.Cleanup(func() { lockBeat, lockWait = beat, wait })
 }
 
@@ -154,7 +154,7 @@ func TestLockThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end, now := time.Now().Add(10*time.Second), first; string(now) == string(first); {
+	for end, now := time.Now().Add(time.Minute), first; string(now) == string(first); {
 		if now, err = os.ReadFile(l.path); err != nil || time.Now().After(end) {
 			t.Fatalf("it beats no more (%v)", err)
 		}

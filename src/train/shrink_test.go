@@ -37,7 +37,7 @@ func (a *atStep) Step(float64) {
 
 // orHang runs f, and panics with all stacks if it takes too long.
 func orHang(what string, f func() error) error {
-	hung := time.AfterFunc(time.Minute, func() {
+	hung := time.AfterFunc(5*time.Minute, func() {
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
 		panic(what + ": the ranks hang")
 	})

@@ -40,7 +40,7 @@ func TestWatchdogTellsOfARankThatHangs(t *testing.T) {
 	err := comm.RunWorld(3, func(c comm.Comm) error {
 		env := Env{Env: session.Env{Comm: c, Shards: shards,
 			Device: ref.New(), Host: ref.Host{}, Workers: 1},
-			Dir: dir, Stall: 200 * time.Millisecond}
+			Dir: dir, Stall: 2 * time.Second} // a busy machine stops none so long
 		env.OnStall = func(err error) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -247,11 +247,12 @@ func TestReadingThatDoesNotEnd(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they sleep
 			told := make(chan error, 1)
-			r := Reading{Limit: 800 * time.Millisecond, Stalled: func(err error) { told <- err }}
+			r := Reading{Limit: 2 * time.Second, Stalled: func(err error) { told <- err }}
 			var err error
 			_ = r.During("parts/x", func() error {
-				for end := time.Now().Add(3 * r.Limit); err == nil && time.Now().Before(end); {
+				for end := time.Now().Add(2 * r.Limit); err == nil && time.Now().Before(end); {
 					c.read(&r)
 					select {
 					case err = <-told:

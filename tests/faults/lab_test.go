@@ -68,11 +68,11 @@ func (l *lab) start(ranks int, faults string, during func(), args ...string) job
 	if during != nil {
 		during()
 	}
-	hung := time.AfterFunc(2*time.Minute,
+	hung := time.AfterFunc(2*death,
 		func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
 	err := c.Wait()
 	if !hung.Stop() {
-		l.Errorf("%s: the job did not end in two minutes", faults)
+		l.Errorf("%s: the job did not end in %v", faults, 2*death)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -102,11 +102,6 @@ func newLab(t *testing.T) *lab {
 		"--out", l.parts())
 	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(jobConfig), 0o666); err != nil {
 		t.Fatal(err)
-	}
-	for _, mode := range modes {
-		for _, ranks := range []int{2, 4} {
-			l.spared(setting{ranks, mode, plain})
-		}
 	}
 	l.mount()
 	return l
@@ -184,7 +179,7 @@ func (l *lab) checkpoints(run string) (names []string) {
 
 // processes returns those whose command line names the run.
 func (l *lab) processes(run string) (ids []string) {
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		ids = nil
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, path := range lines {
@@ -267,11 +262,10 @@ func (l *lab) fill(path string) {
 }
 
 func (l *lab) waitFor(pattern string) {
-	for range 1500 {
+	for begin := time.Now(); time.Since(begin) < death; time.Sleep(10 * time.Millisecond) {
 		if names, err := filepath.Glob(pattern); err == nil && len(names) > 0 {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	l.Errorf("%s did not appear in 15 s", pattern)
+	l.Errorf("%s did not appear in %v", pattern, death)
 }
