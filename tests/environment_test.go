@@ -39,7 +39,7 @@ var environment = []struct {
 		{"HALOGNN_MPICC", "command",
 			"the MPI compiler; `mpicc` otherwise. Its `mpirun` is taken from beside it"},
 		{"HALOGNN_MODULES", "names", "environment modules that `env.sh` loads first"},
-		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test` may install nvcc"},
+		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test-all` may install nvcc"},
 		{"HALOGNN_CUDA_SECONDS", "seconds", "how long that may take; 1200 otherwise"},
 	}},
 	{"Set by env.sh, for the build and the tests", []variable{
@@ -63,7 +63,7 @@ var environment = []struct {
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},
-		{"HALOGNN_FAULT_COUNT", "number", "faults that `make test` injects; 50 otherwise"},
+		{"HALOGNN_FAULT_COUNT", "number", "faults to inject; 20 in `make test` and 50 in `make test-all` otherwise"},
 		{"HALOGNN_TEST_ENDING", "name", "set for a rank of a test: how it is to end"},
 		{"HALOGNN_TEST_STATE", "name", "set for a process that a test interrupts"},
 		{"HALOGNN_TEST_UNMAP", "directory", "set for a process whose unmapping a test watches"},
@@ -73,7 +73,7 @@ var environment = []struct {
 	{"The emulated GPU of the tests", []variable{
 		{"HALOGNN_EMULATED_SEED", "number",
 			"runs queued work at random times; as late as it may otherwise"},
-		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise. Of one, " +
+		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without one, as in `make test`, its tests are left out. Of one, " +
 			"memory may be freed while work is queued, because ranks share it"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
 		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# planted.sh [-j N] [NN ...]: whether the tests find the faults of tests/planted, or those of the
-# given numbers, N at a time (default 1). Each is planted in a copy of the last commit, and tests
-# run until one fails, 5 minutes at most: of a C kernel those of kernels/, then of the changed
+# planted.sh [-j N] [-t SECONDS] [NN ...]: whether the tests find the faults of tests/planted, or those
+# of the given numbers, N at a time (default 1). Each is planted in a copy of the last commit, and tests
+# run until one fails, 5 minutes at most unless SECONDS says else: of a C kernel those of kernels/, then of the changed
 # package, of the packages that import it, nearest first, and of the program. A test counts if it
 # passes without the fault. Prints a row of a Markdown table for each fault. Ends with code 1 if one
 # is not found, and with 2 if one cannot be planted.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 root=$PWD limit=300 jobs=1
-while getopts j: option; do
+while getopts j:t: option; do
   case $option in
     j) jobs=$OPTARG ;;
-    *) echo "usage: planted.sh [-j N] [NN ...]" >&2; exit 2 ;;
+    t) limit=$OPTARG ;;
+    *) echo "usage: planted.sh [-j N] [-t SECONDS] [NN ...]" >&2; exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
@@ -19,9 +20,8 @@ shift $((OPTIND - 1))
 # What tests read outside the checkout, found from a copy too.
 export HALOGNN_DATA=${HALOGNN_DATA:-$root/../shared/data}
 
-# ---- in_make_test PACKAGE TEST: whether `make test` runs the test. It runs all of them; when it
-# ---- leaves tests to `make test-all`, this function must say which.
-in_make_test() { : "$1" "$2"; return 0; }
+# in_make_test: whether `make test` runs the suite that found the fault.
+in_make_test() { case "${suite[*]}" in *rest_tests*) return 1 ;; esac; }
 
 faults=()
 if [ $# = 0 ]; then faults=(tests/planted/*.diff); fi
@@ -99,13 +99,13 @@ run() {
   return 1
 }
 
-# The suites. The flags are those of tests/all.sh; -v tells which test a process died in.
-go_tests() { go test -vet=off -failfast -v "$@"; }
+# The suites. The flags are those of tests/all.sh; -v tells which test a process died in. Of those named
+# rest_tests it is `make test-all` that has them.
+go_tests() { HALOGNN_EMULATED_DEVICES=0 go test -vet=off -failfast -v "$@"; }
 kernel_tests() {
-  make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build/sanitize" \
-    SANITIZE=1 test
+  make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" test
 }
-mpi_tests() { # as tests/mpi.sh does
+mpi_rest_tests() { # as tests/mpi.sh does
   local n
   go test -c -o build/comm.test ./src/comm/mpi || return
   for n in 2 3 4; do
@@ -113,7 +113,7 @@ mpi_tests() { # as tests/mpi.sh does
   done
 }
 program_tests() { make --silent --no-print-directory build && go_tests "$@" ./tests; }
-export -f go_tests kernel_tests mpi_tests program_tests
+export -f go_tests kernel_tests mpi_rest_tests program_tests
 
 # search CHANGED LOG: runs the suites in their order until one fails.
 search() {
@@ -122,18 +122,15 @@ search() {
     kernels/*)
       run kernels "$log" bash -c kernel_tests || return
       changed=kernels ;;
-    src/comm/mpi/*)
-      run src/comm/mpi "$log" bash -c 'go_tests ./src/comm/mpi' || return
-      if [ -n "${HALOGNN_MPIRUN:-}" ]; then
-        run src/comm/mpi "$log" bash -c mpi_tests || return
-      fi
-      changed=src/comm/mpi ;;
     *) changed=$(dirname "$changed") ;;
   esac
   for of in $(importers "halognn/$changed"); do
     run "${of#halognn/}" "$log" bash -c "go_tests $of" || return
   done
-  run tests "$log" bash -c program_tests
+  run tests "$log" bash -c program_tests || return
+  if [ "$changed" = src/comm/mpi ] && [ -n "${HALOGNN_MPIRUN:-}" ]; then
+    run src/comm/mpi "$log" bash -c mpi_rest_tests
+  fi
 }
 
 # again LOG: runs the test that failed once more, for it to pass without the fault.
@@ -170,7 +167,7 @@ plant() {
   fi
   case $code in
     1)
-      if in_make_test "$package" "$test"; then how=yes; fi
+      if in_make_test; then how=yes; fi
       echo "caught $how" >"$outcome"
       printf '| %s | %s %s | %d | %s |\n' "$name" "$package" "${test:-(a suite)}" $took $how ;;
     2 | 4)
