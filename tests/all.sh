@@ -70,10 +70,10 @@ units() {
   [ -d "$data" ] || echo "not run: imports of real data sets: there is no $data; set HALOGNN_DATA to the directory that holds them"
   go list ./... | grep -vx halognn/tests | HALOGNN_EMULATED_DEVICES=0 xargs go test -vet=off -timeout 40m
 }
-program() { # with one MPI: the one that env.sh found
-  HALOGNN_EMULATED_DEVICES=0 go test -vet=off -timeout 40m ./tests
+program() { # FLAG...: under the MPI that env.sh found
+  HALOGNN_EMULATED_DEVICES=0 go test -vet=off -timeout 40m "$@" ./tests
 }
-kernels() { make --silent --no-print-directory -C kernels BUILD="$PWD/build" "$@" test; }
+kernels() { make --silent --no-print-directory -j"$(nproc)" -C kernels "$@" test; }
 faults() { # COUNT
   if [ -z "$HALOGNN_MPIRUN" ]; then echo "no mpirun was found"; return 77; fi
   go test -tags "$HALOGNN_TAGS,faults" ./src/fault &&
@@ -143,10 +143,11 @@ case ${1:-test} in
     ;;
   test)
     step "gofmt" formatted
-    beside step "tests of the program, README and guide" program
+    beside step "the program under MPI" program -run UnderMPI
+    beside step "the program in one process, README and guide" program -skip UnderMPI
     beside step "20 faults injected" faults 20
     step "go vet" go vet ./...
-    step "C kernels, every SIMD level" kernels
+    step "C kernels, every SIMD level" kernels BUILD="$PWD/build"
     step "unit tests" units
     ;;
   rest)
@@ -155,7 +156,7 @@ case ${1:-test} in
     beside others
     step "staticcheck" go tool staticcheck ./...
     step "shellcheck" shell_lint
-    step "C kernels under ASan and UBSan, every SIMD level" kernels SANITIZE=1
+    step "C kernels under ASan and UBSan, every SIMD level" kernels BUILD="$PWD/build/sanitize" SANITIZE=1
     step "tests on an emulated device" devices
     step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
     step "plain Go: build and tests with CGO_ENABLED=0" plain_build
