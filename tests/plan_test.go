@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/plan"
 )
 
@@ -44,15 +46,18 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 	return p
 }
 
-// On ranks that are nodes of their own, or two on a node, the resident set of a rank is within 5 % of
-// what was planned, and so are the remote rows of a step. The graph is large enough for its data to
-// outweigh the libraries.
+// On ranks that are nodes of their own, or two on a node, planned memory lies between what is resident
+// without huge pages and what is allocated, and remote rows of a step are as planned; both but for 5 %,
+// which MPI's buffers take or leave, and a few minibatches differ from all by. Arrays are allocated
+// with slack, of which huge pages make as much resident as a kernel happens to give. The graph is large
+// enough for its data to outweigh the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
 	}
+	withoutHugePages(t)
 	data := filepath.Join(t.TempDir(), "data")
 	halognn(t).must(t, "generate", "--kind", "sbm", "--vertices", "60000", "--degree", "24",
 		"--features", "128", "--classes", "10", "--split", "15/5/5", "--seed", "1", "--out", data)
@@ -112,10 +117,15 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 			&summary); err != nil {
 			t.Fatal(err)
 		}
-		if ratio := float64(plan.MemoryRank) / float64(summary.Peak); math.Abs(ratio-1) > 0.05 {
-			t.Errorf("%s: %d bytes are planned, %d resident, a ratio of %.3f; planned %v, "+
-				"counted %v", c.name, plan.MemoryRank, summary.Peak, ratio, plan.Memory,
-				summary.Memory)
+		allocated := int64(0)
+		for _, bytes := range summary.Memory {
+			allocated += bytes
+		}
+		least := float64(plan.MemoryRank) / float64(summary.Peak)
+		most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
+		if t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", c.name, least, most); least < 0.95 || most > 1.05 {
+			t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
+				c.name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
 		}
 		if ratio := plan.Traffic.Rows / summary.Rows; math.Abs(ratio-1) > 0.05 {
 			t.Errorf("%s: %.1f rows a step are planned, %.1f fetched", c.name, plan.Traffic.Rows,
@@ -131,6 +141,18 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 			}
 		}
 	}
+}
+
+// withoutHugePages keeps them from the commands that the test starts.
+func withoutHugePages(t *testing.T) {
+	t.Helper()
+	set := func(off uintptr) {
+		if err := unix.Prctl(unix.PR_SET_THP_DISABLE, off, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(1)
+	t.Cleanup(func() { set(0) })
 }
 
 // What ranks do that share minibatches or hold columns is planned from minibatches of the run: where
