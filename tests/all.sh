@@ -95,11 +95,15 @@ plain_build() ( # the packages that have other code without cgo, and what those 
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
     go test -short -vet=off -run 'Infer|Devices|Precision|Kernel|DryRun|Blocks|Multilabel|Doctor|Bad|Trains|Plan|Auto' -skip 'Documented' ./tests
 )
-# What goroutines share is what the race detector is for; these compute on one, launch processes, or run in a browser, and are the slowest.
+# What goroutines share is what the race detector is for; these compute on one, launch processes, run in a
+# browser, or have goroutines share what others do that stay, and are the slowest.
 alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
 alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing'
 alone+='|Test.*IsUnbiased|TestNumbersAtEveryLevel|TestRemoteIsReference|TestLaborPredictsSimulation|TestMemoryIsThatOfTheFormula|TestLayersEstimateAllNeighbours'
-alone+='|TestVectorLevelsChangeNothing|TestRoundedFactors|TestEnginesStartNoThreads|TestImport.*|TestLinksDoNotLeak|TestEndings)$'
+alone+='|TestVectorLevelsChangeNothing|TestRoundedFactors|TestEnginesStartNoThreads|TestImport.*|TestLinksDoNotLeak|TestEndings|TestEngines'
+alone+='|TestLearnedRowsOnAnyRanks|TestLinksInOtherModes|TestStepOfLearnedRows|TestTypedPlans|TestTypedGraphOfPapersNeedsItsRelations'
+alone+='|TestLocalityAdapts|TestBlocksAreWhatIsTrained|Test.*LinksDoNotLeak|TestLabelledLinksOnAnyNumberOfRanks|TestTypedLinksOnAnyNumberOfRanks'
+alone+='|TestResumeOfLearnedRows|TestTypedTrainingOnAPartitionedTopology|TestTypedGraphsAreSplit|TestLearnedRowsOfLinks)$'
 races() { # of the packages that start goroutines, or whose tests do
   local of
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
