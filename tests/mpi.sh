@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}
 export HALOGNN_MPICC=mpicc.$mpi HALOGNN_QUIET=1
-usual=$(readlink -f "$(command -v mpicc)")
+usual=$(readlink -f "$(command -v mpicc)" || true)
 source ./env.sh
 mkdir -p "build/$mpi"
 go test -c -o "build/$mpi/comm.test" ./src/comm/mpi
