@@ -60,9 +60,9 @@ func Count(t *sample.Topology, o CountOptions) ([]float32, error) {
 	}
 	counts := mem.Make[uint32](len(t.Original))
 	defer mem.Free(counts)
-	w := sample.Sweep{Spec: o.Sample, Near: o.Near, Favour: o.Favour, Streams: o.Streams,
-		First: o.Stream, Count: 1, Seed: o.Seed, Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
-		Workers: o.Workers}
+	w := sample.Sweep{Spec: o.Sample, Near: o.Near, Epoch: o.First, Epochs: o.Epochs, Most: o.Most,
+		Workers: o.Workers, Reader: sample.Reader{Streams: o.Streams, First: o.Stream, Count: 1,
+			Seed: o.Seed, Favour: o.Favour}}
 	err := w.Run(t, func() (func(sample.Key, *sample.Minibatch) error, func()) {
 		return func(_ sample.Key, mb *sample.Minibatch) error {
 			for _, v := range mb.Frontier {

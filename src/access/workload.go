@@ -19,18 +19,14 @@ type Workload struct {
 	// rows; 0: the number of sampled hops.
 	Hops int
 
-	// The streams that sim and oracle count are First to First+Count-1.
-	Topology     *sample.Topology
-	Streams      *sample.Streams
-	First, Count int
-	Seed         uint64 // of the run
-	Epochs       int    // of the run
-	Workers      int
+	Topology      *sample.Topology
+	sample.Reader     // the minibatches, of which sim and oracle count the streams
+	Epochs        int // of the run
+	Workers       int
 
 	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
 	// training does; rankings of vertices go by draws of all alike.
-	Near   sample.Near
-	Favour float64
+	Near sample.Near
 
 	// Kinds are those of the vertices, if not all rows have one size: capacities are then in bytes.
 	Kinds *Kinds

@@ -443,12 +443,16 @@ func (j *Job) Minibatches() int { return j.share[0].Count }
 // Items returns how many minibatches a rank trains in an epoch.
 func (j *Job) Items() int { return j.Steps() * j.Minibatches() }
 
-// Key names the random draws of item i of a rank's epoch, from 1. The minibatches of a step are
-// consecutive items; items beyond the epoch belong to later epochs.
-func (j *Job) Key(rank, epoch, item int) sample.Key {
-	items := j.Items()
-	step, stream := j.share[rank].Item(item % items)
-	return sample.Key{Seed: j.Seed, Epoch: epoch + item/items, Step: step, Stream: stream}
+// Reader says which minibatches a rank trains, in which order, and by which draws: epochs are
+// numbered from 1.
+func (j *Job) Reader(rank int) *sample.Reader {
+	share := j.share[rank]
+	return &sample.Reader{Streams: j.Streams, First: share.First, Count: share.Count, Seed: j.Seed}
+}
+
+// Readers is the reader of the minibatches of all ranks.
+func (j *Job) Readers() *sample.Reader {
+	return &sample.Reader{Streams: j.Streams, Count: j.Streams.Streams(), Seed: j.Seed}
 }
 
 // Seeds returns the seeds of a minibatch, in the memory of dst where they fit.
@@ -461,9 +465,9 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
 	return &access.Workload{
 		Local: j.Local(rank), Home: j.home(rank), Kinds: j.Kinds(),
-		Sources: access.Sources(j.Streams, share.First, share.Count),
-		Sample:  j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
-		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,
+		Sources: access.Sources(j.Streams, share.First, share.Count), Reader: *j.Reader(rank),
+		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Epochs: j.Epochs,
+		Workers: workers,
 	}
 }
 

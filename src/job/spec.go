@@ -6,7 +6,7 @@
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges
 //	                        streams     seeds of every step, minibatches of a rank
-//	                        Key(item)   the random draws of a minibatch
+//	                        Reader      the minibatches of a rank, and their random draws
 //	                        Workload    what package access needs to rank rows
 //	                        Capacity    rows of a rank's cache
 //

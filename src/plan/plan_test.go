@@ -188,8 +188,8 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Workload{
 		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
-		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each,
-		Seed: j.Seed, Epochs: 2,
+		Sample: j.Sample, Topology: s.Topology(), Epochs: 2, Reader: sample.Reader{Streams: streams,
+			First: rank * each, Count: each, Seed: j.Seed},
 	}
 	all := slices.Concat(seeds...)
 	for _, own := range seeds[rank*each : (rank+1)*each] {

@@ -219,13 +219,12 @@ func (p *planner) probe(r *rankPlan) error {
 		p.probeSeeds(r)
 		return nil
 	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions(r.reader.Near))
+	replay, err := r.reader.Replay(p.shards.Topology(), p.samplerOptions(r.reader.Near))
 	if err != nil {
 		return err
 	}
-	defer s.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
+	defer replay.Free()
+	mb := &replay.Minibatch
 	sums, err := p.fetching().newSummer(r.rank, 0)
 	if err != nil {
 		return err
@@ -233,32 +232,27 @@ func (p *planner) probe(r *rankPlan) error {
 	defer sums.close()
 	var built parallel.LayerEdges
 	defer built.Free()
-	var seeds []graph.VertexID
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
-		step, stream := p.scattered(r, max(i, 0))
-		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
-		begin := time.Now()
-		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream,
-			Favour: p.job.Locality.Favour}
-		if err := s.Sample(&mb, seeds, key); err != nil {
+		key, err := replay.At(1, p.scattered(max(i, 0)))
+		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {
 			continue
 		}
-		r.took += time.Since(begin)
-		shape := p.typed(&built, &mb, r, shapeOf(&mb, r.reader.Local), p.job.Model.Needs(), true)
-		shape.asks = p.sending().asks(r, &mb, p.job.Sample, key, all)
+		r.took += replay.Took
+		shape := p.typed(&built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), true)
+		shape.asks = p.sending().asks(r, mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
-		if err := sums.probed(&mb, &shape); err != nil {
+		if err := sums.probed(mb, &shape); err != nil {
 			return err
 		}
 		r.add(&shape)
 	}
-	if err := p.probeEvaluation(r, s, &mb, &built, sums); err != nil {
+	if err := p.probeEvaluation(r, replay.Sampler, mb, &built, sums); err != nil {
 		return err
 	}
-	r.sampler = s.Bytes()
+	r.sampler = replay.Sampler.Bytes()
 	return nil
 }
 
@@ -304,12 +298,9 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the step and the stream of the i-th sampled minibatch: no two are adjacent, and
+// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent, and
 // none repeats before all have been taken.
-func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
-	item := scatteredOver(p.layout.Streams.Steps()*p.layout.Minibatches(), i)
-	return item / p.layout.Minibatches(), r.reader.First + item%p.layout.Minibatches()
-}
+func (p *planner) scattered(i int) int { return scatteredOver(p.layout.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.
 func scatteredOver(items, i int) int {
@@ -330,8 +321,8 @@ func greatestDivisor(a, b int) int {
 // probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
-		step, stream := p.scattered(r, i)
-		s := seedShape(p.job.Model.Layers, len(p.layout.Streams.Piece(1, step, stream, nil)))
+		key := p.layout.Reader(r.rank).Key(1, p.scattered(i))
+		s := seedShape(p.job.Model.Layers, len(p.layout.Seeds(key, nil)))
 		r.add(&s)
 	}
 }

@@ -114,28 +114,26 @@ func (p *planner) calibration() (*calibration, error) {
 			c.of = r
 		}
 	}
-	stream := c.of.reader.First
-	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
-	c.key = sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour}
-	if !p.job.Reads() {
-		c.shape = c.of.probes[0]
-		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
-		copy(c.mb.Frontier, seeds)
-		return c, nil
-	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions(c.of.reader.Near))
+	replay, err := c.of.reader.Replay(p.shards.Topology(), p.samplerOptions(c.of.reader.Near))
 	if err != nil {
 		return nil, err
 	}
-	defer s.Free()
-	err = s.Sample(&c.mb, seeds, c.key)
-	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
-	if err == nil {
+	c.key, err = replay.At(1, 0)
+	c.mb, replay.Minibatch = replay.Minibatch, sample.Minibatch{}
+	replay.Free()
+	switch {
+	case err != nil:
+		c.free()
+		return nil, err
+	case !p.job.Reads():
+		c.shape = c.of.probes[0]
+	default:
+		// A whole minibatch, also where a rank computes a share of it only, as probes have it.
 		var built parallel.LayerEdges
 		defer built.Free()
 		c.shape = p.typed(&built, &c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local), p.job.Model.Needs(), true)
 	}
-	return c, err
+	return c, nil
 }
 
 // again is how long a measurement is repeated, so that the resolution of the clock does not matter.

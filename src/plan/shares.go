@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -62,12 +61,12 @@ func (p messagePlan) probeShares() error {
 		return nil
 	}
 	var err error
-	g.sampler, err = sample.New(p.of.shards.Topology(), p.of.samplerOptions(sample.Near{}))
+	g.replay, err = p.of.layout.Reader(0).Replay(p.of.shards.Topology(),
+		p.of.samplerOptions(sample.Near{}))
 	if err != nil {
 		return err
 	}
-	defer g.sampler.Free()
-	defer g.mb.Free()
+	defer g.replay.Free()
 	for _, ranks := range g.groups {
 		if err := g.probe(ranks); err != nil {
 			return err
@@ -84,8 +83,7 @@ type groupProbe struct {
 	loads  [][]sample.Load // of a minibatch, by member of its group
 	// [S,layers] candidates that each member finds for a layer that is drawn as a whole
 	candidates [][]int
-	sampler    sample.Sampler
-	mb         sample.Minibatch
+	replay     *sample.Replay
 	crossing   sample.Crossing // of embeddings
 	rated      []crossed       // [S] likewise
 	truth      []byte
@@ -114,13 +112,13 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
 	var mean Shuffles
 	for i := range leastProbes {
-		step, stream := p.scattered(ranks[0], i)
-		seeds, own := p.layout.Streams.Piece(1, step, stream, nil), make([]int, g.owners.Size)
+		key := p.layout.Reader(ranks[0].rank).Key(1, p.scattered(i))
+		seeds, own := p.layout.Seeds(key, nil), make([]int, g.owners.Size)
 		for _, v := range seeds {
 			own[g.owners.Of(v)]++
 		}
 		one := Shuffles{Loaded: float64(len(seeds))}
-		g.rate(&one, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream})
+		g.rate(&one, key)
 		mean.add(&one, leastProbes)
 		for _, r := range ranks {
 			member := r.rank % g.owners.Size
@@ -136,29 +134,26 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 // sampled.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
 	p, n := g.p, len(g.groups)
-	minibatches, whole := []Shuffles(nil), 0
+	minibatches, whole, mb := []Shuffles(nil), 0, &g.replay.Minibatch
+	g.replay.Of = p.layout.Reader(ranks[0].rank)
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
-		step, stream := p.scattered(ranks[0], max(i, 0))
-		seeds := p.layout.Streams.Piece(1, step, stream, nil)
-		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}
-		begin := time.Now()
-		if err := g.sampler.Sample(&g.mb, seeds, key); err != nil {
+		key, err := g.replay.At(1, p.scattered(max(i, 0)))
+		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
-		took := time.Since(begin)
 		if i < 0 {
 			continue
 		}
-		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		edges, whole = edges+mb.NumEdges(), max(whole, mb.Blocks[0].NumDst)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
-			g.mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
+			mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
 		}
-		shuffled := p.sending().shuffled(&g.mb, g.loads, g.candidates)
+		shuffled := p.sending().shuffled(mb, g.loads, g.candidates)
 		g.rate(&shuffled, key)
 		minibatches = append(minibatches, shuffled)
 		for _, r := range ranks {
-			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
+			r.edges, r.took = r.edges+mb.NumEdges(), r.took+g.replay.Took
 			shape := g.shapeOf(r, p.job.Sample, key)
 			r.add(&shape)
 		}
@@ -173,7 +168,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	}
 	for _, r := range ranks {
 		// Its scratch memory is for the destinations of the last hop.
-		r.sampler = g.sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
+		r.sampler = g.replay.Sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
 		if p.sending().relays() {
 			r.correct()
 		} else {
@@ -192,10 +187,10 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 		return s
 	}
 	s.remote = 0
-	s.asks = g.p.sending().asks(r, &g.mb, spec, key,
+	s.asks = g.p.sending().asks(r, &g.replay.Minibatch, spec, key,
 		func(v graph.VertexID) bool { return g.owners.Of(v) == member })
 	first, last := g.p.layout.Vertices(r.rank)
-	for _, v := range g.mb.Frontier {
+	for _, v := range g.replay.Minibatch.Frontier {
 		if g.owners.Of(v) != member {
 			continue
 		}
@@ -232,11 +227,12 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		for k := i; k < len(all); k += items {
 			seeds = append(seeds, all[k])
 		}
-		if err := g.sampler.SampleEval(&g.mb, seeds,
+		mb := &g.replay.Minibatch
+		if err := g.replay.Sampler.SampleEval(mb, seeds,
 			sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
 			r.judged.atLeast(&shape)

@@ -130,23 +130,14 @@ func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Set
 		return f, err
 	}
 	defer s.close()
-	sampler, err := sample.New(p.of.shards.Topology(), p.of.samplerOptions(r.reader.Near))
-	if err != nil {
-		return f, err
-	}
-	defer sampler.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
 	var total trace.Counters
-	for i := range steps {
-		key := p.of.layout.Key(r.rank, 1+i/p.of.layout.Items(), i%p.of.layout.Items())
-		if err := sampler.Sample(&mb, p.of.layout.Seeds(key, nil), key); err != nil {
-			return f, err
-		}
-		worth, err := s.add(&mb)
+	i := 0
+	for _, mb := range p.of.layout.Reader(r.rank).Minibatches(p.of.shards.Topology(),
+		p.of.samplerOptions(r.reader.Near), 1, 0, steps, &err) {
+		worth, err := s.add(mb)
 		if err != nil {
 			return f, err
 		}
@@ -156,6 +147,10 @@ func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Set
 		}); err != nil {
 			return f, err
 		}
+		i++
+	}
+	if err != nil {
+		return f, err
 	}
 	n := float64(steps)
 	return fetch{rows: perKind{float64(total.Remote) / n}, sums: float64(total.Sums) / n,

@@ -12,7 +12,6 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/record"
-	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
 	"halognn/src/watch"
@@ -20,20 +19,17 @@ import (
 
 // admit sets the seeds of item i. Items are ordered by epoch, step and stream.
 func (r *run) admit(i int, m *parallel.Minibatch) {
-	epoch, items := r.epoch, r.steps()*r.minibatches()
-	epoch, i = epoch+i/items, i%items
-	step, stream := r.mine.Item(i)
-	m.Key = sample.Key{Seed: r.s.Spec.Seed, Epoch: epoch, Step: step, Stream: stream,
-		Favour: r.factor.Value}
-	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
-	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
+	m.Key = r.mine.Key(r.epoch, i)
+	m.Key.Favour = r.factor.Value
+	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(m.Key.Step), true
+	m.Seeds = r.s.Job.Seeds(m.Key, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }
 
 // train trains one minibatch of a step; after the last one of the step it updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
-	step, stream := r.mine.Item(i)
-	last := r.mine.Last(i)
-	if stream == r.mine.First {
+	step, stream := m.Key.Step, m.Key.Stream-r.mine.First
+	last := stream == r.mine.Count-1
+	if stream == 0 {
 		r.step.rows, r.step.waiting = trace.Counters{}, 0
 		if step == 1 {
 			r.ledger().secondStep()

@@ -34,7 +34,7 @@ type run struct {
 	env       Env
 	o         Options // but Spec, which s has
 	streams   *sample.Streams
-	mine      sample.Share // the seeds that this rank trains
+	mine      *sample.Reader // the minibatches that this rank trains
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
@@ -226,7 +226,7 @@ func (r *run) openLocal() (err error) {
 	if err = infer.Over(r.s).CheckScratch(); err != nil {
 		return err
 	}
-	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Share(r.s.Comm.Rank())
+	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Reader(r.s.Comm.Rank())
 	r.processor = trace.Processor{CPUs: r.env.CPUs, Ranks: r.s.Comm.Size(), Polls: r.env.Polls,
 		Spun: r.s.Device.Capabilities().Spun}
 	if r.env.Polls { // every rank is its own process
