@@ -97,7 +97,7 @@ func (r *ranking) compare(a, b best) int {
 // top finds the k best partners of each own vertex of a list among all vertices that have no link or
 // edge with it: exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
-	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
+	r := ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out}
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
 	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
 	for i, v := range list {

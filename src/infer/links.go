@@ -232,7 +232,7 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 func writeLinks(
 	ctx context.Context, s Passes, m *Model, links []graph.Link, scores []float32, path string,
 ) error {
-	outputs, of := max(1, s.Spec.Model.Rated), s.Task
+	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	var labels []byte
 	if !of.Ranks {
 		labels = make([]byte, len(links)*of.LabelBytes(outputs))
@@ -259,7 +259,7 @@ func writeLinks(
 func formatLinks(
 	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32, labels []byte,
 ) error {
-	outputs, of := max(1, s.Spec.Model.Rated), s.Task
+	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	ids, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func formatLinks(
 // outputsOf makes what the model says of own links, [links, outputs]. Collective.
 func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
 	r := ratingOf(s, links)
-	outputs := max(1, s.Spec.Model.Rated)
+	outputs := max(1, s.Job.Model.Rated)
 	z := make([]float32, len(links)*outputs)
 	source := make([]float32, r.cols)
 	err := r.eachSource(own, func(i int, row []float32) {
@@ -327,7 +327,7 @@ func JudgeLinks(s Passes, own []float32, split int, sum *Score) error {
 
 // ratingOf is what rates links.
 func ratingOf(s Passes, links []graph.Link) ranking {
-	return ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: links}
+	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out, links: links}
 }
 
 // scoreLinks returns what the model says of links, in their order, on every rank. Each rank scores those
@@ -356,7 +356,7 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 	if err != nil {
 		return nil, err
 	}
-	outputs := max(1, s.Spec.Model.Rated)
+	outputs := max(1, s.Job.Model.Rated)
 	out := make([]float32, len(links)*outputs)
 	for k := range places {
 		for i, at := range places[k] {

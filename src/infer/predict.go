@@ -192,7 +192,7 @@ func newPredictions(s Passes, what Request, chosen *chosen, truth *truth) *predi
 	}
 	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
 	if what.Embeddings != "" {
-		p.hiddenCols, _ = s.Spec.Model.Widths(s.Spec.Model.Layers - 1)
+		p.hiddenCols, _ = s.Job.Model.Widths(s.Job.Model.Layers - 1)
 		p.hidden = mem.Make[float32](chosen.own() * p.hiddenCols)
 	}
 	truth.mark(s.Shards, s.First, s.Last)

@@ -88,8 +88,8 @@ type ranking struct {
 func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
-	each := max(1, chunkCandidates/max(1, s.Spec.Links.Judged))
-	drawn := s.Spec.Links.Judged > 0 || given != nil
+	each := max(1, chunkCandidates/max(1, s.Job.Links.Judged))
+	drawn := s.Job.Links.Judged > 0 || given != nil
 	chunks, err := comm.AgreeMax(s.Comm, (len(mine)+each-1)/each)
 	if err != nil {
 		return nil, err
@@ -97,10 +97,10 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
 	var pairs []float32
 	part, number := 0, of[s.First]
-	rater := s.Model.Rater(s.Spec.Links.Pairs)
+	rater := s.Model.Rater(s.Job.Links.Pairs)
 	for range chunks {
 		n := min(each, len(mine))
-		r := ranking{of: s, rater: rater, cols: s.Spec.Model.Out, links: mine[:n], given: given,
+		r := ranking{of: s, rater: rater, cols: s.Job.Model.Out, links: mine[:n], given: given,
 			drawn: drawn}
 		mine = mine[n:]
 		err := r.rank(own)
@@ -415,7 +415,7 @@ func (r *ranking) draw() {
 		stream := random.Stream(random.Mix(judging ^ uint64(uint32(original[l.Source]))<<32 ^
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
-		for range max(1, r.of.Spec.Links.Judged) {
+		for range max(1, r.of.Job.Links.Judged) {
 			for range 64 { // where nearly all pairs are links a candidate stays away
 				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
@@ -438,16 +438,16 @@ type Candidates map[graph.Link][]graph.VertexID
 // ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
 // is no such file. Error: a link has none, or its own target among them.
 func ReadCandidates(s Passes) (Candidates, error) {
-	if s.Spec.Links.JudgedFile == "" || !s.Task.Ranks {
+	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {
 		return nil, nil
 	}
-	rows, err := readLinks(s, s.Spec.Links.JudgedFile, 1)
+	rows, err := readLinks(s, s.Job.Links.JudgedFile, 1)
 	c := make(Candidates, len(rows))
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
 		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
 			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
-				"vertices that it is ranked among; leave it out there", s.Spec.Links.JudgedFile, o[r[0]], o[r[1]])
+				"vertices that it is ranked among; leave it out there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
 		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {
@@ -456,7 +456,7 @@ func ReadCandidates(s Passes) (Candidates, error) {
 			if c[l] == nil {
 				o := s.Topology.Original
 				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the dataset)",
-					s.Spec.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
+					s.Job.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
 				break
 			}
 		}

@@ -13,7 +13,7 @@ func learnedRows(s *Session) *nn.Learned {
 	var ranges []nn.LearnedRange
 	starts, types, own := s.Shards.Ranges(), s.Shards.Schema.NumTypes(), s.Shards.Offsets[s.First]
 	for p := s.First; p < s.Last; p++ {
-		for t, learns := range s.Spec.Model.Learns {
+		for t, learns := range s.Job.Model.Learns {
 			if !learns {
 				continue
 			}
@@ -28,8 +28,8 @@ func learnedRows(s *Session) *nn.Learned {
 	if ranges == nil {
 		return new(nn.Learned)
 	}
-	return nn.NewLearned(s.Spec.Model.Learned, ranges,
-		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Spec.Seed, !s.Forward)
+	return nn.NewLearned(s.Job.Model.Learned, ranges,
+		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Job.Seed, !s.Forward)
 }
 
 // openLearned gives a strategy that trains the exchanges of learned rows, if the model learns some,

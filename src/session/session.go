@@ -39,9 +39,8 @@ import (
 // Session is one rank's state for running minibatches through a model, in training or inference.
 type Session struct {
 	Env
-	Spec    job.Spec // once openModel has returned that of job
-	asked   string   // the metric that is asked for; "" or auto: the default of the task
-	Forward bool     // nothing is trained: the parts need no training seeds and no labels
+	asked   string // the metric that is asked for; "" or auto: the default of the task
+	Forward bool   // nothing is trained: the parts need no training seeds and no labels
 	Task    *task.Task
 	Metric  *task.Metric
 
@@ -92,17 +91,17 @@ type Noter interface {
 	Note(ctx context.Context, line string) // something a user should know
 }
 
-// New returns a session of a job that nothing is open of. metric chooses what judges
-// predictions; "" or auto: the default of the task.
-func New(env Env, spec job.Spec, metric string) *Session {
+// New returns a session that has nothing open. metric chooses what judges predictions; "" or auto:
+// the default of the task.
+func New(env Env, metric string) *Session {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
 	}
-	return &Session{Env: env, Spec: spec, asked: metric}
+	return &Session{Env: env, asked: metric}
 }
 
-// OpenModel makes the job and the model, which needs no other rank.
-func (s *Session) OpenModel() error {
+// OpenModel makes the job of spec and its model, which needs no other rank.
+func (s *Session) OpenModel(spec job.Spec) error {
 	c := s.Comm
 	if _, _, err := s.Shards.RankRange(c.Rank(), c.Size()); err != nil {
 		return err
@@ -110,15 +109,15 @@ func (s *Session) OpenModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
-	s.Spec.Ranks = c.Size()
-	if !s.Spec.ByNode() { // else groupByNode has set it
-		s.Spec.RanksPerNode = s.RanksPerNode
+	spec.Ranks = c.Size()
+	if !spec.ByNode() { // else GroupByNode has set it
+		spec.RanksPerNode = s.RanksPerNode
 	}
 	var err error
 	if s.Forward {
-		s.Job, err = newForwardJob(s.Shards, s.Spec)
+		s.Job, err = newForwardJob(s.Shards, spec)
 	} else {
-		s.Job, err = NewJob(s.Shards, s.Spec)
+		s.Job, err = NewJob(s.Shards, spec)
 	}
 	if err != nil {
 		return err
@@ -132,10 +131,10 @@ func (s *Session) OpenModel() error {
 		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
 			"partition again with --features degree")
 	}
-	s.Spec, s.Topology = s.Job.Spec, s.Shards.Topology()
+	s.Topology = s.Shards.Topology()
 	s.First, s.Last = s.Job.Parts(c.Rank())
 	s.SetUp.Done(trace.SetUpSeeds)
-	if s.Model, err = nn.NewModel(s.Device, s.Spec.Model, s.Spec.Seed); err != nil {
+	if s.Model, err = nn.NewModel(s.Device, s.Job.Model, s.Job.Seed); err != nil {
 		return err
 	}
 	s.Closers = append(s.Closers, func() error { s.Model.Close(); return nil })
@@ -226,10 +225,10 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 		return err
 	}
 	opened(learned)
-	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
+	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Job.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
-	o.Gradients, o.Shuffles, o.Depth = gradients, s.Compute.Shuffles, s.Spec.Depth
+	o.Gradients, o.Shuffles, o.Depth = gradients, s.Compute.Shuffles, s.Job.Depth
 	o.SeedsElsewhere = s.Job.SeedsElsewhere()
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size
@@ -237,7 +236,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	}
 	o.Near = s.Cache.Near
 	o.Policy, o.Ahead = s.Cache.Dynamic()
-	if s.Strategy, err = parallel.New(s.Spec.Mode.Name, o); err != nil {
+	if s.Strategy, err = parallel.New(s.Job.Mode.Name, o); err != nil {
 		return err
 	}
 	opened(s.Strategy.Close)
@@ -271,14 +270,14 @@ func (s *Session) StrategyOptions() parallel.Options {
 	return parallel.Options{
 		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.Model,
 		Drawing: parallel.Drawing{Topology: s.Topology, Workers: s.Workers,
-			Partitioned: s.Spec.Partitioned, Rows: s.Job.Offsets()},
+			Partitioned: s.Job.Partitioned, Rows: s.Job.Offsets()},
 	}
 }
 
 // NewPipe returns a pipe that prepares minibatches for a strategy.
 func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pipe, error) {
 	return parallel.NewPipe(strategy, pipeline.Options{
-		Depth: s.Spec.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		Depth: s.Job.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
 		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
 	})
 }

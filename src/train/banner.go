@@ -13,7 +13,7 @@ import (
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
 func (r ledger) banner() string {
-	m, c := &r.s.Shards.Meta, &r.s.Spec.Model
+	m, c := &r.s.Shards.Meta, &r.s.Job.Model
 	nodes := record.Counted(r.s.Job.Nodes(), "node")
 	if r.s.RanksPerNode > 0 {
 		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
@@ -29,10 +29,10 @@ func (r ledger) banner() string {
 		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
 	loss := r.s.Task.Loss
 	if r.s.Task.Ranks {
-		loss = r.s.Spec.Links.Loss
+		loss = r.s.Job.Links.Loss
 	}
 	if r.s.Task.Embeds {
-		loss += " of " + r.s.Spec.Links.Score
+		loss += " of " + r.s.Job.Links.Score
 	}
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
@@ -41,7 +41,7 @@ func (r ledger) banner() string {
 		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
 	}
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
-		unusual(&r.s.Spec), r.s.Spec.Epochs,
+		unusual(&r.s.Job.Spec), r.s.Job.Epochs,
 		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()
@@ -72,10 +72,10 @@ func unusual(o *job.Spec) string {
 // ending says why a run that has its results is over.
 func (r ledger) ending(took time.Duration) string {
 	why := "train.epochs are done"
-	if r.of.epoch < r.s.Spec.Epochs {
+	if r.of.epoch < r.s.Job.Epochs {
 		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
-			r.of.best.epoch, r.of.o.Patience)
+			r.of.best.epoch, r.of.training.Patience)
 	}
-	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.Spec.Epochs,
+	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.Job.Epochs,
 		r.of.optimizer.Steps(), took.Seconds(), why)
 }

@@ -54,7 +54,7 @@ func (r ledger) endEpoch(took time.Duration) error {
 	rec := record.Epoch{
 		Kind: "epoch", Time: record.Now(), Epoch: r.of.epoch, Seconds: took.Seconds(),
 		Loss:         r.of.loss / float64(r.of.seeds),
-		LR:           r.s.Spec.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.Spec.Epochs*r.of.steps()),
+		LR:           r.s.Job.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.Job.Epochs*r.of.steps()),
 		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)), Rows: rows,
 		FirstStep: r.of.firstStep,
 	}
@@ -244,11 +244,11 @@ func (r *run) classes(split int) ([]int, error) {
 // setObjective tells the model what the loss asks for, with the weights of balanced classes filled
 // in. A class without training seeds gets 0. Collective.
 func (r *run) setObjective() error {
-	o := r.o.Loss.Objective
+	o := r.training.Loss.Objective
 	if r.s.Task.Embeds {
-		o.Pairs = r.s.Spec.Links.Pairs
+		o.Pairs = r.s.Job.Links.Pairs
 	}
-	if r.o.Loss.Balanced {
+	if r.training.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
 		if r.s.Task.Class != nil { // else the task refuses weights
 			if err := r.balance(o.Weights); err != nil {

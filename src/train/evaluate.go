@@ -52,7 +52,7 @@ func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error)
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
 	}
-	if r.of.o.EvalFull {
+	if r.of.training.EvalFull {
 		return r.evaluateFull(ctx)
 	}
 	valid := infer.Over(r.s).Score()
@@ -145,7 +145,7 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 		return nil
 	}
 	splits := []int{1, 2}
-	if r.s.Spec.Links.Graph == job.TrainValidGraph {
+	if r.s.Job.Links.Graph == job.TrainValidGraph {
 		wide := *r.s
 		wide.Topology = withValidLinks(r.s)
 		defer wide.Topology.Graph.Free()
@@ -229,7 +229,7 @@ func (r evaluator) logits(ctx context.Context) (j judged, err error) {
 		j.vertices = append(append(j.vertices, r.s.Shards.Valid(p)...), r.s.Shards.Test(p)...)
 	}
 	slices.Sort(j.vertices)
-	classes := r.s.Spec.Model.Out
+	classes := r.s.Job.Model.Out
 	j.rows = mem.Make[float32](len(j.vertices) * classes)
 	err = infer.Over(r.s).Of(ctx, j.vertices, func(i int, z []float32) { copy(j.rows[i*classes:], z) })
 	if err != nil {
@@ -240,7 +240,7 @@ func (r evaluator) logits(ctx context.Context) (j judged, err error) {
 
 // judge scores the given vertices of the own parts.
 func (r evaluator) judge(sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID) {
-	classes := r.s.Spec.Model.Out
+	classes := r.s.Job.Model.Out
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range vertices(p) {
 			at, _ := slices.BinarySearch(logits.vertices, v)
@@ -300,11 +300,11 @@ func (r evaluator) lookAtValidation() (err error) {
 	if r.of.valid, err = infer.OverRanks(r.s.Comm, &own); err != nil {
 		return err
 	}
-	if why := r.s.Metric.Why(&r.of.valid); why != "" && r.of.o.Patience > 0 {
+	if why := r.s.Metric.Why(&r.of.valid); why != "" && r.of.training.Patience > 0 {
 		return comm.AgreedOn(r.s.Comm,
 			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: the "+
 				"validation split gives no %s (%s); set train.patience=0, or import the graph with "+
-				"another split", r.s.Shards.Dir, r.of.o.Patience,
+				"another split", r.s.Shards.Dir, r.of.training.Patience,
 				r.s.Metric.Name, why))
 	}
 	return nil

@@ -60,7 +60,7 @@ func (r keeper) openSaver() {
 	if c := r.of.env.Resume; c != nil {
 		last = c.Path
 	}
-	r.of.saver = checkpoint.NewSaver(r.of.o.Checkpoint, r.of.env.Dir, r.of.lock,
+	r.of.saver = checkpoint.NewSaver(r.of.saves, r.of.env.Dir, r.of.lock,
 		r.of.optimizer.Steps(), last)
 	r.s.Closers = append(r.s.Closers, r.of.saver.Close)
 }

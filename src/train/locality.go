@@ -24,7 +24,7 @@ func (r *run) openNearness() error {
 	if !r.s.Job.FavoursNear() {
 		return nil
 	}
-	r.factor = r.s.Spec.Locality.Start()
+	r.factor = r.s.Job.Locality.Start()
 	own := random.Mix(r.s.Cache.Near.Digest() + random.Golden*uint64(r.s.Comm.Rank()+1))
 	all, err := comm.AgreeSum(r.s.Comm, own)
 	r.held = fmt.Sprintf("%016x", all)
@@ -34,18 +34,18 @@ func (r *run) openNearness() error {
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
 // on all ranks, and records that of this one.
 func (r *run) adapt(e *record.Epoch) {
-	if r.held == "" || !r.s.Spec.Locality.Adapts {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return
 	}
 	far := (e.Remote + e.Stored) * int64(r.s.Shards.RowBytes())
-	e.Factor, e.LoadingShare = r.factor.Value, r.s.Spec.Locality.Share(far, e.Edges)
+	e.Factor, e.LoadingShare = r.factor.Value, r.s.Job.Locality.Share(far, e.Edges)
 	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
-	r.factor = r.s.Spec.Locality.Next(r.factor, e.LoadingShare)
+	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
 func (r ledger) summariseNearness() *record.Adapted {
-	if r.of.held == "" || !r.s.Spec.Locality.Adapts {
+	if r.of.held == "" || !r.s.Job.Locality.Adapts {
 		return nil
 	}
 	return &r.of.Adapted

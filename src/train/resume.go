@@ -21,7 +21,7 @@ func (r keeper) fits(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
 			c.Path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
-	case s.Streams != r.of.streams.Streams() && r.s.Spec.Mode.Sharing == sample.InNodes:
+	case s.Streams != r.of.streams.Streams() && r.s.Job.Mode.Sharing == sample.InNodes:
 		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
 			"minibatches depend on their number", c.Path, s.Streams, s.Streams)
 	case s.Streams != r.of.streams.Streams():

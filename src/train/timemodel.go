@@ -25,7 +25,7 @@ func (r ledger) onlyStep(rec *record.Epoch) {
 func (r ledger) timeModel(s *record.Summary) {
 	n, steps := float64(r.of.sums.Epochs), float64(r.of.steps())
 	m := &s.TimeModel
-	m.StepModel, m.Depth = trace.TermsOf(s.PhaseSeconds, r.of.steps()).Model(), r.s.Spec.Depth
+	m.StepModel, m.Depth = trace.TermsOf(s.PhaseSeconds, r.of.steps()).Model(), r.s.Job.Depth
 	epoch := 0.0
 	for _, seconds := range r.of.seconds {
 		epoch += seconds / n

@@ -11,8 +11,10 @@ import (
 
 	"halognn/src/checkpoint"
 	"halognn/src/comm"
+	"halognn/src/config"
 	"halognn/src/fault"
 	"halognn/src/infer"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -32,7 +34,8 @@ import (
 type run struct {
 	s         *session.Session
 	env       Env
-	o         Options // but Spec, which s has
+	training  config.Training
+	saves     config.Saves
 	streams   *sample.Streams
 	mine      *sample.Reader // the minibatches that this rank trains
 	optimizer *nn.Optimizer
@@ -146,9 +149,9 @@ func Open(env Env, o Options) (*Training, error) {
 	if env.Progress != nil {
 		env.Notes = env.Progress
 	}
-	r := &run{s: session.New(env.Env, o.Spec, o.Metric), env: env, o: o,
+	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
 		digests: digests{losses: xxhash.New()}}
-	if err := r.open(); err != nil {
+	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
 	}
 	return &Training{r}, nil
@@ -156,17 +159,17 @@ func Open(env Env, o Options) (*Training, error) {
 
 // open prepares everything that does not depend on the epoch. The order matters: rows get the
 // device memory that model and gradients leave. Collective.
-func (r *run) open() error {
+func (r *run) open(o Options) error {
 	var err error
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
-	if err = r.s.GroupByNode(); err != nil {
+	if err = r.s.GroupByNode(&o.Spec); err != nil {
 		return err
 	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
-	if err = comm.Agree(r.s.Comm, r.openLocal()); err != nil {
+	if err = comm.Agree(r.s.Comm, r.openLocal(o.Spec)); err != nil {
 		return err
 	}
 	if err = r.setObjective(); err != nil {
@@ -182,9 +185,9 @@ func (r *run) open() error {
 	if err = r.s.OpenStore(); err != nil {
 		return err
 	}
-	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Spec.Model.Layers,
+	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Job.Model.Layers,
 		parallel.GradientOptions{
-			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
+			SumOptions: comm.SumOptions{Mode: r.training.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
 			Transport: r.s.Compute.Gradients,
 		}); err != nil {
 		return err
@@ -194,13 +197,13 @@ func (r *run) open() error {
 	if err = r.s.OpenDevice(); err != nil {
 		return err
 	}
-	if r.s.Spec.TrySums {
-		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+	if r.s.Job.TrySums {
+		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), o.WithoutSums); err != nil {
 			return err
 		}
 		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	settings := r.s.Spec.Cache
+	settings := r.s.Job.Cache
 	if settings.Policy == policy.Auto {
 		var kept *residence.Choice
 		if r.env.Resume != nil {
@@ -219,8 +222,8 @@ func (r *run) open() error {
 }
 
 // openLocal prepares everything that needs no other rank.
-func (r *run) openLocal() (err error) {
-	if err = r.s.OpenModel(); err != nil {
+func (r *run) openLocal(spec job.Spec) (err error) {
+	if err = r.s.OpenModel(spec); err != nil {
 		return err
 	}
 	if err = infer.Over(r.s).CheckScratch(); err != nil {
@@ -233,12 +236,12 @@ func (r *run) openLocal() (err error) {
 		r.processor.Ranks = 1
 	}
 	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.Model.Params,
-		r.s.Spec.Optimizer); err != nil {
+		r.s.Job.Optimizer); err != nil {
 		return err
 	}
 	r.s.Closers = append(r.s.Closers, func() error { r.optimizer.Close(); return nil })
 	r.s.SetUp.Done(trace.SetUpModel)
-	return r.s.Spec.Schedule.Check()
+	return r.s.Job.Schedule.Check()
 }
 
 // beginning returns where training begins.
@@ -294,7 +297,7 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	r.s.SetUp.End(trace.SetUpRun)
-	for epoch := r.epoch + 1; epoch <= r.s.Spec.Epochs && !r.patienceOut(); epoch++ {
+	for epoch := r.epoch + 1; epoch <= r.s.Job.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.s.During(fmt.Sprintf("epoch %d", epoch), func() error {
 			if err := r.chooseCache(epoch); err != nil {
 				return err
@@ -418,7 +421,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.s.Skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
 	// A look-ahead cache knows minibatches of later epochs.
-	foreseen := r.auto.Foreseen(r.s.Spec.Epochs-epoch) * items
+	foreseen := r.auto.Foreseen(r.s.Job.Epochs-epoch) * items
 	r.onSteps(true)
 	err := r.s.Pipe.RunOn(ctx, items-r.s.Skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.s.Skipped+i, m) },
@@ -454,11 +457,13 @@ func (r *run) onSteps(begin bool) {
 	}
 }
 
-func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
+func (r *run) patienceOut() bool {
+	return r.training.Patience > 0 && r.best.since >= r.training.Patience
+}
 
 // validate evaluates when it is due, and keeps the best weights.
 func (r evaluator) validate(ctx context.Context, epoch int) error {
-	due := epoch == r.s.Spec.Epochs || r.of.o.EvalEvery > 0 && epoch%r.of.o.EvalEvery == 0
+	due := epoch == r.s.Job.Epochs || r.of.training.EvalEvery > 0 && epoch%r.of.training.EvalEvery == 0
 	if !due {
 		return nil
 	}
