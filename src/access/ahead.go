@@ -122,7 +122,7 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)
 	}
-	if !byNumbers(m, r) || r.Sample.Numbers.Dependency <= 1 || !r.Near.None() {
+	if !m.byNumbers(r) || r.Sample.Numbers.Dependency <= 1 || !r.Near.None() {
 		reuse := cache.NewReuse(1)
 		remoteRanges(len(p), r.Local, func(lo, hi int) { reuse.Add(p[lo:hi]) })
 		return reuse, nil

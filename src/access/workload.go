@@ -136,12 +136,12 @@ func (m *Graph) reads(r *Workload,
 // byNumbers reports whether analyses take into account that vertices are drawn by random numbers of
 // their own (LABOR). In a graph with relations they take draws to be independent, and so predict
 // more vertices.
-func byNumbers(m *Graph, r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
+func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
 // inclusion returns the analysis of how a reader's minibatches are drawn.
 func (m *Graph) inclusion(r *Workload,
 ) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
-	if !byNumbers(m, r) {
+	if !m.byNumbers(r) {
 		return func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 			return m.includes(train, batch, draws{fanouts, r.Sample.Relations})
 		}
@@ -197,7 +197,7 @@ func (m *Graph) sum(
 // the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
 // from the whole graph, Inclusion, which counts them, takes its place.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
-	if byNumbers(m, r) || !r.seedsAreLocal() {
+	if m.byNumbers(r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
 	}
 	return m.sum(r, "ranking by vip", 1,

@@ -109,7 +109,7 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 		return nil, err
 	}
 	kept := make([][]best, len(list))
-	err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	err := r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {
 			list := kept[i]
 			for j, x := range x {

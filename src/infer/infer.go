@@ -74,12 +74,12 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 // Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
-		pick(s, len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
+		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
 // pick returns a takeLogits that passes to take the logits of n own vertices, which ascend, and
 // drops the others.
-func pick(s Passes, n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
+func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
 	return func(at int, logits []float32) {
 		for ; i < n; i++ {
@@ -112,7 +112,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := finite(s, "the embeddings", rows); err != nil {
+	if err := s.finite("the embeddings", rows); err != nil {
 		mem.Free(rows)
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 }
 
 // finite returns an error on every rank if any rank has a number that is not finite. Collective.
-func finite(s Passes, what string, x []float32) error {
+func (s Passes) finite(what string, x []float32) error {
 	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
 	if err == nil && bad {
 		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))

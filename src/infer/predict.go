@@ -236,7 +236,7 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 			mem.Free(buffer)
 		}
 	}
-	return s.full(ctx, hidden, pick(s, p.chosen.own(), p.chosen.vertex, p.set))
+	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {

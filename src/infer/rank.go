@@ -25,7 +25,7 @@ const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block: rows of the vertices from
 // first on. own are those of this rank. With one rank nothing is copied. Collective.
-func eachBlock(s Passes, own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
+func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
 	most := max(1, blockBytes/(4*cols))
 	var buffer []float32
@@ -85,7 +85,7 @@ type ranking struct {
 // all ranks; auc and average precision are of one negative a link. Scores of those, and of links, that
 // are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
 // chunks of candidates. Collective.
-func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
+func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
 	each := max(1, chunkCandidates/max(1, s.Job.Links.Judged))
@@ -123,7 +123,7 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 			}
 		}
 	}
-	if err := finite(s, "the scores of links", pairs); err != nil {
+	if err := s.finite("the scores of links", pairs); err != nil {
 		return nil, err
 	}
 	var numbers []float64
@@ -161,7 +161,7 @@ func (r *ranking) rank(own []float32) error {
 		r.score[i] = r.rater.Rate(r.sources.Row(i), r.target(own, i))
 	})
 	next := make([]int, n)
-	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	return r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		end := first + graph.VertexID(rows.Rows)
 		r.parallel(0, len(r.links), func(i int) {
 			list := r.candidates[i]
@@ -198,7 +198,7 @@ func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error 
 	for i, l := range r.links {
 		bySource[l.Source] = append(bySource[l.Source], i)
 	}
-	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	return r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		for k := range rows.Rows {
 			for _, i := range bySource[first+graph.VertexID(k)] {
 				f(i, rows.Row(k))
@@ -220,7 +220,7 @@ func (r *ranking) alone(i int) bool {
 		return len(r.candidates[i]) == 0
 	}
 	partners := len(r.known[r.links[i].Source]) - 1 // the source is known too
-	return partners >= endsOf(r.of)[1].others
+	return partners >= r.of.endsOf()[1].others
 }
 
 // count compares a candidate's score with the link's. A NaN becomes the link's score, which
@@ -403,8 +403,8 @@ func (b byVertex) of(v graph.VertexID) []graph.VertexID {
 
 // draw draws the candidates of each link.
 func (r *ranking) draw() {
-	targets := endsOf(r.of)[1]
-	original, ids := r.of.Topology.Original, byID(r.of)[targets.first:targets.end]
+	targets := r.of.endsOf()[1]
+	original, ids := r.of.Topology.Original, r.of.byID()[targets.first:targets.end]
 	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]
@@ -437,11 +437,11 @@ type Candidates map[graph.Link][]graph.VertexID
 
 // ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
 // is no such file. Error: a link has none, or its own target among them.
-func ReadCandidates(s Passes) (Candidates, error) {
+func (s Passes) ReadCandidates() (Candidates, error) {
 	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {
 		return nil, nil
 	}
-	rows, err := readLinks(s, s.Job.Links.JudgedFile, 1)
+	rows, err := s.readLinks(s.Job.Links.JudgedFile, 1)
 	c := make(Candidates, len(rows))
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]

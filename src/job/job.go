@@ -335,7 +335,7 @@ func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !
 // Local returns the vertices whose rows a rank does not fetch: those of its own parts or node, and
 // vertices of types without features.
 func (j *Job) Local(rank int) []access.Range {
-	local, kinds := finds(j, rank), j.Kinds()
+	local, kinds := j.finds(rank), j.Kinds()
 	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
 		return local
 	}
@@ -363,7 +363,7 @@ func (j *Job) Kinds() *access.Kinds {
 // own in split mode; all vertices if it holds columns of all rows; none if rows come from the
 // files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
 // another rank of the node finds (sample.Owners).
-func finds(j *Job, rank int) []access.Range {
+func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
 		return nil
@@ -396,7 +396,7 @@ func finds(j *Job, rank int) []access.Range {
 func (j *Job) home(rank int) []access.Range {
 	switch {
 	case j.Shards.Schema.Typed():
-		return finds(j, rank)
+		return j.finds(rank)
 	case j.Mode.Sharing != sample.InNodes:
 		return nil
 	}

@@ -312,7 +312,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	}
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
-	if err := exchange.StartBack(r.Move, p).Wait(); err != nil {
+	if err := r.Move.StartBack(p).Wait(); err != nil {
 		return err
 	}
 	phases.End(trace.Shuffle)

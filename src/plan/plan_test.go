@@ -131,12 +131,12 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	p := &planner{job: &j, options: &Options{}, shards: s, layout: l, graph: m}
+	p := &planner{job: j.lay(l), options: &Options{}, shards: s, graph: m}
 	defer p.free()
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)
 	}
-	traffic, err := p.fetching().traffic(&j.Cache)
+	traffic, err := p.traffic(&j.Cache)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (r *rankPlan) free() {
 
 // look analyses one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
-	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
 		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
@@ -143,7 +143,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 			}
 		}
 	default:
-		if r.reader.Near, err = p.fetching().near(r); err != nil {
+		if r.reader.Near, err = p.near(r); err != nil {
 			return nil, err
 		}
 		r.reader.Favour = p.job.Locality.Favour
@@ -152,11 +152,11 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.remote, err = p.fetching().expected(r, nil); err != nil {
+	if r.remote, err = p.expected(r, nil); err != nil {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = p.kinds().same(1); p.sending().shares() {
+	if r.factor = p.kinds().same(1); p.shares() {
 		// the group that shares its minibatches is probed as a whole
 		return r, nil
 	}
@@ -195,7 +195,7 @@ func (p *planner) share(r *rankPlan) {
 		if owner >= lo && owner < hi || remote == 0 {
 			continue
 		}
-		first, last := p.layout.Vertices(owner)
+		first, last := p.job.Vertices(owner)
 		for v := first; v < last; v++ {
 			if !access.Among(r.reader.Local, graph.VertexID(v)) {
 				r.owners[owner] += float64(r.read[v]) / remote
@@ -225,7 +225,7 @@ func (p *planner) probe(r *rankPlan) error {
 	}
 	defer replay.Free()
 	mb := &replay.Minibatch
-	sums, err := p.fetching().newSummer(r.rank, 0)
+	sums, err := p.newSummer(r.rank, 0)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (p *planner) probe(r *rankPlan) error {
 		}
 		r.took += replay.Took
 		shape := p.typed(&built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), true)
-		shape.asks = p.sending().asks(r, mb, p.job.Sample, key, all)
+		shape.asks = p.asks(r, mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err
@@ -264,13 +264,13 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 		return nil
 	}
 	var chunks [][]graph.VertexID
-	first, last := p.layout.Vertices(r.rank)
+	first, last := p.job.Vertices(r.rank)
 	for k := range p.shards.Parts {
 		own := slices.Clone(p.shards.Valid(k))
 		own = slices.DeleteFunc(own, func(v graph.VertexID) bool {
 			return int64(v) < first || int64(v) >= last
 		})
-		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.layout.Streams.MaxPiece()))
+		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.job.Streams.MaxPiece()))
 	}
 	edges := 0
 	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
@@ -280,7 +280,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := p.typed(built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), false)
-		shape.asks = p.sending().asks(r, mb, p.job.Eval, sample.Key{}, all)
+		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err
@@ -300,7 +300,7 @@ func (r *rankPlan) slot() *shape {
 
 // scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent, and
 // none repeats before all have been taken.
-func (p *planner) scattered(i int) int { return scatteredOver(p.layout.Items(), i) }
+func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.
 func scatteredOver(items, i int) int {
@@ -321,8 +321,8 @@ func greatestDivisor(a, b int) int {
 // probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
-		key := p.layout.Reader(r.rank).Key(1, p.scattered(i))
-		s := seedShape(p.job.Model.Layers, len(p.layout.Seeds(key, nil)))
+		key := p.job.Reader(r.rank).Key(1, p.scattered(i))
+		s := seedShape(p.job.Model.Layers, len(p.job.Seeds(key, nil)))
 		r.add(&s)
 	}
 }

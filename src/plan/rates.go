@@ -156,7 +156,7 @@ func timed(f func() error) (float64, error) {
 
 // lookups measures how fast package exchange locates rows.
 func (c *calibration) lookups() (float64, error) {
-	x, free, err := c.planner.layout.Exchange(c.of.rank)
+	x, free, err := c.planner.job.Exchange(c.of.rank)
 	if err != nil {
 		return 0, err
 	}
@@ -234,7 +234,7 @@ func (c *calibration) fits() error {
 	if c.planner.job.GPU != nil { // device memory is looked at where it is allocated
 		return nil
 	}
-	m, err := c.planner.holding().modelBytes(c.of)
+	m, err := c.planner.modelBytes(c.of)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (c *calibration) flops() (float64, error) {
 func (p *planner) products(s *shape) float64 {
 	sum := 0
 	for l, h := range s.hops {
-		hop := p.holding().hop(h)
+		hop := p.hop(h)
 		sum += p.job.Model.Flops(l, &hop)
 	}
 	return float64(sum)

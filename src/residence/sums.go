@@ -82,12 +82,12 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 		return sumsOff("no minibatch is left"), nil
 	}
 	var own SumsChoice
-	err := s.opening().withWhole(func() error { return s.countSums(at, n, &own) })
+	err := s.withWhole(func() error { return s.countSums(at, n, &own) })
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
 	each := s.shards().RowBytes() + exchange.IDBytes
-	far, err := rowTimer{s}.timeFar(max(1, min(measuredRows, measuredBytes/each)))
+	far, err := s.timeFar(max(1, min(measuredRows, measuredBytes/each)))
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +147,13 @@ func (s *Store) timeOwn() float64 {
 	}
 	ids := make([]graph.VertexID, min(measuredRows, max(1, measuredBytes/s.shards().RowBytes())))
 	for i := range ids {
-		ids[i] = graph.VertexID(first) + graph.VertexID(rowTimer{s}.scattered(i, int(end-first)))
+		ids[i] = graph.VertexID(first) + graph.VertexID(s.scattered(i, int(end-first)))
 	}
 	refs := s.inMemory(ids)
 	defer mem.Free(refs)
 	seconds := math.Inf(1)
 	for range measuredTimes {
-		seconds = min(seconds, rowTimer{s}.timeGather(s.Tables, refs))
+		seconds = min(seconds, s.timeGather(s.Tables, refs))
 	}
 	return seconds / float64(len(ids))
 }

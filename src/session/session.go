@@ -138,7 +138,7 @@ func (s *Session) OpenModel(spec job.Spec) error {
 		return err
 	}
 	s.Closers = append(s.Closers, func() error { s.Model.Close(); return nil })
-	s.Learned = learnedRows(s)
+	s.Learned = s.learnedRows()
 	s.Closers = append(s.Closers, func() error { s.Learned.Free(); return nil })
 	s.SetUp.Done(trace.SetUpModel)
 	return nil
@@ -220,7 +220,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 		return err
 	}
 	opened(edges)
-	learned, err := openLearned(s, &o)
+	learned, err := s.openLearned(&o)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) 
 	if s.Job.Model.EdgeIn == 0 {
 		return func() error { return nil }, nil
 	}
-	f, err := residence.OpenEdgeRows(s.Store)
+	f, err := s.Store.OpenEdgeRows()
 	if err != nil {
 		return nil, err
 	}

@@ -34,12 +34,12 @@ func (r *run) finish(ctx context.Context) error {
 	r.s.Learned.UseBest()
 	var scores *evaluation
 	if err := r.s.During("final test", func() (err error) {
-		scores, err = r.evaluator().evaluateFull(ctx)
+		scores, err = r.evaluateFull(ctx)
 		return err
 	}); err != nil {
 		return err
 	}
-	if r.summary, err = r.ledger().summarise(scores, weights); err != nil {
+	if r.summary, err = r.summarise(scores, weights); err != nil {
 		return err
 	}
 	r.summary.LearnedDigest = rows

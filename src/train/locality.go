@@ -44,27 +44,27 @@ func (r *run) adapt(e *record.Epoch) {
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
-func (r ledger) summariseNearness() *record.Adapted {
-	if r.of.held == "" || !r.s.Job.Locality.Adapts {
+func (r *run) summariseNearness() *record.Adapted {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return nil
 	}
-	return &r.of.Adapted
+	return &r.Adapted
 }
 
 // nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
-func (r keeper) nearState() *checkpoint.Nearness {
-	if r.of.held == "" {
+func (r *run) nearState() *checkpoint.Nearness {
+	if r.held == "" {
 		return nil
 	}
-	f := r.of.factor
-	return &checkpoint.Nearness{Held: r.of.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
-		Adapted: r.of.Adapted}
+	f := r.factor
+	return &checkpoint.Nearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
+		Adapted: r.Adapted}
 }
 
 // restoreNearness is the inverse of nearState.
-func (r keeper) restoreNearness(s *checkpoint.Nearness) {
+func (r *run) restoreNearness(s *checkpoint.Nearness) {
 	if s != nil {
-		r.of.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
-		r.of.Adapted = s.Adapted
+		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
+		r.Adapted = s.Adapted
 	}
 }

@@ -68,30 +68,6 @@ type run struct {
 	divergence
 }
 
-// Beside its loop a run evaluates, writes records, and saves checkpoints: three types over the
-// state of one run.
-type (
-	// evaluator validates and tests, and judges the outcome.
-	evaluator struct {
-		of *run
-		s  *session.Session
-	}
-	// ledger makes the records of steps and epochs, the summary, and the lines that a user sees.
-	ledger struct {
-		of *run
-		s  *session.Session
-	}
-	// keeper votes on saving and stopping, writes checkpoints, and resumes from them.
-	keeper struct {
-		of *run
-		s  *session.Session
-	}
-)
-
-func (r *run) evaluator() evaluator { return evaluator{r, r.s} }
-func (r *run) ledger() ledger       { return ledger{r, r.s} }
-func (r *run) keeper() keeper       { return keeper{r, r.s} }
-
 // digests cover the trained minibatches and their losses.
 type digests struct {
 	losses  *xxhash.Digest // of every step's loss bits
@@ -175,11 +151,11 @@ func (r *run) open(o Options) error {
 	if err = r.setObjective(); err != nil {
 		return err
 	}
-	r.candidates, err = infer.ReadCandidates(infer.Over(r.s))
+	r.candidates, err = infer.Over(r.s).ReadCandidates()
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	if err = r.evaluator().lookAtValidation(); err != nil {
+	if err = r.lookAtValidation(); err != nil {
 		return err
 	}
 	if err = r.s.OpenStore(); err != nil {
@@ -263,7 +239,7 @@ func (r *run) ready() error {
 	if r.env.Resume == nil {
 		return nil
 	}
-	if err := r.keeper().restore(r.env.Resume); err != nil { // all ranks have the same bytes
+	if err := r.restore(r.env.Resume); err != nil { // all ranks have the same bytes
 		return comm.AgreedOn(r.s.Comm, err)
 	}
 	return comm.Agree(r.s.Comm, r.env.Resume.RestoreLearned(r.s.Learned, r.s.First, r.s.Last))
@@ -274,7 +250,7 @@ func (r *run) ready() error {
 func (t *Training) End(err error) error { return t.run.s.EndedBy(err) }
 
 // Describe says what Run would run, in a few lines.
-func (t *Training) Describe() string { return t.run.ledger().banner() }
+func (t *Training) Describe() string { return t.run.banner() }
 
 // Close gives a training back that does not run. Collective.
 func (t *Training) Close() error { return t.run.s.Close() }
@@ -310,20 +286,20 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 		if err := r.s.During(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
-			return r.predictionsDiverged(r.evaluator().validate(ctx, epoch))
+			return r.predictionsDiverged(r.validate(ctx, epoch))
 		}); err != nil {
 			return err
 		}
 	}
 	// A failed final test, which may take long, must not cost the training.
-	if err := r.keeper().save(r.epoch+1, 0, true); err != nil {
+	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
 	if r.env.Progress != nil {
-		r.env.Progress.End(r.ledger().ending(time.Since(r.started)))
+		r.env.Progress.End(r.ending(time.Since(r.started)))
 	}
 	return nil
 }
@@ -344,12 +320,12 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.startWatchdog(); err != nil {
 		return err
 	}
-	r.keeper().openSaver()
+	r.openSaver()
 	r.started = time.Now()
 	if r.env.Progress == nil {
 		return nil
 	}
-	r.env.Progress.Begin(r.ledger().banner())
+	r.env.Progress.Begin(r.banner())
 	if why := r.s.Metric.Why(&r.valid); why != "" {
 		r.env.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of "+
 			"the last epoch is kept as the best", r.s.Metric.Name, why))
@@ -368,7 +344,7 @@ func (r *run) start(ctx context.Context) error {
 		r.s.Tell(line)
 	}
 	if r.env.Resume != nil {
-		r.keeper().tellResumed(r.env.Resume)
+		r.tellResumed(r.env.Resume)
 	}
 	return nil
 }
@@ -436,14 +412,14 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	case r.unsaved != nil:
 		return r.unsaved
 	case r.stopped:
-		return r.keeper().stop()
+		return r.stop()
 	}
 	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
 	if err := r.checkWeights(); err != nil {
 		return err
 	}
-	return r.ledger().endEpoch(took)
+	return r.endEpoch(took)
 }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
@@ -462,13 +438,13 @@ func (r *run) patienceOut() bool {
 }
 
 // validate evaluates when it is due, and keeps the best weights.
-func (r evaluator) validate(ctx context.Context, epoch int) error {
-	due := epoch == r.s.Job.Epochs || r.of.training.EvalEvery > 0 && epoch%r.of.training.EvalEvery == 0
+func (r *run) validate(ctx context.Context, epoch int) error {
+	due := epoch == r.s.Job.Epochs || r.training.EvalEvery > 0 && epoch%r.training.EvalEvery == 0
 	if !due {
 		return nil
 	}
 	begin := time.Now()
-	r.s.Watch.At(epoch, r.of.steps(), watch.Evaluation)
+	r.s.Watch.At(epoch, r.steps(), watch.Evaluation)
 	if err := fault.At(fault.Evaluate, r.s.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}
@@ -477,30 +453,30 @@ func (r evaluator) validate(ctx context.Context, epoch int) error {
 	if err != nil {
 		return err
 	}
-	if m := e.valid.Metric; r.of.best.epoch == 0 || !m.Known ||
-		r.s.Metric.Better(m.Value, r.of.best.valid.Metric.Value) {
-		r.of.best.epoch, r.of.best.valid, r.of.best.since = epoch, e.valid, 0
-		r.s.Device.Download(r.of.best.weights, r.s.Model.Params.Values)
+	if m := e.valid.Metric; r.best.epoch == 0 || !m.Known ||
+		r.s.Metric.Better(m.Value, r.best.valid.Metric.Value) {
+		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
+		r.s.Device.Download(r.best.weights, r.s.Model.Params.Values)
 		r.s.Learned.KeepBest()
 	} else {
-		r.of.best.since++
+		r.best.since++
 	}
 	if r.s.Log != nil {
-		r.s.Log.Write(r.record(e, epoch, time.Since(begin)))
+		r.s.Log.Write(e.line(r.s.Task, epoch, time.Since(begin)))
 		r.s.Log.Flush()
 	}
-	if r.of.env.Progress != nil {
-		loss := r.of.loss / float64(max(1, r.of.seeds))
-		r.of.env.Progress.Evaluated(epoch,
+	if r.env.Progress != nil {
+		loss := r.loss / float64(max(1, r.seeds))
+		r.env.Progress.Evaluated(epoch,
 			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.s.Metric.Name,
-				record.MetricText(r.s.Metric.Name, e.valid.Metric), r.of.seconds[epoch-1]),
+				record.MetricText(r.s.Metric.Name, e.valid.Metric), r.seconds[epoch-1]),
 			"loss", loss, "metric_name", r.s.Metric.Name, "valid_metric", e.valid.Metric,
-			"seconds", r.of.seconds[epoch-1])
+			"seconds", r.seconds[epoch-1])
 	}
 	return nil
 }
 
-func (r evaluator) tests() bool {
+func (r *run) tests() bool {
 	return slices.ContainsFunc(r.s.Shards.Splits,
 		func(s shard.SplitSizes) bool { return s.Test > 0 })
 }
