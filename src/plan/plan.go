@@ -115,21 +115,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	for _, n := range []struct {
-		name               string
-		value, least, most int
-	}{
-		{"ranks", j.Ranks, 1, min(mostRanks, int(s.Vertices))},
-		{"ranks per node", j.RanksPerNode, 1, mostRanks},
-		{"batch", j.Batch, 1, sample.MaxBatch},
-		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32},
-		{"workers", j.Workers, 1, math.MaxInt32},
-		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt},
-		{"cache delta", j.Cache.Delta, 0, math.MaxInt},
-	} {
-		if n.value < n.least || n.value > n.most {
-			fault("%s: %d; it must be %d to %d", n.name, n.value, n.least, n.most)
-		}
+	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
+		fault("%d ranks; there may be at most %d", j.Ranks, most)
 	}
 	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
 		fault("cores: %g; it must be above 0, and finite", j.Cores)
@@ -160,7 +147,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
 	}
-	if err := errors.Join(append(faults, refused, j.Model.Check(), j.Optimizer.Check(),
+	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(), j.Optimizer.Check(),
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
