@@ -10,11 +10,11 @@
 //
 // Data parallelism, with the whole topology on every rank:
 //
-//	           local            collective      local    collective  local
-//	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
-//	          blocks  where          │            what        │      Own, Aggregate
-//	                  rows lie       └─ all ranks ─┴─ others ─┘      straight from the rows where they lie
-//	                                                  ask for
+//	           local          collective  local    collective  local
+//	seeds ──> sample | plan ──> ids ────> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
+//	          blocks  where      │         what       │       Own, Aggregate
+//	                  rows lie   └─ all ──┴─ others ──┘       straight from the rows where they lie
+//	                                ranks    ask for
 //
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
 //	                                                                  ── all-gather ──> Wait
@@ -27,8 +27,8 @@
 // those that stay are written, then the next one reads. That is still beside training, and beside
 // the collectives of other minibatches.
 //
-//	local           ordered   local      collective          ordered
-//	sample | plan ──> decide ──> request ──> counts ──> ... rows ──> assemble
+//	local           ordered   local      collective       ordered
+//	sample | plan ──> decide ──> request ──> ids ──> ... rows ──> assemble
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
