@@ -43,7 +43,7 @@ func composePushPull(s *Strategy) error {
 	sums := &columnSums{columns: columns, shares: make([]compute.Matrix, ranks)}
 	rows := &columnRows{assembly: assembly{s.needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
 		ranks: ranks}
-	s.between, s.rows = sums, rows
+	s.between, s.rows = Between{forward: sums.forward, weigh: sums.weigh, carries: sums}, rows
 	if sums.mover, err = newMover(o, o.Comm, 0); err != nil {
 		return err
 	}
@@ -368,10 +368,4 @@ func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phas
 	s.leave(trace.Backward, phases)
 	s.columns.Backward(&s.input, dsums)
 	return nil
-}
-
-// backward has nothing to do: the rows of all other layers are whole.
-func (s *columnSums) backward(_ *Minibatch, _ int, dx compute.Matrix, _ Phases) (compute.Matrix,
-	error) {
-	return dx, nil
 }
