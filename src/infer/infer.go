@@ -112,16 +112,17 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.finite("the embeddings", rows); err != nil {
+	if err := s.finite("the embeddings", nn.Finite(rows)); err != nil {
 		mem.Free(rows)
 		return nil, err
 	}
 	return rows, nil
 }
 
-// finite returns an error on every rank if any rank has a number that is not finite. Collective.
-func (s Passes) finite(what string, x []float32) error {
-	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
+// finite returns an error on every rank if any rank has a number that is not finite, which ok denies.
+// Collective.
+func (s Passes) finite(what string, ok bool) error {
+	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
 		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
 	}

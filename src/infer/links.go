@@ -16,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/shard"
 )
@@ -205,7 +206,7 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 			scores = append(scores, b.score)
 		}
 	}
-	if err := s.finite("the scores of links", scores); err != nil {
+	if err := s.finite("the scores of links", nn.Finite(scores)); err != nil {
 		return nil, nil, err
 	}
 	all, err := comm.Allgatherv(s.Comm, flat)
@@ -345,7 +346,7 @@ func (s Passes) scoreLinks(own []float32, links []graph.Link) ([]float32, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.finite("the scores of links", z); err != nil {
+	if err := s.finite("the scores of links", nn.Finite(z)); err != nil {
 		return nil, err
 	}
 	places, err := comm.Allgatherv(s.Comm, place)

@@ -114,7 +114,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			if err != nil {
 				return err
 			}
-			for name, x := range want.Metrics(nil) {
+			for name, x := range want.Metrics(new(task.Curve)) {
 				if math.Abs(got[name]-x) > 1e-9 {
 					t.Errorf("%d ranks: %s is %g, by loops %g", ranks, name, got[name], x)
 				}
@@ -159,7 +159,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			if err != nil {
 				return err
 			}
-			for name, x := range among.Metrics(nil) {
+			for name, x := range among.Metrics(new(task.Curve)) {
 				if math.Abs(got[name]-x) > 1e-9 {
 					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name, got[name], x)
 				}

@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/random"
 	"halognn/src/task"
 )
@@ -83,8 +84,8 @@ type ranking struct {
 // has a link or edge with the source, either way and in any split, is no candidate. A link without
 // candidates is not ranked. A tie has the mean of its best and worst rank. It returns every metric over
 // all ranks; auc and average precision are of one negative a link. Scores of those, and of links, that
-// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
-// chunks of candidates. Collective.
+// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources,
+// chunks of candidates, and 16 bytes for each own link. Collective.
 func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
@@ -95,7 +96,8 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 		return nil, err
 	}
 	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
-	var pairs []float32
+	var scores []task.Scored
+	sound := true
 	part, number := 0, of[s.First]
 	rater := s.Model.Rater(s.Job.Links.Pairs)
 	for range chunks {
@@ -117,13 +119,14 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 				continue
 			}
 			sums[part].See(r.above[i], r.same[i])
-			pairs = append(pairs, r.score[i], 1)
+			sound = sound && nn.Finite(r.score[i:i+1]) && nn.Finite(r.firstScore[i:i+1])
+			scores = append(scores, task.Scored{Score: r.score[i], Label: 1})
 			if r.first[i] >= 0 {
-				pairs = append(pairs, r.firstScore[i], 0)
+				scores = append(scores, task.Scored{Score: r.firstScore[i]})
 			}
 		}
 	}
-	if err := s.finite("the scores of links", pairs); err != nil {
+	if err := s.finite("the scores of links", sound); err != nil {
 		return nil, err
 	}
 	var numbers []float64
@@ -138,8 +141,11 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 	for ; len(numbers) > 0; numbers = numbers[task.RankedNumbers:] {
 		total.Add(numbers)
 	}
-	parts, err := comm.Allgatherv(s.Comm, pairs)
-	return total.Metrics(slices.Concat(parts...)), err
+	curve, err := curveOf(s.Comm, scores)
+	if err != nil {
+		return nil, err
+	}
+	return total.Metrics(curve), nil
 }
 
 func (r *ranking) rank(own []float32) error {
