@@ -240,32 +240,26 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		}
 		return score, nil
 	}
-	return r.count(CountOptions{First: first, Epochs: epochs})
+	all := r.Reader
+	all.Favour = 0
+	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first, Epochs: epochs,
+		Workers: r.Workers})
 }
 
 // counted returns the mean accesses of a minibatch, over at most that many minibatches of each
 // stream of the reader.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
-	score, err := r.count(CountOptions{
-		First: first, Epochs: epochs, Most: most, Near: r.Near, Favour: r.Favour,
-	})
+	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
+		Most: most * r.Count, Workers: r.Workers}
+	score, err := Count(r.Topology, &w)
 	if err != nil {
 		return nil, err
 	}
-	n := float32(r.Count * min(most, epochs*r.Streams.Steps()))
+	n := float32(w.Len())
 	for v := range score {
 		score[v] /= n
 	}
 	return score, nil
-}
-
-// count adds up the accesses of the reader's streams.
-func (r *Workload) count(o CountOptions) ([]float32, error) {
-	o.Sample, o.Streams, o.Seed, o.Workers = r.Sample, r.Streams, r.Seed, r.Workers
-	return SumScores(r.Count, func(i int) ([]float32, error) {
-		o.Stream = r.First + i
-		return Count(r.Topology, o)
-	})
 }
 
 // SumScores adds up n scores [N] in order.

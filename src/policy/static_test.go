@@ -37,8 +37,8 @@ func TestScoreByName(t *testing.T) {
 		sum := make([]float32, g.NumVertices())
 		for k := range 2 {
 			score, err := access.Count(topology,
-				access.CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams,
-					Stream: k, Seed: 5, First: first, Epochs: epochs})
+				&sample.Sweep{Spec: sample.Neighbours(fanouts...), Epoch: first, Epochs: epochs,
+					Reader: sample.Reader{Streams: streams, First: k, Count: 1, Seed: 5}})
 			if err != nil {
 				return nil, err
 			}
