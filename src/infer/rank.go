@@ -79,7 +79,7 @@ type ranking struct {
 }
 
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own
-// vertices, Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by
+// vertices, Out], among candidates, which have another target: as many as Job.Links.Judged, drawn by
 // a key of the link's original ids alone, or all, or those given. Unless it is given, a target that
 // has a link or edge with the source, either way and in any split, is no candidate. A link without
 // candidates is not ranked. A tie has the mean of its best and worst rank. It returns every metric over
@@ -441,7 +441,7 @@ func (r *ranking) draw() {
 // Candidates are the vertices that links are ranked among, where a file names them.
 type Candidates map[graph.Link][]graph.VertexID
 
-// ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
+// ReadCandidates reads those of the validation and test links from Job.Links.JudgedFile; none if there
 // is no such file. Error: a link has none, or its own target among them.
 func (s Passes) ReadCandidates() (Candidates, error) {
 	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {

@@ -53,7 +53,7 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is how many minibatches of a rank are looked at.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, for Spec.TrySums, and sets Spec.Sums. Where they cannot,
+// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. Where they cannot,
 // without says why. It affects traffic and time, but no number of the training. Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	c, err := sumsOff(without), error(nil)

@@ -18,7 +18,6 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/config"
 	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/job"
@@ -66,7 +65,7 @@ type Session struct {
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	Closers    mem.Closers
-	rowClosers mem.Closers // in the order in which openRows opened
+	rowClosers mem.Closers // in the order in which OpenRows opened
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
@@ -76,7 +75,9 @@ type Env struct {
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
-	Compute      config.Compute         // of which a session reads how a GPU is used
+	GPU          residence.GPU
+	Gradients    parallel.Transport     // how those of a GPU travel
+	Shuffles     parallel.Shuffling     // and its rows between layers
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	// where inference keeps rows of hidden layers in files; "": in memory
@@ -186,7 +187,7 @@ func (s *Session) OpenStore() (err error) {
 	s.Store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
 		Learned: s.Learned, SetUp: s.SetUp, Alive: func() { s.Watch.Alive() }, Note: s.Tell,
-		Device: s.Device, GPU: s.Compute.GPU,
+		Device: s.Device, GPU: s.GPU,
 	})
 	s.Closers = append(s.Closers, s.Store.Close)
 	s.SetUp.Done(trace.SetUpTables)
@@ -228,7 +229,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Job.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
-	o.Gradients, o.Shuffles, o.Depth = gradients, s.Compute.Shuffles, s.Job.Depth
+	o.Gradients, o.Shuffles, o.Depth = gradients, s.Shuffles, s.Job.Depth
 	o.SeedsElsewhere = s.Job.SeedsElsewhere()
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size

@@ -164,7 +164,7 @@ func (r *run) open(o Options) error {
 	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Job.Model.Layers,
 		parallel.GradientOptions{
 			SumOptions: comm.SumOptions{Mode: r.training.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
-			Transport: r.s.Compute.Gradients,
+			Transport: r.s.Gradients,
 		}); err != nil {
 		return err
 	}
