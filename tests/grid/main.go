@@ -282,6 +282,10 @@ func grid() []gridCase {
 			add(2, true, "cache.policy="+p, apart, "sample.streams=part")
 			add(4, true, "cache.policy="+p, apart)
 		}
+		for _, mode := range []string{"split", "hybrid", "push-pull"} {
+			add(4, true, "parallel.mode="+mode, "run.ranks_per_node=2")
+		}
+		add(4, true, "parallel.mode=split", "sample.kind=ladies", "sample.layer_vertices=200")
 	}
 	return all
 }
