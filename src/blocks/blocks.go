@@ -227,8 +227,8 @@ func (w *blocksWriter) describe() {
 	}
 }
 
-// minibatch writes a minibatch, with the seeds and learning rate that run.admit and run.update would
-// use.
+// minibatch writes a minibatch, with the seeds and the learning rate that run.admit and run.update
+// would use.
 func (w *blocksWriter) minibatch(key sample.Key) error {
 	m, j, epoch, step, stream := &w.m, w.job, key.Epoch, key.Step, key.Stream
 	m.Train, m.Key = true, key

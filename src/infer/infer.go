@@ -119,8 +119,8 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	return rows, nil
 }
 
-// finite returns an error on every rank if any rank has a number that is not finite, which ok denies.
-// Collective.
+// finite returns an error on every rank if any rank has a number that is not finite, which ok
+// denies. Collective.
 func (s Passes) finite(what string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {

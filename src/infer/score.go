@@ -51,8 +51,8 @@ type Quality struct {
 	judged           task.Tally
 }
 
-// Quality sums the score over all ranks. Collective; every rank gets the same. Predictions that are not finite are
-// nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
+// Quality sums the score over all ranks. Collective; every rank gets the same. Predictions that are
+// not finite are nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
 func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
 		return q, err

@@ -137,8 +137,8 @@ func (m *more) follow(op *operation) error {
 }
 
 // planFirst plans one side of an all-to-all that goes by messages alone: the first one to each rank
-// holds at most so many rows, the others limit. The rank's own rows are in no message. same says that
-// the rows of all ranks are the same ones.
+// holds at most so many rows, the others limit. The rank's own rows are in no message. With same all
+// ranks have the same rows.
 func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
