@@ -72,6 +72,21 @@ func (s *Spec) Fit(of *shard.Shards) {
 	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
 }
 
+// Trainable returns an error for parts that no model is trained on: they have no labels, or no features
+// where none are learned.
+func (s *Spec) Trainable(of *shard.Shards) error {
+	if of.Task == task.None {
+		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
+			"import it with labels", of.Dir)
+	}
+	if of.Features == 0 && !of.Schema.Typed() && s.Model.Learned == 0 {
+		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
+			"which learns rows of so many columns, or partition it again with --features degree, or "+
+			"ones, which makes some of the graph", of.Dir)
+	}
+	return nil
+}
+
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {

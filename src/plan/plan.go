@@ -28,7 +28,6 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
-	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -211,24 +210,11 @@ func (p *planner) rows(rank int) int64 {
 	return last - first
 }
 
-// trainable returns an error for parts that no model is trained on.
-func trainable(s *shard.Shards, learned int) error {
-	if s.Task == task.None {
-		return fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
-			ErrParts, s.Dir)
-	}
-	if s.Features == 0 && !s.Schema.Typed() && learned == 0 {
-		return fmt.Errorf("%w: %s: the graph has no features; set model.learned, or plan for parts that are "+
-			"cut with --features degree, or ones", ErrParts, s.Dir)
-	}
-	return nil
-}
-
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
-	if err := trainable(s, j.Model.Learned); err != nil {
-		return nil, err
+	if err := j.Trainable(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, err

@@ -27,8 +27,8 @@ const (
 // Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
 // shard.Sizes). The errors are those of New.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
-	if err := trainable(s, j.Model.Learned); err != nil {
-		return nil, nil, err
+	if err := j.Trainable(s); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, nil, err

@@ -148,14 +148,8 @@ func (s *Session) OpenModel(spec job.Spec) error {
 // NewJob makes the job of a model on these parts, or returns an error if they lack labels or
 // features.
 func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
-	if s.Task == task.None {
-		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
-			"import it with labels", s.Dir)
-	}
-	if s.Features == 0 && !s.Schema.Typed() && spec.Model.Learned == 0 {
-		return nil, fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
-			"which learns rows of so many columns, or partition it again with --features degree, or "+
-			"ones, which makes some of the graph", s.Dir)
+	if err := spec.Trainable(s); err != nil {
+		return nil, err
 	}
 	spec.Fit(s)
 	if err := errors.Join(spec.Model.Check(), parallel.Check(&spec)); err != nil {
