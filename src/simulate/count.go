@@ -63,13 +63,13 @@ type draws struct {
 }
 
 // plain are the draws of all epochs, all vertices alike.
-func (s *Simulation) plain() draws { return draws{first: 1, last: s.o.Epochs} }
+func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
 // eachMinibatch samples and locates the rank's minibatches, in the order of training.
 func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
 	o := sample.Options{Spec: c.job.Sample, Near: d.near, Workers: workers, ForwardOnly: true}
 	if c.o.LastShort {
-		o.MaxSeeds = c.o.Batch
+		o.MaxSeeds = c.job.Batch
 	}
 	reader := c.job.Reader(c.rank)
 	reader.Favour = d.favour
@@ -79,7 +79,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	}
 	defer replay.Free()
 	if c.o.LastShort {
-		last := pieces{streams: c.job.Streams, batch: c.o.Batch}
+		last := pieces{streams: c.job.Streams, batch: c.job.Batch}
 		replay.Seeds = last.at
 	}
 	x, free, err := c.job.Exchange(c.rank)
@@ -99,11 +99,11 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 		if err == nil {
 			err = x.Locate(&m.plan, m.sampled.Frontier)
 		}
-		if m.remote = m.plan.RemoteIDs; c.o.Cache.FromFiles() {
+		if m.remote = m.plan.RemoteIDs; c.job.Cache.FromFiles() {
 			m.remote = m.sampled.Frontier
 		}
 		m.step = (m.key.Epoch-1)*steps + m.key.Step
-		m.ends = i == n-1 && d.last == c.o.Epochs
+		m.ends = i == n-1 && d.last == c.job.Epochs
 		if err == nil {
 			err = take(&m)
 		}
