@@ -57,7 +57,7 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 
 // Replay samples minibatches of a reader that it does not train, key for key as training does.
 type Replay struct {
-	Of        *Reader
+	Of        *Reader       // whose minibatches; another may follow
 	Sampler   Sampler       // nil: nothing is drawn, and minibatches are their seeds
 	Minibatch Minibatch     // the last one
 	Took      time.Duration // to draw it
