@@ -221,11 +221,11 @@ func TestModesGoOn(t *testing.T) {
 		numbers []string // sample.streams, and what else draws
 	}{
 		{1, []string{"parallel.mode=split", "model.norm=batch"},
-			[]string{"masses 2", "layer 2", "choose 2", "found 1", "owners 1", "join 1"},
+			[]string{"layer 2", "choose 2", "found 1", "join 1"},
 			[]string{"sample.streams=rank", "sample.kind=ladies", "sample.layer_vertices=600"}},
 		{2, []string{"parallel.mode=hybrid", "model.norm=batch"},
 			[]string{"join 1", "serve 2", "collect", "pass on"}, []string{"sample.streams=rank"}},
-		{1, []string{"parallel.mode=push-pull"}, []string{"pack", "sizes", "push", "join"},
+		{1, []string{"parallel.mode=push-pull"}, []string{"pack", "push", "join"},
 			[]string{"sample.streams=part"}},
 	} {
 		t.Run(c.sets[0], func(t *testing.T) {

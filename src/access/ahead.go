@@ -57,7 +57,7 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		var remote []graph.VertexID
-		for mb := range r.minibatches(epoch, from, n, fault) {
+		for _, mb := range r.ahead(epoch, from, n, fault) {
 			remote = remote[:0]
 			for _, v := range mb.Frontier {
 				if !within(r.Local, v) {
@@ -68,39 +68,18 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 				return
 			}
 		}
+		if *fault != nil {
+			*fault = fmt.Errorf("access: looking ahead: %w", *fault)
+		}
 	}
 }
 
-// minibatches yields those whose remote vertices Ahead does.
-func (r *Workload) minibatches(epoch, from, n int, fault *error) iter.Seq[*sample.Minibatch] {
-	return func(yield func(*sample.Minibatch) bool) {
-		s, err := sample.New(r.Topology, sample.Options{
-			Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), MaxSeeds: r.Streams.MaxPiece(),
-			ForwardOnly: true,
-		})
-		if err != nil {
-			*fault = fmt.Errorf("access: looking ahead: %w", err)
-			return
-		}
-		defer s.Free()
-		var mb sample.Minibatch
-		defer mb.Free()
-		var seeds []graph.VertexID
-		each := r.Streams.Steps() * r.Count
-		for i := from; i < min(from+n, (r.Epochs-epoch+1)*each); i++ {
-			key := sample.Key{Seed: r.Seed, Epoch: epoch + i/each, Step: i % each / r.Count,
-				Stream: r.First + i%r.Count, Favour: r.Favour}
-			seeds = r.Streams.Piece(key.Epoch, key.Step, key.Stream, seeds)
-			if err := s.Sample(&mb, seeds, key); err != nil {
-				*fault = fmt.Errorf("access: looking ahead: epoch %d, step %d: %w", key.Epoch,
-					key.Step, err)
-				return
-			}
-			if !yield(&mb) {
-				return
-			}
-		}
-	}
+// ahead yields the minibatches whose remote vertices Ahead does.
+func (r *Workload) ahead(epoch, from, n int, fault *error,
+) iter.Seq2[sample.Key, *sample.Minibatch] {
+	o := sample.Options{Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), ForwardOnly: true}
+	n = min(n, (r.Epochs-epoch+1)*r.Items()-from)
+	return r.Minibatches(r.Topology, o, epoch, from, n, fault)
 }
 
 // within reports whether v lies in one of the ranges, which ascend and do not overlap.
@@ -125,7 +104,7 @@ func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) 
 		return 0, err
 	}
 	return cache.PlanWindow(cache.WindowOptions{
-		Capacity: capacity, Steps: r.Streams.Steps() * r.Count, Epochs: r.Epochs, Reuse: reuse,
+		Capacity: capacity, Steps: r.Items(), Epochs: r.Epochs, Reuse: reuse,
 		Memory: WindowMemory, StepBytes: waiting,
 	}), nil
 }
@@ -143,7 +122,7 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)
 	}
-	if !byNumbers(m, r) || r.Sample.Numbers.Dependency <= 1 || !r.Near.None() {
+	if !m.byNumbers(r) || r.Sample.Numbers.Dependency <= 1 || !r.Near.None() {
 		reuse := cache.NewReuse(1)
 		remoteRanges(len(p), r.Local, func(lo, hi int) { reuse.Add(p[lo:hi]) })
 		return reuse, nil
@@ -195,7 +174,7 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 func (r *Workload) countedBytes(n int) (int64, error) {
 	var fault error
 	bytes, counted := 0, 0
-	for mb := range r.minibatches(1, 0, n, &fault) {
+	for _, mb := range r.ahead(1, 0, n, &fault) {
 		counted++
 		bytes += 24 * len(mb.Frontier)
 		for l := range mb.Blocks {

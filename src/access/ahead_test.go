@@ -32,8 +32,8 @@ func reading(t *testing.T, hops int) (*Graph, *Workload) {
 	return mustNew(t, g, Options{}), &Workload{
 		Local: []Range{{0, n / 4}, {n / 4, n / 2}}, Sources: Sources(streams, 0, 2),
 		Sample: sample.Neighbours(3, 2), Hops: hops,
-		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0,
-		Count: 2, Seed: 3, Epochs: 1, Workers: 2,
+		Topology: &sample.Topology{Graph: *g, Original: original}, Epochs: 1,
+		Reader: sample.Reader{Streams: streams, Count: 2, Seed: 3}, Workers: 2,
 	}
 }
 

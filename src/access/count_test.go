@@ -83,13 +83,13 @@ func (g *generated) perStep(t *testing.T, counts []float32, part, steps int,
 func TestCountsAreThoseOfTheReference(t *testing.T) {
 	g := newGenerated(t, 3, dataset.GenerateOptions{Vertices: 600, Degree: 8, Features: 1, Seed: 1})
 	streams := g.streams(t, 16)
-	o := CountOptions{Sample: sample.Neighbours(3, 2), Streams: streams, Stream: 1, Seed: 5,
-		First: 2, Epochs: 3}
+	w := sample.Sweep{Spec: sample.Neighbours(3, 2), Epoch: 2, Epochs: 3,
+		Reader: sample.Reader{Streams: streams, First: 1, Count: 1, Seed: 5}}
 	want := make([]float32, 600)
 	for epoch := 2; epoch <= 4; epoch++ {
 		for step := range streams.Steps() {
 			seeds := streams.Piece(epoch, step, 1, nil)
-			mb := sample.Reference(g.topology, o.Sample, seeds,
+			mb := sample.Reference(g.topology, w.Spec, seeds,
 				sample.Key{Seed: 5, Epoch: epoch, Step: step, Stream: 1})
 			for _, v := range mb.Frontier {
 				want[v]++
@@ -97,13 +97,13 @@ func TestCountsAreThoseOfTheReference(t *testing.T) {
 			mb.Free()
 		}
 	}
-	for _, o.Workers = range []int{0, 1, 4} {
-		if got := memtest.Must[float32](t)(Count(g.topology, o)); !slices.Equal(got, want) {
-			t.Errorf("%d workers: other counts than the reference", o.Workers)
+	for _, w.Workers = range []int{0, 1, 4} {
+		if got := memtest.Must[float32](t)(Count(g.topology, &w)); !slices.Equal(got, want) {
+			t.Errorf("%d workers: other counts than the reference", w.Workers)
 		}
 	}
-	o.First, o.Epochs = SimulatedFirst, SimulatedEpochs
-	if got := memtest.Must[float32](t)(Count(g.topology, o)); slices.Equal(got, want) {
+	w.Epoch, w.Epochs = SimulatedFirst, SimulatedEpochs
+	if got := memtest.Must[float32](t)(Count(g.topology, &w)); slices.Equal(got, want) {
 		t.Error("simulated epochs have the very accesses of the run")
 	}
 }
@@ -112,18 +112,18 @@ func TestCountErrors(t *testing.T) {
 	g := newGenerated(t, 2, dataset.GenerateOptions{Vertices: 200, Degree: 4, Features: 1, Seed: 1})
 	for _, c := range []struct {
 		name, want string
-		o          CountOptions
+		w          sample.Sweep
 	}{
 		{"several", "count accesses: stream 2 of 2\n0 epochs; count at least 1\nworkers is -1; " +
 			"it must be at least 1, or 0 for 1",
-			CountOptions{Sample: sample.Neighbours(1), Stream: 2, Workers: -1}},
+			sample.Sweep{Spec: sample.Neighbours(1), Reader: sample.Reader{First: 2, Count: 1}, Workers: -1}},
 		{"of the sampler", "count accesses: sample: fanouts[0] is 0; it must be at least 1, or " +
 			"-1 for all neighbours",
-			CountOptions{Sample: sample.Neighbours(0), Epochs: 1}},
+			sample.Sweep{Spec: sample.Neighbours(0), Reader: sample.Reader{Count: 1}, Epochs: 1}},
 	} {
-		c.o.Streams = g.streams(t, 10)
+		c.w.Streams = g.streams(t, 10)
 		before := mem.Allocated()
-		if _, err := Count(g.topology, c.o); err == nil || err.Error() != c.want {
+		if _, err := Count(g.topology, &c.w); err == nil || err.Error() != c.want {
 			t.Errorf("%s: error %q, want %q", c.name, err, c.want)
 		}
 		if held := mem.Allocated() - before; held != 0 {
@@ -144,9 +144,9 @@ func TestPredictionsAreThoseOfSimulation(t *testing.T) {
 	for _, fanouts := range [][]int{{15, 10, 5}, {5, 5, 5}} {
 		for part := range g.parts {
 			mean := float64(len(g.train[part])) / float64(streams.Steps())
-			counts := memtest.Must[float32](t)(Count(g.topology, CountOptions{
-				Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part, Seed: 5,
-				First: 1, Epochs: epochs, Workers: 2}))
+			counts := memtest.Must[float32](t)(Count(g.topology, &sample.Sweep{
+				Spec: sample.Neighbours(fanouts...), Epoch: 1, Epochs: epochs, Workers: 2,
+				Reader: sample.Reader{Streams: streams, First: part, Count: 1, Seed: 5}}))
 			vip := memtest.Must[float32](t)(g.VIP(g.train[part], mean, fanouts))
 			inclusion := memtest.Must[float32](t)(g.Inclusion(g.train[part], mean, fanouts))
 			for _, alpha := range []float64{0, 0.2} {
@@ -192,8 +192,8 @@ func TestRankingsArePartWise(t *testing.T) {
 	}
 	for part := range g.parts {
 		counts := memtest.Must[float32](t)(Count(g.topology,
-			CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams, Stream: part,
-				First: 1, Epochs: 2}))
+			&sample.Sweep{Spec: sample.Neighbours(fanouts...), Epoch: 1, Epochs: 2,
+				Reader: sample.Reader{Streams: streams, First: part, Count: 1}}))
 		misses := func(ranking int) float64 {
 			return g.perStep(t, counts, part, 2*streams.Steps(),
 				memtest.Must[graph.VertexID](t)(g.Top(scores[ranking], g.parts[part:part+1], 300)))

@@ -68,9 +68,9 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 			take := m.takeAll
 			switch {
 			case drawn && layers:
-				take = takeDrawn(m, 0)
+				take = m.takeDrawn(0)
 			case drawn:
-				take = takeDrawn(m, h)
+				take = m.takeDrawn(h)
 			}
 			err = take(takes, width, active, func(u int, taken float64) {
 				if layers { // in any hop so far
@@ -163,7 +163,7 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 }
 
 // takeDrawn returns takeAll for numbers that each vertex draws for a hop.
-func takeDrawn(m *Graph, hop int) func([]taker, int, Set, func(u int, taken float64)) error {
+func (m *Graph) takeDrawn(hop int) func([]taker, int, Set, func(u int, taken float64)) error {
 	return func(takes []taker, width int, active Set, finish func(u int, taken float64)) error {
 		return m.chunks(func(_, lo, hi int) {
 			for u := lo; u < hi; u++ {

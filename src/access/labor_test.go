@@ -88,8 +88,9 @@ func TestLaborPredictsSimulation(t *testing.T) {
 	} {
 		spec.Fanouts = []int{15, 10, 5}
 		spec = spec.InJob(streams.Steps(), 1, 1, 1)
-		counts := memtest.Must[float32](t)(Count(g.topology, CountOptions{Sample: spec, Streams: streams,
-			Stream: part, Seed: 5, First: 1, Epochs: epochs, Workers: 2}))
+		counts := memtest.Must[float32](t)(Count(g.topology, &sample.Sweep{Spec: spec, Epoch: 1,
+			Epochs: epochs, Workers: 2,
+			Reader: sample.Reader{Streams: streams, First: part, Count: 1, Seed: 5}}))
 		p := memtest.Must[float32](t)(g.Labor(g.train[part], mean, spec))
 		reads := memtest.Must[float32](t)(g.Reads(&Workload{Sample: spec,
 			Sources: Sources(streams, part, 1)}))

@@ -38,16 +38,16 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 // It finds the least score to be kept by its digits (radix selection), sorting nothing: time O(N),
 // memory 512 KiB and the result, which lies outside the Go heap.
 func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.VertexID, error) {
-	return top(m, score, local, nil, capacity)
+	return m.top(score, local, nil, capacity)
 }
 
 // Best is Top for a reader: with kinds, the vertices with the highest scores whose rows fit into
 // capacity bytes. What a row saves for each byte of the cache is its score, however long it is.
 func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
-	return top(m, score, r.Local, r.Kinds, capacity)
+	return m.top(score, r.Local, r.Kinds, capacity)
 }
 
-func top(m *Graph, score []float32, local []Range, kinds *Kinds, capacity int) ([]graph.VertexID,
+func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) ([]graph.VertexID,
 	error) {
 	n := m.in.NumVertices()
 	if len(score) != n {

@@ -19,18 +19,14 @@ type Workload struct {
 	// rows; 0: the number of sampled hops.
 	Hops int
 
-	// The streams that sim and oracle count are First to First+Count-1.
-	Topology     *sample.Topology
-	Streams      *sample.Streams
-	First, Count int
-	Seed         uint64 // of the run
-	Epochs       int    // of the run
-	Workers      int
+	Topology      *sample.Topology
+	sample.Reader     // the minibatches, of which sim and oracle count the streams
+	Epochs        int // of the run
+	Workers       int
 
 	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
 	// training does; rankings of vertices go by draws of all alike.
-	Near   sample.Near
-	Favour float64
+	Near sample.Near
 
 	// Kinds are those of the vertices, if not all rows have one size: capacities are then in bytes.
 	Kinds *Kinds
@@ -140,12 +136,12 @@ func (m *Graph) reads(r *Workload,
 // byNumbers reports whether analyses take into account that vertices are drawn by random numbers of
 // their own (LABOR). In a graph with relations they take draws to be independent, and so predict
 // more vertices.
-func byNumbers(m *Graph, r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
+func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
 // inclusion returns the analysis of how a reader's minibatches are drawn.
 func (m *Graph) inclusion(r *Workload,
 ) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
-	if !byNumbers(m, r) {
+	if !m.byNumbers(r) {
 		return func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 			return m.includes(train, batch, draws{fanouts, r.Sample.Relations})
 		}
@@ -201,7 +197,7 @@ func (m *Graph) sum(
 // the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
 // from the whole graph, Inclusion, which counts them, takes its place.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
-	if byNumbers(m, r) || !r.seedsAreLocal() {
+	if m.byNumbers(r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
 	}
 	return m.sum(r, "ranking by vip", 1,
@@ -244,32 +240,26 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		}
 		return score, nil
 	}
-	return r.count(CountOptions{First: first, Epochs: epochs})
+	all := r.Reader
+	all.Favour = 0
+	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first, Epochs: epochs,
+		Workers: r.Workers})
 }
 
 // counted returns the mean accesses of a minibatch, over at most that many minibatches of each
 // stream of the reader.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
-	score, err := r.count(CountOptions{
-		First: first, Epochs: epochs, Most: most, Near: r.Near, Favour: r.Favour,
-	})
+	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
+		Most: most * r.Count, Workers: r.Workers}
+	score, err := Count(r.Topology, &w)
 	if err != nil {
 		return nil, err
 	}
-	n := float32(r.Count * min(most, epochs*r.Streams.Steps()))
+	n := float32(w.Len())
 	for v := range score {
 		score[v] /= n
 	}
 	return score, nil
-}
-
-// count adds up the accesses of the reader's streams.
-func (r *Workload) count(o CountOptions) ([]float32, error) {
-	o.Sample, o.Streams, o.Seed, o.Workers = r.Sample, r.Streams, r.Seed, r.Workers
-	return SumScores(r.Count, func(i int) ([]float32, error) {
-		o.Stream = r.First + i
-		return Count(r.Topology, o)
-	})
 }
 
 // SumScores adds up n scores [N] in order.

@@ -31,7 +31,8 @@ func TestWithoutFanouts(t *testing.T) {
 	r := &Workload{
 		Local: g.parts[:1], Sources: []Source{{g.train[0], 5, 1}},
 		Sample: sample.Spec{Kind: sample.LADIES, Vertices: []int{5, 5}}, Hops: 2,
-		Topology: g.topology, Streams: g.streams(t, 16), Count: 1, Epochs: 1,
+		Topology: g.topology, Epochs: 1,
+		Reader: sample.Reader{Streams: g.streams(t, 16), Count: 1},
 	}
 	p := mem.Make[float32](60)
 	defer mem.Free(p)

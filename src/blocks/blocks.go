@@ -187,16 +187,13 @@ func (w *blocksWriter) write() error {
 	if err := os.MkdirAll(w.Dir, 0o777); err != nil {
 		return err
 	}
-	each := j.Steps()
-	steps := j.Epochs * each
+	steps := j.Epochs * j.Steps()
 	if w.Steps > 0 {
 		steps = min(steps, w.Steps)
 	}
-	for i := range steps {
-		for stream := range j.Streams.Streams() {
-			if err := w.minibatch(1+i/each, i%each, stream); err != nil {
-				return err
-			}
+	for all, i := j.Readers(), 0; i < steps*all.Count; i++ {
+		if err := w.minibatch(all.Key(1, i)); err != nil {
+			return err
 		}
 	}
 	if err := nn.WriteSafetensors(filepath.Join(w.Dir, InitialFile),
@@ -230,12 +227,11 @@ func (w *blocksWriter) describe() {
 	}
 }
 
-// minibatch writes the minibatch of a stream at a step, with the seeds, draws and learning rate
-// that run.admit and run.update would use.
-func (w *blocksWriter) minibatch(epoch, step, stream int) error {
-	m, j := &w.m, w.job
-	m.Train = true
-	m.Key = sample.Key{Seed: j.Seed, Epoch: epoch, Step: step, Stream: stream}
+// minibatch writes a minibatch, with the seeds and the learning rate that run.admit and run.update
+// would use.
+func (w *blocksWriter) minibatch(key sample.Key) error {
+	m, j, epoch, step, stream := &w.m, w.job, key.Epoch, key.Step, key.Stream
+	m.Train, m.Key = true, key
 	m.Seeds = j.Seeds(m.Key, mem.Grow(m.Seeds, j.Streams.MaxPiece()))
 	if err := w.drawer.Draw(m); err != nil {
 		return fmt.Errorf("epoch %d, step %d: %w", epoch, step, err)

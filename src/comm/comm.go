@@ -106,13 +106,15 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps. The request owns the counts too. When the first rows of all
+// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. The request owns
+// the counts too. When the first rows of all
 // ranks have arrived, Expect is called once, on any goroutine. It returns the receive buffer and
 // how many rows each rank sends, which must be right. Wait returns its error.
 type Then struct {
 	Send     []byte
 	SendRows []int
 	RowBytes int
+	ToAll    bool
 	Expect   Expecter
 }
 
@@ -126,7 +128,15 @@ func (t *Then) CheckSend(size int) error {
 	if t.RowBytes <= 0 || t.Expect == nil {
 		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter", t.RowBytes)
 	}
-	return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
+	if !t.ToAll || len(t.SendRows) != size {
+		return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
+	}
+	for r := range t.SendRows {
+		if err := checkRows("alltoallv: send", 1, t.Send, t.SendRows[r:r+1], t.RowBytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Receive asks Expect, and checks the answer; a panic of Expect is an error. Implementations of Comm

@@ -217,6 +217,9 @@ func (s *meeting) follow() error {
 		for q, n := range rows {
 			from := &s.posts[q]
 			begin, end := from.sendAt[r], from.sendAt[r+1]
+			if from.then.ToAll {
+				begin, end = 0, end-begin
+			}
 			if end-begin != n || from.then.RowBytes != width {
 				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d expects "+
 					"%d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)

@@ -185,6 +185,24 @@ func TestNoRoomForWhatFollows(t *testing.T) {
 	}
 }
 
+// What goes to all ranks need be there once, and is checked as what goes to one.
+func TestWhatGoesToAllIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		rows  []int
+		bytes int
+		ok    bool
+	}{
+		{[]int{2, 2, 2}, 6, true}, {[]int{2, 2, 2}, 5, false}, {[]int{2, 2}, 18, false},
+		{[]int{2, -1, 2}, 18, false},
+	} {
+		then := comm.Then{Send: make([]byte, c.bytes), SendRows: c.rows, RowBytes: 3, ToAll: true,
+			Expect: crowded(0)}
+		if err := then.CheckSend(3); (err == nil) != c.ok {
+			t.Errorf("rows %v of 3 bytes in %d: %v", c.rows, c.bytes, err)
+		}
+	}
+}
+
 // TestMismatches starts operations that do not fit together. MPI would hang or corrupt; here both
 // sides are named.
 func TestMismatches(t *testing.T) {

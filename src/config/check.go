@@ -26,10 +26,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	}
 	kind := nn.FindKind(c.Job.Model.Kind)
 	reads := kind == nil || kind.ReadsNeighbours
-	if m := c.Job.Model; kind != nil && kind.HasHeads && m.HeadMerge == nn.HeadsConcat &&
-		(m.Layers > 1 || m.Jumping != nn.JumpNone) && m.Heads > 0 && m.Hidden%m.Heads != 0 {
-		bad("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie side by "+
-			"side; change one of the two, or set model.head_merge=mean", m.Hidden, m.Heads)
+	if err := c.Job.Model.CheckHeads(); err != nil {
+		bad("%v", err)
 	}
 	for _, f := range []struct {
 		key        string
@@ -45,13 +43,10 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if _, err := job.ParseRelationFanouts(c.Job.RelationFanouts, c.Job.Model.Layers); reads && err != nil {
 		bad("sample.relation_fanouts: %v", err)
 	}
-	if reads && c.Job.Locality.Favour <= 1 && c.Job.Locality.Adapts {
-		bad("sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+
-			"sample.locality=8, or sample.locality_adapt=false", c.Job.Locality.Favour)
-	}
-	if c.Job.Locality.Lower > c.Job.Locality.Upper {
-		bad("sample.locality_lower is %g, above sample.locality_upper, which is %g; exchange them",
-			c.Job.Locality.Lower, c.Job.Locality.Upper)
+	for _, err := range c.Job.Locality.Clash() {
+		if reads {
+			bad("%v", err)
+		}
 	}
 	if c.Job.Sample.Kind == sample.Labor && c.Drawn.LayerVertices != layerVertices {
 		bad("sample.layer_vertices is %d, but sample.kind labor draws as many neighbours as "+

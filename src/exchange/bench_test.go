@@ -55,7 +55,7 @@ func BenchmarkSums(b *testing.B) {
 					begin := time.Now()
 					host.SliceRows(dst, table, width, copied)
 					middle := time.Now()
-					if err := addSums(x, &p, 1, ids, added); err != nil {
+					if err := x.addSums(&p, 1, ids, added); err != nil {
 						b.Fatal(err)
 					}
 					slice, add = slice+middle.Sub(begin), add+time.Since(middle)

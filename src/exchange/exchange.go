@@ -284,7 +284,7 @@ func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].
 // numTables returns the tables of a plan: of the parts, the cache, what has been received, passed
 // on and taken out of the cache, and of its sums, and, where rows differ, what has been received of
 // each part and what is kept of each kind, and the sums of each part's owner and kind.
-func numTables(x *Exchange) int {
+func (x *Exchange) numTables() int {
 	n := len(x.base) + 5
 	if len(x.kinds) > 1 {
 		n += len(x.base) + len(x.kinds)
@@ -297,14 +297,14 @@ func numTables(x *Exchange) int {
 
 // tableOf returns the number of the table of cached rows for a part, and landedIn that of received
 // rows.
-func tableOf(x *Exchange, part int) int {
+func (x *Exchange) tableOf(part int) int {
 	if len(x.kinds) == 1 {
 		return len(x.base)
 	}
 	return 2*len(x.base) + 5 + part%len(x.kinds)
 }
 
-func landedIn(x *Exchange, part int) int {
+func (x *Exchange) landedIn(part int) int {
 	if len(x.kinds) == 1 {
 		return len(x.base) + 1
 	}
@@ -313,21 +313,21 @@ func landedIn(x *Exchange, part int) int {
 
 // firstOfSums returns the number of the first table of sums, and sumsIn that of those of a rank and a
 // kind.
-func firstOfSums(x *Exchange) int {
+func (x *Exchange) firstOfSums() int {
 	if len(x.kinds) == 1 {
 		return len(x.base) + 4
 	}
 	return 2*len(x.base) + 5 + len(x.kinds)
 }
 
-func sumsIn(x *Exchange, rank, kind int) int {
+func (x *Exchange) sumsIn(rank, kind int) int {
 	if len(x.kinds) == 1 {
 		if of, _ := x.sums.typeOf(x.kinds[0].Type); of == x.kinds[0].Type {
 			return len(x.base) + 1 // among the rows that are received
 		}
-		return firstOfSums(x)
+		return x.firstOfSums()
 	}
-	return firstOfSums(x) + rank*len(x.kinds) + kind
+	return x.firstOfSums() + rank*len(x.kinds) + kind
 }
 
 func gcd(a, b int) int {

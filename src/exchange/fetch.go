@@ -38,7 +38,7 @@ func (p *expected) Expect() ([]byte, []int, error) {
 	for r := range x.ranks {
 		n, members, units := int64(0), int64(0), 0
 		for k, kind := range x.kinds {
-			wanted := countsOf(x, p.wanted, r, k)
+			wanted := x.countsOf(p.wanted, r, k)
 			of := wanted[0]
 			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
 				return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
@@ -55,7 +55,7 @@ func (p *expected) Expect() ([]byte, []int, error) {
 					of, x.rank, cure)
 			}
 			members += of
-			units += int(sums) * sumRows(x, k) * (kind.RowBytes() / x.unit)
+			units += int(sums) * x.sumRows(k) * (kind.RowBytes() / x.unit)
 		}
 		p.ServedReads += members
 		if x.sums != nil && x.sums.Weighted {
@@ -90,15 +90,15 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	for r, numbers := range p.wantNumbers {
 		rows, bytes := 0, 0
 		for k, kind := range x.kinds {
-			n := int(countsOf(x, p.wanted, r, k)[0])
+			n := int(x.countsOf(p.wanted, r, k)[0])
 			rows, bytes = rows+n, bytes+n*kind.RowBytes()
 		}
-		if err := sliceRows(x, dst, ids[:rows], r); err != nil {
+		if err := x.sliceRows(dst, ids[:rows], r); err != nil {
 			return err
 		}
 		size := p.wantRows[r] * x.unit
 		if x.sums != nil {
-			if err := addSums(x, p, r, ids[rows:numbers], dst[bytes:size]); err != nil {
+			if err := x.addSums(p, r, ids[rows:numbers], dst[bytes:size]); err != nil {
 				return err
 			}
 		}
@@ -108,7 +108,7 @@ func (x *Exchange) SliceRows(p *Plan) error {
 }
 
 // sliceRows copies rows that a rank wants, and overwrites their ids.
-func sliceRows(x *Exchange, to []byte, want []int32, rank int) error {
+func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
 	for len(want) > 0 {
 		if uint32(want[0]) >= uint32(x.rows) {
 			return x.outside(fmt.Sprintf("rank %d wants row %d", rank, want[0]))

@@ -17,7 +17,7 @@ import (
 // StartBack is the reverse of StartRows on x. Where a row of p has landed, its reader has put as
 // many bytes to return, which travel to the row's owner. When the request is complete, Returned has
 // what came for this rank's rows.
-func StartBack(x *Exchange, p *Plan) comm.Request {
+func (x *Exchange) StartBack(p *Plan) comm.Request {
 	p.Collectives++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
 }
@@ -124,7 +124,7 @@ func (l *Late) Slice(x *Exchange, late bool) error {
 				n++
 			}
 		}
-		if err := sliceRows(x, to, l.ids[:n], r); err != nil {
+		if err := x.sliceRows(to, l.ids[:n], r); err != nil {
 			return err
 		}
 		to = to[n*x.unit:]

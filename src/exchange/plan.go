@@ -99,7 +99,7 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 		}
 		part := p.Rows.Of[i].Table()
 		p.part[part]--
-		p.Rows.Of[i] = compute.MakeRowRef(tableOf(x, part), int(slot[k]))
+		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), int(slot[k]))
 	}
 	p.Cached = int64(len(p.missing) - left)
 	p.missing = p.missing[:left]
@@ -122,7 +122,7 @@ func (p *Plan) Landed(n int) compute.RowRef {
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	from, kind := p.Landed(n), 0
 	if len(x.kinds) > 1 {
-		kind = (from.Table() - landedIn(x, 0)) % len(x.kinds)
+		kind = (from.Table() - x.landedIn(0)) % len(x.kinds)
 	}
 	size := x.kinds[kind].RowBytes()
 	copy(x.held[kind][slot*size:(slot+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
@@ -137,7 +137,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	}
 	p.Counters = trace.Counters{Frontier: int64(len(ids))}
 	if x.ends != nil {
-		measure(x, p, ids)
+		x.measure(p, ids)
 	}
 	if x.cache != nil {
 		remote = x.lookUp(p, ids, remote)
@@ -202,12 +202,12 @@ func (b *Buffers) Free() {
 func (x *Exchange) size(p *Plan, n int) {
 	parts, k := len(x.base), x.ranks
 	if len(p.part) != parts || len(p.askRows) != k || len(p.asked) != k*x.counts() ||
-		len(p.Rows.Tables) != numTables(x) {
+		len(p.Rows.Tables) != x.numTables() {
 		p.part = make([]int, parts)
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
-		p.Rows.Tables = make([][]byte, numTables(x))
+		p.Rows.Tables = make([][]byte, x.numTables())
 		if len(x.kinds) > 1 {
 			p.cut = make([][2]int, 2*parts)
 		}
@@ -215,7 +215,7 @@ func (x *Exchange) size(p *Plan, n int) {
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
 	copy(p.Rows.Tables, x.tables)
 	if len(x.kinds) > 1 {
-		copy(p.Rows.Tables[tableOf(x, 0):], x.held)
+		copy(p.Rows.Tables[x.tableOf(0):], x.held)
 	}
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
@@ -261,7 +261,7 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 		}
 		part := p.Rows.Of[i].Table()
 		p.part[part]--
-		p.Rows.Of[i] = compute.MakeRowRef(tableOf(x, part), row)
+		p.Rows.Of[i] = compute.MakeRowRef(x.tableOf(part), row)
 		if row >= x.kept[0] && row < x.kept[1] {
 			own++
 		}
@@ -281,7 +281,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	for r := range x.ranks {
 		begin, landed := next, landing
 		for kind := range x.kinds {
-			countsOf(x, p.asked, r, kind)[0] = 0
+			x.countsOf(p.asked, r, kind)[0] = 0
 		}
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
 			n, kind := p.part[part]*int(x.remote[part]), part%len(x.kinds)
@@ -289,10 +289,10 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 			if len(x.kinds) > 1 {
 				row = 0
 			}
-			p.landing[part] = compute.MakeRowRef(landedIn(x, part), 0) + compute.RowRef(row) -
+			p.landing[part] = compute.MakeRowRef(x.landedIn(part), 0) + compute.RowRef(row) -
 				compute.RowRef(next)
 			p.part[part] = next
-			countsOf(x, p.asked, r, kind)[0] += int64(n)
+			x.countsOf(p.asked, r, kind)[0] += int64(n)
 			next, landing = next+n, landing+n*(x.kinds[kind].RowBytes()/x.unit)
 			if len(x.kinds) > 1 {
 				p.cut[part] = [2]int{landing - n*(x.kinds[kind].RowBytes()/x.unit), landing}
@@ -338,9 +338,9 @@ func (p *Plan) cutReceived(x *Exchange) {
 		cut = cut[:parts]
 	}
 	for i, c := range cut {
-		table := landedIn(x, i)
+		table := x.landedIn(i)
 		if i >= parts {
-			table = firstOfSums(x) + i - parts
+			table = x.firstOfSums() + i - parts
 		}
 		p.Rows.Tables[table] = p.received[c[0]*x.unit : c[1]*x.unit]
 	}

@@ -14,7 +14,7 @@ import (
 // entry. Asker and owner come to the same numbers of entries, which no message tells.
 
 // measure sets how many entries the row of each vertex has.
-func measure(x *Exchange, p *Plan, ids []graph.VertexID) {
+func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
 	p.Rows.Lengths = mem.Grow(p.Rows.Lengths[:0], len(ids))
 	for i, v := range ids {
 		p.Rows.Lengths[i] = int32(x.ends[v+1] - x.ends[v])

@@ -133,12 +133,12 @@ func (s *serving) free() {
 // these and their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
-func countsOf(x *Exchange, counts []int64, rank, kind int) []int64 {
+func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {
 	return counts[rank*x.counts()+kind*x.perKind:][:x.perKind]
 }
 
 // sumRows returns how many rows of a kind are as long as a sum.
-func sumRows(x *Exchange, kind int) int {
+func (x *Exchange) sumRows(kind int) int {
 	of, _ := x.sums.typeOf(x.kinds[kind].Type)
 	return of.Size() / x.kinds[kind].Type.Size()
 }
@@ -165,11 +165,11 @@ func (x *Exchange) owner(g *Groups, group int32) int { return int(g.part[group])
 func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[group]) }
 
 // kindOf returns the kind of a group's rows.
-func kindOf(x *Exchange, g *Groups, group int32) int { return int(g.part[group]) % len(x.kinds) }
+func (x *Exchange) kindOf(g *Groups, group int32) int { return int(g.part[group]) % len(x.kinds) }
 
 // nextOf returns the positions at which the next sum of the group's owner and kind is placed.
-func nextOf(x *Exchange, c *choosing, group int32) []int {
-	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+kindOf(x, &c.list, group)):][:2]
+func (x *Exchange) nextOf(c *choosing, group int32) []int {
+	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+x.kindOf(&c.list, group)):][:2]
 }
 
 // placeSums counts the sums asked of rank r and places them, kind by kind: their members from
@@ -178,7 +178,7 @@ func nextOf(x *Exchange, c *choosing, group int32) []int {
 func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	c := p.choosing
 	for kind := range x.kinds {
-		asked := countsOf(x, p.asked, r, kind)
+		asked := x.countsOf(p.asked, r, kind)
 		asked[1], asked[2] = 0, 0
 		if len(x.kinds) > 1 {
 			p.cut[len(x.base)+r*len(x.kinds)+kind] = [2]int{}
@@ -189,7 +189,7 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	}
 	for _, group := range c.chosen {
 		if x.owner(&c.list, group) == r {
-			asked := countsOf(x, p.asked, r, kindOf(x, &c.list, group))
+			asked := x.countsOf(p.asked, r, x.kindOf(&c.list, group))
 			asked[1]++
 			asked[2] += int64(c.list.size(group))
 		}
@@ -198,8 +198,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		c.next = make([]int, n)
 	}
 	for kind, of := range x.kinds {
-		asked, begin := countsOf(x, p.asked, r, kind), landing
-		landing += int(asked[1]) * sumRows(x, kind) * (of.RowBytes() / x.unit)
+		asked, begin := x.countsOf(p.asked, r, kind), landing
+		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
 		if at[0], at[1] = next, begin; len(x.kinds) > 1 {
 			at[1] = 0
@@ -220,8 +220,8 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	c, ask := p.choosing, p.askIDs
 	g := &c.list
 	for _, group := range c.chosen {
-		part, size, next := int(g.part[group]), g.size(group), nextOf(x, c, group)
-		at, members := next[0], int(countsOf(x, p.asked, x.owner(g, group), kindOf(x, g, group))[2])
+		part, size, next := int(g.part[group]), g.size(group), x.nextOf(c, group)
+		at, members := next[0], int(x.countsOf(p.asked, x.owner(g, group), x.kindOf(g, group))[2])
 		for k := range size {
 			edge := int(g.edge[group]) + k
 			v := ids[compute.SourceOf(e.Indices[edge])]
@@ -242,7 +242,7 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
-	if first := firstOfSums(x); len(x.kinds) > 1 {
+	if first := x.firstOfSums(); len(x.kinds) > 1 {
 		p.Rows.Wide = first // RowsOf says for which kinds
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
 		p.Rows.Tables[first], p.Rows.Wide, p.Rows.WideType = p.received, first, of
@@ -267,9 +267,9 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 		return int32(frontier + j - len(c.vacant))
 	}
 	for j, group := range c.chosen {
-		kind, next := kindOf(x, &c.list, group), nextOf(x, c, group)
-		set(j, compute.MakeRowRef(sumsIn(x, x.owner(&c.list, group), kind), next[1]))
-		next[1] += sumRows(x, kind)
+		kind, next := x.kindOf(&c.list, group), x.nextOf(c, group)
+		set(j, compute.MakeRowRef(x.sumsIn(x.owner(&c.list, group), kind), next[1]))
+		next[1] += x.sumRows(kind)
 	}
 	for j := len(c.chosen); j < len(c.vacant); j++ { // which nobody reads
 		set(j, p.Rows.Of[c.vacant[0]])
@@ -316,11 +316,11 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 
 // addSums computes the sums that rank r wants into dst. ids are their members, which follow the
 // rows of r in wantIDs.
-func addSums(x *Exchange, p *Plan, r int, ids []int32, dst []byte) error {
+func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	for kind, of := range x.kinds {
-		wanted := countsOf(x, p.wanted, r, kind)
-		bytes := int(wanted[1]) * sumRows(x, kind) * of.RowBytes()
-		if err := addKind(x, p, r, kind, ids, dst[:bytes]); err != nil {
+		wanted := x.countsOf(p.wanted, r, kind)
+		bytes := int(wanted[1]) * x.sumRows(kind) * of.RowBytes()
+		if err := x.addKind(p, r, kind, ids, dst[:bytes]); err != nil {
 			return err
 		}
 		numbers := int(wanted[2])
@@ -333,8 +333,8 @@ func addSums(x *Exchange, p *Plan, r int, ids []int32, dst []byte) error {
 }
 
 // addKind is addSums for the rows of one kind; ids begins with the members of its sums.
-func addKind(x *Exchange, p *Plan, r, kind int, ids []int32, dst []byte) error {
-	wanted, is := countsOf(x, p.wanted, r, kind), x.kinds[kind]
+func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error {
+	wanted, is := x.countsOf(p.wanted, r, kind), x.kinds[kind]
 	sums, members := int(wanted[1]), int(wanted[2])
 	if sums == 0 && members == 0 {
 		return nil

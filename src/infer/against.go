@@ -97,7 +97,7 @@ func (r *ranking) compare(a, b best) int {
 // top finds the k best partners of each own vertex of a list among all vertices that have no link or
 // edge with it: exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
-	r := ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out}
+	r := ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out}
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
 	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
 	for i, v := range list {
@@ -109,7 +109,7 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 		return nil, err
 	}
 	kept := make([][]best, len(list))
-	err := eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	err := r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {
 			list := kept[i]
 			for j, x := range x {

@@ -34,8 +34,8 @@ const lineColumns = 16
 // have. The other half is for the edges, and what is read and written in order. Attention reads
 // whole rows, wherever they are. Collective.
 func (s Passes) columnsAtOnce() (int, error) {
-	hidden := s.Spec.Model.Hidden
-	if s.ScratchDir == "" || !s.Spec.Model.ReadsNeighbours() {
+	hidden := s.Job.Model.Hidden
+	if s.ScratchDir == "" || !s.Job.Model.ReadsNeighbours() {
 		return hidden, nil
 	}
 	free, err := fileHeadroom()
@@ -60,7 +60,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	case s.Model.Config.Fixed().Needs().Sources:
 		s.Tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
 			"free for files holds less than a layer of them: if this is slow, give it more memory "+
-			"or nodes", s.Spec.Model.Kind))
+			"or nodes", s.Job.Model.Kind))
 		return hidden, nil
 	default:
 		s.Tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+

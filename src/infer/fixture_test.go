@@ -42,7 +42,7 @@ func onRanks(shards *shard.Shards, ranks int, o job.Spec,
 
 // fullWith is Full that also shows the rows that the last layer reads.
 func fullWith(ctx context.Context, s Passes, hidden func(*layerRows)) ([]float32, error) {
-	classes := s.Spec.Model.Out
+	classes := s.Job.Model.Out
 	all := mem.Make[float32](s.ownRows() * classes)
 	return all, s.full(ctx, hidden, func(at int, z []float32) { copy(all[at*classes:], z) })
 }

@@ -45,11 +45,11 @@ func Over(s *session.Session) Passes { return Passes{s} }
 func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	o.Cache.Policy, o.Mode = policy.None, job.Mode{}
 	o.Locality, o.Sums = job.Locality{}, o.Sums && !o.TrySums
-	s := Passes{session.New(env, o, metric)}
+	s := Passes{session.New(env, metric)}
 	s.Forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
-	err := s.OpenModel()
+	err := s.OpenModel(o)
 	if err == nil {
 		err = s.CheckScratch()
 	}
@@ -61,7 +61,7 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 		err = s.OpenDevice()
 	}
 	if err == nil {
-		err = s.OpenRows(s.Spec.Cache, residence.Position{Epoch: 1}, nil)
+		err = s.OpenRows(s.Job.Cache, residence.Position{Epoch: 1}, nil)
 	}
 	if err != nil {
 		return Passes{}, s.EndedBy(err)
@@ -74,13 +74,13 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 // Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
-		pick(s, len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
+		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
 // pick returns a takeLogits that passes to take the logits of n own vertices, which ascend, and
 // drops the others.
-func pick(s Passes, n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
-	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Spec.Model.Out
+func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
+	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
 	return func(at int, logits []float32) {
 		for ; i < n; i++ {
 			row := int(vertex(i)) - first - at
@@ -95,7 +95,7 @@ func pick(s Passes, n int, vertex func(i int) graph.VertexID, take func(i int, z
 // Full returns the logits of all own vertices, [own vertices, classes] in host memory outside the
 // heap; the caller frees them. Collective.
 func (s Passes) Full(ctx context.Context) ([]float32, error) {
-	classes := s.Spec.Model.Out
+	classes := s.Job.Model.Out
 	all := mem.Make[float32](s.ownRows() * classes)
 	err := s.full(ctx, nil, func(at int, logits []float32) { copy(all[at*classes:], logits) })
 	if err != nil {
@@ -112,16 +112,17 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := finite(s, "the embeddings", rows); err != nil {
+	if err := s.finite("the embeddings", nn.Finite(rows)); err != nil {
 		mem.Free(rows)
 		return nil, err
 	}
 	return rows, nil
 }
 
-// finite returns an error on every rank if any rank has a number that is not finite. Collective.
-func finite(s Passes, what string, x []float32) error {
-	bad, err := comm.AgreeAny(s.Comm, !nn.Finite(x))
+// finite returns an error on every rank if any rank has a number that is not finite, which ok
+// denies. Collective.
+func (s Passes) finite(what string, ok bool) error {
+	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
 		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
 	}
@@ -166,8 +167,8 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 			kept[i].free()
 		}
 	}()
-	for l := range s.Spec.Model.Layers {
-		if hidden != nil && l > 0 && l == s.Spec.Model.Layers-1 {
+	for l := range s.Job.Model.Layers {
+		if hidden != nil && l > 0 && l == s.Job.Model.Layers-1 {
 			hidden(&kept[len(kept)-1])
 		}
 		var next layerRows
@@ -191,13 +192,13 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 		if err != nil {
 			return err
 		}
-		if len(kept) > 0 && !s.Spec.Model.Jumps() {
+		if len(kept) > 0 && !s.Job.Model.Jumps() {
 			kept[0].free()
 			kept = kept[1:]
 		}
 		kept = append(kept, next)
 	}
-	if s.Spec.Model.Jumps() {
+	if s.Job.Model.Jumps() {
 		return s.inferOutput(kept, handOn)
 	}
 	return nil
@@ -206,7 +207,7 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 // inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
 func (s Passes) inferOutput(layers []layerRows, put putRows) error {
 	rows := layers[0].rows
-	chunk := s.Spec.Model.OutputRows(chunkBytes)
+	chunk := s.Job.Model.OutputRows(chunkBytes)
 	part, buffers := make([][]float32, len(layers)), make([][]float32, len(layers))
 	defer func() {
 		for _, b := range buffers {
@@ -258,7 +259,7 @@ type putRows func(at int, y compute.Matrix) error
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {
-		_, cols := s.Spec.Model.Widths(l)
+		_, cols := s.Job.Model.Widths(l)
 		if out, err = s.makeRows(cols, block); err != nil {
 			return out, err
 		}
@@ -288,7 +289,7 @@ func (s Passes) makeRows(cols, block int) (layerRows, error) {
 
 // givesLogits reports whether the rows of layer l are logits, and no hidden rows.
 func (s Passes) givesLogits(l int) bool {
-	return l == s.Spec.Model.Layers-1 && !s.Spec.Model.Jumps()
+	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,

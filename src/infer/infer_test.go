@@ -376,7 +376,7 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			if ranks == 1 {
 				err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
 					params := s.Model.Params
-					want, wantHidden = forward(t, shards, s.Spec.Model, params.Tensors(params.Values))
+					want, wantHidden = forward(t, shards, s.Job.Model, params.Tensors(params.Values))
 					return nil
 				})
 				if err != nil {

@@ -141,7 +141,7 @@ func (r *layerRows) drop(first, lo, hi int) {
 
 // CheckScratch returns an error if Env.ScratchDir has no room for the hidden rows of own vertices.
 func (s Passes) CheckScratch() error {
-	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Spec.Model, int64(s.ownRows())))
+	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Job.Model, int64(s.ownRows())))
 }
 
 // checkScratchDir reports whether files of the given number of bytes can be made in dir, so that a

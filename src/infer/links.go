@@ -16,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/shard"
 )
@@ -24,7 +25,7 @@ import (
 // rank 0 write them. Collective.
 func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Result, error) {
 	begin := time.Now()
-	links, vertices, err := asked(s, what)
+	links, vertices, err := s.asked(what)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
@@ -35,9 +36,9 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	defer mem.Free(rows)
 	var scores []float32
 	if what.Links != "" {
-		scores, err = scoreLinks(s, rows, links)
+		scores, err = s.scoreLinks(rows, links)
 	} else {
-		links, scores, err = topOf(s, rows, vertices, what.Top)
+		links, scores, err = s.topOf(rows, vertices, what.Top)
 	}
 	if err != nil {
 		return nil, err
@@ -49,15 +50,15 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 }
 
 // asked reads what is asked for: links, or vertices; nil: all.
-func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
+func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give --links FILE", s.Task.Has)
 	}
-	if n := endsOf(s)[1].others; what.Top > n {
+	if n := s.endsOf()[1].others; what.Top > n {
 		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
 	}
 	if what.Links != "" {
-		rows, err := readLinks(s, what.Links, 0)
+		rows, err := s.readLinks(what.Links, 0)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--links: %w", err)
 		}
@@ -66,15 +67,15 @@ func asked(s Passes, what Request) (links []graph.Link, vertices []graph.VertexI
 		}
 		return links, nil, nil
 	}
-	source := endsOf(s)[0]
+	source := s.endsOf()[0]
 	if what.Vertices == nil {
-		return nil, byID(s)[source.first:source.end], nil
+		return nil, s.byID()[source.first:source.end], nil
 	}
 	ids := slices.Clone(what.Vertices)
 	for i := range ids {
 		ids[i] = source.id(ids[i])
 	}
-	of, err := verticesOf(s, ids)
+	of, err := s.verticesOf(ids)
 	for _, id := range ids {
 		vertices = append(vertices, of[id])
 		if o := s.Topology.Original; err == nil && !source.has(o[of[id]]) {
@@ -95,7 +96,7 @@ type linkEnd struct {
 }
 
 // endsOf returns the sources and the targets of links.
-func endsOf(s Passes) (ends [2]linkEnd) {
+func (s Passes) endsOf() (ends [2]linkEnd) {
 	m := &s.Shards.Meta
 	source, target := m.Schema.LinkEnds()
 	for i, kind := range [2]int{source, target} {
@@ -127,13 +128,13 @@ func (e *linkEnd) id(word string) string {
 }
 
 // readLinks reads a file of links, with more vertices after each link: see shard.ReadLinks.
-func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err error) {
+func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err error) {
 	rows, err := shard.ReadLinks(path, more)
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	seen, ends := map[string]bool{}, endsOf(s)
+	seen, ends := map[string]bool{}, s.endsOf()
 	for _, r := range rows {
 		for i := range r {
 			r[i] = ends[min(i, 1)].id(r[i])
@@ -143,7 +144,7 @@ func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err e
 			}
 		}
 	}
-	of, err := verticesOf(s, ids)
+	of, err := s.verticesOf(ids)
 	for _, r := range rows {
 		link := make([]graph.VertexID, len(r))
 		for i, id := range r {
@@ -155,7 +156,7 @@ func readLinks(s Passes, path string, more int) (links [][]graph.VertexID, err e
 }
 
 // byID returns the vertices by id in the dataset.
-func byID(s Passes) []graph.VertexID {
+func (s Passes) byID() []graph.VertexID {
 	now := make([]graph.VertexID, len(s.Topology.Original))
 	for v, o := range s.Topology.Original {
 		now[o] = graph.VertexID(v)
@@ -164,8 +165,8 @@ func byID(s Passes) []graph.VertexID {
 }
 
 // verticesOf returns the vertices of ids of the source.
-func verticesOf(s Passes, ids []string) (of map[string]graph.VertexID, err error) {
-	now := byID(s)
+func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err error) {
+	now := s.byID()
 	source, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func verticesOf(s Passes, ids []string) (of map[string]graph.VertexID, err error
 }
 
 // topOf returns the best partners of vertices as links, in their order, on every rank. Collective.
-func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32, error) {
+func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.VertexID
 	var place []int32
@@ -205,7 +206,7 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 			scores = append(scores, b.score)
 		}
 	}
-	if err := finite(s, "the scores of links", scores); err != nil {
+	if err := s.finite("the scores of links", nn.Finite(scores)); err != nil {
 		return nil, nil, err
 	}
 	all, err := comm.Allgatherv(s.Comm, flat)
@@ -232,7 +233,7 @@ func topOf(s Passes, own []float32, vertices []graph.VertexID, k int) ([]graph.L
 func writeLinks(
 	ctx context.Context, s Passes, m *Model, links []graph.Link, scores []float32, path string,
 ) error {
-	outputs, of := max(1, s.Spec.Model.Rated), s.Task
+	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	var labels []byte
 	if !of.Ranks {
 		labels = make([]byte, len(links)*of.LabelBytes(outputs))
@@ -259,7 +260,7 @@ func writeLinks(
 func formatLinks(
 	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32, labels []byte,
 ) error {
-	outputs, of := max(1, s.Spec.Model.Rated), s.Task
+	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	ids, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return err
@@ -295,9 +296,9 @@ func formatLinks(
 }
 
 // outputsOf makes what the model says of own links, [links, outputs]. Collective.
-func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
-	r := ratingOf(s, links)
-	outputs := max(1, s.Spec.Model.Rated)
+func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) {
+	r := s.ratingOf(links)
+	outputs := max(1, s.Job.Model.Rated)
 	z := make([]float32, len(links)*outputs)
 	source := make([]float32, r.cols)
 	err := r.eachSource(own, func(i int, row []float32) {
@@ -314,10 +315,10 @@ func outputsOf(s Passes, own []float32, links []graph.Link) ([]float32, error) {
 
 // JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score, by embeddings
 // [own vertices, Out]. Collective.
-func JudgeLinks(s Passes, own []float32, split int, sum *Score) error {
+func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
 	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)
-	r := ratingOf(s, all[first:of[s.Last]])
+	r := s.ratingOf(all[first:of[s.Last]])
 	var z []float32
 	return r.eachSource(own, func(i int, row []float32) {
 		z = r.rater.Outputs(z[:0], row, r.target(own, i))
@@ -326,13 +327,13 @@ func JudgeLinks(s Passes, own []float32, split int, sum *Score) error {
 }
 
 // ratingOf is what rates links.
-func ratingOf(s Passes, links []graph.Link) ranking {
-	return ranking{of: s, rater: s.Model.Rater(s.Spec.Links.Pairs), cols: s.Spec.Model.Out, links: links}
+func (s Passes) ratingOf(links []graph.Link) ranking {
+	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out, links: links}
 }
 
 // scoreLinks returns what the model says of links, in their order, on every rank. Each rank scores those
 // whose target it owns. Collective.
-func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) {
+func (s Passes) scoreLinks(own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.Link
 	var place []int32
@@ -341,11 +342,11 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 			mine, place = append(mine, l), append(place, int32(i))
 		}
 	}
-	z, err := outputsOf(s, own, mine)
+	z, err := s.outputsOf(own, mine)
 	if err != nil {
 		return nil, err
 	}
-	if err := finite(s, "the scores of links", z); err != nil {
+	if err := s.finite("the scores of links", nn.Finite(z)); err != nil {
 		return nil, err
 	}
 	places, err := comm.Allgatherv(s.Comm, place)
@@ -356,7 +357,7 @@ func scoreLinks(s Passes, own []float32, links []graph.Link) ([]float32, error) 
 	if err != nil {
 		return nil, err
 	}
-	outputs := max(1, s.Spec.Model.Rated)
+	outputs := max(1, s.Job.Model.Rated)
 	out := make([]float32, len(links)*outputs)
 	for k := range places {
 		for i, at := range places[k] {

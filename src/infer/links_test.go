@@ -110,16 +110,16 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
 			begin, end := s.Job.Vertices(s.Comm.Rank())
 			own := rows[int(begin)*cols : int(end)*cols]
-			got, err := RankLinks(s, own, 2, nil)
+			got, err := s.RankLinks(own, 2, nil)
 			if err != nil {
 				return err
 			}
-			for name, x := range want.Metrics(nil) {
+			for name, x := range want.Metrics(new(task.Curve)) {
 				if math.Abs(got[name]-x) > 1e-9 {
 					t.Errorf("%d ranks: %s is %g, by loops %g", ranks, name, got[name], x)
 				}
 			}
-			scores, err := scoreLinks(s, own, test)
+			scores, err := s.scoreLinks(own, test)
 			if err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			if s.AllEdgesAreLinks == beside {
 				t.Errorf("%d ranks: all edges are links: %t", ranks, !beside)
 			}
-			best, rated, err := topOf(s, own, vertices, 4)
+			best, rated, err := s.topOf(own, vertices, 4)
 			if err != nil {
 				return err
 			}
@@ -155,16 +155,16 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 					}
 				}
 			}
-			got, err = RankLinks(s, own, 2, given)
+			got, err = s.RankLinks(own, 2, given)
 			if err != nil {
 				return err
 			}
-			for name, x := range among.Metrics(nil) {
+			for name, x := range among.Metrics(new(task.Curve)) {
 				if math.Abs(got[name]-x) > 1e-9 {
 					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name, got[name], x)
 				}
 			}
-			if _, _, err := asked(s, Request{Top: endsOf(s)[1].others + 1}); err == nil {
+			if _, _, err := s.asked(Request{Top: s.endsOf()[1].others + 1}); err == nil {
 				t.Error("more partners than there are others are not refused")
 			}
 			return nil
@@ -224,7 +224,7 @@ func TestReadCandidates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
-			got, err := ReadCandidates(s)
+			got, err := s.ReadCandidates()
 			if c.err == "" && (err != nil || !maps.EqualFunc(got, want, slices.Equal)) ||
 				c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("%s: %v, %v", name, got, err)
@@ -255,9 +255,9 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 	if err := onRanks(shards, 2, o, func(_ context.Context, s Passes) error {
 		begin, end := s.Job.Vertices(s.Comm.Rank())
 		own := rows[int(begin)*cols : int(end)*cols]
-		_, ranked := RankLinks(s, own, 2, nil)
-		_, scored := scoreLinks(s, own, test)
-		_, _, partners := topOf(s, huge[int(begin)*cols:int(end)*cols], vertices, 3)
+		_, ranked := s.RankLinks(own, 2, nil)
+		_, scored := s.scoreLinks(own, test)
+		_, _, partners := s.topOf(huge[int(begin)*cols:int(end)*cols], vertices, 3)
 		for what, err := range map[string]error{"ranks": ranked, "scores": scored, "partners": partners} {
 			if !errors.Is(err, nn.ErrDiverged) || !comm.IsAgreed(err) {
 				t.Errorf("%s: %v", what, err)
@@ -298,8 +298,8 @@ func TestScoreOfACandidateThatIsNoNumber(t *testing.T) {
 		}
 	}
 	if err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
-		_, ranked := RankLinks(s, rows, 2, nil)
-		_, _, partners := topOf(s, rows, []graph.VertexID{source}, 2)
+		_, ranked := s.RankLinks(rows, 2, nil)
+		_, _, partners := s.topOf(rows, []graph.VertexID{source}, 2)
 		for what, err := range map[string]error{"ranks": ranked, "partners": partners} {
 			if !errors.Is(err, nn.ErrDiverged) {
 				t.Errorf("%s: %v", what, err)
@@ -318,7 +318,7 @@ func TestLinksWithoutCandidates(t *testing.T) {
 	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
 	for _, o.Links.Judged = range []int{0, 100} {
 		if err := onRanks(shards, 2, o, func(_ context.Context, s Passes) error {
-			got, err := RankLinks(s, make([]float32, s.ownRows()*o.Model.Hidden), 2, nil)
+			got, err := s.RankLinks(make([]float32, s.ownRows()*o.Model.Hidden), 2, nil)
 			if len(got) > 0 {
 				t.Errorf("among %d: %v", o.Links.Judged, got)
 			}

@@ -192,7 +192,7 @@ func newPredictions(s Passes, what Request, chosen *chosen, truth *truth) *predi
 	}
 	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
 	if what.Embeddings != "" {
-		p.hiddenCols, _ = s.Spec.Model.Widths(s.Spec.Model.Layers - 1)
+		p.hiddenCols, _ = s.Job.Model.Widths(s.Job.Model.Layers - 1)
 		p.hidden = mem.Make[float32](chosen.own() * p.hiddenCols)
 	}
 	truth.mark(s.Shards, s.First, s.Last)
@@ -236,7 +236,7 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 			mem.Free(buffer)
 		}
 	}
-	return s.full(ctx, hidden, pick(s, p.chosen.own(), p.chosen.vertex, p.set))
+	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {

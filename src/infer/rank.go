@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/random"
 	"halognn/src/task"
 )
@@ -25,7 +26,7 @@ const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block: rows of the vertices from
 // first on. own are those of this rank. With one rank nothing is copied. Collective.
-func eachBlock(s Passes, own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
+func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
 	most := max(1, blockBytes/(4*cols))
 	var buffer []float32
@@ -78,29 +79,30 @@ type ranking struct {
 }
 
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own
-// vertices, Out], among candidates, which have another target: as many as Spec.Links.Judged, drawn by
+// vertices, Out], among candidates, which have another target: as many as Job.Links.Judged, drawn by
 // a key of the link's original ids alone, or all, or those given. Unless it is given, a target that
 // has a link or edge with the source, either way and in any split, is no candidate. A link without
 // candidates is not ranked. A tie has the mean of its best and worst rank. It returns every metric over
 // all ranks; auc and average precision are of one negative a link. Scores of those, and of links, that
-// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources, and
-// chunks of candidates. Collective.
-func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string]float64, error) {
+// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources,
+// chunks of candidates, and 16 bytes for each own link. Collective.
+func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
-	each := max(1, chunkCandidates/max(1, s.Spec.Links.Judged))
-	drawn := s.Spec.Links.Judged > 0 || given != nil
+	each := max(1, chunkCandidates/max(1, s.Job.Links.Judged))
+	drawn := s.Job.Links.Judged > 0 || given != nil
 	chunks, err := comm.AgreeMax(s.Comm, (len(mine)+each-1)/each)
 	if err != nil {
 		return nil, err
 	}
 	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
-	var pairs []float32
+	var scores []task.Scored
+	sound := true
 	part, number := 0, of[s.First]
-	rater := s.Model.Rater(s.Spec.Links.Pairs)
+	rater := s.Model.Rater(s.Job.Links.Pairs)
 	for range chunks {
 		n := min(each, len(mine))
-		r := ranking{of: s, rater: rater, cols: s.Spec.Model.Out, links: mine[:n], given: given,
+		r := ranking{of: s, rater: rater, cols: s.Job.Model.Out, links: mine[:n], given: given,
 			drawn: drawn}
 		mine = mine[n:]
 		err := r.rank(own)
@@ -117,13 +119,14 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 				continue
 			}
 			sums[part].See(r.above[i], r.same[i])
-			pairs = append(pairs, r.score[i], 1)
+			sound = sound && nn.Finite(r.score[i:i+1]) && nn.Finite(r.firstScore[i:i+1])
+			scores = append(scores, task.Scored{Score: r.score[i], Label: 1})
 			if r.first[i] >= 0 {
-				pairs = append(pairs, r.firstScore[i], 0)
+				scores = append(scores, task.Scored{Score: r.firstScore[i]})
 			}
 		}
 	}
-	if err := finite(s, "the scores of links", pairs); err != nil {
+	if err := s.finite("the scores of links", sound); err != nil {
 		return nil, err
 	}
 	var numbers []float64
@@ -138,8 +141,11 @@ func RankLinks(s Passes, own []float32, split int, given Candidates) (map[string
 	for ; len(numbers) > 0; numbers = numbers[task.RankedNumbers:] {
 		total.Add(numbers)
 	}
-	parts, err := comm.Allgatherv(s.Comm, pairs)
-	return total.Metrics(slices.Concat(parts...)), err
+	curve, err := curveOf(s.Comm, scores)
+	if err != nil {
+		return nil, err
+	}
+	return total.Metrics(curve), nil
 }
 
 func (r *ranking) rank(own []float32) error {
@@ -161,7 +167,7 @@ func (r *ranking) rank(own []float32) error {
 		r.score[i] = r.rater.Rate(r.sources.Row(i), r.target(own, i))
 	})
 	next := make([]int, n)
-	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	return r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		end := first + graph.VertexID(rows.Rows)
 		r.parallel(0, len(r.links), func(i int) {
 			list := r.candidates[i]
@@ -198,7 +204,7 @@ func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error 
 	for i, l := range r.links {
 		bySource[l.Source] = append(bySource[l.Source], i)
 	}
-	return eachBlock(r.of, own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
+	return r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
 		for k := range rows.Rows {
 			for _, i := range bySource[first+graph.VertexID(k)] {
 				f(i, rows.Row(k))
@@ -220,7 +226,7 @@ func (r *ranking) alone(i int) bool {
 		return len(r.candidates[i]) == 0
 	}
 	partners := len(r.known[r.links[i].Source]) - 1 // the source is known too
-	return partners >= endsOf(r.of)[1].others
+	return partners >= r.of.endsOf()[1].others
 }
 
 // count compares a candidate's score with the link's. A NaN becomes the link's score, which
@@ -403,8 +409,8 @@ func (b byVertex) of(v graph.VertexID) []graph.VertexID {
 
 // draw draws the candidates of each link.
 func (r *ranking) draw() {
-	targets := endsOf(r.of)[1]
-	original, ids := r.of.Topology.Original, byID(r.of)[targets.first:targets.end]
+	targets := r.of.endsOf()[1]
+	original, ids := r.of.Topology.Original, r.of.byID()[targets.first:targets.end]
 	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]
@@ -415,7 +421,7 @@ func (r *ranking) draw() {
 		stream := random.Stream(random.Mix(judging ^ uint64(uint32(original[l.Source]))<<32 ^
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
-		for range max(1, r.of.Spec.Links.Judged) {
+		for range max(1, r.of.Job.Links.Judged) {
 			for range 64 { // where nearly all pairs are links a candidate stays away
 				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
@@ -435,19 +441,19 @@ func (r *ranking) draw() {
 // Candidates are the vertices that links are ranked among, where a file names them.
 type Candidates map[graph.Link][]graph.VertexID
 
-// ReadCandidates reads those of the validation and test links from Spec.Links.JudgedFile; none if there
+// ReadCandidates reads those of the validation and test links from Job.Links.JudgedFile; none if there
 // is no such file. Error: a link has none, or its own target among them.
-func ReadCandidates(s Passes) (Candidates, error) {
-	if s.Spec.Links.JudgedFile == "" || !s.Task.Ranks {
+func (s Passes) ReadCandidates() (Candidates, error) {
+	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {
 		return nil, nil
 	}
-	rows, err := readLinks(s, s.Spec.Links.JudgedFile, 1)
+	rows, err := s.readLinks(s.Job.Links.JudgedFile, 1)
 	c := make(Candidates, len(rows))
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
 		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
 			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
-				"vertices that it is ranked among; leave it out there", s.Spec.Links.JudgedFile, o[r[0]], o[r[1]])
+				"vertices that it is ranked among; leave it out there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
 		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {
@@ -456,7 +462,7 @@ func ReadCandidates(s Passes) (Candidates, error) {
 			if c[l] == nil {
 				o := s.Topology.Original
 				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the dataset)",
-					s.Spec.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
+					s.Job.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
 				break
 			}
 		}

@@ -47,7 +47,7 @@ func BenchmarkRankAmongAll(b *testing.B) {
 	links, _ := shards.LinksOf(2)
 	for b.Loop() {
 		begin := used()
-		if _, err := RankLinks(s, rows, 2, nil); err != nil {
+		if _, err := s.RankLinks(rows, 2, nil); err != nil {
 			b.Fatal(err)
 		}
 		rate := 2 * float64(len(links)) * vertices * cols / (used() - begin)

@@ -17,7 +17,7 @@ const evalSalt = 0x9E3779B97F4A7C15
 // evalKey keys the draws of an evaluation minibatch. Its stream is the part, so results do not
 // depend on the ranks.
 func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
-	return sample.Key{Seed: s.Spec.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
+	return sample.Key{Seed: s.Job.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
 }
 
 // Sampled runs minibatches of the given vertices of own parts through the training pipeline,
@@ -61,7 +61,7 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {
-	if s.Spec.Mode.Sharing != sample.Alone && s.Job.Share(s.Comm.Rank()).Size > 1 {
+	if s.Job.Mode.Sharing != sample.Alone && s.Job.Share(s.Comm.Rank()).Size > 1 {
 		items, admit = s.sharedItems(epoch, seeds)
 		return items, admit, nil
 	}

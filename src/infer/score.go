@@ -2,7 +2,6 @@ package infer
 
 import (
 	"fmt"
-	"slices"
 
 	"halognn/src/comm"
 	"halognn/src/nn"
@@ -15,8 +14,8 @@ type Score struct {
 	task   *task.Task
 	metric *task.Metric
 	task.Tally
-	Confusion []int64   // [classes, classes] by truth and prediction; nil: not counted
-	pairs     []float32 // of a metric that needs them
+	Confusion []int64       // [classes, classes] by truth and prediction; nil: not counted
+	scores    []task.Scored // of a metric that needs them
 }
 
 func (s Passes) Score() Score {
@@ -38,9 +37,8 @@ func (s *Score) Add(z []float32, label []byte) {
 		s.task.Predict(predicted[:], z)
 		s.Confusion[int(s.task.Class(label))*len(z)+int(s.task.Class(predicted[:]))]++
 	}
-	if s.metric.Pair != nil {
-		pair := s.metric.Pair(z, label)
-		s.pairs = append(s.pairs, pair[:]...)
+	if s.metric.Score != nil {
+		s.scores = append(s.scores, s.metric.Score(z, label))
 	}
 }
 
@@ -53,9 +51,8 @@ type Quality struct {
 	judged           task.Tally
 }
 
-// Quality sums the score over all ranks. Collective; every rank gets the same. A metric of pairs
-// needs all of them on one rank: 8 bytes a scored vertex. Predictions that are not finite are
-// nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
+// Quality sums the score over all ranks. Collective; every rank gets the same. Predictions that are
+// not finite are nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
 func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
 		return q, err
@@ -85,15 +82,15 @@ func (q *Quality) All(of *task.Task) map[string]float64 {
 
 // value returns a metric of all ranks' vertices, of which sums are known. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
-	if m.Pair == nil {
+	if m.Score == nil {
 		x, _ := m.Value(sums)
 		return record.MetricOf(m, sums, x), nil
 	}
-	parts, err := comm.Allgatherv(c, s.pairs)
+	curve, err := curveOf(c, s.scores)
 	if err != nil {
 		return record.Metric{}, err
 	}
-	return record.MetricOf(m, sums, m.OfPairs(slices.Concat(parts...))), nil
+	return record.MetricOf(m, sums, m.OfCurve(curve)), nil
 }
 
 // OverRanks sums a tally over all ranks. Collective.

@@ -47,7 +47,7 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 }
 
 // pieces returns where the vertices of each piece and type begin, as Ranges does of parts.
-func pieces(j *Job) []int64 {
+func (j *Job) pieces() []int64 {
 	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
 	all := make([]int64, 0, j.Ranks*types+1)
 	for r := range j.Ranks {
@@ -64,7 +64,7 @@ func pieces(j *Job) []int64 {
 func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
 	offsets := j.Shards.Ranges()
 	if !j.Exact { // of the pieces into which parts are cut
-		offsets = pieces(j)
+		offsets = j.pieces()
 	}
 	here, widths := make([]bool, len(offsets)-1), []int(nil)
 	if j.Shards.Schema.Typed() {

@@ -72,6 +72,21 @@ func (s *Spec) Fit(of *shard.Shards) {
 	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
 }
 
+// Trainable returns an error for parts that no model is trained on: they have no labels, or no features
+// where none are learned.
+func (s *Spec) Trainable(of *shard.Shards) error {
+	if of.Task == task.None {
+		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
+			"import it with labels", of.Dir)
+	}
+	if of.Features == 0 && !of.Schema.Typed() && s.Model.Learned == 0 {
+		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
+			"which learns rows of so many columns, or partition it again with --features degree, or "+
+			"ones, which makes some of the graph", of.Dir)
+	}
+	return nil
+}
+
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
 // Errors: the ranks do not divide the parts; there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
@@ -335,7 +350,7 @@ func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !
 // Local returns the vertices whose rows a rank does not fetch: those of its own parts or node, and
 // vertices of types without features.
 func (j *Job) Local(rank int) []access.Range {
-	local, kinds := finds(j, rank), j.Kinds()
+	local, kinds := j.finds(rank), j.Kinds()
 	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
 		return local
 	}
@@ -363,7 +378,7 @@ func (j *Job) Kinds() *access.Kinds {
 // own in split mode; all vertices if it holds columns of all rows; none if rows come from the
 // files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
 // another rank of the node finds (sample.Owners).
-func finds(j *Job, rank int) []access.Range {
+func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
 		return nil
@@ -396,7 +411,7 @@ func finds(j *Job, rank int) []access.Range {
 func (j *Job) home(rank int) []access.Range {
 	switch {
 	case j.Shards.Schema.Typed():
-		return finds(j, rank)
+		return j.finds(rank)
 	case j.Mode.Sharing != sample.InNodes:
 		return nil
 	}
@@ -443,12 +458,16 @@ func (j *Job) Minibatches() int { return j.share[0].Count }
 // Items returns how many minibatches a rank trains in an epoch.
 func (j *Job) Items() int { return j.Steps() * j.Minibatches() }
 
-// Key names the random draws of item i of a rank's epoch, from 1. The minibatches of a step are
-// consecutive items; items beyond the epoch belong to later epochs.
-func (j *Job) Key(rank, epoch, item int) sample.Key {
-	items := j.Items()
-	step, stream := j.share[rank].Item(item % items)
-	return sample.Key{Seed: j.Seed, Epoch: epoch + item/items, Step: step, Stream: stream}
+// Reader says which minibatches a rank trains, in which order, and by which draws: epochs are
+// numbered from 1.
+func (j *Job) Reader(rank int) *sample.Reader {
+	share := j.share[rank]
+	return &sample.Reader{Streams: j.Streams, First: share.First, Count: share.Count, Seed: j.Seed}
+}
+
+// Readers is the reader of the minibatches of all ranks.
+func (j *Job) Readers() *sample.Reader {
+	return &sample.Reader{Streams: j.Streams, Count: j.Streams.Streams(), Seed: j.Seed}
 }
 
 // Seeds returns the seeds of a minibatch, in the memory of dst where they fit.
@@ -461,9 +480,9 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 	share := j.share[rank]
 	return &access.Workload{
 		Local: j.Local(rank), Home: j.home(rank), Kinds: j.Kinds(),
-		Sources: access.Sources(j.Streams, share.First, share.Count),
-		Sample:  j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Streams: j.Streams,
-		First: share.First, Count: share.Count, Seed: j.Seed, Epochs: j.Epochs, Workers: workers,
+		Sources: access.Sources(j.Streams, share.First, share.Count), Reader: *j.Reader(rank),
+		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Epochs: j.Epochs,
+		Workers: workers,
 	}
 }
 

@@ -23,8 +23,22 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains
 }
 
+// Clash returns every error of numbers that do not go together.
+func (l *Locality) Clash() (errs []error) {
+	if l.Adapts && !l.Favours() {
+		errs = append(errs, fmt.Errorf("sample.locality_adapt adapts a factor up to sample.locality, "+
+			"which is %g; set sample.locality=8, or sample.locality_adapt=false", l.Favour))
+	}
+	if l.Lower > l.Upper {
+		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above sample.locality_upper, which "+
+			"is %g; exchange them", l.Lower, l.Upper))
+	}
+	return errs
+}
+
 // check returns every error of the numbers.
-func (l *Locality) check() (errs []error) {
+func (l *Locality) check() []error {
+	errs := l.Clash()
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if f := l.Favour; f != 0 && !(f >= 1 && f <= math.MaxFloat32) {
 		reject("locality is %g; it must be at least 1, and finite", f)
@@ -36,12 +50,8 @@ func (l *Locality) check() (errs []error) {
 	if !l.Adapts {
 		return errs
 	}
-	if !l.Favours() {
-		reject("locality adapts up to %g; give more than 1, or let it not adapt", l.Favour)
-	}
-	if !(a.Lower >= 0 && a.Lower <= a.Upper && a.Upper <= 1) {
-		reject("locality lower is %g and upper %g; they must be shares of 0 to 1 in this order",
-			a.Lower, a.Upper)
+	if !(a.Lower >= 0 && a.Upper <= 1) {
+		reject("locality lower is %g and upper %g; they must be shares of 0 to 1", a.Lower, a.Upper)
 	}
 	if !(a.Link > 0 && a.Edges > 0) {
 		reject("locality link is %g bytes/s and edges %g edges/s; both must be above 0", a.Link,

@@ -6,7 +6,7 @@
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges
 //	                        streams     seeds of every step, minibatches of a rank
-//	                        Key(item)   the random draws of a minibatch
+//	                        Reader      the minibatches of a rank, and their random draws
 //	                        Workload    what package access needs to rank rows
 //	                        Capacity    rows of a rank's cache
 //
@@ -117,6 +117,7 @@ func (s *Spec) Check() error {
 	for _, n := range []limit{
 		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
 		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
+		{"pipeline depth", s.Depth, 0, math.MaxInt32},
 	} {
 		if n.value < n.least || n.value > n.most {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)

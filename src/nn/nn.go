@@ -293,10 +293,7 @@ func (c Config) Check() error {
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
 		oneOf("head_merge", cmp.Or(c.HeadMerge, HeadsConcat), HeadsConcat, HeadsMean)
-		fault(c.Heads >= 1 && c.hidden(0) && c.HeadMerge != HeadsMean && c.Hidden%c.Heads != 0,
-			"model hidden width %d is not a multiple of its %d heads, whose rows lie side by "+
-				"side; change one of the two, or set head_merge to %s",
-			c.Hidden, c.Heads, HeadsMean)
+		faults = append(faults, c.CheckHeads())
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
 	}
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
@@ -307,6 +304,17 @@ func (c Config) Check() error {
 		task.DistMult)
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
+}
+
+// CheckHeads returns an error if heads that lie side by side do not fit the hidden width.
+func (c Config) CheckHeads() error {
+	k := FindKind(c.Kind)
+	if k == nil || !k.HasHeads || c.Heads < 1 || !c.hidden(0) || c.HeadMerge == HeadsMean ||
+		c.Hidden%c.Heads == 0 {
+		return nil
+	}
+	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie "+
+		"side by side; change one of the two, or set model.head_merge=%s", c.Hidden, c.Heads, HeadsMean)
 }
 
 // CheckTypes returns the errors of Check in what the model makes of vertex types and relations,

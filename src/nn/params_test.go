@@ -141,7 +141,7 @@ func TestConfigFaults(t *testing.T) {
 		Task:       task.Multiclass,
 		Activation: "gelu", GCNNorm: "left", HeadMerge: "sum", Slope: 2}
 	err = heads.Check()
-	for _, fault := range []string{"hidden width 5 is not a multiple of its 2 heads",
+	for _, fault := range []string{"model.hidden is 5, which is not a multiple of model.heads, 2",
 		`activation "gelu" is not one of: relu, elu`,
 		`gcn_norm "left" is not one of: right, both`,
 		`head_merge "sum" is not one of: concat, mean`, "slope is 2"} {

@@ -12,12 +12,12 @@ const (
 	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
 	lateCollectives     = 1 // learning: learned rows of steps under way
 	askCollectives      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
-	crossingCollectives = 4 // splitDrawer and shuffler, of a hop but the last: counts, ids; rows, gradients
-	layerCollectives    = 2 // splitDrawer, of a hop that is drawn as a whole: counts, masses
+	crossingCollectives = 3 // splitDrawer and shuffler, of a hop but the last: ids; rows, gradients
+	layerCollectives    = 1 // splitDrawer, of a hop that is drawn as a whole: masses
 	normCollectives     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
 	ratedCollectives    = 2 // shuffler, of links: embeddings, their gradients
-	relayCollectives    = 3 // relay, of the last hop: counts, ids, rows
-	columnCollectives   = 4 // columnRows and columnSums: sizes, hops; partial sums, their gradients
+	relayCollectives    = 2 // relay, of the last hop: ids, rows
+	columnCollectives   = 3 // columnRows and columnSums: hops; partial sums, their gradients
 )
 
 // CountBytes is a number of vertices in a message.

@@ -47,6 +47,25 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 	return d, nil
 }
 
+// ofDraw is what a Draw keeps with a minibatch.
+type ofDraw struct {
+	draws  remoteDraws // of a partitioned topology
+	shared sharing     // with other ranks
+	edges  LayerEdges  // of a model that reads others than the sampled ones
+	labels []byte
+}
+
+func (d *ofDraw) bytes() int64 {
+	return d.draws.bytes() + d.shared.bytes() + d.edges.Bytes() + int64(cap(d.labels))
+}
+
+func (d *ofDraw) free() {
+	d.draws.free()
+	d.shared.free()
+	d.edges.Free()
+	mem.Free(d.labels)
+}
+
 // drawn is the beginning and the end of drawing a minibatch.
 type drawn struct {
 	needs    nn.Needs

@@ -12,9 +12,9 @@ import (
 // row, unless it caches it, and passes it on to those of its node that read it (relay). So a row of
 // another node crosses the network once for a minibatch, and is cached once in a node.
 //
-//	in the node    sample ──> found | owners ──> join ──> ... serve
-//	               own seeds  how many, which    next hop     whose rows others read
-//	across nodes   plan ──> counts | ids ──> slice ──> rows
+//	in the node    sample ──> found ──> join ──> ... serve
+//	               own seeds            next hop     whose rows others read
+//	across nodes   plan ──> ids ──> slice ──> rows
 //	               own rows, cached ones, and those to fetch
 //	in the node    collect ──> pass on ──> assemble
 //	               rows that others read

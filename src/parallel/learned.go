@@ -74,7 +74,8 @@ func addLearned(s *Strategy) error {
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
 	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own)}
-	s.between = &learning{o, s.o.Model, s.o.Host, learns, rank, s.o.Comm.Size()}
+	r := &learning{o, s.o.Model, s.o.Host, learns, rank, s.o.Comm.Size()}
+	s.between = Between{forward: r.forward, weigh: r.weigh}
 	return nil
 }
 
@@ -197,7 +198,7 @@ func (w *withLearned) close() error {
 	return w.Rows.close()
 }
 
-// learning is the Between of models that learn rows: before the first layer the late ones come from their
+// learning is Between for models that learn rows: before the first layer the late ones come from their
 // owners, and after its backward the gradients of all go there.
 type learning struct {
 	LearnedRows
@@ -207,8 +208,6 @@ type learning struct {
 
 	rank, ranks int
 }
-
-func (*learning) arrived() error { return nil } // each message is waited for
 
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if l > 0 {
@@ -312,7 +311,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	}
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
-	if err := exchange.StartBack(r.Move, p).Wait(); err != nil {
+	if err := r.Move.StartBack(p).Wait(); err != nil {
 		return err
 	}
 	phases.End(trace.Shuffle)
@@ -326,9 +325,3 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	}
 	return nil
 }
-
-func (r *learning) backward(_ *Minibatch, _ int, grad compute.Matrix, _ Phases) (compute.Matrix, error) {
-	return grad, nil
-}
-func (*learning) bytes() (allocated, pinned int64) { return 0, 0 } // they outlive strategies
-func (*learning) close() error                     { return nil }

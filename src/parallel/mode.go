@@ -38,7 +38,7 @@ const (
 	ModePushPull = "push-pull"
 )
 
-// sharedDepth is the depth where ranks draw minibatches together, in two collectives for each hop: a
+// sharedDepth is the depth where ranks draw minibatches together, in a collective for each hop: a
 // shallower pipeline starts them several ticks apart.
 const sharedDepth = 4
 

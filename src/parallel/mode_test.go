@@ -12,10 +12,9 @@ import (
 	"halognn/src/nn"
 )
 
-// counted is the Between of a toy mode, in which ranks tell each other between two layers how many
-// rows they have computed.
+// counted is Between for a toy mode, in which ranks tell each other between two layers how many rows
+// they have computed.
 type counted struct {
-	nothing
 	comm comm.Comm
 	sent *int
 }
@@ -26,7 +25,10 @@ func (c counted) forward(m *Minibatch, l int, in *nn.Input, _ Phases) error {
 	return err
 }
 
-func (c counted) close() error { return c.comm.Free() }
+func (c counted) arrived() error                   { return nil }
+func (c counted) way() Shuffling                   { return ShuffleHost }
+func (c counted) bytes() (allocated, pinned int64) { return 0, 0 }
+func (c counted) close() error                     { return c.comm.Free() }
 
 // A mode is a row of the table and the answers that it has alone: nothing else names it.
 func TestAModeIsARowOfTheTable(t *testing.T) {
@@ -35,7 +37,8 @@ func TestAModeIsARowOfTheTable(t *testing.T) {
 		Mode: job.Mode{Name: "toy"}, Doc: "as `data`, and ranks count", collectives: dataCollectives,
 		compose: func(s *Strategy) error {
 			made, err := s.o.Comm.Dup()
-			s.between = counted{comm: made, sent: &sent[s.o.Comm.Rank()]}
+			c := counted{comm: made, sent: &sent[s.o.Comm.Rank()]}
+			s.between = Between{forward: c.forward, carries: c}
 			return errors.Join(err, composeData(s))
 		},
 		refuses: func(s *job.Spec) []clash {

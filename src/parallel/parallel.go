@@ -10,11 +10,11 @@
 //
 // Data parallelism, with the whole topology on every rank:
 //
-//	           local            collective      local    collective  local
-//	seeds ──> sample | plan ──> counts | ids ──> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
-//	          blocks  where          │            what        │      Own, Aggregate
-//	                  rows lie       └─ all ranks ─┴─ others ─┘      straight from the rows where they lie
-//	                                                  ask for
+//	           local          collective  local    collective  local
+//	seeds ──> sample | plan ──> ids ────> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
+//	          blocks  where      │         what       │       Own, Aggregate
+//	                  rows lie   └─ all ──┴─ others ──┘       straight from the rows where they lie
+//	                                ranks    ask for
 //
 //	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
 //	                                                                  ── all-gather ──> Wait
@@ -27,8 +27,8 @@
 // those that stay are written, then the next one reads. That is still beside training, and beside
 // the collectives of other minibatches.
 //
-//	local           ordered   local      collective          ordered
-//	sample | plan ──> decide ──> request ──> counts ──> ... rows ──> assemble
+//	local           ordered   local      collective       ordered
+//	sample | plan ──> decide ──> request ──> ids ──> ... rows ──> assemble
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
@@ -74,56 +74,27 @@ type Minibatch struct {
 	asked trace.Sampling // of ranks that draw, or get input hops, for each other
 	moved trace.Shuffles // of a step, and of rows passed on
 
-	draws               remoteDraws     // of a partitioned topology
-	shared              sharing         // with other ranks
-	pushed              pushed          // to other ranks, and by them
-	grouped             *exchange.Edges // of the input layer; nil if it adds nothing
-	summable            *exchange.Edges // whose rows may come as sums, until they are asked for
-	kept                []int32         // misses of which the decision keeps the rows
-	lent                bool            // holds one of the strategy's buffer sets
-	staging             compute.StagingBuffer
-	inputs              compute.Inputs // as they were sent
-	own, aggregate, all []float32
-	types               [][]float32 // [T]
-	sparse              compute.SparseMaker
-	labels              []byte
-	edgesOf             edgesOf    // of a model that reads features of edges
-	learned             learnedOf  // of a model that learns rows
-	edges               LayerEdges // of a model that reads others than the sampled ones
+	// What Draw, Rows and landing keep with it.
+	ofDraw
+	ofRows
+	ofLanding
 }
 
 // Bytes returns the memory of the arrays.
 func (m *Minibatch) Bytes() int64 {
-	numbers := cap(m.Seeds) + cap(m.kept) + cap(m.own) + cap(m.aggregate) + cap(m.all)
-	for _, rows := range m.types {
-		numbers += cap(rows)
-	}
-	return m.Sampled.Bytes() + m.draws.bytes() + m.shared.bytes() + m.pushed.bytes() +
-		m.Fetch.Bytes() + m.Decision.Bytes() + m.edges.Bytes() + m.edgesOf.bytes() + m.learned.bytes() + m.sparse.Bytes() +
-		int64(numbers)*4 + int64(cap(m.labels))
+	return m.Sampled.Bytes() + m.Fetch.Bytes() + m.Decision.Bytes() + int64(cap(m.Seeds))*4 +
+		m.ofDraw.bytes() + m.ofRows.bytes() + m.ofLanding.bytes()
 }
 
 // Free frees the arrays.
 func (m *Minibatch) Free() {
 	m.Sampled.Free()
-	m.draws.free()
-	m.shared.free()
-	m.pushed.free()
 	m.Fetch.Free()
 	m.Decision.Free()
 	mem.Free(m.Seeds)
-	mem.Free(m.kept)
-	mem.Free(m.own)
-	mem.Free(m.aggregate)
-	mem.Free(m.all)
-	for _, rows := range m.types {
-		mem.Free(rows)
-	}
-	m.sparse.Free()
-	mem.Free(m.labels)
-	m.edges.Free()
-	m.edgesOf.free()
-	m.learned.free()
+	m.ofDraw.free()
+	m.ofRows.free()
+	m.ofLanding.free()
 	*m = Minibatch{}
 }
 

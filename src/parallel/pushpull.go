@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -22,7 +23,7 @@ import (
 // them up. All that follows is data parallelism:
 //
 //	         local     collective       local               local
-//	draw ──> pack ──> sizes | push ──> join ─────────────> assemble
+//	draw ──> pack ──> push ──────────> join ─────────────> assemble
 //	         own hop   hops of all      into one, and where  own columns, for all
 //	                                    its rows lie
 //
@@ -42,7 +43,7 @@ func composePushPull(s *Strategy) error {
 	sums := &columnSums{columns: columns, shares: make([]compute.Matrix, ranks)}
 	rows := &columnRows{assembly: assembly{s.needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
 		ranks: ranks}
-	s.between, s.rows = sums, rows
+	s.between, s.rows = Between{forward: sums.forward, weigh: sums.weigh, carries: sums}, rows
 	if sums.mover, err = newMover(o, o.Comm, 0); err != nil {
 		return err
 	}
@@ -75,7 +76,6 @@ func (p *columnRows) close() error {
 func (p *columnRows) stages() []Stage {
 	return []Stage{
 		local(trace.Plan, "pack", p.pack),
-		collective(trace.Ask, "sizes", p.startSizes, p.finishSizes),
 		collective(trace.Ask, "push", p.startPush, nil),
 		local(trace.Plan, "join", p.join),
 		local(trace.Gather, "assemble", func(m *Minibatch) error {
@@ -98,13 +98,15 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 
 // pushed is what a rank keeps of the input hops of all ranks' minibatches.
 type pushed struct {
-	size     []int64 // [3] of the own hop: sources, destinations, edges
+	p        *columnRows
+	size     []int64 // [3K] of the own hop: sources, destinations, edges; for every rank
 	sizes    []int64 // [3K] of all
 	own, all []int32 // the hops as hopWords has them
 	words    []int   // [K] their lengths
 	rows     []int   // [K] destinations: rows of the sums that each rank wants
 	mine     []int   // [K] own destinations, for every rank
 	ones     []int   // [K] one size for every rank
+	sends    []int   // [K] length of the own hop, for every rank
 	first    int     // of the own destinations among those of all
 
 	// The hops as one. Its destinations are those of all hops, in rank order.
@@ -159,7 +161,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 	x, s := &m.pushed, &m.Sampled
 	if len(x.ones) != p.ranks {
 		x.words, x.rows = make([]int, p.ranks), make([]int, p.ranks)
-		x.mine, x.ones = make([]int, p.ranks), make([]int, p.ranks)
+		x.mine, x.ones, x.sends = make([]int, p.ranks), make([]int, p.ranks), make([]int, p.ranks)
 		for r := range x.ones {
 			x.ones[r] = 1
 		}
@@ -169,7 +171,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 	if len(s.Blocks) > 0 {
 		h = m.edges.Hop(s, 0, p.needs, false)
 	}
-	x.size, x.sizes = mem.Grow(x.size, hopSize), mem.Grow(x.sizes, hopSize*p.ranks)
+	x.size, x.sizes = mem.Grow(x.size, hopSize*p.ranks), mem.Grow(x.sizes, hopSize*p.ranks)
 	x.size[0], x.size[1], x.size[2] = int64(h.Sources), int64(h.Destinations), int64(h.Edges)
 	x.own = mem.Grow(x.own, int(p.length(x.size)))
 	to := p.cut(x.own, x.size)
@@ -192,20 +194,30 @@ func (p *columnRows) pack(m *Minibatch) error {
 // hopSize is the length of the size of a hop.
 const hopSize = 3
 
-// startSizes tells all ranks the size of the own hop.
-func (p *columnRows) startSizes(m *Minibatch) (request, error) {
-	if err := m.point(fault.Ask, p.rank); err != nil {
+// startPush sends the own hop to all ranks, its size first.
+func (p *columnRows) startPush(m *Minibatch) (request, error) {
+	if err := errors.Join(m.point(fault.Ask, p.rank), m.point(fault.Exchange, p.rank)); err != nil {
 		return nil, err
 	}
 	x := &m.pushed
+	x.p = p
+	for r := range p.ranks {
+		copy(x.size[hopSize*r:], x.size[:hopSize])
+		x.sends[r] = len(x.own)
+	}
 	m.asked.Collectives++
-	m.asked.Bytes += int64(p.ranks-1) * HopSizeBytes
-	return p.comm.StartAllgatherv(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, HopSizeBytes), nil
+	m.asked.Bytes += int64(p.ranks-1) * (HopSizeBytes + 4*int64(len(x.own)))
+	return p.comm.StartAlltoallThen(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, x.ones, HopSizeBytes,
+		comm.Then{Send: mem.Bytes(x.own), SendRows: x.sends, RowBytes: 4, ToAll: true,
+			Expect: (*hopsOf)(m)}), nil
 }
 
-// finishSizes makes room for the hops of all ranks.
-func (p *columnRows) finishSizes(m *Minibatch) error {
-	x := &m.pushed
+// hopsOf is a minibatch as comm.Expecter: of the input hops of all ranks.
+type hopsOf Minibatch
+
+// Expect makes room for the hops of all ranks, whose sizes have arrived.
+func (m *hopsOf) Expect() ([]byte, []int, error) {
+	x, p := &m.pushed, m.pushed.p
 	var sum [hopSize]int64
 	all := 0
 	for r := range p.ranks {
@@ -218,8 +230,8 @@ func (p *columnRows) finishSizes(m *Minibatch) error {
 		all += x.words[r]
 	}
 	if max(sum[0], sum[2]) > math.MaxInt32 {
-		return fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; push-pull takes "+
-			"%d: choose a smaller sample.batch, or parallel.mode=data", p.ranks, sum[0], sum[2],
+		return nil, nil, fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; push-pull "+
+			"takes %d: choose a smaller sample.batch, or parallel.mode=data", p.ranks, sum[0], sum[2],
 			math.MaxInt32)
 	}
 	x.all = mem.Grow(x.all, all)
@@ -228,18 +240,7 @@ func (p *columnRows) finishSizes(m *Minibatch) error {
 	x.block.Indptr = mem.Grow(x.block.Indptr, x.block.NumDst+1)
 	x.block.Indices = mem.Grow(x.block.Indices, int(sum[2]))
 	x.weights = mem.Grow(x.weights, int(p.length(sum[:])-sum[0]-sum[1]-sum[2]))
-	return nil
-}
-
-// startPush sends the own hop to all ranks.
-func (p *columnRows) startPush(m *Minibatch) (request, error) {
-	if err := m.point(fault.Exchange, p.rank); err != nil {
-		return nil, err
-	}
-	x := &m.pushed
-	m.asked.Collectives++
-	m.asked.Bytes += int64(p.ranks-1) * 4 * int64(len(x.own))
-	return p.comm.StartAllgatherv(mem.Bytes(x.own), mem.Bytes(x.all), x.words, 4), nil
+	return mem.Bytes(x.all), x.words, nil
 }
 
 // join makes one hop of those of all ranks, and finds its rows: the own columns of all vertices are
@@ -367,10 +368,4 @@ func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phas
 	s.leave(trace.Backward, phases)
 	s.columns.Backward(&s.input, dsums)
 	return nil
-}
-
-// backward has nothing to do: the rows of all other layers are whole.
-func (s *columnSums) backward(_ *Minibatch, _ int, dx compute.Matrix, _ Phases) (compute.Matrix,
-	error) {
-	return dx, nil
 }

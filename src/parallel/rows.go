@@ -11,6 +11,28 @@ import (
 	"halognn/src/trace"
 )
 
+// ofRows is what Rows keep with a minibatch.
+type ofRows struct {
+	pushed   pushed          // to other ranks, and by them
+	grouped  *exchange.Edges // of the input layer; nil if it adds nothing
+	summable *exchange.Edges // whose rows may come as sums, until they are asked for
+	kept     []int32         // misses of which the decision keeps the rows
+	lent     bool            // holds one of the strategy's buffer sets
+	edgesOf  edgesOf         // of a model that reads features of edges
+	learned  learnedOf       // of a model that learns rows
+}
+
+func (r *ofRows) bytes() int64 {
+	return r.pushed.bytes() + int64(cap(r.kept))*4 + r.edgesOf.bytes() + r.learned.bytes()
+}
+
+func (r *ofRows) free() {
+	r.pushed.free()
+	mem.Free(r.kept)
+	r.edgesOf.free()
+	r.learned.free()
+}
+
 // assembly makes the batch of a minibatch whose blocks are drawn and whose rows are here.
 type assembly struct {
 	needs   nn.Needs

@@ -127,9 +127,6 @@ func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
 	return s.gathered, nil
 }
 
-// weigh has nothing to do: each rank has computed whole rows.
-func (s *shuffler) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
-
 // backward sends gradients back along the way of the rows.
 func (s *shuffler) backward(
 	m *Minibatch, l int, dx compute.Matrix, phases Phases,

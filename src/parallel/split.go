@@ -15,9 +15,9 @@ import (
 // (shuffler). Feature rows of others, the lowest such rows, do not depend on the weights: they are
 // sent while minibatches are prepared, by the exchange, which has the tables of this rank alone.
 //
-//	                 local       collective        local        as data parallelism
-//	seeds of all ──> sample ──> found | owners ──> join ──> ... plan ──> counts | ids ──> slice ──> rows ──> assemble
-//	                 own ones   how many, which    next hop
+//	                 local       collective  local        as data parallelism
+//	seeds of all ──> sample ──> found ─────> join ──> ... plan ──> ids ──> slice ──> rows ──> assemble
+//	                 own ones                next hop
 //
 //	layer 0 ── shuffle ──> layer 1 ── shuffle ──> layer 2 ──> loss of own seeds
 //	        <── shuffle ──        <── shuffle ──
@@ -46,7 +46,7 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	}
 	shuffled, err := newShuffler(&s.o, drawer, s.layers)
 	if err == nil {
-		s.between = shuffled
+		s.between = Between{forward: shuffled.forward, backward: shuffled.backward, carries: shuffled}
 	}
 	return drawer, err
 }
@@ -90,9 +90,12 @@ type sharing struct {
 	hops        []sample.Crossing // by hop, from the seeds on
 	moves       []move            // by layer; that of layer 0 is the exchange's
 	asks, asked []int64           // [K] counts of vertices: sent, received
+	d           *splitDrawer      // of the collective under way
+	hop         int               // of it, from 1
 	layer       *sample.Layer     // the hop that is drawn as a whole; nil if none is in progress
 	rated       rated             // the links of this rank; of none if the task has no links
 	counts      []int             // [K] vertices that ranks have found for it
+	sends       []int             // [K] those of this rank, for every rank
 }
 
 // move is a hop's shuffle index as kernels read it.

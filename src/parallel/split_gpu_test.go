@@ -205,7 +205,7 @@ func failing(t *testing.T, path string, over Transport, left int, full error) er
 		}
 		queues[c.Rank()] = l.gradients.queue
 		if c.Rank() == 1 {
-			s := l.strategy.between.(*shuffler)
+			s := l.strategy.between.carries.(*shuffler)
 			s.carrier = &breakingCarrier{s.carrier, left, full}
 		}
 		_, err = l.step(devices[c.Rank()], 4, 2, c.Rank()/g.perNode, g.nodes)

@@ -96,7 +96,9 @@ func (c counting) StartAlltoallv(send, recv []byte, out, in []int, width int) co
 func (c counting) StartAlltoallThen(send, recv []byte, out, in []int, width int,
 	then comm.Then) comm.Request {
 	for r, n := range out {
-		c.bytes.Add(int64(n*width + then.SendRows[r]*then.RowBytes))
+		if !then.ToAll || r != c.Rank() { // as of an all-gather
+			c.bytes.Add(int64(n*width + then.SendRows[r]*then.RowBytes))
+		}
 	}
 	return c.Comm.StartAlltoallThen(send, recv, out, in, width, then)
 }

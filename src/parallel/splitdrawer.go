@@ -13,8 +13,8 @@ import (
 )
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
-// vertices go to their owners in two collectives of the pipeline, counts and ids; with serving,
-// after the last one too. A hop that is drawn as a whole (sample.Layer) has two more before. A hop
+// vertices go to their owners in a collective of the pipeline, counts before ids; with serving, after
+// the last one too. A hop that is drawn as a whole (sample.Layer) has one more before. A hop
 // begins with the collectives of a remoteDrawer if ranks hold the in-edges of their own vertices
 // alone and draw for those of other groups. As there no sampler is held from one stage to another.
 type splitDrawer struct {
@@ -131,10 +131,7 @@ func (d *splitDrawer) crossing(h int, what string,
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
 		collective(trace.Ask, name("found"),
-			func(m *Minibatch) (request, error) { return d.startCounts(m, h) },
-			func(m *Minibatch) error { return d.finishCounts(m, h) }),
-		collective(trace.Ask, name("owners"),
-			func(m *Minibatch) (request, error) { return d.startIDs(m, h), nil }, nil),
+			func(m *Minibatch) (request, error) { return d.startFound(m, h) }, nil),
 		local(trace.Sample, name(what), func(m *Minibatch) error {
 			return d.samplers.with(func(s *sample.Split) error { return do(m, s) })
 		}),
@@ -147,7 +144,6 @@ func (d *splitDrawer) crossing(h int, what string,
 func (d *splitDrawer) choosing(h int) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
-		collective(trace.Ask, name("masses"), d.startMasses, d.finishMasses),
 		collective(trace.Ask, name("layer"), d.startLayer, nil),
 		local(trace.Sample, name("choose"), func(m *Minibatch) error {
 			if !d.o.Sampling.Layered(m.Train) {
@@ -158,46 +154,49 @@ func (d *splitDrawer) choosing(h int) []Stage {
 	}
 }
 
-// startMasses sends every rank of the group how many candidates this rank has found.
-func (d *splitDrawer) startMasses(m *Minibatch) (request, error) {
+// startLayer sends every rank of the group the candidates that this rank has found.
+func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
 	}
 	x := &m.shared
-	x.asks[0] = 0
+	var own []uint32
 	if x.layer != nil {
-		x.asks[0] = int64(len(x.layer.Own)) * 4 / sample.CandidateBytes
+		own = x.layer.Own
+	}
+	x.d = d
+	if len(x.counts) != d.ranks() {
+		x.counts, x.sends = make([]int, d.ranks()), make([]int, d.ranks())
+	}
+	for k := range x.sends {
+		x.sends[k] = len(own) * 4 / sample.CandidateBytes
+		x.asks[k] = int64(x.sends[k])
 	}
 	m.asked.Collectives++
-	m.asked.Bytes += int64(d.ranks()-1) * CountBytes
-	return d.group.StartAllgatherv(mem.Bytes(x.asks[:1]), mem.Bytes(x.asked), d.ones, CountBytes), nil
+	m.asked.Bytes += int64(d.ranks()-1) * (CountBytes + int64(len(own))*4)
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
+		comm.Then{Send: mem.Bytes(own), SendRows: x.sends, RowBytes: sample.CandidateBytes, ToAll: true,
+			Expect: (*candidates)(m)}), nil
 }
 
-// finishMasses makes room for what all have found.
-func (d *splitDrawer) finishMasses(m *Minibatch) error {
+// candidates and found are a minibatch as comm.Expecter: of what all ranks of a group have found for
+// a layer, and of the own vertices that they have found.
+type (
+	candidates Minibatch
+	found      Minibatch
+)
+
+// Expect makes room for the candidates of all ranks, whose numbers have arrived.
+func (m *candidates) Expect() ([]byte, []int, error) {
 	x := &m.shared
-	if len(x.counts) != d.ranks() {
-		x.counts = make([]int, d.ranks())
-	}
 	for k, n := range x.asked {
 		x.counts[k] = int(n)
 	}
 	if x.layer == nil {
-		return nil
+		return nil, x.counts, nil
 	}
-	return x.layer.Expect(d.owners, d.rank, x.counts)
-}
-
-// startLayer sends every rank of the group the candidates that this rank has found.
-func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
-	x := &m.shared
-	m.asked.Collectives++
-	if x.layer == nil {
-		return d.group.StartAllgatherv(nil, nil, x.counts, sample.CandidateBytes), nil
-	}
-	m.asked.Bytes += int64(d.ranks()-1) * int64(len(x.layer.Own)) * 4
-	return d.group.StartAllgatherv(mem.Bytes(x.layer.Own), mem.Bytes(x.layer.All), x.counts,
-		sample.CandidateBytes), nil
+	err := x.layer.Expect(x.d.owners, x.d.rank, x.counts)
+	return mem.Bytes(x.layer.All), x.counts, err
 }
 
 // choose draws hop h among what all have found.
@@ -365,37 +364,34 @@ func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 	return s.Serve(&m.Sampled, m.shared.crossing(0))
 }
 
-// startCounts tells every rank how many of its vertices hop h has found here.
-func (d *splitDrawer) startCounts(m *Minibatch, h int) (request, error) {
+// startFound sends every rank its vertices that hop h has found here.
+func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
 	}
 	x, c := &m.shared, &m.shared.hops[h-1]
+	x.d, x.hop = d, h
 	for k, n := range c.Count {
 		x.asks[k] = int64(n)
 	}
+	m.asked.Asked += int64(len(c.IDs))
 	m.asked.Collectives++
-	m.asked.Bytes += int64(len(x.asks)) * CountBytes
-	return d.group.StartAlltoallv(
-		mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes), nil
+	m.asked.Bytes += int64(len(x.asks))*CountBytes + int64(len(c.IDs))*sample.VertexBytes
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
+		comm.Then{Send: mem.Bytes(c.IDs), SendRows: c.Count, RowBytes: sample.VertexBytes,
+			Expect: (*found)(m)}), nil
 }
 
-// finishCounts makes room for the vertices that others have found.
-func (d *splitDrawer) finishCounts(m *Minibatch, h int) error {
-	x, c := &m.shared, &m.shared.hops[h-1]
+// Expect makes room for the own vertices that others have found, whose numbers have arrived.
+func (m *found) Expect() ([]byte, []int, error) {
+	x := &m.shared
+	c := &x.hops[x.hop-1]
 	for k, n := range x.asked {
 		c.Wanted[k] = int(n)
 	}
-	return c.Expect(d.owners, d.rank)
-}
-
-// startIDs sends every rank its vertices that hop h has found here.
-func (d *splitDrawer) startIDs(m *Minibatch, h int) request {
-	c := &m.shared.hops[h-1]
-	m.asked.Asked += int64(len(c.IDs))
+	if err := c.Expect(x.d.owners, x.d.rank); err != nil {
+		return nil, nil, err
+	}
 	m.asked.Answered += int64(len(c.WantIDs))
-	m.asked.Collectives++
-	m.asked.Bytes += int64(len(c.IDs)) * sample.VertexBytes
-	return d.group.StartAlltoallv(
-		mem.Bytes(c.IDs), mem.Bytes(c.WantIDs), c.Count, c.Wanted, sample.VertexBytes)
+	return mem.Bytes(c.WantIDs), c.Wanted, nil
 }

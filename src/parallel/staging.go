@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/exchange"
+	"halognn/src/mem"
 	"halognn/src/nn"
 )
 
@@ -32,6 +33,33 @@ func newLanding(o *Options) landing {
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
 		steady: o.Model.Steady()}
+}
+
+// ofLanding is what landing keeps with a minibatch: the inputs of the model.
+type ofLanding struct {
+	staging             compute.StagingBuffer
+	inputs              compute.Inputs // as they were sent
+	own, aggregate, all []float32
+	types               [][]float32 // [T]
+	sparse              compute.SparseMaker
+}
+
+func (l *ofLanding) bytes() int64 {
+	numbers := cap(l.own) + cap(l.aggregate) + cap(l.all)
+	for _, rows := range l.types {
+		numbers += cap(rows)
+	}
+	return int64(numbers)*4 + l.sparse.Bytes()
+}
+
+func (l *ofLanding) free() {
+	mem.Free(l.own)
+	mem.Free(l.aggregate)
+	mem.Free(l.all)
+	for _, rows := range l.types {
+		mem.Free(rows)
+	}
+	l.sparse.Free()
 }
 
 // onHostMemory is for a device that reads host memory. Rows are aggregated in place

@@ -66,39 +66,48 @@ type Rows interface {
 	close() error
 }
 
-// Between is what crosses ranks between two layers of a step.
-type Between interface {
+// Between is what crosses ranks between two layers of a step. Where a field is nil nothing does, as
+// where each rank runs the layers of minibatches of its own.
+type Between struct {
 	// forward completes what layer l reads; l may be the number of layers, and then the loss reads.
-	forward(m *Minibatch, l int, in *nn.Input, phases Phases) error
+	forward func(m *Minibatch, l int, in *nn.Input, phases Phases) error
 	// weigh completes the gradients of the weights of layer l, before they are summed over the
 	// ranks. grad is with respect to what the layer has read, as BackwardLayer returns it.
-	weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
+	weigh func(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
 	// backward turns the gradient with respect to what layer l > 0 has read into that with respect
 	// to what this rank has computed of the layer below, in the same memory.
-	backward(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix, error)
+	backward func(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix, error)
+	carries  carries
+}
+
+// carries is what carries rows between layers.
+type carries interface {
 	// arrived returns the reason why what should have crossed so far has not, once kernels are done.
 	arrived() error
+	way() Shuffling
 	// bytes returns the host memory: allocated by package mem, or pinned.
 	bytes() (allocated, pinned int64)
 	close() error
 }
 
-// nothing crosses ranks where each runs the layers of minibatches of its own.
-type nothing struct{}
+func (b *Between) arrived() error {
+	if b.carries == nil {
+		return nil
+	}
+	return b.carries.arrived()
+}
 
-func (nothing) forward(*Minibatch, int, *nn.Input, Phases) error    { return nil }
-func (nothing) weigh(*Minibatch, int, compute.Matrix, Phases) error { return nil }
-func (nothing) arrived() error                                      { return nil }
-func (nothing) bytes() (allocated, pinned int64)                    { return 0, 0 }
-func (nothing) close() error                                        { return nil }
-func (nothing) backward(_ *Minibatch, _ int, grad compute.Matrix, _ Phases) (compute.Matrix, error) {
-	return grad, nil
+func (b *Between) close() error {
+	if b.carries == nil {
+		return nil
+	}
+	return b.carries.close()
 }
 
 // newStrategy makes everything but the answers of a mode. The needs are of the first layer.
 func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 	return &Strategy{o: o, needs: needs, first: first, layers: layers,
-		inputs: make([]nn.Input, layers), between: nothing{}, landing: newLanding(&o)}
+		inputs: make([]nn.Input, layers), landing: newLanding(&o)}
 }
 
 // closeAfter frees what has been made of a strategy whose making has failed with err.
@@ -131,17 +140,20 @@ func (s *Strategy) Release(m *Minibatch) error {
 
 // Shuffling returns how rows go between layers; "" where none do.
 func (s *Strategy) Shuffling() Shuffling {
-	if between, ok := s.between.(interface{ way() Shuffling }); ok {
-		return between.way()
+	if s.between.carries == nil {
+		return ""
 	}
-	return ""
+	return s.between.carries.way()
 }
 
 // Memory returns the strategy's memory besides the minibatches: allocated by package mem, and
 // pinned for a device. No stage may be running.
 func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 	exchange, idle := s.rows.bytes()
-	moving, pinnedMoving := s.between.bytes()
+	var moving, pinnedMoving int64
+	if s.between.carries != nil {
+		moving, pinnedMoving = s.between.carries.bytes()
+	}
 	allocated = trace.Memory{
 		{Name: trace.MemSamplers, Bytes: s.draw.Bytes() + exchange},
 		{Name: trace.MemMinibatches, Bytes: idle},
@@ -184,7 +196,7 @@ func (s *Strategy) forward(m *Minibatch, phases Phases) (compute.Matrix, error) 
 	for i := range s.layers {
 		in := &s.inputs[i]
 		*in = m.Batch.Input(i, x)
-		err := s.between.forward(m, i, in, phases)
+		err := s.complete(m, i, in, phases)
 		if err != nil {
 			return x, err
 		}
@@ -196,6 +208,23 @@ func (s *Strategy) forward(m *Minibatch, phases Phases) (compute.Matrix, error) 
 		x = s.o.Model.Output(x)
 	}
 	return x, nil
+}
+
+// complete brings what a layer or the loss reads of other ranks.
+func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) error {
+	if s.between.forward == nil {
+		return nil
+	}
+	return s.between.forward(m, l, in, phases)
+}
+
+// giveBack is complete in backward.
+func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix,
+	error) {
+	if s.between.backward == nil {
+		return grad, nil
+	}
+	return s.between.backward(m, l, grad, phases)
 }
 
 // errUntrained is the error of Step in a strategy without Gradients.
@@ -219,7 +248,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 		return t, err
 	}
 	rated := nn.Input{X: logits} // links are rated by embeddings of other ranks too
-	if err := s.between.forward(m, s.layers, &rated, phases); err != nil {
+	if err := s.complete(m, s.layers, &rated, phases); err != nil {
 		return t, err
 	}
 	share, grad := model.Loss(&m.Batch, rated.X)
@@ -229,7 +258,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
-	if grad, err = s.between.backward(m, s.layers, grad, phases); err != nil {
+	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {
 		return t, err
 	}
 	grad = model.OutputBackward(grad)
@@ -237,14 +266,16 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 		if grad, err = model.BackwardLayer(l, &s.inputs[l], grad); err != nil {
 			return t, err
 		}
-		if err = s.between.weigh(m, l, grad, phases); err != nil {
-			return t, err
+		if s.between.weigh != nil {
+			if err = s.between.weigh(m, l, grad, phases); err != nil {
+				return t, err
+			}
 		}
 		if last {
 			sums.Start(l)
 		}
 		if l > 0 {
-			if grad, err = s.between.backward(m, l, grad, phases); err != nil {
+			if grad, err = s.giveBack(m, l, grad, phases); err != nil {
 				return t, err
 			}
 		}

@@ -216,7 +216,6 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 // and backward.
 type talkative struct {
 	Draw
-	nothing
 	rounds         int
 	asks, shuffles comm.Comm
 	ordered        int // minibatches that have passed the ordered stage
@@ -226,7 +225,9 @@ type talkative struct {
 func newTalkative(rounds int) func(*Strategy, comm.Comm) (*Strategy, error) {
 	return func(s *Strategy, c comm.Comm) (*Strategy, error) {
 		t := &talkative{Draw: s.draw, rounds: rounds}
-		s.draw, s.between = t, talking{t}
+		s.draw = t
+		talk := talking{t}
+		s.between = Between{forward: talk.forward, weigh: talk.weigh, backward: talk.backward}
 		var err error
 		if t.asks, err = c.Dup(); err == nil {
 			t.shuffles, err = c.Dup()
@@ -289,8 +290,6 @@ func (s *talkative) stages() []Stage {
 
 // talking exchanges between two layers of a step.
 type talking struct{ *talkative }
-
-func (t talking) close() error { return nil }
 
 func (t talking) say(m *Minibatch, what int) error {
 	t.said++

@@ -59,7 +59,7 @@ type minibatchOnDevice struct {
 	read   float64 // bytes that the device reads and writes to make the input
 }
 
-func (j *Job) sharing() int {
+func (j *laid) sharing() int {
 	perNode := cmp.Or(j.GPU.PerNode, j.RanksPerNode)
 	return max(1, (j.RanksPerNode+perNode-1)/perNode)
 }
@@ -71,7 +71,7 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	if p.job.Cache.FromFiles() || p.job.Sparse {
 		return 0, 0 // no rank owns rows, or they are of several sizes
 	}
-	first, end := p.layout.Vertices(r.rank)
+	first, end := p.job.Vertices(r.rank)
 	total, free := int((end-first)*int64(p.shards.RowBytes())),
 		int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
 	bytes := free / 2
@@ -110,7 +110,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations),
 		float64(s.hops[0].edges)
 	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
-	x := minibatchOnDevice{blocks: p.holding().blockBytes(s), rows: max(0, frontier-resident)}
+	x := minibatchOnDevice{blocks: p.blockBytes(s), rows: max(0, frontier-resident)}
 	if p.multiplies() {
 		x.onHost, x.copied = true, float64(gatheredRows(&p.job.Model, s))
 		x.inputs = float64(p.sparseBytes(s.hops[0], needs))
@@ -150,12 +150,12 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 
 // blockBytes returns the bytes uploaded besides input rows: blocks and transposes of all but the
 // input layer, vertices, labels.
-func (p memoryPlan) blockBytes(s *shape) float64 {
+func (p *planner) blockBytes(s *shape) float64 {
 	bytes := s.indexBytes()
-	needs := p.of.job.Model.Needs()
+	needs := p.job.Model.Needs()
 	for l, h := range s.hops {
 		bytes += 4 * h.destinations
-		if !p.of.job.Reads() {
+		if !p.job.Reads() {
 			continue
 		}
 		edges := p.layerEdges(h)
@@ -177,23 +177,23 @@ func (p memoryPlan) blockBytes(s *shape) float64 {
 }
 
 // deviceMemory itemises the device memory of the rank that needs most.
-func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
+func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	var most *DeviceMemory
-	for i, r := range p.of.ranks {
+	for i, r := range p.ranks {
 		model, err := p.modelBytes(r)
 		if err != nil {
 			return nil, err
 		}
-		rows, reads := p.of.resident(r, model.onDevice)
-		cached, more := p.of.cached(r, t, t.each(i, p.of.layout.Minibatches()), model.onDevice, rows)
+		rows, reads := p.resident(r, model.onDevice)
+		cached, more := p.cached(r, t, t.each(i, p.job.Minibatches()), model.onDevice, rows)
 		slot := r.slot()
-		minibatch := p.of.onDevice(slot, reads+more, model.needs)
+		minibatch := p.onDevice(slot, reads+more, model.needs)
 		fetched := 0.0 // addresses
-		if p.of.job.GPU.Mapped && !minibatch.onHost {
+		if p.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
 		}
 		inputs := p.inputRows(slot, model.needs)
-		if p.of.multiplies() { // which the minibatches hold
+		if p.multiplies() { // which the minibatches hold
 			inputs = 0
 		}
 		each := int64(minibatch.blocks + minibatch.inputs + fetched)
@@ -201,18 +201,18 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		d := &DeviceMemory{Size: p.of.job.GPU.Memory / int64(p.of.job.sharing()), Resident: rows,
+		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
 			Items: trace.Memory{
-				{Name: ResidentRows, Bytes: rows * int64(p.of.shards.RowBytes())},
+				{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
 				{Name: CachedRows, Bytes: cached},
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
-				{Name: trace.MemMinibatches, Bytes: int64(p.of.job.Depth+1) * each},
+				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
 				{Name: InputRows, Bytes: inputs},
 				{Name: Factors, Bytes: p.roundedBytes(r)},
 				{Name: PartialSums, Bytes: model.partial},
 				{Name: trace.MemEvaluation,
-					Bytes: grown + int64(p.of.job.Depth+1)*max(0, chunk-each)},
+					Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 			}}
 		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
 			d.Hits = min(1, reads/frontier)
@@ -226,11 +226,11 @@ func (p memoryPlan) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 
 // roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of a
 // weight gradient, or weights and the wider matrix.
-func (p memoryPlan) roundedBytes(r *rankPlan) (most int64) {
+func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	for l, h := range r.slot().hops {
-		in, out := p.of.job.Model.Widths(l)
+		in, out := p.job.Model.Widths(l)
 		rows := h.destinations
-		most = max(most, int64(p.of.job.GPU.Rounded)*
+		most = max(most, int64(p.job.GPU.Rounded)*
 			int64(max(rows*(in+out), rows*max(in, out)+in*out)))
 	}
 	return most
@@ -262,11 +262,11 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 
 // deviceEvaluation returns the additional device memory of layer-wise inference over all vertices:
 // the inputs of a chunk, and the growth of activations.
-func (p memoryPlan) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
+func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
 	err error) {
 	slot := r.slot()
-	for l := range p.of.job.Model.Layers {
-		in, _ := p.of.job.Model.Widths(l)
+	for l := range p.job.Model.Layers {
+		in, _ := p.job.Model.Widths(l)
 		rowBytes := in * 4
 		if l == 0 {
 			rowBytes = p.widest()
@@ -300,15 +300,15 @@ func (p *planner) lookAtDevice(t *Traffic) error {
 		return nil
 	}
 	for i, r := range p.ranks {
-		model, err := p.holding().modelBytes(r)
+		model, err := p.modelBytes(r)
 		if err != nil {
 			return err
 		}
 		rows, reads := p.resident(r, model.onDevice)
-		_, more := p.cached(r, t, t.each(i, p.layout.Minibatches()), model.onDevice, rows)
+		_, more := p.cached(r, t, t.each(i, p.job.Minibatches()), model.onDevice, rows)
 		reads += more
 		mean := func(value func(m *minibatchOnDevice) float64) float64 {
-			return float64(p.layout.Minibatches()) * r.mean(func(s *shape) float64 {
+			return float64(p.job.Minibatches()) * r.mean(func(s *shape) float64 {
 				m := p.onDevice(s, reads, model.needs)
 				return value(&m)
 			})

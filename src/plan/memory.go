@@ -23,10 +23,10 @@ const (
 )
 
 // memory predicts the largest resident set of the analysed ranks, with the traffic t.
-func (p memoryPlan) memory(t *Traffic) (trace.Memory, error) {
+func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
-	for i, r := range p.of.ranks {
-		m, err := p.rankMemory(r, t, t.each(i, p.of.layout.Minibatches()))
+	for i, r := range p.ranks {
+		m, err := p.rankMemory(r, t, t.each(i, p.job.Minibatches()))
 		if err != nil {
 			return nil, err
 		}
@@ -38,13 +38,13 @@ func (p memoryPlan) memory(t *Traffic) (trace.Memory, error) {
 }
 
 // rankMemory itemises the memory of one rank, which fetches the given rows for a minibatch.
-func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
-	j, s, l := p.of.job, p.of.shards, p.of.layout
-	lo, hi := p.of.node(r.rank)
-	if p.of.sending().shares() {
+func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
+	j, s, l := p.job, p.shards, p.job
+	lo, hi := p.node(r.rank)
+	if p.shares() {
 		lo, hi = r.rank, r.rank+1
 	}
-	rowBytes, of := int64(s.RowBytes()), p.of.kinds()
+	rowBytes, of := int64(s.RowBytes()), p.kinds()
 	model, err := p.modelBytes(r)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 	switch {
 	case j.Cache.FromFiles():
 		moved = 0
-	case p.of.sending().relays() && slot.loads != nil:
+	case p.relays() && slot.loads != nil:
 		moved += int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
 		if t.dynamic() { // what the rank itself reads of its cache is copied
 			moved += int64((1-share)*float64(slot.remote)) * rowBytes
@@ -79,14 +79,14 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 	}
 	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.Mode.Columns {
-		waiting += p.of.sending().joinedBytes(slot.hops[0])
+		waiting += p.joinedBytes(slot.hops[0])
 	}
 	if j.GPU != nil { // pinned memory holds the uploads
-		rows, reads := p.of.resident(r, model.onDevice)
-		_, more := p.of.cached(r, t, fetched, model.onDevice, rows)
-		up := p.of.onDevice(slot, reads+more, model.needs)
+		rows, reads := p.resident(r, model.onDevice)
+		_, more := p.cached(r, t, fetched, model.onDevice, rows)
+		up := p.onDevice(slot, reads+more, model.needs)
 		kept := nn.Needs{}
-		if p.of.multiplies() { // matrices of which copies are sent
+		if p.multiplies() { // matrices of which copies are sent
 			kept = model.needs
 		}
 		buffers = p.bufferBytes(slot, moved, kept) + int64(up.blocks+up.inputs)
@@ -102,10 +102,10 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 		mapped = s.Vertices * rowBytes
 	}
 	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
-	edges, ids := p.of.sending().topologyBytes(r.rank)
+	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
-		{Name: trace.MemFeatures, Bytes: mapped + p.of.sending().columnBytes(r.rank),
-			Shared: !p.of.sending().shares() && !j.Mode.Columns},
+		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),
+			Shared: !p.shares() && !j.Mode.Columns},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
@@ -139,38 +139,38 @@ func (p memoryPlan) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
 // rank's own seeds, or of all.
-func (p memoryPlan) seedBytes(r *rankPlan) int64 {
+func (p *planner) seedBytes(r *rankPlan) int64 {
 	all := int64(0)
-	for k := range p.of.shards.Parts {
-		all += int64(len(p.of.shards.Train(k)))
+	for k := range p.shards.Parts {
+		all += int64(len(p.shards.Train(k)))
 	}
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
 // drawingBytes is the memory of the collectives by which minibatches are drawn on a partitioned
 // topology, for the most minibatches that are drawn at a time.
-func (p memoryPlan) drawingBytes(s *shape, slots int64) int64 {
-	if p.of.sending().shares() {
+func (p *planner) drawingBytes(s *shape, slots int64) int64 {
+	if p.shares() {
 		return 0
 	}
-	j := p.of.job
-	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.of.sending().askingBytes(s)
+	j := p.job
+	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.askingBytes(s)
 }
 
 // waitingBytes returns the bytes of a minibatch that is sampled and planned.
-func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
+func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
 	// original ids, references, parts, positions
 	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
 	// ids: until neighbours are numbered there is room for as many as are drawn
 	ids := int64(s.frontier())
-	if p.of.job.Reads() && p.of.job.Sample.HasFanouts() && !p.of.sending().shares() {
-		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.of.shards.Vertices) + 1
+	if p.job.Reads() && p.job.Sample.HasFanouts() && !p.shares() {
+		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.shards.Vertices) + 1
 	}
 	bytes += 4 * ids
-	needs := p.of.job.Model.Needs()
+	needs := p.job.Model.Needs()
 	bytes += s.built
 	for l, h := range s.hops {
-		if !p.of.job.Reads() || s.built > 0 {
+		if !p.job.Reads() || s.built > 0 {
 			break
 		}
 		edges := int64(h.edges)
@@ -185,7 +185,7 @@ func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 		if needs.Weights != nn.NoWeights {
 			bytes += 8 * edges
 		}
-		if needs.OfData || p.of.job.Model.Estimates {
+		if needs.OfData || p.job.Model.Estimates {
 			bytes += 4 * int64(h.edges)
 		}
 	}
@@ -198,57 +198,57 @@ func (p memoryPlan) waitingBytes(s *shape, t *Traffic) int64 {
 			bytes += int64(s.remote) // worth
 		}
 	}
-	if p.of.sending().shares() {
-		bytes += p.of.sending().askingBytes(s)
+	if p.shares() {
+		bytes += p.askingBytes(s)
 	}
-	return bytes + p.of.sending().sharingBytes(s)
+	return bytes + p.sharingBytes(s)
 }
 
 // layerEdges returns the edges that a layer reads of a hop.
-func (p memoryPlan) layerEdges(h hopShape) int {
+func (p *planner) layerEdges(h hopShape) int {
 	switch {
 	case h.read > 0:
 		return h.read
-	case p.of.job.Model.Needs().SelfEdges:
+	case p.job.Model.Needs().SelfEdges:
 		return h.edges + h.destinations
 	}
 	return h.edges
 }
 
 // hop returns a hop with the counts that a layer reads.
-func (p memoryPlan) hop(h hopShape) nn.Hop {
+func (p *planner) hop(h hopShape) nn.Hop {
 	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h),
 		Rows: h.rows, PairRows: h.pairs}
 }
 
 // inputRows returns the bytes of the rows that the model reads.
-func (p memoryPlan) inputRows(s *shape, needs nn.Needs) int64 {
+func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
 	}
 	switch {
-	case p.of.multiplies(): // arrays by rows grow by half, those by columns by an eighth
-		return p.of.sparseBytes(s.hops[0], needs) * 21 / 16
+	case p.multiplies(): // arrays by rows grow by half, those by columns by an eighth
+		return p.sparseBytes(s.hops[0], needs) * 21 / 16
 	case needs.Types:
 		return p.typeBytes(s.kinds)
-	case p.of.job.Model.LearnsRows(): // which the step makes
+	case p.job.Model.LearnsRows(): // which the step makes
 		return 0
 	}
-	return s.hops[0].inputRows(needs) * int64(p.of.job.Model.In) * 4
+	return s.hops[0].inputRows(needs) * int64(p.job.Model.In) * 4
 }
 
 // bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
 // messages.
-func (p memoryPlan) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
+func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
 	bytes := moved + p.inputRows(s, needs) + p.learningBytes(s) + int64(s.seeds)*int64(4+p.labelBytes())
-	if p.of.job.Sparse && !p.of.multiplies() { // rows are made dense first
-		bytes += int64(s.frontier()) * int64(4*p.of.job.Model.In)
+	if p.job.Sparse && !p.multiplies() { // rows are made dense first
+		bytes += int64(s.frontier()) * int64(4*p.job.Model.In)
 	}
 	return bytes
 }
 
-func (p memoryPlan) labelBytes() int {
-	return task.Stored(p.of.job.Model.Task).LabelBytes(p.of.job.Model.Out)
+func (p *planner) labelBytes() int {
+	return task.Stored(p.job.Model.Task).LabelBytes(p.job.Model.Out)
 }
 
 // modelBytes is the memory that package nn reserves, found with a device that only counts.
@@ -261,17 +261,17 @@ type modelBytes struct {
 	needs                   nn.Needs
 }
 
-func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
-	j := p.of.job
+func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
+	j := p.job
 	dev := new(counter)
 	m, err := nn.NewModel(dev, j.Model, j.Seed)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	p.of.parameters = m.Params.Len()
+	p.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
-	if p.of.forward {
+	if p.forward {
 		return out, nil
 	}
 	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
@@ -293,7 +293,7 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if l == 0 && j.Mode.Columns {
-			if columns, err = p.of.sending().reserveColumns(m, r.rank, &in); err != nil {
+			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
 				return nil, err
 			}
 		}
@@ -311,12 +311,12 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	moving, pinned := p.of.sending().shuffleBytes(r)
+	moving, pinned := p.shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	if j.GPU != nil && j.GPU.Direct {
 		out.pinned = 0
 	}
-	out.scratch = scratchBytes(m, r.most.hops, p.of.multiplies())
+	out.scratch = scratchBytes(m, r.most.hops, p.multiplies())
 	if j.GPU != nil {
 		out.partial = partialBytes(m, r.most.hops)
 	}
@@ -324,8 +324,8 @@ func (p memoryPlan) modelBytes(r *rankPlan) (*modelBytes, error) {
 }
 
 // reserve makes room in m for layer l on an input of the size of in.
-func (p memoryPlan) reserve(m *nn.Model, l int, in *nn.Input) error {
-	if l == 0 && p.of.multiplies() {
+func (p *planner) reserve(m *nn.Model, l int, in *nn.Input) error {
+	if l == 0 && p.multiplies() {
 		if err := m.ReserveSparse(in); err != nil {
 			return err
 		}
@@ -394,8 +394,8 @@ func (c *counter) Capabilities() compute.Capabilities { return compute.Capabilit
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that are
 // judged. Rows in files are counted as they are read at once; by columns, chunks take less.
-func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows, slot := p.of.job, p.of.rows(r.rank), r.slot()
+func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
+	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	most := int64(0)
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
@@ -419,11 +419,11 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 			}
 			moved := rowBytes
 			if l == 0 && j.Sparse {
-				moved = p.of.shards.RowBytes()
+				moved = p.shards.RowBytes()
 			}
 			rows := 2*int64(c.remote)*int64(moved+4) + p.chunkRows(l, &c, model.needs)
 			if l == 0 && model.needs.Types {
-				rows = 2*c.of.remoteBytes(p.of.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
+				rows = 2*c.of.remoteBytes(p.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
 			}
 			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
 			if l == j.Model.Layers-1 && !j.Model.Jumps() {
@@ -461,10 +461,10 @@ func (p memoryPlan) evaluationBytes(r *rankPlan, model *modelBytes) (int64, erro
 }
 
 // judgedRows returns how many validation and test vertices a rank owns.
-func (p memoryPlan) judgedRows(rank int) int64 {
-	first, last := p.of.layout.Vertices(rank)
-	offsets, n := p.of.shards.Offsets, 0.0
-	for k, of := range p.of.shards.Splits {
+func (p *planner) judgedRows(rank int) int64 {
+	first, last := p.job.Vertices(rank)
+	offsets, n := p.shards.Offsets, 0.0
+	for k, of := range p.shards.Splits {
 		lo, hi := max(first, offsets[k]), min(last, offsets[k+1])
 		if lo < hi { // of parts that were cut into pieces their share
 			n += float64(of.Valid+of.Test) * float64(hi-lo) / float64(offsets[k+1]-offsets[k])
@@ -475,13 +475,13 @@ func (p memoryPlan) judgedRows(rank int) int64 {
 
 // keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of which
 // links are rated. Logits are handed on chunk by chunk.
-func (p memoryPlan) keepsOutputs() bool { return task.Stored(p.of.job.Model.Task).Embeds }
+func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
 // layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
 // own: with jumping knowledge, whose output reads them, those of all layers before; else of one.
 // Hidden rows may lie in files.
-func (p memoryPlan) layerRows(rows int64, l int) int64 {
-	m := &p.of.job.Model
+func (p *planner) layerRows(rows int64, l int) int64 {
+	m := &p.job.Model
 	in, out := m.Widths(l)
 	made, hidden := int64(0), int64(0)
 	switch {
@@ -496,7 +496,7 @@ func (p memoryPlan) layerRows(rows int64, l int) int64 {
 	if m.Jumps() && l > 1 {
 		hidden += int64(l-1) * int64(m.Hidden)
 	}
-	if p.of.job.Scratch {
+	if p.job.Scratch {
 		hidden = 0
 	}
 	return rows * (made + hidden) * 4
@@ -512,11 +512,11 @@ type chunk struct {
 }
 
 // chunkRows returns the bytes of the input rows of layer l for a chunk.
-func (p memoryPlan) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
-	if l == 0 && p.of.multiplies() {
-		return p.of.sparseBytes(c.hop, needs)
+func (p *planner) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
+	if l == 0 && p.multiplies() {
+		return p.sparseBytes(c.hop, needs)
 	}
-	in, _ := p.of.job.Model.Widths(l)
+	in, _ := p.job.Model.Widths(l)
 	return 4 * c.hop.inputRows(needs) * int64(in)
 }
 
@@ -535,10 +535,10 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 }
 
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
-func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
+func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
 	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
 		dev := new(counter)
-		m, err := nn.NewModel(dev, p.of.job.Model, 0)
+		m, err := nn.NewModel(dev, p.job.Model, 0)
 		if err != nil {
 			return 0, err
 		}
@@ -546,7 +546,7 @@ func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, erro
 		before := dev.live
 		in := nn.Input{Hop: p.hop(h), Shares: shares}
 		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate.Cols = p.of.job.Model.In
+			in.Aggregate.Cols = p.job.Model.In
 		}
 		err = p.reserve(m, l, &in)
 		return dev.live - before, err
@@ -556,8 +556,8 @@ func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, erro
 		return 0, err
 	}
 	var shares []compute.Matrix
-	if l == 0 && p.of.job.Mode.Columns {
-		shares = p.of.sending().sums(minibatch.destinations)
+	if l == 0 && p.job.Mode.Columns {
+		shares = p.sums(minibatch.destinations)
 	}
 	there, err := bytes(minibatch, shares)
 	return max(0, chunk-there), err
@@ -565,9 +565,9 @@ func (p memoryPlan) grownBytes(l int, c *chunk, minibatch hopShape) (int64, erro
 
 // outputGrown is the memory by which the arrays of jumping knowledge grow for the logits of the
 // given number of rows, beyond their size for minibatches.
-func (p memoryPlan) outputGrown(minibatch *shape, rows int) (int64, error) {
+func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
 	dev := new(counter)
-	m, err := nn.NewModel(dev, p.of.job.Model, 0)
+	m, err := nn.NewModel(dev, p.job.Model, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -583,21 +583,21 @@ func (p memoryPlan) outputGrown(minibatch *shape, rows int) (int64, error) {
 }
 
 // chunk samples vertices [lo, hi) with all neighbours.
-func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
+func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
-	if !p.of.job.Reads() || c.vertices == 0 {
+	if !p.job.Reads() || c.vertices == 0 {
 		c.bytes = int64(c.vertices) * (4 + 4 + 8 + 2)
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
 		return c, nil
 	}
-	if !p.of.shards.HasTopology() {
-		p.of.sizedChunk(&c)
+	if !p.shards.HasTopology() {
+		p.sizedChunk(&c)
 		return c, nil
 	}
-	s, err := sample.New(p.of.shards.Topology(), sample.Options{
+	s, err := sample.New(p.shards.Topology(), sample.Options{
 		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
-		Map:     p.of.vertexMap(),
-		Weights: p.of.job.Model.EdgeWeights,
+		Map:     p.vertexMap(),
+		Weights: p.job.Model.EdgeWeights,
 	})
 	if err != nil {
 		return c, err
@@ -616,22 +616,22 @@ func (p memoryPlan) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
 	defer built.Free()
 	here := *r
 	here.reader = &access.Workload{Local: p.rowsHere(r)}
-	c.of = p.of.typed(&built, &mb, &here, shapeOf(&mb, here.reader.Local), p.of.job.Model.Needs(), false)
+	c.of = p.typed(&built, &mb, &here, shapeOf(&mb, here.reader.Local), p.job.Model.Needs(), false)
 	c.remote, c.sampler, c.hop = c.of.remote, s.Bytes(), c.of.hops[0]
 	c.bytes = p.waitingBytes(&c.of, &Traffic{})
 	return c, nil
 }
 
 // rowsHere returns the vertices whose rows layer-wise inference reads in memory.
-func (p memoryPlan) rowsHere(r *rankPlan) []access.Range {
+func (p *planner) rowsHere(r *rankPlan) []access.Range {
 	switch {
-	case p.of.sending().shares():
+	case p.shares():
 		// rows that training fetches from ranks of the node are fetched here too
-		return p.of.layout.Owned([]int{r.rank})
-	case p.of.job.Mode.Columns:
-		return p.of.layout.Owned(p.of.layout.Neighbours(r.rank))
-	case p.of.job.Model.LearnsRows() && !p.of.shards.Schema.Typed():
-		return p.of.layout.Owned([]int{r.rank})
+		return p.job.Owned([]int{r.rank})
+	case p.job.Mode.Columns:
+		return p.job.Owned(p.job.Neighbours(r.rank))
+	case p.job.Model.LearnsRows() && !p.shards.Schema.Typed():
+		return p.job.Owned([]int{r.rank})
 	}
 	return r.reader.Local
 }
@@ -639,11 +639,11 @@ func (p memoryPlan) rowsHere(r *rankPlan) []access.Range {
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
 // vertices; and how many of all are under way at a time.
-func (p memoryPlan) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
-	first, end := p.of.layout.Vertices(rank)
-	g, budget := &p.of.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
-	if !p.of.shards.HasTopology() {
-		return p.of.sizedChunks(rank, budget)
+func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
+	first, end := p.job.Vertices(rank)
+	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
+	if !p.shards.HasTopology() {
+		return p.sizedChunks(rank, budget)
 	}
 	var all [][2]int64
 	most := 0
@@ -662,8 +662,8 @@ func (p memoryPlan) chunks(rank, rowBytes int) (some [][2]int64, underWay int64)
 }
 
 // partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
-func (p memoryPlan) partEnd(v, end int64) int64 {
-	for _, next := range p.of.shards.Offsets {
+func (p *planner) partEnd(v, end int64) int64 {
+	for _, next := range p.shards.Offsets {
 		if next > v {
 			return min(next, end)
 		}
@@ -672,4 +672,4 @@ func (p memoryPlan) partEnd(v, end int64) int64 {
 }
 
 // underWay returns how many of the given number of chunks are under way at a time.
-func (p memoryPlan) underWay(chunks int) int64 { return int64(min(p.of.job.Depth+1, chunks)) }
+func (p *planner) underWay(chunks int) int64 { return int64(min(p.job.Depth+1, chunks)) }

@@ -74,7 +74,7 @@ func testMemory(t *testing.T, j Job) {
 	}
 	r := l.Workload(0, 1)
 	size := shapeOf(&mb, r.Local)
-	p := &planner{job: &j, shards: s, layout: l, options: &Options{}}
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
 	needs := j.Model.Needs()
 
 	first := &mb.Blocks[0]
@@ -100,7 +100,7 @@ func testMemory(t *testing.T, j Job) {
 		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)) * 8
 		want += int64(len(h.Forward.Indices)+2*len(h.Transposed.Indices)) * 4
 	}
-	if got := p.holding().waitingBytes(&size, &Traffic{}); got != want {
+	if got := p.waitingBytes(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
 	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights &&
@@ -109,7 +109,7 @@ func testMemory(t *testing.T, j Job) {
 	}
 
 	rank := &rankPlan{rank: 0, reader: r, most: size}
-	model, err := p.holding().modelBytes(rank)
+	model, err := p.modelBytes(rank)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,20 +205,20 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	// The largest minibatch of validation vertices, drawn by the reference sampler.
 	j := planJob()
 	j.Eval = sample.Neighbours(20, 20, 20)
-	p := &planner{job: &j, shards: s, options: &Options{}}
 	if err := j.fill(s); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if p.layout, err = job.New(s, j.Spec); err != nil {
+	l, err := job.New(s, j.Spec)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.layout.Close()
-	r := &rankPlan{rank: 1, reader: p.layout.Workload(1, 1)}
+	defer l.Close()
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	r := &rankPlan{rank: 1, reader: p.job.Workload(1, 1)}
 	if err := p.probe(r); err != nil {
 		t.Fatal(err)
 	}
-	valid, size, largest := s.Valid(1), p.layout.Streams.MaxPiece(), 0
+	valid, size, largest := s.Valid(1), p.job.Streams.MaxPiece(), 0
 	for at := 0; at < len(valid); at += size {
 		mb := sample.Reference(s.Topology(), j.Eval, valid[at:min(at+size, len(valid))],
 			sample.Key{Seed: 1, Step: at})
@@ -252,9 +252,9 @@ func TestLayerRows(t *testing.T) {
 		j.Model = nn.Config{Kind: "sage", Layers: 3, In: 7, Hidden: 16, Out: 5, Jumping: c.jumping,
 			Task: c.task}
 		j.Scratch = c.scratch
-		p := &planner{job: &j}
+		p := &planner{job: j.lay(&job.Job{Spec: j.Spec})}
 		for l, want := range c.want {
-			if got := p.holding().layerRows(10, l); got != 10*want {
+			if got := p.layerRows(10, l); got != 10*want {
 				t.Errorf("task %s, jumping %q, files %v: layer %d needs %d bytes for 10 vertices, want %d",
 					c.task, c.jumping, c.scratch, l, got, 10*want)
 			}

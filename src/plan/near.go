@@ -9,22 +9,22 @@ import (
 
 // near returns the vertices that the rank's sampler makes likelier, as in training once the cache
 // of the job is filled.
-func (p trafficPlan) near(r *rankPlan) (sample.Near, error) {
-	if !p.of.layout.FavoursNear() {
+func (p *planner) near(r *rankPlan) (sample.Near, error) {
+	if !p.job.FavoursNear() {
 		return sample.Near{}, nil
 	}
-	held := access.NewSet(p.of.graph.NumVertices())
+	held := access.NewSet(p.graph.NumVertices())
 	defer held.Free()
 	held.AddRanges(r.reader.Local)
 	if err := p.addCached(held, r); err != nil {
 		return sample.Near{}, err
 	}
-	return p.of.graph.Near(held, p.of.job.Sample, p.of.job.Locality.Vertices)
+	return p.graph.Near(held, p.job.Sample, p.job.Locality.Vertices)
 }
 
 // addCached adds the vertices that the rank finds in a static cache, its own or that of its node.
-func (p trafficPlan) addCached(held access.Set, r *rankPlan) error {
-	c := &p.of.job.Cache
+func (p *planner) addCached(held access.Set, r *rankPlan) error {
+	c := &p.job.Cache
 	kind := policy.Find(c.Policy)
 	if !kind.Static() || kind.None() || len(r.reader.Seeds()) == 0 {
 		return nil
@@ -34,17 +34,17 @@ func (p trafficPlan) addCached(held access.Set, r *rankPlan) error {
 		return err
 	}
 	if !c.Shared() {
-		own, err := kind.Hold(p.of.graph, r.reader, capacity)
+		own, err := kind.Hold(p.graph, r.reader, capacity)
 		defer mem.Free(own)
 		held.AddAll(own)
 		return err
 	}
-	ranks := p.of.layout.Neighbours(r.rank)
+	ranks := p.job.Neighbours(r.rank)
 	score, err := p.nodeScore(kind, ranks)
 	if err != nil {
 		return err
 	}
-	place, err := c.Place(score, p.of.layout.Owned(ranks), capacity)
+	place, err := c.Place(score, p.job.Owned(ranks), capacity)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
-	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -37,15 +36,29 @@ type Job struct {
 	// Spec is the run. By default there is one rank for each part, one rank a node, and one epoch,
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
-
-	Workers int     // goroutines of a rank that prepare; default 1
-	Threads int     // threads of a rank that compute; default 1
-	Cores   float64 // CPUs of a rank; default Workers + Threads
-	GPU     *GPU    // GPUs that train; nil: the CPUs train
-	Scratch bool    // inference keeps hidden rows in files
+	Machine
 
 	auto bool // cache.policy is auto
 }
+
+// Machine is what a rank of a job has.
+type Machine struct {
+	Workers int     // goroutines that prepare; default 1
+	Threads int     // threads that compute; default 1
+	Cores   float64 // CPUs; default Workers + Threads
+	GPU     *GPU    // GPUs that train; nil: the CPUs train
+	Scratch bool    // inference keeps hidden rows in files
+}
+
+// laid is a job on its parts.
+type laid struct {
+	*job.Job
+	Machine
+	auto bool // cache.policy is auto
+}
+
+// lay returns the job on its parts, of which l is made.
+func (j *Job) lay(l *job.Job) *laid { return &laid{l, j.Machine, j.auto} }
 
 // Options are the settings of a plan.
 type Options struct {
@@ -101,21 +114,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	for _, n := range []struct {
-		name               string
-		value, least, most int
-	}{
-		{"ranks", j.Ranks, 1, min(mostRanks, int(s.Vertices))},
-		{"ranks per node", j.RanksPerNode, 1, mostRanks},
-		{"batch", j.Batch, 1, sample.MaxBatch},
-		{"epochs", j.Epochs, 1, math.MaxInt32}, {"pipeline depth", j.Depth, 0, math.MaxInt32},
-		{"workers", j.Workers, 1, math.MaxInt32},
-		{"threads", j.Threads, 1, math.MaxInt32}, {"cache window", j.Cache.Window, 0, math.MaxInt},
-		{"cache delta", j.Cache.Delta, 0, math.MaxInt},
-	} {
-		if n.value < n.least || n.value > n.most {
-			fault("%s: %d; it must be %d to %d", n.name, n.value, n.least, n.most)
-		}
+	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
+		fault("%d ranks; there may be at most %d", j.Ranks, most)
 	}
 	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
 		fault("cores: %g; it must be above 0, and finite", j.Cores)
@@ -146,7 +146,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
 	}
-	if err := errors.Join(append(faults, refused, j.Model.Check(), j.Optimizer.Check(),
+	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(), j.Optimizer.Check(),
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
@@ -200,34 +200,21 @@ func (p *planner) node(rank int) (lo, hi int) {
 }
 
 func (p *planner) between(lo, hi int) int64 {
-	first, _ := p.layout.Vertices(lo)
-	_, last := p.layout.Vertices(hi - 1)
+	first, _ := p.job.Vertices(lo)
+	_, last := p.job.Vertices(hi - 1)
 	return last - first
 }
 
 func (p *planner) rows(rank int) int64 {
-	first, last := p.layout.Vertices(rank)
+	first, last := p.job.Vertices(rank)
 	return last - first
-}
-
-// trainable returns an error for parts that no model is trained on.
-func trainable(s *shard.Shards, learned int) error {
-	if s.Task == task.None {
-		return fmt.Errorf("%w: %s: the graph has no labels, so there is no training to plan",
-			ErrParts, s.Dir)
-	}
-	if s.Features == 0 && !s.Schema.Typed() && learned == 0 {
-		return fmt.Errorf("%w: %s: the graph has no features; set model.learned, or plan for parts that are "+
-			"cut with --features degree, or ones", ErrParts, s.Dir)
-	}
-	return nil
 }
 
 // New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
 // parts that do not fit it (ErrParts), or another failure.
 func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
-	if err := trainable(s, j.Model.Learned); err != nil {
-		return nil, err
+	if err := j.Trainable(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, err
@@ -240,9 +227,9 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
 	defer l.Close()
-	j.Sample.Links = l.Sample.Links // which the job has made
+	p := &planner{job: j.lay(l), options: &o, shards: s}
 	if !s.HasTopology() {
-		return (&planner{job: &j, options: &o, shards: s, layout: l}).sizedPlan()
+		return p.sizedPlan()
 	}
 	t := s.Topology()
 	m, err := access.New(&t.Graph, access.Options{Columns: &t.Columns})
@@ -250,17 +237,16 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 		return nil, err
 	}
 	defer m.Free()
-	p := &planner{job: &j, options: &o, shards: s, layout: l, graph: m}
+	p.graph = m
 	defer p.free()
 	return p.plan()
 }
 
 // planner is the state of New.
 type planner struct {
-	job     *Job
+	job     *laid
 	options *Options
 	shards  *shard.Shards
-	layout  *job.Job
 	graph   *access.Graph
 	ranks   []*rankPlan // the analysed ranks
 	forward bool        // nothing is trained
@@ -273,18 +259,6 @@ type planner struct {
 	device     onGPU
 }
 
-// A plan has three views of a job, each of which can use the others: what ranks hold in memory,
-// what they fetch, and what they send each other besides.
-type (
-	memoryPlan  struct{ of *planner } // bytes that a rank has in memory
-	trafficPlan struct{ of *planner } // rows that a step fetches, and what serves the others
-	messagePlan struct{ of *planner } // collectives of a minibatch, and the bytes of their messages
-)
-
-func (p *planner) holding() memoryPlan   { return memoryPlan{p} }
-func (p *planner) fetching() trafficPlan { return trafficPlan{p} }
-func (p *planner) sending() messagePlan  { return messagePlan{p} }
-
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
 
 func (p *planner) free() {
@@ -295,29 +269,29 @@ func (p *planner) free() {
 }
 
 func (p *planner) plan() (*Prediction, error) {
-	j, l := p.job, p.layout
+	j := p.job
 	if err := p.lookAtRanks(); err != nil {
 		return nil, err
 	}
 	out := &Prediction{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact,
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact,
 		Analysed: len(p.ranks),
-		Steps:    l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(),
+		Steps:    j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(),
 	}
 	var err error
-	if out.Traffic, err = p.fetching().traffic(&j.Cache); err != nil {
+	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
 		return nil, err
 	}
-	if out.Memory, err = p.holding().memory(&out.Traffic); err != nil {
+	if out.Memory, err = p.memory(&out.Traffic); err != nil {
 		return nil, err
 	}
-	out.Sampling, out.Shuffles = p.sending().sampling(), p.shuffles
+	out.Sampling, out.Shuffles = p.sampling(), p.shuffles
 	mode, err := parallel.ModeOf(j.Mode.Name)
 	if err != nil {
 		return nil, err
 	}
-	out.Collectives = l.Minibatches() * mode.Collectives(parallel.Messages{Hops: j.Sample.Hops(),
-		Asking: p.sending().askingHops(), Group: p.sending().groupSize(),
+	out.Collectives = j.Minibatches() * mode.Collectives(parallel.Messages{Hops: j.Sample.Hops(),
+		Asking: p.askingHops(), Group: p.groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
 		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),
 		UnderWay: j.Depth > 0})
@@ -325,7 +299,7 @@ func (p *planner) plan() (*Prediction, error) {
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
 	if p.job.GPU != nil {
-		if out.Device, err = p.holding().deviceMemory(&out.Traffic); err != nil {
+		if out.Device, err = p.deviceMemory(&out.Traffic); err != nil {
 			return nil, err
 		}
 	}
@@ -351,11 +325,11 @@ func (p *planner) lookAtRanks() error {
 		}
 		p.ranks = append(p.ranks, r)
 	}
-	if p.sending().shares() {
-		return p.sending().probeShares()
+	if p.shares() {
+		return p.probeShares()
 	}
-	if p.shuffles = p.sending().learned(); p.job.Mode.Columns {
-		p.shuffles = p.sending().pushed()
+	if p.shuffles = p.learned(); p.job.Mode.Columns {
+		p.shuffles = p.pushed()
 	}
 	return nil
 }
@@ -384,25 +358,25 @@ func (p *planner) note(out *Prediction) {
 	if !p.exact() {
 		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
 	}
-	if p.layout.FavoursNear() {
+	if p.job.FavoursNear() {
 		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
 			"over some minibatches of a rank, and caches of other sizes are not compared")
 	}
-	if p.layout.FavoursNear() && p.job.Locality.Adapts {
+	if p.job.FavoursNear() && p.job.Locality.Adapts {
 		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
 			"with a lower one fetch more rows", p.job.Locality.Favour)
 	}
 	if p.job.Model.EdgeIn > 0 {
 		add("rows of edges are not in these figures: neither what they take in memory nor on the network")
 	}
-	if w := p.layout.Streams.Warning(); w != "" {
+	if w := p.job.Streams.Warning(); w != "" {
 		add("%s", w)
 	}
 	if p.job.auto {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
-	if p.job.OwnersSums() != nil && p.sending().shares() {
+	if p.job.OwnersSums() != nil && p.shares() {
 		add("owners add rows; where ranks draw together, rows without sums are predicted: an upper " +
 			"estimate")
 	} else if p.job.OwnersSums() != nil {
@@ -423,7 +397,7 @@ func (p *planner) note(out *Prediction) {
 		add("policy %s decides by what was read before, for which there is no formula: it was "+
 			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
-	if p.shuffles != nil && !p.sending().relays() && out.RanksPerNode > 1 &&
+	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
 		out.RanksPerNode < out.Ranks {
 		add("rows within a step are taken to go to all other ranks alike, on the node or off")
 	}
@@ -452,8 +426,8 @@ func (p *planner) note(out *Prediction) {
 // samplerOptions returns the options of a rank's samplers, except their number.
 func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
-		Spec: p.layout.Sample, Eval: p.layout.Eval, Near: near,
-		Workers: 1, MaxSeeds: p.layout.Streams.MaxPiece(), Map: p.vertexMap(),
+		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,
+		Workers: 1, MaxSeeds: p.job.Streams.MaxPiece(), Map: p.vertexMap(),
 		Weights: p.job.Model.EdgeWeights,
 	}
 }

@@ -131,12 +131,12 @@ func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	p := &planner{job: &j, options: &Options{}, shards: s, layout: l, graph: m}
+	p := &planner{job: j.lay(l), options: &Options{}, shards: s, graph: m}
 	defer p.free()
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)
 	}
-	traffic, err := p.fetching().traffic(&j.Cache)
+	traffic, err := p.traffic(&j.Cache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	first, end := s.Offsets[node*per], s.Offsets[(node+j.RanksPerNode)*per]
 	r = &access.Workload{
 		Local:  []access.Range{{First: graph.VertexID(first), End: graph.VertexID(end)}},
-		Sample: j.Sample, Topology: s.Topology(), Streams: streams, First: rank * each, Count: each,
-		Seed: j.Seed, Epochs: 2,
+		Sample: j.Sample, Topology: s.Topology(), Epochs: 2, Reader: sample.Reader{Streams: streams,
+			First: rank * each, Count: each, Seed: j.Seed},
 	}
 	all := slices.Concat(seeds...)
 	for _, own := range seeds[rank*each : (rank+1)*each] {
@@ -318,14 +318,14 @@ func TestBadJobsAreRefused(t *testing.T) {
 		change        func(*Job, *Options)
 	}{
 		{"ranks that fit no parts", "3 ranks on 4 parts", func(j *Job, _ *Options) { j.Ranks = 3 }},
-		{"more ranks than a list has room for", "ranks: 4611686018427387904",
+		{"more ranks than a list has room for", "4611686018427387904 ranks",
 			func(j *Job, _ *Options) { j.Ranks = 1 << 62 }},
-		{"a batch beyond any graph", "batch: 9223372036854775807",
+		{"a batch beyond any graph", "batch is 9223372036854775807",
 			func(j *Job, _ *Options) { j.Batch = math.MaxInt }},
 		{"endless cores", "cores: +Inf", func(j *Job, _ *Options) { j.Cores = math.Inf(1) }},
-		{"negative ranks", "ranks: -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
-		{"no batch", "batch: 0", func(j *Job, _ *Options) { j.Batch = 0 }},
-		{"two faults", "pipeline depth: -1", func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
+		{"negative ranks", "ranks is -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
+		{"no batch", "batch is 0", func(j *Job, _ *Options) { j.Batch = 0 }},
+		{"two faults", "pipeline depth is -1", func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
 		{"a policy that nobody knows", `"lru"`, func(j *Job, _ *Options) { j.Cache.Policy = "lru" }},
 		{"alpha", "alpha is NaN", func(j *Job, _ *Options) { j.Cache.Alpha = math.NaN() }},
 		{"a model that cannot be", "tree", func(j *Job, _ *Options) { j.Model.Kind = "tree" }},

@@ -125,7 +125,7 @@ func (r *rankPlan) free() {
 
 // look analyses one rank.
 func (p *planner) look(rank int) (*rankPlan, error) {
-	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers)}
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
 		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
@@ -143,7 +143,7 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 			}
 		}
 	default:
-		if r.reader.Near, err = p.fetching().near(r); err != nil {
+		if r.reader.Near, err = p.near(r); err != nil {
 			return nil, err
 		}
 		r.reader.Favour = p.job.Locality.Favour
@@ -152,11 +152,11 @@ func (p *planner) look(rank int) (*rankPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.remote, err = p.fetching().expected(r, nil); err != nil {
+	if r.remote, err = p.expected(r, nil); err != nil {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = p.kinds().same(1); p.sending().shares() {
+	if r.factor = p.kinds().same(1); p.shares() {
 		// the group that shares its minibatches is probed as a whole
 		return r, nil
 	}
@@ -195,7 +195,7 @@ func (p *planner) share(r *rankPlan) {
 		if owner >= lo && owner < hi || remote == 0 {
 			continue
 		}
-		first, last := p.layout.Vertices(owner)
+		first, last := p.job.Vertices(owner)
 		for v := first; v < last; v++ {
 			if !access.Among(r.reader.Local, graph.VertexID(v)) {
 				r.owners[owner] += float64(r.read[v]) / remote
@@ -219,46 +219,40 @@ func (p *planner) probe(r *rankPlan) error {
 		p.probeSeeds(r)
 		return nil
 	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions(r.reader.Near))
+	replay, err := r.reader.Replay(p.shards.Topology(), p.samplerOptions(r.reader.Near))
 	if err != nil {
 		return err
 	}
-	defer s.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	sums, err := p.fetching().newSummer(r.rank, 0)
+	defer replay.Free()
+	mb := &replay.Minibatch
+	sums, err := p.newSummer(r.rank, 0)
 	if err != nil {
 		return err
 	}
 	defer sums.close()
 	var built parallel.LayerEdges
 	defer built.Free()
-	var seeds []graph.VertexID
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
-		step, stream := p.scattered(r, max(i, 0))
-		seeds = p.layout.Streams.Piece(1, step, stream, seeds)
-		begin := time.Now()
-		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream,
-			Favour: p.job.Locality.Favour}
-		if err := s.Sample(&mb, seeds, key); err != nil {
+		key, err := replay.At(1, p.scattered(max(i, 0)))
+		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
 		if i < 0 {
 			continue
 		}
-		r.took += time.Since(begin)
-		shape := p.typed(&built, &mb, r, shapeOf(&mb, r.reader.Local), p.job.Model.Needs(), true)
-		shape.asks = p.sending().asks(r, &mb, p.job.Sample, key, all)
+		r.took += replay.Took
+		shape := p.typed(&built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), true)
+		shape.asks = p.asks(r, mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
-		if err := sums.probed(&mb, &shape); err != nil {
+		if err := sums.probed(mb, &shape); err != nil {
 			return err
 		}
 		r.add(&shape)
 	}
-	if err := p.probeEvaluation(r, s, &mb, &built, sums); err != nil {
+	if err := p.probeEvaluation(r, replay.Sampler, mb, &built, sums); err != nil {
 		return err
 	}
-	r.sampler = s.Bytes()
+	r.sampler = replay.Sampler.Bytes()
 	return nil
 }
 
@@ -270,13 +264,13 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 		return nil
 	}
 	var chunks [][]graph.VertexID
-	first, last := p.layout.Vertices(r.rank)
+	first, last := p.job.Vertices(r.rank)
 	for k := range p.shards.Parts {
 		own := slices.Clone(p.shards.Valid(k))
 		own = slices.DeleteFunc(own, func(v graph.VertexID) bool {
 			return int64(v) < first || int64(v) >= last
 		})
-		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.layout.Streams.MaxPiece()))
+		chunks = slices.AppendSeq(chunks, slices.Chunk(own, p.job.Streams.MaxPiece()))
 	}
 	edges := 0
 	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
@@ -286,7 +280,7 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := p.typed(built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), false)
-		shape.asks = p.sending().asks(r, mb, p.job.Eval, sample.Key{}, all)
+		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
 		if err := sums.probed(mb, &shape); err != nil {
 			return err
@@ -304,12 +298,9 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the step and the stream of the i-th sampled minibatch: no two are adjacent, and
+// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent, and
 // none repeats before all have been taken.
-func (p *planner) scattered(r *rankPlan, i int) (step, stream int) {
-	item := scatteredOver(p.layout.Streams.Steps()*p.layout.Minibatches(), i)
-	return item / p.layout.Minibatches(), r.reader.First + item%p.layout.Minibatches()
-}
+func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.
 func scatteredOver(items, i int) int {
@@ -330,8 +321,8 @@ func greatestDivisor(a, b int) int {
 // probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
 func (p *planner) probeSeeds(r *rankPlan) {
 	for i := range leastProbes {
-		step, stream := p.scattered(r, i)
-		s := seedShape(p.job.Model.Layers, len(p.layout.Streams.Piece(1, step, stream, nil)))
+		key := p.job.Reader(r.rank).Key(1, p.scattered(i))
+		s := seedShape(p.job.Model.Layers, len(p.job.Seeds(key, nil)))
 		r.add(&s)
 	}
 }

@@ -9,19 +9,19 @@ import (
 )
 
 // pushBytes returns the length of an input hop in a message.
-func (p messagePlan) pushBytes(h hopShape) float64 {
-	return 4 * float64(parallel.HopWords(p.of.job.Model.Needs(), int64(h.sources),
+func (p *planner) pushBytes(h hopShape) float64 {
+	return 4 * float64(parallel.HopWords(p.job.Model.Needs(), int64(h.sources),
 		int64(h.destinations),
-		int64(p.of.holding().layerEdges(h))))
+		int64(p.layerEdges(h))))
 }
 
 // pushed counts what ranks that hold columns send in a step, by the probes of the analysed ranks.
-func (p messagePlan) pushed() *Shuffles {
-	_, width := p.of.job.Model.Widths(0)
-	others, minibatches := float64(p.of.job.Ranks-1), float64(p.of.layout.Minibatches())
-	scale := minibatches * float64(p.of.job.Ranks) / float64(len(p.of.ranks))
+func (p *planner) pushed() *Shuffles {
+	_, width := p.job.Model.Widths(0)
+	others, minibatches := float64(p.job.Ranks-1), float64(p.job.Minibatches())
+	scale := minibatches * float64(p.job.Ranks) / float64(len(p.ranks))
 	s := new(Shuffles)
-	for _, r := range p.of.ranks {
+	for _, r := range p.ranks {
 		of := func(what func(s *shape) float64) float64 { return r.mean(what) }
 		push := others * (parallel.HopSizeBytes + of(func(s *shape) float64 { return p.pushBytes(s.hops[0]) }))
 		sums := others * of(func(s *shape) float64 { return float64(s.hops[0].destinations) })
@@ -38,17 +38,17 @@ func (p messagePlan) pushed() *Shuffles {
 
 // joined returns the input hops of all ranks' minibatches as one, of training or, if that draws
 // more, of evaluation.
-func (p messagePlan) joined() (all hopShape) {
-	ranks := float64(p.of.job.Ranks)
+func (p *planner) joined() (all hopShape) {
+	ranks := float64(p.job.Ranks)
 	sum := func(of func(h hopShape) int) int {
 		trained, judged := 0.0, 0.0
-		for _, r := range p.of.ranks {
+		for _, r := range p.ranks {
 			trained += r.mean(func(s *shape) float64 { return float64(of(s.hops[0])) })
 			if r.judged.hops != nil {
 				judged += float64(of(r.judged.hops[0]))
 			}
 		}
-		return int(max(trained, judged) * ranks / float64(len(p.of.ranks)))
+		return int(max(trained, judged) * ranks / float64(len(p.ranks)))
 	}
 	return hopShape{sources: sum(func(h hopShape) int { return h.sources }),
 		destinations: sum(func(h hopShape) int { return h.destinations }),
@@ -57,44 +57,44 @@ func (p messagePlan) joined() (all hopShape) {
 
 // joinedBytes is what a minibatch takes for the hops of all ranks: messages, the joined hop, and
 // where its rows lie, in the place of those of the own frontier.
-func (p messagePlan) joinedBytes(own hopShape) int64 {
+func (p *planner) joinedBytes(own hopShape) int64 {
 	all := p.joined()
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2) +
-		8*int64(all.destinations+1) + 4*int64(p.of.holding().layerEdges(all))
-	if p.of.job.Model.Needs().Weights != nn.NoWeights {
-		bytes += 4 * int64(p.of.holding().layerEdges(all))
+		8*int64(all.destinations+1) + 4*int64(p.layerEdges(all))
+	if p.job.Model.Needs().Weights != nn.NoWeights {
+		bytes += 4 * int64(p.layerEdges(all))
 	}
 	return bytes - int64(own.sources)*(8+2)
 }
 
 // columnBytes is the memory of a rank's columns of all feature rows.
-func (p messagePlan) columnBytes(rank int) int64 {
-	if !p.of.job.Mode.Columns {
+func (p *planner) columnBytes(rank int) int64 {
+	if !p.job.Mode.Columns {
 		return 0
 	}
-	first, end := p.of.layout.Columns(rank)
-	return p.of.shards.Vertices * int64(end-first) * int64(p.of.shards.Type().Size())
+	first, end := p.job.Columns(rank)
+	return p.shards.Vertices * int64(end-first) * int64(p.shards.Type().Size())
 }
 
 // sums are what the input layer adds up for the given number of destinations.
-func (p messagePlan) sums(destinations int) []compute.Matrix {
-	_, width := p.of.job.Model.Widths(0)
-	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.of.job.Ranks)
+func (p *planner) sums(destinations int) []compute.Matrix {
+	_, width := p.job.Model.Widths(0)
+	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
 }
 
 // reserveColumns makes room in m for what a rank computes on its columns, and sets what the input
 // layer reads instead of rows. It returns the bytes of sums and gradients on their way.
-func (p messagePlan) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving int64, err error) {
-	columns, err := m.Columns(p.of.layout.Columns(rank))
+func (p *planner) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving int64, err error) {
+	columns, err := m.Columns(p.job.Columns(rank))
 	if err != nil {
 		return 0, err
 	}
 	defer columns.Close()
 	all := p.joined()
 	err = columns.Reserve(&nn.Input{Hop: nn.Hop{Destinations: all.destinations}})
-	_, width := p.of.job.Model.Widths(0)
+	_, width := p.job.Model.Widths(0)
 	in.Shares = p.sums(in.Destinations)
 	in.Aggregate, in.Gradient = compute.Matrix{}, in.Train
-	sums := int64(p.of.job.Ranks*in.Destinations+all.destinations) * 4 * int64(width)
+	sums := int64(p.job.Ranks*in.Destinations+all.destinations) * 4 * int64(width)
 	return (columns.Bytes() + sums) * 5 / 4, err // they grow with a quarter of slack
 }

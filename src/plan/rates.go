@@ -114,28 +114,26 @@ func (p *planner) calibration() (*calibration, error) {
 			c.of = r
 		}
 	}
-	stream := c.of.reader.First
-	seeds := p.layout.Streams.Piece(1, 0, stream, nil)
-	c.key = sample.Key{Seed: p.job.Seed, Epoch: 1, Stream: stream, Favour: p.job.Locality.Favour}
-	if !p.job.Reads() {
-		c.shape = c.of.probes[0]
-		c.mb.Seeds, c.mb.Frontier = nil, mem.Grow(c.mb.Frontier, len(seeds))
-		copy(c.mb.Frontier, seeds)
-		return c, nil
-	}
-	s, err := sample.New(p.shards.Topology(), p.samplerOptions(c.of.reader.Near))
+	replay, err := c.of.reader.Replay(p.shards.Topology(), p.samplerOptions(c.of.reader.Near))
 	if err != nil {
 		return nil, err
 	}
-	defer s.Free()
-	err = s.Sample(&c.mb, seeds, c.key)
-	// A whole minibatch, also where a rank computes a share of it only, as probes have it.
-	if err == nil {
+	c.key, err = replay.At(1, 0)
+	c.mb, replay.Minibatch = replay.Minibatch, sample.Minibatch{}
+	replay.Free()
+	switch {
+	case err != nil:
+		c.free()
+		return nil, err
+	case !p.job.Reads():
+		c.shape = c.of.probes[0]
+	default:
+		// A whole minibatch, also where a rank computes a share of it only, as probes have it.
 		var built parallel.LayerEdges
 		defer built.Free()
 		c.shape = p.typed(&built, &c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local), p.job.Model.Needs(), true)
 	}
-	return c, err
+	return c, nil
 }
 
 // again is how long a measurement is repeated, so that the resolution of the clock does not matter.
@@ -158,7 +156,7 @@ func timed(f func() error) (float64, error) {
 
 // lookups measures how fast package exchange locates rows.
 func (c *calibration) lookups() (float64, error) {
-	x, free, err := c.planner.layout.Exchange(c.of.rank)
+	x, free, err := c.planner.job.Exchange(c.of.rank)
 	if err != nil {
 		return 0, err
 	}
@@ -236,7 +234,7 @@ func (c *calibration) fits() error {
 	if c.planner.job.GPU != nil { // device memory is looked at where it is allocated
 		return nil
 	}
-	m, err := c.planner.holding().modelBytes(c.of)
+	m, err := c.planner.modelBytes(c.of)
 	if err != nil {
 		return err
 	}
@@ -339,7 +337,7 @@ func (c *calibration) flops() (float64, error) {
 func (p *planner) products(s *shape) float64 {
 	sum := 0
 	for l, h := range s.hops {
-		hop := p.holding().hop(h)
+		hop := p.hop(h)
 		sum += p.job.Model.Flops(l, &hop)
 	}
 	return float64(sum)

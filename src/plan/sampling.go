@@ -21,33 +21,33 @@ type Sampling struct {
 func all(graph.VertexID) bool { return true }
 
 // asks returns what the share of a rank in a minibatch, drawn by spec, asks others.
-func (p messagePlan) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
+func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
 		return nil
 	}
-	j := p.of.job
-	first, last := p.of.layout.Vertices(r.rank)
+	j := p.job
+	first, last := p.job.Vertices(r.rank)
 	return mb.Asks(&sample.Askers{Spec: spec, Carried: job.CarriedOf(&j.Spec),
-		Topology: p.of.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.SeedsElsewhere(),
+		Topology: p.shards.Topology(), Ranks: j.Ranks, Elsewhere: j.SeedsElsewhere(),
 		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
 
 // askingHops returns how many hops of a minibatch ask other ranks.
-func (p messagePlan) askingHops() int {
-	if !p.of.job.Partitioned || p.groupSize() == p.of.job.Ranks {
+func (p *planner) askingHops() int {
+	if !p.job.Partitioned || p.groupSize() == p.job.Ranks {
 		return 0
 	}
-	return sample.AskingHops(p.of.job.Sample.Hops(), p.of.job.Ranks, p.of.job.SeedsElsewhere())
+	return sample.AskingHops(p.job.Sample.Hops(), p.job.Ranks, p.job.SeedsElsewhere())
 }
 
 // sampling predicts what sampling costs in a step; nil if every rank has the whole topology.
-func (p messagePlan) sampling() *Sampling {
+func (p *planner) sampling() *Sampling {
 	if p.askingHops() == 0 {
 		return nil
 	}
 	var all Sampling
-	for _, r := range p.of.ranks {
+	for _, r := range p.ranks {
 		of := func(what func(a sample.Asked) int) float64 {
 			return r.mean(func(s *shape) float64 { return float64(what(sample.Sum(s.asks))) })
 		}
@@ -55,17 +55,17 @@ func (p messagePlan) sampling() *Sampling {
 		all.Asked += of(func(a sample.Asked) int { return a.Vertices })
 		all.Drawn += of(func(a sample.Asked) int { return a.Neighbours })
 		all.Bytes += bytes
-		all.busiest = max(all.busiest, bytes*float64(p.of.layout.Minibatches()))
+		all.busiest = max(all.busiest, bytes*float64(p.job.Minibatches()))
 	}
-	scale := float64(p.of.layout.Minibatches()) * float64(p.of.job.Ranks) / float64(len(p.of.ranks))
+	scale := float64(p.job.Minibatches()) * float64(p.job.Ranks) / float64(len(p.ranks))
 	all.Asked, all.Drawn, all.Bytes = all.Asked*scale, all.Drawn*scale, all.Bytes*scale
 	return &all
 }
 
 // askingBytes is what a minibatch holds between the collectives, for the largest hop: sample.Asking
 // and, as others ask as much, sample.Answer; and the totals of estimates.
-func (p messagePlan) askingBytes(s *shape) int64 {
-	j, most := p.of.job, int64(0)
+func (p *planner) askingBytes(s *shape) int64 {
+	j, most := p.job, int64(0)
 	for l, a := range s.asks {
 		h, reply := s.hops[l], j.Sample.Reply(len(s.asks)-l, job.CarriedOf(&j.Spec))
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
@@ -95,32 +95,32 @@ func (p messagePlan) askingBytes(s *shape) int64 {
 
 // topologyBytes returns the bytes of the edges and labels that a rank maps, and of what all ranks
 // of a node have in common.
-func (p messagePlan) topologyBytes(rank int) (rows, common int64) {
-	rows, common = p.of.shards.MappedBytes()
-	if !p.of.job.Partitioned {
+func (p *planner) topologyBytes(rank int) (rows, common int64) {
+	rows, common = p.shards.MappedBytes()
+	if !p.job.Partitioned {
 		return rows, common
 	}
-	first, last := p.of.layout.Vertices(rank)
-	g, n := &p.of.shards.Topology().Graph, last-first
-	pointers, labels := 8*(n+1), n*int64(p.of.holding().labelBytes())
+	first, last := p.job.Vertices(rank)
+	g, n := &p.shards.Topology().Graph, last-first
+	pointers, labels := 8*(n+1), n*int64(p.labelBytes())
 	sums, edge := int64(0), int64(4)
-	if p.of.shards.Weighted {
+	if p.shards.Weighted {
 		sums, edge = 4*n, 8
 	}
-	if p.of.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
-		pointers, common = 0, common+8*(p.of.shards.Vertices+1)
-		if p.of.shards.Weighted {
-			sums, common = 0, common+4*p.of.shards.Vertices
+	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
+		pointers, common = 0, common+8*(p.shards.Vertices+1)
+		if p.shards.Weighted {
+			sums, common = 0, common+4*p.shards.Vertices
 		}
 	}
-	if p.of.job.GlobalSeeds {
-		labels, common = 0, common+p.of.shards.Vertices*int64(p.of.holding().labelBytes())
+	if p.job.GlobalSeeds {
+		labels, common = 0, common+p.shards.Vertices*int64(p.labelBytes())
 	}
-	edges := p.of.shards.Edges / p.of.shards.Vertices * n
-	if p.of.shards.HasTopology() {
+	edges := p.shards.Edges / p.shards.Vertices * n
+	if p.shards.HasTopology() {
 		edges = g.Indptr[last] - g.Indptr[first]
 	}
-	if c := &p.of.shards.Topology().Columns; !c.Plain() && n > 0 {
+	if c := &p.shards.Topology().Columns; !c.Plain() && n > 0 {
 		_, begin, _ := c.Of(graph.VertexID(first))
 		_, at, count := c.Of(graph.VertexID(last - 1))
 		pointers += 8 * (int64(at) + int64(count) - int64(begin) + 1)

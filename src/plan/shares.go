@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -12,7 +11,7 @@ import (
 )
 
 // shares reports whether ranks train minibatches together.
-func (p messagePlan) shares() bool { return p.of.job.Mode.Sharing != sample.Alone }
+func (p *planner) shares() bool { return p.job.Mode.Sharing != sample.Alone }
 
 // others returns the rows of other ranks behind the output of layer l.
 func (s *shape) others(l int) int {
@@ -23,51 +22,51 @@ func (s *shape) others(l int) int {
 }
 
 // relays reports whether ranks find rows for each other and pass them on, as in hybrid mode.
-func (p messagePlan) relays() bool { return p.of.job.Mode.Sharing == sample.InNodes }
+func (p *planner) relays() bool { return p.job.Mode.Sharing == sample.InNodes }
 
-func (p messagePlan) groupSize() int { return p.of.layout.Share(0).Size }
+func (p *planner) groupSize() int { return p.job.Share(0).Size }
 
 // probeShares samples minibatches scattered over the first epoch, and counts the share of each
 // analysed rank in them.
-func (p messagePlan) probeShares() error {
-	if !p.of.job.Reads() && p.of.job.Sample.Links == nil {
-		for _, r := range p.of.ranks {
-			p.of.probeSeeds(r)
+func (p *planner) probeShares() error {
+	if !p.job.Reads() && p.job.Sample.Links == nil {
+		for _, r := range p.ranks {
+			p.probeSeeds(r)
 		}
 		return nil
 	}
 	size := p.groupSize()
 	g := groupProbe{
-		p: p.of, owners: sample.NewOwners(p.of.layout.Offsets(), size),
-		loads: sample.NewLoads(size, p.of.job.Sample.Hops()), candidates: make([][]int, size),
+		p: p, owners: sample.NewOwners(p.job.Offsets(), size),
+		loads: sample.NewLoads(size, p.job.Sample.Hops()), candidates: make([][]int, size),
 		rated: make([]crossed, size),
 	}
 	defer g.crossing.Free()
 	defer func() { mem.Free(g.truth) }()
 	for r := range g.candidates {
-		g.candidates[r] = make([]int, p.of.job.Sample.Layers())
+		g.candidates[r] = make([]int, p.job.Sample.Layers())
 	}
-	for i, r := range p.of.ranks {
-		if i == 0 || p.of.ranks[i-1].rank/size != r.rank/size {
+	for i, r := range p.ranks {
+		if i == 0 || p.ranks[i-1].rank/size != r.rank/size {
 			g.groups = append(g.groups, nil)
 		}
 		last := &g.groups[len(g.groups)-1]
 		*last = append(*last, r)
 	}
-	p.of.shuffles = new(Shuffles)
-	if !p.of.job.Reads() {
+	p.shuffles = new(Shuffles)
+	if !p.job.Reads() {
 		for _, ranks := range g.groups {
 			g.probeRated(ranks)
 		}
 		return nil
 	}
 	var err error
-	g.sampler, err = sample.New(p.of.shards.Topology(), p.of.samplerOptions(sample.Near{}))
+	g.replay, err = p.job.Reader(0).Replay(p.shards.Topology(),
+		p.samplerOptions(sample.Near{}))
 	if err != nil {
 		return err
 	}
-	defer g.sampler.Free()
-	defer g.mb.Free()
+	defer g.replay.Free()
 	for _, ranks := range g.groups {
 		if err := g.probe(ranks); err != nil {
 			return err
@@ -84,8 +83,7 @@ type groupProbe struct {
 	loads  [][]sample.Load // of a minibatch, by member of its group
 	// [S,layers] candidates that each member finds for a layer that is drawn as a whole
 	candidates [][]int
-	sampler    sample.Sampler
-	mb         sample.Minibatch
+	replay     *sample.Replay
 	crossing   sample.Crossing // of embeddings
 	rated      []crossed       // [S] likewise
 	truth      []byte
@@ -114,13 +112,13 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
 	var mean Shuffles
 	for i := range leastProbes {
-		step, stream := p.scattered(ranks[0], i)
-		seeds, own := p.layout.Streams.Piece(1, step, stream, nil), make([]int, g.owners.Size)
+		key := p.job.Reader(ranks[0].rank).Key(1, p.scattered(i))
+		seeds, own := p.job.Seeds(key, nil), make([]int, g.owners.Size)
 		for _, v := range seeds {
 			own[g.owners.Of(v)]++
 		}
 		one := Shuffles{Loaded: float64(len(seeds))}
-		g.rate(&one, sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream})
+		g.rate(&one, key)
 		mean.add(&one, leastProbes)
 		for _, r := range ranks {
 			member := r.rank % g.owners.Size
@@ -136,29 +134,26 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 // sampled.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
 	p, n := g.p, len(g.groups)
-	minibatches, whole := []Shuffles(nil), 0
+	minibatches, whole, mb := []Shuffles(nil), 0, &g.replay.Minibatch
+	g.replay.Of = p.job.Reader(ranks[0].rank)
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
-		step, stream := p.scattered(ranks[0], max(i, 0))
-		seeds := p.layout.Streams.Piece(1, step, stream, nil)
-		key := sample.Key{Seed: p.job.Seed, Epoch: 1, Step: step, Stream: stream}
-		begin := time.Now()
-		if err := g.sampler.Sample(&g.mb, seeds, key); err != nil {
+		key, err := g.replay.At(1, p.scattered(max(i, 0)))
+		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
-		took := time.Since(begin)
 		if i < 0 {
 			continue
 		}
-		edges, whole = edges+g.mb.NumEdges(), max(whole, g.mb.Blocks[0].NumDst)
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		edges, whole = edges+mb.NumEdges(), max(whole, mb.Blocks[0].NumDst)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
-			g.mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
+			mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
 		}
-		shuffled := p.sending().shuffled(&g.mb, g.loads, g.candidates)
+		shuffled := p.shuffled(mb, g.loads, g.candidates)
 		g.rate(&shuffled, key)
 		minibatches = append(minibatches, shuffled)
 		for _, r := range ranks {
-			r.edges, r.took = r.edges+g.mb.NumEdges(), r.took+took
+			r.edges, r.took = r.edges+mb.NumEdges(), r.took+g.replay.Took
 			shape := g.shapeOf(r, p.job.Sample, key)
 			r.add(&shape)
 		}
@@ -173,8 +168,8 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	}
 	for _, r := range ranks {
 		// Its scratch memory is for the destinations of the last hop.
-		r.sampler = g.sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
-		if p.sending().relays() {
+		r.sampler = g.replay.Sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
+		if p.relays() {
 			r.correct()
 		} else {
 			r.sampler += p.rows(r.rank) / 8 // a bit for each own vertex
@@ -188,14 +183,14 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
 	s.rated = g.rated[member]
-	if !g.p.sending().relays() {
+	if !g.p.relays() {
 		return s
 	}
 	s.remote = 0
-	s.asks = g.p.sending().asks(r, &g.mb, spec, key,
+	s.asks = g.p.asks(r, &g.replay.Minibatch, spec, key,
 		func(v graph.VertexID) bool { return g.owners.Of(v) == member })
-	first, last := g.p.layout.Vertices(r.rank)
-	for _, v := range g.mb.Frontier {
+	first, last := g.p.job.Vertices(r.rank)
+	for _, v := range g.replay.Minibatch.Frontier {
 		if g.owners.Of(v) != member {
 			continue
 		}
@@ -215,8 +210,8 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		return nil
 	}
 	lo := ranks[0].rank / size * size
-	first, _ := p.layout.Vertices(lo)
-	_, last := p.layout.Vertices(lo + size - 1)
+	first, _ := p.job.Vertices(lo)
+	_, last := p.job.Vertices(lo + size - 1)
 	var all []graph.VertexID
 	for k := range p.shards.Parts {
 		for _, v := range p.shards.Valid(k) {
@@ -225,18 +220,19 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 			}
 		}
 	}
-	most := p.layout.Streams.MaxPiece()
+	most := p.job.Streams.MaxPiece()
 	items := (len(all) + most - 1) / most
 	for i := range min(items, leastProbes) {
 		var seeds []graph.VertexID
 		for k := i; k < len(all); k += items {
 			seeds = append(seeds, all[k])
 		}
-		if err := g.sampler.SampleEval(&g.mb, seeds,
+		mb := &g.replay.Minibatch
+		if err := g.replay.Sampler.SampleEval(mb, seeds,
 			sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		g.mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
 			r.judged.atLeast(&shape)
@@ -258,7 +254,7 @@ func shareOf(loads []sample.Load) shape {
 
 // sharingBytes is what a share of a minibatch takes beside its blocks: the shuffle index of each hop
 // (sample.Crossing), of all but the last as kernels read it.
-func (p messagePlan) sharingBytes(s *shape) int64 {
+func (p *planner) sharingBytes(s *shape) int64 {
 	bytes, found := int64(0), 0
 	for l, x := range s.loads {
 		found = max(found, x.Sources()-x.Destinations)
@@ -286,15 +282,15 @@ func moveBytes(wanted, own int) int64 {
 
 // shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
 // where the layers compute, and pinned on the host of a GPU.
-func (p messagePlan) shuffleBytes(r *rankPlan) (computed, pinned int64) {
+func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
-		in, _ := p.of.job.Model.Widths(l)
+		in, _ := p.job.Model.Widths(l)
 		if l > 0 {
 			computed = max(computed, 2*4*int64(x.Wanted*in))
 			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}
 	}
-	x, out := r.most.rated, p.of.job.Model.Out
+	x, out := r.most.rated, p.job.Model.Out
 	computed = max(computed, 2*4*int64(x.wanted*out))
 	pinned = max(pinned, 4*int64((x.wanted+x.others)*out))
 	return computed, pinned

@@ -27,15 +27,15 @@ type Shuffles struct {
 
 // shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a whole, by
 // what each has found for them (sample.Minibatch.Candidates).
-func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
+func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
-	norms := float64(p.of.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(p.of.job.Model.Hidden)
+	norms := float64(p.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(p.job.Model.Hidden)
 	s.Bytes += norms * float64(len(loads))
 	if len(loads) == 1 {
 		counts = 0
 	}
-	all := make([]float64, p.of.job.Sample.Layers()) // bytes of what ranks tell the others of a layer
+	all := make([]float64, p.job.Sample.Layers()) // bytes of what ranks tell the others of a layer
 	for _, of := range candidates {
 		for l, n := range of {
 			all[l] += float64(parallel.CountBytes + sample.CandidateBytes*n)
@@ -53,11 +53,11 @@ func (p messagePlan) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candi
 			}
 			if l == 0 {
 				s.Features += others
-				s.Bytes += others * float64(p.of.shards.RowBytes())
-				features += most * float64(p.of.shards.RowBytes())
+				s.Bytes += others * float64(p.shards.RowBytes())
+				features += most * float64(p.shards.RowBytes())
 				continue
 			}
-			in, _ := p.of.job.Model.Widths(l)
+			in, _ := p.job.Model.Widths(l)
 			s.Hidden += others
 			s.Bytes += others * parallel.BetweenBytes(in)
 			between += most * parallel.BetweenBytes(in)
@@ -95,15 +95,15 @@ func (s *Shuffles) join(o *Shuffles, groups float64) {
 // sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
 // which the node's ranks share, and by memory to these, where each is written and read once more.
 // Which ranks of several nodes they go to is not known: as many are taken to go to each.
-func (p messagePlan) sendingSeconds(bytes float64, r *Rates) float64 {
-	others := float64(p.of.job.Ranks - 1)
+func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
+	others := float64(p.job.Ranks - 1)
 	if others == 0 {
 		return 0
 	}
-	near := float64(p.of.job.RanksPerNode-1) / others
+	near := float64(p.job.RanksPerNode-1) / others
 	if p.relays() {
 		near = 1
 	}
-	memory := r.Rows * float64(p.of.shards.RowBytes())
-	return bytes * ((1-near)*float64(p.of.job.RanksPerNode)/r.Network + 2*near/memory)
+	memory := r.Rows * float64(p.shards.RowBytes())
+	return bytes * ((1-near)*float64(p.job.RanksPerNode)/r.Network + 2*near/memory)
 }

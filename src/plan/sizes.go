@@ -27,8 +27,8 @@ const (
 // Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
 // shard.Sizes). The errors are those of New.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
-	if err := trainable(s, j.Model.Learned); err != nil {
-		return nil, nil, err
+	if err := j.Trainable(s); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, nil, err
@@ -39,14 +39,14 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	}
 	defer l.Close()
 	of := func(b Bound) (trace.Memory, error) {
-		p := &planner{job: &j, options: &Options{Bound: b}, shards: s, layout: l}
+		p := &planner{job: j.lay(l), options: &Options{Bound: b}, shards: s}
 		r := p.sized(0)
 		p.ranks = []*rankPlan{r}
 		t, err := p.sizedTraffic(r)
 		if err != nil {
 			return nil, err
 		}
-		return p.holding().rankMemory(r, t, t.each(0, l.Minibatches()))
+		return p.rankMemory(r, t, t.each(0, l.Minibatches()))
 	}
 	if least, err = of(Least); err != nil {
 		return nil, nil, err
@@ -65,12 +65,12 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
 	}
-	j.Spec = l.Spec
-	if err := j.Model.Check(); err != nil {
+	if err := l.Model.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	p := &planner{job: &j, options: &Options{Bound: Least}, shards: s, layout: l, forward: true}
-	model, err := p.holding().modelBytes(&rankPlan{})
+	p := &planner{job: j.lay(l), options: &Options{Bound: Least}, shards: s,
+		forward: true}
+	model, err := p.modelBytes(&rankPlan{})
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 		{Name: trace.MemHeap, Bytes: heapBytes}, {Name: trace.MemRuntime, Bytes: runtimeBytes}}
 	if full {
 		rows := int64(0)
-		for layer := range j.Model.Layers {
-			rows = max(rows, p.holding().layerRows(p.rows(0), layer))
+		for layer := range l.Model.Layers {
+			rows = max(rows, p.layerRows(p.rows(0), layer))
 		}
 		m = append(m, trace.MemoryItem{Name: trace.MemEvaluation, Bytes: rows})
 	}
@@ -88,8 +88,8 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 
 // sizedPlan is plan where there are sizes alone.
 func (p *planner) sizedPlan() (*Prediction, error) {
-	j, l := p.job, p.layout
-	if p.sending().shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
+	j := p.job
+	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
 		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
 			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
 	}
@@ -100,11 +100,11 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 		return nil, err
 	}
 	out := &Prediction{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: l.Exact, Analysed: 1,
-		Steps: l.Steps(), Minibatches: l.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact, Analysed: 1,
+		Steps: j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
 		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
 	}
-	if out.Memory, err = p.holding().rankMemory(r, t, t.each(0, l.Minibatches())); err != nil {
+	if out.Memory, err = p.rankMemory(r, t, t.each(0, j.Minibatches())); err != nil {
 		return nil, err
 	}
 	out.MemoryRank, out.MemoryNode = out.Memory.Sum(), out.Memory.Node(j.RanksPerNode)
@@ -158,16 +158,16 @@ func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 
 // sized is look where there are sizes alone.
 func (p *planner) sized(rank int) *rankPlan {
-	r := &rankPlan{rank: rank, reader: p.layout.Workload(rank, p.job.Workers), factor: perKind{1}}
-	seeds := p.layout.Streams.MaxPiece()
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers), factor: perKind{1}}
+	seeds := p.job.Streams.MaxPiece()
 	if p.options.Bound == Least {
-		seeds = len(r.reader.Seeds()) / (p.layout.Items() * p.sending().groupSize())
+		seeds = len(r.reader.Seeds()) / (p.job.Items() * p.groupSize())
 	}
 	s := p.sizedShape(p.job.Sample, rank, seeds)
 	r.add(&s)
 	r.remote = perKind{float64(s.remote)}
 	if p.job.Eval.Hops() > 0 && p.options.Bound != Least {
-		r.judged = p.sizedShape(p.job.Eval, rank, p.layout.Streams.MaxPiece())
+		r.judged = p.sizedShape(p.job.Eval, rank, p.job.Streams.MaxPiece())
 	}
 	if p.options.Bound != Least && p.job.Reads() {
 		r.sampler = min(4*p.shards.Vertices, 16*int64(s.frontier())) + 8*int64(s.numEdges())
@@ -223,7 +223,7 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
-	remote := r.remote.sum() * float64(p.layout.Minibatches())
+	remote := r.remote.sum() * float64(p.job.Minibatches())
 	t.received = []float64{remote}
 	t.Reads = remote * float64(p.job.Ranks)
 	t.Rows, t.Busiest = t.Reads, remote*float64(p.job.RanksPerNode)
@@ -245,10 +245,10 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 		held = min(held, others)
 	}
 	t.held = held * int64(p.shards.RowBytes())
-	run := p.layout.Items() * p.job.Epochs
+	run := p.job.Items() * p.job.Epochs
 	if kind.Window != nil {
 		if t.Window = min(c.Window, run); c.Window == 0 && p.options.Bound != Least {
-			waiting := int(p.holding().waitingBytes(&r.most, t))
+			waiting := int(p.waitingBytes(&r.most, t))
 			t.Window = min(run, access.WindowMemory/max(1, waiting))
 		}
 		if c.Window == 0 && p.options.Bound == Expected {
@@ -267,14 +267,14 @@ const usualWindow = 8
 
 // sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree.
 func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay int64) {
-	first, end := p.layout.Vertices(rank)
+	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
 		return nil, 0
 	}
-	vertices := min(p.holding().partEnd(first, end)-first, max(1, budget/degree))
+	vertices := min(p.partEnd(first, end)-first, max(1, budget/degree))
 	n := int((end - first + vertices - 1) / vertices)
-	return [][2]int64{{first, first + vertices}}, p.holding().underWay(n)
+	return [][2]int64{{first, first + vertices}}, p.underWay(n)
 }
 
 // sizedChunk stands for chunk.
@@ -289,6 +289,6 @@ func (p *planner) sizedChunk(c *chunk) {
 			of.remote = sources
 		}
 	}
-	c.remote, c.bytes = of.remote, p.holding().waitingBytes(&of, &Traffic{})
+	c.remote, c.bytes = of.remote, p.waitingBytes(&of, &Traffic{})
 	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
 }

@@ -20,16 +20,16 @@ type summer struct {
 
 // newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
 // travel.
-func (p trafficPlan) newSummer(rank, window int) (*summer, error) {
-	if p.of.job.OwnersSums() == nil || p.of.sending().shares() {
+func (p *planner) newSummer(rank, window int) (*summer, error) {
+	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil
 	}
-	x, free, err := p.of.layout.Exchange(rank)
+	x, free, err := p.job.Exchange(rank)
 	if err != nil {
 		return nil, err
 	}
-	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.of.job.Model.Needs(),
-		p.of.shards.Topology(), job.NewChooser(p.of.layout), window)}, nil
+	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.job.Model.Needs(),
+		p.shards.Topology(), job.NewChooser(p.job.Job), window)}, nil
 }
 
 // add locates the vertices of a minibatch and keeps its groups, and returns the worth of its remote
@@ -97,22 +97,22 @@ func meanVectors(r *rankPlan) float64 {
 
 // fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
 // the rank, as in a run, and what it leaves is divided between rows and sums.
-func (p trafficPlan) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	steps := min(p.traceSteps(r), summedSteps)
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Sums: true}
-		window, err := kind.WindowOf(&setup, r.read, p.of.layout.Items()*p.of.job.Epochs)
+		window, err := kind.WindowOf(&setup, r.read, p.job.Items()*p.job.Epochs)
 		if err != nil {
 			return fetch{}, err
 		}
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
 		f.held, f.window, f.counted = capacity, window, steps
-		f.heldBytes = int64(capacity) * int64(p.of.shards.RowBytes())
+		f.heldBytes = int64(capacity) * int64(p.shards.RowBytes())
 		if kind.Bytes != nil {
-			f.bytes = kind.Bytes(policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(capacity),
+			f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(capacity),
 				Window: int64(window), Uses: meanRemote(r), Sums: true})
 		}
 		return f, err
@@ -123,30 +123,21 @@ func (p trafficPlan) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.S
 const summedSteps = 64
 
 // playSums lets a policy decide about the given number of minibatches.
-func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (
+func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (
 	f fetch, err error) {
 	s, err := p.newSummer(r.rank, setup.Window)
 	if err != nil {
 		return f, err
 	}
 	defer s.close()
-	sampler, err := sample.New(p.of.shards.Topology(), p.of.samplerOptions(r.reader.Near))
-	if err != nil {
-		return f, err
-	}
-	defer sampler.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
 	var total trace.Counters
-	for i := range steps {
-		key := p.of.layout.Key(r.rank, 1+i/p.of.layout.Items(), i%p.of.layout.Items())
-		if err := sampler.Sample(&mb, p.of.layout.Seeds(key, nil), key); err != nil {
-			return f, err
-		}
-		worth, err := s.add(&mb)
+	i := 0
+	for _, mb := range p.job.Reader(r.rank).Minibatches(p.shards.Topology(),
+		p.samplerOptions(r.reader.Near), 1, 0, steps, &err) {
+		worth, err := s.add(mb)
 		if err != nil {
 			return f, err
 		}
@@ -156,6 +147,10 @@ func (p trafficPlan) playSums(r *rankPlan, kind *policy.Policy, setup policy.Set
 		}); err != nil {
 			return f, err
 		}
+		i++
+	}
+	if err != nil {
+		return f, err
 	}
 	n := float64(steps)
 	return fetch{rows: perKind{float64(total.Remote) / n}, sums: float64(total.Sums) / n,

@@ -23,7 +23,7 @@ type Times struct {
 // times predicts the times of a step.
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
-	each := float64(p.layout.Minibatches())
+	each := float64(p.job.Minibatches())
 	mean := func(of func(s *shape) float64) float64 { // of the rank that has the largest
 		return p.most(func(r *rankPlan) float64 { return r.mean(of) })
 	}
@@ -38,14 +38,14 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Train:  each * flops / r.Flops,
 		Remote: t.Busiest * p.bytesOf(t) / r.Network,
 	}
-	if sampling := p.sending().sampling(); sampling != nil {
+	if sampling := p.sampling(); sampling != nil {
 		x.Ask = sampling.busiest * float64(p.job.RanksPerNode) / r.Network
 	}
 	if s := p.shuffles; s != nil {
-		x.Ask += p.sending().sendingSeconds(s.found, r)
-		x.Shuffle = p.sending().sendingSeconds(s.between, r)
+		x.Ask += p.sendingSeconds(s.found, r)
+		x.Shuffle = p.sendingSeconds(s.between, r)
 		// what nodes send each other, and what ranks do
-		x.Remote += p.sending().sendingSeconds(s.features, r)
+		x.Remote += p.sendingSeconds(s.features, r)
 	}
 	if j.Mode.Columns { // those of all ranks' frontiers
 		x.Lookup *= float64(j.Ranks)
@@ -79,7 +79,7 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 }
 
 // combine computes the totals from the terms.
-func (x *Times) combine(j *Job) {
+func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
 	pool := x.Sample + x.Lookup + x.Copy
@@ -111,7 +111,7 @@ func (x *Times) combine(j *Job) {
 }
 
 // hidden returns the seconds of a step without remote rows.
-func (x Times) hidden(j *Job) float64 {
+func (x Times) hidden(j *laid) float64 {
 	x.Remote = 0
 	x.combine(j)
 	return x.Step
@@ -163,7 +163,7 @@ var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5,
 // sizes predicts caches from small to large, with the job's policy or, if that is none, with vip, or
 // sim without fanouts, and suggests one.
 func (p *planner) sizes(out *Prediction) error {
-	if out.Traffic.Reads == 0 || p.layout.FavoursNear() {
+	if out.Traffic.Reads == 0 || p.job.FavoursNear() {
 		return nil
 	}
 	c := p.job.Cache
@@ -183,10 +183,10 @@ func (p *planner) sizes(out *Prediction) error {
 	rest := out.MemoryNode - cache
 	waiting := int64(0)
 	for _, r := range p.ranks {
-		waiting = max(waiting, p.holding().waitingBytes(&r.most, &out.Traffic))
+		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
 	}
 	vertices := p.shards.Vertices
-	if kinds := p.layout.Kinds(); kinds != nil { // in bytes
+	if kinds := p.job.Kinds(); kinds != nil { // in bytes
 		vertices = kinds.Total()
 	}
 	var tried []float64
@@ -197,7 +197,7 @@ func (p *planner) sizes(out *Prediction) error {
 				append(rows, access.Capacity(alpha, vertices, p.job.Ranks))
 		}
 	}
-	all, err := p.fetching().traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
+	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (p *planner) sizes(out *Prediction) error {
 	if p.job.Cache.FromFiles() {
 		return nil
 	}
-	none, err := p.fetching().traffic(&policy.Settings{Policy: policy.None})
+	none, err := p.traffic(&policy.Settings{Policy: policy.None})
 	if err != nil {
 		return err
 	}

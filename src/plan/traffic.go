@@ -63,11 +63,11 @@ func (t *Traffic) dynamic() bool {
 func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
-func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
+func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	}, p.of.job.OwnersSums() != nil && !c.Shared() && !p.of.sending().shares())
+	}, p.job.OwnersSums() != nil && !c.Shared() && !p.shares())
 	if err != nil {
 		return Traffic{}, err
 	}
@@ -80,10 +80,10 @@ func (p trafficPlan) traffic(c *policy.Settings) (Traffic, error) {
 
 // traffics predicts a step with caches of the policy of c, of several capacities each: with sums, or
 // as if rows alone travelled.
-func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
+func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums bool) ([]Traffic, error) {
 	var all []Traffic
-	for _, r := range p.of.ranks {
+	for _, r := range p.ranks {
 		sizes, err := capacities(r)
 		if err != nil {
 			return nil, err
@@ -110,22 +110,22 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 			if got.ids == 0 {
 				got.ids = got.rows.sum() * exchange.IDBytes
 			}
-			if p.of.job.Sparse || p.of.kinds().kinds != nil { // in bytes
+			if p.job.Sparse || p.kinds().kinds != nil { // in bytes
 				capacity = got.held
 			}
-			all[i].add(&got, capacity, p.of.layout.Minibatches())
+			all[i].add(&got, capacity, p.job.Minibatches())
 		}
 		f.free()
 	}
-	of := p.of.kinds()
+	of := p.kinds()
 	for i := range all {
 		t := &all[i]
 		t.Policy = c.Policy
-		scale := float64(p.of.job.Ranks) / float64(len(p.of.ranks))
+		scale := float64(p.job.Ranks) / float64(len(p.ranks))
 		reads, rows, predicted := of.same(0), of.same(0), 0.0
-		for _, r := range p.of.ranks {
-			reads.add(r.reads(), scale*float64(p.of.layout.Minibatches()))
-			predicted += r.remote.sum() * scale * float64(p.of.layout.Minibatches())
+		for _, r := range p.ranks {
+			reads.add(r.reads(), scale*float64(p.job.Minibatches()))
+			predicted += r.remote.sum() * scale * float64(p.job.Minibatches())
 		}
 		rows.add(t.rows, scale)
 		t.Factor = 1
@@ -134,7 +134,7 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 		}
 		for kind, size := range of.size {
 			if of.kinds != nil && size > 0 {
-				t.Types = append(t.Types, TypeRows{p.of.shards.Schema.Types[kind], size, reads[kind],
+				t.Types = append(t.Types, TypeRows{p.shards.Schema.Types[kind], size, reads[kind],
 					rows[kind]})
 			}
 		}
@@ -144,7 +144,7 @@ func (p trafficPlan) traffics(c *policy.Settings, capacities func(r *rankPlan) (
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
 		t.Bytes = of.bytes(rows) +
-			t.Sums*float64(p.of.job.SumBytes(&p.of.shards.Meta))
+			t.Sums*float64(p.job.SumBytes(&p.shards.Meta))
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}
@@ -171,24 +171,24 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
 // The rows that owners send are known only if all ranks were analysed.
-func (p trafficPlan) busiest(t *Traffic) float64 {
-	most, l := 0.0, p.of.layout
-	if p.of.job.Cache.FromFiles() {
+func (p *planner) busiest(t *Traffic) float64 {
+	most, l := 0.0, p.job
+	if p.job.Cache.FromFiles() {
 		return 0
 	}
-	if !p.of.exact() {
+	if !p.exact() {
 		for _, x := range t.received {
 			most = max(most, x)
 		}
-		return most * float64(p.of.job.RanksPerNode)
+		return most * float64(p.job.RanksPerNode)
 	}
 	// Rows of nodes, indexed by first rank.
 	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks)
-	for i, r := range p.of.ranks {
-		lo, _ := p.of.node(r.rank)
+	for i, r := range p.ranks {
+		lo, _ := p.node(r.rank)
 		in[lo] += t.received[i]
 		for owner, share := range r.owners {
-			node, _ := p.of.node(owner)
+			node, _ := p.node(owner)
 			out[node] += t.received[i] * share
 		}
 	}
@@ -199,11 +199,11 @@ func (p trafficPlan) busiest(t *Traffic) float64 {
 }
 
 // capacity returns the rows that a rank's cache holds.
-func (p trafficPlan) capacity(r *rankPlan, c *policy.Settings) (int, error) {
+func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
 	if policy.Find(c.Policy).None() {
 		return 0, nil
 	}
-	return p.of.layout.Capacity(p.of.graph, r.rank, c)
+	return p.job.Capacity(p.graph, r.rank, c)
 }
 
 // fetched predicts the rows that a rank fetches for a minibatch, by cache size.
@@ -226,12 +226,12 @@ type fetch struct {
 	bytes     int64 // of index, scores, plan
 }
 
-func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
+func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
 	kind := policy.Find(c.Policy)
 	switch {
 	case sums:
 		return p.fetchedBySums(r, kind, c)
-	case kind.None() || !p.of.job.Reads() || len(r.reader.Seeds()) == 0:
+	case kind.None() || !p.job.Reads() || len(r.reader.Seeds()) == 0:
 		return &fetched{free: func() {}, at: func(int) (fetch, error) {
 			rows, err := p.expected(r, nil)
 			return fetch{rows: rows}, err
@@ -248,35 +248,35 @@ func (p trafficPlan) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetch
 
 // fetchedByRank is fetched for a static policy: the sum of the access probabilities of uncached
 // vertices.
-func (p trafficPlan) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
-	score, err := kind.Rank(p.of.graph, r.reader)
+func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
+	score, err := kind.Rank(p.graph, r.reader)
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: func() { mem.Free(score) }, at: func(capacity int) (fetch, error) {
-		held, err := p.of.graph.Best(score, r.reader, capacity)
+		held, err := p.graph.Best(score, r.reader, capacity)
 		if err != nil {
 			return fetch{}, err
 		}
 		defer mem.Free(held)
 		rows, err := p.expected(r, held)
-		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(len(held))}
-		return fetch{rows: rows, held: len(held), heldBytes: p.of.kinds().held(held),
+		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
+		return fetch{rows: rows, held: len(held), heldBytes: p.kinds().held(held),
 			bytes: kind.Bytes(size)}, err
 	}}, nil
 }
 
 // fetchedByNode is fetched for a static policy whose rows the ranks of a node share.
-func (p trafficPlan) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
-	ranks := p.of.layout.Neighbours(r.rank)
+	ranks := p.job.Neighbours(r.rank)
 	self := slices.Index(ranks, r.rank)
 	score, err := p.nodeScore(kind, ranks)
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		place, err := c.Place(score, p.of.layout.Owned(ranks), capacity)
+		place, err := c.Place(score, p.job.Owned(ranks), capacity)
 		if err != nil {
 			return fetch{}, err
 		}
@@ -284,9 +284,9 @@ func (p trafficPlan) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.S
 		device, slot := place.Lookup(self)
 		defer mem.Free(device)
 		mem.Free(slot)
-		size := policy.Size{Vertices: p.of.shards.Vertices, Rows: int64(place.Rows())}
+		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())}
 		out := fetch{rows: slices.Clone(r.remote), held: len(place.Held(self)),
-			heldBytes: p.of.kinds().held(place.Held(self)), bytes: kind.Bytes(size)}
+			heldBytes: p.kinds().held(place.Held(self)), bytes: kind.Bytes(size)}
 		for v, d := range device {
 			if d < 0 {
 				continue
@@ -303,17 +303,17 @@ func (p trafficPlan) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.S
 
 // nodeScore returns the scores of the ranks of a node together. The last ones are kept, because
 // ranks of a node are looked at one after the other.
-func (p trafficPlan) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
-	k := &p.of.together
+func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
+	k := &p.together
 	if k.score != nil && k.policy == kind && k.first == ranks[0] {
 		return k.score, nil
 	}
 	k.free()
 	var readers []*access.Workload
 	for _, r := range ranks {
-		readers = append(readers, p.of.layout.Workload(r, p.of.job.Workers))
+		readers = append(readers, p.job.Workload(r, p.job.Workers))
 	}
-	score, err := kind.RankTogether(p.of.graph, readers)
+	score, err := kind.RankTogether(p.graph, readers)
 	if err == nil {
 		*k = nodeScore{kind, ranks[0], score}
 	}
@@ -333,17 +333,17 @@ func (k *nodeScore) free() {
 }
 
 // fetchedByFormula is fetched for a policy with a formula for its transfers.
-func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
+func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
-	of := p.of.kinds()
+	of := p.kinds()
 	reuses := make([]*cache.Reuse, len(of.size)) // of each kind of rows
-	minibatches := p.of.layout.Items() * p.of.job.Epochs
+	minibatches := p.job.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
-		setup := policy.Setup{Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity}
+		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
 		if f.window, err = kind.WindowOf(&setup, r.read, minibatches); err != nil {
 			return f, err
 		}
-		shares, err := policy.Shares(p.of.graph, r.reader, r.read, capacity)
+		shares, err := policy.Shares(p.graph, r.reader, r.read, capacity)
 		if err != nil {
 			return f, err
 		}
@@ -351,7 +351,7 @@ func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *polic
 		for _, share := range shares {
 			reuse := reuses[share.Kind]
 			if reuse == nil {
-				if reuse, err = p.of.graph.Reuse(share.Reader, r.read); err != nil {
+				if reuse, err = p.graph.Reuse(share.Reader, r.read); err != nil {
 					return f, err
 				}
 				reuses[share.Kind] = reuse
@@ -360,7 +360,7 @@ func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *polic
 			f.held += share.Rows
 			f.heldBytes += int64(share.Rows) * int64(of.size[share.Kind])
 			f.bytes += kind.Bytes(policy.Size{
-				Vertices: p.of.shards.Vertices, Rows: int64(share.Rows), Window: int64(f.window),
+				Vertices: p.shards.Vertices, Rows: int64(share.Rows), Window: int64(f.window),
 				Uses: reuse.Uses(),
 			})
 		}
@@ -370,20 +370,20 @@ func (p trafficPlan) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *polic
 
 // fetchedByPlay is fetched for a policy that decides by earlier reads: the policy runs on sampled
 // minibatches of the rank.
-func (p trafficPlan) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	t, err := record(r.reader, p.traceSteps(r))
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
-		got, err := t.play(kind, p.of.kinds(), policy.Setup{
-			Graph: p.of.graph, Workload: r.reader, Settings: c, Capacity: capacity,
-			Passing: p.of.job.Partitioned,
+		got, err := t.play(kind, p.kinds(), policy.Setup{
+			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+			Passing: p.job.Partitioned,
 		})
 		f := fetch{rows: got.rows, held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
 			deciding: got.seconds, bytes: got.bytes}
-		if of := p.of.kinds(); of.kinds == nil {
+		if of := p.kinds(); of.kinds == nil {
 			f.heldBytes *= int64(of.size[0])
 		} else {
 			f.held = got.held
@@ -401,8 +401,8 @@ const (
 )
 
 // traceSteps returns the number of minibatches of a rank on which the policy runs.
-func (p trafficPlan) traceSteps(r *rankPlan) int {
-	n := min(traceSteps, p.of.layout.Items())
-	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.of.ranks)))
+func (p *planner) traceSteps(r *rankPlan) int {
+	n := min(traceSteps, p.job.Items())
+	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))
 	return max(n, 8)
 }

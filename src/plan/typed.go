@@ -39,7 +39,7 @@ func (p *planner) kinds() rowsOf {
 	if p.rowsOf.size == nil {
 		p.rowsOf.size = []int{p.shards.RowBytes()}
 		if p.shards.Schema.Typed() {
-			kinds := p.layout.Kinds()
+			kinds := p.job.Kinds()
 			p.rowsOf = rowsOf{kinds, kinds.Bytes}
 		}
 	}
@@ -96,8 +96,8 @@ func (r rowsOf) held(vertices []graph.VertexID) int64 {
 
 // expected returns the remote rows that a minibatch of a rank is expected to read beside the cached
 // ones.
-func (p trafficPlan) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
-	of := p.of.kinds()
+func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
+	of := p.kinds()
 	rows := of.same(0)
 	if of.kinds == nil {
 		n, err := access.Expected(r.read, r.reader.Local, cached)
@@ -127,7 +127,7 @@ func (p *planner) typed(e *parallel.LayerEdges, mb *sample.Minibatch, r *rankPla
 	columns := &p.shards.Topology().Columns
 	if p.shards.Schema.Typed() || p.job.Model.LearnsRows() {
 		s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
-		first, end := p.layout.Vertices(r.rank)
+		first, end := p.job.Vertices(r.rank)
 		for _, v := range mb.Frontier {
 			kind := 0
 			if !columns.Plain() {
@@ -192,8 +192,8 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 }
 
 // typeBytes returns the bytes of the rows of all types that the model reads, but for learned ones.
-func (p memoryPlan) typeBytes(kinds []kindShape) (bytes int64) {
-	m := &p.of.job.Model
+func (p *planner) typeBytes(kinds []kindShape) (bytes int64) {
+	m := &p.job.Model
 	for t, k := range kinds {
 		if m.Learns == nil || !m.Learns[t] {
 			bytes += 4 * int64(k.all) * int64(m.TypeFeatures[t])
@@ -204,11 +204,11 @@ func (p memoryPlan) typeBytes(kinds []kindShape) (bytes int64) {
 
 // widest returns the bytes of the widest row that the input layer of full inference reads, by which it
 // cuts chunks.
-func (p memoryPlan) widest() int {
-	m := &p.of.job.Model
-	widest := p.of.shards.RowBytes()
-	if p.of.job.Sparse { // rows are taken to be full
-		widest = p.of.shards.Features * p.of.shards.Type().Size()
+func (p *planner) widest() int {
+	m := &p.job.Model
+	widest := p.shards.RowBytes()
+	if p.job.Sparse { // rows are taken to be full
+		widest = p.shards.Features * p.shards.Type().Size()
 	}
 	if m.LearnsRows() {
 		widest = 4 * m.Learned
@@ -222,17 +222,17 @@ func (p memoryPlan) widest() int {
 // learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
 // rows so far, one position each, and the gradients of a step, assumed to reach as many rows as the
 // rank's own minibatches read.
-func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
-	m := &p.of.job.Model
+func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
+	m := &p.job.Model
 	if !m.LearnsRows() {
 		return 0
 	}
-	of, rows := p.of.kinds(), int64(0)
-	first, end := p.of.layout.Vertices(r.rank)
+	of, rows := p.kinds(), int64(0)
+	first, end := p.job.Vertices(r.rank)
 	if of.kinds == nil {
 		rows = end - first
 	} else {
-		one := access.NewKinds(p.of.shards.Ranges(), make([]int, len(of.size)))
+		one := access.NewKinds(p.shards.Ranges(), make([]int, len(of.size)))
 		for t, learns := range m.Learns {
 			if learns {
 				one.Bytes[t] = 1
@@ -242,14 +242,14 @@ func (p memoryPlan) learnedBytes(r *rankPlan) (bytes int64) {
 	}
 	cols := int64(m.Learned)
 	read, _ := r.most.learned(m.Learns)
-	read *= int64(p.of.layout.Minibatches())
+	read *= int64(p.job.Minibatches())
 	return rows*(16*cols+4) + 2*read*(4*cols+4)
 }
 
 // projected returns the bytes of the input rows after the maps of types, and of the gradients of
 // learned rows.
-func (p memoryPlan) projected(r *rankPlan) (bytes int64) {
-	m := &p.of.job.Model
+func (p *planner) projected(r *rankPlan) (bytes int64) {
+	m := &p.job.Model
 	if !m.Schema.Typed() || len(r.most.hops) == 0 {
 		return 0
 	}
@@ -262,22 +262,22 @@ func (p memoryPlan) projected(r *rankPlan) (bytes int64) {
 
 // learningBytes is the memory of the learned rows of a minibatch: ids, references, rows and
 // gradients, those of this rank and, in messages, those of others.
-func (p memoryPlan) learningBytes(s *shape) int64 {
-	all, foreign := s.learned(p.of.job.Model.Learns)
-	cols := int64(p.of.job.Model.Learned)
+func (p *planner) learningBytes(s *shape) int64 {
+	all, foreign := s.learned(p.job.Model.Learns)
+	cols := int64(p.job.Model.Learned)
 	return all*(4+8+2+4+4*cols) + (all-foreign)*(4+4*cols) + foreign*(3*4+4+2*4*cols)
 }
 
 // learned counts the learned rows that come in a step, and their gradients, which go back; nil if none
 // are learned.
-func (p messagePlan) learned() *Shuffles {
-	m, minibatches := &p.of.job.Model, float64(p.of.layout.Minibatches())
+func (p *planner) learned() *Shuffles {
+	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {
 		return nil
 	}
-	scale := minibatches * float64(p.of.job.Ranks) / float64(len(p.of.ranks))
+	scale := minibatches * float64(p.job.Ranks) / float64(len(p.ranks))
 	s := &Shuffles{learned: true}
-	for _, r := range p.of.ranks {
+	for _, r := range p.ranks {
 		rows := r.mean(func(s *shape) float64 {
 			_, foreign := s.learned(m.Learns)
 			return float64(foreign)
@@ -289,7 +289,7 @@ func (p messagePlan) learned() *Shuffles {
 			Hidden: rows, Bytes: bytes,
 		}, 1/scale)
 		fetched := 0.0 // while the minibatch is prepared, but for those that a step under way changes
-		if p.of.job.Depth > 0 {
+		if p.job.Depth > 0 {
 			fetched = bytes / 2
 		}
 		s.found = max(s.found, minibatches*fetched)

@@ -42,8 +42,8 @@ func reading(t *testing.T, hops int) (*access.Graph, *access.Workload) {
 	return mustNew(t, g, access.Options{}), &access.Workload{
 		Local:   []access.Range{{First: 0, End: n / 4}, {First: n / 4, End: n / 2}},
 		Sources: access.Sources(streams, 0, 2), Sample: sample.Neighbours(3, 2), Hops: hops,
-		Topology: &sample.Topology{Graph: *g, Original: original}, Streams: streams, First: 0,
-		Count: 2, Seed: 3, Epochs: 1, Workers: 2,
+		Topology: &sample.Topology{Graph: *g, Original: original}, Epochs: 1,
+		Reader: sample.Reader{Streams: streams, Count: 2, Seed: 3}, Workers: 2,
 	}
 }
 

@@ -30,14 +30,15 @@ func TestScoreByName(t *testing.T) {
 	r := access.Workload{
 		Local: parts, Sources: []access.Source{{Seeds: s.Train(0), PerBatch: 12, Minibatches: 1}},
 		Sample:   sample.Neighbours(fanouts...),
-		Topology: topology, Streams: streams, First: 0, Count: 2, Seed: 5, Epochs: 3, Workers: 2,
+		Topology: topology, Epochs: 3, Workers: 2,
+		Reader: sample.Reader{Streams: streams, Count: 2, Seed: 5},
 	}
 	count := func(first, epochs int) ([]float32, error) { // of both streams
 		sum := make([]float32, g.NumVertices())
 		for k := range 2 {
 			score, err := access.Count(topology,
-				access.CountOptions{Sample: sample.Neighbours(fanouts...), Streams: streams,
-					Stream: k, Seed: 5, First: first, Epochs: epochs})
+				&sample.Sweep{Spec: sample.Neighbours(fanouts...), Epoch: first, Epochs: epochs,
+					Reader: sample.Reader{Streams: streams, First: k, Count: 1, Seed: 5}})
 			if err != nil {
 				return nil, err
 			}

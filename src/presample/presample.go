@@ -117,8 +117,8 @@ func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 // run samples the epochs from first on: see sample.Sweep.
 func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Minibatch) error,
 	close func())) error {
-	w := sample.Sweep{Spec: s.Sample, Streams: s.streams, Count: 1, Seed: s.Seed, Epoch: first,
-		Epochs: s.Epochs, Workers: s.Workers}
+	w := sample.Sweep{Reader: sample.Reader{Streams: s.streams, Count: 1, Seed: s.Seed},
+		Spec: s.Sample, Epoch: first, Epochs: s.Epochs, Workers: s.Workers}
 	return w.Run(&s.topology, open)
 }
 

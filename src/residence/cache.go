@@ -54,19 +54,19 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 		return c, nil
 	}
 	if s.Job.Partitioned && !s.Job.FavoursNear() {
-		return c, s.opening().openPartitioned(c, at)
+		return c, s.openPartitioned(c, at)
 	}
 	return c, s.withGraph(o.Policy, func(m *access.Graph) error {
-		err := s.opening().openAnalysed(c, m, at)
+		err := s.openAnalysed(c, m, at)
 		if err == nil && s.Job.FavoursNear() {
-			err = s.opening().openNear(c, m)
+			err = s.openNear(c, m)
 		}
 		return err
 	})
 }
 
 // openAnalysed opens a cache by analyses of the whole graph. Collective.
-func (s opener) openAnalysed(c *Cache, m *access.Graph, at Position) error {
+func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 	switch {
 	case c.Policy().None():
 		return nil
@@ -79,10 +79,10 @@ func (s opener) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 }
 
 // openNear finds what is near with the cache. Collective.
-func (s opener) openNear(c *Cache, m *access.Graph) error {
+func (s *Store) openNear(c *Cache, m *access.Graph) error {
 	held := access.NewSet(m.NumVertices())
 	defer held.Free()
-	held.AddRanges(s.of.Job.Local(s.of.Comm.Rank()))
+	held.AddRanges(s.Job.Local(s.Comm.Rank()))
 	if c.fixed != nil {
 		for v := range graph.VertexID(m.NumVertices()) {
 			if c.fixed.Row(v) >= 0 {
@@ -91,10 +91,10 @@ func (s opener) openNear(c *Cache, m *access.Graph) error {
 		}
 	}
 	var err error
-	c.Near, err = m.Near(held, s.of.Job.Sample, s.of.Job.Locality.Vertices)
+	c.Near, err = m.Near(held, s.Job.Sample, s.Job.Locality.Vertices)
 	c.closers = append(c.closers, func() error { c.Near.Free(); return nil })
-	s.of.SetUp.Done(trace.SetUpRank)
-	if err = comm.Agree(s.of.Comm, err); err != nil {
+	s.SetUp.Done(trace.SetUpRank)
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return fmt.Errorf("sample.locality: %w", err)
 	}
 	return nil
@@ -211,27 +211,27 @@ func (s *Store) kinds() []exchange.Kind {
 }
 
 // openStatic ranks the remote vertices and fetches the rows of the best. Collective.
-func (s opener) openStatic(c *Cache, m *access.Graph) error {
+func (s *Store) openStatic(c *Cache, m *access.Graph) error {
 	held, err := s.rankVertices(c, m)
-	if err = comm.Agree(s.of.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
 	defer mem.Free(held)
-	s.of.SetUp.Done(trace.SetUpRank)
+	s.SetUp.Done(trace.SetUpRank)
 	if c.Expected, err = s.predict(m, held); err != nil {
 		return err
 	}
-	s.of.SetUp.Done(trace.SetUpPredict)
+	s.SetUp.Done(trace.SetUpPredict)
 	return s.fillStatic(c, held)
 }
 
 // fillStatic fetches the rows of the vertices that a static cache holds. Collective.
-func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
-	counts, kinds := []int{len(held)}, s.of.Job.Kinds()
-	index := cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto)
+func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
+	counts, kinds := []int{len(held)}, s.Job.Kinds()
+	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	fixed := &staticCache{index: index}
 	switch {
-	case s.of.Job.Sparse:
+	case s.Job.Sparse:
 		fixed.rows, fixed.counts = mem.Make[byte](int(kinds.Sizes(held))), counts
 		fixed.starts = mem.Make[int64](len(held))
 		for i, end := 0, int64(0); i < len(held); i++ {
@@ -242,7 +242,7 @@ func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
 		counts = kinds.PerKind(held)
 		fallthrough
 	default:
-		fixed.table = newTable(s.of, counts)
+		fixed.table = newTable(s, counts)
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
 	next := make([]int32, len(counts))
@@ -256,45 +256,45 @@ func (s opener) fillStatic(c *Cache, held []graph.VertexID) error {
 	}
 	err := s.fetchRows(held, fixed.table)
 	if err == nil {
-		err = s.of.holdCache(c, nil, 0, fixed.rows)
+		err = s.holdCache(c, nil, 0, fixed.rows)
 	}
 	if err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
-	s.of.SetUp.Done(trace.SetUpFill)
+	s.SetUp.Done(trace.SetUpFill)
 	return nil
 }
 
 // rankVertices returns the remote vertices to keep, in ascending order.
-func (s opener) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error) {
+func (s *Store) rankVertices(c *Cache, m *access.Graph) ([]graph.VertexID, error) {
 	capacity, err := s.capacity(c, m)
 	if err != nil {
 		return nil, err
 	}
-	return c.Policy().Hold(m, s.of.workload(), capacity)
+	return c.Policy().Hold(m, s.workload(), capacity)
 }
 
-func (s opener) capacity(c *Cache, m *access.Graph) (int, error) {
-	return s.of.Job.Capacity(m, s.of.Comm.Rank(), &c.Settings)
+func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
+	return s.Job.Capacity(m, s.Comm.Rank(), &c.Settings)
 }
 
 // predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
 // report it beside the count. 0, for none, where what is drawn depends on the cache. Collective.
-func (s opener) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
-	if s.of.Job.FavoursNear() {
+func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
+	if s.Job.FavoursNear() {
 		return 0, nil
 	}
 	rows, err := s.expectedRemote(m, held)
-	if err := comm.Agree(s.of.Comm, err); err != nil {
+	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, fmt.Errorf("predicting traffic: %w", err)
 	}
-	return comm.AgreeSum(s.of.Comm, rows)
+	return comm.AgreeSum(s.Comm, rows)
 }
 
 // expectedRemote returns the remote rows outside the cache that a step of this rank is expected to
 // read.
-func (s opener) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
-	r := s.of.workload()
+func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64, error) {
+	r := s.workload()
 	p, err := m.Reads(r)
 	if err != nil {
 		return 0, err
@@ -309,16 +309,16 @@ const fillRows = 1 << 16
 
 // fetchRows fetches the rows of the given vertices, in bulk, into the first rows of their kinds.
 // Collective.
-func (s opener) fetchRows(ids []graph.VertexID, dst table) error {
-	fetch, err := s.of.Fetcher(nil, false)
+func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
+	fetch, err := s.Fetcher(nil, false)
 	if err != nil {
 		return err
 	}
-	rounds, err := comm.AgreeMax(s.of.Comm, (len(ids)+fillRows-1)/fillRows)
+	rounds, err := comm.AgreeMax(s.Comm, (len(ids)+fillRows-1)/fillRows)
 	if err != nil {
 		return err
 	}
-	sizes, types := s.of.kinds(), s.of.shards().Schema.NumTypes()
+	sizes, types := s.kinds(), s.shards().Schema.NumTypes()
 	left := [][]byte{dst.rows}
 	if types > 1 {
 		left = exchange.CutTable(dst.rows, sizes, dst.counts)
@@ -330,14 +330,14 @@ func (s opener) fetchRows(ids []graph.VertexID, dst table) error {
 		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		if s.of.Alive != nil { // on a slow network nothing else shows progress
-			s.of.Alive()
+		if s.Alive != nil { // on a slow network nothing else shows progress
+			s.Alive()
 		}
 		for i, ref := range plan.Rows.Of {
 			kind := int(plan.Parts[i]) % types
 			unit := sizes[kind].RowBytes()
 			size := unit
-			if s.of.Job.Sparse { // an entry
+			if s.Job.Sparse { // an entry
 				unit = sizes[kind].Type.Size()
 				size = int(plan.Rows.Lengths[i]) * unit
 			}

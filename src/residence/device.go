@@ -264,36 +264,14 @@ const measuredReads = 5
 // firstReads samples minibatches of the first epoch and returns references to the rows that they
 // read in this rank's memory.
 func (s *Store) firstReads() (all []compute.Rows, err error) {
-	var sampler sample.Sampler
-	if s.Job.Reads() {
-		sampler, err = sample.New(s.shards().Topology(), sample.Options{
-			Spec: s.Job.Sample, MaxSeeds: s.Job.Streams.MaxPiece(), ForwardOnly: true,
-		})
-		if err != nil {
-			return nil, err
-		}
-		defer sampler.Free()
-	}
-	var mb sample.Minibatch
-	defer mb.Free()
-	stream := s.Job.Share(s.Comm.Rank()).First
-	for i := range measuredReads {
-		key := sample.Key{
-			Seed: s.Job.Seed, Epoch: 1 + i/s.Job.Steps(), Step: i % s.Job.Steps(), Stream: stream,
-		}
-		seeds := s.Job.Seeds(key, nil)
-		frontier := seeds
-		if sampler != nil {
-			if err := sampler.Sample(&mb, seeds, key); err != nil {
-				return all, err
-			}
-			frontier = mb.Frontier
-		}
+	o := sample.Options{Spec: s.Job.Sample, ForwardOnly: true}
+	for _, mb := range s.Job.Reader(s.Comm.Rank()).Minibatches(s.shards().Topology(), o, 1, 0,
+		measuredReads, &err) {
 		rows := s.rows()
-		rows.Of = s.inMemory(frontier)
+		rows.Of = s.inMemory(mb.Frontier)
 		all = append(all, rows)
 	}
-	return all, nil
+	return all, err
 }
 
 // inMemory returns references to the rows of those vertices that this rank reads from memory.

@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/sample"
 	"halognn/src/shard"
 )
 
@@ -21,10 +22,8 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	o := sage()
 	o.Sample.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
 	err := onRanks(comm.NewWorld(2), 1, shards, o, func(s *Store) error {
-		reads, err := access.Count(shards.Topology(), access.CountOptions{
-			Sample: o.Sample, Streams: s.Job.Streams, Stream: s.Comm.Rank(),
-			Seed: o.Seed, First: 1, Epochs: o.Epochs,
-		})
+		reads, err := access.Count(shards.Topology(), &sample.Sweep{Spec: o.Sample, Epoch: 1, Epochs: o.Epochs,
+			Reader: *s.Job.Reader(s.Comm.Rank())})
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 
 // OpenEdgeRows makes the exchange of the feature rows of edges, whose ids are their positions in the
 // whole topology: an edge's row is with the owner of its target. Collective.
-func OpenEdgeRows(s *Store) (*exchange.Fetcher, error) {
-	if err := comm.Agree(s.Comm, mapEdgeRows(s)); err != nil {
+func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
+	if err := comm.Agree(s.Comm, s.mapEdgeRows()); err != nil {
 		return nil, err
 	}
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
@@ -21,7 +21,7 @@ func OpenEdgeRows(s *Store) (*exchange.Fetcher, error) {
 }
 
 // mapEdgeRows opens the features of edges of the parts of Tables.
-func mapEdgeRows(s *Store) error {
+func (s *Store) mapEdgeRows() error {
 	if s.edgeTables != nil {
 		return nil
 	}

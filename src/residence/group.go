@@ -59,8 +59,8 @@ func (c *groupCache) free() error {
 
 // openGroup places the rows over the ranks of a node, fetches this rank's share and predicts the
 // rows still to be fetched. Collective.
-func (s opener) openGroup(c *Cache, m *access.Graph) error {
-	node, err := comm.NodeOf(s.of.Comm, s.of.RanksPerNode)
+func (s *Store) openGroup(c *Cache, m *access.Graph) error {
+	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
 	if err != nil {
 		return err
 	}
@@ -76,15 +76,15 @@ func (s opener) openGroup(c *Cache, m *access.Graph) error {
 	}
 	g.index = s.indexGroup(held, slots, node.Rank())
 	c.fixed, c.closers = g, append(c.closers, g.free)
-	s.of.SetUp.Done(trace.SetUpRank)
+	s.SetUp.Done(trace.SetUpRank)
 
 	union := g.union(held)
 	defer mem.Free(union)
 	if c.Expected, err = s.predict(m, union); err != nil {
 		return err
 	}
-	s.of.SetUp.Done(trace.SetUpPredict)
-	rowBytes := s.of.shards().RowBytes()
+	s.SetUp.Done(trace.SetUpPredict)
+	rowBytes := s.shards().RowBytes()
 	own := held[g.first:g.end]
 	if n := slices.Index(own, vacant); n >= 0 {
 		own = own[:n]
@@ -96,41 +96,41 @@ func (s opener) openGroup(c *Cache, m *access.Graph) error {
 	if err = node.StartBarrier().Wait(); err != nil { // before any rank reads a peer's rows
 		return err
 	}
-	err = s.of.holdCache(c, node, g.first, rows)
-	s.of.SetUp.Done(trace.SetUpFill)
+	err = s.holdCache(c, node, g.first, rows)
+	s.SetUp.Done(trace.SetUpFill)
 	return err
 }
 
 // placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after
 // rank: the same on all of them. A rank with fewer has vacant ones at the end. Collective.
-func (s opener) placeGroup(
+func (s *Store) placeGroup(
 	c *Cache, m *access.Graph, node comm.Comm,
 ) (held []graph.VertexID, slots int, err error) {
 	capacity, err := s.capacity(c, m)
 	var score []float32
 	if err == nil {
-		score, err = c.Policy().Rank(m, s.of.workload())
+		score, err = c.Policy().Rank(m, s.workload())
 	}
 	defer func() { mem.Free(score) }()
-	if err = comm.Agree(s.of.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, 0, err
 	}
-	for _, r := range s.of.Job.Local(s.of.Comm.Rank()) {
+	for _, r := range s.Job.Local(s.Comm.Rank()) {
 		clear(score[r.First:r.End])
 	}
 	if capacity, err = comm.AgreeSum(node, capacity); err != nil {
 		return nil, 0, err
 	}
 	capacity /= node.Size()
-	if err := addUp(node, score, s.of.Host.AddInto); err != nil {
+	if err := addUp(node, score, s.Host.AddInto); err != nil {
 		return nil, 0, err
 	}
-	if err := s.of.measurePeers(c, node, capacity); err != nil {
+	if err := s.measurePeers(c, node, capacity); err != nil {
 		return nil, 0, fmt.Errorf("measuring the cost of a peer's row: %w", err)
 	}
 	var place *cache.Placement
 	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
-		own := s.of.Job.Owned(s.of.Job.Neighbours(s.of.Comm.Rank()))
+		own := s.Job.Owned(s.Job.Neighbours(s.Comm.Rank()))
 		place, err = c.Settings.Place(score, own, capacity)
 		if err == nil {
 			defer place.Free()
@@ -139,7 +139,7 @@ func (s opener) placeGroup(
 			}
 		}
 	}
-	if err = comm.Agree(s.of.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, 0, err
 	}
 	if slots, err = comm.AgreeMax(node, slots); err != nil {
@@ -186,8 +186,8 @@ var sharedMemory = "/dev/shm"
 
 // shareTable makes the table of a node's caches, slots rows of each rank, and reserves this rank's
 // share. Collective.
-func (s opener) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
-	share := slots * s.of.shards().RowBytes()
+func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
+	share := slots * s.shards().RowBytes()
 	var table *mem.Shared
 	var path string
 	var err error
@@ -218,7 +218,7 @@ func (s opener) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, "+
 			"or set cache.placement=own", err, node.Size()*share)
 	}
-	err = comm.Agree(s.of.Comm, err)
+	err = comm.Agree(s.Comm, err)
 	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
 		err = errors.Join(err, table.Unlink())
 	}
@@ -229,8 +229,8 @@ func (s opener) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 }
 
 // indexGroup returns the row of the table at which the rank reads each vertex that the node holds.
-func (s opener) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
-	index := cache.NewIndex(int(s.of.shards().Vertices), len(held), cache.IndexAuto)
+func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
+	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {
 		for row := rank * slots; row < (rank+1)*slots && held[row] != vacant; row++ {
 			index.Set(held[row], int32(row))

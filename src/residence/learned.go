@@ -8,15 +8,15 @@ import (
 )
 
 // OpenLearned makes an exchange of learned rows alone. Collective.
-func OpenLearned(s *Store) (*exchange.Fetcher, error) {
+func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window}
 	o.Kinds = make([]exchange.Kind, len(s.shards().Schema.Types))
-	addLearned(s, &o)
+	s.addLearned(&o)
 	return exchange.Open(s.Comm, o)
 }
 
 // addLearned adds the learned rows of own vertices to what an exchange reads.
-func addLearned(s *Store, o *exchange.Options) {
+func (s *Store) addLearned(o *exchange.Options) {
 	kind, types := exchange.Kind{Cols: s.Learned.Cols, Type: compute.Float32}, s.shards().Schema.NumTypes()
 	o.Cols, o.Type = kind.Cols, kind.Type
 	o.Tables = slices.Clone(o.Tables)

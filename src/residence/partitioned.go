@@ -18,9 +18,9 @@ import (
 // that needs no graph opens at once, a static one if its ranking was written before. All others,
 // and caches that divide their bytes among types, first map and analyse the whole graph.
 // Collective.
-func (s opener) openPartitioned(c *Cache, at Position) error {
+func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
-	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.of.Job.Kinds() != nil {
+	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.Job.Kinds() != nil {
 		return s.openWhole(c, at)
 	}
 	if !p.Static() {
@@ -35,17 +35,17 @@ func (s opener) openPartitioned(c *Cache, at Position) error {
 	if missing {
 		err = nil
 	}
-	if err = comm.Agree(s.of.Comm, err); err != nil {
+	if err = comm.Agree(s.Comm, err); err != nil {
 		return fmt.Errorf("cache.policy %s: %w", p.Name, err)
 	}
-	if missing, err = comm.AgreeAny(s.of.Comm, missing); err != nil {
+	if missing, err = comm.AgreeAny(s.Comm, missing); err != nil {
 		return err
 	}
 	if missing {
 		return s.openWhole(c, at)
 	}
-	s.of.SetUp.Done(trace.SetUpRank)
-	c.Expected, err = comm.AgreeSum(s.of.Comm, left*float64(s.of.Job.Minibatches()))
+	s.SetUp.Done(trace.SetUpRank)
+	c.Expected, err = comm.AgreeSum(s.Comm, left*float64(s.Job.Minibatches()))
 	if err != nil {
 		return err
 	}
@@ -54,21 +54,21 @@ func (s opener) openPartitioned(c *Cache, at Position) error {
 
 // ranked reads the vertices that a static policy keeps on this rank, and the rows that a minibatch
 // is expected to fetch besides.
-func (s opener) ranked(c *Cache) (held []graph.VertexID, left float64, err error) {
+func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error) {
 	capacity, err := s.capacity(c, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	r, err := ranking.Open(s.of.Job, c.Policy())
+	r, err := ranking.Open(s.Job, c.Policy())
 	if err == nil {
-		held, left, err = r.Hold(s.of.Comm.Rank(), capacity)
+		held, left, err = r.Hold(s.Comm.Rank(), capacity)
 	}
 	return held, left, err
 }
 
 // openWhole opens a cache by an analysis of the whole graph. Collective.
-func (s opener) openWhole(c *Cache, at Position) error {
-	return s.of.withGraph(c.Settings.Policy, func(m *access.Graph) error {
+func (s *Store) openWhole(c *Cache, at Position) error {
+	return s.withGraph(c.Settings.Policy, func(m *access.Graph) error {
 		return s.openAnalysed(c, m, at)
 	})
 }
@@ -76,7 +76,7 @@ func (s opener) openWhole(c *Cache, at Position) error {
 // withGraph calls f with the whole graph. Collective.
 func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	begin := time.Now()
-	return s.opening().withWhole(func() error {
+	return s.withWhole(func() error {
 		m, err := s.graph()
 		if err = comm.Agree(s.Comm, err); err == nil {
 			s.tellAnalysis(policy, time.Since(begin))
@@ -92,8 +92,8 @@ func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 // withWhole calls f, during which workload has the whole topology. A rank that holds only a part of
 // it maps the files of all parts for the duration of f; the ranks of a node share these pages.
 // Collective.
-func (o opener) withWhole(f func() error) (err error) {
-	s := o.of
+func (o *Store) withWhole(f func() error) (err error) {
+	s := o
 	if !s.Job.Partitioned {
 		return f()
 	}

@@ -58,11 +58,11 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost = 0; ranks == 1 || rows == 0 {
 		return nil
 	}
-	own, peer, bus, err := rowTimer{s}.timeTable(node, rows)
+	own, peer, bus, err := s.timeTable(node, rows)
 	if err != nil {
 		return err
 	}
-	far, err := rowTimer{s}.timeFar(rows)
+	far, err := s.timeFar(rows)
 	if err != nil {
 		return err
 	}
@@ -86,14 +86,11 @@ func peerRatio(own, peer, far float64) float64 {
 	return math.Round(100*min(1, max(0, (peer-own)/(far-own)))) / 100
 }
 
-// rowTimer measures how long rows take from where they lie.
-type rowTimer struct{ store *Store }
-
 // timeTable returns the seconds to gather a row from the rank's own share of a table in shared
 // memory, and from that of the next rank of the node; and those that a row takes from the host to a
 // device with its own memory, 0 for others. Collective.
-func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
-	table, err := t.store.opening().shareTable(node, rows)
+func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
+	table, err := s.shareTable(node, rows)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -102,7 +99,7 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 			err = e
 		}
 	}()
-	rowBytes, self := t.store.shards().RowBytes(), node.Rank()
+	rowBytes, self := s.shards().RowBytes(), node.Rank()
 	mine := table.Bytes()[self*rows*rowBytes : (self+1)*rows*rowBytes]
 	for i := range mine { // unwritten pages are all the same zero page
 		mine[i] = 1
@@ -111,13 +108,13 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 	defer mem.Free(refs)
 	refer := func(rank int) {
 		for i := range refs {
-			refs[i] = compute.MakeRowRef(0, rank*rows+t.scattered(i, rows))
+			refs[i] = compute.MakeRowRef(0, rank*rows+s.scattered(i, rows))
 		}
 	}
 	next := (self + 1) % node.Size()
-	if device := t.store.Device.Capabilities().Accelerator; device != nil {
+	if device := s.Device.Capabilities().Accelerator; device != nil {
 		refer(next)
-		peer, bus, err = t.timeCards(node, device, table.Bytes(), self*rows, mine, refs)
+		peer, bus, err = s.timeCards(node, device, table.Bytes(), self*rows, mine, refs)
 		return 0, peer, bus, err
 	}
 	from := func(rank int) (seconds float64, err error) {
@@ -127,7 +124,7 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 			if err := node.StartBarrier().Wait(); err != nil {
 				return 0, err
 			}
-			seconds = min(seconds, t.timeGather([][]byte{table.Bytes()}, refs))
+			seconds = min(seconds, s.timeGather([][]byte{table.Bytes()}, refs))
 		}
 		return seconds / float64(rows), nil
 	}
@@ -142,32 +139,32 @@ func (t rowTimer) timeTable(node comm.Comm, rows int) (own, peer, bus float64, e
 
 // timeCards returns the seconds to bring a row that refs name from a peer's device to this one, 0
 // without peers, and from the host: rows [first, ...) of the table are this rank's. Collective.
-func (t rowTimer) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
+func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
 	// The first table number that no part has: that of a cache.
-	cached := t.store.shards().Parts
+	cached := s.shards().Parts
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())
 	}
 	if node.Size() == 1 { // the rows are its own: on the device, none of them would be copied
 		own = nil
 	}
-	if _, err = t.store.holdRows(node, device, cached, first, own); err != nil {
+	if _, err = s.holdRows(node, device, cached, first, own); err != nil {
 		return 0, 0, err
 	}
 	tables := make([][]byte, cached+1)
 	tables[cached] = table
-	rows := t.store.shards().Rows()
+	rows := s.shards().Rows()
 	rows.Tables, rows.Of = tables, refs
 	var batches []compute.Rows
 	for range 1 + measuredTimes { // the first is not counted
 		batches = append(batches, rows)
 	}
 	copied, fetched, err := device.RowRates(batches)
-	if err = errors.Join(comm.Agree(t.store.Comm, err), device.DropRows()); err != nil {
+	if err = errors.Join(comm.Agree(s.Comm, err), device.DropRows()); err != nil {
 		return 0, 0, err
 	}
-	each := float64(t.store.shards().RowBytes())
+	each := float64(s.shards().RowBytes())
 	if peer = each / fetched; node.Size() == 1 {
 		peer = 0
 	}
@@ -176,41 +173,41 @@ func (t rowTimer) timeCards(node comm.Comm, device compute.Accelerator, table []
 
 // scattered returns row i of n in an order without a pattern that a processor could foresee; a row
 // may come twice.
-func (t rowTimer) scattered(i, n int) int {
-	return int(random.Mix(uint64(t.store.Comm.Rank())<<32|uint64(i)) % uint64(n))
+func (s *Store) scattered(i, n int) int {
+	return int(random.Mix(uint64(s.Comm.Rank())<<32|uint64(i)) % uint64(n))
 }
 
 // timeGather returns the seconds to gather rows.
-func (t rowTimer) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
-	rows := t.store.shards().Rows()
+func (s *Store) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
+	rows := s.shards().Rows()
 	rows.Tables, rows.Of = tables, refs
 	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols, Data: mem.Make[float32](len(refs) * rows.Cols)}
 	defer mem.Free(dst.Data)
 	clear(dst.Data) // its pages are there before the clock runs
 	begin := time.Now()
-	t.store.Host.GatherRows(dst, rows)
+	s.Host.GatherRows(dst, rows)
 	return time.Since(begin).Seconds()
 }
 
 // timeFar returns the seconds to get a row that no cache of the node holds. Rows from the files are
 // read once, because a second time they would come from memory. Collective.
-func (t rowTimer) timeFar(rows int) (float64, error) {
-	ids := t.farVertices(rows)
+func (s *Store) timeFar(rows int) (float64, error) {
+	ids := s.farVertices(rows)
 	rows = max(1, len(ids)) // none if the parts of the other nodes are empty
-	if t.store.Job.Cache.FromFiles() {
-		refs := t.store.inMemory(ids)
+	if s.Job.Cache.FromFiles() {
+		refs := s.inMemory(ids)
 		defer mem.Free(refs)
-		return t.timeGather(t.store.Tables, refs) / float64(rows), nil
+		return s.timeGather(s.Tables, refs) / float64(rows), nil
 	}
-	dst := mem.Make[byte](len(ids) * t.store.shards().RowBytes())
+	dst := mem.Make[byte](len(ids) * s.shards().RowBytes())
 	defer mem.Free(dst)
 	seconds := math.Inf(1)
 	for range measuredTimes {
-		if err := t.store.Comm.StartBarrier().Wait(); err != nil {
+		if err := s.Comm.StartBarrier().Wait(); err != nil {
 			return 0, err
 		}
 		begin := time.Now()
-		if err := t.store.opening().fetchRows(ids, table{dst, []int{len(ids)}}); err != nil {
+		if err := s.fetchRows(ids, table{dst, []int{len(ids)}}); err != nil {
 			return 0, err
 		}
 		seconds = min(seconds, time.Since(begin).Seconds())
@@ -219,10 +216,10 @@ func (t rowTimer) timeFar(rows int) (float64, error) {
 }
 
 // farVertices draws up to n vertices that are not local, each once.
-func (t rowTimer) farVertices(n int) (ids []graph.VertexID) {
-	local := t.store.Job.Local(t.store.Comm.Rank())
+func (s *Store) farVertices(n int) (ids []graph.VertexID) {
+	local := s.Job.Local(s.Comm.Rank())
 	for i := range n {
-		v := graph.VertexID(t.scattered(i, int(t.store.shards().Vertices)))
+		v := graph.VertexID(s.scattered(i, int(s.shards().Vertices)))
 		if !access.Among(local, v) {
 			ids = append(ids, v)
 		}

@@ -105,11 +105,6 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// opener opens caches of a store: it ranks vertices, plans windows, and fetches the first rows.
-type opener struct{ of *Store }
-
-func (s *Store) opening() opener { return opener{s} }
-
 // checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
 // over the network. Collective.
 func (s *Store) checkNode(group []int) error {
@@ -170,7 +165,7 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	}
 	switch {
 	case learned && s.Learned.Cols > 0:
-		addLearned(s, &o)
+		s.addLearned(&o)
 	case o.Cols == 0 && o.Kinds == nil:
 		o.Kinds = []exchange.Kind{{}}
 	}

@@ -53,7 +53,7 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is how many minibatches of a rank are looked at.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, for Spec.TrySums, and sets Spec.Sums. Where they cannot,
+// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. Where they cannot,
 // without says why. It affects traffic and time, but no number of the training. Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	c, err := sumsOff(without), error(nil)
@@ -82,12 +82,12 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 		return sumsOff("no minibatch is left"), nil
 	}
 	var own SumsChoice
-	err := s.opening().withWhole(func() error { return s.countSums(at, n, &own) })
+	err := s.withWhole(func() error { return s.countSums(at, n, &own) })
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
 	each := s.shards().RowBytes() + exchange.IDBytes
-	far, err := rowTimer{s}.timeFar(max(1, min(measuredRows, measuredBytes/each)))
+	far, err := s.timeFar(max(1, min(measuredRows, measuredBytes/each)))
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,6 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank, shards := s.Job, s.Comm.Rank(), s.shards()
 	topology := s.workload().Topology
-	sampler, err := sample.New(topology, sample.Options{Spec: j.Sample, Workers: 1,
-		MaxSeeds: j.MaxSeeds(), ForwardOnly: true})
-	if err != nil {
-		return err
-	}
-	defer sampler.Free()
 	x, free, err := j.Exchange(rank)
 	if err != nil {
 		return err
@@ -119,23 +113,18 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	defer free()
 	counter := parallel.NewSumCounter(j.Model.Needs(), topology, job.NewChooser(j), 0)
 	defer counter.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
 	var p exchange.Plan
 	defer p.Free()
-	var seeds []graph.VertexID
 	added := 0.0 // rows that other ranks add
-	for i := range n {
-		key := j.Key(rank, at.Epoch, at.Item+i)
-		seeds = j.Seeds(key, seeds)
-		if err := sampler.Sample(&mb, seeds, key); err != nil {
-			return err
-		}
+	i := 0
+	var fault error
+	for _, mb := range j.Reader(rank).Minibatches(topology, sample.Options{Spec: j.Sample,
+		ForwardOnly: true}, at.Epoch, at.Item, n, &fault) {
 		if err := x.Locate(&p, mb.Frontier); err != nil {
 			return err
 		}
 		begin := time.Now()
-		counter.Add(&mb, x, &p)
+		counter.Add(mb, x, &p)
 		got := counter.Count(i, new(cache.Decision))
 		if n == 1 || i > 0 { // in the first, arrays grow
 			c.Cost += time.Since(begin).Seconds() / float64(max(1, n-1))
@@ -144,9 +133,10 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		c.SumBytes += float64(got.RowBytes+got.IDBytes) / float64(n)
 		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) / float64(j.OwnersSums().MemberBytes()) /
 			float64(n)
+		i++
 	}
 	c.Cost += added * s.timeOwn()
-	return nil
+	return fault
 }
 
 // timeOwn returns the seconds to read a row of this rank's parts; 0 without rows.
@@ -157,13 +147,13 @@ func (s *Store) timeOwn() float64 {
 	}
 	ids := make([]graph.VertexID, min(measuredRows, max(1, measuredBytes/s.shards().RowBytes())))
 	for i := range ids {
-		ids[i] = graph.VertexID(first) + graph.VertexID(rowTimer{s}.scattered(i, int(end-first)))
+		ids[i] = graph.VertexID(first) + graph.VertexID(s.scattered(i, int(end-first)))
 	}
 	refs := s.inMemory(ids)
 	defer mem.Free(refs)
 	seconds := math.Inf(1)
 	for range measuredTimes {
-		seconds = min(seconds, rowTimer{s}.timeGather(s.Tables, refs))
+		seconds = min(seconds, s.timeGather(s.Tables, refs))
 	}
 	return seconds / float64(len(ids))
 }

@@ -17,8 +17,9 @@
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
 // Neighbour, Labor and Poisson; Reference is the same, written to be read, and gives the same bits.
-// Streams defines the order of the seeds, and Share the streams of each rank. The package does no
-// I/O and sends nothing: ranks and streams are numbers.
+// Streams defines the order of the seeds, Share the streams of each rank, and Reader its minibatches
+// and their keys; Replay and Sweep sample them without training them. The package does no I/O and
+// sends nothing: ranks and streams are numbers.
 package sample
 
 import (

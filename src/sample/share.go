@@ -62,10 +62,3 @@ func ShareOf(streams, ranks, size, rank int) (Share, error) {
 		First: rank / size * each, Count: each, Group: rank / size, Size: size, Member: rank % size,
 	}, nil
 }
-
-// Item returns the step of an epoch and the stream of item i, in the order of training: the
-// minibatches of a step follow each other.
-func (s Share) Item(i int) (step, stream int) { return i / s.Count, s.First + i%s.Count }
-
-// Last reports whether item i is the last minibatch of its step.
-func (s Share) Last(i int) bool { return i%s.Count == s.Count-1 }

@@ -26,17 +26,17 @@ func TestEveryStreamIsDealtOutOnce(t *testing.T) {
 					s.Size)
 			}
 			seen := map[[2]int]bool{}
-			for i := range steps * s.Count {
-				step, stream := s.Item(i)
+			of := Reader{Streams: &Streams{steps: steps}, First: s.First, Count: s.Count}
+			for i := range of.Items() {
+				step, stream := of.Key(1, i).Step, of.Key(1, i).Stream
 				seen[[2]int{step, stream}] = true
 				if owner[stream] >= 0 && owner[stream] != s.Group {
 					t.Errorf("%+v: stream %d belongs to groups %d and %d", c, stream, owner[stream],
 						s.Group)
 				}
 				owner[stream] = s.Group
-				if next, _ := s.Item(i + 1); s.Last(i) != (next == step+1) {
-					t.Errorf("%+v: rank %d: item %d is of step %d, the next one of step %d", c,
-						rank, i, step, next)
+				if i%s.Count == 0 && (step != i/s.Count || stream != s.First) {
+					t.Errorf("%+v: rank %d: item %d is of step %d and stream %d", c, rank, i, step, stream)
 				}
 			}
 			if len(seen) != steps*s.Count {

@@ -18,8 +18,8 @@ func TestSweepSamplesEachMinibatchOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer streams.Free()
-	w := Sweep{Spec: Neighbours(2, 1), Streams: streams, First: 1, Count: 2, Seed: 9, Epoch: 3,
-		Epochs: 2}
+	w := Sweep{Reader: Reader{Streams: streams, First: 1, Count: 2, Seed: 9},
+		Spec: Neighbours(2, 1), Epoch: 3, Epochs: 2}
 	want := map[Key]uint64{}
 	for epoch := 3; epoch < 5; epoch++ {
 		for step := range streams.Steps() {
@@ -31,8 +31,8 @@ func TestSweepSamplesEachMinibatchOnce(t *testing.T) {
 			}
 		}
 	}
-	if w.Minibatches() != len(want) {
-		t.Errorf("%d minibatches, want %d", w.Minibatches(), len(want))
+	if w.Len() != len(want) {
+		t.Errorf("%d minibatches, want %d", w.Len(), len(want))
 	}
 	for _, w.Workers = range []int{0, 1, 3, 100} {
 		var mu sync.Mutex

@@ -5,15 +5,14 @@ import (
 
 	"halognn/src/nn"
 	"halognn/src/parallel"
-	"halognn/src/residence"
 )
 
 // learnedRows makes the learned rows of the own vertices.
-func learnedRows(s *Session) *nn.Learned {
+func (s *Session) learnedRows() *nn.Learned {
 	var ranges []nn.LearnedRange
 	starts, types, own := s.Shards.Ranges(), s.Shards.Schema.NumTypes(), s.Shards.Offsets[s.First]
 	for p := s.First; p < s.Last; p++ {
-		for t, learns := range s.Spec.Model.Learns {
+		for t, learns := range s.Job.Model.Learns {
 			if !learns {
 				continue
 			}
@@ -28,21 +27,21 @@ func learnedRows(s *Session) *nn.Learned {
 	if ranges == nil {
 		return new(nn.Learned)
 	}
-	return nn.NewLearned(s.Spec.Model.Learned, ranges,
-		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Spec.Seed, !s.Forward)
+	return nn.NewLearned(s.Job.Model.Learned, ranges,
+		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Job.Seed, !s.Forward)
 }
 
 // openLearned gives a strategy that trains the exchanges of learned rows, if the model learns some,
 // which close closes. Collective, as is close.
-func openLearned(s *Session, o *parallel.Options) (close func() error, err error) {
+func (s *Session) openLearned(o *parallel.Options) (close func() error, err error) {
 	if s.Learned.Cols == 0 || s.Forward {
 		return func() error { return nil }, nil
 	}
-	ask, err := residence.OpenLearned(s.Store)
+	ask, err := s.Store.OpenLearned()
 	if err != nil {
 		return nil, err
 	}
-	move, err := residence.OpenLearned(s.Store)
+	move, err := s.Store.OpenLearned()
 	if err != nil {
 		return nil, err
 	}

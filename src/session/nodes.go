@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"halognn/src/comm"
+	"halognn/src/job"
 )
 
-// GroupByNode sets how many ranks a node has, where minibatches depend on that: as many consecutive
-// ones on every node. Collective.
-func (s *Session) GroupByNode() error {
-	if !s.Spec.ByNode() {
+// GroupByNode sets in spec how many ranks a node has, where minibatches depend on that: as many
+// consecutive ones on every node. Collective.
+func (s *Session) GroupByNode(spec *job.Spec) error {
+	if !spec.ByNode() {
 		return nil
 	}
 	here, err := comm.RanksHere(s.Comm, s.RanksPerNode)
@@ -27,9 +28,9 @@ func (s *Session) GroupByNode() error {
 				"the ranks of a node train together or draw alike, but rank %d is one of %d on a node that "+
 				"begins with rank %d; start as many consecutive ranks on every node (mpirun --map-by "+
 				"ppr:N:node, srun --distribution=block), or set run.ranks_per_node to a divisor of the "+
-				"ranks", s.Spec.Mode.Name, s.Spec.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
+				"ranks", spec.Mode.Name, spec.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
 		}
 	}
-	s.Spec.RanksPerNode = size
+	spec.RanksPerNode = size
 	return nil
 }

@@ -18,7 +18,6 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/compute"
-	"halognn/src/config"
 	"halognn/src/exchange"
 	"halognn/src/fault"
 	"halognn/src/job"
@@ -39,9 +38,8 @@ import (
 // Session is one rank's state for running minibatches through a model, in training or inference.
 type Session struct {
 	Env
-	Spec    job.Spec // once openModel has returned that of job
-	asked   string   // the metric that is asked for; "" or auto: the default of the task
-	Forward bool     // nothing is trained: the parts need no training seeds and no labels
+	asked   string // the metric that is asked for; "" or auto: the default of the task
+	Forward bool   // nothing is trained: the parts need no training seeds and no labels
 	Task    *task.Task
 	Metric  *task.Metric
 
@@ -67,7 +65,7 @@ type Session struct {
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	Closers    mem.Closers
-	rowClosers mem.Closers // in the order in which openRows opened
+	rowClosers mem.Closers // in the order in which OpenRows opened
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
@@ -77,7 +75,9 @@ type Env struct {
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
-	Compute      config.Compute         // of which a session reads how a GPU is used
+	GPU          residence.GPU
+	Gradients    parallel.Transport     // how those of a GPU travel
+	Shuffles     parallel.Shuffling     // and its rows between layers
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	// where inference keeps rows of hidden layers in files; "": in memory
@@ -92,17 +92,17 @@ type Noter interface {
 	Note(ctx context.Context, line string) // something a user should know
 }
 
-// New returns a session of a job that nothing is open of. metric chooses what judges
-// predictions; "" or auto: the default of the task.
-func New(env Env, spec job.Spec, metric string) *Session {
+// New returns a session that has nothing open. metric chooses what judges predictions; "" or auto:
+// the default of the task.
+func New(env Env, metric string) *Session {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
 	}
-	return &Session{Env: env, Spec: spec, asked: metric}
+	return &Session{Env: env, asked: metric}
 }
 
-// OpenModel makes the job and the model, which needs no other rank.
-func (s *Session) OpenModel() error {
+// OpenModel makes the job of spec and its model, which needs no other rank.
+func (s *Session) OpenModel(spec job.Spec) error {
 	c := s.Comm
 	if _, _, err := s.Shards.RankRange(c.Rank(), c.Size()); err != nil {
 		return err
@@ -110,15 +110,15 @@ func (s *Session) OpenModel() error {
 	if err := fault.At(fault.Alloc, c.Rank(), -1, -1); err != nil {
 		return err
 	}
-	s.Spec.Ranks = c.Size()
-	if !s.Spec.ByNode() { // else groupByNode has set it
-		s.Spec.RanksPerNode = s.RanksPerNode
+	spec.Ranks = c.Size()
+	if !spec.ByNode() { // else GroupByNode has set it
+		spec.RanksPerNode = s.RanksPerNode
 	}
 	var err error
 	if s.Forward {
-		s.Job, err = newForwardJob(s.Shards, s.Spec)
+		s.Job, err = newForwardJob(s.Shards, spec)
 	} else {
-		s.Job, err = NewJob(s.Shards, s.Spec)
+		s.Job, err = NewJob(s.Shards, spec)
 	}
 	if err != nil {
 		return err
@@ -132,14 +132,14 @@ func (s *Session) OpenModel() error {
 		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
 			"partition again with --features degree")
 	}
-	s.Spec, s.Topology = s.Job.Spec, s.Shards.Topology()
+	s.Topology = s.Shards.Topology()
 	s.First, s.Last = s.Job.Parts(c.Rank())
 	s.SetUp.Done(trace.SetUpSeeds)
-	if s.Model, err = nn.NewModel(s.Device, s.Spec.Model, s.Spec.Seed); err != nil {
+	if s.Model, err = nn.NewModel(s.Device, s.Job.Model, s.Job.Seed); err != nil {
 		return err
 	}
 	s.Closers = append(s.Closers, func() error { s.Model.Close(); return nil })
-	s.Learned = learnedRows(s)
+	s.Learned = s.learnedRows()
 	s.Closers = append(s.Closers, func() error { s.Learned.Free(); return nil })
 	s.SetUp.Done(trace.SetUpModel)
 	return nil
@@ -148,14 +148,8 @@ func (s *Session) OpenModel() error {
 // NewJob makes the job of a model on these parts, or returns an error if they lack labels or
 // features.
 func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
-	if s.Task == task.None {
-		return nil, fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
-			"import it with labels", s.Dir)
-	}
-	if s.Features == 0 && !s.Schema.Typed() && spec.Model.Learned == 0 {
-		return nil, fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
-			"which learns rows of so many columns, or partition it again with --features degree, or "+
-			"ones, which makes some of the graph", s.Dir)
+	if err := spec.Trainable(s); err != nil {
+		return nil, err
 	}
 	spec.Fit(s)
 	if err := errors.Join(spec.Model.Check(), parallel.Check(&spec)); err != nil {
@@ -187,7 +181,7 @@ func (s *Session) OpenStore() (err error) {
 	s.Store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
 		Learned: s.Learned, SetUp: s.SetUp, Alive: func() { s.Watch.Alive() }, Note: s.Tell,
-		Device: s.Device, GPU: s.Compute.GPU,
+		Device: s.Device, GPU: s.GPU,
 	})
 	s.Closers = append(s.Closers, s.Store.Close)
 	s.SetUp.Done(trace.SetUpTables)
@@ -221,15 +215,15 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 		return err
 	}
 	opened(edges)
-	learned, err := openLearned(s, &o)
+	learned, err := s.openLearned(&o)
 	if err != nil {
 		return err
 	}
 	opened(learned)
-	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Spec.Eval, s.Job.MaxSeeds()
+	o.Sample, o.Eval, o.MaxSeeds = s.Job.Sample, s.Job.Eval, s.Job.MaxSeeds()
 	first, end := s.Store.Columns()
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
-	o.Gradients, o.Shuffles, o.Depth = gradients, s.Compute.Shuffles, s.Spec.Depth
+	o.Gradients, o.Shuffles, o.Depth = gradients, s.Shuffles, s.Job.Depth
 	o.SeedsElsewhere = s.Job.SeedsElsewhere()
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size
@@ -237,7 +231,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	}
 	o.Near = s.Cache.Near
 	o.Policy, o.Ahead = s.Cache.Dynamic()
-	if s.Strategy, err = parallel.New(s.Spec.Mode.Name, o); err != nil {
+	if s.Strategy, err = parallel.New(s.Job.Mode.Name, o); err != nil {
 		return err
 	}
 	opened(s.Strategy.Close)
@@ -255,7 +249,7 @@ func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) 
 	if s.Job.Model.EdgeIn == 0 {
 		return func() error { return nil }, nil
 	}
-	f, err := residence.OpenEdgeRows(s.Store)
+	f, err := s.Store.OpenEdgeRows()
 	if err != nil {
 		return nil, err
 	}
@@ -271,14 +265,14 @@ func (s *Session) StrategyOptions() parallel.Options {
 	return parallel.Options{
 		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.Model,
 		Drawing: parallel.Drawing{Topology: s.Topology, Workers: s.Workers,
-			Partitioned: s.Spec.Partitioned, Rows: s.Job.Offsets()},
+			Partitioned: s.Job.Partitioned, Rows: s.Job.Offsets()},
 	}
 }
 
 // NewPipe returns a pipe that prepares minibatches for a strategy.
 func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pipe, error) {
 	return parallel.NewPipe(strategy, pipeline.Options{
-		Depth: s.Spec.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		Depth: s.Job.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
 		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
 	})
 }

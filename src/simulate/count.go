@@ -47,7 +47,7 @@ func (c *counter) free() {
 // minibatch is one that is sampled and located; the next has the same memory.
 type minibatch struct {
 	key     sample.Key
-	sampled sample.Minibatch
+	sampled *sample.Minibatch
 	x       *exchange.Exchange
 	plan    exchange.Plan
 	step    int              // of all epochs
@@ -63,57 +63,52 @@ type draws struct {
 }
 
 // plain are the draws of all epochs, all vertices alike.
-func (s *Simulation) plain() draws { return draws{first: 1, last: s.o.Epochs} }
+func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
 // eachMinibatch samples and locates the rank's minibatches, in the order of training.
 func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
-	most := c.job.Streams.MaxPiece()
+	o := sample.Options{Spec: c.job.Sample, Near: d.near, Workers: workers, ForwardOnly: true}
 	if c.o.LastShort {
-		most = c.o.Batch
+		o.MaxSeeds = c.job.Batch
 	}
-	s, err := sample.New(c.shards.Topology(), sample.Options{
-		Spec: c.job.Sample, Near: d.near, Workers: workers, MaxSeeds: most, ForwardOnly: true,
-	})
+	reader := c.job.Reader(c.rank)
+	reader.Favour = d.favour
+	replay, err := reader.Replay(c.shards.Topology(), o)
 	if err != nil {
 		return err
 	}
-	defer s.Free()
+	defer replay.Free()
+	if c.o.LastShort {
+		last := pieces{streams: c.job.Streams, batch: c.job.Batch}
+		replay.Seeds = last.at
+	}
 	x, free, err := c.job.Exchange(c.rank)
 	if err != nil {
 		return err
 	}
 	defer free()
-	m := minibatch{x: x}
-	defer m.sampled.Free()
+	m := minibatch{x: x, sampled: &replay.Minibatch}
 	defer m.plan.Free()
-	steps, perStep := c.job.Steps(), c.job.Minibatches()
 	defer func() { // before they are freed
-		c.used.sampler = max(c.used.sampler, s.Bytes()+m.sampled.Bytes()+m.plan.Bytes())
+		c.used.sampler = max(c.used.sampler, replay.Bytes()+m.plan.Bytes())
 	}()
-	pieces := pieces{streams: c.job.Streams}
-	if c.o.LastShort {
-		pieces.batch = c.o.Batch
-	}
-	for epoch := d.first; epoch <= d.last; epoch++ {
-		for item := range steps * perStep {
-			key := c.job.Key(c.rank, epoch, item)
-			key.Favour = d.favour
-			m.key = key
-			err := s.Sample(&m.sampled, pieces.at(epoch, key.Step, key.Stream), key)
-			if err == nil {
-				err = x.Locate(&m.plan, m.sampled.Frontier)
-			}
-			if m.remote = m.plan.RemoteIDs; c.o.Cache.FromFiles() {
-				m.remote = m.sampled.Frontier
-			}
-			m.step = (epoch-1)*steps + key.Step
-			m.ends = epoch == c.o.Epochs && item+1 == steps*perStep
-			if err == nil {
-				err = take(&m)
-			}
-			if err != nil {
-				return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, epoch, key.Step, err)
-			}
+	steps, items := c.job.Steps(), reader.Items()
+	n := items * (d.last - d.first + 1)
+	for i := range n {
+		m.key, err = replay.At(d.first, i)
+		if err == nil {
+			err = x.Locate(&m.plan, m.sampled.Frontier)
+		}
+		if m.remote = m.plan.RemoteIDs; c.job.Cache.FromFiles() {
+			m.remote = m.sampled.Frontier
+		}
+		m.step = (m.key.Epoch-1)*steps + m.key.Step
+		m.ends = i == n-1 && d.last == c.job.Epochs
+		if err == nil {
+			err = take(&m)
+		}
+		if err != nil {
+			return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, m.key.Epoch, m.key.Step, err)
 		}
 	}
 	return nil
@@ -140,12 +135,12 @@ func (c *counter) count(m *minibatch) error {
 
 // add counts how much a minibatch reads.
 func (c *counter) add(m *minibatch) error {
-	c.ask(&m.sampled, m.key)
+	c.ask(m.sampled, m.key)
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
 	if c.job.Model.EdgeIn > 0 {
-		return c.countEdges(&m.sampled)
+		return c.countEdges(m.sampled)
 	}
 	return nil
 }
@@ -173,7 +168,7 @@ func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 func (c *counter) play(m *minibatch) error {
 	var worth []uint8
 	if c.sums != nil {
-		worth = c.sums.Add(&m.sampled, m.x, &m.plan)
+		worth = c.sums.Add(m.sampled, m.x, &m.plan)
 	}
 	c.recent.Add(m.remote, worth)
 	for _, p := range c.playing {
@@ -184,28 +179,24 @@ func (c *counter) play(m *minibatch) error {
 	return nil
 }
 
-// pieces returns the seeds of a stream's steps: the near-equal pieces of training, or full batches
-// and a short last one.
+// pieces cuts the seeds of one stream into full batches and a short last one.
 type pieces struct {
 	streams *sample.Streams
-	batch   int // 0: near-equal
+	batch   int
 
-	seeds, order []graph.VertexID
-	epoch        int // the epoch of order
+	order []graph.VertexID // the shuffled seeds
+	epoch int              // of order
 }
 
-func (p *pieces) at(epoch, step, stream int) []graph.VertexID {
-	if p.batch == 0 {
-		p.seeds = p.streams.Piece(epoch, step, stream, p.seeds)
-		return p.seeds
-	}
-	if p.epoch != epoch { // the pieces in order are the shuffled seeds
-		p.order, p.epoch = p.order[:0], epoch
+// at is for sample.Replay.
+func (p *pieces) at(k sample.Key, dst []graph.VertexID) []graph.VertexID {
+	if p.epoch != k.Epoch { // the pieces of training, in order, are the shuffled seeds
+		p.order, p.epoch = p.order[:0], k.Epoch
 		for s := range p.streams.Steps() {
-			p.seeds = p.streams.Piece(epoch, s, stream, p.seeds)
-			p.order = append(p.order, p.seeds...)
+			dst = p.streams.Piece(k.Epoch, s, k.Stream, dst)
+			p.order = append(p.order, dst...)
 		}
 	}
 	n := len(p.order)
-	return p.order[min(n, step*p.batch):min(n, (step+1)*p.batch)]
+	return append(dst[:0], p.order[min(n, k.Step*p.batch):min(n, (k.Step+1)*p.batch)]...)
 }

@@ -19,7 +19,7 @@ type shared [][]*cache.Placement
 // the same scores, added in the same order. Policies that count minibatches sample them once more.
 func (s *Simulation) shareNodes(m *access.Graph) error {
 	s.shared = map[int]shared{}
-	for rank := range s.o.Ranks {
+	for rank := range s.job.Ranks {
 		ranks := s.job.Neighbours(rank)
 		if ranks[0] != rank {
 			continue
@@ -56,7 +56,7 @@ func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	}
 	defer mem.Free(score)
 	for _, rows := range capacity {
-		place, err := s.o.Cache.Place(score, s.job.Owned(ranks), rows)
+		place, err := s.job.Cache.Place(score, s.job.Owned(ranks), rows)
 		if err != nil {
 			return sizes, err
 		}

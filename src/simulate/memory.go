@@ -27,12 +27,12 @@ const programBytes = 32 << 20
 // Counts returns the bytes that the counts of all steps take, which Run needs at least.
 func (s *Simulation) Counts() int64 {
 	sizes, _ := s.o.sizes()
-	return s.countBytes(min(s.o.Workers, s.o.Ranks), len(sizes))
+	return s.countBytes(min(s.o.Workers, s.job.Ranks), len(sizes))
 }
 
 // countBytes returns the bytes of the counts of ranks that are counted together, and of their sum.
 func (s *Simulation) countBytes(together, sizes int) int64 {
-	steps := int64(s.o.Epochs) * int64(s.job.Steps())
+	steps := int64(s.job.Epochs) * int64(s.job.Steps())
 	return int64(together+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
 }
 
@@ -85,15 +85,15 @@ func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64
 	}
 	// scores of a ranking, and the counts of paths
 	opening, sampling := max(4*n+scratch, 8*n)+4*int64(slices.Max(capacity))+n/8, u.sampler+scratch
-	return int64(s.o.Ranks)*(u.near+n/4+changing) + int64(together)*max(opening, sampling)
+	return int64(s.job.Ranks)*(u.near+n/4+changing) + int64(together)*max(opening, sampling)
 }
 
 // policyBytes returns the bytes of a policy that decides step by step.
 func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 	return s.policies[which].Bytes(policy.Size{
 		Vertices: s.shards.Vertices, Rows: int64(rows), Window: int64(s.windows[which][size]),
-		Uses: float64(u.minibatch), Steps: int64(s.o.Epochs * s.job.Items()), Degrees: s.transposed,
-		Sums: s.o.Sums,
+		Uses: float64(u.minibatch), Steps: int64(s.job.Epochs * s.job.Items()), Degrees: s.transposed,
+		Sums: s.job.Sums,
 	})
 }
 
@@ -114,7 +114,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				if s.o.Sums && !p.None() { // it is played
+				if s.job.Sums && !p.None() { // it is played
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}
@@ -132,7 +132,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		bytes += u.policies
 	}
 	worth := int64(0)
-	if s.o.Sums {
+	if s.job.Sums {
 		worth = 1
 	}
 	return bytes + u.sums + (4+worth)*u.minibatch*int64(window+1) + max(sampling, ranking)
@@ -146,7 +146,7 @@ func (s *Simulation) columns() int64 {
 // summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds
 // differ.
 func (s *Simulation) summing() int64 {
-	if s.job.Minibatches() > 1 && !s.o.GlobalSeeds {
+	if s.job.Minibatches() > 1 && !s.job.GlobalSeeds {
 		return 4 * s.shards.Vertices
 	}
 	return 0

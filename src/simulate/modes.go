@@ -176,8 +176,8 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 		}
 	}
 	c.owners, c.nodes = sample.NewOwners(rows, j.Share(0).Size), graph.NewPartIndex(nodes)
-	w := sample.Sweep{Spec: j.Sample, Streams: j.Streams, Count: j.Streams.Streams(), Seed: o.Seed,
-		Epoch: 1, Epochs: o.Epochs, Workers: o.Workers}
+	w := sample.Sweep{Reader: *j.Readers(), Spec: j.Sample, Epoch: 1, Epochs: o.Epochs,
+		Workers: o.Workers}
 	if err := w.Run(s.Topology(), c.open); err != nil {
 		return nil, err
 	}

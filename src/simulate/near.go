@@ -23,7 +23,7 @@ func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, 
 		if err != nil {
 			return err
 		}
-		c := &counter{Simulation: s, rank: rank, each: make([]int64, s.o.Epochs*s.job.Steps())}
+		c := &counter{Simulation: s, rank: rank, each: make([]int64, s.job.Epochs*s.job.Steps())}
 		defer c.free()
 		err = c.eachMinibatch(each, s.plain(), c.add)
 		if err == nil {
@@ -49,7 +49,7 @@ func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, 
 
 // countNear counts one policy and size over the minibatches that all ranks draw with it.
 func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, together, each int) error {
-	ranks := make([]nearRank, s.o.Ranks)
+	ranks := make([]nearRank, s.job.Ranks)
 	defer func() {
 		for i := range ranks {
 			ranks[i].free()
@@ -61,7 +61,7 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 		return n.open(m, policy, size, each)
 	})
 	factor := s.job.Locality.Start()
-	for epoch := 1; epoch <= s.o.Epochs && err == nil; epoch++ {
+	for epoch := 1; epoch <= s.job.Epochs && err == nil; epoch++ {
 		r.Factors[policy][size] = append(r.Factors[policy][size], factor.Value)
 		err = s.onRanks(together, func(rank int) error {
 			return ranks[rank].count(epoch, factor.Value, each)

@@ -130,7 +130,7 @@ func TestBadOptions(t *testing.T) {
 			near(o)
 			o.Policies = []string{policy.Sieve}
 			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
-		}, []string{"policy sieve cannot", "locality lower is 0.5 and upper 0.1",
+		}, []string{"policy sieve cannot", "locality_lower is 0.5, above sample.locality_upper, which is 0.1",
 			"locality link is -1 bytes/s and edges 0 edges/s"}},
 		{"locality and sums", func(o *Options) {
 			near(o)
@@ -138,7 +138,7 @@ func TestBadOptions(t *testing.T) {
 		}, []string{"set exchange.sums=off, or sample.locality=1"}},
 		{"adapting up to nothing", func(o *Options) {
 			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Upper: 1, Link: 1, Edges: 1}
-		}, []string{"locality adapts up to 0"}},
+		}, []string{"sample.locality_adapt adapts a factor up to sample.locality, which is 0"}},
 		{"a factor below 1", func(o *Options) { o.Locality.Favour = 0.5 },
 			[]string{"locality is 0.5; it must be at least 1"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },

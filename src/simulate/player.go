@@ -40,10 +40,10 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
 	d.Player = policy.NewPlayer(p, policy.Setup{
 		Graph: m, Workload: r, Settings: c.own[i], Capacity: rows, Window: c.windows[i][size],
-		Sums: c.o.Sums,
+		Sums: c.job.Sums,
 	})
 	if !p.Static() && !p.Hindsight {
-		d.trace = make(Trace, c.o.Epochs*c.job.Steps())
+		d.trace = make(Trace, c.job.Epochs*c.job.Steps())
 	}
 	c.playing = append(c.playing, d)
 	return d

@@ -22,7 +22,7 @@ func (s *Simulation) stepsOf(seeds int) int {
 	if !s.o.LastShort {
 		return s.job.Steps()
 	}
-	return max(1, (seeds+s.o.Batch-1)/s.o.Batch)
+	return max(1, (seeds+s.job.Batch-1)/s.job.Batch)
 }
 
 // capacities returns the capacity of a rank's cache in rows, by size.
@@ -42,7 +42,7 @@ func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 func (s *Simulation) settings() (all []policy.Settings) {
 	sizes, _ := s.o.sizes()
 	for _, x := range sizes {
-		o := s.o.Cache
+		o := s.job.Cache
 		if o.Alpha, o.HaloFraction = x, 0; len(s.o.HaloFractions) > 0 {
 			o.Alpha, o.HaloFraction = 0, x
 		}
@@ -62,7 +62,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 		switch {
 		case p.Window == nil:
 		case s.own[i].Window == 0:
-			ranks = s.o.Ranks
+			ranks = s.job.Ranks
 		default:
 			ranks = max(ranks, 1)
 		}
@@ -93,7 +93,7 @@ func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 		for size, rows := range capacity {
 			w, err := p.WindowOf(&policy.Setup{
 				Graph: m, Workload: r, Settings: s.own[i], Capacity: rows,
-			}, inclusion, s.o.Epochs*s.job.Items())
+			}, inclusion, s.job.Epochs*s.job.Items())
 			if err != nil {
 				return err
 			}

@@ -211,8 +211,8 @@ func recount(t *testing.T, s *shard.Shards, o Options, rank int, windows [][]int
 	defer m.Free()
 	reader := &access.Workload{
 		Local: x.local, Sources: x.sources, Sample: o.Sample, Hops: o.Cache.HaloHops,
-		Topology: s.Topology(),
-		Streams:  x.streams, First: rank * x.perStep, Count: x.perStep, Seed: o.Seed, Epochs: o.Epochs,
+		Topology: s.Topology(), Epochs: o.Epochs, Reader: sample.Reader{Streams: x.streams,
+			First: rank * x.perStep, Count: x.perStep, Seed: o.Seed},
 	}
 	sizes, _ := o.sizes()
 	if rows[0] == nil {

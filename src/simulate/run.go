@@ -33,7 +33,7 @@ func (s *Simulation) Run() (*Result, error) {
 	if err := s.planWindows(m); err != nil {
 		return nil, fmt.Errorf("planning windows: %w", err)
 	}
-	if s.o.Cache.Shared() {
+	if s.job.Cache.Shared() {
 		defer s.freeShared()
 		if err := s.shareNodes(m); err != nil {
 			return nil, fmt.Errorf("placing caches: %w", err)
@@ -67,7 +67,7 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 // onRanks calls f for every rank, together of them at a time.
 func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	return mem.Together(together, func(w int) (err error) {
-		for rank := w; rank < s.o.Ranks && err == nil; rank += together {
+		for rank := w; rank < s.job.Ranks && err == nil; rank += together {
 			err = f(rank)
 		}
 		return err
@@ -134,9 +134,9 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		return nil, err
 	}
 	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
-		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64, s.o.Epochs*s.job.Steps())}
+		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64, s.job.Epochs*s.job.Steps())}
 	defer c.free()
-	if s.o.Sums {
+	if s.job.Sums {
 		err = c.countSums(m, reader, capacity, workers)
 	} else {
 		err = c.countRows(m, reader, capacity, workers)
@@ -156,7 +156,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 			r.Read[i][size] = c.remote
 		}
 		switch {
-		case s.o.Sums: // all are played
+		case s.job.Sums: // all are played
 			for size := range predicted {
 				predicted[size] = math.NaN()
 			}
@@ -289,7 +289,7 @@ func (c *counter) predict(p *policy.Policy, m *access.Graph, r *access.Workload,
 ) (err error) {
 	n := c.perEpoch(r)
 	for i, rows := range capacity {
-		predicted[i], err = p.Expected(m, inclusion, r, nil, rows, windows[i], n*c.o.Epochs)
+		predicted[i], err = p.Expected(m, inclusion, r, nil, rows, windows[i], n*c.job.Epochs)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -215,9 +214,9 @@ func (r *Ranked) See(above, equal int) {
 	}
 }
 
-// Metrics returns the values by name; none without links. pairs are scores of links and negatives
-// with 1 and 0 behind each; without both auc and average precision are left out.
-func (r *Ranked) Metrics(pairs []float32) map[string]float64 {
+// Metrics returns the values by name; none without links. curve is of the scores of links and
+// negatives; without both auc and average precision are left out.
+func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
 	all := map[string]float64{}
 	if r.Links == 0 {
 		return all
@@ -226,34 +225,8 @@ func (r *Ranked) Metrics(pairs []float32) map[string]float64 {
 	for i, k := range HitsAt {
 		all[fmt.Sprintf("%s%d", HitsName, k)] = r.Hits[i] / r.Links
 	}
-	var scores []float32
-	var labels []int32
-	for ; len(pairs) > 0; pairs = pairs[2:] {
-		scores, labels = append(scores, pairs[0]), append(labels, int32(pairs[1]))
-	}
-	if area, both := areaUnderROC(scores, labels); both {
-		all[AUC], all[AveragePrecision] = area, averagePrecision(scores, labels)
+	if area, both := curve.Area(); both {
+		all[AUC], all[AveragePrecision] = area, curve.Precision()
 	}
 	return all
-}
-
-// averagePrecision is scikit-learn's: the sum over thresholds of (recall gained) * precision.
-func averagePrecision(scores []float32, labels []int32) float64 {
-	order := make([]int, len(scores))
-	total := 0
-	for i := range order {
-		order[i] = i
-		total += int(labels[i])
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
-	sum, found := 0.0, 0
-	for lo := 0; lo < len(order); {
-		hi, before := lo, found
-		for ; hi < len(order) && scores[order[hi]] == scores[order[lo]]; hi++ {
-			found += int(labels[order[hi]])
-		}
-		sum += float64(found-before) * float64(found) / float64(hi)
-		lo = hi
-	}
-	return sum / float64(max(1, total))
 }

@@ -188,15 +188,15 @@ func TestLossesOfLabelledLinks(t *testing.T) {
 
 // The values are those of scikit-learn's average_precision_score, and OGB's mean rank of ties.
 func TestMetricsOfLinks(t *testing.T) {
-	if got := averagePrecision([]float32{0.1, 0.4, 0.35, 0.8}, []int32{0, 0, 1, 1}); math.Abs(got-0.8333333333) > 1e-9 {
+	if got := curveOf([]float32{0.1, 0.4, 0.35, 0.8}, []int32{0, 0, 1, 1}).Precision(); math.Abs(got-0.8333333333) > 1e-9 {
 		t.Errorf("average precision %g", got)
 	}
 	var r Ranked
 	r.See(0, 0)
 	r.See(2, 3) // ranks 3 to 6: 4.5
-	m := r.Metrics([]float32{2, 1, 1, 0, 3, 1, 0.5, 0})
-	for _, one := range [][]float32{{2, 1}, {2, 0}} {
-		if m := r.Metrics(one); len(m) != len(HitsAt)+1 {
+	m := r.Metrics(curveOf([]float32{2, 1, 3, 0.5}, []int32{1, 0, 1, 0}))
+	for label := range int32(2) {
+		if m := r.Metrics(curveOf([]float32{2}, []int32{label})); len(m) != len(HitsAt)+1 {
 			t.Errorf("of one class alone: %v", m)
 		}
 	}

@@ -72,10 +72,9 @@ type Metric struct {
 	Value func(t *Tally) (value float64, ok bool)
 	// Without says why labels give no value, whatever is predicted; "" if they give one.
 	Without func(t *Tally) string
-	// A metric that is no function of sums has two numbers of each vertex: Pair. All follow each
-	// other in OfPairs, in any order.
-	Pair    func(z []float32, label []byte) [2]float32
-	OfPairs func(pairs []float32) float64
+	// A metric that is no function of sums has a score of each vertex, and a Curve of all of them.
+	Score   func(z []float32, label []byte) Scored
+	OfCurve func(*Curve) float64
 }
 
 // The names of metrics.
@@ -104,16 +103,11 @@ var (
 			}
 			return ""
 		},
-		Pair: func(z []float32, label []byte) [2]float32 {
-			return [2]float32{z[1] - z[0], float32(class(label))} // how much likelier class 1 is
+		Score: func(z []float32, label []byte) Scored {
+			return Scored{z[1] - z[0], float32(class(label))} // how much likelier class 1 is
 		},
-		OfPairs: func(pairs []float32) float64 {
-			var scores []float32
-			var labels []int32
-			for ; len(pairs) > 0; pairs = pairs[2:] {
-				scores, labels = append(scores, pairs[0]), append(labels, int32(pairs[1]))
-			}
-			area, _ := areaUnderROC(scores, labels)
+		OfCurve: func(c *Curve) float64 {
+			area, _ := c.Area()
 			return area
 		}}
 	// 2 TP / (2 TP + FP + FN): without a label to be found the recall in it is undefined

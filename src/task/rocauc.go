@@ -1,37 +1,56 @@
 package task
 
-import (
-	"cmp"
-	"slices"
-)
+import "cmp"
 
-// areaUnderROC returns the area under the ROC curve of a two-class task: the probability that a random
-// vertex of class 1 scores higher than one of class 0, a tie counting one half (Hanley and McNeil,
-// Radiology 1982). Pairs are counted in integers, so the result is exact to one rounding and does
-// not depend on the order of the vertices. labels are 0 or 1; without both classes the area is
-// undefined, and ok is false. NaN scores below everything, and ties with itself. O(n log n) time,
-// 8n bytes.
-func areaUnderROC(scores []float32, labels []int32) (area float64, ok bool) {
-	order := make([]int, len(scores))
-	for i := range order {
-		order[i] = i
+// Curve judges a ranking of positives and negatives by their scores, which Add takes from the highest
+// to the lowest, in constant memory. NaN is below everything, and ties with itself.
+type Curve struct {
+	tied, above [2]int64 // negatives and positives of the current score, and above it
+	halves      int64    // twice the pairs of a positive and a negative that the positive has won
+	precision   float64  // sum over thresholds of (positives gained) * precision
+	score       float32  // the current one
+}
+
+// Scored is a score of a positive, whose Label is 1, or of a negative, whose Label is 0.
+type Scored struct{ Score, Label float32 }
+
+// Compare orders scores from the highest to the lowest.
+func (s Scored) Compare(o Scored) int { return cmp.Compare(o.Score, s.Score) }
+
+// Add adds the next score.
+func (c *Curve) Add(s Scored) {
+	if cmp.Compare(s.Score, c.score) != 0 {
+		c.close()
+		c.score = s.Score
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(scores[a], scores[b]) })
-	var count [2]int64 // vertices of each class below the current score
-	var halves int64   // twice the pairs won
-	for lo := 0; lo < len(order); {
-		var tied [2]int64
-		hi := lo
-		for ; hi < len(order) && cmp.Compare(scores[order[hi]], scores[order[lo]]) == 0; hi++ {
-			tied[labels[order[hi]]]++
-		}
-		halves += tied[1] * (2*count[0] + tied[0])
-		count[0] += tied[0]
-		count[1] += tied[1]
-		lo = hi
+	c.tied[int(s.Label)]++
+}
+
+// close adds the scores that tie with the current one.
+func (c *Curve) close() {
+	c.halves += c.tied[0] * (2*c.above[1] + c.tied[1])
+	c.above[0] += c.tied[0]
+	c.above[1] += c.tied[1]
+	if c.tied[1] > 0 {
+		c.precision += float64(c.tied[1]) * float64(c.above[1]) / float64(c.above[0]+c.above[1])
 	}
-	if count[0] == 0 || count[1] == 0 {
+	c.tied = [2]int64{}
+}
+
+// Area returns the area under the ROC curve: the probability that a random positive scores higher
+// than a random negative, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are
+// counted in integers, so it is exact to one rounding. Without both it is undefined, and ok is false.
+func (c *Curve) Area() (area float64, ok bool) {
+	c.close()
+	if c.above[0] == 0 || c.above[1] == 0 {
 		return 0, false
 	}
-	return float64(halves) / float64(2*count[0]*count[1]), true
+	return float64(c.halves) / float64(2*c.above[0]*c.above[1]), true
+}
+
+// Precision returns scikit-learn's average precision: the sum over thresholds of (recall gained) *
+// precision; 0 without positives.
+func (c *Curve) Precision() float64 {
+	c.close()
+	return c.precision / float64(max(1, c.above[1]))
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -21,6 +22,24 @@ func TestMetricsOfSums(t *testing.T) {
 			t.Errorf("%s of %v is %g, %t, want %g, %t", c.of.Name, c.sums, x, ok, c.want, c.ok)
 		}
 	}
+}
+
+// curveOf is the curve of scores in any order.
+func curveOf(scores []float32, labels []int32) *Curve {
+	var all []Scored
+	for i, x := range scores {
+		all = append(all, Scored{x, float32(labels[i])})
+	}
+	slices.SortFunc(all, Scored.Compare)
+	c := new(Curve)
+	for _, s := range all {
+		c.Add(s)
+	}
+	return c
+}
+
+func areaUnderROC(scores []float32, labels []int32) (area float64, ok bool) {
+	return curveOf(scores, labels).Area()
 }
 
 func TestROCAUCByHand(t *testing.T) {

@@ -103,8 +103,7 @@ type Sampling struct {
 	Answered int64 `json:"answered_vertices,omitzero"`
 	// neighbours that came back; where ranks share minibatches they stay where they are drawn
 	Drawn int64 `json:"drawn_neighbours"`
-	// collectives started: ids, and neighbours, are one each, with their numbers; counts apart where
-	// ranks share minibatches
+	// collectives started: ids, and neighbours, are one each, with their numbers
 	Collectives int64 `json:"sampling_collectives,omitzero"`
 	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
 	// 4 for each id, 1 for the number of its neighbours by each relation that ends in its type (4 if a

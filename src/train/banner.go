@@ -12,8 +12,8 @@ import (
 )
 
 // banner says what is about to run on what. Memory is what is allocated and mapped by now.
-func (r ledger) banner() string {
-	m, c := &r.s.Shards.Meta, &r.s.Spec.Model
+func (r *run) banner() string {
+	m, c := &r.s.Shards.Meta, &r.s.Job.Model
 	nodes := record.Counted(r.s.Job.Nodes(), "node")
 	if r.s.RanksPerNode > 0 {
 		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
@@ -26,13 +26,13 @@ func (r ledger) banner() string {
 	fmt.Fprintf(&b, "data   %s (%s): %d vertices, %d edges, %s, %s\n", r.s.Shards.Dir,
 		m.Origin.Dataset, m.Vertices, m.Edges, have, record.Counted(m.Classes, "class"))
 	fmt.Fprintf(&b, "ranks  %d on %s, %s; %.3g CPUs each; %s; %s\n", r.s.Comm.Size(), nodes,
-		record.Counted(m.Parts, "part"), r.of.env.CPUs, r.s.Device.Name(), r.of.env.Transport)
+		record.Counted(m.Parts, "part"), r.env.CPUs, r.s.Device.Name(), r.env.Transport)
 	loss := r.s.Task.Loss
 	if r.s.Task.Ranks {
-		loss = r.s.Spec.Links.Loss
+		loss = r.s.Job.Links.Loss
 	}
 	if r.s.Task.Embeds {
-		loss += " of " + r.s.Spec.Links.Score
+		loss += " of " + r.s.Job.Links.Score
 	}
 	fmt.Fprintf(&b, "model  %s, %s, hidden %d: %d parameters; loss %s, metric %s\n", c.Kind,
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
@@ -41,8 +41,8 @@ func (r ledger) banner() string {
 		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
 	}
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
-		unusual(&r.s.Spec), r.s.Spec.Epochs,
-		record.Counted(r.of.steps(), "step"), r.of.streams.GlobalSeeds(0),
+		unusual(&r.s.Job.Spec), r.s.Job.Epochs,
+		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()
 }
@@ -70,12 +70,12 @@ func unusual(o *job.Spec) string {
 }
 
 // ending says why a run that has its results is over.
-func (r ledger) ending(took time.Duration) string {
+func (r *run) ending(took time.Duration) string {
 	why := "train.epochs are done"
-	if r.of.epoch < r.s.Spec.Epochs {
+	if r.epoch < r.s.Job.Epochs {
 		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
-			r.of.best.epoch, r.of.o.Patience)
+			r.best.epoch, r.training.Patience)
 	}
-	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.of.epoch, r.s.Spec.Epochs,
-		r.of.optimizer.Steps(), took.Seconds(), why)
+	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.epoch, r.s.Job.Epochs,
+		r.optimizer.Steps(), took.Seconds(), why)
 }

@@ -185,12 +185,12 @@ func BenchmarkSave(b *testing.B) {
 			return err
 		}
 		r.s.Log = log
-		r.keeper().openSaver()
+		r.openSaver()
 		var stalled, written time.Duration
 		for b.Loop() {
 			r.optimizer.SetSteps(r.optimizer.Steps() + 1)
 			begin := time.Now()
-			if err := r.keeper().save(1, 1, false); err != nil {
+			if err := r.save(1, 1, false); err != nil {
 				return err
 			}
 			stalled += time.Since(begin)

@@ -42,7 +42,7 @@ const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 func (r *run) diverge() error {
 	if r.outgrown {
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w%s; %s", r.diverged, r.keeper().lastGood(), divergedCure))
+			fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
 	}
 	mine := ""
 	if r.fault != nil {
@@ -64,18 +64,18 @@ func (r *run) diverge() error {
 		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
 	}
 	return comm.AgreedOn(r.s.Comm,
-		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.keeper().lastGood(), divergedCure))
+		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
 }
 
 // lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.
-func (r keeper) lastGood() string {
-	if r.of.saver == nil {
+func (r *run) lastGood() string {
+	if r.saver == nil {
 		return ""
 	}
-	if err := r.of.saver.Wait(); err != nil {
+	if err := r.saver.Wait(); err != nil {
 		return fmt.Sprintf("; the last checkpoint could not be written: %v", err)
 	}
-	return r.of.saver.Good(r.of.optimizer.Steps())
+	return r.saver.Good(r.optimizer.Steps())
 }
 
 // checkWeights looks for weights that are not finite after the last update of an epoch. No later
@@ -92,7 +92,7 @@ func (r *run) checkWeights() error {
 	}
 	return comm.AgreedOn(r.s.Comm, fmt.Errorf(
 		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
-		nn.ErrDiverged, what, r.keeper().lastGood(), divergedCure))
+		nn.ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
 // predictionsDiverged adds the origin, if known, to an error about predictions.
@@ -104,5 +104,5 @@ func (r *run) predictionsDiverged(err error) error {
 	if f, ok := r.s.Model.Params.WeightsFault(); ok {
 		what = ": the first that was not finite is " + f.What
 	}
-	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.keeper().lastGood()))
+	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
 }

@@ -16,7 +16,7 @@ import (
 	"halognn/src/trace"
 )
 
-func (r ledger) rowsOf(c trace.Counters) record.Rows {
+func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
 	if m := &r.s.Shards.Meta; m.Schema.Typed() || m.Type().IsSparse() { // whose rows differ
 		rows.RemoteBytes = c.AskedBytes
@@ -25,8 +25,8 @@ func (r ledger) rowsOf(c trace.Counters) record.Rows {
 }
 
 // endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
-func (r ledger) endEpoch(took time.Duration) error {
-	all, err := r.of.keeper().gatherShares(took)
+func (r *run) endEpoch(took time.Duration) error {
+	all, err := r.gatherShares(took)
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (r ledger) endEpoch(took time.Duration) error {
 	}
 	ranks := float64(len(all.each))
 	rec := record.Epoch{
-		Kind: "epoch", Time: record.Now(), Epoch: r.of.epoch, Seconds: took.Seconds(),
-		Loss:         r.of.loss / float64(r.of.seeds),
-		LR:           r.s.Spec.Schedule.LR(r.of.epoch*r.of.steps()-1, r.s.Spec.Epochs*r.of.steps()),
+		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
+		Loss:         r.loss / float64(r.seeds),
+		LR:           r.s.Job.Schedule.LR(r.epoch*r.steps()-1, r.s.Job.Epochs*r.steps()),
 		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)), Rows: rows,
-		FirstStep: r.of.firstStep,
+		FirstStep: r.firstStep,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -71,11 +71,11 @@ func (r ledger) endEpoch(took time.Duration) error {
 		rec.StartupFraction += one.Startup / one.Seconds / ranks
 	}
 	rec.OwnerSkew = all.ownerSkew()
-	r.of.busy = append(r.of.busy, rec.BusyFraction)
+	r.busy = append(r.busy, rec.BusyFraction)
 	r.onlyStep(&rec)
-	r.of.adapt(&rec)
-	r.of.sums.Add(&rec, total)
-	r.of.sums.Collectives = float64(rec.Collectives) / float64(r.of.steps())
+	r.adapt(&rec)
+	r.sums.Add(&rec, total)
+	r.sums.Collectives = float64(rec.Collectives) / float64(r.steps())
 	if r.s.Log != nil {
 		r.s.Log.Write(rec)
 	}
@@ -106,17 +106,17 @@ func (s *shares) sameCollectives() error {
 }
 
 // summarise computes the summary after the final test. Collective.
-func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
-	meta, n := r.s.Shards.Meta, float64(r.of.sums.Epochs)
-	digests, err := comm.AgreeSum(r.s.Comm, r.of.blocks)
+func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summary, error) {
+	meta, n := r.s.Shards.Meta, float64(r.sums.Epochs)
+	digests, err := comm.AgreeSum(r.s.Comm, r.blocks)
 	if err != nil {
 		return nil, err
 	}
-	edges, err := comm.AgreeSum(r.s.Comm, r.of.edges)
+	edges, err := comm.AgreeSum(r.s.Comm, r.edges)
 	if err != nil {
 		return nil, err
 	}
-	majority, err := r.of.majority()
+	majority, err := r.majority()
 	if err != nil {
 		return nil, err
 	}
@@ -127,37 +127,37 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 	s := &record.Summary{
 		Quality: record.Quality{
 			ClassNames: names,
-			MetricName: r.s.Metric.Name, ValidMetric: r.of.best.valid.Metric,
-			ValidAccuracy: accuracy(r.s.Task, r.of.best.valid.Accuracy),
-			BestEpoch:     r.of.best.epoch, TestMetric: final.test.Metric,
+			MetricName: r.s.Metric.Name, ValidMetric: r.best.valid.Metric,
+			ValidAccuracy: accuracy(r.s.Task, r.best.valid.Accuracy),
+			BestEpoch:     r.best.epoch, TestMetric: final.test.Metric,
 			TestAccuracy:     accuracy(r.s.Task, final.test.Accuracy),
 			Numbers:          final.numbers,
 			MajorityAccuracy: majority, Confusion: final.confusion, Links: final.tested,
 		},
 		Trained: record.Trained{
-			Epochs: r.of.sums.Epochs, StepsPerEpoch: r.of.steps(),
-			EpochSeconds: timing.Median(r.of.seconds),
-			TrainLoss:    r.of.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.of.losses.Sum64()),
+			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(),
+			EpochSeconds: timing.Median(r.seconds),
+			TrainLoss:    r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
 			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
-			EdgesDigest: r.of.keeper().edgesDigest(edges), Locality: r.summariseNearness(),
+			EdgesDigest: r.edgesDigest(edges), Locality: r.summariseNearness(),
 		},
-		Rows:               r.rowsOf(r.of.sums.Counters.Per(int64(r.of.sums.Epochs))),
-		CollectivesPerStep: r.of.sums.Collectives,
-		OwnerSkew:          r.of.sums.OwnerSkew,
+		Rows:               r.rowsOf(r.sums.Counters.Per(int64(r.sums.Epochs))),
+		CollectivesPerStep: r.sums.Collectives,
+		OwnerSkew:          r.sums.OwnerSkew,
 		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,
-			SumsChoice: r.of.sumsChoice},
+			SumsChoice: r.sumsChoice},
 		Times: record.Times{
-			WaitFraction: r.of.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
-			BusyFraction:   timing.Median(r.of.busy), // 0: this process completed no epoch
-			StartupSeconds: r.of.sums.Startup / n, StartupFraction: r.of.sums.StartupShare / n,
+			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
+			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch
+			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
 		Machine: record.Machine{
 			Ranks: r.s.Comm.Size(), Parts: meta.Parts, Nodes: r.s.Job.Nodes(),
 			Device:    r.s.Device.Name(),
-			Transport: r.of.env.Transport, Allreduce: r.allreduce(),
-			Gradients:  string(r.of.gradients.Transport()),
+			Transport: r.env.Transport, Allreduce: r.allreduce(),
+			Gradients:  string(r.gradients.Transport()),
 			ShuffledBy: string(r.s.Strategy.Shuffling()),
-			DeviceRows: r.s.Store.DeviceRows, Version: r.of.env.Version,
+			DeviceRows: r.s.Store.DeviceRows, Version: r.env.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,
@@ -175,11 +175,11 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
 	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)
-	for p, t := range r.of.sums.PhaseSeconds {
+	for p, t := range r.sums.PhaseSeconds {
 		s.PhaseSeconds[p] = t / n
 	}
 	r.timeModel(s)
-	if s.Cache, err = r.s.Store.Summarise(r.s.Cache, r.of.auto); err != nil {
+	if s.Cache, err = r.s.Store.Summarise(r.s.Cache, r.auto); err != nil {
 		return nil, err
 	}
 	if s.SetUp, s.SetUpSeconds, err = r.summariseSetUp(); err != nil {
@@ -190,18 +190,18 @@ func (r ledger) summarise(final *evaluation, weightsDigest string) (*record.Summ
 }
 
 // allreduce names the method by which gradients are summed.
-func (r ledger) allreduce() string {
+func (r *run) allreduce() string {
 	switch {
-	case r.of.gradients.Reproducible():
+	case r.gradients.Reproducible():
 		return "reproducible"
-	case r.of.gradients.Transport() == parallel.TransportNCCL:
+	case r.gradients.Transport() == parallel.TransportNCCL:
 		return "nccl"
 	}
 	return "mpi"
 }
 
 // summariseSetUp averages the set-up times before the first step over the ranks. Collective.
-func (r ledger) summariseSetUp() (items map[string]float64, total float64, err error) {
+func (r *run) summariseSetUp() (items map[string]float64, total float64, err error) {
 	own, took := r.s.SetUp.Seconds()
 	all, err := comm.Allgather(r.s.Comm, append(own[:], took)...)
 	if err != nil {
@@ -244,11 +244,11 @@ func (r *run) classes(split int) ([]int, error) {
 // setObjective tells the model what the loss asks for, with the weights of balanced classes filled
 // in. A class without training seeds gets 0. Collective.
 func (r *run) setObjective() error {
-	o := r.o.Loss.Objective
+	o := r.training.Loss.Objective
 	if r.s.Task.Embeds {
-		o.Pairs = r.s.Spec.Links.Pairs
+		o.Pairs = r.s.Job.Links.Pairs
 	}
-	if r.o.Loss.Balanced {
+	if r.training.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
 		if r.s.Task.Class != nil { // else the task refuses weights
 			if err := r.balance(o.Weights); err != nil {

@@ -35,24 +35,25 @@ type evaluation struct {
 	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
 }
 
-func (r evaluator) record(e *evaluation, epoch int, took time.Duration) record.Eval {
+// line is what metrics.jsonl says of it.
+func (e *evaluation) line(of *task.Task, epoch int, took time.Duration) record.Eval {
 	rec := record.Eval{
 		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
-		ValidAccuracy: accuracy(r.s.Task, e.valid.Accuracy), ValidMetric: e.valid.Metric,
+		ValidAccuracy: accuracy(of, e.valid.Accuracy), ValidMetric: e.valid.Metric,
 	}
 	rec.Links = e.links
 	if e.test != nil {
-		rec.TestAccuracy, rec.TestMetric = accuracy(r.s.Task, e.test.Accuracy), &e.test.Metric
+		rec.TestAccuracy, rec.TestMetric = accuracy(of, e.test.Accuracy), &e.test.Metric
 	}
 	return rec
 }
 
 // evaluate judges the current model on the validation vertices. Collective.
-func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
+func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
 	}
-	if r.of.o.EvalFull {
+	if r.training.EvalFull {
 		return r.evaluateFull(ctx)
 	}
 	valid := infer.Over(r.s).Score()
@@ -73,13 +74,13 @@ func (r evaluator) evaluate(ctx context.Context, epoch int) (*evaluation, error)
 
 // evaluateFull judges the model on validation and test vertices with all neighbours; without any,
 // nothing is inferred. Collective.
-func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
+func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
 	}
 	var logits judged
 	var err error
-	if r.of.valid.Vertices > 0 || r.tests() {
+	if r.valid.Vertices > 0 || r.tests() {
 		if logits, err = r.logits(ctx); err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func (r evaluator) evaluateFull(ctx context.Context) (*evaluation, error) {
 }
 
 // scores are of the vertices, or links, of each split; the test's count which classes are confused.
-func (r evaluator) scores() (of [len(graph.SplitNames)]infer.Score) {
+func (r *run) scores() (of [len(graph.SplitNames)]infer.Score) {
 	for k := range of {
 		of[k] = infer.Over(r.s).Score()
 	}
@@ -104,7 +105,7 @@ func (r evaluator) scores() (of [len(graph.SplitNames)]infer.Score) {
 }
 
 // conclude makes what scores of validation and test come to over all ranks. Collective.
-func (r evaluator) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.Score) (err error) {
+func (r *run) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.Score) (err error) {
 	if e.valid, err = r.quality(&scores[1]); err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (r evaluator) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.
 
 // evaluateLinks judges validation and test links by embeddings of all vertices, computed once with all
 // neighbours: it ranks them, or holds what the model says of them to their labels. Collective.
-func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
+func (r *run) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
 	var of [len(graph.SplitNames)]map[string]float64
 	scores := r.scores()
@@ -134,9 +135,9 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 		defer mem.Free(rows)
 		for _, split := range splits {
 			if r.s.Task.Ranks {
-				of[split], err = infer.RankLinks(infer.Over(s), rows, split, r.of.candidates)
+				of[split], err = infer.Over(s).RankLinks(rows, split, r.candidates)
 			} else {
-				err = infer.JudgeLinks(infer.Over(s), rows, split, &scores[split])
+				err = infer.Over(s).JudgeLinks(rows, split, &scores[split])
 			}
 			if err != nil {
 				return err
@@ -145,7 +146,7 @@ func (r evaluator) evaluateLinks(ctx context.Context) (*evaluation, error) {
 		return nil
 	}
 	splits := []int{1, 2}
-	if r.s.Spec.Links.Graph == job.TrainValidGraph {
+	if r.s.Job.Links.Graph == job.TrainValidGraph {
 		wide := *r.s
 		wide.Topology = withValidLinks(r.s)
 		defer wide.Topology.Graph.Free()
@@ -180,7 +181,7 @@ func withValidLinks(s *session.Session) *sample.Topology {
 
 // ofLinks picks the metric that chooses the best epoch, and the task's first metric, which is
 // reported beside it.
-func (r evaluator) ofLinks(all map[string]float64) (q infer.Quality) {
+func (r *run) ofLinks(all map[string]float64) (q infer.Quality) {
 	pick := func(name string) record.Metric {
 		x, ok := all[name]
 		m := record.Metric{Value: x, Known: ok}
@@ -198,7 +199,7 @@ func (r evaluator) ofLinks(all map[string]float64) (q infer.Quality) {
 const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
-func (r evaluator) confused(mine []int64) (sum [][]int64, err error) {
+func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 	if mine == nil { // on every rank alike
 		return nil, nil
 	}
@@ -224,12 +225,12 @@ type judged struct {
 }
 
 // logits infers what is judged. Collective.
-func (r evaluator) logits(ctx context.Context) (j judged, err error) {
+func (r *run) logits(ctx context.Context) (j judged, err error) {
 	for p := r.s.First; p < r.s.Last; p++ {
 		j.vertices = append(append(j.vertices, r.s.Shards.Valid(p)...), r.s.Shards.Test(p)...)
 	}
 	slices.Sort(j.vertices)
-	classes := r.s.Spec.Model.Out
+	classes := r.s.Job.Model.Out
 	j.rows = mem.Make[float32](len(j.vertices) * classes)
 	err = infer.Over(r.s).Of(ctx, j.vertices, func(i int, z []float32) { copy(j.rows[i*classes:], z) })
 	if err != nil {
@@ -239,8 +240,8 @@ func (r evaluator) logits(ctx context.Context) (j judged, err error) {
 }
 
 // judge scores the given vertices of the own parts.
-func (r evaluator) judge(sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID) {
-	classes := r.s.Spec.Model.Out
+func (r *run) judge(sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID) {
+	classes := r.s.Job.Model.Out
 	for p := r.s.First; p < r.s.Last; p++ {
 		for _, v := range vertices(p) {
 			at, _ := slices.BinarySearch(logits.vertices, v)
@@ -251,10 +252,10 @@ func (r evaluator) judge(sum *infer.Score, logits judged, vertices func(part int
 
 // quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
 // no training loss follows the last update, so nothing else would notice. Collective.
-func (r evaluator) quality(sum *infer.Score) (infer.Quality, error) {
+func (r *run) quality(sum *infer.Score) (infer.Quality, error) {
 	q, err := sum.Quality(r.s.Comm)
 	if err == nil {
-		err = r.of.bound.check("the mean loss of the predictions", q.Shortfall)
+		err = r.bound.check("the mean loss of the predictions", q.Shortfall)
 	}
 	if errors.Is(err, nn.ErrDiverged) { // of all ranks alike
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
@@ -286,7 +287,7 @@ func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
 
 // lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
 // better metric where there is none. Collective.
-func (r evaluator) lookAtValidation() (err error) {
+func (r *run) lookAtValidation() (err error) {
 	own := task.NewTally(r.s.Task, r.s.Job.Model.Outputs())
 	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Ranks {
 		own.Vertices = float64(of[r.s.Last] - of[r.s.First])
@@ -297,14 +298,14 @@ func (r evaluator) lookAtValidation() (err error) {
 			own.See(r.s.Task, label)
 		}
 	}
-	if r.of.valid, err = infer.OverRanks(r.s.Comm, &own); err != nil {
+	if r.valid, err = infer.OverRanks(r.s.Comm, &own); err != nil {
 		return err
 	}
-	if why := r.s.Metric.Why(&r.of.valid); why != "" && r.of.o.Patience > 0 {
+	if why := r.s.Metric.Why(&r.valid); why != "" && r.training.Patience > 0 {
 		return comm.AgreedOn(r.s.Comm,
 			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: the "+
 				"validation split gives no %s (%s); set train.patience=0, or import the graph with "+
-				"another split", r.s.Shards.Dir, r.of.o.Patience,
+				"another split", r.s.Shards.Dir, r.training.Patience,
 				r.s.Metric.Name, why))
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 
 // finish tests the best model on all vertices and writes model and summary.
 func (r *run) finish(ctx context.Context) error {
-	r.s.Watch.At(r.s.Spec.Epochs, r.steps()+1, watch.FinalTest)
+	r.s.Watch.At(r.s.Job.Epochs, r.steps()+1, watch.FinalTest)
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
@@ -34,12 +34,12 @@ func (r *run) finish(ctx context.Context) error {
 	r.s.Learned.UseBest()
 	var scores *evaluation
 	if err := r.s.During("final test", func() (err error) {
-		scores, err = r.evaluator().evaluateFull(ctx)
+		scores, err = r.evaluateFull(ctx)
 		return err
 	}); err != nil {
 		return err
 	}
-	if r.summary, err = r.ledger().summarise(scores, weights); err != nil {
+	if r.summary, err = r.summarise(scores, weights); err != nil {
 		return err
 	}
 	r.summary.LearnedDigest = rows
@@ -118,7 +118,7 @@ func (r *run) closeLog() error {
 
 // modelMetadata returns the metadata of the model file, from which the model can be built again.
 func (r *run) modelMetadata(epoch int) map[string]string {
-	c := r.s.Spec.Model
+	c := r.s.Job.Model
 	about := map[string]string{
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
 		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
@@ -126,8 +126,8 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"edge_weights": fmt.Sprint(c.EdgeWeights), "edge_in": fmt.Sprint(c.EdgeIn), "jumping": c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
-		"task": c.Task, "fanouts": fmt.Sprint(r.s.Spec.Sample.Fanouts),
-		"sample_kind": string(r.s.Spec.Sample.Kind), "epoch": fmt.Sprint(epoch),
+		"task": c.Task, "fanouts": fmt.Sprint(r.s.Job.Sample.Fanouts),
+		"sample_kind": string(r.s.Job.Sample.Kind), "epoch": fmt.Sprint(epoch),
 		"version": r.env.Version, "scaling": r.s.Shards.Origin.Scaling,
 	}
 	if c.Rated > 0 {

@@ -52,32 +52,32 @@ const (
 )
 
 // openSaver makes rank 0's saver; on other ranks it is nil.
-func (r keeper) openSaver() {
+func (r *run) openSaver() {
 	if r.s.Comm.Rank() > 0 {
 		return
 	}
 	last := ""
-	if c := r.of.env.Resume; c != nil {
+	if c := r.env.Resume; c != nil {
 		last = c.Path
 	}
-	r.of.saver = checkpoint.NewSaver(r.of.o.Checkpoint, r.of.env.Dir, r.of.lock,
-		r.of.optimizer.Steps(), last)
-	r.s.Closers = append(r.s.Closers, r.of.saver.Close)
+	r.saver = checkpoint.NewSaver(r.saves, r.env.Dir, r.lock,
+		r.optimizer.Steps(), last)
+	r.s.Closers = append(r.s.Closers, r.saver.Close)
 }
 
 // vote sets this rank's votes for the end of this step. Votes travel with the gradients, so that
 // all ranks act at the same step. It returns the error of a write that has failed.
-func (r keeper) vote() error {
+func (r *run) vote() error {
 	stop := false
 	select {
-	case <-r.of.env.Stop:
+	case <-r.env.Stop:
 		stop = true
 	default:
 	}
 	save := false
-	if r.of.saver != nil {
+	if r.saver != nil {
 		var err error
-		if save, err = r.of.saver.Due(r.of.optimizer.Steps()+1, r.note); err != nil {
+		if save, err = r.saver.Due(r.optimizer.Steps()+1, r.note); err != nil {
 			return err
 		}
 	}
@@ -91,31 +91,31 @@ func (r keeper) vote() error {
 	return nil
 }
 
-func (r keeper) note(format string, args ...any) {
-	if r.of.env.Progress != nil {
-		r.of.env.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
+func (r *run) note(format string, args ...any) {
+	if r.env.Progress != nil {
+		r.env.Progress.Note(context.Background(), fmt.Sprintf(format, args...))
 	}
 }
 
 // obey acts on the ranks' votes after the update of a step. Collective.
-func (r keeper) obey(step int) error {
+func (r *run) obey(step int) error {
 	save, stop := r.s.Model.Params.Extra(voteSave) > 0, r.s.Model.Params.Extra(voteStop) > 0
 	if !save && !stop {
 		return nil
 	}
 	begin := time.Now()
-	r.s.Watch.At(r.of.epoch, step, watch.Place(trace.Save))
-	err := r.save(r.of.epoch, step+1, false)
+	r.s.Watch.At(r.epoch, step, watch.Place(trace.Save))
+	err := r.save(r.epoch, step+1, false)
 	if comm.IsAgreed(err) { // all ranks end in order, where any other error ends the job at once
-		r.of.unsaved = err
+		r.unsaved = err
 		return pipeline.ErrStop
 	} else if err != nil {
 		return err
 	}
-	r.of.mark(trace.Save, begin)
-	r.s.Watch.At(r.of.epoch, step, watch.Place(trace.Wait))
+	r.mark(trace.Save, begin)
+	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 	if stop {
-		r.of.stopped = true
+		r.stopped = true
 		return pipeline.ErrStop
 	}
 	return nil
@@ -123,21 +123,21 @@ func (r keeper) obey(step int) error {
 
 // save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
 // on at once, or, with learned rows, when they have written theirs.
-func (r keeper) save(epoch, step int, end bool) error {
+func (r *run) save(epoch, step int, end bool) error {
 	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
 	if err := mem.CheckSizes(); err != nil {
 		return err
 	}
-	all, err := r.gatherShares(time.Since(r.of.begun))
+	all, err := r.gatherShares(time.Since(r.begun))
 	if err != nil {
 		return err
 	}
-	s, path, needed := r.of.saver, "", false
+	s, path, needed := r.saver, "", false
 	if s != nil {
 		if err := s.Wait(); err != nil { // the writer uses the copy until it is done
 			return err
 		}
-		if path, needed = s.Next(r.of.optimizer.Steps(), end); !needed {
+		if path, needed = s.Next(r.optimizer.Steps(), end); !needed {
 			path = ""
 		}
 	}
@@ -150,8 +150,8 @@ func (r keeper) save(epoch, step int, end bool) error {
 		return err
 	}
 	s.Save(path, checkpoint.Contents{
-		State: state, Device: r.s.Device, Params: r.s.Model.Params, Optimizer: r.of.optimizer,
-		Best: r.of.best.weights, Metadata: r.of.modelMetadata(epoch), Log: r.s.Log,
+		State: state, Device: r.s.Device, Params: r.s.Model.Params, Optimizer: r.optimizer,
+		Best: r.best.weights, Metadata: r.modelMetadata(epoch), Log: r.s.Log,
 		Learned: learned, Diverged: diverged,
 	})
 	return nil
@@ -159,12 +159,12 @@ func (r keeper) save(epoch, step int, end bool) error {
 
 // saveLearned writes the learned rows, if there are any, into the checkpoint at rank 0's path; "": there
 // is none. Training waits for these files, of which every rank writes its own. Collective.
-func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, err error) {
+func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err error) {
 	if r.s.Learned.Cols == 0 {
 		return nil, false, nil
 	}
 	if path != "" {
-		err = r.of.lock.Held()
+		err = r.lock.Held()
 	}
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnsaved, err)
@@ -173,7 +173,7 @@ func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, e
 		return nil, false, err
 	}
 	sums, err = checkpoint.SaveLearned(r.s.Comm, path, r.s.Learned, r.s.First, r.s.Last,
-		r.of.best.epoch > 0, r.s.Watch.Alive)
+		r.best.epoch > 0, r.s.Watch.Alive)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnsaved, err)
 	}
@@ -182,16 +182,16 @@ func (r keeper) saveLearned(path string) (sums rundir.FileSums, diverged bool, e
 
 // gatherShares returns the ranks' shares of the epoch under way; took is its time so far.
 // Collective.
-func (r keeper) gatherShares(took time.Duration) (s shares, err error) {
-	rows := r.of.rows
-	rows.Add(r.of.carried)
+func (r *run) gatherShares(took time.Duration) (s shares, err error) {
+	rows := r.rows
+	rows.Add(r.carried)
 	own := share{
-		Blocks: r.of.blocks, Edges: r.of.edges, Rows: rows,
-		Remote: r.of.rows.Remote + r.of.earlier, Read: r.of.rows.ServedReads,
-		Collectives: r.of.rows.Collectives,
-		Seconds:     took.Seconds(), Waiting: r.of.waiting.Seconds(), Startup: r.of.startup.Seconds(),
-		Phases: r.of.clock.Seconds(),
-		Busy:   r.of.processor.Busy(),
+		Blocks: r.blocks, Edges: r.edges, Rows: rows,
+		Remote: r.rows.Remote + r.earlier, Read: r.rows.ServedReads,
+		Collectives: r.rows.Collectives,
+		Seconds:     took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
+		Phases: r.clock.Seconds(),
+		Busy:   r.processor.Busy(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {
@@ -221,8 +221,8 @@ func (r keeper) gatherShares(took time.Duration) (s shares, err error) {
 }
 
 // state returns the state of the run between two steps.
-func (r keeper) state(epoch, step int, all shares) (*checkpoint.State, error) {
-	digest, err := r.of.losses.MarshalBinary()
+func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
+	digest, err := r.losses.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
@@ -230,28 +230,28 @@ func (r keeper) state(epoch, step int, all shares) (*checkpoint.State, error) {
 	s := &checkpoint.State{
 		Format: rundir.CheckpointFormat,
 		Origin: checkpoint.Origin{
-			Version: r.of.env.Version, Parts: r.s.Shards.Identity(), Config: r.of.env.Config,
+			Version: r.env.Version, Parts: r.s.Shards.Identity(), Config: r.env.Config,
 			Device: r.s.Device.Name(),
-			Ranks:  r.s.Comm.Size(), Streams: r.of.streams.Streams(),
+			Ranks:  r.s.Comm.Size(), Streams: r.streams.Streams(),
 			Common: r.s.Job.Sample.Common(),
 		},
 		Place: checkpoint.Place{
-			Epoch: epoch, Step: step, StepsPerEpoch: r.of.steps(),
-			OptimizerSteps: r.of.optimizer.Steps(),
+			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(),
+			OptimizerSteps: r.optimizer.Steps(),
 			LossDigest:     digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
 			EdgesDigest: r.edgesDigest(all.Edges),
 		},
 		Best: checkpoint.Best{
-			BestEpoch: r.of.best.epoch, BestMetric: r.of.best.valid.Metric,
-			BestAccuracy: r.of.best.valid.Accuracy,
-			Since:        r.of.best.since,
+			BestEpoch: r.best.epoch, BestMetric: r.best.valid.Metric,
+			BestAccuracy: r.best.valid.Accuracy,
+			Since:        r.best.since,
 		},
-		EpochSeconds: append([]float64(nil), r.of.seconds...), Sums: r.of.sums.Copy(),
+		EpochSeconds: append([]float64(nil), r.seconds...), Sums: r.sums.Copy(),
 	}
-	s.Cache, s.Near, s.FirstLoss = r.of.auto.Choice(), r.nearState(), r.of.bound.first
-	if epoch == r.of.epoch {
-		s.Loss, s.Seeds, s.Seconds, s.First = r.of.loss, r.of.seeds, all.each[0].Seconds,
-			r.of.firstStep
+	s.Cache, s.Near, s.FirstLoss = r.auto.Choice(), r.nearState(), r.bound.first
+	if epoch == r.epoch {
+		s.Loss, s.Seeds, s.Seconds, s.First = r.loss, r.seeds, all.each[0].Seconds,
+			r.firstStep
 		s.Waiting, s.Startup = all.Waiting/ranks, all.Startup/ranks
 		s.Counters = all.Rows
 		s.Phases = map[string]float64{}
@@ -268,8 +268,8 @@ func (r keeper) state(epoch, step int, all shares) (*checkpoint.State, error) {
 
 // edgesDigest formats the sum over ranks; it is empty for a run whose first steps have no digest of
 // edges.
-func (r keeper) edgesDigest(sum uint64) string {
-	if r.of.noEdges {
+func (r *run) edgesDigest(sum uint64) string {
+	if r.noEdges {
 		return ""
 	}
 	return fmt.Sprintf("%016x", sum)
@@ -277,12 +277,12 @@ func (r keeper) edgesDigest(sum uint64) string {
 
 // stop ends a run whose ranks have voted to stop, once its state is on disk. Collective; if the
 // write fails, rank 0 returns alone.
-func (r keeper) stop() error {
-	if err := r.of.saver.Wait(); err != nil {
+func (r *run) stop() error {
+	if err := r.saver.Wait(); err != nil {
 		return err
 	}
-	newest := rundir.CheckpointPath(r.of.env.Dir, r.of.optimizer.Steps(), false)
-	lost := r.of.saver != nil && rundir.CompareAge(r.of.saver.Last, newest) < 0
+	newest := rundir.CheckpointPath(r.env.Dir, r.optimizer.Steps(), false)
+	lost := r.saver != nil && rundir.CompareAge(r.saver.Last, newest) < 0
 	anywhere, err := comm.AgreeAny(r.s.Comm, lost)
 	if err != nil {
 		return err
@@ -295,9 +295,9 @@ func (r keeper) stop() error {
 		return comm.AgreedOn(r.s.Comm,
 			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s",
 				ErrStopped, nn.ErrDiverged,
-				what, r.of.saver.Good(r.of.optimizer.Steps())))
+				what, r.saver.Good(r.optimizer.Steps())))
 	}
 	return comm.AgreedOn(r.s.Comm,
 		fmt.Errorf("%w after %d steps; the state is saved: go on with `halognn train --resume %s`",
-			ErrStopped, r.of.optimizer.Steps(), r.of.env.Dir))
+			ErrStopped, r.optimizer.Steps(), r.env.Dir))
 }

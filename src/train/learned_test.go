@@ -191,7 +191,7 @@ func learnedRun(t *testing.T, s *shard.Shards, dir string, o Options, reads [][]
 				before := (epoch - 1) * r.steps()
 				read := readOf{item: before*r.minibatches() + i, step: before + i/r.minibatches()}
 				for _, v := range m.Sampled.Frontier {
-					if r.s.Spec.Model.Learns[of.Find(uint32(v))%types] {
+					if r.s.Job.Model.Learns[of.Find(uint32(v))%types] {
 						read.ids = append(read.ids, v)
 					}
 				}

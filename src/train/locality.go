@@ -24,7 +24,7 @@ func (r *run) openNearness() error {
 	if !r.s.Job.FavoursNear() {
 		return nil
 	}
-	r.factor = r.s.Spec.Locality.Start()
+	r.factor = r.s.Job.Locality.Start()
 	own := random.Mix(r.s.Cache.Near.Digest() + random.Golden*uint64(r.s.Comm.Rank()+1))
 	all, err := comm.AgreeSum(r.s.Comm, own)
 	r.held = fmt.Sprintf("%016x", all)
@@ -34,37 +34,37 @@ func (r *run) openNearness() error {
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
 // on all ranks, and records that of this one.
 func (r *run) adapt(e *record.Epoch) {
-	if r.held == "" || !r.s.Spec.Locality.Adapts {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return
 	}
 	far := (e.Remote + e.Stored) * int64(r.s.Shards.RowBytes())
-	e.Factor, e.LoadingShare = r.factor.Value, r.s.Spec.Locality.Share(far, e.Edges)
+	e.Factor, e.LoadingShare = r.factor.Value, r.s.Job.Locality.Share(far, e.Edges)
 	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
-	r.factor = r.s.Spec.Locality.Next(r.factor, e.LoadingShare)
+	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
 }
 
 // summariseNearness returns what became of a factor that adapts; nil for others.
-func (r ledger) summariseNearness() *record.Adapted {
-	if r.of.held == "" || !r.s.Spec.Locality.Adapts {
+func (r *run) summariseNearness() *record.Adapted {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return nil
 	}
-	return &r.of.Adapted
+	return &r.Adapted
 }
 
 // nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
-func (r keeper) nearState() *checkpoint.Nearness {
-	if r.of.held == "" {
+func (r *run) nearState() *checkpoint.Nearness {
+	if r.held == "" {
 		return nil
 	}
-	f := r.of.factor
-	return &checkpoint.Nearness{Held: r.of.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
-		Adapted: r.of.Adapted}
+	f := r.factor
+	return &checkpoint.Nearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
+		Adapted: r.Adapted}
 }
 
 // restoreNearness is the inverse of nearState.
-func (r keeper) restoreNearness(s *checkpoint.Nearness) {
+func (r *run) restoreNearness(s *checkpoint.Nearness) {
 	if s != nil {
-		r.of.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
-		r.of.Adapted = s.Adapted
+		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
+		r.Adapted = s.Adapted
 	}
 }

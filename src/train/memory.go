@@ -12,13 +12,13 @@ import (
 
 // memory returns this rank's memory by item, under the names by which package plan predicts it.
 // Mapped files count with their length: they are resident once read. No pipeline may be running.
-func (r ledger) memory() trace.Memory {
+func (r *run) memory() trace.Memory {
 	parameters := int64(len(r.s.Model.Params.Values)) * 4
 	// Values, gradients, optimiser state; best weights, slices of a sum.
-	copies := int64(2 + len(r.of.optimizer.Slots()) + 2)
+	copies := int64(2 + len(r.optimizer.Slots()) + 2)
 	counted := map[string]int64{
-		trace.MemSeeds:       r.of.streams.Bytes(),
-		trace.MemParameters:  copies*parameters + r.of.saver.Bytes() + r.s.Learned.Bytes(),
+		trace.MemSeeds:       r.streams.Bytes(),
+		trace.MemParameters:  copies*parameters + r.saver.Bytes() + r.s.Learned.Bytes(),
 		trace.MemActivations: r.s.Model.ActivationBytes(),
 		trace.MemFeatures:    r.s.Store.ColumnBytes(),
 	}
@@ -29,7 +29,7 @@ func (r ledger) memory() trace.Memory {
 	// The model is in its memory; the rest of host memory is pinned, and counted below.
 	if device.Accelerator != nil {
 		counted[trace.MemParameters],
-			counted[trace.MemActivations] = parameters+r.of.saver.Bytes(), 0
+			counted[trace.MemActivations] = parameters+r.saver.Bytes(), 0
 	}
 	minibatches, waiting := r.s.Pipe.Bytes()
 	counted[trace.MemMinibatches], counted[trace.MemWindow] = minibatches-waiting, waiting
@@ -49,14 +49,14 @@ func (r ledger) memory() trace.Memory {
 	for _, item := range pinned {
 		counted[item.Name] += item.Bytes
 	}
-	if r.of.gradients.Transport() == parallel.TransportStaged {
+	if r.gradients.Transport() == parallel.TransportStaged {
 		counted[trace.MemParameters] += parameters
 	}
 	for _, item := range shared { // caches in the node's shared memory
 		counted[item.Name] += item.Bytes
 	}
 	counted[trace.MemTopology], counted[trace.MemIDs] = r.s.Shards.MappedBytes()
-	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.of.runtime
+	counted[trace.MemHeap], counted[trace.MemRuntime] = mem.HeapBytes(), r.runtime
 	counted[trace.MemFeatures] += r.s.Store.Bytes()
 	var m trace.Memory
 	for _, name := range trace.MemoryItems {
@@ -70,7 +70,7 @@ var process = rand.Int64()
 
 // summariseMemory returns the largest resident set of a rank, in bytes, and that rank's memory by
 // item, or that of the first rank in its process. Collective.
-func (r ledger) summariseMemory() (most int64, of map[string]int64, err error) {
+func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
 		return 0, nil, err

@@ -53,8 +53,7 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 		}
 		s, err := Run(context.Background(),
 			Env{Env: session.Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards,
-				Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
-					GPU: residence.GPU{Rows: rows, Reads: reads}}},
+				Device: d, Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Rows: rows, Reads: reads}},
 				Dir: dir}, o)
 		if err != nil {
 			return err

@@ -14,17 +14,17 @@ import (
 )
 
 // fits returns an error if the run cannot go on from the checkpoint.
-func (r keeper) fits(c *checkpoint.Checkpoint) error {
+func (r *run) fits(c *checkpoint.Checkpoint) error {
 	s := c.State
 	switch {
 	case s.Parts != r.s.Shards.Identity():
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
 			"give the ones it began with by --set data.parts=",
 			c.Path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
-	case s.Streams != r.of.streams.Streams() && r.s.Spec.Mode.Sharing == sample.InNodes:
+	case s.Streams != r.streams.Streams() && r.s.Job.Mode.Sharing == sample.InNodes:
 		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
 			"minibatches depend on their number", c.Path, s.Streams, s.Streams)
-	case s.Streams != r.of.streams.Streams():
+	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
 			"another)",
@@ -33,32 +33,32 @@ func (r keeper) fits(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, and these have "+
 			"%d; start as many ranks a node, and set run.ranks_per_node, as when it began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
-	case s.StepsPerEpoch != r.of.steps() && s.Ranks != r.s.Comm.Size():
+	case s.StepsPerEpoch != r.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
 			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.Path,
 			s.Ranks, r.s.Comm.Size(), s.Ranks)
-	case s.Near.Digest() != r.of.held:
+	case s.Near.Digest() != r.held:
 		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, on which "+
 			"sample.locality depends; give it the ranks, run.ranks_per_node and cache.* that it "+
 			"began with", c.Path)
-	case s.StepsPerEpoch != r.of.steps():
+	case s.StepsPerEpoch != r.steps():
 		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
-			c.Path, s.StepsPerEpoch, r.of.steps())
+			c.Path, s.StepsPerEpoch, r.steps())
 	}
 	return nil
 }
 
 // restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every
 // rank.
-func (r keeper) restore(c *checkpoint.Checkpoint) error {
+func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
 	}
-	if err := c.Restore(r.s.Model.Params, r.of.optimizer, r.of.best.weights); err != nil {
+	if err := c.Restore(r.s.Model.Params, r.optimizer, r.best.weights); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	s := c.State
-	if err := r.of.losses.UnmarshalBinary(s.LossDigest); err != nil {
+	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	// Parsed on every rank, so that all fail alike.
@@ -67,23 +67,23 @@ func (r keeper) restore(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	edges := uint64(0)
-	if r.of.noEdges = s.EdgesDigest == ""; !r.of.noEdges { // older programs did not write it
+	if r.noEdges = s.EdgesDigest == ""; !r.noEdges { // older programs did not write it
 		if edges, err = strconv.ParseUint(s.EdgesDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
 		}
 	}
 	if r.s.Comm.Rank() == 0 {
-		r.of.blocks, r.of.edges = blocks, edges
+		r.blocks, r.edges = blocks, edges
 	}
-	r.of.optimizer.SetSteps(s.OptimizerSteps)
-	r.of.best.epoch, r.of.best.since = s.BestEpoch, s.Since
-	r.of.best.valid.Metric = record.MetricOf(r.s.Metric, &r.of.valid, s.BestMetric.Value)
-	r.of.best.valid.Accuracy = record.MetricOf(r.s.Task.Metrics[0], &r.of.valid,
+	r.optimizer.SetSteps(s.OptimizerSteps)
+	r.best.epoch, r.best.since = s.BestEpoch, s.Since
+	r.best.valid.Metric = record.MetricOf(r.s.Metric, &r.valid, s.BestMetric.Value)
+	r.best.valid.Accuracy = record.MetricOf(r.s.Task.Metrics[0], &r.valid,
 		s.BestAccuracy.Value)
-	r.of.seconds, r.of.sums = s.EpochSeconds, s.Sums.Copy()
-	r.of.bound.first = s.FirstLoss
+	r.seconds, r.sums = s.EpochSeconds, s.Sums.Copy()
+	r.bound.first = s.FirstLoss
 	r.restoreNearness(s.Near)
-	r.of.epoch = s.Epoch - 1
+	r.epoch = s.Epoch - 1
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 	s := r.env.Resume.State
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.s.Comm.Rank() == 0 {
-		r.carried = r.ledger().named(s.Counters)
+		r.carried = r.named(s.Counters)
 	}
 	own := s.Earlier(r.s.Comm.Rank(), r.s.Comm.Size())
 	r.earlier = own.Remote
@@ -125,15 +125,15 @@ func (r *run) openLog() (*rundir.Log, error) {
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.
-func (r keeper) tellResumed(c *checkpoint.Checkpoint) {
+func (r *run) tellResumed(c *checkpoint.Checkpoint) {
 	for _, d := range c.Damaged {
 		r.note("a damaged checkpoint is set aside: %s", d)
 	}
 	s := c.State
 	r.note("going on from %s: epoch %d, step %d", c.Path, s.Epoch, s.Step)
-	if s.Version != r.of.env.Version {
+	if s.Version != r.env.Version {
 		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from "+
-			"those of an uninterrupted run", s.Version, r.of.env.Version)
+			"those of an uninterrupted run", s.Version, r.env.Version)
 	}
 	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.s.Device.Name(), "") {
 		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+

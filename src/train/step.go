@@ -12,7 +12,6 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/record"
-	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
 	"halognn/src/watch"
@@ -20,23 +19,20 @@ import (
 
 // admit sets the seeds of item i. Items are ordered by epoch, step and stream.
 func (r *run) admit(i int, m *parallel.Minibatch) {
-	epoch, items := r.epoch, r.steps()*r.minibatches()
-	epoch, i = epoch+i/items, i%items
-	step, stream := r.mine.Item(i)
-	m.Key = sample.Key{Seed: r.s.Spec.Seed, Epoch: epoch, Step: step, Stream: stream,
-		Favour: r.factor.Value}
-	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(step), true
-	m.Seeds = r.streams.Piece(epoch, step, stream, mem.Grow(m.Seeds, r.streams.MaxPiece()))
+	m.Key = r.mine.Key(r.epoch, i)
+	m.Key.Favour = r.factor.Value
+	m.GlobalSeeds, m.Train = r.streams.GlobalSeeds(m.Key.Step), true
+	m.Seeds = r.s.Job.Seeds(m.Key, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }
 
 // train trains one minibatch of a step; after the last one of the step it updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
-	step, stream := r.mine.Item(i)
-	last := r.mine.Last(i)
-	if stream == r.mine.First {
+	step, stream := m.Key.Step, m.Key.Stream-r.mine.First
+	last := stream == r.mine.Count-1
+	if stream == 0 {
 		r.step.rows, r.step.waiting = trace.Counters{}, 0
 		if step == 1 {
-			r.ledger().secondStep()
+			r.secondStep()
 		}
 	}
 	r.waiting += r.s.Pipe.Waited()
@@ -51,7 +47,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	}
 	r.clock.Add(trace.Wait, r.s.Pipe.Waited())
 	r.s.Spans.Span(trace.Wait.String(), i, time.Now().Add(-r.s.Pipe.Waited()), r.s.Pipe.Waited())
-	if err := r.keeper().vote(); err != nil {
+	if err := r.vote(); err != nil {
 		return err
 	}
 	trained, err := r.s.Strategy.Step(m, last, stepPhases{r})
@@ -61,7 +57,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if r.fault == nil {
 		r.fault = trained.Fault
 	}
-	if err := r.ledger().count(m); err != nil {
+	if err := r.count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if !last {
@@ -92,26 +88,26 @@ func (r *run) mark(p trace.Phase, begin time.Time) {
 }
 
 // count adds a minibatch's rows, which must add up, and the time of preparing it.
-func (r ledger) count(m *parallel.Minibatch) error {
+func (r *run) count(m *parallel.Minibatch) error {
 	c, err := r.s.Strategy.Counters(m)
 	if err != nil {
 		return err
 	}
 	took := r.s.Pipe.Took()
 	for p, t := range took {
-		r.of.clock.Add(trace.Phase(p), t)
+		r.clock.Add(trace.Phase(p), t)
 	}
 	c.Scoring = took[trace.Score]
 	c = r.named(c)
-	r.of.rows.Add(c)
-	r.of.step.rows.Add(c)
-	r.of.blocks += m.Digest
-	r.of.edges += m.Edges
+	r.rows.Add(c)
+	r.step.rows.Add(c)
+	r.blocks += m.Digest
+	r.edges += m.Edges
 	return nil
 }
 
 // named counts rows that were fetched early under the policy's name for them.
-func (r ledger) named(c trace.Counters) trace.Counters {
+func (r *run) named(c trace.Counters) trace.Counters {
 	if r.s.Cache.Policy().Rounds {
 		return c.Replacing()
 	}
@@ -125,57 +121,57 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, nn.ErrDiverged)
 		return pipeline.ErrStop
 	}
-	lr := r.s.Spec.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.Spec.Epochs*r.steps())
+	lr := r.s.Job.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.Job.Epochs*r.steps())
 	r.bound.begin(stats.Loss)
 	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
 		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
-		r.ledger().record(step, lr, stats, m)
+		r.record(step, lr, stats, m)
 		return pipeline.ErrStop
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
-	r.s.Learned.Update(r.s.Spec.Optimizer, r.s.Spec.LearnedLR*(lr/r.s.Spec.Schedule.Base),
+	r.s.Learned.Update(r.s.Job.Optimizer, r.s.Job.LearnedLR*(lr/r.s.Job.Schedule.Base),
 		r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
 	r.mark(trace.Update, begin)
-	r.ledger().record(step, lr, stats, m)
+	r.record(step, lr, stats, m)
 	r.auto.StepEnds()
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
-	return r.keeper().obey(step)
+	return r.obey(step)
 }
 
 // record notes the step's global loss, which is the same on every rank.
-func (r ledger) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
+func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
 	bits := math.Float32bits(float32(stats.Loss))
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], bits)
-	r.of.losses.Write(raw[:])
-	r.of.loss += stats.Loss * float64(m.GlobalSeeds)
-	r.of.seeds += m.GlobalSeeds
+	r.losses.Write(raw[:])
+	r.loss += stats.Loss * float64(m.GlobalSeeds)
+	r.seeds += m.GlobalSeeds
 	if r.s.Log == nil {
 		return
 	}
 	share := r.share(stats.Sums)
 	line := record.Step{
-		Kind: "step", Time: record.Now(), Epoch: r.of.epoch, Step: step, Loss: stats.Loss,
+		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
 		Seeds: m.GlobalSeeds, Accuracy: accuracy(r.s.Task, share),
-		WaitSeconds: r.of.step.waiting.Seconds(),
-		Collectives: r.of.step.rows.Collectives, Rows: r.rowsOf(r.of.step.rows),
+		WaitSeconds: r.step.waiting.Seconds(),
+		Collectives: r.step.rows.Collectives, Rows: r.rowsOf(r.step.rows),
 	}
 	if r.s.Task.Ranks {
 		line.MRR = &share
 	}
 	r.s.Log.Write(line)
-	if r.of.env.Progress != nil {
-		r.of.env.Progress.Step(stats.Loss)
+	if r.env.Progress != nil {
+		r.env.Progress.Step(stats.Loss)
 	}
 }
 
 // share is the first metric of the task, of a step's predictions.
-func (r ledger) share(s task.Sums) record.Metric {
+func (r *run) share(s task.Sums) record.Metric {
 	value, known := r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
 	return record.Metric{Value: value, Known: known}
 }

@@ -12,7 +12,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
-	"halognn/src/config"
 	"halognn/src/residence"
 	"halognn/src/session"
 )
@@ -49,8 +48,7 @@ func TestTenStepsBesideTheCPU(t *testing.T) {
 				return err
 			}
 			env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
-				Device: d, Host: host, Workers: 1, Compute: config.Compute{
-					GPU: residence.GPU{Reads: residence.ReadsAuto}}},
+				Device: d, Host: host, Workers: 1, GPU: residence.GPU{Reads: residence.ReadsAuto}},
 				Dir: dir}
 			if c.Rank() == 0 {
 				env.Progress = told

@@ -11,8 +11,10 @@ import (
 
 	"halognn/src/checkpoint"
 	"halognn/src/comm"
+	"halognn/src/config"
 	"halognn/src/fault"
 	"halognn/src/infer"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -32,9 +34,10 @@ import (
 type run struct {
 	s         *session.Session
 	env       Env
-	o         Options // but Spec, which s has
+	training  config.Training
+	saves     config.Saves
 	streams   *sample.Streams
-	mine      sample.Share // the seeds that this rank trains
+	mine      *sample.Reader // the minibatches that this rank trains
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
 	auto      *residence.Auto // nil unless the run chooses its cache
@@ -64,30 +67,6 @@ type run struct {
 	step stepUnderWay
 	divergence
 }
-
-// Beside its loop a run evaluates, writes records, and saves checkpoints: three types over the
-// state of one run.
-type (
-	// evaluator validates and tests, and judges the outcome.
-	evaluator struct {
-		of *run
-		s  *session.Session
-	}
-	// ledger makes the records of steps and epochs, the summary, and the lines that a user sees.
-	ledger struct {
-		of *run
-		s  *session.Session
-	}
-	// keeper votes on saving and stopping, writes checkpoints, and resumes from them.
-	keeper struct {
-		of *run
-		s  *session.Session
-	}
-)
-
-func (r *run) evaluator() evaluator { return evaluator{r, r.s} }
-func (r *run) ledger() ledger       { return ledger{r, r.s} }
-func (r *run) keeper() keeper       { return keeper{r, r.s} }
 
 // digests cover the trained minibatches and their losses.
 type digests struct {
@@ -146,9 +125,9 @@ func Open(env Env, o Options) (*Training, error) {
 	if env.Progress != nil {
 		env.Notes = env.Progress
 	}
-	r := &run{s: session.New(env.Env, o.Spec, o.Metric), env: env, o: o,
+	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
 		digests: digests{losses: xxhash.New()}}
-	if err := r.open(); err != nil {
+	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
 	}
 	return &Training{r}, nil
@@ -156,36 +135,36 @@ func Open(env Env, o Options) (*Training, error) {
 
 // open prepares everything that does not depend on the epoch. The order matters: rows get the
 // device memory that model and gradients leave. Collective.
-func (r *run) open() error {
+func (r *run) open(o Options) error {
 	var err error
 	if r.runtime, err = residentBeforeData(); err != nil {
 		return err
 	}
-	if err = r.s.GroupByNode(); err != nil {
+	if err = r.s.GroupByNode(&o.Spec); err != nil {
 		return err
 	}
 	// An error of one rank is returned by all here, so that no rank waits for another that has
 	// failed.
-	if err = comm.Agree(r.s.Comm, r.openLocal()); err != nil {
+	if err = comm.Agree(r.s.Comm, r.openLocal(o.Spec)); err != nil {
 		return err
 	}
 	if err = r.setObjective(); err != nil {
 		return err
 	}
-	r.candidates, err = infer.ReadCandidates(infer.Over(r.s))
+	r.candidates, err = infer.Over(r.s).ReadCandidates()
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return err
 	}
-	if err = r.evaluator().lookAtValidation(); err != nil {
+	if err = r.lookAtValidation(); err != nil {
 		return err
 	}
 	if err = r.s.OpenStore(); err != nil {
 		return err
 	}
-	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Spec.Model.Layers,
+	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Job.Model.Layers,
 		parallel.GradientOptions{
-			SumOptions: comm.SumOptions{Mode: r.o.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
-			Transport: r.s.Compute.Gradients,
+			SumOptions: comm.SumOptions{Mode: r.training.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
+			Transport: r.s.Gradients,
 		}); err != nil {
 		return err
 	}
@@ -194,13 +173,13 @@ func (r *run) open() error {
 	if err = r.s.OpenDevice(); err != nil {
 		return err
 	}
-	if r.s.Spec.TrySums {
-		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), r.o.WithoutSums); err != nil {
+	if r.s.Job.TrySums {
+		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), o.WithoutSums); err != nil {
 			return err
 		}
 		r.s.SetUp.Done(trace.SetUpChoose)
 	}
-	settings := r.s.Spec.Cache
+	settings := r.s.Job.Cache
 	if settings.Policy == policy.Auto {
 		var kept *residence.Choice
 		if r.env.Resume != nil {
@@ -219,26 +198,26 @@ func (r *run) open() error {
 }
 
 // openLocal prepares everything that needs no other rank.
-func (r *run) openLocal() (err error) {
-	if err = r.s.OpenModel(); err != nil {
+func (r *run) openLocal(spec job.Spec) (err error) {
+	if err = r.s.OpenModel(spec); err != nil {
 		return err
 	}
 	if err = infer.Over(r.s).CheckScratch(); err != nil {
 		return err
 	}
-	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Share(r.s.Comm.Rank())
+	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Reader(r.s.Comm.Rank())
 	r.processor = trace.Processor{CPUs: r.env.CPUs, Ranks: r.s.Comm.Size(), Polls: r.env.Polls,
 		Spun: r.s.Device.Capabilities().Spun}
 	if r.env.Polls { // every rank is its own process
 		r.processor.Ranks = 1
 	}
 	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.Model.Params,
-		r.s.Spec.Optimizer); err != nil {
+		r.s.Job.Optimizer); err != nil {
 		return err
 	}
 	r.s.Closers = append(r.s.Closers, func() error { r.optimizer.Close(); return nil })
 	r.s.SetUp.Done(trace.SetUpModel)
-	return r.s.Spec.Schedule.Check()
+	return r.s.Job.Schedule.Check()
 }
 
 // beginning returns where training begins.
@@ -260,7 +239,7 @@ func (r *run) ready() error {
 	if r.env.Resume == nil {
 		return nil
 	}
-	if err := r.keeper().restore(r.env.Resume); err != nil { // all ranks have the same bytes
+	if err := r.restore(r.env.Resume); err != nil { // all ranks have the same bytes
 		return comm.AgreedOn(r.s.Comm, err)
 	}
 	return comm.Agree(r.s.Comm, r.env.Resume.RestoreLearned(r.s.Learned, r.s.First, r.s.Last))
@@ -271,7 +250,7 @@ func (r *run) ready() error {
 func (t *Training) End(err error) error { return t.run.s.EndedBy(err) }
 
 // Describe says what Run would run, in a few lines.
-func (t *Training) Describe() string { return t.run.ledger().banner() }
+func (t *Training) Describe() string { return t.run.banner() }
 
 // Close gives a training back that does not run. Collective.
 func (t *Training) Close() error { return t.run.s.Close() }
@@ -294,7 +273,7 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	r.s.SetUp.End(trace.SetUpRun)
-	for epoch := r.epoch + 1; epoch <= r.s.Spec.Epochs && !r.patienceOut(); epoch++ {
+	for epoch := r.epoch + 1; epoch <= r.s.Job.Epochs && !r.patienceOut(); epoch++ {
 		if err := r.s.During(fmt.Sprintf("epoch %d", epoch), func() error {
 			if err := r.chooseCache(epoch); err != nil {
 				return err
@@ -307,20 +286,20 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 		if err := r.s.During(fmt.Sprintf("evaluation after epoch %d", epoch), func() error {
-			return r.predictionsDiverged(r.evaluator().validate(ctx, epoch))
+			return r.predictionsDiverged(r.validate(ctx, epoch))
 		}); err != nil {
 			return err
 		}
 	}
 	// A failed final test, which may take long, must not cost the training.
-	if err := r.keeper().save(r.epoch+1, 0, true); err != nil {
+	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
 	if r.env.Progress != nil {
-		r.env.Progress.End(r.ledger().ending(time.Since(r.started)))
+		r.env.Progress.End(r.ending(time.Since(r.started)))
 	}
 	return nil
 }
@@ -341,12 +320,12 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.startWatchdog(); err != nil {
 		return err
 	}
-	r.keeper().openSaver()
+	r.openSaver()
 	r.started = time.Now()
 	if r.env.Progress == nil {
 		return nil
 	}
-	r.env.Progress.Begin(r.ledger().banner())
+	r.env.Progress.Begin(r.banner())
 	if why := r.s.Metric.Why(&r.valid); why != "" {
 		r.env.Progress.Note(ctx, fmt.Sprintf("the validation split gives no %s (%s): the model of "+
 			"the last epoch is kept as the best", r.s.Metric.Name, why))
@@ -365,7 +344,7 @@ func (r *run) start(ctx context.Context) error {
 		r.s.Tell(line)
 	}
 	if r.env.Resume != nil {
-		r.keeper().tellResumed(r.env.Resume)
+		r.tellResumed(r.env.Resume)
 	}
 	return nil
 }
@@ -418,7 +397,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.s.Skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
 	// A look-ahead cache knows minibatches of later epochs.
-	foreseen := r.auto.Foreseen(r.s.Spec.Epochs-epoch) * items
+	foreseen := r.auto.Foreseen(r.s.Job.Epochs-epoch) * items
 	r.onSteps(true)
 	err := r.s.Pipe.RunOn(ctx, items-r.s.Skipped, foreseen,
 		func(i int, m *parallel.Minibatch) { r.admit(r.s.Skipped+i, m) },
@@ -433,14 +412,14 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	case r.unsaved != nil:
 		return r.unsaved
 	case r.stopped:
-		return r.keeper().stop()
+		return r.stop()
 	}
 	took := time.Since(r.begun)
 	r.seconds = append(r.seconds, took.Seconds())
 	if err := r.checkWeights(); err != nil {
 		return err
 	}
-	return r.ledger().endEpoch(took)
+	return r.endEpoch(took)
 }
 
 // steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
@@ -454,16 +433,18 @@ func (r *run) onSteps(begin bool) {
 	}
 }
 
-func (r *run) patienceOut() bool { return r.o.Patience > 0 && r.best.since >= r.o.Patience }
+func (r *run) patienceOut() bool {
+	return r.training.Patience > 0 && r.best.since >= r.training.Patience
+}
 
 // validate evaluates when it is due, and keeps the best weights.
-func (r evaluator) validate(ctx context.Context, epoch int) error {
-	due := epoch == r.s.Spec.Epochs || r.of.o.EvalEvery > 0 && epoch%r.of.o.EvalEvery == 0
+func (r *run) validate(ctx context.Context, epoch int) error {
+	due := epoch == r.s.Job.Epochs || r.training.EvalEvery > 0 && epoch%r.training.EvalEvery == 0
 	if !due {
 		return nil
 	}
 	begin := time.Now()
-	r.s.Watch.At(epoch, r.of.steps(), watch.Evaluation)
+	r.s.Watch.At(epoch, r.steps(), watch.Evaluation)
 	if err := fault.At(fault.Evaluate, r.s.Comm.Rank(), epoch, -1); err != nil {
 		return err
 	}
@@ -472,30 +453,30 @@ func (r evaluator) validate(ctx context.Context, epoch int) error {
 	if err != nil {
 		return err
 	}
-	if m := e.valid.Metric; r.of.best.epoch == 0 || !m.Known ||
-		r.s.Metric.Better(m.Value, r.of.best.valid.Metric.Value) {
-		r.of.best.epoch, r.of.best.valid, r.of.best.since = epoch, e.valid, 0
-		r.s.Device.Download(r.of.best.weights, r.s.Model.Params.Values)
+	if m := e.valid.Metric; r.best.epoch == 0 || !m.Known ||
+		r.s.Metric.Better(m.Value, r.best.valid.Metric.Value) {
+		r.best.epoch, r.best.valid, r.best.since = epoch, e.valid, 0
+		r.s.Device.Download(r.best.weights, r.s.Model.Params.Values)
 		r.s.Learned.KeepBest()
 	} else {
-		r.of.best.since++
+		r.best.since++
 	}
 	if r.s.Log != nil {
-		r.s.Log.Write(r.record(e, epoch, time.Since(begin)))
+		r.s.Log.Write(e.line(r.s.Task, epoch, time.Since(begin)))
 		r.s.Log.Flush()
 	}
-	if r.of.env.Progress != nil {
-		loss := r.of.loss / float64(max(1, r.of.seeds))
-		r.of.env.Progress.Evaluated(epoch,
+	if r.env.Progress != nil {
+		loss := r.loss / float64(max(1, r.seeds))
+		r.env.Progress.Evaluated(epoch,
 			fmt.Sprintf("loss %.4f  valid %s %s  %.2f s", loss, r.s.Metric.Name,
-				record.MetricText(r.s.Metric.Name, e.valid.Metric), r.of.seconds[epoch-1]),
+				record.MetricText(r.s.Metric.Name, e.valid.Metric), r.seconds[epoch-1]),
 			"loss", loss, "metric_name", r.s.Metric.Name, "valid_metric", e.valid.Metric,
-			"seconds", r.of.seconds[epoch-1])
+			"seconds", r.seconds[epoch-1])
 	}
 	return nil
 }
 
-func (r evaluator) tests() bool {
+func (r *run) tests() bool {
 	return slices.ContainsFunc(r.s.Shards.Splits,
 		func(s shard.SplitSizes) bool { return s.Test > 0 })
 }

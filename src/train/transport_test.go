@@ -14,7 +14,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
-	"halognn/src/config"
 	"halognn/src/parallel"
 	"halognn/src/record"
 	"halognn/src/residence"
@@ -46,8 +45,8 @@ func trainedOver(t *testing.T, shards *shard.Shards, library string, ranks int, 
 			return err
 		}
 		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
-			Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
-				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: over}},
+			Device: d, Host: ref.Host{}, Workers: 2, Gradients: over,
+			GPU: residence.GPU{Reads: residence.ReadsCopy}},
 			Dir: dir}
 		if c.Rank() == 0 {
 			env.Progress = told
@@ -153,8 +152,8 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 							t.Errorf("closing the GPU of rank %d: %v", rank, err)
 						}
 					})
-					env.Device, env.Compute.GPU.Reads = d, residence.ReadsCopy
-					env.Compute.Gradients = over
+					env.Device, env.GPU.Reads = d, residence.ReadsCopy
+					env.Gradients = over
 					if rank == 1 {
 						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
 					}
@@ -178,8 +177,8 @@ func TestATransportThatIsNotPossible(t *testing.T) {
 			return err
 		}
 		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
-			Device: d, Host: ref.Host{}, Workers: 2, Compute: config.Compute{
-				GPU: residence.GPU{Reads: residence.ReadsCopy}, Gradients: parallel.TransportNCCL}},
+			Device: d, Host: ref.Host{}, Workers: 2, Gradients: parallel.TransportNCCL,
+			GPU: residence.GPU{Reads: residence.ReadsCopy}},
 			Dir: t.TempDir()}
 		_, err = Run(context.Background(), env, sageOptions())
 		if comm.IsAgreed(err) && errors.Is(err, parallel.ErrTransport) {

@@ -16,7 +16,7 @@ import (
 // typedPlan plans what typedRun trains.
 func typedPlan(t *testing.T, s *shard.Shards, ranks int, o Options) *plan.Prediction {
 	t.Helper()
-	j := plan.Job{Spec: o.Spec, Workers: 2}
+	j := plan.Job{Spec: o.Spec, Machine: plan.Machine{Workers: 2}}
 	j.Ranks, j.RanksPerNode = ranks, 1
 	p, err := plan.New(s, j, plan.Options{Device: ref.New(), Host: ref.Host{}})
 	if err != nil {

@@ -1,23 +1,25 @@
 // Command grid holds two builds of halognn to the same numbers: it runs both over a grid of
-// policies, streams, depths, ranks, nodes, models, transports and resumptions of one small graph,
-// and prints every case whose digests or row counts differ. It is how a change of structure shows
-// that it changed no number.
+// policies, streams, depths, ranks, nodes, models, transports and resumptions of small graphs of
+// every kind, and prints every case whose digests or row counts differ. It is how a change of
+// structure shows that it changed no number.
 //
 //	go run ./tests/grid PROGRAM            prints the numbers of one build, a line a case
 //	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does
-//	go run ./tests/grid -random 2000 BEFORE AFTER   the same for random settings, most of them refused
+//	go run ./tests/grid -random 2000 BEFORE AFTER   the same for random settings, half of them refused
 //
 // With -mpirun the grid has runs under that launcher too. Numbers are only comparable on one
 // machine: digests depend on the kernels that its processor takes.
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -148,21 +150,7 @@ func (b *build) prepare() error {
 	if err := os.WriteFile(b.path("config.yaml"), []byte(config), 0o666); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"generate", "--kind", "sbm", "--vertices", "2400", "--degree", "12", "--features", "12",
-			"--classes", "5", "--seed", "1", "--out", b.path("data")},
-		{"generate", "--kind", "sbm", "--vertices", "900", "--degree", "9", "--features", "8",
-			"--classes", "2", "--seed", "2", "--out", b.path("data-two")},
-		{"partition", "--data", b.path("data"), "--parts", "4", "--method", "ldg", "--out",
-			b.path("parts")},
-		{"partition", "--data", b.path("data-two"), "--parts", "4", "--method", "random", "--out",
-			b.path("two")},
-	} {
-		if out, err := b.run(args...); err != nil {
-			return fmt.Errorf("%s %s: %w\n%s", b.program, strings.Join(args, " "), err, out)
-		}
-	}
-	return nil
+	return b.prepareGraphs()
 }
 
 func (b *build) path(name string) string { return filepath.Join(b.dir, name) }
@@ -246,19 +234,47 @@ func grid() []gridCase {
 			all = append(all, gridCase{name, func(b *build) string { return b.infer(ranks, mode) }})
 		}
 	}
-	all = append(all, gridCase{"train two classes", func(b *build) string {
-		return b.train(2, false, []string{"data.parts=" + b.path("two")})
-	}})
+	for _, g := range graphs {
+		for _, sets := range g.cases {
+			sets = append(sets, "run.ranks_per_node=2")
+			name := fmt.Sprintf("train %s 4 ranks in process %s", g.name, strings.Join(sets, " "))
+			all = append(all, gridCase{name, func(b *build) string {
+				return b.train(4, false, append(sets, "data.parts="+b.path(g.name)))
+			}})
+		}
+		for i, sets := range g.cases {
+			name := fmt.Sprintf("plan %s %s", g.name, strings.Join(sets, " "))
+			all = append(all, gridCase{name, func(b *build) string {
+				return b.plan(append(sets, "data.parts="+b.path(g.name)))
+			}})
+			if i == 0 {
+				name := fmt.Sprintf("simulate %s", g.name)
+				all = append(all, gridCase{name, func(b *build) string {
+					args := []string{"--parts", b.path(g.name)}
+					for _, s := range sets {
+						args = append(args, "--set", s)
+					}
+					return b.simulate(cmp.Or(g.policies, "none,degree,vip,prefetch,lookahead"), args)
+				}})
+			}
+		}
+	}
 	for _, args := range [][]string{
 		{}, {"--set", "sample.streams=part", "--ranks", "2"}, {"--set", "sample.seeds=global"},
 		{"--ranks-per-node", "2"}, {"--set", "cache.halo_hops=1", "--set", "cache.initial=vip"},
 		{"--last-short"}, {"--set", "sample.batch_scope=global"},
 	} {
 		name := "simulate " + strings.Join(args, " ")
-		all = append(all, gridCase{name, func(b *build) string { return b.simulate(args) }})
+		of := strings.Join(policies, ",") + ",optimum"
+		if slices.Contains(args, "--last-short") {
+			of = "none,degree,vip,oracle"
+		}
+		all = append(all, gridCase{name, func(b *build) string { return b.simulate(of, args) }})
 	}
 	for _, p := range policies {
-		all = append(all, gridCase{"plan " + p, func(b *build) string { return b.plan(p) }})
+		all = append(all, gridCase{"plan " + p, func(b *build) string {
+			return b.plan([]string{"cache.policy=" + p})
+		}})
 	}
 	all = append(all, gridCase{"blocks", (*build).blocks})
 	if *mpirun != "" {
@@ -266,45 +282,65 @@ func grid() []gridCase {
 			add(2, true, "cache.policy="+p, apart, "sample.streams=part")
 			add(4, true, "cache.policy="+p, apart)
 		}
+		for _, mode := range []string{"split", "hybrid", "push-pull"} {
+			add(4, true, "parallel.mode="+mode, "run.ranks_per_node=2")
+		}
+		add(4, true, "parallel.mode=split", "sample.kind=ladies", "sample.layer_vertices=200")
 	}
 	return all
 }
 
-// choices are what random settings are drawn from.
+// choices are what random settings are drawn from: half of the time the first.
 var choices = []struct {
 	key    string
 	values []string
 }{
-	{"parallel.mode", []string{"data", "data", "split", "hybrid", "push-pull"}},
-	{"topology.kind", []string{"replicated", "replicated", "partitioned"}},
-	{"model.kind", []string{"sage", "gcn", "gin", "sage", "gat", "gatv2", "mlp"}},
-	{"model.aggregation", []string{"mean", "mean", "max"}},
+	{"parallel.mode", []string{"data", "split", "hybrid", "push-pull"}},
+	{"topology.kind", []string{"replicated", "partitioned"}},
+	{"model.kind", []string{"sage", "gcn", "gin", "gat", "gatv2", "mlp"}},
+	{"model.aggregation", []string{"mean", "max"}},
 	{"model.norm", []string{"none", "layer", "batch"}},
-	{"model.jumping", []string{"none", "none", "cat", "max"}},
-	{"sample.kind", []string{"neighbour", "neighbour", "poisson", "ladies"}},
+	{"model.jumping", []string{"none", "cat", "max"}},
+	{"sample.kind", []string{"neighbour", "labor", "poisson", "ladies"}},
 	{"sample.layer_vertices", []string{"200"}},
 	{"sample.seeds", []string{"local", "global"}},
-	{"sample.streams", []string{"rank", "rank", "part"}},
+	{"sample.streams", []string{"rank", "part"}},
 	{"sample.locality", []string{"1", "1", "1", "4"}},
-	{"cache.policy", []string{"none", "none", "vip", "sim", "degree", "prefetch", "sieve",
-		"lookahead"}},
-	{"exchange.sums", []string{"off", "off", "on"}},
-	{"pipeline.depth", []string{"0", "2", "4"}},
+	{"cache.policy", []string{"none", "vip", "sim", "degree", "prefetch", "sieve", "lookahead"}},
+	{"exchange.sums", []string{"off", "on"}},
+	{"pipeline.depth", []string{"2", "0", "4"}},
 	{"train.eval_mode", []string{"sampled", "full"}},
 	{"run.ranks_per_node", []string{"1", "2"}},
 }
 
-// random are n training runs on 1, 2 or 4 ranks. Settings that both builds refuse are equal, in
-// whatever words.
+// drawFrom draws the first of the values half of the time.
+func drawFrom(r *rand.Rand, values []string) string {
+	return values[r.IntN(2)*r.IntN(len(values))]
+}
+
+// random are n training runs on 1, 2 or 4 ranks, each third one of the plain graph. Settings that
+// both builds refuse are equal, in whatever words.
 func random(n int, from uint64) (all []gridCase) {
 	for seed := from; seed < from+uint64(n); seed++ {
 		r := rand.New(rand.NewPCG(seed, 27))
 		ranks, sets := 1<<r.IntN(3), []string{fmt.Sprint("train.seed=", seed)}
+		g := graphs[r.IntN(len(graphs))*min(1, r.IntN(3))]
+		own := maps.Clone(g.choices)
 		for _, c := range choices {
-			sets = append(sets, c.key+"="+c.values[r.IntN(len(c.values))])
+			values := c.values
+			if of, ok := own[c.key]; ok {
+				values = of
+				delete(own, c.key)
+			}
+			sets = append(sets, c.key+"="+drawFrom(r, values))
 		}
-		all = append(all, gridCase{fmt.Sprintf("%d ranks %s", ranks, strings.Join(sets, " ")),
-			func(b *build) string { return b.train(ranks, false, sets) }})
+		for _, key := range slices.Sorted(maps.Keys(own)) {
+			sets = append(sets, key+"="+drawFrom(r, own[key]))
+		}
+		all = append(all, gridCase{fmt.Sprintf("%s %d ranks %s", g.name, ranks, strings.Join(sets, " ")),
+			func(b *build) string {
+				return b.train(ranks, false, append(sets, "data.parts="+b.path(g.name)))
+			}})
 	}
 	return all
 }
@@ -322,28 +358,42 @@ func crossing(before *build) []gridCase {
 
 // sum is what summary.json must not change.
 type sum struct {
-	Loss    string  `json:"loss_digest"`
-	Weights string  `json:"weights_digest"`
-	Blocks  string  `json:"blocks_digest"`
-	Valid   float64 `json:"valid_metric"`
-	Test    float64 `json:"test_metric"`
+	Loss    string   `json:"loss_digest"`
+	Weights string   `json:"weights_digest"`
+	Learned string   `json:"learned_digest"`
+	Blocks  string   `json:"blocks_digest"`
+	Edges   string   `json:"edges_digest"`
+	Valid   *float64 `json:"valid_metric"`
+	Test    *float64 `json:"test_metric"`
 
 	Local        int64 `json:"local_rows"`
 	Hits         int64 `json:"cache_hits"`
 	Peer         int64 `json:"peer_rows"`
-	PeerCached   int64 `json:"peer_cached_rows"`
+	PeerCached   int64 `json:"peer_cache_rows"`
+	Stored       int64 `json:"stored_rows"`
 	Fetched      int64 `json:"fetched_rows"`
 	Replacement  int64 `json:"replacement_rows"`
 	Early        int64 `json:"early_rows"`
 	Remote       int64 `json:"remote_rows"`
+	Summed       int64 `json:"summed_rows"`
+	Sums         int64 `json:"sum_vectors"`
+	IDs          int64 `json:"id_bytes"`
+	EdgeRows     int64 `json:"edge_rows"`
 	Bytes        int64 `json:"remote_bytes"`
 	Evictions    int64 `json:"evictions"`
 	Replacements int64 `json:"replacements"`
+	Asked        int64 `json:"asked_vertices"`
+	Drawn        int64 `json:"drawn_neighbours"`
+	Sampling     int64 `json:"sampling_bytes"`
+	Computed     int64 `json:"computed_edges"`
+	Loaded       int64 `json:"loaded_rows"`
+	Shuffled     int64 `json:"shuffled_rows"`
+	ShuffleBytes int64 `json:"shuffle_bytes"`
 }
 
 func (b *build) args(command, dir string, sets []string) []string {
 	args := []string{command, "--config", b.path("config.yaml"), "--set", "data.parts=" +
-		b.path("parts")}
+		b.path("plain")}
 	if dir != "" {
 		args = append(args, "--set", "run.dir="+dir)
 	}
@@ -392,7 +442,11 @@ func numbers(dir string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%+v steps %s", s, steps)
+	line, err := json.Marshal(s)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s steps %s", line, steps)
 }
 
 // stepRows is a hash of the loss and the remote rows of every step.
@@ -477,18 +531,15 @@ func fileHash(path string) string {
 }
 
 // simulate returns the counted columns of simulate.csv.
-func (b *build) simulate(args []string) string {
+func (b *build) simulate(policies string, args []string) string {
 	dir, err := b.fresh()
 	if err != nil {
 		return err.Error()
 	}
-	all := append([]string{"simulate", "--parts", b.path("parts"), "--set",
+	all := append([]string{"simulate", "--parts", b.path("plain"), "--set",
 		"sample.fanouts=5,5", "--set", "model.layers=2", "--set", "sample.batch=50", "--set",
 		"cache.delta=4", "--set", "cache.gamma=0.9", "--alphas", "0.1,0.3", "--epochs", "2",
-		"--policies", strings.Join(policies, ",") + ",optimum", "--out", dir}, args...)
-	if slices.Contains(args, "--last-short") {
-		all[slices.Index(all, "--policies")+1] = "none,degree,vip,oracle"
-	}
+		"--policies", policies, "--out", dir}, args...)
 	if out, err := b.run(all...); err != nil {
 		return fmt.Sprintf("%v: %s", err, out)
 	}
@@ -505,12 +556,12 @@ func (b *build) simulate(args []string) string {
 }
 
 // plan returns what follows from the graph and the settings, and not from the machine's speed.
-func (b *build) plan(policy string) string {
+func (b *build) plan(sets []string) string {
 	dir, err := b.fresh()
 	if err != nil {
 		return err.Error()
 	}
-	args := append(b.args("plan", "", []string{"cache.policy=" + policy, "pipeline.workers=1"}),
+	args := append(b.args("plan", "", append(sets, "pipeline.workers=1")),
 		"--ranks-per-node", "1", "--cores", "1", "--flops", "1e9", "--rows", "1e6", "--network",
 		"1",
 		"--memory", "4", "--out", dir)

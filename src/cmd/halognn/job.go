@@ -219,7 +219,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	j.env = train.Env{
 		Env: session.Env{
 			Comm: c, RanksPerNode: cfg.Run.RanksPerNode, Shards: shards, Device: device, Host: host,
-			Compute: cfg.Compute, Workers: workers, OnWorker: pinner(poolCPUs, shared),
+			GPU: cfg.Compute.GPU, Gradients: cfg.Compute.Gradients, Shuffles: cfg.Compute.Shuffles,
+			Workers: workers, OnWorker: pinner(poolCPUs, shared),
 			ScratchDir: cfg.Run.ScratchDir,
 			Explain:    func(err error) error { return explain(shards, err) },
 		},

@@ -28,8 +28,8 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	if o.EvalFull { // layer by layer
 		o.Eval = sample.Spec{}
 	}
-	return plan.Job{Spec: o.Spec, Workers: workers, Threads: threads, Cores: cores,
-		Scratch: c.Run.ScratchDir != ""}
+	return plan.Job{Spec: o.Spec, Machine: plan.Machine{Workers: workers, Threads: threads,
+		Cores: cores, Scratch: c.Run.ScratchDir != ""}}
 }
 
 // planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the

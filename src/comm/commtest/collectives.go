@@ -1,6 +1,7 @@
 package commtest
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"slices"
@@ -106,6 +107,52 @@ func (f *following) finish() error {
 		return err
 	}
 	return f.more.checkReceived(f.rank, f.got)
+}
+
+// gathered is what all ranks send to all, of lengths that come with it.
+type gathered struct {
+	lengths, got []byte // a byte of each rank; what follows
+	rows         []int
+	request      comm.Request
+}
+
+// Expect implements comm.Expecter.
+func (g *gathered) Expect() ([]byte, []int, error) {
+	for r, n := range g.lengths {
+		g.rows[r] = int(n) * 300
+	}
+	g.got = make([]byte, total(g.rows)*3)
+	return g.got, g.rows, nil
+}
+
+// alltoallToAll has the same rows follow to every rank: short ones, long ones, and none.
+func alltoallToAll(c comm.Comm) error {
+	ones := slices.Repeat([]int{1}, c.Size())
+	rowsOf := func(round, r int) int { return (5*round + 3*r) % 7 * 30 }
+	var under []*gathered
+	for round := range 6 {
+		n := rowsOf(round, c.Rank())
+		send := slices.Repeat([]byte{byte(10*round + c.Rank()), 1, 2}, n*300)
+		g := &gathered{lengths: make([]byte, c.Size()), rows: make([]int, c.Size())}
+		g.request = c.StartAlltoallThen(bytes.Repeat([]byte{byte(n)}, c.Size()), g.lengths, ones, ones, 1,
+			comm.Then{Send: send, SendRows: slices.Repeat([]int{n * 300}, c.Size()), RowBytes: 3,
+				ToAll: true, Expect: g})
+		under = append(under, g)
+	}
+	for round, g := range under {
+		if err := g.request.Wait(); err != nil {
+			return err
+		}
+		got := g.got
+		for r := range c.Size() {
+			n := rowsOf(round, r) * 300
+			if want := slices.Repeat([]byte{byte(10*round + r), 1, 2}, n); !bytes.Equal(got[:3*n], want) {
+				return fmt.Errorf("round %d: other rows of rank %d", round, r)
+			}
+			got = got[3*n:]
+		}
+	}
+	return nil
 }
 
 // alltoallThen has many under way, among all-to-alls whose counts both ends know.

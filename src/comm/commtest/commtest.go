@@ -31,6 +31,7 @@ func Cases() []Case {
 		{"alltoallv of random counts", alltoallv},
 		{"alltoallv of long rows", longRows},
 		{"alltoallv and more", alltoallThen},
+		{"alltoallv and more, the same to all", alltoallToAll},
 		{"allgatherv of random counts", allgatherv},
 		{"allreduce", allreduce},
 		{"barrier", barrier},

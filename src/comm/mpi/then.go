@@ -46,9 +46,9 @@ func (c *communicator) firstRows(rowBytes int) int {
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
-	op.out.planFirst(sendRows, c.rank, c.firstRows(op.rowBytes), maxCount)
-	op.in.planFirst(recvRows, c.rank, c.firstRows(op.rowBytes), maxCount)
-	m.out.planFirst(then.SendRows, c.rank, c.firstRows(then.RowBytes), maxCount)
+	op.out.planFirst(sendRows, false, c.rank, c.firstRows(op.rowBytes), maxCount)
+	op.in.planFirst(recvRows, false, c.rank, c.firstRows(op.rowBytes), maxCount)
+	m.out.planFirst(then.SendRows, then.ToAll, c.rank, c.firstRows(then.RowBytes), maxCount)
 	copy(op.recv[op.in.first[c.rank]*op.rowBytes:],
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
@@ -121,7 +121,7 @@ func (m *more) follow(op *operation) error {
 		return err
 	}
 	op.pin(recv)
-	m.in.planFirst(rows, c.rank, c.firstRows(m.then.RowBytes), maxCount)
+	m.in.planFirst(rows, false, c.rank, c.firstRows(m.then.RowBytes), maxCount)
 	at = 0
 	for r, n := range m.in.counts {
 		to := recv[m.in.first[r]*m.then.RowBytes:]
@@ -137,8 +137,9 @@ func (m *more) follow(op *operation) error {
 }
 
 // planFirst plans one side of an all-to-all that goes by messages alone: the first one to each rank
-// holds at most so many rows, the others limit. The rank's own rows are in no message.
-func (c *cut) planFirst(rows []int, self, most, limit int) {
+// holds at most so many rows, the others limit. The rank's own rows are in no message. With same all
+// ranks have the same rows.
+func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
 	first := 0
@@ -152,7 +153,9 @@ func (c *cut) planFirst(rows []int, self, most, limit int) {
 				c.messages = append(c.messages, message{r, first + done, min(limit, n-done)})
 			}
 		}
-		first += n
+		if !same {
+			first += n
+		}
 	}
 }
 
