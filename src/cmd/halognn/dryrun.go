@@ -57,7 +57,7 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	return dataError(err)
+	return setUpError(err)
 }
 
 // tellDry says what would run, and what memory it would take on this node.

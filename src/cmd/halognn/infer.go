@@ -210,7 +210,7 @@ func inferRank(
 		return err
 	})
 	if comm.IsAgreed(err) {
-		return dataError(errors.Join(err, j.env.Shards.Discard()))
+		return setUpError(errors.Join(err, j.env.Shards.Discard()))
 	}
 	if err == nil && c.Rank() == 0 {
 		err = o.tell(stdout, j, model, done, time.Since(begun))

@@ -78,7 +78,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.Discard())
 		}
-		return nil, dataError(agreed)
+		return nil, setUpError(agreed)
 	}
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err

@@ -122,7 +122,7 @@ func (p *process) say(err error) {
 func codeOf(err error) int {
 	var has *exitError
 	switch {
-	case errors.Is(err, nn.ErrDiverged):
+	case errors.Is(err, nn.ErrDiverged): // whatever it has been taken for
 		return exitDiverged
 	case errors.Is(err, watch.ErrStalled):
 		return exitStalled

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"halognn/src/mem"
 )
@@ -44,8 +45,8 @@ func (e *exitError) Unwrap() error { return e.err }
 func usageError(err error) error { return withCode(exitUsage, err) }
 func dataError(err error) error  { return withCode(exitData, err) }
 
-// withCode gives err an exit code unless it has one. That of a panic is not what the program was
-// doing.
+// withCode gives err an exit code unless it has one. That of a panic, and of a full disk, is not what
+// the program was doing.
 func withCode(code int, err error) error {
 	var has *exitError
 	if err == nil || errors.As(err, &has) {
@@ -53,8 +54,19 @@ func withCode(code int, err error) error {
 	}
 	if bug := (*mem.Panic)(nil); errors.As(err, &bug) {
 		code = exitBug
+	} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		code = exitFailed
 	}
 	return &exitError{code, err}
+}
+
+// setUpError gives an error that ranks agreed on before their first step, or while they write, its
+// code: it is about files, unless memory ran out.
+func setUpError(err error) error {
+	if errors.Is(err, mem.ErrMemory) {
+		return withCode(exitFailed, err)
+	}
+	return dataError(err)
 }
 
 func main() {

@@ -71,6 +71,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		err := f(c)
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
+			if code, failed := comm.AgreedCode(c, err, codeOf(err)); failed == nil {
+				err = &exitError{code, err}
+			}
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
@@ -156,9 +159,12 @@ func (p *process) fail(err error) {
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
 	if first {
-		p.mates.Load().Leave()
-		p.say(err)
 		dataset.DiscardAll()
+		if p.mates.Load().Speaks() {
+			p.say(err)
+		} else { // who does ends the job with its code
+			time.Sleep(time.Second)
+		}
 	}
 	switch {
 	case p.inMPI.Load():

@@ -203,7 +203,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return usageError(err)
 	}
 	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) && !errors.Is(err, train.ErrUnsaved) {
-		return dataError(err) // errors agreed on before the first step are about files
+		return setUpError(err)
 	}
 	if err != nil {
 		return err
