@@ -63,7 +63,12 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 // tellDry says what would run, and what memory it would take on this node.
 func (j *rankJob) tellDry(t *train.Training) error {
 	fmt.Println(t.Describe())
-	p, err := j.plan(0)
+	p, err := j.plan()
+	if errors.Is(err, plan.ErrUnplanned) {
+		fmt.Printf("the memory of this job is not predicted: %v\ndry run: config, parts, ranks and devices "+
+			"are in order; nothing was written to %s\n", err, j.config.Run.Dir)
+		return nil
+	}
 	if errors.Is(err, plan.ErrJob) {
 		return usageError(err)
 	}
@@ -81,7 +86,7 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	if err := trace.Table(os.Stdout, rows); err != nil {
 		return err
 	}
-	if err := j.headroom.lacks(p.Memory, "are predicted to need"); err != nil {
+	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
 		return err
 	}
 	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written "+

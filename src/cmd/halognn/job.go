@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,14 +108,20 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	err = j.openDevice(shards)
 	j.env.SetUp = setUp
 	setUp.Done(trace.SetUpDevice)
-	if err == nil && unsure {
-		err = j.planned()
+	if err == nil && unsure && work == training {
+		err = j.enough(func() (trace.Memory, error) {
+			p, err := j.plan()
+			if err != nil {
+				return nil, err
+			}
+			return p.Memory, nil
+		})
 	}
 	return j, err
 }
 
 // bound refuses what sizes alone tell to need more memory than there is, before anything is opened;
-// unsure means that planned must tell. Collective.
+// unsure means that a plan must tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
@@ -127,8 +134,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// planned refuses what a plan of the open parts tells to need more memory than there is. Collective.
-func (j *rankJob) planned() error {
+// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is. What
+// has no plan is told where the job opens, or runs. Collective.
+func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
 		return err
@@ -139,39 +147,51 @@ func (j *rankJob) planned() error {
 	}
 	if first {
 		err = workOn(j.env.Shards, func() error {
-			p, err := j.plan(1)
-			if err != nil { // told by what opens the job
+			m, err := planned()
+			if err != nil {
 				return nil
 			}
-			return j.headroom.lacks(p.Memory, "are predicted to need")
+			return j.headroom.lacks(m, predicted)
 		})
+		if errors.Is(err, mem.ErrMemory) { // not even to count
+			err = usageError(err)
+		}
 	}
 	return comm.Agree(j.comm, err)
 }
 
-// plan plans the job without its times, from the given number of its ranks; 0: several.
-func (j *rankJob) plan(ranks int) (*plan.Prediction, error) {
-	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.headroom.ranks),
-		j.env.CPUs)
-	if j.config.Run.RanksPerNode > 0 {
-		job.RanksPerNode = j.config.Run.RanksPerNode
-	}
+// plan plans the job without its times.
+func (j *rankJob) plan() (*plan.Prediction, error) {
+	job := j.job()
 	if j.config.Compute.Device == "cuda" {
 		job.GPU = planGPU(j.config, 0, 0, j.env.Device)
 	}
-	parts := j.env.Shards
-	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all
-		var err error
-		if parts, err = shard.Whole(parts); err != nil {
-			return nil, err
-		}
-		defer parts.Close()
+	parts, done, err := j.whole()
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	// Times are not asked for, so rates need not be measured.
 	return plan.New(parts, job, plan.Options{
 		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
-		Host:  j.env.Host, Device: j.env.Device, Analyse: ranks,
+		Host:  j.env.Host, Device: j.env.Device,
 	})
+}
+
+// job describes the job for a plan.
+func (j *rankJob) job() plan.Job {
+	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks), j.env.CPUs)
+}
+
+// whole returns parts with the rows of all ranks, at which a plan looks, and what closes them.
+func (j *rankJob) whole() (parts *shard.Shards, done func(), err error) {
+	if !j.config.Job.Partitioned {
+		return j.env.Shards, func() {}, nil
+	}
+	if parts, err = shard.Whole(j.env.Shards); err != nil {
+		return nil, nil, err
+	}
+	return parts, func() { _ = parts.Close() }, nil
 }
 
 func stallOf(c *config.Config) time.Duration {

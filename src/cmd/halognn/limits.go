@@ -143,12 +143,27 @@ func tooManyThreads(n int64) error {
 // mostThreads is what a process may have of them, a little below the limit of the Go runtime.
 const mostThreads = 9000
 
+// largeItem is that of which arrays are likely to be large ones.
+const largeItem = 8 << 20
+
 // stackAddresses is the stack of a thread: what ulimit -s usually is.
 const stackAddresses = 8 << 20
 
+// What ranks need, by sizes alone or by a plan.
+const (
+	needAtLeast = "need at least"
+	predicted   = "are predicted to need"
+)
+
 // lacks refuses a job whose ranks need more than there is; what names how sure that is.
 func (x *headroom) lacks(m trace.Memory, what string) error {
-	own := plan.Own(m)
+	own, left := plan.Own(m), int64(0)
+	for _, item := range own {
+		if what == predicted && item.Bytes >= largeItem && item.Name != trace.MemHeap &&
+			item.Name != trace.MemRuntime {
+			left = mem.LeftByArrays
+		}
+	}
 	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads, Shared: true})
 	for _, of := range []struct {
 		m         trace.Memory
@@ -157,8 +172,8 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		who, free string
 	}{
 		{own, x.ranks, x.node, "of this node", "are free"},
-		{own, x.together, x.process.Data, "of a process", "are left by its limit (ulimit -d)"},
-		{all, x.together, x.process.Addresses, "of a process",
+		{own, x.together, x.process.Data - left, "of a process", "are left by its limit (ulimit -d)"},
+		{all, x.together, x.process.Addresses - left, "of a process",
 			"of address space are left by its limit (ulimit -v)"},
 	} {
 		need := of.m.Node(of.ranks)
@@ -181,35 +196,29 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 	if err == nil {
 		err = shard.UseSplit(m, cfg.Data.Split)
 	}
-	if err != nil || cfg.Compute.Device == "cuda" { // device memory is looked at where it is opened
+	if err != nil {
 		return false, nil
 	}
 	s, job := shard.Sizes(m, cfg.Data.Parts), x.job(c, cfg)
-	err = mem.Contain(func() error {
-		var least, most trace.Memory
-		var err error
+	var least, most trace.Memory
+	err = mem.Contain(func() (err error) {
 		if work == training {
 			least, most, err = plan.Bounds(s, job)
 		} else {
 			least, err = plan.ForwardBound(s, job, work == inferringFull)
 		}
-		if err != nil {
-			return err
-		}
-		if err := x.lacks(least, "need at least"); err != nil {
-			return err
-		}
-		unsure = x.lacks(most, "") != nil
-		return nil
+		return err
 	})
-	told := (*exitError)(nil)
 	switch {
-	case errors.As(err, &told):
-		return false, err
-	case errors.Is(err, mem.ErrMemory):
+	case cfg.Compute.Device == "cuda": // it holds some of this, and is looked at where it is opened
+		return err != nil || x.lacks(most, predicted) != nil, nil
+	case errors.Is(err, mem.ErrMemory): // not even to count
 		return false, usageError(err)
+	case err != nil:
+		return true, nil
 	}
-	return unsure, nil
+	return work != training || s.Schema.Typed() || x.lacks(most, predicted) != nil,
+		x.lacks(least, needAtLeast)
 }
 
 // job describes the job of the config, on nodes like this one, for a plan.
