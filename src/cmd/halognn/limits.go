@@ -176,14 +176,18 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		{all, x.together, x.process.Addresses - left, "of a process",
 			"of address space are left by its limit (ulimit -v)"},
 	} {
-		need := of.m.Node(of.ranks)
-		if need <= of.has {
+		need, about := of.m.Node(of.ranks), ""
+		most := need
+		if what == predicted { // what a launcher takes is part of it
+			most, about = need+need/10, ", give or take a tenth"
+		}
+		if most <= of.has {
 			continue
 		}
 		item, cure := plan.Largest(of.m, of.ranks)
-		return usageError(fmt.Errorf("the %d ranks %s %s %s MB, and %s MB %s; most of it is %s (%s MB): "+
+		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; most of it is %s (%s MB): "+
 			"lower %s, or use fewer ranks a node, or more nodes", of.ranks, of.who, what,
-			megabytes(need), megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
+			megabytes(need), about, megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
 	}
 	return nil
 }
