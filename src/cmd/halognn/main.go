@@ -94,6 +94,7 @@ func rootCommand(p *process) *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
+		p.alone(c)
 		if launched() && !underLauncher(c) {
 			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
 				c.Name()))
