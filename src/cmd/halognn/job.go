@@ -64,6 +64,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	}
 	reading.Limit = stallOf(cfg)
 	o := shard.Options{CopyTopology: cfg.Run.Load == "copy", Stage: cfg.Run.StageDir,
+		Verify:  cfg.Data.Verify == "hashes",
 		Waiting: reading.Waiting, Split: cfg.Data.Split}
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
