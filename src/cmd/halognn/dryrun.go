@@ -62,10 +62,10 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 
 // tellDry says what would run, and what memory it would take on this node.
 func (j *rankJob) tellDry(t *train.Training) error {
-	fmt.Println(t.Describe())
+	fmt.Fprintln(stdout, t.Describe())
 	p, err := j.plan()
 	if errors.Is(err, plan.ErrUnplanned) {
-		fmt.Printf("the memory of this job is not predicted: %v\ndry run: config, parts, ranks and devices "+
+		fmt.Fprintf(stdout, "the memory of this job is not predicted: %v\ndry run: config, parts, ranks and devices "+
 			"are in order; nothing was written to %s\n", err, j.config.Run.Dir)
 		return nil
 	}
@@ -83,13 +83,13 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	rows = append(rows, []string{"rank", megabytes(p.MemoryRank)},
 		[]string{fmt.Sprintf("node (ranks: %d)", ranks), megabytes(p.Memory.Node(ranks))},
 		[]string{"free on this node", megabytes(j.headroom.node)})
-	if err := trace.Table(os.Stdout, rows); err != nil {
+	if err := trace.Table(stdout, rows); err != nil {
 		return err
 	}
 	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
 		return err
 	}
-	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
+	fmt.Fprintf(stdout, "dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
 		"to %s\n", j.config.Run.Dir)
 	return nil
 }

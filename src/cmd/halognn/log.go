@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,39 @@ func (p *pipe) Write(text []byte) (int, error) {
 		return os.Stdout.Write(text)
 	}
 	return n, err
+}
+
+// stdout is where results go: what cannot be written there is an error of the command, whether or not
+// it looks at what Write returns.
+var stdout = &results{file: os.Stdout}
+
+type results struct {
+	file *os.File
+	mu   sync.Mutex
+	err  error // of the first write that failed
+}
+
+func (r *results) Write(text []byte) (int, error) {
+	n, err := r.file.Write(text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = cmp.Or(r.err, err)
+	return n, err
+}
+
+// end returns an error if some result is not where it should be. It is no failure if nobody reads it.
+func (r *results) end() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, err := r.file.Stat()
+	if r.err == nil && err == nil && info.Mode().IsRegular() { // NFS tells of a full disk here
+		r.err = r.file.Close()
+	}
+	if r.err == nil || errors.Is(r.err, syscall.EPIPE) {
+		return nil
+	}
+	return withCode(exitFailed, fmt.Errorf("standard output is not written in full: %w; make room, and run "+
+		"it again if the text matters", r.err))
 }
 
 // nameProgress gives the level of progress its name.

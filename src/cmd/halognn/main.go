@@ -102,6 +102,7 @@ func rootCommand(p *process) *cobra.Command {
 		return apart(c, args)
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SetOut(stdout)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
 		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
 		inferCommand(p), reportCommand(), sweepCommand(p), checkCommand(), versionCommand(), doctorCommand(p),
@@ -133,7 +134,12 @@ func (p *process) execute(root *cobra.Command) {
 		return err
 	})
 	if err != nil {
-		p.fail(p.onAllRanks(command, err))
+		err = p.onAllRanks(command, err)
+	} else {
+		err = stdout.end()
+	}
+	if err != nil {
+		p.fail(err)
 	}
 }
 

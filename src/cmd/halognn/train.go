@@ -210,15 +210,15 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	}
 	if c.Rank() == 0 {
 		// the results are on disk: it is no failure if nobody reads them here
-		if err := summary.Print(os.Stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
+		if err := summary.Print(stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return err
 		}
 		if watch != nil {
-			if err := watch.report(os.Stdout, j.config.Run.Dir); err != nil {
+			if err := watch.report(stdout, j.config.Run.Dir); err != nil {
 				return err
 			}
 		}
-		fmt.Printf("\nwritten to %s\n", j.config.Run.Dir)
+		fmt.Fprintf(stdout, "\nwritten to %s\n", j.config.Run.Dir)
 	}
 	return nil
 }
