@@ -117,3 +117,17 @@ func TestFullStandardOutput(t *testing.T) {
 		}
 	}
 }
+
+// Too few open files to begin with are one message, not a stack of Go's.
+func TestTooFewOpenFiles(t *testing.T) {
+	t.Parallel()
+	if !halognn(t).cgo {
+		t.Skip("built without cgo")
+	}
+	for _, n := range []string{"5", "20"} {
+		r := start(t, nil, "sh", "-c", "ulimit -n "+n+`; exec "$0" version`, halognn(t).path).wait(t)
+		if r.code != usage || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "ulimit -n 1024") {
+			t.Error(r)
+		}
+	}
+}

@@ -215,7 +215,7 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 // openDevice places this rank's threads and opens the device on them.
 func (j *rankJob) openDevice(shards *shard.Shards) error {
 	c, cfg := j.comm, j.config
-	cpus, allowed, unbound, err := shareCPUs(c)
+	cpus, allowed, note, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
@@ -255,8 +255,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if c.Rank() == 0 {
 		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Job.Epochs)
 		j.env.Notes = j.env.Progress
-		if unbound != "" {
-			j.env.Progress.Note(context.Background(), unbound)
+		if note != "" {
+			j.env.Progress.Note(context.Background(), note)
 		}
 	}
 	return nil
@@ -292,10 +292,10 @@ func explain(s *shard.Shards, err error) error {
 }
 
 // shareCPUs returns how many CPUs this rank may use, and which: those that the launcher bound it
-// to, or a share of them if all ranks of the node are on the same CPUs. With more ranks than CPUs
-// it returns a fraction and no CPUs, and nothing is pinned. unbound is a note about CPUs of this
-// node that no rank was bound to.
-func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error) {
+// to, or a share of them if all ranks of the node are on the same CPUs, and of the time that a quota
+// allows them all. With more ranks than CPUs it returns a fraction and no CPUs, and nothing is pinned.
+// note is about CPUs of this node that no rank was bound to, or a quota.
+func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
 		return 0, nil, "", err
@@ -327,17 +327,29 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error
 			used = append(used, id)
 		}
 	}
-	if text, cure := doctor.Unbound(node.Size(), used, cpu.LauncherCPUs()); text != "" {
-		unbound = text + " of this node; " + cure
+	ranks := node.Size()
+	if text, cure := doctor.Unbound(ranks, used, cpu.LauncherCPUs()); text != "" {
+		note = text + " of this node; " + cure
 	}
 	if err := node.Free(); err != nil {
 		return 0, nil, "", err
 	}
+	n = float64(len(allowed)) / float64(sharing)
 	if len(allowed) < sharing {
-		return float64(len(allowed)) / float64(sharing), nil, unbound, nil
+		allowed = nil
+	} else {
+		allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
+		n = float64(len(allowed))
 	}
-	allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
-	return float64(len(allowed)), allowed, unbound, nil
+	if q := cpu.Quota(); q/float64(ranks) < n { // of the node: control groups of single ranks are rare
+		n = q / float64(ranks)
+		note = fmt.Sprintf("a quota of the control group leaves %.3g CPUs to the %d ranks of this node: raise it "+
+			"(--cpus of containers, limits.cpu of Kubernetes), or start fewer ranks", q, ranks)
+		if allowed = allowed[:min(len(allowed), int(n))]; len(allowed) == 0 {
+			allowed = nil
+		}
+	}
+	return n, allowed, note, nil
 }
 
 // pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the

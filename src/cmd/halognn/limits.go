@@ -95,6 +95,9 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	if err == nil && n > mostThreads {
 		err = tooManyThreads(n)
 	}
+	if err == nil {
+		err = enoughToStart(n + cpus + runtimeThreads)
+	}
 	x.threads = max(0, n-2*cpus) * stackAddresses
 	return x, first, err
 }
@@ -138,6 +141,21 @@ func enoughForThreads(n int64) error {
 func tooManyThreads(n int64) error {
 	return usageError(fmt.Errorf("a process would have %d threads; it may have %d, and less under "+
 		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+}
+
+// runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each CPU.
+const runtimeThreads = 16
+
+// enoughToStart refuses more threads than the limits of user and control groups allow.
+func enoughToStart(n int64) error {
+	may := int64(mem.StartableThreads(int(n)))
+	if may >= n {
+		return nil
+	}
+	return usageError(fmt.Errorf("a process takes about %d threads, and may start %d more; raise the limit "+
+		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, TasksMax of "+
+		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or start fewer "+
+		"ranks a node", n, may))
 }
 
 // mostThreads is what a process may have of them, a little below the limit of the Go runtime.

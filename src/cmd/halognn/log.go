@@ -149,7 +149,20 @@ func (p *process) say(err error) {
 	if p.inMPI.Load() {
 		attributes = append(attributes, "rank", p.rank.Load())
 	}
-	slog.Error(err.Error(), attributes...)
+	slog.Error(err.Error()+curedBy(err), attributes...)
+}
+
+// curedBy returns what helps against a limit of the process, wherever it is met.
+func curedBy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "; raise the limit of open files (ulimit -n)"
+	case errors.Is(err, syscall.ENFILE):
+		return "; the machine has as many files open as it may (fs.file-max)"
+	case errors.Is(err, syscall.EDQUOT):
+		return "; the quota of this user or project is used up (quota -s, lfs quota)"
+	}
+	return ""
 }
 
 // codeOf returns the exit code of a command that ends with err.
