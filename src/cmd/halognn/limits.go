@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/comm"
+	"halognn/src/compute/cuda"
 	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/plan"
@@ -156,6 +160,20 @@ func enoughToStart(n int64) error {
 		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, TasksMax of "+
 		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or start fewer "+
 		"ranks a node", n, may))
+}
+
+// noteSharedMemory says on one rank of the node that the directory of shared memory is nearly full,
+// before MPI tries: some MPIs do without it, and some end with words of their own.
+func noteSharedMemory(dir string) {
+	const little = 16 << 20
+	var fs unix.Statfs_t
+	if rank, _ := cuda.LocalRank(); rank > 0 || unix.Statfs(dir, &fs) != nil {
+		return
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < little {
+		slog.Info(fmt.Sprintf("%s has %s MB free, and MPI moves data between ranks of a node through it: enlarge "+
+			"it (containers: --shm-size=1g) or remove what is left in it", dir, megabytes(free)))
+	}
 }
 
 // mostThreads is what a process may have of them, a little below the limit of the Go runtime.

@@ -107,6 +107,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		return agreed
 	}
+	if launched() {
+		noteSharedMemory("/dev/shm")
+	}
 	p.inMPI.Store(true)
 	err := mpi.Run(rank) // sets agreed
 	return errors.Join(err, agreed)
