@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld is wrapped by the error of Try where another process has the lock.
-var ErrHeld = errors.New("another process is at work there")
+// errHeld is wrapped by the error of Try where another process has the lock.
+var errHeld = errors.New("another process is at work there")
 
 // Lock waits for the lock on the file at path, which it makes if there is none, and returns the
 // function that releases it. The holder may remove the file. While this one waited, that may have
@@ -65,7 +65,7 @@ func take(path string, flags int, mode os.FileMode, how int) (unlock func(), err
 func explained(err error) error {
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("%w: %w", ErrHeld, err)
+		return fmt.Errorf("%w: %w", errHeld, err)
 	case Unsupported(err):
 		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, or mount it "+
 			"with them (of Lustre: -o flock; of NFS 3: with rpc.statd)", err)

@@ -20,7 +20,7 @@ func TestTry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Try(path, false); !errors.Is(err, ErrHeld) {
+	if _, err := Try(path, false); !errors.Is(err, errHeld) {
 		t.Errorf("a lock that is held: %v", err)
 	}
 	unlock()
