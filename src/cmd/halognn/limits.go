@@ -100,7 +100,7 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 		err = tooManyThreads(n)
 	}
 	if err == nil {
-		err = enoughToStart(n + cpus + runtimeThreads)
+		err = enoughToStart(n + min(cpus, 16) + runtimeThreads)
 	}
 	x.threads = max(0, n-2*cpus) * stackAddresses
 	return x, first, err
@@ -147,7 +147,7 @@ func tooManyThreads(n int64) error {
 		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
 }
 
-// runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each CPU.
+// runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each of a few CPUs.
 const runtimeThreads = 16
 
 // enoughToStart refuses more threads than the limits of user and control groups allow.
