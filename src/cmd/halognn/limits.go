@@ -152,6 +152,10 @@ const runtimeThreads = 16
 
 // enoughToStart refuses more threads than the limits of user and control groups allow.
 func enoughToStart(n int64) error {
+	left, err := mem.ProcessHeadroom()
+	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // refused by lacks
+		return err
+	}
 	may := int64(mem.StartableThreads(int(n)))
 	if may >= n {
 		return nil
