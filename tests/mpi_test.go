@@ -185,6 +185,32 @@ func TestBadInputUnderMPI(t *testing.T) {
 	}
 }
 
+// What one rank refuses ends all ranks with its code, in every command that they share.
+func TestRefusalsHaveOneCodeUnderMPI(t *testing.T) {
+	launcher(t)
+	dir := t.TempDir()
+	limited := filepath.Join(dir, "limited.sh")
+	script := "#!/bin/sh\nulimit -d 262145\nexec '" + halognn(t).path + "' \"$@\"\n"
+	if err := os.WriteFile(limited, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := trained(t, smallParts.dir(t), 2).dir
+	train := trainArgs(t, smallParts.dir(t), filepath.Join(dir, "out"))
+	for _, c := range []struct {
+		program string
+		args    []string
+		want    string
+	}{
+		{limited, train, "ulimit -d"}, {limited, append(slices.Clone(train), "--dry-run"), "ulimit -d"},
+		{limited, []string{"infer", "--run", run, "--out", filepath.Join(dir, "p.npy")}, "ulimit -d"},
+		{halognn(t).path, append(partitioning(smallData.dir(t), filepath.Join(dir, "p")), "--features",
+			"degree"), "--features degree"},
+	} {
+		r := startMPI(t, 2, c.program, c.args...).wait(t)
+		badInput{code: usage, want: []string{c.want}}.checkEnd(t, dir, r)
+	}
+}
+
 // odd writes a script that starts the program with extra arguments on one rank.
 func odd(t *testing.T, dir string, rank int, more ...string) string {
 	t.Helper()

@@ -95,3 +95,39 @@ func TestOutputsReplaceNothing(t *testing.T) {
 		t.Errorf("%s is still there, of parts that are not", analysis)
 	}
 }
+
+// A result that standard output has no room for is an error of every command.
+func TestFullStandardOutput(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	config := filepath.Join(t.TempDir(), "run.yaml")
+	write(t, config, []byte(strings.Replace(baseConfig, "run: {", "run: {dir: none, ", 1)+
+		"data: {parts: "+smallParts.dir(t)+"}\n"))
+	for _, args := range [][]string{
+		{"config"}, {"config", "--config", config}, {"version"}, {"check", smallParts.dir(t)}, {"plan", "--help"},
+		{"sweep", "--config", config, "--grid", "train.lr=1,2", "--seeds", "2", "--list"},
+		{"completion", "bash"}, {"train", "--config", config, "--dry-run", "--ranks-in-process", "1"},
+	} {
+		r := start(t, nil, "sh", append([]string{"-c", `exec "$@" >/dev/full`, "sh", halognn(t).path},
+			args...)...).wait(t)
+		if r.code != failed || !strings.Contains(r.err, "no space left on device") {
+			t.Errorf("%v: %v", args, r)
+		}
+	}
+}
+
+// Too few open files to begin with are one message, not a stack of Go's.
+func TestTooFewOpenFiles(t *testing.T) {
+	t.Parallel()
+	if !halognn(t).cgo {
+		t.Skip("built without cgo")
+	}
+	for _, n := range []string{"5", "20"} {
+		r := start(t, nil, "sh", "-c", "ulimit -n "+n+`; exec "$0" version`, halognn(t).path).wait(t)
+		if r.code != usage || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "ulimit -n 1024") {
+			t.Error(r)
+		}
+	}
+}

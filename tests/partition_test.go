@@ -166,7 +166,7 @@ func onSmallDisk(t *testing.T, want string, env []string, command func(out strin
 	if r.code == 99 || strings.Contains(r.err, "unshare") {
 		t.Skipf("a small disk needs the right to mount a tmpfs in a namespace: %v", r)
 	}
-	if r.code != badData || strings.Count(r.err, "no space left on device") != 1 ||
+	if r.code != failed || strings.Count(r.err, "no space left on device") != 1 ||
 		!strings.Contains(r.err, want) {
 		t.Error(r)
 	}

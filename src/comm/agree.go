@@ -119,7 +119,8 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 // Agreed is an error that every rank returned from the same collective: no rank waits for another,
 // so the job may end in order, and one rank prints the error.
 type Agreed struct {
-	Rank int // of the caller
+	Rank int  // of the caller
+	Own  bool // Err is the caller's own, with all that it wraps; elsewhere it is a text
 	Err  error
 }
 
@@ -127,7 +128,7 @@ func (e *Agreed) Error() string { return e.Err.Error() }
 func (e *Agreed) Unwrap() error { return e.Err }
 
 // AgreedOn marks an error that every rank is known to return.
-func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Err: err} }
+func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Own: true, Err: err} }
 
 // IsAgreed reports whether every rank has err.
 func IsAgreed(err error) bool {
@@ -159,13 +160,30 @@ func Agree(c Comm, mine error) error {
 	if first < 0 {
 		return nil
 	}
-	if all[first] != text {
+	own := all[first] == text
+	if !own {
 		mine = errors.New(all[first])
 	}
 	if !same { // an error that all ranks share needs no rank
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
-	return AgreedOn(c, mine)
+	return &Agreed{Rank: c.Rank(), Own: own, Err: mine}
+}
+
+// AgreedCode returns on every rank the code that the first rank whose own error it is gives for an
+// Agreed that all ranks have: the types by which a program tells its codes do not travel. Collective.
+func AgreedCode(c Comm, err error, code int) (int, error) {
+	own := 0
+	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {
+		own = 1
+	}
+	all, err := Allgather(c, own, code)
+	for r := 0; err == nil && r < len(all); r += 2 {
+		if all[r] > 0 {
+			return all[r+1], nil
+		}
+	}
+	return code, err
 }
 
 // OnFirst calls f on rank 0 alone, and agrees on its error.

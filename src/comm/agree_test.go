@@ -89,3 +89,45 @@ func TestGatherOfSeveralKinds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The code of an agreed error is that of the rank which has it as a type, wherever the others read
+// its text; of one that all know, that of rank 0.
+func TestAgreedCode(t *testing.T) {
+	gone := fmt.Errorf("parts: %w", fs.ErrNotExist)
+	codeOf := func(err error) int {
+		if errors.Is(err, fs.ErrNotExist) {
+			return 7
+		}
+		return 1
+	}
+	for _, c := range []struct {
+		name string
+		errs []error
+		want int
+	}{
+		{"the last rank", []error{nil, nil, gone}, 7}, {"rank 0", []error{gone, nil}, 7},
+		{"the first of two", []error{nil, errors.New("a"), gone}, 1}, {"all", []error{gone, gone}, 7},
+	} {
+		err := RunWorld(len(c.errs), func(w Comm) error {
+			agreed := Agree(w, c.errs[w.Rank()])
+			code, err := AgreedCode(w, fmt.Errorf("more: %w", agreed), codeOf(agreed))
+			if err == nil && code != c.want {
+				err = fmt.Errorf("rank %d has code %d, want %d", w.Rank(), code, c.want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	err := RunWorld(2, func(w Comm) error {
+		code, err := AgreedCode(w, AgreedOn(w, gone), w.Rank()+3)
+		if err == nil && code != 3 {
+			err = fmt.Errorf("code %d", code)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

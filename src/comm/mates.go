@@ -22,16 +22,27 @@ import (
 //	   │                  a socket ──> rank 2
 //	   └─ reports all other deaths
 //
-// Who ends in order says so before, and the watch is over on all ranks of the node, as the job is.
-// A nil Mates watches nothing.
+// Who ends says so before, and the watch is over on all ranks of the node, as the job is. Of those
+// that fail at once, one tells why: Speaks. A nil Mates watches nothing.
 type Mates struct {
+	rank int
 	died func(rank int)
 	over atomic.Bool
 	met  chan struct{} // of the first rank: closed when all others are here
 
-	mu    sync.Mutex
-	peers []net.Conn
+	mu     sync.Mutex
+	peers  []net.Conn
+	failed []int // ranks that are about to tell why they end the job
 }
+
+// A word of a mate that ends.
+const (
+	wordLeaves = 'l'
+	wordFails  = 'f' // and eight digits, its rank: that of another mate if the first rank passes it on
+)
+
+// speaking is how long a rank that fails waits for the word of others: the socket is on its node.
+const speaking = 100 * time.Millisecond
 
 // WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
 // first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
@@ -63,7 +74,7 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 			here = append(here, r)
 		}
 	}
-	m := &Mates{died: died}
+	m := &Mates{rank: rank, died: died}
 	if rank == here[0] {
 		m.met = make(chan struct{})
 		go m.receive(door, own, len(here)-1)
@@ -132,12 +143,60 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 
 // follow waits for the end of a mate.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
-	n, _ := peer.Read(make([]byte, 1))
-	if n == 1 {
-		m.Leave() // and the others hear of it
-	} else if !m.over.Swap(true) && reports {
-		m.died(rank)
+	word := make([]byte, 9)
+	for {
+		switch n, _ := io.ReadFull(peer, word[:1]); {
+		case n == 0:
+			if !m.over.Swap(true) && reports {
+				m.died(rank)
+			}
+			return
+		case word[0] == wordLeaves:
+			m.Leave() // and the others hear of it
+			return
+		}
+		of := 0
+		if _, err := io.ReadFull(peer, word[1:]); err != nil {
+			return
+		}
+		if _, err := fmt.Sscan(string(word[1:]), &of); err != nil {
+			return
+		}
+		m.fails(of, peer)
 	}
+}
+
+// fails notes that a rank is about to tell why it ends the job, and tells all peers but the one that
+// said so.
+func (m *Mates) fails(rank int, from net.Conn) {
+	m.over.Store(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = append(m.failed, rank)
+	for _, peer := range m.peers {
+		if peer != from {
+			_, _ = fmt.Fprintf(peer, "%c%8d", wordFails, rank) // one that is gone needs no word
+		}
+	}
+}
+
+// Speaks reports whether this rank, which fails, is to tell why: no mate does already, and none of a
+// lower rank fails at the same time. It ends the watch, as Leave does. Any goroutine may call it.
+func (m *Mates) Speaks() bool {
+	if m == nil {
+		return true
+	}
+	m.mu.Lock()
+	late, alone := len(m.failed) > 0, len(m.peers) == 0
+	m.mu.Unlock()
+	if late || alone {
+		return !late
+	}
+	m.fails(m.rank, nil)
+	time.Sleep(speaking)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Min(m.failed) == m.rank
 }
 
 // Leave tells the mates that this process is about to end in order. Any goroutine may call it.
@@ -149,7 +208,7 @@ func (m *Mates) Leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, peer := range m.peers {
-		_, _ = peer.Write([]byte{1}) // one that is gone needs no word
+		_, _ = peer.Write([]byte{wordLeaves})
 	}
 	m.peers = nil
 }

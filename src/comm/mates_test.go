@@ -88,3 +88,47 @@ func TestMates(t *testing.T) {
 		})
 	}
 }
+
+// Of ranks that fail at once the lowest tells why; of one that fails after another, the first.
+func TestOneOfTheMatesSpeaks(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("mates find each other on Linux alone")
+	}
+	for _, c := range []struct {
+		name   string
+		fail   []int
+		apart  bool
+		speaks int
+	}{
+		{"at once", []int{1, 2}, false, 1}, {"all at once", []int{2, 1, 0}, false, 0},
+		{"one after another", []int{2, 0, 1}, true, 2}, {"one", []int{1}, false, 1},
+	} {
+		mates := make([]*Mates, 3)
+		err := RunWorld(3, func(w Comm) (err error) {
+			mates[w.Rank()], err = WatchMates(w, func(rank int) {
+				t.Errorf("%s: rank %d is reported dead", c.name, rank)
+			})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		spoke := make([]bool, 3)
+		for _, r := range c.fail {
+			wg.Go(func() { spoke[r] = mates[r].Speaks() })
+			if c.apart {
+				wg.Wait()
+			}
+		}
+		wg.Wait()
+		for r, got := range spoke {
+			if got != (r == c.speaks) {
+				t.Errorf("%s: rank %d speaks: %t", c.name, r, got)
+			}
+		}
+	}
+	if !(*Mates)(nil).Speaks() {
+		t.Error("a rank without mates says nothing")
+	}
+}

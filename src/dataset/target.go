@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"halognn/src/flock"
 	"halognn/src/mem"
 	"halognn/src/npy"
 )
@@ -24,7 +27,8 @@ const RankingsDir = "analysis"
 // begun lists the temporary directories of this process that have not been renamed yet.
 var begun struct {
 	sync.Mutex
-	dirs []string
+	dirs  []string
+	locks map[string]func() // that release those of MakeBeside
 }
 
 // Begin makes a temporary directory beside dir, which must be a Target. Finish or Discard ends it.
@@ -39,11 +43,64 @@ func Begin(dir string) (tmp string, err error) {
 	}
 	begun.Lock()
 	defer begun.Unlock()
-	if tmp, err = os.MkdirTemp(parent, filepath.Base(dir)+".tmp-"); err != nil {
+	tmp, unlock, err := MakeBeside(dir)
+	if err != nil {
 		return "", err
 	}
 	begun.dirs = append(begun.dirs, tmp)
-	return tmp, os.Chmod(tmp, 0o755)
+	if begun.locks == nil {
+		begun.locks = make(map[string]func())
+	}
+	begun.locks[tmp] = unlock
+	return tmp, nil
+}
+
+// aliveFile is locked, in a temporary directory, by the process that writes there.
+const aliveFile = ".alive"
+
+// MakeBeside makes a temporary directory beside path, of the mode that the umask says, and removes
+// those that processes of this node left there when they were killed. finished lets go of it, before
+// it is renamed.
+func MakeBeside(path string) (tmp string, finished func(), err error) {
+	removeDead(path)
+	for {
+		tmp = fmt.Sprintf("%s.tmp-%08x", path, rand.Uint32())
+		if err = os.Mkdir(tmp, 0o777); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	alive := filepath.Join(tmp, aliveFile)
+	unlock, err := flock.Try(alive, true)
+	if err != nil { // without locks nobody will know whether it is dead
+		unlock = func() {}
+	}
+	return tmp, func() { _ = os.Remove(alive); unlock() }, nil
+}
+
+// temporary are the names that MakeBeside and DiscardAll give, behind the name of a target.
+var temporary = regexp.MustCompile(`^(\.new-[0-9]+|\.kaminpar)?\.tmp-[0-9a-f]{8}(-discarded)?$`)
+
+// replacing ends the names of Beside.
+var replacing = regexp.MustCompile(`\.new-[0-9]+$`)
+
+// removeDead removes temporary directories beside path whose process has ended.
+func removeDead(path string) {
+	name := replacing.ReplaceAllString(filepath.Base(path), "")
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	for _, e := range entries {
+		rest, ours := strings.CutPrefix(e.Name(), name)
+		if !ours || !e.IsDir() || !temporary.MatchString(rest) {
+			continue
+		}
+		dead := filepath.Join(filepath.Dir(path), e.Name())
+		if unlock, err := flock.Try(filepath.Join(dead, aliveFile), false); err == nil {
+			_ = os.RemoveAll(dead)
+			unlock()
+		}
+	}
 }
 
 // Join takes part in writing to the temporary directory that another process has begun and ends. In
@@ -73,6 +130,7 @@ func Finish(tmp, dir string) error {
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
 		return err
 	}
+	release(tmp)
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
@@ -80,11 +138,20 @@ func Finish(tmp, dir string) error {
 	return nil
 }
 
+// release lets go of the lock of a temporary directory.
+func release(tmp string) {
+	if finished := begun.locks[tmp]; finished != nil {
+		finished()
+		delete(begun.locks, tmp)
+	}
+}
+
 // Discard removes the temporary directory; after Finish it does nothing.
 func Discard(tmp string) {
 	begun.Lock()
 	defer begun.Unlock()
 	_ = os.RemoveAll(tmp)
+	release(tmp)
 	forget(tmp)
 }
 
@@ -97,7 +164,10 @@ func Replace(made, dir string) error {
 	// At once, so that whoever is killed leaves the old one or the new one at dir.
 	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	if err == nil {
-		return os.RemoveAll(made)
+		if err = os.RemoveAll(made); err != nil {
+			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir, made, err)
+		}
+		return err
 	}
 	// Some filesystems cannot exchange names. Then dir is absent for a moment, with the old one
 	// beside it.
@@ -139,11 +209,18 @@ func replaceable(dir string) error {
 		return fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
 			"remove it or choose another one", dir, ErrExists)
 	}
+	if err := mayRename(dir); err != nil {
+		return err
+	}
 	var foreign []string
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			err = unix.Access(filepath.Join(dir, name), unix.W_OK|unix.X_OK)
+		}
 		switch {
 		case err != nil:
-			return err
+			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for the group "+
+				"(chmod -R g+w), or choose another directory", dir, filepath.Join(dir, name), err)
 		case name == RankingsDir && e.IsDir(): // made from these parts
 			return fs.SkipDir
 		case !e.IsDir() && name != metaFile && files[name] == nil:
@@ -160,6 +237,20 @@ func replaceable(dir string) error {
 			"them elsewhere or choose another directory", dir, ErrExists, list)
 	}
 	return err
+}
+
+// mayRename returns an error unless this user may give dir another name.
+func mayRename(dir string) error {
+	var above, it unix.Stat_t
+	parent, me := filepath.Dir(filepath.Clean(dir)), os.Geteuid()
+	err := cmp.Or(unix.Access(parent, unix.W_OK|unix.X_OK), unix.Stat(parent, &above), unix.Stat(dir, &it))
+	if err == nil && above.Mode&unix.S_ISVTX != 0 && me != 0 && me != int(it.Uid) && me != int(above.Uid) {
+		err = unix.EPERM
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be replaced: %w; let its owner do so, or choose another directory", dir, err)
+	}
+	return nil
 }
 
 // filesOf returns the files that a DATASET or PARTS directory lists, and whether it is PARTS; nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,5 +52,44 @@ func TestEdgeListFaultsNameTheCure(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A temporary directory of a process that has ended is removed by the next that writes there; one in
+// use, and what is none, stay.
+func TestDeadPiecesAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	used, finished, err := MakeBeside(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer finished()
+	dead := []string{dir + ".tmp-0123abcd", dir + ".new-77.tmp-0123abce", dir + ".tmp-0123abcf-discarded"}
+	kept := []string{used, dir + ".tmp-more", dir + "2.tmp-0123abcd"}
+	for _, path := range append(slices.Clone(dead), kept[1:]...) {
+		if err := errors.Join(os.MkdirAll(filepath.Join(path, "part-0000"), 0o777),
+			os.WriteFile(filepath.Join(path, aliveFile), nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tmp, err := Begin(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range dead {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is left", path)
+		}
+	}
+	for _, path := range append(kept, tmp) {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Finish(tmp, dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the finished directory holds %v (%v)", left, err)
 	}
 }

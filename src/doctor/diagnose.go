@@ -19,7 +19,7 @@ const (
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
 	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, unbound, overlapping,
-		sharedCores, spanning, slowRanks, limited} {
+		sharedCores, spanning, slowRanks, limited, halted} {
 		found = append(found, check(ranks)...)
 	}
 	return append(found, filesystem(ranks, dir)...)
@@ -279,6 +279,25 @@ func limited(ranks []Rank) (found []Finding) {
 				"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, "+
 					"and "+
 					"topology.load: copy lies there", host, size(uint64(l.SharedFree))))
+	}
+	return found
+}
+
+// halted finds nodes whose ranks may run on more CPUs than a quota leaves them the time of.
+func halted(ranks []Rank) (found []Finding) {
+	for _, node := range nodes(ranks) {
+		may := map[int]bool{}
+		for _, r := range node {
+			for _, p := range ranks[r].Allowed {
+				may[p.CPU] = true
+			}
+		}
+		if q := ranks[node[0]].Limits.Quota; q > 0 && q < float64(len(may)) {
+			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of Kubernetes, "+
+				"CPUQuota of systemd), or start fewer ranks",
+				"the control group of %s allows the time of %.3g CPUs, though its %d ranks may run on %d: they "+
+					"are halted for the rest", ranks[node[0]].Host, q, len(node), len(may)))
+		}
 	}
 	return found
 }

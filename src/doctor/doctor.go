@@ -60,6 +60,8 @@ type Limits struct {
 	Locked       uint64 `json:"locked_bytes"`        // ulimit -l; 0: unlimited
 	SharedFree   int64  `json:"shared_free_bytes"`   // in /dev/shm; -1: there is none
 	InfiniBand   bool   `json:"infiniband"`          // the node has an InfiniBand or RoCE adapter
+	// CPUs whose time the control group allows; 0: all
+	Quota float64 `json:"cpu_quota"`
 }
 
 // Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.

@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"halognn/src/compute/cpu"
 )
 
 // limits reads what the system grants this process.
@@ -17,6 +20,9 @@ func limits() Limits {
 	}
 	adapters, _ := filepath.Glob("/sys/class/infiniband/*")
 	l.InfiniBand = len(adapters) > 0
+	if q := cpu.Quota(); !math.IsInf(q, 1) {
+		l.Quota = q
+	}
 	return l
 }
 

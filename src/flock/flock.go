@@ -1,5 +1,6 @@
 // Package flock lets those who need a place take turns: one has its lock, and the others of the node,
-// goroutines too, wait. The lock of a run directory is package rundir's: it reaches other nodes, and
+// goroutines too, wait or leave it alone. A lock ends with the process that holds it, so it tells
+// whether that one lives. The lock of a run directory is package rundir's: it reaches other nodes, and
 // nobody waits for it.
 package flock
 
@@ -12,25 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errHeld is wrapped by the error of Try where another process has the lock.
+var errHeld = errors.New("another process is at work there")
+
 // Lock waits for the lock on the file at path, which it makes if there is none, and returns the
 // function that releases it. The holder may remove the file. While this one waited, that may have
 // happened and another process may have made a new file: only a lock on the file that now has the
 // name counts.
 func Lock(path string, mode os.FileMode) (unlock func(), err error) {
+	return take(path, os.O_CREATE|os.O_RDWR, mode, unix.LOCK_EX)
+}
+
+// Try is Lock without waiting. Without create, the file must exist.
+func Try(path string, create bool) (unlock func(), err error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	return take(path, flags, 0o666, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+func take(path string, flags int, mode os.FileMode, how int) (unlock func(), err error) {
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, mode)
+		f, err := os.OpenFile(path, flags, mode)
 		if err != nil {
 			return nil, err
 		}
 		for {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			err = unix.Flock(int(f.Fd()), how)
 			if !errors.Is(err, unix.EINTR) {
 				break
 			}
 		}
 		if err != nil {
 			_ = f.Close()
-			return nil, fmt.Errorf("locking %s: %w", path, err)
+			return nil, fmt.Errorf("locking %s: %w", path, explained(err))
 		}
 		locked, err1 := f.Stat()
 		named, err2 := os.Stat(path)
@@ -42,4 +59,22 @@ func Lock(path string, mode os.FileMode) (unlock func(), err error) {
 			return nil, err
 		}
 	}
+}
+
+// explained adds what to do where a filesystem knows no locks.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("%w: %w", errHeld, err)
+	case Unsupported(err):
+		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, or mount it "+
+			"with them (of Lustre: -o flock; of NFS 3: with rpc.statd)", err)
+	}
+	return err
+}
+
+// Unsupported reports whether err is that of a filesystem without locks.
+func Unsupported(err error) bool {
+	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) ||
+		errors.Is(err, unix.EOPNOTSUPP)
 }

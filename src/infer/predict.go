@@ -37,6 +37,22 @@ type Request struct {
 	Vertices   []string // ids in the source of those to predict, in the order of the rows; nil: all
 }
 
+// RowBytes returns the bytes of what is kept of a vertex until it is written, of a model with the given
+// outputs and hidden columns.
+func (r *Request) RowBytes(classes, hidden int) (bytes int64) {
+	switch {
+	case r.Path == "" || r.Links != "" || r.Top > 0:
+	case r.Form == FormClasses:
+		bytes = max(8, int64(classes)) // of one class, or of each
+	default:
+		bytes = 4 * int64(classes)
+	}
+	if r.Embeddings != "" {
+		bytes += 4 * int64(hidden)
+	}
+	return bytes
+}
+
 // Form is what predictions say.
 type Form string
 

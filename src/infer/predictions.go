@@ -144,7 +144,7 @@ func (s Passes) writeTable(
 // writeFile writes a file that has its name once it is whole.
 func writeFile(path string, write func(to io.Writer) error) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
-		renameio.WithPermissions(0o644))
+		renameio.WithPermissions(0o666))
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,24 @@ static void guarded(int signal, siginfo_t *info, void *context) {
     before[signal].sa_sigaction(signal, info, context);
 }
 
+static int sender; // of the last signal that is noted
+
+static void noted(int signal, siginfo_t *info, void *context) {
+    __atomic_store_n(&sender, info->si_pid, __ATOMIC_RELAXED);
+    before[signal].sa_sigaction(signal, info, context);
+}
+
+void hgnn_note(int signal) {
+    struct sigaction now;
+    sigaction(signal, NULL, &now);
+    if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction == noted) return;
+    before[signal] = now;
+    now.sa_sigaction = noted;
+    sigaction(signal, &now, NULL);
+}
+
+int hgnn_sender(void) { return __atomic_load_n(&sender, __ATOMIC_RELAXED); }
+
 void hgnn_guard(int signal, int64_t same_ns) {
     struct sigaction now;
     same = same_ns;

@@ -8,4 +8,11 @@
 // all signals that are guarded.
 void hgnn_guard(int signal, int64_t same_ns);
 
+// Notes who sends the signal, and passes it on to the handler that stands now.
+void hgnn_note(int signal);
+
+// The process that sent the last signal that was noted; 0 if there is none, or if it is not of this
+// process's namespace.
+int hgnn_sender(void);
+
 #endif

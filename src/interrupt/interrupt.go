@@ -50,12 +50,15 @@ func First(signals ...os.Signal) <-chan os.Signal {
 	return first
 }
 
-// Woken returns a channel that is closed by a SIGCONT that comes while the process runs: Open MPI's
-// mpirun sends its ranks one as soon as it is to end the job, long before SIGTERM. One that follows
-// a stop (SIGSTOP, Ctrl-Z) only ends that.
-func Woken() <-chan struct{} {
+// Woken returns a channel that is closed by a SIGCONT of the launcher that comes while the process
+// runs: Open MPI's mpirun sends its ranks one as soon as it is to end the job, long before SIGTERM. One
+// that follows a stop (SIGSTOP, Ctrl-Z) only ends that, as those of others do: a shell's, or of a
+// program that limits the use of CPUs by stopping and waking. byLauncher tells by the number of the
+// sender, 0 if it is unknown.
+func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	woken, come := make(chan struct{}), make(chan os.Signal, 1)
 	signal.Notify(come, syscall.SIGCONT)
+	note(syscall.SIGCONT)
 	go func() {
 		tick := time.NewTicker(standstill / 5)
 		defer tick.Stop()
@@ -64,7 +67,7 @@ func Woken() <-chan struct{} {
 			asked := false
 			select {
 			case <-come:
-				asked = true
+				asked = byLauncher(sender())
 			case <-tick.C:
 			}
 			now := time.Now()

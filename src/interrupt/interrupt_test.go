@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		runtime.GC() // waits for that goroutine, and everything for the collector
 	}
-	woken := Woken()
+	woken := Woken(func(pid int) bool { return pid == 0 || pid == os.Getppid() })
 	fmt.Println("ready")
 	select {
 	case s := <-first:
@@ -143,4 +143,37 @@ func TestWoken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A SIGCONT of another process than the launcher tells nothing, after a short stop or without one.
+func TestWokenByOthers(t *testing.T) {
+	if !guards {
+		t.Skip("built without cgo: the sender is unknown")
+	}
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), stateVariable+"=idle")
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for _, signals := range []string{"-CONT", "-STOP", "-CONT"} {
+		if text, err := exec.Command("kill", signals, fmt.Sprint(c.Process.Pid)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := lines.ReadString('\n'); err != nil || said != "terminated\n" {
+		t.Errorf("it said %q (%v)", said, err)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
 }

@@ -82,11 +82,12 @@ func ProcessHeadroom() (Limits, error) {
 	return l, nil
 }
 
-// Arrays leave addresses to the Go heap and to stacks of threads, whose owners end the process where
-// they get none: several steps of 64 MB by which Go and the C library grow.
+// LeftByArrays is what large arrays leave of the limits to the Go heap and to stacks of threads, whose
+// owners end the process where they get none: several steps of 64 MB by which Go and the C library
+// grow.
 const (
-	leftAddresses = 192 << 20
-	smallArray    = 1 << 20
+	LeftByArrays = 192 << 20
+	smallArray   = 1 << 20
 )
 
 // leavesAddresses reports whether the limits of this process leave enough beside an array of size
@@ -96,5 +97,5 @@ func leavesAddresses(size int) bool {
 		return true
 	}
 	l, err := ProcessHeadroom()
-	return err != nil || min(l.Addresses, l.Data)-leftAddresses >= int64(size)
+	return err != nil || min(l.Addresses, l.Data)-LeftByArrays >= int64(size)
 }

@@ -26,3 +26,12 @@ func TestReserve(t *testing.T) {
 	}
 	Unreserve[float32](nil)
 }
+
+// Threads that may be started are, and end.
+func TestStartableThreads(t *testing.T) {
+	for _, n := range []int{0, 1, 8} {
+		if got := StartableThreads(n); got != n {
+			t.Errorf("%d of %d threads may be started", got, n)
+		}
+	}
+}

@@ -2,15 +2,71 @@
 
 package mem
 
+// #ifndef _GNU_SOURCE
+// #define _GNU_SOURCE
+// #endif
+// #include <pthread.h>
+// #include <sched.h>
+// #include <stdio.h>
+// #include <stdlib.h>
 // #include <sys/resource.h>
 // #include <unistd.h>
+//
+// // Threads that wait until all are there: a limit that is somebody else's too (ulimit -u counts those
+// // of the user, pids.max those of the control group) is only known by trying.
+// static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+//
+// static void *wait_at_gate(void *unused)
+// {
+// 	pthread_mutex_lock(&gate);
+// 	pthread_mutex_unlock(&gate);
+// 	return unused;
+// }
+//
+// static int startable(int n)
+// {
+// 	pthread_attr_t small;
+// 	pthread_t *threads = malloc(n * sizeof *threads);
+// 	int started = 0;
+// 	if (!threads) return 0;
+// 	pthread_attr_init(&small);
+// 	pthread_attr_setstacksize(&small, 1 << 20);
+// 	pthread_mutex_lock(&gate);
+// 	while (started < n && pthread_create(&threads[started], &small, wait_at_gate, NULL) == 0) started++;
+// 	pthread_mutex_unlock(&gate);
+// 	for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+// 	pthread_attr_destroy(&small);
+// 	free(threads);
+// 	return started;
+// }
+//
+// // What the Go runtime starts with: threads beside those for CPUs, of which it seldom has many at once,
+// // and files.
+// enum { LEAST_THREADS = 12, MOST_CPUS = 16, LEAST_FILES = 48 };
+//
+// static void threads_to_begin(void)
+// {
+// 	int cpus = MOST_CPUS, need, most;
+// #ifdef __linux__
+// 	cpu_set_t set;
+// 	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < cpus) cpus = CPU_COUNT(&set);
+// #endif
+// 	need = LEAST_THREADS + cpus;
+// 	most = startable(need);
+// 	if (most == need) return;
+// 	dprintf(2, "halognn: this process may start %d threads more, and needs %d to begin with; raise the "
+// 		"limit of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "
+// 		"TasksMax of systemd, --pids-limit of containers)\n", most, need);
+// 	_exit(2);
+// }
 //
 // // The Go runtime and the C library end the process by a signal where they get no room to begin
 // // with, before main: look first.
 // static void begin_with(int resource, rlim_t least, const char *told, size_t length)
 // {
 // 	struct rlimit l;
-// 	if (getrlimit(resource, &l) == 0 && l.rlim_cur != RLIM_INFINITY && l.rlim_cur < least) {
+// 	if (getrlimit(resource, &l) == 0 && l.rlim_cur != RLIM_INFINITY &&
+// 	    (resource == RLIMIT_NOFILE ? l.rlim_max : l.rlim_cur) < least) { // Go raises that of files
 // 		ssize_t written = write(2, told, length);
 // 		_exit(written < 0 ? 1 : 2);
 // 	}
@@ -25,6 +81,23 @@ package mem
 // 		"halognn: the limit of this process's memory (ulimit -d) is below 200 MiB, which the "
 // 		"program needs; set `ulimit -d unlimited`, and limit memory by the job's cgroup\n";
 // 	begin_with(RLIMIT_AS, 1UL << 30, addresses, sizeof addresses - 1);
+// 	static const char files[] =
+// 		"halognn: the limit of this process's open files (ulimit -n) is below 48, which the program "
+// 		"needs; set `ulimit -n 1024`\n";
 // 	begin_with(RLIMIT_DATA, 200UL << 20, data, sizeof data - 1);
+// 	begin_with(RLIMIT_NOFILE, LEAST_FILES, files, sizeof files - 1);
+// 	threads_to_begin();
 // }
 import "C"
+
+import "sync"
+
+var starting sync.Mutex
+
+// StartableThreads returns how many of n more threads the limits of the process, of the user and of the
+// control groups allow: it starts them. Time some microseconds each.
+func StartableThreads(n int) int {
+	starting.Lock()
+	defer starting.Unlock()
+	return int(C.startable(C.int(n)))
+}

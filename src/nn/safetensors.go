@@ -52,7 +52,7 @@ type tensorInfo struct {
 // equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
-		renameio.WithPermissions(0o644))
+		renameio.WithPermissions(0o666))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -34,11 +35,20 @@ type Report struct {
 	CutFraction     float64    `json:"cut_fraction"` // of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
+	// vertices with as many edges as a part has in the mean, or more; no cut can divide them
+	Hubs []Hub `json:"hubs,omitempty"`
 	// where vertices have types
 	Types     []TypeReport `json:"types,omitempty"`
 	Relations []TypeReport `json:"relations,omitempty"`
 	// what it makes of minibatches that all parts share, where that was measured
 	Sampled *Sampled `json:"sampled,omitempty"`
+}
+
+// Hub is the vertex with the most in-edges of its part.
+type Hub struct {
+	Vertex graph.VertexID `json:"vertex"` // of the dataset
+	Part   int            `json:"part"`
+	Edges  int64          `json:"edges"`
 }
 
 // Sampled describes the sampled minibatches that were divided among the parts, each edge to the
@@ -77,12 +87,12 @@ func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	r := Report{Parts: make([]PartReport, parts)}
 	members, offsets := graph.Members(part, parts)
 	// per worker: the last part, plus one, in whose halo a vertex was found
-	seen := make([][]int32, parts)
+	seen, largest := make([][]int32, parts), make([]Hub, parts)
 	mem.Pieces(parts, 1, func(worker, k, _ int) {
 		if seen[worker] == nil {
 			seen[worker] = mem.Make[int32](len(part))
 		}
-		r.Parts[k] = measurePart(g, part, members[offsets[k]:offsets[k+1]], int32(k), seen[worker])
+		r.Parts[k], largest[k] = measurePart(g, part, members[offsets[k]:offsets[k+1]], int32(k), seen[worker])
 	})
 	for _, own := range seen {
 		mem.Free(own)
@@ -96,14 +106,22 @@ func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 		}
 	}
 	r.summarize()
+	for _, hub := range largest {
+		if parts > 1 && hub.Edges*int64(parts) >= max(1, r.Total.Edges) {
+			r.Hubs = append(r.Hubs, hub)
+		}
+	}
 	return r
 }
 
-func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) PartReport {
-	p := PartReport{Vertices: int64(len(members))}
+func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) (p PartReport, hub Hub) {
+	p.Vertices, hub.Part = int64(len(members)), int(k)
 	for _, v := range members {
 		list := g.InNeighbours(graph.VertexID(v))
 		p.Edges += int64(len(list))
+		if n := int64(len(list)); n > hub.Edges {
+			hub.Vertex, hub.Edges = graph.VertexID(v), n
+		}
 		for _, u := range list {
 			if part[u] == k {
 				continue
@@ -115,7 +133,7 @@ func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) Par
 			}
 		}
 	}
-	return p
+	return p, hub
 }
 
 func (r *Report) summarize() {
@@ -156,9 +174,10 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it. An imbalance that whole
-// numbers force (7 seeds on 4 parts) is allowed.
-func (r Report) Check(l Limits) error {
+// Check reports every imbalance above its limit of a cut by the method, and what to do about it. An
+// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside what its part may have) is
+// allowed.
+func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
 		mean := float64(total) / float64(len(r.Parts))
@@ -168,6 +187,9 @@ func (r Report) Check(l Limits) error {
 				worst = k
 			}
 		}
+		if what == edgeCounts && r.forced(limit*mean) {
+			return
+		}
 		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
 			errs = append(errs,
 				fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
@@ -176,13 +198,63 @@ func (r Report) Check(l Limits) error {
 	}
 	check("training seeds", r.TrainImbalance, l.Train, r.Total.Train,
 		func(p PartReport) int64 { return p.Train })
-	check("edges", r.EdgeImbalance, l.Edges, r.Total.Edges,
+	check(edgeCounts, r.EdgeImbalance, l.Edges, r.Total.Edges,
 		func(p PartReport) int64 { return p.Edges })
 	if errs != nil {
-		errs = append(errs, errors.New("use --method metis, kaminpar or ldg, fewer parts, another "+
-			"--seed, or --allow-imbalance to go on with slow parts"))
+		errs = append(errs, errors.New(r.cure(l, method)))
 	}
 	return errors.Join(errs...)
+}
+
+const edgeCounts = "edges"
+
+// forced reports whether all parts hold to the limit of edges, but for their hubs.
+func (r *Report) forced(limit float64) bool {
+	hubs := make([]int64, len(r.Parts))
+	for _, hub := range r.Hubs {
+		hubs[hub.Part] = hub.Edges
+	}
+	for k, p := range r.Parts {
+		if float64(p.Edges-hubs[k]) > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// cure says what helps against an imbalance, other than the method that was used.
+func (r *Report) cure(l Limits, method string) string {
+	others := slices.DeleteFunc([]string{"metis", "kaminpar", "ldg"}, func(m string) bool { return m == method })
+	seed := ", another --seed"
+	if method == "contiguous" || method == "file" {
+		seed = "" // it draws nothing
+	}
+	text := fmt.Sprintf("use --method %s, fewer parts%s, or --allow-imbalance to go on with slow parts",
+		strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)
+	for _, hub := range r.Hubs {
+		if fit := l.Edges * float64(r.Total.Edges) / float64(hub.Edges); float64(len(r.Parts)) > fit {
+			text += fmt.Sprintf("; vertex %d alone has %d edges, for which at most %d parts are balanced",
+				hub.Vertex, hub.Edges, max(1, int(fit)))
+		}
+	}
+	return text
+}
+
+// Note says which parts are larger than others because of a vertex with very many edges; "": none.
+func (r *Report) Note() string {
+	var of []string
+	mean := float64(r.Total.Edges) / float64(max(1, len(r.Parts)))
+	for _, hub := range r.Hubs {
+		if float64(r.Parts[hub.Part].Edges) <= 1.1*mean {
+			continue
+		}
+		if len(of) == 3 {
+			return strings.Join(of, "; ") + "; and so on"
+		}
+		of = append(of, fmt.Sprintf("vertex %d has %d edges, %.1f times the mean of a part, which makes part %d "+
+			"slower", hub.Vertex, hub.Edges, float64(hub.Edges)/mean, hub.Part))
+	}
+	return strings.Join(of, "; ")
 }
 
 // Cut returns the figures of a cut in a line.

@@ -119,7 +119,7 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 				PartReport{Train: 1}), nil},
 		{"nothing to balance", report(PartReport{}, PartReport{}), nil},
 	} {
-		err := c.r.Check(DefaultLimits)
+		err := c.r.Check(DefaultLimits, "random")
 		if (err != nil) != (c.want != nil) || err != nil && !errors.Is(err, ErrImbalance) {
 			t.Errorf("%s: got %v", c.name, err)
 		}
@@ -128,6 +128,50 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 				t.Errorf("%s: %q lacks %q", c.name, err, text)
 			}
 		}
+	}
+}
+
+// A vertex that no cut can divide is no fault of the cut; what lies beside it is. Cures name what was not
+// used.
+func TestHubsAreAllowed(t *testing.T) {
+	hub := []Hub{{Vertex: 7, Part: 1, Edges: 300}}
+	for _, c := range []struct {
+		name   string
+		edges  [4]int64
+		hubs   []Hub
+		method string
+		want   []string
+	}{
+		{"a hub", [4]int64{100, 400, 100, 100}, hub, "metis", nil},
+		{"another part is large", [4]int64{100, 300, 300, 10}, hub, "metis",
+			[]string{"part 1 has 300", "use --method kaminpar or ldg, fewer parts, another --seed",
+				"vertex 7 alone has 300 edges, for which at most 3 parts are balanced"}},
+		{"no hub", [4]int64{100, 400, 100, 100}, nil, "contiguous",
+			[]string{"use --method metis, kaminpar or ldg, fewer parts, or --allow-imbalance"}},
+	} {
+		var parts []PartReport
+		for _, n := range c.edges {
+			parts = append(parts, PartReport{Edges: n})
+		}
+		r := report(parts...)
+		r.Hubs = c.hubs
+		err := r.Check(DefaultLimits, c.method)
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, want := range c.want {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v lacks %q", c.name, err, want)
+			}
+		}
+	}
+	star := make([][2]int, 30)
+	for i := range star {
+		star[i] = [2]int{i + 1, 0}
+	}
+	r := Measure(edges(t, 31, star...), make([]int32, 31), 3, graph.Split{})
+	if len(r.Hubs) != 1 || r.Hubs[0] != (Hub{0, 0, 30}) || !strings.Contains(r.Note(), "vertex 0 has 30 edges, 3.0 times") {
+		t.Errorf("hubs of a star: %v, %s", r.Hubs, r.Note())
 	}
 }
 

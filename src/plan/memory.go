@@ -272,7 +272,9 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	p.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
 	if p.forward {
-		return out, nil
+		err := p.reserveForward(m, &r.judged)
+		out.activations = dev.live - out.parameters
+		return out, err
 	}
 	optimizer, err := nn.NewOptimizer(dev, m.Params, j.Optimizer)
 	if err != nil {
@@ -301,15 +303,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	for l, h := range r.judged.hops { // forward only
-		in := nn.Input{Hop: p.hop(h)}
-		in.Others = r.judged.others(l)
-		if l == 0 && out.needs.Aggregate != compute.NoReduction {
-			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
-		}
-		if err := p.reserve(m, l, &in); err != nil {
-			return nil, err
-		}
+	if err := p.reserveForward(m, &r.judged); err != nil {
+		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
@@ -321,6 +316,21 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		out.partial = partialBytes(m, r.most.hops)
 	}
 	return out, nil
+}
+
+// reserveForward makes room in m for a minibatch that is not trained.
+func (p *planner) reserveForward(m *nn.Model, s *shape) error {
+	for l, h := range s.hops {
+		in := nn.Input{Hop: p.hop(h)}
+		in.Others = s.others(l)
+		if l == 0 && m.Needs().Aggregate != compute.NoReduction {
+			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: p.job.Model.In}
+		}
+		if err := p.reserve(m, l, &in); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve makes room in m for layer l on an input of the size of in.

@@ -96,6 +96,9 @@ var (
 	ErrParts = errors.New("the parts do not fit the job")
 )
 
+// ErrUnplanned is wrapped, beside ErrJob, by the errors of jobs that run but have no plan.
+var ErrUnplanned = errors.New("no plan knows such a job")
+
 // fill sets the defaults and returns all errors that do not depend on the parts. It lowers
 // RanksPerNode to Ranks.
 func (j *Job) fill(s *shard.Shards) error {
@@ -131,6 +134,21 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
+	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(), j.Optimizer.Check(),
+		j.fillGPU())...); err != nil {
+		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	all := j.RanksPerNode == j.Ranks && !j.Cache.FromFiles()
+	if all || !j.Reads() { // no row is remote, so training opens no cache
+		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
+	}
+	return nil
+}
+
+// unplanned returns all reasons why a filled job, though it runs, has no plan.
+func (j *Job) unplanned() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if j.Model.Schema.Typed() && j.Sums {
 		fault("exchange.sums is on, and sums of rows of several types are not planned: count them by " +
 			"`halognn simulate`, or set exchange.sums=off")
@@ -146,15 +164,10 @@ func (j *Job) fill(s *shard.Shards) error {
 	if j.Mode.Columns && j.GPU != nil {
 		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
 	}
-	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(), j.Optimizer.Check(),
-		j.fillGPU())...); err != nil {
-		return fmt.Errorf("%w: %w", ErrJob, err)
+	if len(faults) == 0 {
+		return nil
 	}
-	all := j.RanksPerNode == j.Ranks && !j.Cache.FromFiles()
-	if all || !j.Reads() { // no row is remote, so training opens no cache
-		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
-	}
-	return nil
+	return fmt.Errorf("%w: %w: %w", ErrJob, ErrUnplanned, errors.Join(faults...))
 }
 
 // Prediction is the predicted cost of a job.
@@ -216,7 +229,7 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
-	if err := j.fill(s); err != nil {
+	if err := cmp.Or(j.fill(s), j.unplanned()); err != nil {
 		return nil, err
 	}
 	if err := o.check(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -25,13 +26,16 @@ const (
 )
 
 // Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
-// shard.Sizes). The errors are those of New.
+// shard.Sizes). The errors are those of New; where the parts alone tell, ErrUnplanned.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
 	if err := j.fill(s); err != nil {
 		return nil, nil, err
+	}
+	if task.Stored(s.Task).Embeds {
+		return nil, nil, fmt.Errorf("%w: %w: which links are seeds is in the parts alone", ErrJob, ErrUnplanned)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -40,7 +44,19 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	defer l.Close()
 	of := func(b Bound) (trace.Memory, error) {
 		p := &planner{job: j.lay(l), options: &Options{Bound: b}, shards: s}
-		r := p.sized(0)
+		fewest, most := 0, 0 // the ranks with so many vertices
+		for rank := range j.Ranks {
+			if n := p.rows(rank); n < p.rows(fewest) {
+				fewest = rank
+			} else if n > p.rows(most) {
+				most = rank
+			}
+		}
+		rank := fewest
+		if b == Most {
+			rank = most
+		}
+		r := p.sized(rank)
 		p.ranks = []*rankPlan{r}
 		t, err := p.sizedTraffic(r)
 		if err != nil {
@@ -53,37 +69,6 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	}
 	most, err = of(Most)
 	return least, most, err
-}
-
-// ForwardBound returns what a rank that infers needs at least: with all neighbours, layer by layer,
-// the rows of layers.
-func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
-	if j.Model.Out == 0 {
-		j.Model.Out, j.Model.Task = s.Classes, s.Task
-	}
-	l, err := job.NewForward(s, j.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
-	}
-	if err := l.Model.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrJob, err)
-	}
-	p := &planner{job: j.lay(l), options: &Options{Bound: Least}, shards: s,
-		forward: true}
-	model, err := p.modelBytes(&rankPlan{})
-	if err != nil {
-		return nil, err
-	}
-	m := trace.Memory{{Name: trace.MemParameters, Bytes: model.parameters},
-		{Name: trace.MemHeap, Bytes: heapBytes}, {Name: trace.MemRuntime, Bytes: runtimeBytes}}
-	if full {
-		rows := int64(0)
-		for layer := range l.Model.Layers {
-			rows = max(rows, p.layerRows(p.rows(0), layer))
-		}
-		m = append(m, trace.MemoryItem{Name: trace.MemEvaluation, Bytes: rows})
-	}
-	return m, nil
 }
 
 // sizedPlan is plan where there are sizes alone.
@@ -132,6 +117,9 @@ func Own(m trace.Memory) trace.Memory {
 	})
 }
 
+// Predictions is the item of what is predicted, of all vertices.
+const Predictions = "predictions"
+
 // cures are what makes an item smaller.
 var cures = map[string]string{
 	trace.MemParameters:  "model.hidden, model.layers or model.heads",
@@ -142,6 +130,7 @@ var cures = map[string]string{
 	trace.MemSamplers:    "sample.batch, sample.fanouts or pipeline.workers",
 	trace.MemWindow:      "cache.window", trace.MemCacheRows: "cache.alpha",
 	trace.MemCacheIndex: "cache.alpha or cache.window",
+	Predictions:         "the number of vertices (--vertices)",
 	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or pipeline.workers",
 }
 
@@ -265,29 +254,41 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 // usualWindow is the window of a look-ahead cache that is not planned.
 const usualWindow = 8
 
-// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree.
+// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
+// one has no edges, and vertices as many as the budget.
 func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay int64) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
 		return nil, 0
 	}
-	vertices := min(p.partEnd(first, end)-first, max(1, budget/degree))
+	most := p.partEnd(first, end) - first
+	if p.options.Bound == Most {
+		return [][2]int64{{first, first + min(most, max(1, budget))}}, p.underWay(int(end - first))
+	}
+	vertices := min(most, max(1, budget/degree))
 	n := int((end - first + vertices - 1) / vertices)
 	return [][2]int64{{first, first + vertices}}, p.underWay(n)
 }
 
+// mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
+// hubs are chunks of their own. None is known to have more.
+const mostNeighbours = 1 << 27
+
 // sizedChunk stands for chunk.
 func (p *planner) sizedChunk(c *chunk) {
 	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
+	if p.options.Bound == Most {
+		edges = int(min(p.shards.Edges, mostNeighbours))
+	}
 	sources := min(int(p.shards.Vertices), c.vertices+edges)
 	c.hop = hopShape{sources: sources, destinations: c.vertices, edges: edges}
 	of := shape{seeds: c.vertices, hops: []hopShape{c.hop}}
 	if p.job.Ranks > p.job.RanksPerNode {
 		of.remote = int(p.options.Cut * float64(sources))
-		if p.options.Bound == Most {
-			of.remote = sources
-		}
+	}
+	if p.options.Bound == Most && p.job.Ranks > 1 {
+		of.remote = sources
 	}
 	c.remote, c.bytes = of.remote, p.waitingBytes(&of, &Traffic{})
 	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)

@@ -227,7 +227,19 @@ func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	if !m.LearnsRows() {
 		return 0
 	}
-	of, rows := p.kinds(), int64(0)
+	read, _ := r.most.learned(m.Learns)
+	read *= int64(p.job.Minibatches())
+	cols := int64(m.Learned)
+	return p.learnedRows(r)*(16*cols+4) + 2*read*(4*cols+4)
+}
+
+// learnedRows returns the number of a rank's own learned rows.
+func (p *planner) learnedRows(r *rankPlan) (rows int64) {
+	m := &p.job.Model
+	if !m.LearnsRows() {
+		return 0
+	}
+	of := p.kinds()
 	first, end := p.job.Vertices(r.rank)
 	if of.kinds == nil {
 		rows = end - first
@@ -240,10 +252,7 @@ func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 		}
 		rows = one.Within(first, end)
 	}
-	cols := int64(m.Learned)
-	read, _ := r.most.learned(m.Learns)
-	read *= int64(p.job.Minibatches())
-	return rows*(16*cols+4) + 2*read*(4*cols+4)
+	return rows
 }
 
 // projected returns the bytes of the input rows after the maps of types, and of the gradients of

@@ -119,11 +119,14 @@ func Write(
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", err
 	}
-	making, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	making, finished, err := dataset.MakeBeside(path)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(making) // of no effect once renamed
+	defer func() { // of no effect once renamed
+		_ = os.RemoveAll(making)
+		finished()
+	}()
 	capacity := access.Capacity(alpha, j.Shards.Vertices, j.Ranks)
 	for r := range j.Ranks {
 		rank, err := write(making, r, p, m, j.Workload(r, workers), capacity)
@@ -139,9 +142,10 @@ func Write(
 	if err := rundir.WriteFile(filepath.Join(making, metaFile), append(text, '\n')); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Chmod(making, 0o755), os.RemoveAll(path)); err != nil {
+	if err := os.RemoveAll(path); err != nil {
 		return "", err
 	}
+	finished()
 	return path, os.Rename(making, path)
 }
 

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/google/renameio/v2"
@@ -193,7 +194,7 @@ func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
 // WriteSummed replaces a file, whole or not at all, and returns its FileSum.
 func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
-		renameio.WithPermissions(0o644))
+		renameio.WithPermissions(0o666))
 	if err != nil {
 		return FileSum{}, err
 	}
@@ -241,13 +242,25 @@ func checkSize(path string, want FileSum) error {
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// syncDir syncs the names in a directory.
+// syncDir syncs the names in a directory, where the filesystem can: CIFS, shared folders of virtual
+// machines and some FUSE cannot.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = d.Sync()
+	if cannotSync(err) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+// cannotSync reports whether the error of syncing a directory says that the filesystem has no such
+// thing.
+func cannotSync(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) ||
+		errors.Is(err, syscall.EBADF)
 }
 
 // seal returns the text of state.json.

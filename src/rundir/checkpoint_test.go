@@ -152,3 +152,13 @@ func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A filesystem that syncs no directories is as good as one that does; a disk that fails is not.
+func TestDirectoriesThatCannotBeSynced(t *testing.T) {
+	for err, want := range map[syscall.Errno]bool{syscall.EINVAL: true, syscall.ENOTSUP: true,
+		syscall.EIO: false, syscall.ENOSPC: false} {
+		if got := cannotSync(&os.PathError{Op: "sync", Path: "run", Err: err}); got != want {
+			t.Errorf("%v is ignored: %t", err, got)
+		}
+	}
+}

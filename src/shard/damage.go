@@ -33,11 +33,11 @@ func (s *Shards) Damage(err error) error {
 		return shrank
 	}
 	if bad != nil {
-		return fmt.Errorf("%s: %w: %w; restore the file or partition again; "+more,
-			s.path(fileOf(bad)), ErrAltered, err, s.Dir)
+		path := s.path(fileOf(bad))
+		return fmt.Errorf("%s: %w: %w; %s; "+more, path, ErrAltered, err, s.cure(path), s.Dir)
 	}
 	errs := mem.Guard(func() error {
-		return errors.Join(s.VerifyHashes(0, 0, true), s.verifyAllContent())
+		return errors.Join(s.verifyHashes(s.commonFiles()), s.verifyAllContent())
 	})
 	if errs == nil {
 		return nil

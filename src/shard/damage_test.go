@@ -151,7 +151,11 @@ func TestDamageOfAStagedCopyIsFound(t *testing.T) {
 	if !errors.Is(err, ErrAltered) || !strings.Contains(err.Error(), copies[0]) {
 		t.Errorf("hashes: %v", err)
 	}
-	if err := s.Damage(sampling(s)); err == nil || !strings.Contains(err.Error(), copies[0]) {
+	if err := s.Damage(sampling(s)); err == nil || !strings.Contains(err.Error(), copies[0]) ||
+		!strings.Contains(err.Error(), "is removed") {
 		t.Errorf("damage: %v", err)
+	}
+	if err := open(t, dir, Options{Stage: stage}).VerifyHashes(0, 2, true); err != nil {
+		t.Errorf("the next start: %v", err)
 	}
 }

@@ -26,6 +26,9 @@ type Options struct {
 	// Stage is a node-local directory to which the first process of the node copies files before
 	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
 	Stage string
+	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those that
+	// are damaged.
+	Verify bool
 	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be nil.
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
@@ -83,6 +86,7 @@ type Shards struct {
 
 	copying sync.Mutex // of copies
 	copies  []string   // that this process made or began to make
+	staged  []string   // files of which it has mapped copies
 }
 
 // splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].

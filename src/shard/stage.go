@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -34,11 +36,14 @@ func (s *Shards) within(shared string) string {
 	return filepath.Join(shared, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
 }
 
-// path returns the path at which a file is read: its copy in Options.Stage, if there is one, or the
-// file itself. A copy in shared memory has already lost its name, and a window is never of a copy.
+// path returns the path at which a file is read: its copy in Options.Stage, if there is one or has
+// been when it was mapped, or the file itself. A copy in shared memory has already lost its name, and a window is never of a copy.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
-		if copied := filepath.Join(root, name); exists(copied) {
+		copied := filepath.Join(root, name)
+		s.copying.Lock()
+		defer s.copying.Unlock()
+		if exists(copied) || root == s.within(s.options.Stage) && slices.Contains(s.staged, name) {
 			return copied
 		}
 	}
@@ -50,46 +55,86 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// stage maps the copy of a file in root, and makes the copy if it is missing. If several processes
-// of a node do so at once, a lock lets one copy while the others wait. It maps under the lock too,
-// so that UnlinkShared cannot remove the copy in between.
+// stage maps the copy of a file in root, and makes the copy if it is missing or, by Options.Verify,
+// damaged. If several processes of a node do so at once, a lock lets one copy while the others wait.
+// It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	if s.options.Waiting != nil {
 		s.options.Waiting(true)
 		defer s.options.Waiting(false)
 	}
-	unlock, err := claim(root, path)
+	unlock, err := s.claim(root, path)
 	for range claimTries {
 		// MkdirAll says the latter if it goes in between
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		unlock, err = claim(root, path)
+		unlock, err = s.claim(root, path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; %s", err, s.elsewhere(root, "that this user may write"))
 	}
 	defer unlock()
 	want := s.Files[name]
-	if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes {
+	if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes || !s.sound(path, want) {
+		removePieces(path)
 		s.noteCopy(path)
 		if err := copyFile(filepath.Join(s.Dir, name), path, want); err != nil {
 			if errors.Is(err, errCopying) {
-				err = fmt.Errorf("%w; it takes %d bytes there: %s", err, want.Bytes, s.elsewhere(root))
+				err = fmt.Errorf("%w; it takes %d bytes there: %s", err, want.Bytes,
+					s.elsewhere(root, "with more room"))
 			}
 			return nil, err
 		}
+		noteSound(path)
 	}
+	s.copying.Lock()
+	s.staged = append(s.staged, name)
+	s.copying.Unlock()
 	return npy.Open(path)
 }
 
-// elsewhere says how to do without room in root.
-func (s *Shards) elsewhere(root string) string {
+// sound reports whether a copy that was there has the right hash, if it is to be verified. One process
+// of the node reads it, and the others, which wait for its lock, learn it from there.
+func (s *Shards) sound(path string, want npy.Info) bool {
+	if !s.options.Verify {
+		return true
+	}
+	if info, err := os.Stat(path + ".lock"); err == nil && info.Size() > 0 && !info.ModTime().Before(begun) {
+		return true
+	}
+	sum, err := npy.Hash(path)
+	if err != nil || sum != want.XXH64 {
+		return false
+	}
+	noteSound(path)
+	return true
+}
+
+// begun is when this process began.
+var begun = time.Now()
+
+// noteSound notes in the lock of a copy, which this process has, that the copy has the right hash now.
+func noteSound(path string) {
+	_ = os.WriteFile(path+".lock", []byte("sound\n"), 0o600) // without a note it is read once more
+}
+
+// removePieces removes what processes left that were killed while they copied to path: this one has
+// its lock.
+func removePieces(path string) {
+	pieces, _ := filepath.Glob(path + ".tmp-*")
+	for _, piece := range pieces {
+		_ = os.Remove(piece)
+	}
+}
+
+// elsewhere says how to do without root, or which other directory to choose.
+func (s *Shards) elsewhere(root, which string) string {
 	if root != s.within(s.options.Stage) {
 		return "set topology.load to map"
 	}
-	return "set run.stage_dir to a directory with more room, or leave it empty"
+	return "set run.stage_dir to a directory " + which + ", or leave it empty"
 }
 
 // claimTries bounds how often the UnlinkShared of other processes may remove the directory during
@@ -97,7 +142,10 @@ func (s *Shards) elsewhere(root string) string {
 const claimTries = 1000
 
 // claim makes the directories of path and takes its lock.
-func claim(root, path string) (unlock func(), err error) {
+func (s *Shards) claim(root, path string) (unlock func(), err error) {
+	if err := forAll(s.options.Stage); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -105,6 +153,21 @@ func claim(root, path string) (unlock func(), err error) {
 		return nil, err
 	}
 	return lock(path)
+}
+
+// forAll makes the directory in which users have directories of their own, if it is missing.
+func forAll(dir string) error {
+	if dir == "" || exists(dir) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	_ = os.Chmod(dir, 0o777|fs.ModeSticky) // some filesystems have no modes
+	return nil
 }
 
 // ownedByUs rejects a directory of our name that another user put into a shared place.
@@ -115,7 +178,7 @@ func ownedByUs(dir string) error {
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok ||
 		int(stat.Uid) != os.Getuid() {
-		return fmt.Errorf("%s belongs to another user; remove it or stage elsewhere", dir)
+		return fmt.Errorf("%s belongs to another user; remove it", dir)
 	}
 	return nil
 }
@@ -139,13 +202,33 @@ func copyFile(src, dst string, want npy.Info) error {
 	defer os.Remove(out.Name()) // of no effect once renamed
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
+	if err == nil { // a node that crashes leaves no copy with holes under the name
+		err = out.Sync()
+	}
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}
 	if got := fmt.Sprintf("%016x", sum.Sum64()); got != want.XXH64 {
-		return altered(src, got, want.XXH64)
+		return altered(src, got, want.XXH64, ofOriginal)
 	}
 	return os.Rename(out.Name(), dst)
+}
+
+// What to do about a damaged file.
+const (
+	ofOriginal = "restore the file or partition again"
+	ofCopy     = "this copy in run.stage_dir is removed: start again, and it is made anew"
+)
+
+// cure returns what to do about the damaged file at path. It removes one that is a copy.
+func (s *Shards) cure(path string) string {
+	if s.options.Stage == "" || !strings.HasPrefix(path, s.within(s.options.Stage)) {
+		return ofOriginal
+	}
+	if err := unlink(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Sprintf("remove this copy in run.stage_dir (%v) and start again", err)
+	}
+	return ofCopy
 }
 
 // noteCopy records that this process makes the copy at path.

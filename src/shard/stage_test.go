@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -161,5 +162,47 @@ func TestCopiesComeAndGo(t *testing.T) {
 	group.Wait()
 	if left, _ := os.ReadDir(shared); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A copy that was damaged is made anew where copies are verified, and pieces of copies that were
+// begun are gone.
+func TestDamagedCopiesAreMadeAnew(t *testing.T) {
+	ds := small(t)
+	l, part := layout(t, ds, 2)
+	dir, stage := write(t, ds, 2), filepath.Join(t.TempDir(), "new", "stage")
+	if s := open(t, dir, Options{Stage: stage, Verify: true}); s.VerifyHashes(0, 2, true) != nil {
+		t.Error("the first start fails")
+	}
+	if info, err := os.Stat(stage); err != nil || info.Mode().Perm() != 0o777 ||
+		info.Mode()&os.ModeSticky == 0 {
+		t.Errorf("the directory of all users: %v (%v)", info.Mode(), err)
+	}
+	copies, err := filepath.Glob(filepath.Join(stage, "*", "indices.npy"))
+	if err != nil || len(copies) != 1 {
+		t.Fatalf("copies: %v (%v)", copies, err)
+	}
+	alter(t, filepath.Dir(copies[0]), "indices.npy", func(x []int32) { x[3] = 1 })
+	piece, old := copies[0]+".tmp-123", time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(piece, nil, 0o600),
+		os.Chtimes(copies[0]+".lock", old, old)); err != nil { // of an earlier process
+		t.Fatal(err)
+	}
+	compare(t, open(t, dir, Options{Stage: stage, Verify: true}), ds, l, part)
+	if _, err := os.Stat(piece); err == nil {
+		t.Error("a piece of a copy is left")
+	}
+}
+
+// What keeps this user from staging is told with the setting.
+func TestStagingSaysWhatToSet(t *testing.T) {
+	dir := write(t, small(t), 2)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(dir, Options{Stage: filepath.Join(file, "stage")})
+	if err == nil || !strings.Contains(err.Error(), "set run.stage_dir to a directory that this user may write") {
+		t.Errorf("got %v", err)
 	}
 }

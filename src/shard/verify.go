@@ -25,8 +25,9 @@ func (s *Shards) Verify() error {
 }
 
 // VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
-// parts, and compares their hashes with meta.json. Of a staged file it reads the copy. The cost is
-// one sequential read.
+// parts, and compares their hashes with meta.json. Of a staged file it reads the copy; with
+// Options.Verify none, which are compared when they are made or found. The cost is one sequential
+// read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last && s.EdgeFeatures > 0; k++ {
@@ -35,13 +36,25 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	for i := first * s.Schema.NumTypes(); i < last*s.Schema.NumTypes(); i++ {
 		names = append(names, featuresFile(&s.Meta, i))
 	}
+	if shared {
+		names = append(names, s.commonFiles()...)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return s.options.Verify && s.options.Stage != "" && s.stageRoot(name) == s.within(s.options.Stage) &&
+			!s.windowed(name)
+	})
+	slices.Sort(names)
+	return mem.Guard(func() error { return s.verifyHashes(names) })
+}
+
+// commonFiles are the files that all parts have in common.
+func (s *Shards) commonFiles() (names []string) {
 	for name := range s.Files {
-		if shared && !strings.HasPrefix(name, "part-") {
+		if !strings.HasPrefix(name, "part-") {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	return mem.Guard(func() error { return s.verifyHashes(names) })
+	return names
 }
 
 func (s *Shards) verifyHashes(names []string) error {
@@ -52,14 +65,14 @@ func (s *Shards) verifyHashes(names []string) error {
 		if err != nil {
 			errs = append(errs, err)
 		} else if want := s.Files[name].XXH64; sum != want {
-			errs = append(errs, altered(path, sum, want))
+			errs = append(errs, altered(path, sum, want, s.cure(path)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func altered(path, sum, want string) error {
-	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; restore the file or partition again", path, ErrAltered, sum, want)
+func altered(path, sum, want, cure string) error {
+	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; %s", path, ErrAltered, sum, want, cure)
 }
 
 func (s *Shards) verifyContent() error {

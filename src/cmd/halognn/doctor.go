@@ -81,7 +81,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		if asJSON {
 			write = report.WriteJSON
 		}
-		if err := write(os.Stdout); err != nil {
+		if err := write(stdout); err != nil {
 			return err
 		}
 	}

@@ -57,13 +57,18 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	return dataError(err)
+	return setUpError(err)
 }
 
 // tellDry says what would run, and what memory it would take on this node.
 func (j *rankJob) tellDry(t *train.Training) error {
-	fmt.Println(t.Describe())
-	p, err := j.plan(0)
+	fmt.Fprintln(stdout, t.Describe())
+	p, err := j.plan()
+	if errors.Is(err, plan.ErrUnplanned) {
+		fmt.Fprintf(stdout, "the memory of this job is not predicted: %v\ndry run: config, parts, ranks and devices "+
+			"are in order; nothing was written to %s\n", err, j.config.Run.Dir)
+		return nil
+	}
 	if errors.Is(err, plan.ErrJob) {
 		return usageError(err)
 	}
@@ -78,13 +83,13 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	rows = append(rows, []string{"rank", megabytes(p.MemoryRank)},
 		[]string{fmt.Sprintf("node (ranks: %d)", ranks), megabytes(p.Memory.Node(ranks))},
 		[]string{"free on this node", megabytes(j.headroom.node)})
-	if err := trace.Table(os.Stdout, rows); err != nil {
+	if err := trace.Table(stdout, rows); err != nil {
 		return err
 	}
-	if err := j.headroom.lacks(p.Memory, "are predicted to need"); err != nil {
+	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
 		return err
 	}
-	fmt.Printf("dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
+	fmt.Fprintf(stdout, "dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
 		"to %s\n", j.config.Run.Dir)
 	return nil
 }

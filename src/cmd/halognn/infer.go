@@ -16,9 +16,11 @@ import (
 	"halognn/src/comm"
 	"halognn/src/config"
 	"halognn/src/infer"
+	"halognn/src/plan"
 	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/shard"
+	"halognn/src/trace"
 )
 
 // inferFlags are the flags of infer that every rank reads.
@@ -202,6 +204,9 @@ func inferRank(
 	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
 	}
+	if err := j.enoughToInfer(model, &o.what); err != nil {
+		return err
+	}
 	var done *infer.Result
 	err = workOn(j.env.Shards, func() (err error) {
 		started()
@@ -210,12 +215,41 @@ func inferRank(
 		return err
 	})
 	if comm.IsAgreed(err) {
-		return dataError(errors.Join(err, j.env.Shards.Discard()))
+		return setUpError(errors.Join(err, j.env.Shards.Discard()))
 	}
 	if err == nil && c.Rank() == 0 {
 		err = o.tell(stdout, j, model, done, time.Since(begun))
 	}
 	return err
+}
+
+// enoughToInfer refuses what needs more memory than there is. Collective.
+func (j *rankJob) enoughToInfer(m *infer.Model, what *infer.Request) error {
+	if j.config.Compute.Device == "cuda" { // its memory is looked at where it is opened
+		return nil
+	}
+	return j.enough(func() (trace.Memory, error) {
+		parts, done, err := j.whole()
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		job := j.job()
+		job.Model.Out, job.Model.Rated, job.Model.Task = m.Out, m.Rated, m.Task
+		memory, err := plan.Forward(parts, job, what.Full)
+		if err != nil {
+			return nil, err
+		}
+		hidden, _ := job.Model.Widths(job.Model.Layers - 1)
+		n := parts.Vertices
+		if what.Vertices != nil {
+			n = min(n, int64(len(what.Vertices)))
+		}
+		written := what.RowBytes(m.Out, hidden) * n
+		return append(memory, // rank 0 writes what it gathers from the ranks
+			trace.MemoryItem{Name: plan.Predictions, Bytes: written / int64(j.comm.Size())},
+			trace.MemoryItem{Name: plan.Predictions, Bytes: written, Shared: true}), nil
+	})
 }
 
 // model reads the model of the run, or of its newest checkpoint. Collective.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	}
 	reading.Limit = stallOf(cfg)
 	o := shard.Options{CopyTopology: cfg.Run.Load == "copy", Stage: cfg.Run.StageDir,
+		Verify:  cfg.Data.Verify == "hashes",
 		Waiting: reading.Waiting, Split: cfg.Data.Split}
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
@@ -78,7 +80,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 		if shards != nil {
 			agreed = errors.Join(agreed, shards.Discard())
 		}
-		return nil, dataError(agreed)
+		return nil, setUpError(agreed)
 	}
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
@@ -107,14 +109,20 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	err = j.openDevice(shards)
 	j.env.SetUp = setUp
 	setUp.Done(trace.SetUpDevice)
-	if err == nil && unsure {
-		err = j.planned()
+	if err == nil && unsure && work == training {
+		err = j.enough(func() (trace.Memory, error) {
+			p, err := j.plan()
+			if err != nil {
+				return nil, err
+			}
+			return p.Memory, nil
+		})
 	}
 	return j, err
 }
 
 // bound refuses what sizes alone tell to need more memory than there is, before anything is opened;
-// unsure means that planned must tell. Collective.
+// unsure means that a plan must tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
@@ -127,8 +135,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// planned refuses what a plan of the open parts tells to need more memory than there is. Collective.
-func (j *rankJob) planned() error {
+// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is. What
+// has no plan is told where the job opens, or runs. Collective.
+func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
 		return err
@@ -139,39 +148,51 @@ func (j *rankJob) planned() error {
 	}
 	if first {
 		err = workOn(j.env.Shards, func() error {
-			p, err := j.plan(1)
-			if err != nil { // told by what opens the job
+			m, err := planned()
+			if err != nil {
 				return nil
 			}
-			return j.headroom.lacks(p.Memory, "are predicted to need")
+			return j.headroom.lacks(m, predicted)
 		})
+		if errors.Is(err, mem.ErrMemory) { // not even to count
+			err = usageError(err)
+		}
 	}
 	return comm.Agree(j.comm, err)
 }
 
-// plan plans the job without its times, from the given number of its ranks; 0: several.
-func (j *rankJob) plan(ranks int) (*plan.Prediction, error) {
-	job := planJob(j.config, j.comm.Size(), max(1, j.config.Run.RanksPerNode, j.headroom.ranks),
-		j.env.CPUs)
-	if j.config.Run.RanksPerNode > 0 {
-		job.RanksPerNode = j.config.Run.RanksPerNode
-	}
+// plan plans the job without its times.
+func (j *rankJob) plan() (*plan.Prediction, error) {
+	job := j.job()
 	if j.config.Compute.Device == "cuda" {
 		job.GPU = planGPU(j.config, 0, 0, j.env.Device)
 	}
-	parts := j.env.Shards
-	if job.Partitioned { // this rank has its own rows alone, and a plan looks at those of all
-		var err error
-		if parts, err = shard.Whole(parts); err != nil {
-			return nil, err
-		}
-		defer parts.Close()
+	parts, done, err := j.whole()
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	// Times are not asked for, so rates need not be measured.
 	return plan.New(parts, job, plan.Options{
 		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
-		Host:  j.env.Host, Device: j.env.Device, Analyse: ranks,
+		Host:  j.env.Host, Device: j.env.Device,
 	})
+}
+
+// job describes the job for a plan.
+func (j *rankJob) job() plan.Job {
+	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks), j.env.CPUs)
+}
+
+// whole returns parts with the rows of all ranks, at which a plan looks, and what closes them.
+func (j *rankJob) whole() (parts *shard.Shards, done func(), err error) {
+	if !j.config.Job.Partitioned {
+		return j.env.Shards, func() {}, nil
+	}
+	if parts, err = shard.Whole(j.env.Shards); err != nil {
+		return nil, nil, err
+	}
+	return parts, func() { _ = parts.Close() }, nil
 }
 
 func stallOf(c *config.Config) time.Duration {
@@ -194,7 +215,7 @@ func verifyOwn(c comm.Comm, s *shard.Shards) error {
 // openDevice places this rank's threads and opens the device on them.
 func (j *rankJob) openDevice(shards *shard.Shards) error {
 	c, cfg := j.comm, j.config
-	cpus, allowed, unbound, err := shareCPUs(c)
+	cpus, allowed, note, err := shareCPUs(c)
 	if err != nil {
 		return err
 	}
@@ -235,8 +256,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if c.Rank() == 0 {
 		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Job.Epochs)
 		j.env.Notes = j.env.Progress
-		if unbound != "" {
-			j.env.Progress.Note(context.Background(), unbound)
+		if note != "" {
+			j.env.Progress.Note(context.Background(), note)
 		}
 	}
 	return nil
@@ -272,10 +293,10 @@ func explain(s *shard.Shards, err error) error {
 }
 
 // shareCPUs returns how many CPUs this rank may use, and which: those that the launcher bound it
-// to, or a share of them if all ranks of the node are on the same CPUs. With more ranks than CPUs
-// it returns a fraction and no CPUs, and nothing is pinned. unbound is a note about CPUs of this
-// node that no rank was bound to.
-func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error) {
+// to, or a share of them if all ranks of the node are on the same CPUs, and of the time that a quota
+// allows them all. With more ranks than CPUs it returns a fraction and no CPUs, and nothing is pinned.
+// note is about CPUs of this node that no rank was bound to, or a quota.
+func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
 		return 0, nil, "", err
@@ -307,17 +328,29 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, unbound string, err error
 			used = append(used, id)
 		}
 	}
-	if text, cure := doctor.Unbound(node.Size(), used, cpu.LauncherCPUs()); text != "" {
-		unbound = text + " of this node; " + cure
+	ranks := node.Size()
+	if text, cure := doctor.Unbound(ranks, used, cpu.LauncherCPUs()); text != "" {
+		note = text + " of this node; " + cure
 	}
 	if err := node.Free(); err != nil {
 		return 0, nil, "", err
 	}
+	n = float64(len(allowed)) / float64(sharing)
 	if len(allowed) < sharing {
-		return float64(len(allowed)) / float64(sharing), nil, unbound, nil
+		allowed = nil
+	} else {
+		allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
+		n = float64(len(allowed))
 	}
-	allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
-	return float64(len(allowed)), allowed, unbound, nil
+	if q := cpu.Quota(); q/float64(ranks) < n { // of the node: control groups of single ranks are rare
+		n = q / float64(ranks)
+		note = fmt.Sprintf("a quota of the control group leaves %.3g CPUs to the %d ranks of this node: raise it "+
+			"(--cpus of containers, limits.cpu of Kubernetes), or start fewer ranks", q, ranks)
+		if allowed = allowed[:min(len(allowed), int(n))]; len(allowed) == 0 {
+			allowed = nil
+		}
+	}
+	return n, allowed, note, nil
 }
 
 // pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 
+	"golang.org/x/sys/unix"
+
 	"halognn/src/comm"
+	"halognn/src/compute/cuda"
 	"halognn/src/config"
 	"halognn/src/mem"
 	"halognn/src/plan"
@@ -95,6 +99,9 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	if err == nil && n > mostThreads {
 		err = tooManyThreads(n)
 	}
+	if err == nil {
+		err = enoughToStart(n + min(cpus, 16) + runtimeThreads)
+	}
 	x.threads = max(0, n-2*cpus) * stackAddresses
 	return x, first, err
 }
@@ -140,15 +147,63 @@ func tooManyThreads(n int64) error {
 		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
 }
 
+// runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each of a few CPUs.
+const runtimeThreads = 16
+
+// enoughToStart refuses more threads than the limits of user and control groups allow.
+func enoughToStart(n int64) error {
+	left, err := mem.ProcessHeadroom()
+	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // refused by lacks
+		return err
+	}
+	may := int64(mem.StartableThreads(int(n)))
+	if may >= n {
+		return nil
+	}
+	return usageError(fmt.Errorf("a process takes about %d threads, and may start %d more; raise the limit "+
+		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, TasksMax of "+
+		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or start fewer "+
+		"ranks a node", n, may))
+}
+
+// noteSharedMemory says on one rank of the node that the directory of shared memory is nearly full,
+// before MPI tries: some MPIs do without it, and some end with words of their own.
+func noteSharedMemory(dir string) {
+	const little = 16 << 20
+	var fs unix.Statfs_t
+	if rank, _ := cuda.LocalRank(); rank > 0 || unix.Statfs(dir, &fs) != nil {
+		return
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < little {
+		slog.Info(fmt.Sprintf("%s has %s MB free, and MPI moves data between ranks of a node through it: enlarge "+
+			"it (containers: --shm-size=1g) or remove what is left in it", dir, megabytes(free)))
+	}
+}
+
 // mostThreads is what a process may have of them, a little below the limit of the Go runtime.
 const mostThreads = 9000
+
+// largeItem is that of which arrays are likely to be large ones.
+const largeItem = 8 << 20
 
 // stackAddresses is the stack of a thread: what ulimit -s usually is.
 const stackAddresses = 8 << 20
 
+// What ranks need, by sizes alone or by a plan.
+const (
+	needAtLeast = "need at least"
+	predicted   = "are predicted to need"
+)
+
 // lacks refuses a job whose ranks need more than there is; what names how sure that is.
 func (x *headroom) lacks(m trace.Memory, what string) error {
-	own := plan.Own(m)
+	own, left := plan.Own(m), int64(0)
+	for _, item := range own {
+		if what == predicted && item.Bytes >= largeItem && item.Name != trace.MemHeap &&
+			item.Name != trace.MemRuntime {
+			left = mem.LeftByArrays
+		}
+	}
 	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads, Shared: true})
 	for _, of := range []struct {
 		m         trace.Memory
@@ -157,18 +212,22 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		who, free string
 	}{
 		{own, x.ranks, x.node, "of this node", "are free"},
-		{own, x.together, x.process.Data, "of a process", "are left by its limit (ulimit -d)"},
-		{all, x.together, x.process.Addresses, "of a process",
+		{own, x.together, x.process.Data - left, "of a process", "are left by its limit (ulimit -d)"},
+		{all, x.together, x.process.Addresses - left, "of a process",
 			"of address space are left by its limit (ulimit -v)"},
 	} {
-		need := of.m.Node(of.ranks)
-		if need <= of.has {
+		need, about := of.m.Node(of.ranks), ""
+		most := need
+		if what == predicted { // what a launcher takes is part of it
+			most, about = need+need/10, ", give or take a tenth"
+		}
+		if most <= of.has {
 			continue
 		}
 		item, cure := plan.Largest(of.m, of.ranks)
-		return usageError(fmt.Errorf("the %d ranks %s %s %s MB, and %s MB %s; most of it is %s (%s MB): "+
+		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; most of it is %s (%s MB): "+
 			"lower %s, or use fewer ranks a node, or more nodes", of.ranks, of.who, what,
-			megabytes(need), megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
+			megabytes(need), about, megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
 	}
 	return nil
 }
@@ -181,35 +240,29 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 	if err == nil {
 		err = shard.UseSplit(m, cfg.Data.Split)
 	}
-	if err != nil || cfg.Compute.Device == "cuda" { // device memory is looked at where it is opened
+	if err != nil {
 		return false, nil
 	}
 	s, job := shard.Sizes(m, cfg.Data.Parts), x.job(c, cfg)
-	err = mem.Contain(func() error {
-		var least, most trace.Memory
-		var err error
+	var least, most trace.Memory
+	err = mem.Contain(func() (err error) {
 		if work == training {
 			least, most, err = plan.Bounds(s, job)
 		} else {
 			least, err = plan.ForwardBound(s, job, work == inferringFull)
 		}
-		if err != nil {
-			return err
-		}
-		if err := x.lacks(least, "need at least"); err != nil {
-			return err
-		}
-		unsure = x.lacks(most, "") != nil
-		return nil
+		return err
 	})
-	told := (*exitError)(nil)
 	switch {
-	case errors.As(err, &told):
-		return false, err
-	case errors.Is(err, mem.ErrMemory):
+	case cfg.Compute.Device == "cuda": // it holds some of this, and is looked at where it is opened
+		return err != nil || x.lacks(most, predicted) != nil, nil
+	case errors.Is(err, mem.ErrMemory): // not even to count
 		return false, usageError(err)
+	case err != nil:
+		return true, nil
 	}
-	return unsure, nil
+	return work != training || s.Schema.Typed() || x.lacks(most, predicted) != nil,
+		x.lacks(least, needAtLeast)
 }
 
 // job describes the job of the config, on nodes like this one, for a plan.

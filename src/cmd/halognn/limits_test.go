@@ -52,6 +52,13 @@ func TestLacks(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
+	// of a limit large arrays leave some to the program
+	x := headroom{node: none, process: mem.Limits{Addresses: none, Data: 1250e6}, ranks: 1, together: 1}
+	small := trace.Memory{{Name: trace.MemParameters, Bytes: 1e6}, {Name: trace.MemRuntime, Bytes: 1100e6}}
+	if x.lacks(m, needAtLeast) != nil || x.lacks(m, predicted) == nil || x.lacks(small, predicted) != nil {
+		t.Errorf("at least: %v; predicted: %v; of small arrays: %v", x.lacks(m, needAtLeast),
+			x.lacks(m, predicted), x.lacks(small, predicted))
+	}
 }
 
 // A simulation is refused by what its counts take.

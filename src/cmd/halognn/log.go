@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,39 @@ func (p *pipe) Write(text []byte) (int, error) {
 	return n, err
 }
 
+// stdout is where results go: what cannot be written there is an error of the command, whether or not
+// it looks at what Write returns.
+var stdout = &results{file: os.Stdout}
+
+type results struct {
+	file *os.File
+	mu   sync.Mutex
+	err  error // of the first write that failed
+}
+
+func (r *results) Write(text []byte) (int, error) {
+	n, err := r.file.Write(text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = cmp.Or(r.err, err)
+	return n, err
+}
+
+// end returns an error if some result is not where it should be. It is no failure if nobody reads it.
+func (r *results) end() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, err := r.file.Stat()
+	if r.err == nil && err == nil && info.Mode().IsRegular() { // NFS tells of a full disk here
+		r.err = r.file.Close()
+	}
+	if r.err == nil || errors.Is(r.err, syscall.EPIPE) {
+		return nil
+	}
+	return withCode(exitFailed, fmt.Errorf("standard output is not written in full: %w; make room, and run "+
+		"it again if the text matters", r.err))
+}
+
 // nameProgress gives the level of progress its name.
 func nameProgress(_ []string, a slog.Attr) slog.Attr {
 	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey &&
@@ -115,14 +149,27 @@ func (p *process) say(err error) {
 	if p.inMPI.Load() {
 		attributes = append(attributes, "rank", p.rank.Load())
 	}
-	slog.Error(err.Error(), attributes...)
+	slog.Error(err.Error()+curedBy(err), attributes...)
+}
+
+// curedBy returns what helps against a limit of the process, wherever it is met.
+func curedBy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "; raise the limit of open files (ulimit -n)"
+	case errors.Is(err, syscall.ENFILE):
+		return "; the machine has as many files open as it may (fs.file-max)"
+	case errors.Is(err, syscall.EDQUOT):
+		return "; the quota of this user or project is used up (quota -s, lfs quota)"
+	}
+	return ""
 }
 
 // codeOf returns the exit code of a command that ends with err.
 func codeOf(err error) int {
 	var has *exitError
 	switch {
-	case errors.Is(err, nn.ErrDiverged):
+	case errors.Is(err, nn.ErrDiverged): // whatever it has been taken for
 		return exitDiverged
 	case errors.Is(err, watch.ErrStalled):
 		return exitStalled

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"halognn/src/mem"
 )
@@ -44,8 +45,8 @@ func (e *exitError) Unwrap() error { return e.err }
 func usageError(err error) error { return withCode(exitUsage, err) }
 func dataError(err error) error  { return withCode(exitData, err) }
 
-// withCode gives err an exit code unless it has one. That of a panic is not what the program was
-// doing.
+// withCode gives err an exit code unless it has one. That of a panic, and of a full disk, is not what
+// the program was doing.
 func withCode(code int, err error) error {
 	var has *exitError
 	if err == nil || errors.As(err, &has) {
@@ -53,8 +54,19 @@ func withCode(code int, err error) error {
 	}
 	if bug := (*mem.Panic)(nil); errors.As(err, &bug) {
 		code = exitBug
+	} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		code = exitFailed
 	}
 	return &exitError{code, err}
+}
+
+// setUpError gives an error that ranks agreed on before their first step, or while they write, its
+// code: it is about files, unless memory ran out.
+func setUpError(err error) error {
+	if errors.Is(err, mem.ErrMemory) {
+		return withCode(exitFailed, err)
+	}
+	return dataError(err)
 }
 
 func main() {
@@ -82,6 +94,7 @@ func rootCommand(p *process) *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
+		p.alone(c)
 		if launched() && !underLauncher(c) {
 			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
 				c.Name()))
@@ -89,6 +102,7 @@ func rootCommand(p *process) *cobra.Command {
 		return apart(c, args)
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SetOut(stdout)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
 		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
 		inferCommand(p), reportCommand(), sweepCommand(p), checkCommand(), versionCommand(), doctorCommand(p),
@@ -120,7 +134,12 @@ func (p *process) execute(root *cobra.Command) {
 		return err
 	})
 	if err != nil {
-		p.fail(p.onAllRanks(command, err))
+		err = p.onAllRanks(command, err)
+	} else {
+		err = stdout.end()
+	}
+	if err != nil {
+		p.fail(err)
 	}
 }
 

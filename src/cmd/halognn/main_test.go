@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"halognn/src/comm"
 	"halognn/src/mem"
@@ -100,7 +101,11 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		want int
 	}{
-		{errors.New("disk full"), exitFailed},
+		{errors.New("something"), exitFailed},
+		{dataError(fmt.Errorf("parts: %w", unix.ENOSPC)), exitFailed},
+		{usageError(fmt.Errorf("config: %w", unix.EDQUOT)), exitFailed},
+		{setUpError(fmt.Errorf("features: %w", mem.ErrMemory)), exitFailed},
+		{setUpError(errors.New("no such file")), exitData},
 		{dataError(errors.New("no such file")), exitData},
 		{usageError(dataError(errors.New("no such file"))), exitData},
 		{crash, exitBug},
@@ -109,6 +114,33 @@ func TestExitCodes(t *testing.T) {
 	} {
 		if got := codeOf(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// An error that ranks agree upon has one code on all of them, whichever rank has it, and whatever
+// others take its text for.
+func TestAgreedErrorsKeepTheirCode(t *testing.T) {
+	for want, err := range map[int]error{
+		exitFailed:   dataError(fmt.Errorf("parts: %w", unix.ENOSPC)),
+		exitUsage:    usageError(errors.New("too little memory")),
+		exitData:     errors.New("no such file"),
+		exitDiverged: fmt.Errorf("epoch 3: %w", nn.ErrDiverged),
+		exitRequeue:  withCode(exitRequeue, errors.New("stopped")),
+	} {
+		for rank := range 3 {
+			p := &process{goroutines: 3}
+			p.log.quiet = true
+			got := p.run(func(c comm.Comm) error {
+				var mine error
+				if c.Rank() == rank {
+					mine = err
+				}
+				return setUpError(comm.Agree(c, mine))
+			})
+			if code := codeOf(got); code != want {
+				t.Errorf("rank %d has %v: exit code %d, want %d", rank, err, code, want)
+			}
 		}
 	}
 }

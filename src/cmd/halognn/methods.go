@@ -28,7 +28,7 @@ type cutting struct {
 // methodsOf are the words of --method with their meaning.
 var methodsOf = words{
 	{"metis", "best cut, most memory"},
-	{"kaminpar", "as good in a third of the memory; needs `pip install kaminpar`"},
+	{"kaminpar", "as good in a third of the memory; needs pip install kaminpar"},
 	{"ldg", "streaming"}, {"random", ""}, {"contiguous", ""},
 	{"file", "the parts of --assignment"},
 	{"auto", "metis where it fits, else kaminpar where it is installed, else ldg"},

@@ -134,7 +134,10 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		return dataError(err)
 	}
 	out(c, "%s", report)
-	if err := report.Check(weights.limits()); err != nil {
+	if note := report.Note(); note != "" {
+		out(c, "note: %s\n", note)
+	}
+	if err := report.Check(weights.limits(), o.Method); err != nil {
 		if !unbalanced {
 			return dataError(err)
 		}

@@ -3,10 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,17 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		ranks = 1
 	}
 	var agreed error // as rank 0 of this process has it
+	meeting := time.AfterFunc(meetingLimit, func() {
+		if ranks == 0 {
+			of := launch()
+			p.fail(fmt.Errorf("the ranks have not met for %v in MPI_Init: %s is %d, and some of these have "+
+				"not started, have ended, or cannot reach the others; look at the launcher's messages, or unset "+
+				"the variable where nothing was launched", meetingLimit, of.Variable, of.Size))
+		}
+	})
+	defer meeting.Stop()
 	rank := func(c comm.Comm) error {
+		meeting.Stop()
 		if ranks == 0 {
 			p.rank.Store(int64(c.Rank()))
 			mates, err := comm.WatchMates(c, p.mateDied)
@@ -71,6 +82,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		err := f(c)
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
+			if code, failed := comm.AgreedCode(c, err, codeOf(err)); failed == nil {
+				err = &exitError{code, err}
+			}
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
@@ -93,10 +107,16 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		return agreed
 	}
+	if launched() {
+		noteSharedMemory("/dev/shm")
+	}
 	p.inMPI.Store(true)
 	err := mpi.Run(rank) // sets agreed
 	return errors.Join(err, agreed)
 }
+
+// meetingLimit is how long ranks wait for each other to start: those of large jobs take a minute.
+const meetingLimit = 3 * time.Minute
 
 // grace is how long a process waits, once one of its ranks has failed, for the others to return:
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
@@ -127,14 +147,24 @@ func underLauncher(c *cobra.Command) bool {
 	return slices.Contains([]string{"train", "infer", "doctor", "partition"}, c.Name())
 }
 
+// launch is how this process was started.
+var launch = sync.OnceValue(mpi.Launched)
+
 // launched reports whether a launcher started this process as one of several ranks.
-func launched() bool {
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 1 {
-			return true
-		}
+func launched() bool { return launch().Size > 1 && !launch().Inherited }
+
+// alone makes a process that only inherited the variables of a launcher the one rank of its job, without
+// MPI, which would wait for the others.
+func (p *process) alone(c *cobra.Command) {
+	of := launch()
+	if !of.Inherited || !underLauncher(c) || p.goroutines != 0 {
+		return
 	}
-	return false
+	p.goroutines = 1
+	if of.Size > 1 && c.Name() != "partition" {
+		slog.Info(fmt.Sprintf("%s is %d in this shell, but nothing launched this process as one of so many: "+
+			"it is the only rank; begin with mpirun or srun for more", of.Variable, of.Size))
+	}
 }
 
 // transport returns what carries the bytes between ranks.
@@ -156,9 +186,12 @@ func (p *process) fail(err error) {
 	}
 	first := p.failing.CompareAndSwap(0, int64(code)+1)
 	if first {
-		p.mates.Load().Leave()
-		p.say(err)
 		dataset.DiscardAll()
+		if p.mates.Load().Speaks() {
+			p.say(err)
+		} else { // who does ends the job with its code
+			time.Sleep(time.Second)
+		}
 	}
 	switch {
 	case p.inMPI.Load():

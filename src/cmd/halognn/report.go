@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -46,10 +45,10 @@ func reportCommand() *cobra.Command {
 			if err := report.Write(runs, out); err != nil {
 				return dataError(err)
 			}
-			if err := report.Print(os.Stdout, runs); err != nil {
+			if err := report.Print(stdout, runs); err != nil {
 				return err
 			}
-			fmt.Printf("\nwritten to %s: open %s in a browser\n", out,
+			fmt.Fprintf(stdout, "\nwritten to %s: open %s in a browser\n", out,
 				filepath.Join(out, report.PageFile))
 			return nil
 		},

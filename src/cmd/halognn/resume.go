@@ -93,7 +93,7 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	}
 	if ck.Finished(epochs, j.config.Training.Patience) {
 		if j.comm.Rank() == 0 {
-			fmt.Printf("%s has finished: nothing is left to do. A larger train.epochs goes on "+
+			fmt.Fprintf(stdout, "%s has finished: nothing is left to do. A larger train.epochs goes on "+
 				"from its end\n", run)
 		}
 		return true, nil

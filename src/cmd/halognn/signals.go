@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +31,7 @@ func asked() <-chan os.Signal {
 	signals, first := interrupt.First(stopSignals...), make(chan os.Signal, 1)
 	var woken <-chan struct{}
 	if os.Getenv("OMPI_COMM_WORLD_SIZE") != "" {
-		woken = interrupt.Woken()
+		woken = interrupt.Woken(byLauncher)
 	}
 	go func() {
 		var s os.Signal
@@ -45,6 +47,14 @@ func asked() <-chan os.Signal {
 		first <- s
 	}()
 	return first
+}
+
+// byLauncher reports whether a process is Open MPI's mpirun or a daemon of it, or out of sight.
+func byLauncher(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	name, _, _ := strings.Cut(strings.TrimSpace(string(text)), ".") // mpirun.openmpi
+	return pid == 0 || slices.Contains([]string{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte",
+		"prted"}, name)
 }
 
 // askedAt is when the process was first asked to end; nil before.

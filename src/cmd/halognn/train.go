@@ -203,22 +203,22 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return usageError(err)
 	}
 	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) && !errors.Is(err, train.ErrUnsaved) {
-		return dataError(err) // errors agreed on before the first step are about files
+		return setUpError(err)
 	}
 	if err != nil {
 		return err
 	}
 	if c.Rank() == 0 {
 		// the results are on disk: it is no failure if nobody reads them here
-		if err := summary.Print(os.Stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
+		if err := summary.Print(stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return err
 		}
 		if watch != nil {
-			if err := watch.report(os.Stdout, j.config.Run.Dir); err != nil {
+			if err := watch.report(stdout, j.config.Run.Dir); err != nil {
 				return err
 			}
 		}
-		fmt.Printf("\nwritten to %s\n", j.config.Run.Dir)
+		fmt.Fprintf(stdout, "\nwritten to %s\n", j.config.Run.Dir)
 	}
 	return nil
 }

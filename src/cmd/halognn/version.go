@@ -75,12 +75,12 @@ func versionCommand() *cobra.Command {
 				for _, line := range versions() {
 					all[strings.ToLower(line[0])] = line[1]
 				}
-				e := json.NewEncoder(os.Stdout)
+				e := json.NewEncoder(stdout)
 				e.SetIndent("", "  ")
 				return e.Encode(all)
 			}
 			for _, line := range versions() {
-				if _, err := fmt.Printf("%-8s %s\n", line[0], line[1]); err != nil {
+				if _, err := fmt.Fprintf(stdout, "%-8s %s\n", line[0], line[1]); err != nil {
 					return err
 				}
 			}

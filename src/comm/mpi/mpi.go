@@ -125,8 +125,7 @@ func (e *engine) run(f func(comm.Comm) error) error {
 // checkLauncher detects that another MPI's launcher started the ranks: each then sees a world of
 // one.
 func checkLauncher(size int) error {
-	// the first set one tells
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
+	for _, name := range sizeVariables {
 		n, err := strconv.Atoi(os.Getenv(name))
 		if err != nil {
 			continue

@@ -118,7 +118,7 @@ func TestRealGraphsMeetTheLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 				r := partition.Measure(g, part, parts, split)
-				if err := r.Check(partition.DefaultLimits); err != nil {
+				if err := r.Check(partition.DefaultLimits, "metis"); err != nil {
 					t.Errorf("%s, %s into %d parts: %v", c.name, name, parts, err)
 				}
 				cut[name] = r.CutFraction

@@ -1,0 +1,170 @@
+package mpi
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sizeVariables are those by which launchers tell each process how many there are. The first that is
+// set tells: Open MPI's mpirun and hydra start daemons by srun.
+var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
+
+// Launch is what the variables of launchers tell of this process.
+type Launch struct {
+	Variable string // "": none is set
+	Size     int    // processes that it names; 1 if none is set
+	// They are another process's: a shell's, which a launcher started for a user to work in or which
+	// got them from elsewhere. This process has no peers, and MPI would wait for them.
+	Inherited bool
+}
+
+// Launched tells how this process was started.
+func Launched() Launch { return launchOf(here()) }
+
+// surroundings are what tells a launch from its traces.
+type surroundings struct {
+	env       func(name string) string
+	names     []string              // of all variables
+	answers   func(uri string) bool // a server of PMIx or of a daemon listens there
+	socket    func(fd int) bool     // the process has this open
+	ancestors func() []string       // names of the programs that started this one, the nearest first
+	prompt    func() (typed bool)   // it is a job of an interactive shell on a terminal
+}
+
+// launchOf believes a launcher that is there to serve its processes: a server that answers, a socket
+// that is open, a daemon above this process. Slurm starts a shell too (srun --pty): what is typed there
+// runs in a process group of its own on a terminal, which tasks do not have.
+func launchOf(s surroundings) Launch {
+	stale := Launch{Size: 1}
+	for _, name := range sizeVariables {
+		n, err := strconv.Atoi(s.env(name))
+		if err != nil || n < 1 {
+			continue
+		}
+		real := false
+		switch name {
+		case "OMPI_COMM_WORLD_SIZE":
+			real = s.served()
+		case "PMI_SIZE":
+			real = s.managed()
+		default:
+			real = s.task()
+		}
+		if real {
+			return Launch{name, n, false}
+		}
+		if n > stale.Size || stale.Variable == "" {
+			stale = Launch{name, n, true}
+		}
+	}
+	return stale
+}
+
+// served reports whether the server that processes of mpirun talk to is there.
+func (s *surroundings) served() bool {
+	for _, name := range s.names {
+		if (strings.HasPrefix(name, "PMIX_SERVER_URI") || name == "OMPI_MCA_orte_local_daemon_uri") &&
+			s.answers(s.env(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// managed reports whether the process manager of PMI_SIZE is there: by a socket that this process was
+// given, or, on Crays, by other variables.
+func (s *surroundings) managed() bool {
+	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") { // srun's
+		return s.task()
+	}
+	if fd, err := strconv.Atoi(s.env("PMI_FD")); err == nil {
+		return s.socket(fd)
+	}
+	if port := s.env("PMI_PORT"); port != "" {
+		return s.answers(";tcp4://" + port)
+	}
+	return slices.ContainsFunc(s.names, func(name string) bool {
+		return strings.HasPrefix(name, "PALS_") || strings.HasPrefix(name, "ALPS_") || name == "PMI_CONTROL_PORT"
+	})
+}
+
+// task reports whether this process is of a task of a Slurm step. In a container the step's daemon may
+// be out of sight.
+func (s *surroundings) task() bool {
+	if s.prompt() {
+		return false
+	}
+	return slices.Contains(s.ancestors(), "slurmstepd") ||
+		strings.HasPrefix(s.env("PMIX_NAMESPACE"), "slurm.") && s.served()
+}
+
+func here() surroundings {
+	var names []string
+	for _, line := range os.Environ() {
+		name, _, _ := strings.Cut(line, "=")
+		names = append(names, name)
+	}
+	return surroundings{os.Getenv, names, answers, isSocket, ancestors, typed}
+}
+
+// answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...", or
+// at one of another kind, which only MPI can tell.
+func answers(uri string) bool {
+	for _, part := range strings.Split(uri, ";")[1:] {
+		kind, address, ok := strings.Cut(part, "://")
+		if !ok || !strings.HasPrefix(kind, "tcp") {
+			continue
+		}
+		peer, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			_ = peer.Close()
+			return true
+		}
+	}
+	return uri != "" && !strings.Contains(uri, "tcp")
+}
+
+func isSocket(fd int) bool {
+	var stat unix.Stat_t
+	return unix.Fstat(fd, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK
+}
+
+// ancestors reads them from Linux's /proc.
+func ancestors() (names []string) {
+	for pid := os.Getppid(); pid > 0 && len(names) < 100; {
+		f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+		if err != nil {
+			return names
+		}
+		pid = 0
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			switch name, value, _ := strings.Cut(lines.Text(), ":"); name {
+			case "Name":
+				names = append(names, strings.TrimSpace(value))
+			case "PPid":
+				pid, _ = strconv.Atoi(strings.TrimSpace(value))
+			}
+		}
+		_ = f.Close()
+	}
+	return names
+}
+
+// typed reports whether this process has a terminal, and leads or follows a process group that the
+// shell of its session made.
+func typed() bool {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	_ = terminal.Close()
+	session, err := unix.Getsid(0)
+	return err == nil && session != unix.Getpgrp()
+}

@@ -1,0 +1,55 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Quota returns the CPUs whose time the control groups of this process allow it, with all others in
+// them: 0.5 is half of the time of one. +Inf: no limit is known (cgroups v1 and v2, mounted at
+// /sys/fs/cgroup).
+func Quota() float64 {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return math.Inf(1)
+	}
+	return quota("/sys/fs/cgroup", string(groups))
+}
+
+// quota reads the limits of the groups; groups is the text of /proc/self/cgroup. A container may see
+// only a part of a group's path: missing files are skipped.
+func quota(root, groups string) float64 {
+	least := math.Inf(1)
+	for line := range strings.Lines(groups) {
+		// number:controllers:path; of v2 there are no controllers
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		mount, files := root, []string{"cpu.max"} // "QUOTA PERIOD" in microseconds, or "max PERIOD"
+		if fields[1] != "" {
+			if !strings.Contains(","+fields[1]+",", ",cpu,") {
+				continue
+			}
+			mount, files = filepath.Join(root, fields[1]), []string{"cpu.cfs_quota_us", "cpu.cfs_period_us"}
+		}
+		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
+			var text []byte
+			for _, file := range files {
+				part, _ := os.ReadFile(filepath.Join(mount, path, file))
+				text = append(append(text, part...), ' ')
+			}
+			var time, period float64
+			if n, _ := fmt.Sscan(string(text), &time, &period); n == 2 && time > 0 && period > 0 {
+				least = min(least, time/period)
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	return least
+}

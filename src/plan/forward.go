@@ -1,0 +1,149 @@
+package plan
+
+import (
+	"fmt"
+
+	"halognn/src/access"
+	"halognn/src/graph"
+	"halognn/src/job"
+	"halognn/src/parallel"
+	"halognn/src/policy"
+	"halognn/src/sample"
+	"halognn/src/shard"
+	"halognn/src/trace"
+)
+
+// ForwardBound returns what a rank that infers needs at least: with all neighbours, layer by layer,
+// the rows of layers.
+func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
+	if j.Model.Out == 0 {
+		j.Model.Out, j.Model.Task = s.Classes, s.Task
+	}
+	p, err := forwardPlanner(s, &j)
+	if err != nil {
+		return nil, err
+	}
+	p.options.Bound = Least
+	model, err := p.modelBytes(&rankPlan{})
+	if err != nil {
+		return nil, err
+	}
+	m := trace.Memory{{Name: trace.MemParameters, Bytes: model.parameters},
+		{Name: trace.MemHeap, Bytes: heapBytes}, {Name: trace.MemRuntime, Bytes: runtimeBytes}}
+	if full {
+		rows := int64(0)
+		for layer := range j.Model.Layers {
+			rows = max(rows, p.layerRows(p.rows(0), layer))
+		}
+		m = append(m, trace.MemoryItem{Name: trace.MemEvaluation, Bytes: rows})
+	}
+	return m, nil
+}
+
+// Forward returns the memory of a rank that infers open parts with the model of the job, whose
+// classes are set: with all neighbours, layer by layer, or by sampled minibatches. It samples a few
+// chunks or minibatches of the rank with the most vertices.
+func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
+	j.Mode, j.Cache, j.Locality = job.Mode{}, policy.Settings{Policy: policy.None}, job.Locality{}
+	j.Workers, j.Threads = max(1, j.Workers), max(1, j.Threads)
+	p, err := forwardPlanner(s, &j)
+	if err != nil {
+		return nil, err
+	}
+	r := &rankPlan{}
+	for rank := range j.Ranks {
+		if p.rows(rank) > p.rows(r.rank) {
+			r.rank = rank
+		}
+	}
+	r.reader = &access.Workload{Local: p.job.Local(r.rank)}
+	r.judged.hops = make([]hopShape, j.Model.Layers)
+	if !full {
+		if err := p.probeForward(r); err != nil {
+			return nil, err
+		}
+	}
+	model, err := p.modelBytes(r)
+	if err != nil {
+		return nil, err
+	}
+	slot, t := r.slot(), &Traffic{}
+	moved := 2 * slot.remoteBytes(p.kinds(), 4)
+	each := p.waitingBytes(slot, t) + p.bufferBytes(slot, moved, model.needs)
+	inferring := int64(0)
+	if full {
+		if inferring, err = p.evaluationBytes(r, model); err != nil {
+			return nil, err
+		}
+	}
+	lo, hi := p.node(r.rank)
+	first, _ := p.job.Vertices(lo)
+	_, end := p.job.Vertices(hi - 1)
+	edges, ids := p.topologyBytes(r.rank)
+	return trace.Memory{
+		{Name: trace.MemFeatures, Bytes: p.kinds().within(first, end), Shared: true},
+		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
+		{Name: trace.MemIDs, Bytes: ids, Shared: true},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemMinibatches, Bytes: int64(j.Depth+1) * each},
+		{Name: trace.MemParameters, Bytes: model.parameters +
+			p.learnedRows(r)*int64(4*j.Model.Learned+4)},
+		{Name: trace.MemActivations, Bytes: model.activations},
+		{Name: trace.MemEvaluation, Bytes: inferring},
+		{Name: trace.MemHeap, Bytes: heapBytes + int64(j.Depth+1)*int64(slotBytes+hopBytes*j.Model.Layers)},
+		{Name: trace.MemRuntime, Bytes: runtimeBytes},
+	}, nil
+}
+
+// forwardPlanner fills a job that trains nothing, and lays it out.
+func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
+	l, err := job.NewForward(s, j.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
+	}
+	j.Spec = l.Spec
+	if err := j.Model.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	return &planner{job: j.lay(l), options: new(Options), shards: s, forward: true}, nil
+}
+
+// probeForward samples minibatches of a rank's vertices: the first, which have the most neighbours if
+// hot vertices come first, and others scattered over them.
+func (p *planner) probeForward(r *rankPlan) error {
+	first, end := p.job.Vertices(r.rank)
+	size := int64(p.job.MaxSeeds())
+	if !p.job.Reads() || first == end {
+		r.judged = seedShape(p.job.Model.Layers, int(min(size, end-first)))
+		return nil
+	}
+	spec := p.job.Eval
+	if spec.Hops() == 0 {
+		spec = p.job.Sample
+	}
+	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: spec, Workers: 1, MaxSeeds: int(size),
+		ForwardOnly: true, Map: p.vertexMap(), Weights: p.job.Model.EdgeWeights})
+	if err != nil {
+		return err
+	}
+	defer s.Free()
+	var mb sample.Minibatch
+	defer mb.Free()
+	var built parallel.LayerEdges
+	defer built.Free()
+	minibatches := int((end - first + size - 1) / size)
+	for i := range min(leastProbes, minibatches) {
+		at := first + size*int64(scatteredOver(minibatches, i))
+		seeds := make([]graph.VertexID, min(size, end-at))
+		for k := range seeds {
+			seeds[k] = graph.VertexID(at) + graph.VertexID(k)
+		}
+		if err := s.Sample(&mb, seeds, sample.Key{Seed: p.job.Seed, Step: i, Stream: r.rank}); err != nil {
+			return fmt.Errorf("sampling: %w", err)
+		}
+		shape := p.typed(&built, &mb, r, shapeOf(&mb, r.reader.Local), p.job.Model.Needs(), false)
+		r.judged.atLeast(&shape)
+	}
+	r.sampler = s.Bytes()
+	return nil
+}
