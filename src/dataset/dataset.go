@@ -44,6 +44,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/compute"
+	"halognn/src/dataset/table"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
@@ -85,7 +86,7 @@ var (
 	ErrExists   = errors.New("the target exists")
 	ErrMismatch = errors.New("files do not fit together")
 	ErrAltered  = errors.New("altered since it was written")
-	ErrValue    = errors.New("bad value")
+	ErrValue    = table.ErrValue
 )
 
 // Meta is meta.json: the description of a dataset.
@@ -217,6 +218,8 @@ type Provenance struct {
 	// names of classes, where the source has them
 	Classes []string `json:"classes,omitempty"`
 	Notes   []string `json:"notes,omitempty"` // what else a reader should know
+	// what the columns and arrays of the source were taken as
+	Reading []Reading `json:"reading,omitempty"`
 }
 
 // RowFile returns the element type in files of feature rows.

@@ -74,8 +74,17 @@ type ImportOptions struct {
 	StandardizeAs string
 	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels says
 	// what is known of links, else "": labels say which task it is.
-	Task  string
-	Table TableOptions // of the format csv
+	Task string
+	// NoLabel are the words and numbers among labels that stand for none; nil: the usual ones.
+	NoLabel []string
+	// KeepLeaks keeps edges of which the validation and test links can be read.
+	KeepLeaks bool
+	// Weights says what becomes of the weights of an edge that comes several times: one of graph.Merges;
+	// "" is their sum.
+	Weights string
+	// DryRun reads everything and writes nothing; Out is not read.
+	DryRun bool
+	Table  TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -105,7 +114,9 @@ type ImportReport struct {
 	Test          int
 	Unlabelled    int    // split vertices left out because they have no label
 	Links         string // how many; "" unless they are the task
+	Reading       []Reading
 	Notes         []string
+	DryRun        bool // nothing is written
 }
 
 // String writes the report as a few lines.
@@ -117,6 +128,12 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
 		r.Edges, direction)
+	if r.DryRun {
+		b.WriteString("  dry run   nothing is written\n")
+	}
+	for _, read := range r.Reading {
+		fmt.Fprintf(&b, "  read      %s\n", read)
+	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
 		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
@@ -153,11 +170,10 @@ func (r ImportReport) String() string {
 		fmt.Fprintf(&b, "  labels    %s, %d %s, %d vertices labelled\n", r.Task, r.Classes,
 			task.Find(r.Task).Outputs(), r.Labelled)
 	}
-	if r.Links != "" {
-		return b.String()
+	if r.Links == "" {
+		fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
+			r.Split)
 	}
-	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
-		r.Split)
 	if r.Unlabelled > 0 {
 		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n",
 			r.Unlabelled)
@@ -217,9 +233,11 @@ func (o *ImportOptions) check() error {
 	} else if _, err := os.Stat(o.In); err != nil {
 		faults = append(faults, fmt.Errorf("--in %s: %w", o.In, errors.Unwrap(err)))
 	}
-	if o.Out == "" {
+	switch {
+	case o.DryRun:
+	case o.Out == "":
 		faults = append(faults, badOption("no output directory is named"))
-	} else {
+	default:
 		faults = append(faults, Target(o.Out))
 	}
 	if o.FeatureType != "" {
@@ -361,7 +379,7 @@ func (s *source) write() (ImportReport, error) {
 		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
 		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
-		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
+		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes, Reading: s.reading, DryRun: s.options.DryRun,
 	}
 	if t := task.Find(r.Task); t != nil && t.Embeds {
 		r.Classes, r.Labelled, r.Links = s.linkOutputs, 0, describeLinks(&links)
@@ -375,6 +393,9 @@ func (s *source) write() (ImportReport, error) {
 	if s.features != nil {
 		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
 			s.features.entries
+	}
+	if s.options.DryRun {
+		return r, s.checkFeatures()
 	}
 	w, err := Create(s.options.Out,
 		Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType,
@@ -488,6 +509,16 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 	return w.Splits(split.Split, split.more...)
 }
 
+// checkFeatures reads the features and writes them nowhere.
+func (s *source) checkFeatures() error {
+	if s.features == nil {
+		return nil
+	}
+	look := func(int, int, []float32) {}
+	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32}, cols: s.features.cols,
+		look: look}))
+}
+
 func (s *source) provenance(r *ImportReport) Provenance {
 	notes := slices.Clone(s.notes)
 	if r.Unlabelled > 0 {
@@ -515,6 +546,7 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Notes:    notes,
+		Reading:  s.reading,
 	}
 	if s.options.SplitLinks == "" { // else classes are those of links
 		p.Classes = s.classNames

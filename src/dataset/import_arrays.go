@@ -388,7 +388,7 @@ func readLabels(s *source, a arraySource, key string) error {
 	case declared:
 		set = s.setLabel
 	default:
-		set = classes.set
+		set = func(v int, y float64) error { return classes.set(s, v, y) }
 		classes.labels = mem.Make[int32](s.vertices)
 		s.labels = classes.labels
 	}

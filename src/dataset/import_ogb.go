@@ -40,10 +40,28 @@ func readOGB(s *source) error {
 	if err != nil {
 		return err
 	}
+	s.readsOGB(raw)
 	if s.options.Split != "" {
 		return nil
 	}
 	return s.findSplit("split/*")
+}
+
+// readsOGB notes what the files of a raw folder were taken as.
+func (s *source) readsOGB(raw string) {
+	for _, of := range []struct{ name, as string }{
+		{"data.npz", "edges, features"}, {"node-label.npz", asLabel}, {"edge.csv", asEdges},
+		{"node-feat.csv", asFeature}, {"node-label.csv", asLabel}, {"edge-feat.csv", asEdgeFeature},
+		{"node_year.csv", asTime},
+	} {
+		if either(raw, of.name) == "" {
+			continue
+		}
+		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") {
+			of.as = asIgnored
+		}
+		s.reads(raw, of.name, of.as, "")
+	}
 }
 
 func readOGBBinary(s *source, raw, path string) error {
@@ -254,7 +272,7 @@ func readTableLabels(s *source, path string) error {
 			case regression(s):
 				err = setTarget(s, n-1, c, y)
 			case len(row) == 1:
-				err = classes.set(n-1, y)
+				err = classes.set(s, n-1, y)
 			default:
 				err = s.setMark(n-1, c, y)
 			}

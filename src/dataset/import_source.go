@@ -41,8 +41,14 @@ type source struct {
 	names       []string                  // ids in the source, if some are not integers
 	places      map[string]graph.VertexID // vertex of each id of a table, or nil
 	parts       []graphPart               // of several joined graphs
-	read        map[string]bool           // arrays that were read
+	read        map[string]string         // arrays that were read, and their meaning
 	notes       []string
+	reading     []Reading
+	none        map[string]int // words that stand for no label, and how often they were seen
+	unmarked    []bool         // vertices without any of several labels; nil: all have them
+	idColumn    string         // of the node table
+	otherIDs    string         // others that could be it
+	typed       bool           // of one type of several
 	release     []func()
 }
 
@@ -114,11 +120,16 @@ func (s *source) labelled() (n int64) {
 	}
 	name, labels := s.task(), s.truths()
 	for v := range s.vertices {
-		if name != task.None && task.Labelled(name, labels, v) {
+		if name != task.None && s.hasLabel(name, labels, v) {
 			n++
 		}
 	}
 	return n
+}
+
+// hasLabel reports whether vertex v has a label of a task.
+func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
+	return task.Labelled(name, labels, v) && (s.unmarked == nil || !s.unmarked[v])
 }
 
 // vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
@@ -185,15 +196,21 @@ func vertexRange(v, limit int64) error {
 		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
 }
 
-// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
-func (s *source) setLabel(v int, y float64) error {
+// putLabel gives vertex v the class y, or -1 for none.
+func (s *source) putLabel(v, y int) {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)
 		for i := range s.labels {
 			s.labels[i] = -1
 		}
 	}
-	if noClass(y) {
+	s.labels[v] = int32(y)
+}
+
+// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
+func (s *source) setLabel(v int, y float64) error {
+	s.putLabel(v, -1)
+	if s.noClass(y) {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {

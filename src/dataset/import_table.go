@@ -23,10 +23,6 @@ type TableOptions struct {
 
 // The usual names of columns.
 var (
-	sourceNames = []string{"source", "src", "from", "u", "id_1", "id1", "node_1", "node1", "start",
-		"from_id", "source_id"}
-	targetNames = []string{"target", "dst", "to", "v", "id_2", "id2", "node_2", "node2", "end",
-		"to_id", "target_id", "destination"}
 	idNames    = []string{"id", "node", "node_id", "vertex", "vertex_id", "nodeid", "name"}
 	labelNames = []string{"label", "y", "class", "target", "labels"}
 	splitNames = []string{"split", "part", "set"}

@@ -21,7 +21,9 @@ type typedSource struct {
 	of    []*source
 	edges []TypedEdges
 	notes []string // on the edges; those on vertices are of their source
-	close func()   // what features are streamed from; nil: nothing
+	// of the edges
+	reading []Reading
+	close   func() // what features are streamed from; nil: nothing
 }
 
 // typedReaders has for each format how a source with vertex types is recognised, and how it is
@@ -109,7 +111,7 @@ func refuseOfTyped(o *ImportOptions) error {
 
 // add adds a type, whose source is to be filled.
 func (t *typedSource) add(name string, o ImportOptions) *source {
-	s := &source{options: o, vertices: unknown, name: o.Name}
+	s := &source{options: o, vertices: unknown, name: o.Name, typed: true}
 	t.names, t.of = append(t.names, name), append(t.of, s)
 	return s
 }
@@ -118,8 +120,12 @@ func (t *typedSource) add(name string, o ImportOptions) *source {
 func (t *typedSource) typesOf(r graph.Relation, file string) (source, target *source, err error) {
 	i, j := slices.Index(t.names, r.Source), slices.Index(t.names, r.Target)
 	if i < 0 || j < 0 {
+		lacking := r.Source
+		if i >= 0 {
+			lacking = r.Target
+		}
 		return nil, nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
-			"are %q", file, ErrValue, r, t.names)
+			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file, ErrValue, r, t.names, lacking)
 	}
 	return t.of[i], t.of[j], nil
 }
@@ -173,8 +179,8 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		table, err := eachNamedEdge(of, path, func(table *edgeTable, u, v, weight string,
 			_ []string) error {
 			if weight != "" {
-				return table.errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
-					"leaves them out", ErrValue, table.header[table.weight])
+				return table.Errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
+					"leaves them out", ErrValue, table.Header[table.weight])
 			}
 			source, err := placeOf(from, table, u)
 			if err != nil {
@@ -187,8 +193,8 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		noteColumns(of, table, table.from, table.to)
-		t.notes = append(t.notes, of.notes...)
+		noteColumns(of, table, false)
+		t.notes, t.reading = append(t.notes, of.notes...), append(t.reading, of.reading...)
 		t.edges = append(t.edges, e)
 	}
 	return nil
@@ -256,7 +262,8 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 		rest, ok := strings.CutPrefix(key, typedEdges)
 		if !ok {
 			if strings.Count(key, ",") != 1 { // else it is of a type
-				t.notes = append(t.notes, "array "+key+" is not read")
+				t.notes = append(t.notes, unread(key))
+				t.reading = append(t.reading, Reading{Of: filepath.Base(o.In), Name: key, As: asIgnored})
 			}
 			continue
 		}
@@ -280,9 +287,19 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 			}
 		})
 		pairs.free()
+		t.reading = append(t.reading, Reading{Of: filepath.Base(o.In), Name: key, As: asEdges})
 		t.edges = append(t.edges, e)
 	}
 	return nil
+}
+
+// unread is the note on an array that is not read, of which the relation follows the name.
+func unread(key string) string {
+	name, _, _ := strings.Cut(key, ",")
+	if isTime(name) {
+		return "array " + key + " is ignored: " + noTime
+	}
+	return "array " + key + " is not read"
 }
 
 // readTypedSplit reads split and ids of the vertices of a type.
@@ -357,6 +374,17 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 		}
 		m.Provenance = (&source{options: o}).provenance(&r)
 	}
+	for i, s := range t.of {
+		for _, note := range s.notes {
+			r.Notes = append(r.Notes, t.names[i]+": "+note)
+		}
+		r.Reading = append(r.Reading, s.reading...)
+	}
+	r.Notes, r.Reading = append(r.Notes, t.notes...), append(r.Reading, t.reading...)
+	m.Provenance.Notes, m.Provenance.Reading = r.Notes, r.Reading
+	if o.DryRun {
+		return t.rehearse(r)
+	}
 	w, err := Create(o.Out, m)
 	if err != nil {
 		return r, err
@@ -389,14 +417,30 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 	if err := t.writeIDs(w); err != nil {
 		return r, err
 	}
-	for i, s := range t.of {
-		for _, note := range s.notes {
-			r.Notes = append(r.Notes, t.names[i]+": "+note)
-		}
-	}
-	r.Notes = append(r.Notes, t.notes...)
 	r.Vertices, r.Edges, r.Types = w.Meta.Vertices, w.Meta.Edges, w.Meta.Describe()
 	return r, w.Close()
+}
+
+// rehearse reads the features, and counts what would be written.
+func (t *typedSource) rehearse(r ImportReport) (ImportReport, error) {
+	r.DryRun = true
+	for i, s := range t.of {
+		if err := s.checkFeatures(); err != nil {
+			return r, err
+		}
+		cols := "no features"
+		if s.features != nil {
+			cols = fmt.Sprintf("%d features", s.features.cols)
+		}
+		r.Vertices += int64(s.vertices)
+		r.Types = append(r.Types, fmt.Sprintf("type      %s: %d vertices, %s", t.names[i], s.vertices, cols))
+	}
+	for _, e := range t.edges {
+		r.Edges += int64(len(e.Sources))
+		r.Types = append(r.Types, fmt.Sprintf("relation  %s", e.Relation))
+	}
+	r.Cleaning.Before, r.Cleaning.After = r.Edges, r.Edges
+	return r, nil
 }
 
 func (t *typedSource) writeFeatures(w *Writer, i int) error {

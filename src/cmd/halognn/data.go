@@ -186,8 +186,15 @@ func importCommand(p *process) *cobra.Command {
 			"--undirected --out data/mine",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := required(c, "format", "in", "out"); err != nil {
+			needed := []string{"format", "in", "out"}
+			if o.DryRun {
+				needed = needed[:2]
+			}
+			if err := required(c, needed...); err != nil {
 				return err
+			}
+			if c.Flags().Changed("no-label") && o.NoLabel == nil {
+				o.NoLabel = []string{}
 			}
 			switch {
 			case !slices.Contains(dataset.Formats(), o.Format):
@@ -225,7 +232,7 @@ func importCommand(p *process) *cobra.Command {
 			} else if o.AllSplits = index == "all"; !o.AllSplits && c.Flags().Changed("split-index") {
 				return usageError(fmt.Errorf("--split-index %s: want a number from 0 on, or all", index))
 			}
-			return to.make(func(dir string) error {
+			work := func(dir string) error {
 				o.Out = dir
 				p.discardOnSignal()
 				report, err := dataset.Import(o)
@@ -237,11 +244,18 @@ func importCommand(p *process) *cobra.Command {
 				}
 				out(c, "%s", report)
 				return nil
-			})
+			}
+			if o.DryRun {
+				return work("")
+			}
+			return to.make(work)
 		},
 	}
 	to.flags(c)
 	f := c.Flags()
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and write nothing")
+	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for none; '' "+
+		"makes classes of all (default: nan, none, null, na, n/a, -1 and -100, and nothing)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
