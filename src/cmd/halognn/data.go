@@ -211,9 +211,9 @@ func importCommand(p *process) *cobra.Command {
 			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
 					"show, or use %s or %s", o.Task, task.Regression, task.Links))
-			case !links && (o.SplitLinks != "" || o.LinksOf != "" || classes != "" || len(numbers) > 0):
-				return usageError(errors.New("--split-links, --relation, --link-classes and --link-numbers are of " +
-					"--task links"))
+			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" || len(numbers) > 0):
+				return usageError(errors.New("--split-links, --relation, --link-classes, --link-numbers and --keep-leaks are " +
+					"of --task links"))
 			case classes != "" && len(numbers) > 0:
 				return usageError(errors.New("--link-classes and --link-numbers exclude each other"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
@@ -278,6 +278,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&numbers, "link-numbers", nil, "the same with a number to predict, or several")
 	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose edges are the "+
 		"links, such as author,writes,paper")
+	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "of a graph with vertex types: keep validation and test links "+
+		"as edges of relations that tell them, such as the reverse")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
 	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with several, or all: "+
 		"each run then chooses by data.split")
