@@ -501,7 +501,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 		}
 	}
 	if f := s.features; f != nil {
-		w.columns = f.names
+		w.Meta.FeatureNames = f.names
 		if err := w.WriteFeatures(f.cols, f.stored, s.scaling, f.write); err != nil {
 			return f.fault(err)
 		}

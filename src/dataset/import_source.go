@@ -67,6 +67,7 @@ type features struct {
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
 	names   []string // of the columns; may be nil
+	columns []int    // of a node table, in whose order write writes them; may be nil
 }
 
 // fault names the file in an error about its rows, of write or of the RowWriter.

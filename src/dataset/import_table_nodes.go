@@ -424,7 +424,11 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	}
 	noHeader := !t.HasNames
 	defer func() {
-		for i := 0; t.HasNames && s.features != nil && i < len(columns); i++ {
+		if s.features == nil {
+			return
+		}
+		s.features.columns = columns
+		for i := 0; t.HasNames && i < len(columns); i++ {
 			s.features.names = append(s.features.names, t.Header[columns[i]])
 		}
 	}()

@@ -448,6 +448,7 @@ func (t *typedSource) writeFeatures(w *Writer, i int) error {
 	if f == nil {
 		return nil
 	}
+	w.Meta.Tables[i].Names = f.names
 	rows, err := w.TypeFeatures(i, f.cols, f.stored)
 	if err == nil {
 		err = f.write(rows)
