@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/task"
@@ -81,7 +82,7 @@ type ImportOptions struct {
 	KeepLeaks bool
 	// Weights says what becomes of the weights of an edge that comes several times: one of graph.Merges;
 	// "" is their sum.
-	Weights string
+	Weights graph.Merge
 	// DryRun reads everything and writes nothing; Out is not read.
 	DryRun bool
 	Table  TableOptions // of the format csv
@@ -97,7 +98,8 @@ type ImportReport struct {
 	Edges         int64 // stored directed edges
 	Undirected    bool
 	Cleaning      graph.CleanReport
-	Weighted      bool  // edges have weights
+	Weighted      bool // edges have weights
+	merge         graph.Merge
 	EdgeFeatures  int   // columns
 	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
@@ -136,7 +138,8 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
-		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
+		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, their %s\n",
+			cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
 		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which gatv2 and gine read\n",
@@ -157,8 +160,8 @@ func (r ImportReport) String() string {
 			r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
 			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
-			r.FeatureType, r.SparseEntries)
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n", r.Features,
+			r.FeatureType, r.SparseEntries, r.sparser())
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
@@ -182,6 +185,17 @@ func (r ImportReport) String() string {
 		fmt.Fprintf(&b, "  note      %s\n", n)
 	}
 	return b.String()
+}
+
+// sparser says how much smaller features would be as sparse rows, "" if they would not be.
+func (r ImportReport) sparser() string {
+	of, _ := compute.TypeNamed(r.FeatureType)
+	dense := float64(of.Size()) * float64(r.Features) * float64(r.Vertices)
+	sparse := 8 * float64(r.SparseEntries+r.Vertices)
+	if 2*sparse > dense || len(r.Types) > 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %s; --feature-type sparse keeps them in %s", size(dense), size(sparse))
 }
 
 // reciprocal describes the share of edges with a reverse, in a graph to which none were added.
@@ -262,6 +276,9 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
 			"it with --split-index, or leave --standardize out"))
 	}
+	if o.Weights != "" && !slices.Contains(graph.Merges, o.Weights) {
+		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights, graph.Merges))
+	}
 	if o.MaxFeatureBytes < 0 {
 		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
@@ -329,12 +346,13 @@ func (s *source) write() (ImportReport, error) {
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, weights, cleaning, err := s.build(graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops,
-		KeepDuplicates: s.options.KeepDuplicates,
+		KeepDuplicates: s.options.KeepDuplicates, Merge: s.options.Weights,
 	})
 	if err != nil {
 		return ImportReport{}, err
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
+	s.tellMerged(cleaning)
 	s.vertices = g.NumVertices()
 	symmetric := undirected || s.options.SplitLinks != "" && g.Reciprocal() == g.NumEdges()
 	var rows, labels []float32
@@ -374,7 +392,7 @@ func (s *source) write() (ImportReport, error) {
 	}
 	r := ImportReport{
 		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
-		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
+		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil, merge: s.options.Weights,
 		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())),
 		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
 		Labelled: s.labelled(),
@@ -439,6 +457,18 @@ func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.Clean
 		}
 	}
 	return g, weights, report, err
+}
+
+// tellMerged notes weights of which one was made.
+func (s *source) tellMerged(c graph.CleanReport) {
+	if c.Unequal > 0 {
+		s.note("%d edges come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
+			"max, min or first decides", c.Unequal, cmp.Or(s.options.Weights, graph.MergeSum))
+	}
+	if c.Uneven > 0 {
+		s.note("%d pairs of edges were given in both directions with weights that differ: each direction keeps its "+
+			"own", c.Uneven)
+	}
 }
 
 // checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers

@@ -254,24 +254,34 @@ func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled i
 	return s.distinctLabels(labels)
 }
 
-// tellMarks notes labels of several columns that may be meant as classes.
-func (s *source) tellMarks() {
-	one, none := 0, 0
+// finishMarks checks that a vertex has all of several labels or none, and notes labels that may be meant
+// as classes.
+func (s *source) finishMarks() error {
+	one, none, lacking := 0, 0, 0
 	for v := range s.vertices {
 		sum := 0
 		for _, y := range s.marks[v*s.classes:][:s.classes] {
 			sum += int(y)
 		}
-		switch {
-		case s.unmarked != nil && s.unmarked[v] || sum == 0:
+		switch n := s.unmarked; {
+		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
+			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, or none", v, n[v], s.classes,
+				ErrValue)
+		case n != nil && n[v] > 0:
+			lacking++
+		case sum == 0:
 			none++
 		case sum == 1:
 			one++
 		}
 	}
-	if one > 0 && one+none == s.vertices && s.classes > 1 {
+	if lacking > 0 {
+		s.note("%d vertices lack all labels: they are in no list of the split", lacking)
+	}
+	if one > 0 && one+none+lacking == s.vertices && s.classes > 1 {
 		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they are taken as "+
 			"several labels a vertex: for one class each, give their numbers, as numpy.argmax(y, axis=1) has "+
 			"them", s.classes)
 	}
+	return nil
 }

@@ -187,20 +187,17 @@ func (s *source) noteUnread(a arraySource) error {
 	return nil
 }
 
-// noteWeights says that the values of an adjacency matrix are dropped, if they are not all equal.
+// noteWeights says that the values of an adjacency matrix are dropped, if they are not all 1.
 func (s *source) noteWeights(a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	first, differ, begun := 0.0, false, false
+	differ := false
 	err = eachChunk(r, r.Left(), func(part []float64) error {
 		for _, x := range part {
-			if !begun {
-				first, begun = x, true
-			}
-			differ = differ || x != first
+			differ = differ || x != 1
 		}
 		return nil
 	})

@@ -285,6 +285,11 @@ func readTableLabels(s *source, path string) error {
 	if err == nil && n != s.vertices {
 		err = fmt.Errorf("%s: %d rows for %d vertices; fetch the data again", path, n, s.vertices)
 	}
+	if err == nil && s.marks != nil {
+		if err = s.finishMarks(); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	if err == nil && classes.labels != nil {
 		if err = s.takeClasses(&classes); err != nil {
 			err = fmt.Errorf("%s: %w", path, err)

@@ -45,7 +45,7 @@ type source struct {
 	notes       []string
 	reading     []Reading
 	none        map[string]int // words that stand for no label, and how often they were seen
-	unmarked    []bool         // vertices without any of several labels; nil: all have them
+	unmarked    []int32        // columns of several labels that each vertex lacks; nil: none
 	idColumn    string         // of the node table
 	otherIDs    string         // others that could be it
 	typed       bool           // of one type of several
@@ -130,7 +130,7 @@ func (s *source) labelled() (n int64) {
 
 // hasLabel reports whether vertex v has a label of a task.
 func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
-	return task.Labelled(name, labels, v) && (s.unmarked == nil || !s.unmarked[v])
+	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
 
 // vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
@@ -241,8 +241,15 @@ func (s *source) makeMarks(classes int, file string) error {
 	return nil
 }
 
-// setMark sets column c of vertex v to y, 0 or 1.
+// setMark sets column c of vertex v to y: 0, 1, or what stands for none.
 func (s *source) setMark(v, c int, y float64) error {
+	if s.noClass(y) {
+		if s.unmarked == nil {
+			s.unmarked = make([]int32, s.vertices)
+		}
+		s.unmarked[v]++
+		return nil
+	}
 	if y != 0 && y != 1 {
 		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
 			"each must be 0 or 1; "+cureNumbers, v, y, c, ErrValue)
@@ -267,6 +274,13 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
 	if stored == Sparse {                                         // whose entries are not counted yet
 		bytes = 0
+	}
+	// what is mostly zeros is not made large unasked
+	const large, much = 4 << 30, 50
+	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
+		s.options.MaxFeatureBytes == 0 && bytes > large && bytes > much*small {
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: --feature-type sparse stores %s, and "+
+			"--feature-type %[6]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, size(small))
 	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -381,17 +382,13 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 	if err := s.makeMarks(len(labels), t.Path()); err != nil {
 		return err
 	}
-	s.unmarked = make([]bool, s.vertices)
-	for v := range s.unmarked {
-		s.unmarked[v] = !slices.ContainsFunc(labels, func(column []string) bool { return !s.noLabel(column[v]) })
-	}
 	for i, column := range labels {
 		s.classNames = append(s.classNames, t.Header[c.labels[i]])
 		for v, text := range column {
-			if s.unmarked[v] {
-				continue
-			}
 			y, ok := number(text)
+			if s.noLabel(text) {
+				y, ok = float32(math.NaN()), true
+			}
 			if !ok {
 				return fmt.Errorf("%s: vertex %d is %.40q: %w: with several label columns each "+
 					"must be 0 or 1", name(i), v, text, ErrValue)
@@ -401,7 +398,9 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 			}
 		}
 	}
-	s.tellMarks()
+	if err := s.finishMarks(); err != nil {
+		return fmt.Errorf("%s: %w", t.Path(), err)
+	}
 	return nil
 }
 

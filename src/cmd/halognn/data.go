@@ -265,6 +265,8 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse of every "+
 		"relation, as a relation rev_NAME")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
+	f.StringVar((*string)(&o.Weights), "merge-weights", "", "weight of an edge that comes several times: sum, mean, "+
+		"max, min or first (default sum)")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",
 		"regression: labels are numbers to predict; links: edges are what to predict (default: classes, "+
