@@ -61,6 +61,7 @@ type Reader struct {
 	next, end int // the unread bytes of buf
 	eof       bool
 	cr, quote bool // the file has been seen to hold one
+	plain     byte // the separator, if it is one character and no quote was seen; else 0
 	row       []byte
 	joined    []byte // a row of several lines
 	cell      []byte // a field without its quotes
@@ -126,6 +127,7 @@ func (r *Reader) detect() error {
 			}
 		}
 		r.look()
+		r.setPlain()
 	}
 	return nil
 }
@@ -209,7 +211,9 @@ func (r *Reader) readLine() ([]byte, error) {
 		rest := r.buf[r.next:r.end]
 		i := bytes.IndexByte(rest, '\n')
 		if i >= 0 && !r.cr {
-			return r.take(i, 1), nil
+			r.next += i + 1
+			r.line++
+			return rest[:i], nil
 		}
 		if r.cr {
 			within := rest
@@ -260,6 +264,7 @@ func (r *Reader) fill() error {
 	more := r.buf[r.end : r.end+n]
 	r.cr = r.cr || bytes.IndexByte(more, '\r') >= 0
 	r.quote = r.quote || bytes.IndexByte(more, '"') >= 0
+	r.setPlain()
 	r.end += n
 	switch {
 	case err == nil:
@@ -271,6 +276,12 @@ func (r *Reader) fill() error {
 		return fmt.Errorf("%s: truncated after line %d; fetch the file again", r.path, r.line)
 	}
 	return fmt.Errorf("%s: damaged after line %d: %w; fetch the file again", r.path, r.line, err)
+}
+
+func (r *Reader) setPlain() {
+	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab) {
+		r.plain = byte(r.sep)
+	}
 }
 
 // Path returns that of the file.
@@ -378,6 +389,27 @@ const unclosed = -2
 // field returns the field that begins at byte at of the row, and where the next one begins, -1 if
 // it was the last.
 func (r *Reader) field(at int) (f []byte, next int) {
+	if r.plain == 0 {
+		return r.anyField(at)
+	}
+	row, i, sep := r.row, at, r.plain
+	for i < len(row) && row[i] != sep {
+		i++
+	}
+	if f = row[at:i]; len(f) > 0 && (!graphic(f[0]) || !graphic(f[len(f)-1])) {
+		f = bytes.TrimSpace(f)
+	}
+	if i == len(row) {
+		return f, -1
+	}
+	return f, i + 1
+}
+
+// graphic reports whether a byte is neither a blank nor perhaps part of one.
+func graphic(c byte) bool { return c-'!' <= '~'-'!' }
+
+// anyField is field for any separator, and where there may be quotes.
+func (r *Reader) anyField(at int) (f []byte, next int) {
 	row := r.row
 	if r.quote && r.sep != None {
 		if begin := at + leading(row[at:]); begin < len(row) && row[begin] == '"' {
@@ -415,9 +447,7 @@ func (r *Reader) field(at int) (f []byte, next int) {
 		i++
 	}
 	f = row[at:i]
-	if len(f) > 0 && (f[0] <= ' ' || f[len(f)-1] <= ' ' || f[0] >= utf8.RuneSelf || f[len(f)-1] >= utf8.RuneSelf) {
-		f = bytes.TrimSpace(f)
-	}
+	f = bytes.TrimSpace(f)
 	if r.quote {
 		r.badQuote = r.badQuote || bytes.IndexByte(f, '"') >= 0
 	}
