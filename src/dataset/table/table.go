@@ -342,6 +342,9 @@ func (r *Reader) Words() ([]string, error) {
 	if n := len(r.fields); r.width > 0 && n != r.width && !(r.ragged && n >= min(2, r.width)) {
 		return nil, r.misfit(n)
 	}
+	if utf8.Valid(r.row) {
+		return r.fields, nil
+	}
 	for i, f := range r.fields {
 		if !utf8.ValidString(f) {
 			return r.fields, &notUTF8{i}
