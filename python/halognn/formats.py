@@ -366,6 +366,10 @@ def mat(path):
             label = label.astype(np.float64)[:, 0]
             if np.min(label[label >= 0], initial=np.inf) >= 1:
                 label = np.where(label >= 0, label - 1, label)
+                last = int(np.max(label, initial=-1)) + 1
+                graph.origin["class_names"] = [str(c) for c in range(1, last + 1)]
+                graph.origin["notes"] = [f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
+                                         "predictions have the source's numbers"]
             graph.origin["classes"] = int(np.max(label[label >= 0], initial=-1)) + 1
         graph.y = label
     return graph

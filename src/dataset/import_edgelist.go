@@ -99,6 +99,9 @@ func cureEdge(path string, r *table.Reader) string {
 	case beginsWith(path, "%%MatrixMarket"):
 		return "a MatrixMarket file, which begins with its size: in Python, halognn.write_dataset(DIR, " +
 			"scipy.io.mmread(FILE)) imports it"
+	case bytes.HasPrefix(r.Row(), []byte("*")):
+		return "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) " +
+			"imports it"
 	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
 		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it with " +
 			"data=False or by networkx.write_weighted_edgelist, or in Python, halognn.write_dataset(DIR, graph)"

@@ -272,6 +272,9 @@ var foreignKinds = map[string]string{
 	".gml":     "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".graphml": "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".gexf":    "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
+		"dataset",
+	".net":     "a Pajek file; in Python, halognn.write_dataset(DIR, networkx.read_pajek(FILE)) writes a dataset",
 	".parquet": "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)",
 	".feather": "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)",
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",

@@ -73,9 +73,7 @@ type columnUse struct{ as, why string }
 // readsColumns notes what the columns of a table were taken as, in their order.
 func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
 	for k, name := range t.Header {
-		if name == "" {
-			name = fmt.Sprintf("column %d, without a name", k)
-		}
+		name = columnName(name, k)
 		if use, ok := of[k]; ok {
 			s.reads(t.Path(), name, use.as, use.why)
 		} else {
@@ -88,16 +86,24 @@ func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 }
 
+// columnName returns what reports call a column.
+func columnName(name string, column int) string {
+	if name == "" {
+		return fmt.Sprintf("%d, without a name,", column)
+	}
+	return name
+}
+
 // usual are names by which a first row is known to name the columns.
 func (s *source) usual(name string) bool {
 	o := &s.options.Table
 	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
-		indexNames, o.Labels, o.Features, o.EdgeFeatures, s.options.LinkLabels, s.options.Ignore,
+		o.Labels, o.Features, o.EdgeFeatures, s.options.LinkLabels, s.options.Ignore,
 		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
 	for _, masks := range maskNames {
 		lists = append(lists, masks)
 	}
-	return slices.ContainsFunc(lists, func(names []string) bool {
+	return isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return n != "" && strings.EqualFold(n, name) })
 	})
 }

@@ -48,6 +48,7 @@ type source struct {
 	unmarked    []int32        // columns of several labels that each vertex lacks; nil: none
 	idColumn    string         // of the node table
 	otherIDs    string         // others that could be it
+	header      []string       // of the node table
 	typed       bool           // of one type of several
 	release     []func()
 }

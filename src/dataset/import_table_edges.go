@@ -102,9 +102,12 @@ func (t *edgeTable) chooseEnds(s *source) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
 	}
+	// Source Node is source_node, too
+	plain := strings.NewReplacer(" ", "_", "-", "_", ".", "_")
 	at := func(name string) int {
-		k, _ := s.column(t.Named, "", "", name)
-		return k
+		return slices.IndexFunc(t.Header, func(h string) bool {
+			return strings.EqualFold(plain.Replace(h), name) && !slices.Contains(s.options.Ignore, h)
+		})
 	}
 	var pairs [][2]int
 	var ends [2][]int // columns that are called like an end
@@ -187,16 +190,15 @@ func noteColumns(s *source, t *edgeTable, weighed bool) {
 	}
 	file := filepath.Base(t.Path())
 	for k, name := range t.Header {
-		if _, read := of[k]; read {
-			continue
-		}
-		if isTime(name) {
+		switch _, read := of[k]; {
+		case read:
+		case isTime(name):
 			of[k] = columnUse{asTime, ""}
 			s.note("column %s of %s is ignored: %s", name, file, noTime)
-		} else if note := ignoredWeights(name); note != "" {
-			s.notes = append(s.notes, note)
-		} else {
-			s.note("column %s of %s is not read", name, file)
+		case ignoredWeights(name) != "":
+			s.notes = append(s.notes, ignoredWeights(name))
+		default:
+			s.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
 	s.readsColumns(t.Named, of)
@@ -330,11 +332,15 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.options.Table.Nodes == "" {
 		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
 	}
-	if whole := wholeNumber(id); whole != "" {
-		if _, ok := s.places[whole]; ok {
+	for _, alike := range []string{wholeNumber(id), id + ".0"} {
+		if _, ok := s.places[alike]; ok {
 			return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
-				"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, whole)
+				"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
 		}
+	}
+	if slices.Contains(s.header, id) {
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
+			"data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
 	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
 		"remove the edge, or name the column of the ids with --id", id, graph.ErrVertexRange, nodes, s.idColumn,

@@ -26,13 +26,11 @@ var maskNames = [3][]string{{"train_mask", "is_train", "train"}, {"val_mask", "v
 	"val", "valid"}, {"test_mask", "is_test", "test"}}
 
 // indexNames are names of columns with the numbers of rows, which tools write unasked.
-var indexNames = []string{"", "index", "unnamed: 0", "unnamed: 0.1", "level_0"}
+var indexNames = []string{"", "index", "level_0", "rownames", "row_names"}
 
 func isIndex(name string, column int) bool {
-	if name == "" {
-		return true
-	}
-	return column < 2 && slices.Contains(indexNames, strings.ToLower(name))
+	lower := strings.ToLower(name)
+	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
 }
 
 // mark reads a mark of a mask.
@@ -231,11 +229,8 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 		case !ok:
 			s.note("column %s of %s is not read", name, file)
 		case use.as == asIgnored && use.why == rowNumbers:
-			where := "column " + name
-			if name == "" {
-				where = fmt.Sprintf("column %d, without a name,", k)
-			}
-			s.note("%s of %s is not read: it seems to be an index, the numbers of the rows", where, file)
+			s.note("column %s of %s is not read: it seems to be an index, the numbers of the rows",
+				columnName(name, k), file)
 		}
 	}
 	s.readsColumns(t, c.use)
@@ -314,7 +309,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id < 0 {
 		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
 	}
-	s.idColumn = t.Header[c.id]
+	s.idColumn, s.header = t.Header[c.id], t.Header
 	var others []string
 	for k, name := range t.Header {
 		lower := strings.ToLower(name)

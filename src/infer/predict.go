@@ -104,7 +104,7 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	}
 	for _, note := range []string{reordered, m.rescaled(env.Shards)} {
 		if note != "" {
-			s.Tell("note: " + note)
+			s.Tell(note)
 		}
 	}
 	out, err := s.infer(ctx, m, known, what)

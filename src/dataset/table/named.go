@@ -115,13 +115,18 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		return false, nil
 	case numbers == 0:
 		return true, nil
-	case !whole || numbers == 1 && !slices.ContainsFunc(row, func(f string) bool { return f == "0" || f == "1" }):
+	case isNumber(row[0]) && row[0] != "0", !whole || numbers == 1 && !slices.ContainsFunc(row, func(f string) bool { return f == "0" || f == "1" }):
 		return false, nil
 	case numbers > 1 && fractions(row, after):
 		return true, nil
 	}
 	return false, t.Errorf("%w: is this row the names of the columns, or data? --no-header reads it as "+
 		"data; else call the columns by words", ErrValue)
+}
+
+func isNumber(f string) bool {
+	_, ok := ParseFloat([]byte(f))
+	return ok
 }
 
 // alike reports whether a word of a row, such as u1, has letters as in the same place of all rows after
