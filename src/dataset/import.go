@@ -391,7 +391,8 @@ func (s *source) write() (ImportReport, error) {
 		}
 	}
 	r := ImportReport{
-		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
+		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices),
+		Edges:      g.NumEdges(),
 		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil, merge: s.options.Weights,
 		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())),
 		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,

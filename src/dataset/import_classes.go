@@ -51,21 +51,28 @@ func (s *source) nameClasses(labels []string) error {
 // setNames keeps the names of classes, in order, unless they are their numbers, and tells what is odd
 // about them.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
-	s.tellNone()
+	none := s.tellNone()
 	if len(names) > 100 && 2*len(names) > labelled {
 		return fmt.Errorf("%d different labels, such as %.40q, on %d labelled vertices: %w: these "+
 			"are ids or measurements, not classes", len(names), names[0], labelled, ErrValue)
 	}
 	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
 		s.classNames = names
-		if integers {
+		switch {
+		case integers && n == 1:
+			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
+		case integers:
 			s.note("classes %s of the source are numbered 0 to %d here; predictions have the source's numbers",
 				few(names), n-1)
 		}
 	}
 	switch n := len(names); {
 	case n == 1:
-		s.note("all labels are one class, %q: there is nothing to learn", names[0])
+		cure := ""
+		if none != "" {
+			cure = "; --no-label '' makes classes of " + none
+		}
+		s.note("all labels are one class, %q: there is nothing to learn%s", names[0], cure)
 	case n > 3 && 2*n > labelled:
 		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n, labelled)
 	}
@@ -126,15 +133,17 @@ func (s *source) sawNone(y string) {
 	s.none[y]++
 }
 
-// tellNone notes the words for none.
-func (s *source) tellNone() {
+// tellNone notes the words for none, and returns them.
+func (s *source) tellNone() string {
 	var words []string
 	for _, y := range slices.Sorted(maps.Keys(s.none)) {
 		words = append(words, fmt.Sprintf("%q (%d)", y, s.none[y]))
 	}
-	if s.none = nil; words != nil {
-		s.note("labels %s stand for none; --no-label WORDS says which do", few(words))
+	if s.none = nil; words == nil {
+		return ""
 	}
+	s.note("labels %s stand for none; --no-label WORDS says which do", few(words))
+	return few(words)
 }
 
 // numberedClasses collects labels that come as numbers, of any number of vertices: labels holds the

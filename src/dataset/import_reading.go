@@ -72,6 +72,9 @@ type columnUse struct{ as, why string }
 
 // readsColumns notes what the columns of a table were taken as, in their order.
 func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
+	if !t.HasNames && !s.options.Table.NoHeader {
+		s.reads(t.Path(), "the first row", "data", "it is not like names of columns")
+	}
 	for k, name := range t.Header {
 		name = columnName(name, k)
 		if use, ok := of[k]; ok {

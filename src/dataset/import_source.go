@@ -294,7 +294,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
 			"%s, which is %s; "+
-			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or reduce the columns first",
+			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or "+
+			"reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

@@ -369,7 +369,7 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 			r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
 			r.Links += " of " + t.edges[of[0]].String()
 			for _, k := range of[1:] {
-				r.Links += "; they left " + t.edges[k].String() + ", too, whose edges are the same pairs"
+				r.Links += "; the edges of " + t.edges[k].String() + " are these pairs, too, and leave with them"
 			}
 		}
 		m.Provenance = (&source{options: o}).provenance(&r)

@@ -115,7 +115,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		return false, nil
 	case numbers == 0:
 		return true, nil
-	case isNumber(row[0]) && row[0] != "0", !whole || numbers == 1 && !slices.ContainsFunc(row, func(f string) bool { return f == "0" || f == "1" }):
+	case isNumber(row[0]) && row[0] != "0", !whole, numbers == 1 && !slices.ContainsFunc(row, isFirst):
 		return false, nil
 	case numbers > 1 && fractions(row, after):
 		return true, nil
@@ -123,6 +123,9 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	return false, t.Errorf("%w: is this row the names of the columns, or data? --no-header reads it as "+
 		"data; else call the columns by words", ErrValue)
 }
+
+// isFirst reports whether a text is a number from which columns are counted.
+func isFirst(f string) bool { return f == "0" || f == "1" }
 
 func isNumber(f string) bool {
 	_, ok := ParseFloat([]byte(f))
