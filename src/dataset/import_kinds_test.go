@@ -22,6 +22,7 @@ func TestImportKinds(t *testing.T) {
 		names           []string // of the feature columns
 		classes         int
 		labels          []int32
+		features        []float32
 		split           [3][]graph.VertexID // if not empty
 		weights         []float32
 		says            []string // in the report
@@ -67,6 +68,10 @@ func TestImportKinds(t *testing.T) {
 			want{fault: []string{"in column name, which is the id", "user_id could be", "--id"}}},
 		{"a double id", []string{"edges.csv", path3, "nodes.csv", "kind,f\n0,1\n0,2\n"}, nil,
 			want{fault: []string{`vertex "0" comes twice in column kind`, "--id"}}},
+		{"the first of several rows", []string{"edges.csv", path3, "nodes.csv", "id,f,y\n0,5,a\n1,6,b\n0,7,b\n0,5,a\n2,8,b\n1,9,a\n"},
+			func(o *dataset.ImportOptions) { o.Table.FirstRows = true },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 1}, features: []float32{5, 6, 8},
+				says: []string{"3 rows of nodes.csv are of vertices that have a row before, and are left out: 2 of them differ"}}},
 		// columns that tools write
 		{"row numbers without a name", []string{"edges.csv", path3, "nodes.csv", ",id,f\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
 			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column 0, without a name, of nodes.csv is not read"}}},
@@ -210,6 +215,9 @@ func TestImportKinds(t *testing.T) {
 			}
 			if c.labels != nil && !slices.Equal(npy.View[int32](d.Labels.Data), c.labels) {
 				t.Errorf("labels %v", d.Labels)
+			}
+			if c.features != nil && !slices.Equal(load[float32](t, d.Dir, "features.npy"), c.features) {
+				t.Errorf("features %v", load[float32](t, d.Dir, "features.npy"))
 			}
 			if c.weights != nil && !slices.Equal(d.Weights, c.weights) {
 				t.Errorf("weights %v", d.Weights)

@@ -60,7 +60,9 @@ func (s *source) readsOGB(raw string) {
 		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") {
 			of.as = asIgnored
 		}
-		s.reads(raw, of.name, of.as, "")
+		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
+			s.note("%s is ignored: %s", of.name, noTime)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type source struct {
 	idColumn    string         // of the node table
 	otherIDs    string         // others that could be it
 	header      []string       // of the node table
+	repeated    []int          // rows of the node table that are left out, with FirstRows
 	typed       bool           // of one type of several
 	release     []func()
 }

@@ -18,6 +18,7 @@ type TableOptions struct {
 	Labels         []string // one column of classes, or several of 0 and 1; or a .npy file
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
 	Split          string   // column of train, valid, test
+	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
 	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
 }
 
@@ -134,7 +135,7 @@ func (o *ImportOptions) checkTables() error {
 		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" ||
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
-			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
+			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.FirstRows {
 			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil

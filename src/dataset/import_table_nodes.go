@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
 )
@@ -65,8 +67,10 @@ func readNodes(s *source, path string) error {
 	}
 	masks := maskReader{t: t, columns: c.masks}
 	var odd oddIDs
+	var first []uint64 // of each vertex, the hash of its row, with FirstRows
+	unequal := 0
 	s.places = make(map[string]graph.VertexID)
-	for {
+	for n := 0; ; n++ {
 		row, err := t.Next()
 		if err != nil {
 			return err
@@ -76,9 +80,20 @@ func readNodes(s *source, path string) error {
 		}
 		v := graph.VertexID(len(ids))
 		id := strings.Clone(row[c.id])
-		if _, twice := s.places[id]; twice {
+		own, twice := s.places[id]
+		if s.options.Table.FirstRows {
+			hash := xxhash.Sum64String(strings.Join(row, "\x00"))
+			if twice {
+				if s.repeated = append(s.repeated, n); hash != first[own] {
+					unequal++
+				}
+				continue
+			}
+			first = append(first, hash)
+		}
+		if twice {
 			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a row for each "+
-				"vertex, or another column as --id", ErrValue, id, s.idColumn)
+				"vertex, another column as --id, or --first-rows, which takes the first", ErrValue, id, s.idColumn)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
@@ -106,6 +121,10 @@ func readNodes(s *source, path string) error {
 		if err := masks.read(v, row); err != nil {
 			return err
 		}
+	}
+	if n := len(s.repeated); n > 0 {
+		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
+			filepath.Base(path), unequal)
 	}
 	if err := odd.tell(s, path); err != nil {
 		return err
@@ -432,9 +451,13 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 			return err
 		}
 		defer t.Close()
-		values := make([]float32, len(columns))
-		for v := 0; ; v++ {
+		values, repeated := make([]float32, len(columns)), s.repeated
+		for n, v := 0, 0; ; n, v = n+1, v+1 {
 			row, err := t.Next()
+			for len(repeated) > 0 && repeated[0] == n && err == nil {
+				repeated, n = repeated[1:], n+1
+				row, err = t.Next()
+			}
 			if err != nil {
 				return err
 			}

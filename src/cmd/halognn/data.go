@@ -309,6 +309,8 @@ func importCommand(p *process) *cobra.Command {
 		"csv: columns with features, or a .npy file (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
 		"csv: column with train, valid or test (default: split)")
+	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
+		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
 		"csv: the first row is data; columns are called 0, 1, ...")
 	f.StringVar(&o.FeatureType, "feature-type", "",
