@@ -294,9 +294,9 @@ func importCommand(p *process) *cobra.Command {
 		"a dataset that was standardized: shift and scale as there, to predict with its models")
 	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
 	f.StringVar(&o.Table.Source, "source", "",
-		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
+		"csv: column of the edge table with the source vertex (default: of a pair, as source,target or from,to)")
 	f.StringVar(&o.Table.Target, "target", "",
-		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+		"csv: column of the edge table with the target vertex (default: of a pair, as source,target or from,to)")
 	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
 		"csv: columns of the edge table that are features of edges")
 	f.StringVar(&o.Table.Weight, "weight", "",
@@ -308,11 +308,11 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
-		"csv: column with train, valid or test (default: split)")
+		"csv: column with train, valid or test (default: split, or marks in train_mask, val_mask, test_mask)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
 		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
-		"csv: the first row is data; columns are called 0, 1, ...")
+		"csv: the first row is data; columns are called 0, 1, ... (default: as the row shows)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		dataset.FeatureTypes+" (default: float16 stays, all else becomes float32)")
 	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+
