@@ -344,7 +344,8 @@ def mat(path):
     f = files[0]
     used = {meaning: _named(f, names) for meaning, names in VARIABLES.items()}
     network = f.get(used["network"])
-    if network is None or getattr(network, "ndim", 0) != 2 or network.shape[0] != network.shape[1]:
+    if (network is None or getattr(network, "ndim", 0) != 2 or network.shape[0] != network.shape[1] or
+            network.dtype.kind not in "biuf"):
         raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}")
     entries = weighed_entries(csr(network))
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0], f.get(used["x"]))

@@ -147,10 +147,14 @@ SPLITS = {"train": "train_idx", "valid": "valid_idx", "val": "valid_idx", "test"
 def take_other(more, left, name, value, where="", origin=None):
     """Puts what a library keeps under a name of its own among the arrays, or says that it is left out."""
     if isinstance(value, dict) and value and set(value) <= set(SPLITS):
+        try:
+            parts = {part: numpy_of(ids, f"{name}[{part!r}]") for part, ids in value.items()}
+        except ValueError:
+            left.append(where + name)
+            return
         if origin is not None:
             origin.setdefault("split", name)
-        for part, list_ in value.items():
-            part_of = numpy_of(list_, f"{name}[{part!r}]")
+        for part, part_of in parts.items():
             key = SPLITS[part]
             if part_of.dtype.kind == "b":
                 key = key.replace("_idx", "_mask")

@@ -126,6 +126,12 @@ class LosesNothing(unittest.TestCase):
         self.assertIn("2 train, 0 valid, 2 test: split_idx", report)
         self.assertTrue(np.allclose(np.load(f"{self.out}/edge_weights.npy"), [.1, .2, .3]))
 
+    def test_pyg_split_of_types(self):
+        graph = Data(edge_index=np.array([[0], [1]]), x=np.eye(4, dtype=np.float32),
+                     splits={"train": {"paper": np.array([0])}, "test": {"paper": np.array([1])}})
+        _, told = self.said(graph)
+        self.assertEqual(told, ["splits is not read"])
+
     def test_masked_arrays(self):
         y = np.ma.array([0, 1, 0], mask=[False, False, True])
         graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, np.ones((3, 1)), y)
