@@ -324,6 +324,10 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		if t.HasNames {
 			why = "the first column, for none is called id or node"
 		}
+		if next := c.id + 1; t.HasNames && c.id >= 0 && isIndex(t.Header[c.id], c.id) && next < len(t.Header) &&
+			!isIndex(t.Header[next], next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
+			c.id, why = next, "the first column after an index, and words"
+		}
 	}
 	if c.id < 0 {
 		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")

@@ -18,11 +18,12 @@ type Names struct {
 // Named is a table of words whose columns have names.
 type Named struct {
 	*Reader
-	Header   []string // of the columns; "" for one without a name
-	HasNames bool     // the first row has the names; otherwise the columns are called 0, 1, ...
-	Repeated int      // rows that repeated the names and were skipped
-	At       int      // the line of the first of them
-	first    []string // the first row, if it does not name the columns
+	Header   []string   // of the columns; "" for one without a name
+	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
+	Repeated int        // rows that repeated the names and were skipped
+	At       int        // the line of the first of them
+	first    []string   // the first row, if it does not name the columns
+	after    [][]string // the first rows after that
 }
 
 // OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row, or that
@@ -41,7 +42,7 @@ func OpenNamed(path string, names Names) (*Named, error) {
 }
 
 func (t *Named) begin(names Names) error {
-	sample := t.sample()
+	t.after = t.sample()
 	ok, err := t.Reader.Next()
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: %w: the first line is empty; want a table with column names", t.path,
@@ -56,7 +57,7 @@ func (t *Named) begin(names Names) error {
 	}
 	t.Header = slices.Clone(row)
 	if !names.No && (names.Data == nil || !names.Data(row)) {
-		if t.HasNames, err = t.areNames(row, sample, names.Known); err != nil {
+		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil {
 			return err
 		}
 	}
@@ -75,6 +76,9 @@ func (t *Named) begin(names Names) error {
 	}
 	return nil
 }
+
+// Number reports whether the field of a column in the row after the names is a number.
+func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.after[0][column]) }
 
 // sample returns the fields of the rows after the first that the buffer holds.
 func (t *Named) sample() (rows [][]string) {
