@@ -366,14 +366,15 @@ func (s *source) write() (ImportReport, error) {
 	if err != nil {
 		return ImportReport{}, err
 	}
-	if regression(s) {
-		if err := checkTargets(s); err != nil {
-			return ImportReport{}, err
-		}
+	r := ImportReport{
+		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices),
+		Undirected: undirected, Cleaning: cleaning, merge: s.options.Weights, DryRun: s.options.DryRun,
+		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())), FeatureType: Float32, SparseEntries: -1,
+		Task: s.task(), Split: "of links: " + s.options.SplitLinks,
 	}
-	split, links := &splitSource{from: "of links: " + s.options.SplitLinks}, graph.LinkSplit{}
+	split, links := new(splitSource), graph.LinkSplit{}
 	if s.options.SplitLinks == "" {
-		split, err = s.chooseSplit()
+		split, err = s.settle(&r)
 	} else {
 		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights, symmetric,
 			func(l *graph.LinkSplit) error { return labelLinks(s, g, labels, l) })
@@ -390,18 +391,9 @@ func (s *source) write() (ImportReport, error) {
 			return ImportReport{}, err
 		}
 	}
-	r := ImportReport{
-		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices),
-		Edges:      g.NumEdges(),
-		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil, merge: s.options.Weights,
-		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())),
-		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
-		Labelled: s.labelled(),
-		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
-		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes, Reading: s.reading, DryRun: s.options.DryRun,
-	}
+	r.Edges, r.Weighted, r.Notes, r.Reading = g.NumEdges(), weights != nil, s.notes, s.reading
 	if t := task.Find(r.Task); t != nil && t.Embeds {
-		r.Classes, r.Labelled, r.Links = s.linkOutputs, 0, describeLinks(&links)
+		r.Classes, r.Links = s.linkOutputs, describeLinks(&links)
 		if !t.Ranks {
 			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
 		}
@@ -431,6 +423,23 @@ func (s *source) write() (ImportReport, error) {
 		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
 	}
 	return r, w.Close()
+}
+
+// settle checks the labels of the vertices, makes the split, and puts both into a report.
+func (s *source) settle(r *ImportReport) (*splitSource, error) {
+	if regression(s) {
+		if err := checkTargets(s); err != nil {
+			return nil, err
+		}
+	}
+	split, err := s.chooseSplit()
+	if err != nil {
+		return nil, err
+	}
+	r.Task, r.Classes, r.Labelled = s.task(), s.classes, s.labelled()
+	r.Split, r.Unlabelled = split.from, split.unlabelled
+	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
+	return split, nil
 }
 
 // build makes the graph and, if the edges have weights, these. Where edges have features the edges
@@ -551,7 +560,7 @@ func (s *source) checkFeatures() error {
 }
 
 func (s *source) provenance(r *ImportReport) Provenance {
-	notes := slices.Clone(s.notes)
+	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
 		notes = append(notes,
 			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
@@ -577,7 +586,7 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Notes:    notes,
-		Reading:  s.reading,
+		Reading:  r.Reading,
 	}
 	if s.options.SplitLinks == "" { // else classes are those of links
 		p.Classes = s.classNames

@@ -347,33 +347,21 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 	r := ImportReport{Name: o.Name, Format: o.Format, FeatureType: Float32, SparseEntries: -1,
 		Task: task.None, Split: "none, for there are no labels"}
 	m := Meta{Name: o.Name, Task: task.None, Schema: graph.Schema{Types: t.names, Links: of}}
-	split := new(splitSource)
-	if at >= 0 {
-		s := t.of[at]
-		if regression(s) {
-			if err := checkTargets(s); err != nil {
-				return r, err
-			}
-		}
-		if split, err = s.chooseSplit(); err != nil {
+	split, labels := new(splitSource), &source{options: o}
+	switch {
+	case at >= 0:
+		labels, m.LabelType = t.of[at], t.names[at]
+		if split, err = labels.settle(&r); err != nil {
 			return r, err
 		}
-		m.Task, m.Classes, m.LabelType = s.task(), s.classes, t.names[at]
-		r.Task, r.Classes, r.Labelled, r.Split, r.Unlabelled = m.Task, m.Classes, s.labelled(), split.from,
-			split.unlabelled
-		r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
-		m.Provenance = s.provenance(&r)
-	} else {
-		if of != nil {
-			m.Task, r.Task, r.Links = task.Links, task.Links, describeLinks(&links)
-			r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
-			r.Links += " of " + t.edges[of[0]].String()
-			for _, k := range of[1:] {
-				r.Links += "; the edges of " + t.edges[k].String() + " are these pairs, too, and leave with them"
-			}
+	case of != nil:
+		r.Task, r.Links = task.Links, describeLinks(&links)+" of "+t.edges[of[0]].String()
+		r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
+		for _, k := range of[1:] {
+			r.Links += "; the edges of " + t.edges[k].String() + " are these pairs, too, and leave with them"
 		}
-		m.Provenance = (&source{options: o}).provenance(&r)
 	}
+	m.Task, m.Classes = r.Task, r.Classes
 	for i, s := range t.of {
 		for _, note := range s.notes {
 			r.Notes = append(r.Notes, t.names[i]+": "+note)
@@ -381,7 +369,7 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 		r.Reading = append(r.Reading, s.reading...)
 	}
 	r.Notes, r.Reading = append(r.Notes, t.notes...), append(r.Reading, t.reading...)
-	m.Provenance.Notes, m.Provenance.Reading = r.Notes, r.Reading
+	m.Provenance = labels.provenance(&r)
 	if o.DryRun {
 		return t.rehearse(r)
 	}
