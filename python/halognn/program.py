@@ -352,7 +352,7 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
     options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled",
         checkpoint="best" or "last" of a run that has not finished; of links top=10, the best partners
         of each vertex
-    Returns the array that out holds, or the path of a table; with embeddings, that and their array.
+    Returns the array that out holds, of classes their numbers in the source, or the path of a table; with embeddings, that and their array.
     With top and no out: arrays of sources, targets and scores, best first.
     """
     directory = run.directory if isinstance(run, Run) else run

@@ -290,8 +290,8 @@ func (o *ImportOptions) check() error {
 // Out stays absent or empty.
 //
 // Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
-// half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
-// streamed or held sparse.
+// half of it only while reverse edges are added and repeats dropped (graph.Builder), and 8 more for
+// each edge of the result while weights are merged. Features are streamed or held sparse.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
 // that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
