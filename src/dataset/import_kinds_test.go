@@ -110,6 +110,9 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 3, edges: 2, says: []string{"--label Label makes classes of them"}}},
 		{"names for display as classes, if asked for", []string{"edges.csv", path3, "nodes.csv", "Id,Label\n0,Ann\n1,Bob\n2,Ann\n"},
 			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"Label"} }, want{vertices: 3, edges: 2, classes: 2}},
+		{"names for display beside a label", []string{"edges.csv", path3, "nodes.csv", "Id,Label,kind\n0,Ann,x\n1,Bob,y\n2,Cid,x\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"kind"} },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 0}, says: []string{"Label: ignored (names for display)"}}},
 		{"two columns of labels", []string{"edges.csv", path3, "nodes.csv", "id,label,class\n0,a,1\n1,b,2\n2,a,1\n"}, nil,
 			want{vertices: 3, edges: 2, classes: 2, names: []string{"class"}, says: []string{"could all be the label: label is it"}}},
 		// no names of columns

@@ -210,11 +210,17 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader) error {
 	return nil
 }
 
+const forDisplay = "names for display"
+
+// gephi reports whether a column is called Label beside Id, as Gephi writes them.
+func (c *nodeColumns) gephi(t *table.Named, column int) bool {
+	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
+}
+
 // leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
 // they differ for nearly all.
 func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) {
-	if c.named || regression(s) || len(c.labels) != 1 || t.Header[c.labels[0]] != "Label" ||
-		!strings.HasPrefix(t.Header[c.id], "I") {
+	if c.named || regression(s) || len(c.labels) != 1 || !c.gephi(t, c.labels[0]) {
 		return
 	}
 	seen, same := map[string]bool{}, true
@@ -227,7 +233,7 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels
 	}
 	s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
 		"--label Label makes classes of them", filepath.Base(t.Path()), len(seen), len(ids))
-	c.use[c.labels[0]] = columnUse{asIgnored, "names for display"}
+	c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
 	c.labels = nil
 }
 
@@ -306,6 +312,10 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
 		case t.HasNames && isIndex(name, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
+		case c.gephi(t, k) && !t.Number(k): // beside another label
+			c.use[k] = columnUse{asIgnored, forDisplay}
+			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
+				filepath.Base(t.Path()))
 		default:
 			c.features = append(c.features, k)
 		}
