@@ -77,7 +77,8 @@ func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{pat
 
 // OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
 // as the first row without such a beginning, and more than one; else it is a comment. Where a row is
-// one field nothing is a comment. With ragged, rows have at least two fields, each row its own number.
+// one field nothing is a comment. With ragged, rows have at least two fields, each row its own number, and
+// a line with one is a comment if it begins so.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -171,6 +172,9 @@ func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] =
 func (r *Reader) isComment() bool {
 	if !marked(r.row) || r.words && r.width == 1 {
 		return false
+	}
+	if r.ragged {
+		return r.Columns() < 2
 	}
 	return !r.words || r.Columns() != r.width
 }

@@ -77,6 +77,7 @@ func TestWordsOfFields(t *testing.T) {
 		{"a;0,5\nb;1,5\n", table.Auto, false, "a|0,5 b|1,5"},
 		{"id,note\na,x;y\nb,z\n", table.Auto, false, "id|note a|x;y b|z"},
 		{"a b\nc d e\n", table.Auto, true, "a|b c|d|e"},
+		{"a,b\n# note\n#c,d,e\n", table.Auto, true, "a|b #c|d|e"},
 		{"a,b\nc,d,e\n", table.Auto, true, "a|b c|d|e"},
 		{"full name\nAnn\n", table.Auto, false, "full_name Ann"},
 		{"Lee, Ann\n\"x, y\"\n#c\n\"d\" e\n", table.None, false, "Lee,_Ann x,_y #c \"d\"_e"},
