@@ -100,9 +100,12 @@ func (r *Reader) even(rows [][]byte, sep Separator) bool {
 	return true
 }
 
-// count returns the number of fields of a row by a separator.
+// count returns the number of fields of a row by a separator, 1 if quotes end elsewhere than its fields.
 func (r *Reader) count(row []byte, sep Separator) int {
 	one := Reader{sep: sep, quote: bytes.IndexByte(row, '"') >= 0}
 	one.row = one.trim(row)
-	return one.Columns()
+	if n := one.Columns(); !one.badQuote {
+		return n
+	}
+	return 1
 }
