@@ -2,7 +2,7 @@
 
 import sys
 
-from .formats import FORMATS, FormatError, read
+from .formats import FORMATS, read
 from .program import HalognnError, call, stored
 
 
@@ -15,11 +15,14 @@ def main(words):
     try:
         split = next((b.removeprefix("--split=") for a, b in zip(["", *flags], flags)
                       if a == "--split" or b.startswith("--split=")), "")
-        with stored(read(form, path, split)) as arguments:
+        graph = read(form, path, split)
+        with stored(graph) as arguments:
             if {"--undirected", "--directed"} & set(flags):
                 arguments = [a for a in arguments if a not in ("--undirected", "--directed")]
             print(call(["import", *arguments, "--out", out, *flags]), end="")
-    except (FormatError, HalognnError, OSError, ModuleNotFoundError) as error:
+        for name in graph.left:
+            print(f"  note      {name} is not read")
+    except (HalognnError, OSError, ModuleNotFoundError, ValueError) as error:  # a FormatError is a ValueError
         print(f"halognn: {error}", file=sys.stderr)
         return getattr(error, "code", 3)
     return 0

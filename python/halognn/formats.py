@@ -19,7 +19,7 @@ import pickle
 
 import numpy as np
 
-from .graph import Graph
+from .graph import Graph, weighed_entries
 
 
 class FormatError(ValueError):
@@ -326,7 +326,8 @@ def _lists(members, n):
 def mat(path):
     """MATLAB files, of version 7.3 by h5py, by their variables.
 
-    attributed graph   Network or A [N, N], Attributes or X [N, F], Label, Class, gnd or group
+    attributed graph   Network, A or adj ... [N, N], Attributes, X or feature ... [N, F], Label, gnd or
+                       group ...: VARIABLES, in any case of letters
     Facebook100        A and local_info [N, 7]: one file a school; a directory is joined
 
     Both store each edge in both directions."""
@@ -341,14 +342,23 @@ def mat(path):
         raise FormatError(f"{path}: {len(files)} .mat files, {schools} of them from Facebook100 (with "
                           "local_info); want one file, or a directory of Facebook100 only")
     f = files[0]
-    network = _variable(f, "Network", "A")
-    if network is None or network.shape[0] != network.shape[1]:
-        raise FormatError(f"{paths[0]}: no square matrix Network or A; it holds {_content(f)}")
-    graph = Graph(_edges(network), network.shape[0], _variable(f, "Attributes", "X"))
-    label = _variable(f, "Label", "Class", "gnd", "group")
+    used = {meaning: _named(f, names) for meaning, names in VARIABLES.items()}
+    network = f.get(used["network"])
+    if (network is None or getattr(network, "ndim", 0) != 2 or network.shape[0] != network.shape[1] or
+            network.dtype.kind not in "biuf"):
+        raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}")
+    entries = weighed_entries(csr(network))
+    graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0], f.get(used["x"]))
+    if np.any(entries.data != 1):
+        graph.more["edge_weight"] = np.asarray(entries.data, np.float64)
+    graph.left = [f"variable {name}" for name in f if name not in used.values()]
+    label = f.get(used["label"])
     if label is not None:
         if hasattr(label, "toarray"):
             label = label.toarray()
+        if label.dtype.kind in "OUS":  # cells of words
+            graph.y = np.array([str(np.squeeze(word)) for word in label.flat])
+            return graph
         if label.shape[0] == 1 and graph.num_nodes > 1:
             label = label.T
         if label.shape[0] != graph.num_nodes:
@@ -357,9 +367,29 @@ def mat(path):
             label = label.astype(np.float64)[:, 0]
             if np.min(label[label >= 0], initial=np.inf) >= 1:
                 label = np.where(label >= 0, label - 1, label)
+                last = int(np.max(label, initial=-1)) + 1
+                graph.origin["class_names"] = [str(c) for c in range(1, last + 1)]
+                graph.origin["notes"] = [f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
+                                         "predictions have the source's numbers"]
             graph.origin["classes"] = int(np.max(label[label >= 0], initial=-1)) + 1
         graph.y = label
     return graph
+
+
+# What people call the variables of attributed graphs, in the order in which they are taken.
+VARIABLES = {
+    "network": ("Network", "A", "adj", "Adjacency", "adj_matrix", "W", "graph", "PvsP"),
+    "x": ("Attributes", "X", "feature", "features", "feat", "attr", "attrb", "attribute"),
+    "label": ("Label", "Class", "gnd", "group", "labels", "y", "gt", "truth", "classes"),
+}
+
+
+def _named(f, names):
+    """The variable of one of these names, written so or in other letters."""
+    lower = {}
+    for name in f:
+        lower.setdefault(name.lower(), name)
+    return next((n if n in f else lower[n.lower()] for n in names if n in f or n.lower() in lower), None)
 
 
 def _loadmat(f):

@@ -1,7 +1,7 @@
 """Graphs of other libraries as arrays of NumPy."""
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class Graph:
     more: other arrays of the source, by name: `halognn import` says which it does not read, and
         refuses those without which the graph would be another, such as edge_type
     undirected: each edge is given once; write_dataset adds its reverse
+    left: what the source has and this graph lacks: write_dataset warns of it
     origin: what is known of the source, kept with the dataset: format, in, name, split, notes,
         classes (their number: then y holds 0 to classes-1, and a class may have no vertex),
         class_names, and parts: name, first and count of joined graphs, by which split="A/B/C" splits
@@ -35,6 +36,7 @@ class Graph:
     more: Dict[str, np.ndarray] = field(default_factory=dict)
     undirected: bool = False
     origin: Dict[str, Any] = field(default_factory=dict)
+    left: List[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         arrays = {"x": self.x, "y": self.y, "ids": self.ids, **self.masks, **self.more}
@@ -72,6 +74,7 @@ class TypedGraph:
     reverse: bool = False
     origin: dict = field(default_factory=dict)
     more: dict = field(default_factory=dict)
+    left: list = field(default_factory=list)
 
     def arrays(self):
         """The arrays by the names that `halognn import --format npz` knows."""
@@ -107,10 +110,66 @@ def numpy_of(array, name="the array"):
     if hasattr(array, "toarray"):
         raise ValueError(f"{name} is sparse, as features alone may be: {name}.toarray() "
                          "makes it dense")
-    array = np.ascontiguousarray(array)
+    if isinstance(array, np.ma.MaskedArray):
+        array = unmasked(array)
+    try:
+        array = np.asarray(array, order="C")
+    except ValueError:
+        raise ValueError(f"{name} has rows of different lengths; make them alike, or give an array of "
+                         "NumPy") from None
     if array.dtype == object:
-        array = array.astype(str)
+        odd = next((v for v in array.flat if isinstance(v, (list, tuple, dict, set, np.ndarray))), None)
+        if odd is not None:
+            raise ValueError(f"{name} holds a {type(odd).__name__}, {odd!r:.40}; want numbers or words, as many "
+                             "in each row")
+        array = np.array(["" if v is None else str(v) for v in array.flat]).reshape(array.shape)
+    elif array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        array = array.astype(str)  # the program reads 64 bits with a sign
+    elif array.dtype.kind not in "biufSU":
+        raise ValueError(f"{name} is an array of {array.dtype}; want numbers or words")
     return array
+
+
+def unmasked(array):
+    """A masked array with what is masked as none: not a member, NaN, or an empty word."""
+    if not np.ma.is_masked(array):
+        return array.data
+    if array.dtype.kind == "b":
+        return array.filled(False)
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64).filled(np.nan)
+    return array.astype(object).filled(None)
+
+
+SPLITS = {"train": "train_idx", "valid": "valid_idx", "val": "valid_idx", "test": "test_idx"}
+
+
+def take_other(more, left, name, value, where="", origin=None):
+    """Puts what a library keeps under a name of its own among the arrays, or says that it is left out."""
+    if isinstance(value, dict) and value and set(value) <= set(SPLITS):
+        try:
+            parts = {part: numpy_of(ids, f"{name}[{part!r}]") for part, ids in value.items()}
+        except ValueError:
+            left.append(where + name)
+            return
+        if origin is not None:
+            origin.setdefault("split", name)
+        for part, part_of in parts.items():
+            key = SPLITS[part]
+            if part_of.dtype.kind == "b":
+                key = key.replace("_idx", "_mask")
+            if key in more:
+                left.append(f"{where}{name}[{part!r}]")
+            else:
+                more[key] = part_of
+        return
+    if isinstance(value, (list, tuple)) or hasattr(value, "detach") or isinstance(value, np.ndarray):
+        try:
+            more[name] = numpy_of(value, name)
+            return
+        except ValueError:
+            pass
+    left.append(where + name)
 
 
 def features_of(array, name="x"):
@@ -150,7 +209,7 @@ def from_pyg(data: Any) -> "Graph | TypedGraph":
     return graph
 
 
-def _take_pyg(graph, items):
+def _take_pyg(graph, items, where=""):
     """Puts the arrays of a store into the graph, but for its edges."""
     for name, value in items:
         if value is None or name in ("edge_index", "num_nodes"):
@@ -161,8 +220,8 @@ def _take_pyg(graph, items):
             graph.y = numpy_of(value, name)
         elif name in MASKS:
             graph.masks[name] = numpy_of(value, name)
-        elif hasattr(value, "detach") or isinstance(value, np.ndarray):
-            graph.more[name] = numpy_of(value, name)
+        else:
+            take_other(graph.more, graph.left, name, value, where, graph.origin)
 
 
 def _typed_pyg(data):
@@ -170,17 +229,18 @@ def _typed_pyg(data):
     for kind in data.node_types:
         store = data[kind]
         graph = nodes[kind] = Graph(NO_EDGES, int(store.num_nodes))
-        _take_pyg(graph, store.items())
-    edges, more = {}, {}
+        _take_pyg(graph, store.items(), kind + ": ")
+    edges, more, left = {}, {}, []
     for relation in data.edge_types:
         if "edge_index" not in data[relation]:
             raise ValueError(f"the edges of {relation} are not in edge_index; leave "
                              "torch_geometric.transforms.ToSparseTensor out")
         edges[tuple(relation)] = numpy_of(data[relation].edge_index, "edge_index")
-        more[tuple(relation)] = {
-            name: numpy_of(value, name) for name, value in data[relation].items()
-            if name != "edge_index" and (hasattr(value, "detach") or isinstance(value, np.ndarray))}
-    return TypedGraph(nodes, edges, more=more)
+        more[tuple(relation)] = {}
+        for name, value in data[relation].items():
+            if name != "edge_index" and value is not None:
+                take_other(more[tuple(relation)], left, name, value, ",".join(relation) + ": ")
+    return TypedGraph(nodes, edges, more=more, left=left + [n for g in nodes.values() for n in g.left])
 
 
 def _take_dgl(graph, name, value, features, labels):
@@ -227,20 +287,34 @@ def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | 
 
 def from_scipy(adjacency: Any, x: Any = None, y: Any = None, train_mask: Any = None,
                val_mask: Any = None, test_mask: Any = None) -> Graph:
-    """A square scipy.sparse matrix: an entry in row r and column c is an edge r -> c."""
+    """A square scipy.sparse matrix: an entry in row r and column c that is not 0 is an edge r -> c, with the
+    entry for its weight unless all are 1."""
     rows, columns = adjacency.shape
     if rows != columns:
         raise ValueError(f"the matrix is {rows} x {columns}; want a row and a column for each "
                          "vertex")
-    entries = adjacency.tocoo()
+    entries = weighed_entries(adjacency)
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), rows)
     graph.x = None if x is None else features_of(x)
     graph.y = None if y is None else numpy_of(y, "y")
     masks = zip(MASKS, (train_mask, val_mask, test_mask))
     graph.masks = {name: numpy_of(mask, name) for name, mask in masks if mask is not None}
-    if entries.nnz and np.any(entries.data != entries.data[0]):
-        graph.more["edge_weight"] = np.asarray(entries.data)
+    if np.any(entries.data != 1):
+        graph.more["edge_weight"] = np.asarray(entries.data, dtype=np.float64)
     return graph
+
+
+def weighed_entries(matrix):
+    """The entries of a sparse matrix that are not 0, in COO form: those of one place are added up, however
+    the matrix is stored."""
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"the matrix holds {matrix.dtype}; want real numbers")
+    matrix = matrix.tocsr(copy=True)
+    if matrix.dtype.kind == "b":
+        matrix = matrix.astype(np.uint8)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix.tocoo()
 
 
 def from_networkx(g: Any, features: Sequence[str] = (), label: Optional[str] = None) -> Graph:
@@ -252,31 +326,64 @@ def from_networkx(g: Any, features: Sequence[str] = (), label: Optional[str] = N
     """
     nodes = list(g.nodes)
     place = {node: i for i, node in enumerate(nodes)}
-    edges = np.array([(place[u], place[v]) for u, v in g.edges()], dtype=np.int64).reshape(-1, 2)
-    if not g.is_directed():
-        edges = np.concatenate([edges, edges[:, ::-1]])
-    graph = Graph(np.ascontiguousarray(edges.T), len(nodes))
-    numbered = all(type(n) is int for n in nodes)
-    graph.ids = np.array(nodes if numbered else [str(n) for n in nodes])
+    given = list(g.edges(data=True))
+    edges = np.array([(place[u], place[v]) for u, v, _ in given], dtype=np.int64).reshape(-1, 2)
+    once = np.arange(0) if g.is_directed() else np.flatnonzero(edges[:, 0] != edges[:, 1])  # a loop is its reverse
+    graph = Graph(np.ascontiguousarray(np.concatenate([edges, edges[once][:, ::-1]]).T), len(nodes))
+    numbered = all(type(n) is int and -(1 << 63) <= n < 1 << 63 for n in nodes)
+    graph.ids = np.array(nodes if numbered else [str(n) for n in nodes], np.int64 if numbered else np.str_)
     if len(set(graph.ids.tolist())) < len(nodes):
         raise ValueError("two vertices have the same text as their name; networkx.relabel_nodes "
                          "gives them others")
-
-    def column(name):
-        values = [g.nodes[n].get(name) for n in nodes]
-        missing = [n for n, value in zip(nodes, values) if value is None]
-        if missing:
-            raise ValueError(f"vertex {missing[0]!r} has no attribute {name!r}")
-        return values
-
     if features:
-        parts = [np.asarray(column(name), dtype=np.float32).reshape(len(nodes), -1)
-                 for name in features]
-        graph.x = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        graph.x = np.concatenate([_attribute_rows(g, name) for name in features], axis=1)
     if label is not None:
-        graph.y = numpy_of(column(label), label)
-    weighted = any("weight" in attributes for _, _, attributes in g.edges(data=True))
-    if weighted:
-        weight = np.array([a.get("weight", 1) for _, _, a in g.edges(data=True)], dtype=np.float64)
-        graph.more["edge_weight"] = weight if g.is_directed() else np.concatenate([weight, weight])
+        graph.y = _labels(g, label)
+    there = sorted({name for _, attributes in g.nodes(data=True) for name in map(str, attributes)})
+    graph.left = [f"vertex attribute {name}" for name in there if name not in (*features, label)]
+    graph.left += [f"edge attribute {name}" for name in sorted(
+        {str(name) for _, _, attributes in given for name in attributes} - {"weight"})]
+    weights = [attributes.get("weight") for _, _, attributes in given]
+    if any(w is not None for w in weights):
+        without = sum(w is None for w in weights)
+        if without:
+            graph.left.append(f"{without} of {len(weights)} edges have no attribute weight, and weigh 1; it")
+        for (u, v, _), w in zip(given, weights):
+            if w is not None and not isinstance(w, (int, float, np.number, np.bool_)):
+                raise ValueError(f"the edge {u!r}, {v!r} has the weight {w!r:.40}; want a number")
+        weight = np.array([1 if w is None else w for w in weights], dtype=np.float64)
+        graph.more["edge_weight"] = np.concatenate([weight, weight[once]])
     return graph
+
+
+def _attribute_rows(g, name):
+    """A vertex attribute, numbers or lists of as many numbers, as rows of features."""
+    rows = []
+    for node in g.nodes:
+        value = g.nodes[node].get(name)
+        if value is None:
+            raise ValueError(f"vertex {node!r} has no attribute {name!r}")
+        try:
+            row = np.asarray(value, dtype=np.float32).reshape(-1)
+        except (TypeError, ValueError):
+            raise ValueError(f"vertex {node!r}: attribute {name!r} is {value!r:.40}; want a number or a list of "
+                             "numbers") from None
+        if rows and len(row) != len(rows[0]):
+            raise ValueError(f"vertex {node!r}: attribute {name!r} has {len(row)} numbers, and {len(rows[0])} at "
+                             "the vertices before; make them alike")
+        rows.append(row)
+    return np.stack(rows) if rows else np.zeros((0, 1), np.float32)
+
+
+def _labels(g, name):
+    """A vertex attribute as labels; a vertex without it has none."""
+    values = [g.nodes[node].get(name) for node in g.nodes]
+    if values and all(v is None for v in values):
+        raise ValueError(f"no vertex has an attribute {name!r}")
+    if any(v is None for v in values) and all(isinstance(v, (int, float, np.number)) for v in values
+                                              if v is not None):
+        values = [np.nan if v is None else v for v in values]
+    width = next((len(v) for v in values if isinstance(v, (list, tuple, np.ndarray))), 0)
+    if width:
+        values = [[np.nan] * width if v is None else v for v in values]
+    return numpy_of(values, f"attribute {name!r}")

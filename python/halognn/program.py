@@ -151,7 +151,8 @@ def stored(graph):
         os.mkdir(arrays)
         for name, array in graph.arrays().items():
             # the program reads rows: not those of a transposed array
-            np.save(os.path.join(arrays, name + ".npy"), np.ascontiguousarray(array), allow_pickle=False)
+            np.save(os.path.join(arrays, name + ".npy"), np.ascontiguousarray(numpy_of(array, name)),
+                    allow_pickle=False)
         if graph.origin:
             with open(os.path.join(arrays, "origin.json"), "w", encoding="utf-8") as f:
                 json.dump(graph.origin, f)
@@ -187,11 +188,13 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
             labels = numpy_of(options[name], name)
             graph = dataclasses.replace(graph, more={**graph.more, name: labels})
             options[name] = name
-    if not graph.origin:  # a dataset keeps the name of its source
+    if not graph.origin.get("name"):  # a dataset keeps the name of its source
         options.setdefault("name", os.path.basename(os.path.abspath(directory)))
     options.setdefault("force", overwrite)
     with stored(graph) as arguments:
         report = call(["import", *arguments, "--out", directory, *flags(options)])
+    for name in graph.left:
+        warnings.warn(f"{name} is not read", stacklevel=2)
     for note in re.findall(r"^ *note +(.*(?:is not read|is ignored).*)$", report, re.MULTILINE):
         warnings.warn(note, stacklevel=2)
     return report
@@ -314,7 +317,7 @@ def source_arrays(*lists):
 
 
 def links_file(pairs, directory):
-    """Writes pairs of ids to the file that `infer --links` takes: numbers as .npy, words as lines."""
+    """Writes pairs of ids to the file that `infer --links` takes: numbers as .npy, words as a table."""
     pairs = np.asarray(pairs)
     if pairs.dtype.kind not in "UO":
         path = os.path.join(directory, "links.npy")
@@ -323,14 +326,13 @@ def links_file(pairs, directory):
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise ValueError(f"links have the shape {pairs.shape}; give pairs, [n, 2]")
     path = os.path.join(directory, "links")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("source,target\n")
-        for pair in pairs:
-            for id in map(str, pair):
-                if not id or re.search(r"[,\s]", id):
-                    raise ValueError(f"the id {id!r} is empty or has a comma or blank, which part ids "
-                                     "of links")
-            f.write(f"{pair[0]},{pair[1]}\n")
+    return write_table(path, [("source", "target"), *([str(id) for id in pair] for pair in pairs)])
+
+
+def write_table(path, rows):
+    """Writes rows of words as a table, and returns its path."""
+    with open(path, "w", encoding="utf-8", newline="") as f:
+        csv.writer(f, lineterminator="\n").writerows(rows)
     return path
 
 
@@ -350,7 +352,7 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
     options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled",
         checkpoint="best" or "last" of a run that has not finished; of links top=10, the best partners
         of each vertex
-    Returns the array that out holds, or the path of a table; with embeddings, that and their array.
+    Returns the array that out holds, of classes their numbers in the source, or the path of a table; with embeddings, that and their array.
     With top and no out: arrays of sources, targets and scores, best first.
     """
     directory = run.directory if isinstance(run, Run) else run
@@ -365,8 +367,7 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
         if vertices is not None:
             if not isinstance(vertices, (str, os.PathLike)):
                 listed, vertices = vertices, os.path.join(tmp, "vertices")
-                with open(vertices, "w", encoding="utf-8") as f:
-                    f.writelines(f"{id}\n" for id in listed)
+                write_table(vertices, [["id"], *([id] for id in listed)])
             arguments += ["--vertices", vertices]
         hidden = os.path.join(tmp, "embeddings.npy") if embeddings is True else embeddings
         if hidden:

@@ -44,6 +44,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/compute"
+	"halognn/src/dataset/table"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/npy"
@@ -85,7 +86,7 @@ var (
 	ErrExists   = errors.New("the target exists")
 	ErrMismatch = errors.New("files do not fit together")
 	ErrAltered  = errors.New("altered since it was written")
-	ErrValue    = errors.New("bad value")
+	ErrValue    = table.ErrValue
 )
 
 // Meta is meta.json: the description of a dataset.
@@ -99,8 +100,9 @@ type Meta struct {
 	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int                 `json:"features"`
 	Classes      int                 `json:"classes"`
-	FeatureType  string              `json:"feature_type"`      // FeatureTypes, or SparseOnes
-	Entries      int64               `json:"entries,omitempty"` // of sparse rows
+	FeatureType  string              `json:"feature_type"`            // FeatureTypes, or SparseOnes
+	Entries      int64               `json:"entries,omitempty"`       // of sparse rows
+	FeatureNames []string            `json:"feature_names,omitempty"` // of the columns, where the source has them
 	Provenance   Provenance          `json:"provenance"`
 	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
 	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
@@ -111,10 +113,11 @@ type Meta struct {
 
 // Table describes the feature rows of the vertices of one type.
 type Table struct {
-	Vertices    int64  `json:"vertices"`
-	Features    int    `json:"features"` // 0: none
-	FeatureType string `json:"feature_type"`
-	Entries     int64  `json:"entries,omitempty"` // of sparse rows
+	Vertices    int64    `json:"vertices"`
+	Features    int      `json:"features"` // 0: none
+	FeatureType string   `json:"feature_type"`
+	Entries     int64    `json:"entries,omitempty"` // of sparse rows
+	Names       []string `json:"names,omitempty"`   // of the columns, where the source has them
 }
 
 // Type returns the element type of the rows.
@@ -158,7 +161,7 @@ func (m *Meta) Table(t int) Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
 	}
-	return Table{m.Vertices, m.Features, m.FeatureType, m.Entries}
+	return Table{m.Vertices, m.Features, m.FeatureType, m.Entries, m.FeatureNames}
 }
 
 // Featureless returns the names of the vertex types without features, "" for that of a graph without
@@ -217,6 +220,8 @@ type Provenance struct {
 	// names of classes, where the source has them
 	Classes []string `json:"classes,omitempty"`
 	Notes   []string `json:"notes,omitempty"` // what else a reader should know
+	// what the columns and arrays of the source were taken as
+	Reading []Reading `json:"reading,omitempty"`
 }
 
 // RowFile returns the element type in files of feature rows.
@@ -297,6 +302,8 @@ func (m *Meta) checkTable(i int) error {
 			ErrValue, t.FeatureType, Float32, Float16)
 	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
 		return fmt.Errorf("%d entries of %s rows are an impossible count", t.Entries, t.FeatureType)
+	case len(t.Names) > 0 && len(t.Names) != t.Features:
+		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names), t.Features)
 	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
 		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features, t.Vertices)
 	}

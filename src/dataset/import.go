@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/task"
@@ -74,8 +75,17 @@ type ImportOptions struct {
 	StandardizeAs string
 	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels says
 	// what is known of links, else "": labels say which task it is.
-	Task  string
-	Table TableOptions // of the format csv
+	Task string
+	// NoLabel are the words and numbers among labels that stand for none; nil: the usual ones.
+	NoLabel []string
+	// KeepLeaks keeps edges of which the validation and test links can be read.
+	KeepLeaks bool
+	// Weights says what becomes of the weights of an edge that comes several times: one of graph.Merges;
+	// "" is their sum.
+	Weights graph.Merge
+	// DryRun reads everything and writes nothing; Out is not read.
+	DryRun bool
+	Table  TableOptions // of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -88,7 +98,8 @@ type ImportReport struct {
 	Edges         int64 // stored directed edges
 	Undirected    bool
 	Cleaning      graph.CleanReport
-	Weighted      bool  // edges have weights
+	Weighted      bool // edges have weights
+	merge         graph.Merge
 	EdgeFeatures  int   // columns
 	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
 	Features      int
@@ -105,7 +116,9 @@ type ImportReport struct {
 	Test          int
 	Unlabelled    int    // split vertices left out because they have no label
 	Links         string // how many; "" unless they are the task
+	Reading       []Reading
 	Notes         []string
+	DryRun        bool // nothing is written
 }
 
 // String writes the report as a few lines.
@@ -117,9 +130,16 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "%s (%s): %d vertices, %d directed edges, %s\n", r.Name, r.Format, r.Vertices,
 		r.Edges, direction)
+	if r.DryRun {
+		b.WriteString("  dry run   nothing is written\n")
+	}
+	for _, read := range r.Reading {
+		fmt.Fprintf(&b, "  read      %s\n", read)
+	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
-		b.WriteString("  weights   one for each edge; of an edge that comes several times, their sum\n")
+		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, their %s\n",
+			cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
 		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which gatv2 and gine read\n",
@@ -140,8 +160,8 @@ func (r ImportReport) String() string {
 			r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
 			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries\n", r.Features,
-			r.FeatureType, r.SparseEntries)
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n", r.Features,
+			r.FeatureType, r.SparseEntries, r.sparser())
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
@@ -153,11 +173,10 @@ func (r ImportReport) String() string {
 		fmt.Fprintf(&b, "  labels    %s, %d %s, %d vertices labelled\n", r.Task, r.Classes,
 			task.Find(r.Task).Outputs(), r.Labelled)
 	}
-	if r.Links != "" {
-		return b.String()
+	if r.Links == "" {
+		fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
+			r.Split)
 	}
-	fmt.Fprintf(&b, "  split     %d train, %d valid, %d test: %s\n", r.Train, r.Valid, r.Test,
-		r.Split)
 	if r.Unlabelled > 0 {
 		fmt.Fprintf(&b, "  split     %d vertices left out because they have no label\n",
 			r.Unlabelled)
@@ -166,6 +185,17 @@ func (r ImportReport) String() string {
 		fmt.Fprintf(&b, "  note      %s\n", n)
 	}
 	return b.String()
+}
+
+// sparser says how much smaller features would be as sparse rows, "" if they would not be.
+func (r ImportReport) sparser() string {
+	of, _ := compute.TypeNamed(r.FeatureType)
+	dense := float64(of.Size()) * float64(r.Features) * float64(r.Vertices)
+	sparse := 8 * float64(r.SparseEntries+r.Vertices)
+	if 2*sparse > dense || len(r.Types) > 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %s; --feature-type sparse keeps them in %s", size(dense), size(sparse))
 }
 
 // reciprocal describes the share of edges with a reverse, in a graph to which none were added.
@@ -217,9 +247,11 @@ func (o *ImportOptions) check() error {
 	} else if _, err := os.Stat(o.In); err != nil {
 		faults = append(faults, fmt.Errorf("--in %s: %w", o.In, errors.Unwrap(err)))
 	}
-	if o.Out == "" {
+	switch {
+	case o.DryRun:
+	case o.Out == "":
 		faults = append(faults, badOption("no output directory is named"))
-	} else {
+	default:
 		faults = append(faults, Target(o.Out))
 	}
 	if o.FeatureType != "" {
@@ -244,6 +276,9 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
 			"it with --split-index, or leave --standardize out"))
 	}
+	if o.Weights != "" && !slices.Contains(graph.Merges, o.Weights) {
+		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights, graph.Merges))
+	}
 	if o.MaxFeatureBytes < 0 {
 		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
@@ -255,8 +290,8 @@ func (o *ImportOptions) check() error {
 // Out stays absent or empty.
 //
 // Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
-// half of it only while reverse edges are added and repeats dropped (graph.Builder). Features are
-// streamed or held sparse.
+// half of it only while reverse edges are added and repeats dropped (graph.Builder), and 8 more for
+// each edge of the result while weights are merged. Features are streamed or held sparse.
 //
 // Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
 // that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
@@ -311,12 +346,13 @@ func (s *source) write() (ImportReport, error) {
 	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
 	g, weights, cleaning, err := s.build(graph.CleanOptions{
 		Undirected: undirected, KeepLoops: s.options.KeepLoops,
-		KeepDuplicates: s.options.KeepDuplicates,
+		KeepDuplicates: s.options.KeepDuplicates, Merge: s.options.Weights,
 	})
 	if err != nil {
 		return ImportReport{}, err
 	}
 	defer func() { g.Free(); mem.Free(weights) }()
+	s.tellMerged(cleaning)
 	s.vertices = g.NumVertices()
 	symmetric := undirected || s.options.SplitLinks != "" && g.Reciprocal() == g.NumEdges()
 	var rows, labels []float32
@@ -330,14 +366,15 @@ func (s *source) write() (ImportReport, error) {
 	if err != nil {
 		return ImportReport{}, err
 	}
-	if regression(s) {
-		if err := checkTargets(s); err != nil {
-			return ImportReport{}, err
-		}
+	r := ImportReport{
+		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices),
+		Undirected: undirected, Cleaning: cleaning, merge: s.options.Weights, DryRun: s.options.DryRun,
+		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())), FeatureType: Float32, SparseEntries: -1,
+		Task: s.task(), Split: "of links: " + s.options.SplitLinks,
 	}
-	split, links := &splitSource{from: "of links: " + s.options.SplitLinks}, graph.LinkSplit{}
+	split, links := new(splitSource), graph.LinkSplit{}
 	if s.options.SplitLinks == "" {
-		split, err = s.chooseSplit()
+		split, err = s.settle(&r)
 	} else {
 		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights, symmetric,
 			func(l *graph.LinkSplit) error { return labelLinks(s, g, labels, l) })
@@ -354,17 +391,9 @@ func (s *source) write() (ImportReport, error) {
 			return ImportReport{}, err
 		}
 	}
-	r := ImportReport{
-		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices), Edges: g.NumEdges(),
-		Undirected: undirected, Cleaning: cleaning, Weighted: weights != nil,
-		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())),
-		FeatureType:  Float32, SparseEntries: -1, Task: s.task(), Classes: s.classes,
-		Labelled: s.labelled(),
-		Split:    split.from, Unlabelled: split.unlabelled, Train: len(split.Train),
-		Valid: len(split.Valid), Test: len(split.Test), Notes: s.notes,
-	}
+	r.Edges, r.Weighted, r.Notes, r.Reading = g.NumEdges(), weights != nil, s.notes, s.reading
 	if t := task.Find(r.Task); t != nil && t.Embeds {
-		r.Classes, r.Labelled, r.Links = s.linkOutputs, 0, describeLinks(&links)
+		r.Classes, r.Links = s.linkOutputs, describeLinks(&links)
 		if !t.Ranks {
 			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
 		}
@@ -375,6 +404,9 @@ func (s *source) write() (ImportReport, error) {
 	if s.features != nil {
 		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
 			s.features.entries
+	}
+	if s.options.DryRun {
+		return r, s.checkFeatures()
 	}
 	w, err := Create(s.options.Out,
 		Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType,
@@ -391,6 +423,23 @@ func (s *source) write() (ImportReport, error) {
 		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
 	}
 	return r, w.Close()
+}
+
+// settle checks the labels of the vertices, makes the split, and puts both into a report.
+func (s *source) settle(r *ImportReport) (*splitSource, error) {
+	if regression(s) {
+		if err := checkTargets(s); err != nil {
+			return nil, err
+		}
+	}
+	split, err := s.chooseSplit()
+	if err != nil {
+		return nil, err
+	}
+	r.Task, r.Classes, r.Labelled = s.task(), s.classes, s.labelled()
+	r.Split, r.Unlabelled = split.from, split.unlabelled
+	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
+	return split, nil
 }
 
 // build makes the graph and, if the edges have weights, these. Where edges have features the edges
@@ -418,6 +467,18 @@ func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.Clean
 		}
 	}
 	return g, weights, report, err
+}
+
+// tellMerged notes weights of which one was made.
+func (s *source) tellMerged(c graph.CleanReport) {
+	if c.Unequal > 0 {
+		s.note("%d edges come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
+			"max, min or first decides", c.Unequal, cmp.Or(s.options.Weights, graph.MergeSum))
+	}
+	if c.Uneven > 0 {
+		s.note("%d pairs of edges were given in both directions with weights that differ: each direction keeps its "+
+			"own", c.Uneven)
+	}
 }
 
 // checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
@@ -480,7 +541,7 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 		}
 	}
 	if f := s.features; f != nil {
-		w.columns = f.names
+		w.Meta.FeatureNames = f.names
 		if err := w.WriteFeatures(f.cols, f.stored, s.scaling, f.write); err != nil {
 			return f.fault(err)
 		}
@@ -488,8 +549,18 @@ func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32
 	return w.Splits(split.Split, split.more...)
 }
 
+// checkFeatures reads the features and writes them nowhere.
+func (s *source) checkFeatures() error {
+	if s.features == nil {
+		return nil
+	}
+	look := func(int, int, []float32) {}
+	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32}, cols: s.features.cols,
+		look: look}))
+}
+
 func (s *source) provenance(r *ImportReport) Provenance {
-	notes := slices.Clone(s.notes)
+	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
 		notes = append(notes,
 			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
@@ -515,6 +586,7 @@ func (s *source) provenance(r *ImportReport) Provenance {
 		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Notes:    notes,
+		Reading:  r.Reading,
 	}
 	if s.options.SplitLinks == "" { // else classes are those of links
 		p.Classes = s.classNames

@@ -388,7 +388,7 @@ func readLabels(s *source, a arraySource, key string) error {
 	case declared:
 		set = s.setLabel
 	default:
-		set = classes.set
+		set = func(v int, y float64) error { return classes.set(s, v, y) }
 		classes.labels = mem.Make[int32](s.vertices)
 		s.labels = classes.labels
 	}
@@ -407,6 +407,8 @@ func readLabels(s *source, a arraySource, key string) error {
 		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes, ErrValue)
 	case err == nil && cols == 1 && !declared:
 		err = s.takeClasses(&classes)
+	case err == nil && cols != 1:
+		err = s.finishMarks()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.name(key), err)

@@ -12,14 +12,14 @@ import (
 	"halognn/src/dataset/table"
 )
 
-// nameClasses sets the class of every vertex from its label as text; "", nan, none and null mean no
-// label, and so do the noClasses among integers. The integers 0 to C-1 are the classes themselves;
-// other integers are numbered in ascending order, words in byte order, and classNames keeps them.
+// nameClasses sets the class of every vertex from its label as text, which may stand for none (noLabel).
+// The integers 0 to C-1 are the classes themselves; other integers are numbered in ascending order,
+// words in byte order, and classNames keeps them.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
 		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
 	}
-	class, labelled, integers, err := distinctLabels(labels)
+	class, labelled, integers, err := s.distinctLabels(labels)
 	if err != nil {
 		return err
 	}
@@ -43,23 +43,48 @@ func (s *source) nameClasses(labels []string) error {
 			c = -1
 		}
 		s.classes = max(s.classes, len(names))
-		if err := s.setLabel(v, float64(c)); err != nil {
-			return err
-		}
+		s.putLabel(v, c)
 	}
 	return nil
 }
 
-// setNames keeps the names of classes, in order, unless they are their numbers.
+// setNames keeps the names of classes, in order, unless they are their numbers, and tells what is odd
+// about them.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
+	none := s.tellNone()
 	if len(names) > 100 && 2*len(names) > labelled {
 		return fmt.Errorf("%d different labels, such as %.40q, on %d labelled vertices: %w: these "+
 			"are ids or measurements, not classes", len(names), names[0], labelled, ErrValue)
 	}
 	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
 		s.classNames = names
+		switch {
+		case integers && n == 1:
+			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
+		case integers:
+			s.note("classes %s of the source are numbered 0 to %d here; predictions have the source's numbers",
+				few(names), n-1)
+		}
+	}
+	switch n := len(names); {
+	case n == 1:
+		cure := ""
+		if none != "" {
+			cure = "; --no-label '' makes classes of " + none
+		}
+		s.note("all labels are one class, %q: there is nothing to learn%s", names[0], cure)
+	case n > 3 && 2*n > labelled:
+		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n, labelled)
 	}
 	return nil
+}
+
+// few lists words, of many the first and the last ones.
+func few(words []string) string {
+	if len(words) > 6 {
+		words = slices.Concat(words[:3], []string{"..."}, words[len(words)-1:])
+	}
+	return strings.Join(words, ", ")
 }
 
 // badClass is the error about a number that is no class and does not stand for none.
@@ -71,9 +96,54 @@ func badClass(v int, y string) error {
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
-// noClass tells whether a number stands for no label; nan does, too.
-func noClass(y float64) bool {
-	return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
+// missing reports whether a text is a usual word for nothing.
+func missing(text string) bool {
+	switch strings.ToLower(text) {
+	case "", "nan", "none", "null", "na", "n/a":
+		return true
+	}
+	return false
+}
+
+// noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
+// of noClasses or, if the options name some, one of those words alone.
+func (s *source) noLabel(y string) bool {
+	if words := s.options.NoLabel; words != nil {
+		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
+	}
+	return missing(y)
+}
+
+// noClass is noLabel for a number; nan always stands for none.
+func (s *source) noClass(y float64) bool {
+	if y != math.Trunc(y) || s.options.NoLabel == nil {
+		return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
+	}
+	return s.noLabel(strconv.FormatFloat(y, 'f', -1, 64))
+}
+
+// sawNone counts a word for none.
+func (s *source) sawNone(y string) {
+	if y == "" {
+		return
+	}
+	if s.none == nil {
+		s.none = map[string]int{}
+	}
+	s.none[y]++
+}
+
+// tellNone notes the words for none, and returns them.
+func (s *source) tellNone() string {
+	var words []string
+	for _, y := range slices.Sorted(maps.Keys(s.none)) {
+		words = append(words, fmt.Sprintf("%q (%d)", y, s.none[y]))
+	}
+	if s.none = nil; words == nil {
+		return ""
+	}
+	s.note("labels %s stand for none; --no-label WORDS says which do", few(words))
+	return few(words)
 }
 
 // numberedClasses collects labels that come as numbers, of any number of vertices: labels holds the
@@ -85,15 +155,16 @@ type numberedClasses struct {
 	labelled int
 }
 
-// set notes the label of vertex v.
-func (c *numberedClasses) set(v int, y float64) error {
+// set notes the label of vertex v of s.
+func (c *numberedClasses) set(s *source, v int, y float64) error {
 	c.labels[v] = -1
 	switch {
-	case noClass(y):
+	case s.noClass(y):
+		s.sawNone(strings.ToLower(strconv.FormatFloat(y, 'f', -1, 64)))
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
 		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)
-	case y < 0 || y >= 1<<53:
+	case y < 0 && s.options.NoLabel == nil || math.Abs(y) >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
 	at, known := c.at[int64(y)]
@@ -128,14 +199,16 @@ func (s *source) takeClasses(c *numberedClasses) error {
 
 // distinctLabels collects the labels; integers says whether all of them are integers. Other numbers
 // are an error.
-func distinctLabels(
+func (s *source) distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {
 	class, integers = map[string]int{}, true
 	numbers, fraction, at := true, "", 0
+	none := map[string]int{}
 	for v, y := range labels {
 		y = strings.TrimSpace(y)
-		if noLabel(y) {
+		if s.noLabel(y) {
+			none[y]++
 			continue
 		}
 		labelled++
@@ -143,7 +216,7 @@ func distinctLabels(
 			continue
 		}
 		class[y] = 0
-		if x, err := strconv.ParseInt(y, 10, 64); err == nil && strconv.FormatInt(x, 10) == y {
+		if _, ok := integer(y); ok {
 			continue
 		}
 		integers = false
@@ -155,27 +228,30 @@ func distinctLabels(
 	}
 	if numbers && !integers {
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
-			return wholeNumbers(labels)
+			return s.wholeNumbers(labels)
 		}
 		return nil, 0, false, fmt.Errorf("vertex %d has label %s: %w: want a class; "+cureNumbers, at,
 			fraction, ErrValue)
 	}
-	if integers {
-		for _, none := range noClasses {
-			delete(class, strconv.Itoa(none))
-		}
+	delete(none, "")
+	if integers && s.options.NoLabel == nil {
 		for v, y := range labels {
 			y = strings.TrimSpace(y)
-			if _, is := class[y]; is && y[0] == '-' {
+			if x, err := strconv.Atoi(y); err == nil && slices.Contains(noClasses, x) {
+				delete(class, y)
+				none[y]++
+				labelled--
+			} else if _, is := class[y]; is && y[0] == '-' {
 				return nil, 0, false, badClass(v, y)
 			}
 		}
 	}
+	s.none = none
 	return class, labelled, integers, nil
 }
 
 // wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
-func wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool, err error) {
+func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool, err error) {
 	for v, y := range labels {
 		if x, ok := table.ParseFloat([]byte(strings.TrimSpace(y))); ok && !math.IsNaN(x) {
 			if math.Abs(x) >= 1<<53 {
@@ -184,14 +260,37 @@ func wholeNumbers(labels []string) (class map[string]int, labelled int, integers
 			labels[v] = strconv.FormatInt(int64(x), 10)
 		}
 	}
-	return distinctLabels(labels)
+	return s.distinctLabels(labels)
 }
 
-// noLabel reports whether a label says that there is none.
-func noLabel(y string) bool {
-	switch strings.ToLower(y) {
-	case "", "nan", "none", "null", "na", "n/a":
-		return true
+// finishMarks checks that a vertex has all of several labels or none, and notes labels that may be meant
+// as classes.
+func (s *source) finishMarks() error {
+	one, none, lacking := 0, 0, 0
+	for v := range s.vertices {
+		sum := 0
+		for _, y := range s.marks[v*s.classes:][:s.classes] {
+			sum += int(y)
+		}
+		switch n := s.unmarked; {
+		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
+			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, or none", v, n[v], s.classes,
+				ErrValue)
+		case n != nil && n[v] > 0:
+			lacking++
+		case sum == 0:
+			none++
+		case sum == 1:
+			one++
+		}
 	}
-	return false
+	if lacking > 0 {
+		s.note("%d vertices lack all labels: they are in no list of the split", lacking)
+	}
+	if one > 0 && one+none+lacking == s.vertices && s.classes > 1 {
+		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they are taken as "+
+			"several labels a vertex: for one class each, give their numbers, as numpy.argmax(y, axis=1) has "+
+			"them", s.classes)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"os"
@@ -11,8 +12,8 @@ import (
 	"halognn/src/graph"
 )
 
-// readEdgeList reads a SNAP edge list: rows "from to", separated by blanks, tabs or commas,
-// comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order
+// readEdgeList reads a SNAP edge list: rows "from to", separated by blanks, tabs, commas or
+// semicolons, comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order
 // of their ids, and original_id.npy keeps the ids if they differ from the numbers. In is the file,
 // or a directory with no other file.
 //
@@ -41,6 +42,7 @@ func readEdgeList(s *source) error {
 		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in their "+
 			"order; original_id.npy has them", n, x.ids[0], x.ids[n-1]))
 	}
+	s.reads(path, "columns 1 and 2", "source and target", "")
 	return eachEdge(path, func(r *table.Reader, u, v int64) error {
 		from, ok1 := x.find(u)
 		to, ok2 := x.find(v)
@@ -79,19 +81,55 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	var edge [2]int64
 	return eachRow(path, table.Blank, func(r *table.Reader) error {
 		if err := r.Ints(edge[:]); err != nil {
-			switch {
-			case isHeader(r):
-				err = fmt.Errorf("%w; remove the header line, or begin it with #", err)
-			case r.Columns() != 2:
-				err = fmt.Errorf("%w: an edge is two vertex ids; cut other columns off, such as "+
-					"weights, which are not kept", err)
-			default:
-				err = fmt.Errorf("%w of 64 bits; renumber the vertices", err)
-			}
-			return err
+			return fmt.Errorf("%w: %s", err, cureEdge(path, r))
 		}
 		return visit(r, edge[0], edge[1])
 	})
+}
+
+// cureEdge says what to do about a row that is no edge: files of several programs look alike.
+func cureEdge(path string, r *table.Reader) string {
+	fields := r.Fields(nil)
+	_, number := table.ParseFloat(fields[len(fields)-1])
+	decimal := ""
+	if n := len(fields); n == 4 && bytes.Contains(r.Row(), []byte{','}) {
+		decimal = " (a weight with a decimal comma is no number: write a point)"
+	}
+	switch n := len(fields); {
+	case beginsWith(path, "%%MatrixMarket"):
+		return "a MatrixMarket file, which begins with its size: in Python, halognn.write_dataset(DIR, " +
+			"scipy.io.mmread(FILE)) imports it"
+	case bytes.HasPrefix(r.Row(), []byte("*")):
+		return "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) " +
+			"imports it"
+	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
+		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it with " +
+			"data=False or by networkx.write_weighted_edgelist, or in Python, halognn.write_dataset(DIR, graph)"
+	case isHeader(r):
+		return "remove the header line, or begin it with #; or use --format csv, which reads names of columns"
+	case n == 1:
+		return "an edge is two vertex ids; if this is an adjacency list, read it by networkx.read_adjlist and, " +
+			"in Python, halognn.write_dataset(DIR, graph)"
+	case n == 3 && number:
+		return "an edge is two vertex ids; if the third column is a weight, --format csv --no-header " +
+			"--source 0 --target 1 --weight 2 imports it; else cut other columns off"
+	case n != 2:
+		return "an edge is two vertex ids" + decimal + "; --format csv --no-header --source 0 --target 1 reads " +
+			"tables with more columns; an adjacency list is read by networkx.read_adjlist"
+	}
+	return "an id is an integer of 64 bits; renumber the vertices, or use --format csv --no-header --source 0 " +
+		"--target 1, which reads words as ids"
+}
+
+// beginsWith reports whether a file, inflated or not, begins with a text.
+func beginsWith(path, text string) bool {
+	r, err := table.OpenWords(path, table.None, false)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	ok, err := r.Next()
+	return err == nil && ok && bytes.HasPrefix(r.Row(), []byte(text))
 }
 
 // distinct collects the distinct numbers of a long sequence in memory proportional to their count:

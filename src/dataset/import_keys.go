@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -33,12 +34,19 @@ var aliases = map[string][]string{
 // weightNames are what weights of edges are usually called.
 var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
+// timeNames are names of columns and arrays with times of edges.
+var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
+	"unix_time", "datetime", "date"}
+
+// noTime says what follows from a time that is not read.
+const noTime = "it is a time, which is not used: a vertex reads edges from its future, too"
+
+func isTime(name string) bool { return slices.Contains(timeNames, strings.ToLower(name)) }
+
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
 // ignoredWeights for what it does not read, so the names stand here alone.
 var weights = append([]string{
-	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features", "edge_time", "edge_times",
-	"timestamp", "timestamps",
-}, weightNames...)
+	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
 
 // noWeights says why such an array is ignored.
 const noWeights = "features of edges are read from an array edge_attr or the columns of " +
@@ -115,23 +123,28 @@ func (s *source) find(a arraySource, meaning string) string {
 		if !a.Has(key) {
 			return ""
 		}
-		return s.used(key)
+		return s.used(key, meaning)
 	}
 	for _, key := range aliases[meaning] {
 		if a.Has(key) && !slices.Contains(s.options.Ignore, key) {
-			return s.used(key)
+			return s.used(key, meaning)
 		}
 	}
 	return ""
 }
 
-func (s *source) used(key string) string {
+// used notes that an array was read with a meaning.
+func (s *source) used(key, meaning string) string {
 	if s.read == nil {
-		s.read = map[string]bool{}
+		s.read = map[string]string{}
 	}
-	s.read[key] = true
+	s.read[key] = meaning
 	return key
 }
+
+// meanings say what an array of a meaning is taken as.
+var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
+	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
 
 // noteUnread checks that every key of the options exists, and notes the arrays that were not read.
 func (s *source) noteUnread(a arraySource) error {
@@ -143,7 +156,7 @@ func (s *source) noteUnread(a arraySource) error {
 	}
 	if a.Has("adj_indptr") || isScipy(a) {
 		for _, key := range []string{"adj_data", "data"} {
-			if a.Has(key) && !s.read[key] {
+			if a.Has(key) && s.read[key] == "" {
 				if err := s.noteWeights(a, key); err != nil {
 					return err
 				}
@@ -151,32 +164,40 @@ func (s *source) noteUnread(a arraySource) error {
 		}
 	}
 	for _, name := range a.Names() {
-		if s.read[name] || structural(name) || s.isSplitKey(name) {
+		as := cmp.Or(meanings[s.read[name]], matrixPart(name))
+		switch {
+		case as != "":
+			s.reads(a.path, name, as, s.rival(a, name))
+			continue
+		case s.isSplitKey(name):
+			s.reads(a.path, name, asSplit, "")
+			continue
+		case isTime(name):
+			s.reads(a.path, name, asTime, "")
+			s.note("array %s is ignored: %s", name, noTime)
 			continue
 		}
+		s.reads(a.path, name, asIgnored, "")
 		if note := ignoredWeights(name); note != "" {
 			s.notes = append(s.notes, note)
 		} else {
-			s.notes = append(s.notes, "array "+name+" is not read")
+			s.note("array %s is not read", name)
 		}
 	}
 	return nil
 }
 
-// noteWeights says that the values of an adjacency matrix are dropped, if they are not all equal.
+// noteWeights says that the values of an adjacency matrix are dropped, if they are not all 1.
 func (s *source) noteWeights(a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	first, differ, begun := 0.0, false, false
+	differ := false
 	err = eachChunk(r, r.Left(), func(part []float64) error {
 		for _, x := range part {
-			if !begun {
-				first, begun = x, true
-			}
-			differ = differ || x != first
+			differ = differ || x != 1
 		}
 		return nil
 	})
@@ -186,14 +207,30 @@ func (s *source) noteWeights(a arraySource, key string) error {
 	return err
 }
 
-// structural reports whether a name belongs to a sparse matrix.
-func structural(name string) bool {
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "adj_"), "attr_")
-	switch name {
-	case "indptr", "indices", "data", "shape", "format", "row", "col", "matrix", "_is_array":
-		return true
+// rival says which other array of a could have had the meaning with which one was read.
+func (s *source) rival(a arraySource, name string) string {
+	meaning := s.read[name]
+	for _, other := range aliases[meaning] {
+		if other != name && a.Has(other) {
+			return "rather than " + other + "; --keys " + meaning + "=NAME says which"
+		}
 	}
-	return name == "labels"
+	return ""
+}
+
+// matrixPart returns what an array is taken as whose name belongs to a sparse matrix, "" for others.
+func matrixPart(name string) string {
+	rest, of := strings.CutPrefix(name, "attr_")
+	switch strings.TrimPrefix(rest, "adj_") {
+	case "indptr", "indices", "data", "shape", "format", "row", "col", "matrix", "_is_array":
+		if of {
+			return asFeature
+		}
+		return asEdges
+	case "labels":
+		return asLabel
+	}
+	return ""
 }
 
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
@@ -235,6 +272,9 @@ var foreignKinds = map[string]string{
 	".gml":     "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".graphml": "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".gexf":    "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
+		"dataset",
+	".net":     "a Pajek file; in Python, halognn.write_dataset(DIR, networkx.read_pajek(FILE)) writes a dataset",
 	".parquet": "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)",
 	".feather": "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)",
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",

@@ -81,7 +81,7 @@ func readLabelArray(s *source, a arraySource, key string) error {
 		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key, s.options.linkFlag(),
 			strings.Join(a.Names(), ", "))
 	}
-	return readEdgeArray(s, a, s.used(key))
+	return readEdgeArray(s, a, s.used(key, asLinkLabel))
 }
 
 // placeLinkLabels brings the labels of the source's edges into the order of g. An edge that comes

@@ -100,27 +100,27 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 }
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
-func setTableNumbers(s *source, t *csvTable, c nodeColumns, columns [][]string) error {
-	if len(columns) == 0 { // told by checkTargets: of several tables one has them
+func setTableNumbers(s *source, t *table.Named, c nodeColumns, columns [][]string) error {
+	if len(c.labels) == 0 { // told by checkTargets: of several tables one has them
 		return nil
 	}
-	if err := makeTargets(s, len(columns), t.path); err != nil {
+	if err := makeTargets(s, len(columns), t.Path()); err != nil {
 		return err
 	}
 	for i, column := range columns {
-		name := t.header[c.labels[i]]
+		name := t.Header[c.labels[i]]
 		s.classNames = append(s.classNames, name)
 		for v, text := range column {
 			y, ok := table.ParseFloat([]byte(text))
 			switch {
-			case noLabel(text):
+			case missing(text):
 				y = math.NaN()
 			case !ok:
 				return fmt.Errorf("%s: column %s: vertex %d is %.40q: %w: want a number, or nothing "+
-					"for none", t.path, name, v, text, ErrValue)
+					"for none", t.Path(), name, v, text, ErrValue)
 			}
 			if err := setTarget(s, v, i, y); err != nil {
-				return fmt.Errorf("%s: column %s: %w", t.path, name, err)
+				return fmt.Errorf("%s: column %s: %w", t.Path(), name, err)
 			}
 		}
 	}

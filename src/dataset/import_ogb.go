@@ -40,10 +40,30 @@ func readOGB(s *source) error {
 	if err != nil {
 		return err
 	}
+	s.readsOGB(raw)
 	if s.options.Split != "" {
 		return nil
 	}
 	return s.findSplit("split/*")
+}
+
+// readsOGB notes what the files of a raw folder were taken as.
+func (s *source) readsOGB(raw string) {
+	for _, of := range []struct{ name, as string }{
+		{"data.npz", "edges, features"}, {"node-label.npz", asLabel}, {"edge.csv", asEdges},
+		{"node-feat.csv", asFeature}, {"node-label.csv", asLabel}, {"edge-feat.csv", asEdgeFeature},
+		{"node_year.csv", asTime},
+	} {
+		if either(raw, of.name) == "" {
+			continue
+		}
+		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") {
+			of.as = asIgnored
+		}
+		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
+			s.note("%s is ignored: %s", of.name, noTime)
+		}
+	}
 }
 
 func readOGBBinary(s *source, raw, path string) error {
@@ -254,7 +274,7 @@ func readTableLabels(s *source, path string) error {
 			case regression(s):
 				err = setTarget(s, n-1, c, y)
 			case len(row) == 1:
-				err = classes.set(n-1, y)
+				err = classes.set(s, n-1, y)
 			default:
 				err = s.setMark(n-1, c, y)
 			}
@@ -266,6 +286,11 @@ func readTableLabels(s *source, path string) error {
 	})
 	if err == nil && n != s.vertices {
 		err = fmt.Errorf("%s: %d rows for %d vertices; fetch the data again", path, n, s.vertices)
+	}
+	if err == nil && s.marks != nil {
+		if err = s.finishMarks(); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	if err == nil && classes.labels != nil {
 		if err = s.takeClasses(&classes); err != nil {

@@ -69,6 +69,7 @@ func (t *typedSource) readOGB(o ImportOptions) error {
 		}); err != nil {
 			return err
 		}
+		t.reading = append(t.reading, Reading{Of: filepath.Base(dir), Name: filepath.Base(edges), As: asEdges})
 		t.edges = append(t.edges, e)
 		return nil
 	})
@@ -110,6 +111,12 @@ func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
 		}
 		if err == nil && labels != "" {
 			err = readTableLabels(s, labels)
+		}
+		if features != "" {
+			s.reads(name, filepath.Base(features), asFeature, "")
+		}
+		if labels != "" {
+			s.reads(name, filepath.Base(labels), asLabel, "")
 		}
 		if err == nil && o.Split == "" {
 			err = s.findSplit("split/*/" + name)

@@ -41,8 +41,16 @@ type source struct {
 	names       []string                  // ids in the source, if some are not integers
 	places      map[string]graph.VertexID // vertex of each id of a table, or nil
 	parts       []graphPart               // of several joined graphs
-	read        map[string]bool           // arrays that were read
+	read        map[string]string         // arrays that were read, and their meaning
 	notes       []string
+	reading     []Reading
+	none        map[string]int // words that stand for no label, and how often they were seen
+	unmarked    []int32        // columns of several labels that each vertex lacks; nil: none
+	idColumn    string         // of the node table
+	otherIDs    string         // others that could be it
+	header      []string       // of the node table
+	repeated    []int          // rows of the node table that are left out, with FirstRows
+	typed       bool           // of one type of several
 	release     []func()
 }
 
@@ -61,6 +69,7 @@ type features struct {
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
 	names   []string // of the columns; may be nil
+	columns []int    // of a node table, in whose order write writes them; may be nil
 }
 
 // fault names the file in an error about its rows, of write or of the RowWriter.
@@ -114,11 +123,16 @@ func (s *source) labelled() (n int64) {
 	}
 	name, labels := s.task(), s.truths()
 	for v := range s.vertices {
-		if name != task.None && task.Labelled(name, labels, v) {
+		if name != task.None && s.hasLabel(name, labels, v) {
 			n++
 		}
 	}
 	return n
+}
+
+// hasLabel reports whether vertex v has a label of a task.
+func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
+	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
 
 // vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
@@ -185,15 +199,21 @@ func vertexRange(v, limit int64) error {
 		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
 }
 
-// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
-func (s *source) setLabel(v int, y float64) error {
+// putLabel gives vertex v the class y, or -1 for none.
+func (s *source) putLabel(v, y int) {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)
 		for i := range s.labels {
 			s.labels[i] = -1
 		}
 	}
-	if noClass(y) {
+	s.labels[v] = int32(y)
+}
+
+// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
+func (s *source) setLabel(v int, y float64) error {
+	s.putLabel(v, -1)
+	if s.noClass(y) {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {
@@ -223,8 +243,15 @@ func (s *source) makeMarks(classes int, file string) error {
 	return nil
 }
 
-// setMark sets column c of vertex v to y, 0 or 1.
+// setMark sets column c of vertex v to y: 0, 1, or what stands for none.
 func (s *source) setMark(v, c int, y float64) error {
+	if s.noClass(y) {
+		if s.unmarked == nil {
+			s.unmarked = make([]int32, s.vertices)
+		}
+		s.unmarked[v]++
+		return nil
+	}
 	if y != 0 && y != 1 {
 		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
 			"each must be 0 or 1; "+cureNumbers, v, y, c, ErrValue)
@@ -250,6 +277,13 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	if stored == Sparse {                                         // whose entries are not counted yet
 		bytes = 0
 	}
+	// what is mostly zeros is not made large unasked
+	const large, much = 4 << 30, 50
+	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
+		s.options.MaxFeatureBytes == 0 && bytes > large && bytes > much*small {
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: --feature-type sparse stores %s, and "+
+			"--feature-type %[6]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, size(small))
+	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {
 		return err
@@ -261,7 +295,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
 			"%s, which is %s; "+
-			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or reduce the columns first",
+			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or "+
+			"reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

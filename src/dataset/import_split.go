@@ -81,7 +81,7 @@ func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	for _, list := range p.Lists() {
 		before := len(*list)
 		*list = slices.DeleteFunc(*list,
-			func(v graph.VertexID) bool { return !task.Labelled(known, labels, int(v)) })
+			func(v graph.VertexID) bool { return !s.hasLabel(known, labels, int(v)) })
 		n += before - len(*list)
 	}
 	return n
@@ -103,7 +103,7 @@ func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
 	known, labels := s.task(), s.truths()
 	for v := range s.vertices {
-		if task.Labelled(known, labels, v) {
+		if s.hasLabel(known, labels, v) {
 			ids = append(ids, graph.VertexID(v))
 		}
 	}

@@ -261,26 +261,48 @@ func (s *source) splitCodes(p *splitSource) error {
 var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1,
 	"2": 2, "test": 2}
 
+// splitTable reads a table of vertices and what each is for; the first row may name the columns.
 func (s *source) splitTable(p *splitSource) error {
-	var fields [][]byte
-	return eachRow(p.path, table.Comma, func(r *table.Reader) error {
-		fields = r.Fields(fields[:0])
-		_, isPart := partNames[strings.ToLower(string(fields[len(fields)-1]))]
-		if r.Line() == 1 && !isPart && isHeader(r) {
-			return nil
+	part := func(row []string) (int, bool) {
+		k, ok := partNames[strings.ToLower(row[len(row)-1])]
+		return k, ok
+	}
+	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual,
+		Data: func(row []string) bool { _, is := part(row); return is }})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	comments := s.comments()
+	for {
+		row, err := t.Next()
+		if err != nil || row == nil {
+			return err
 		}
-		if len(fields) != 2 {
-			return r.Errorf("%d columns, want 2: vertex and train, valid or test", len(fields))
+		if len(row) != 2 {
+			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))
 		}
-		part, isPart := partNames[strings.ToLower(string(fields[1]))]
-		if !isPart {
-			return r.Errorf("%.60q: %w: want a vertex and train, valid or test", r.Row(), ErrValue)
+		if comments && strings.IndexAny(row[0], "#%") == 0 {
+			continue
 		}
-		v, err := s.vertexNamed(string(fields[0]))
+		k, is := part(row)
+		if !is {
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
+		}
+		v, err := s.vertexNamed(row[0])
 		if err != nil {
-			return r.Errorf("%w", err)
+			return t.Errorf("%w", err)
 		}
-		*p.Lists()[part] = append(*p.Lists()[part], v)
-		return nil
-	})
+		*p.Lists()[k] = append(*p.Lists()[k], v)
+	}
+}
+
+// comments reports whether rows that begin with # or % are comments: no vertex is called so.
+func (s *source) comments() bool {
+	for id := range s.places {
+		if strings.IndexAny(id, "#%") == 0 {
+			return false
+		}
+	}
+	return true
 }

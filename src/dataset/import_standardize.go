@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -62,6 +63,9 @@ func (s *source) standardizeAs(dir string) error {
 		return fmt.Errorf("--standardize-as: %s: %w: it was not standardized; import it with "+
 			"--standardize", dir, ErrMismatch)
 	}
+	if err := s.reorder(&other.Meta); err != nil {
+		return fmt.Errorf("--standardize-as: %w", err)
+	}
 	if s.features == nil || s.features.cols != other.Meta.Features {
 		cols := 0
 		if s.features != nil {
@@ -84,6 +88,38 @@ func (s *source) standardizeAs(dir string) error {
 	data := slices.Clone(both.Data)
 	s.scaling = &scaling{shift: data[:s.features.cols], factor: data[s.features.cols:]}
 	s.notes = append(s.notes, "features shifted and scaled as those of "+other.Meta.Name)
+	return nil
+}
+
+// reorder brings the columns of a node table into the order of another dataset, where both have names: they
+// must be the same ones.
+func (s *source) reorder(m *Meta) error {
+	if s.features == nil || s.features.names == nil || m.FeatureNames == nil ||
+		slices.Equal(s.features.names, m.FeatureNames) {
+		return nil
+	}
+	f := s.features
+	order := make([]int, len(m.FeatureNames))
+	var lacking []string
+	for i, name := range m.FeatureNames {
+		if order[i] = slices.Index(f.names, name); order[i] < 0 {
+			lacking = append(lacking, name)
+		}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
+		return slices.Contains(m.FeatureNames, name)
+	})
+	if len(lacking)+len(unknown) > 0 {
+		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: %s; give the same "+
+			"columns, in any order", ErrMismatch, f.cols, m.Features, m.Name, cmp.Or(few(lacking), "none"),
+			cmp.Or(few(unknown), "none"))
+	}
+	columns := slices.Clone(f.columns)
+	for i, from := range order {
+		f.columns[i] = columns[from] // which write reads
+	}
+	f.names = m.FeatureNames
+	s.note("feature columns have the order of %s, by their names", m.Name)
 	return nil
 }
 

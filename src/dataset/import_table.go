@@ -18,15 +18,12 @@ type TableOptions struct {
 	Labels         []string // one column of classes, or several of 0 and 1; or a .npy file
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
 	Split          string   // column of train, valid, test
+	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
 	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
 }
 
 // The usual names of columns.
 var (
-	sourceNames = []string{"source", "src", "from", "u", "id_1", "id1", "node_1", "node1", "start",
-		"from_id", "source_id"}
-	targetNames = []string{"target", "dst", "to", "v", "id_2", "id2", "node_2", "node2", "end",
-		"to_id", "target_id", "destination"}
 	idNames    = []string{"id", "node", "node_id", "vertex", "vertex_id", "nodeid", "name"}
 	labelNames = []string{"label", "y", "class", "target", "labels"}
 	splitNames = []string{"split", "part", "set"}
@@ -138,7 +135,7 @@ func (o *ImportOptions) checkTables() error {
 		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" ||
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
-			len(t.Features) > 0 || t.Split != "" || t.NoHeader {
+			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.FirstRows {
 			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil

@@ -12,53 +12,140 @@ import (
 	"halognn/src/graph"
 )
 
+// schemes are the names of the two ends of an edge, in the ways in which people name them.
+var schemes = [][2]string{
+	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"}, {"id_1", "id_2"},
+	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"}, {"source_id", "target_id"},
+	{"source", "destination"}, {"src", "dest"}, {"src_id", "dst_id"}, {"from_node", "to_node"},
+	{"from_node_id", "to_node_id"}, {"fromnodeid", "tonodeid"}, {"source_node", "target_node"},
+	{"start_id", "end_id"}, {"head", "tail"}, {"citing", "cited"},
+}
+
+// sourceNames and targetNames are those of schemes.
+var sourceNames, targetNames = endNames(0), endNames(1)
+
+func endNames(end int) (names []string) {
+	for _, of := range schemes {
+		names = append(names, of[end])
+	}
+	return names
+}
+
+// AreEnds reports whether two columns of these names are the source and the target of edges.
+func AreEnds(source, target string) bool {
+	return slices.ContainsFunc(schemes, func(of [2]string) bool {
+		return strings.EqualFold(of[0], source) && strings.EqualFold(of[1], target)
+	})
+}
+
 // edgeTable is a table of edges, and the columns that are read of it.
 type edgeTable struct {
-	*csvTable
+	*table.Named
 	from, to, weight int   // weight: -1 for none
+	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
 	features         []int // of edgeColumns
+	why              string
+	directed, both   int  // edges that are said to be Directed, and Undirected
+	undirected       bool // the current one is
 }
 
 // findEnds finds the ends of an edge and its weight.
 func (t *edgeTable) findEnds(s *source) (err error) {
 	o := &s.options.Table
-	if t.weight, err = s.column(t.csvTable, o.Weight, "--weight", weightNames...); err != nil {
+	if t.weight, err = s.column(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.LinkLabels, t.header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.LinkLabels, t.Header[t.weight]) {
 		t.weight = -1
 	}
-	if t.from, err = s.column(t.csvTable, o.Source, "--source", sourceNames...); err != nil {
+	if t.from, err = s.column(t.Named, o.Source, "--source"); err != nil {
 		return err
 	}
-	if t.to, err = s.column(t.csvTable, o.Target, "--target", targetNames...); err != nil {
+	if t.to, err = s.column(t.Named, o.Target, "--target"); err != nil {
+		return err
+	}
+	if err := t.chooseEnds(s); err != nil {
 		return err
 	}
 	switch {
-	case len(t.header) < 2:
-		return fmt.Errorf("%s: line 1: %w: one column; want two at least, the ends of an edge, "+
-			"apart by commas, tabs or semicolons", t.path, ErrValue)
-	case !t.named && t.from < 0 && t.to < 0:
+	case len(t.Header) < 2:
+		return t.Errorf("%w: one column; want two at least, the ends of an edge, apart by commas, tabs, "+
+			"semicolons or blanks", ErrValue)
+	case !t.HasNames && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
 	case t.from < 0 || t.to < 0:
-		return fmt.Errorf("%s: line 1: %w: which columns are the ends of an edge? The columns are "+
-			"%s: name them with --source and --target, or say --no-header if this row is an edge",
-			t.path, ErrValue, strings.Join(t.header, ", "))
+		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name them with "+
+			"--source and --target, or say --no-header if this row is an edge", ErrValue,
+			strings.Join(t.Header, ", "))
 	case t.from == t.to:
-		return fmt.Errorf("%s: %w: --source and --target are the same column", t.path, ErrValue)
+		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
-			t.path, ErrValue, t.header[t.weight])
+			t.Path(), ErrValue, t.Header[t.weight])
 	}
-	for _, name := range t.header {
-		if err := s.refusal(t.path+": column "+name, name); err != nil {
+	t.direction = -1
+	for k, name := range t.Header {
+		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return err
 		}
 		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) &&
-			!slices.Contains(s.options.LinkLabels, name) {
-			return fmt.Errorf("%s: column %s: %w: %s; --ignore %s imports the rest",
-				t.path, name, ErrValue, edgeTypes, name)
+			!slices.Contains(s.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
+			t.direction = k
 		}
+	}
+	return nil
+}
+
+// chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
+// is taken.
+func (t *edgeTable) chooseEnds(s *source) error {
+	if t.from >= 0 && t.to >= 0 {
+		return nil
+	}
+	// Source Node is source_node, too
+	plain := strings.NewReplacer(" ", "_", "-", "_", ".", "_")
+	at := func(name string) int {
+		return slices.IndexFunc(t.Header, func(h string) bool {
+			return strings.EqualFold(plain.Replace(h), name) && !slices.Contains(s.options.Ignore, h)
+		})
+	}
+	var pairs [][2]int
+	var ends [2][]int // columns that are called like an end
+	for _, names := range schemes {
+		pair := [2]int{at(names[0]), at(names[1])}
+		for i, k := range pair {
+			if k >= 0 && k != t.weight && !slices.Contains(ends[i], k) {
+				ends[i] = append(ends[i], k)
+			}
+		}
+		if pair[0] >= 0 && pair[1] >= 0 && (t.from < 0 || pair[0] == t.from) && (t.to < 0 || pair[1] == t.to) {
+			pairs = append(pairs, pair)
+		}
+	}
+	for i, k := range [2]int{t.from, t.to} {
+		if k >= 0 {
+			ends[i] = []int{k}
+		}
+	}
+	switch {
+	case len(pairs) == 1:
+		t.from, t.to = pairs[0][0], pairs[0][1]
+		if len(ends[0]) > 1 || len(ends[1]) > 1 {
+			t.why = "its names are a pair"
+		}
+	case len(pairs) > 1:
+		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by --source and "+
+			"--target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]], t.Header[pairs[1][0]],
+			t.Header[pairs[1][1]])
+	case len(ends[0]) == 1 && len(ends[1]) == 1:
+		t.from, t.to = ends[0][0], ends[1][0]
+	case len(ends[0]) > 1 || len(ends[1]) > 1:
+		var names []string
+		for _, k := range slices.Concat(ends[0], ends[1]) {
+			names = append(names, t.Header[k])
+		}
+		return t.Errorf("%w: which columns are the ends of an edge? %s are called so: say which by --source "+
+			"and --target", ErrValue, strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -67,17 +154,17 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 func (t *edgeTable) findFeatures(s *source) error {
 	names, flag := s.options.edgeColumns()
 	for _, name := range names {
-		k, err := s.column(t.csvTable, name, flag)
+		k, err := s.column(t.Named, name, flag)
 		switch {
 		case err != nil:
 			return err
 		case slices.Contains(t.features, k):
-			return fmt.Errorf("%s: %w: %s names column %s twice", t.path, ErrValue, flag, name)
+			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
-			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.path,
+			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.Path(),
 				ErrValue, name, flag)
 		case slices.Contains(s.options.Ignore, name):
-			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.path,
+			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
 				ErrValue, flag, name)
 		}
 		t.features = append(t.features, k)
@@ -85,18 +172,36 @@ func (t *edgeTable) findFeatures(s *source) error {
 	return nil
 }
 
-// noteColumns says which columns of the edges are not read.
-func noteColumns(s *source, t *edgeTable, read ...int) {
-	for k, name := range t.header {
-		if slices.Contains(read, k) {
-			continue
+// noteColumns says what the columns of the edges were taken as. Weights are read only if weighed.
+func noteColumns(s *source, t *edgeTable, weighed bool) {
+	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
+	for _, k := range t.features {
+		as := asEdgeFeature
+		if s.options.linkTask() != "" {
+			as = asLinkLabel
 		}
-		if note := ignoredWeights(name); note != "" {
-			s.notes = append(s.notes, note)
-		} else {
-			s.notes = append(s.notes, "column "+name+" of "+filepath.Base(t.path)+" is not read")
+		of[k] = columnUse{as, ""}
+	}
+	if weighed && t.weight >= 0 {
+		of[t.weight] = columnUse{asWeight, ""}
+	}
+	if t.direction >= 0 {
+		of[t.direction] = columnUse{asDirection, fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
+	}
+	file := filepath.Base(t.Path())
+	for k, name := range t.Header {
+		switch _, read := of[k]; {
+		case read:
+		case isTime(name):
+			of[k] = columnUse{asTime, ""}
+			s.note("column %s of %s is ignored: %s", name, file, noTime)
+		case ignoredWeights(name) != "":
+			s.notes = append(s.notes, ignoredWeights(name))
+		default:
+			s.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
+	s.readsColumns(t.Named, of)
 }
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
@@ -105,12 +210,12 @@ func eachNamedEdge(s *source,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := openTable(path, s.options.Table.NoHeader)
+	opened, err := s.openTable(path, s.options.Table.NoHeader)
 	if err != nil {
 		return nil, err
 	}
-	defer opened.close()
-	t := &edgeTable{csvTable: opened}
+	defer opened.Close()
+	t := &edgeTable{Named: opened}
 	if err := t.findEnds(s); err != nil {
 		return nil, err
 	}
@@ -119,12 +224,12 @@ func eachNamedEdge(s *source,
 	}
 	features := make([]string, len(t.features))
 	for {
-		row, err := t.next()
+		row, err := t.Next()
 		if err != nil || row == nil {
 			return t, err
 		}
 		if row[t.from] == "" || row[t.to] == "" {
-			return nil, t.errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
+			return nil, t.Errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
 				map[bool]string{true: "source", false: "target"}[row[t.from] == ""])
 		}
 		weight := ""
@@ -132,7 +237,12 @@ func eachNamedEdge(s *source,
 			weight = row[t.weight]
 		}
 		if t.weight >= 0 && weight == "" {
-			return nil, t.notANumber(t.weight, weight)
+			return nil, notANumber(t.Named, t.weight, weight)
+		}
+		if t.direction >= 0 {
+			if err := t.direct(row[t.direction]); err != nil {
+				return nil, err
+			}
 		}
 		for i, k := range t.features {
 			features[i] = row[k]
@@ -143,21 +253,44 @@ func eachNamedEdge(s *source,
 	}
 }
 
+// direct reads what the column of directions says of the current edge.
+func (t *edgeTable) direct(text string) error {
+	switch strings.ToLower(text) {
+	case "undirected", "mutual":
+		t.undirected = true
+		t.both++
+	case "directed", "":
+		t.undirected = false
+		t.directed++
+	default:
+		name := t.Header[t.direction]
+		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; --ignore %s imports "+
+			"the rest", name, ErrValue, text, edgeTypes, name)
+	}
+	return nil
+}
+
 // collectIDs numbers the ids that the edges name.
 func collectIDs(s *source, path string) error {
 	seen := make(map[string]graph.VertexID)
+	var odd oddIDs
 	if _, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
 			}
 			if strings.ContainsRune(id, '\n') {
-				return t.errorf("%w: vertex %.60q: want an id on one line", ErrValue, id)
+				return t.Errorf("%w: vertex %.60q: want an id on one line", ErrValue, id)
 			}
-			seen[strings.Clone(id)] = 0
+			id = strings.Clone(id)
+			odd.see(id, t.Line())
+			seen[id] = 0
 		}
 		return nil
 	}); err != nil {
+		return err
+	}
+	if err := odd.tell(s, path); err != nil {
 		return err
 	}
 	ids := slices.Collect(maps.Keys(seen))
@@ -180,45 +313,12 @@ func collectIDs(s *source, path string) error {
 	return nil
 }
 
-// integersOf returns ids as integers if all are, in their usual form; else nil.
-func integersOf(ids []string) []int64 {
-	numbers := make([]int64, len(ids))
-	for i, id := range ids {
-		x, err := strconv.ParseInt(id, 10, 64)
-		if err != nil || strconv.FormatInt(x, 10) != id {
-			return nil
-		}
-		numbers[i] = x
-	}
-	return numbers
-}
-
-// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
-// numbers.
-func keepIDs(s *source, ids []string) {
-	numbers := integersOf(ids)
-	if numbers == nil {
-		s.names = ids
-		s.notes = append(s.notes,
-			fmt.Sprintf("%d ids are words; original_name.npy has them", len(ids)))
-		return
-	}
-	for v, x := range numbers {
-		if int64(v) != x {
-			s.originals = numbers
-			s.notes = append(s.notes,
-				fmt.Sprintf("%d ids were renumbered; original_id.npy has them", len(ids)))
-			return
-		}
-	}
-}
-
 // placeOf returns the vertex of an id of the edge table t.
 func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.places == nil {
 		x, ok := table.ParseInt([]byte(id))
 		if !ok {
-			return 0, t.errorf("%w: vertex %.60q: without a node table, features in an array are "+
+			return 0, t.Errorf("%w: vertex %.60q: without a node table, features in an array are "+
 				"those of vertices 0 to %d; name the node table with --nodes", ErrValue, id,
 				s.vertices-1)
 		}
@@ -228,18 +328,30 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if ok {
 		return int64(v), nil
 	}
+	nodes := filepath.Base(s.options.Table.Nodes)
 	if s.options.Table.Nodes == "" {
-		return 0, t.errorf("vertex %.60q was not there before: the file changed; import it again",
-			id)
+		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
 	}
-	return 0, t.errorf("vertex %.60q: %w: %s has no row for it; add one, or remove the edge",
-		id, graph.ErrVertexRange, filepath.Base(s.options.Table.Nodes))
+	for _, alike := range []string{wholeNumber(id), id + ".0"} {
+		if _, ok := s.places[alike]; ok {
+			return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
+				"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
+		}
+	}
+	if slices.Contains(s.header, id) {
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
+			"data, say --no-header", id, graph.ErrVertexRange, nodes)
+	}
+	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
+		"remove the edge, or name the column of the ids with --id", id, graph.ErrVertexRange, nodes, s.idColumn,
+		s.otherIDs)
 }
 
 // readEdgeTable adds the edges.
 func readEdgeTable(s *source, path string) error {
 	names, _ := s.options.edgeColumns()
 	s.edgeRows.cols = len(names)
+	var both []int64 // the numbers of edges that are said to be undirected
 	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
 		u, err := placeOf(s, t, from)
 		if err != nil {
@@ -249,14 +361,17 @@ func readEdgeTable(s *source, path string) error {
 		if err != nil {
 			return err
 		}
+		if t.undirected {
+			both = append(both, s.edges.NumEdges())
+		}
 		if err := s.addEdge(u, v); err != nil {
-			return t.errorf("%w", err)
+			return t.Errorf("%w", err)
 		}
 		for i, text := range features {
 			x, ok := table.ParseFloat([]byte(text))
 			if !ok || !finite(float32(x)) {
-				return t.errorf("%w: %s of an edge is %.40q, which is no finite number", ErrValue,
-					names[i], text)
+				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
+					names[i], text, table.DecimalComma(text))
 			}
 			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
 		}
@@ -265,16 +380,55 @@ func readEdgeTable(s *source, path string) error {
 		}
 		w, ok := table.ParseFloat([]byte(weight))
 		if !ok {
-			return t.errorf("%w: an edge has weight %.40q, which is not a number", ErrValue, weight)
+			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
+				table.DecimalComma(weight))
 		}
 		if err := s.addWeight(w); err != nil {
-			return t.errorf("%w", err)
+			return t.Errorf("%w", err)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	noteColumns(s, t, append(t.features, t.from, t.to, t.weight)...)
+	s.turn(t, both)
+	noteColumns(s, t, true)
 	return nil
+}
+
+// turn makes edges undirected that the column of directions calls so: all, or, beside directed ones,
+// each by a reverse of its own.
+func (s *source) turn(t *edgeTable, both []int64) {
+	if len(both) == 0 || s.options.Undirected != AsFormat {
+		return
+	}
+	if t.directed == 0 {
+		s.undirected = true
+		return
+	}
+	var reverse []graph.Edge
+	number := int64(0)
+	s.edges.Each(func(edges []graph.Edge) {
+		for _, e := range edges {
+			if k := len(reverse); k < len(both) && both[k] == number {
+				reverse = append(reverse, graph.MakeEdge(e.Dst(), e.Src()))
+			}
+			number++
+		}
+	})
+	cols := int64(s.edgeRows.cols)
+	for k, e := range reverse {
+		if e.Src() == e.Dst() {
+			continue
+		}
+		s.edges.Add(e.Src(), e.Dst())
+		if s.weights != nil {
+			s.weights = appended(s.weights, s.weights[both[k]])
+		}
+		if cols > 0 {
+			s.edgeRows.data = appended(s.edgeRows.data, slices.Clone(s.edgeRows.data[both[k]*cols:][:cols])...)
+		}
+	}
+	s.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
+		t.Header[t.direction])
 }

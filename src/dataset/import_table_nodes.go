@@ -2,9 +2,12 @@ package dataset
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
@@ -14,16 +17,43 @@ import (
 type nodeColumns struct {
 	id, split        int
 	labels, features []int
+	masks            [3]int // columns of marks of a split; -1 for none
+	named            bool   // --label names the labels
+	use              map[int]columnUse
+}
+
+// maskNames are names of columns that mark the vertices of a list of the split. A column of the last two
+// names is one only if all its values are marks.
+var maskNames = [3][]string{{"train_mask", "is_train", "train"}, {"val_mask", "valid_mask", "is_val", "is_valid",
+	"val", "valid"}, {"test_mask", "is_test", "test"}}
+
+// indexNames are names of columns with the numbers of rows, which tools write unasked.
+var indexNames = []string{"", "index", "level_0", "rownames", "row_names"}
+
+func isIndex(name string, column int) bool {
+	lower := strings.ToLower(name)
+	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
+}
+
+// mark reads a mark of a mask.
+func mark(text string) (is, ok bool) {
+	switch strings.ToLower(text) {
+	case "1", "true", "t", "yes", "y", "1.0":
+		return true, true
+	case "0", "false", "f", "no", "n", "0.0", "":
+		return false, true
+	}
+	return false, false
 }
 
 // readNodes reads ids, labels and split, and registers the features, which are read when they are
 // written.
 func readNodes(s *source, path string) error {
-	t, err := openTable(path, s.options.Table.NoHeader)
+	t, err := s.openTable(path, s.options.Table.NoHeader)
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer t.Close()
 	c, err := findNodeColumns(s, t)
 	if err != nil {
 		return err
@@ -31,13 +61,17 @@ func readNodes(s *source, path string) error {
 	var ids []string
 	labels := make([][]string, len(c.labels))
 	p := &splitSource{
-		from: "column " + t.header[max(0, c.split)] + " of " + filepath.Base(path),
+		from: "column " + t.Header[max(0, c.split)] + " of " + filepath.Base(path),
 		path: path,
 		read: true,
 	}
+	masks := maskReader{t: t, columns: c.masks}
+	var odd oddIDs
+	var first []uint64 // of each vertex, the hash of its row, with FirstRows
+	unequal := 0
 	s.places = make(map[string]graph.VertexID)
-	for {
-		row, err := t.next()
+	for n := 0; ; n++ {
+		row, err := t.Next()
 		if err != nil {
 			return err
 		}
@@ -46,17 +80,29 @@ func readNodes(s *source, path string) error {
 		}
 		v := graph.VertexID(len(ids))
 		id := strings.Clone(row[c.id])
-		if _, twice := s.places[id]; twice {
-			return t.errorf("%w: vertex %.60q comes twice; want a row for each vertex", ErrValue,
-				id)
+		own, twice := s.places[id]
+		if s.options.Table.FirstRows {
+			hash := xxhash.Sum64String(strings.Join(row, "\x00"))
+			if twice {
+				if s.repeated = append(s.repeated, n); hash != first[own] {
+					unequal++
+				}
+				continue
+			}
+			first = append(first, hash)
+		}
+		if twice {
+			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a row for each "+
+				"vertex, another column as --id, or --first-rows, which takes the first", ErrValue, id, s.idColumn)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
-			return t.errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
+			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
 		}
 		if len(ids) == graph.MaxVertices {
-			return t.errorf("more than the %d vertices that are supported", graph.MaxVertices)
+			return t.Errorf("more than the %d vertices that are supported", graph.MaxVertices)
 		}
 		s.places[id] = v
+		odd.see(id, t.Line())
 		ids = append(ids, id)
 		for i, k := range c.labels {
 			labels[i] = append(labels[i], strings.Clone(row[k]))
@@ -67,11 +113,21 @@ func readNodes(s *source, path string) error {
 			switch {
 			case ok:
 				*p.Lists()[part] = append(*p.Lists()[part], v)
-			case !noLabel(text) && text != "-1" && text != "unused":
-				return t.errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
-					ErrValue, t.header[c.split], row[c.split])
+			case !missing(text) && text != "-1" && text != "unused":
+				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
+					ErrValue, t.Header[c.split], row[c.split])
 			}
 		}
+		if err := masks.read(v, row); err != nil {
+			return err
+		}
+	}
+	if n := len(s.repeated); n > 0 {
+		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
+			filepath.Base(path), unequal)
+	}
+	if err := odd.tell(s, path); err != nil {
+		return err
 	}
 	if err := s.setVertices(int64(len(ids)), path); err != nil {
 		return err
@@ -79,44 +135,151 @@ func readNodes(s *source, path string) error {
 	keepIDs(s, ids)
 	if c.split >= 0 {
 		s.given = p
+		c.use[c.split] = columnUse{asSplit, ""}
 	}
+	if err := c.takeMasks(s, &masks); err != nil {
+		return err
+	}
+	c.leaveNames(s, t, ids, labels)
 	if err := setTableLabels(s, t, c, labels); err != nil {
 		return err
 	}
+	c.tell(s, t)
 	return setColumnFeatures(s, t, c.features)
 }
 
-// nodeColumns finds the columns of a node table, and notes those that are not read.
-func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
+// maskReader reads columns of marks.
+type maskReader struct {
+	t       *table.Named
+	columns [3]int
+	lists   graph.Split
+	none    [3]bool // the column does not hold marks alone
+}
+
+func (m *maskReader) read(v graph.VertexID, row []string) error {
+	for i, k := range m.columns {
+		if k < 0 || m.none[i] {
+			continue
+		}
+		is, ok := mark(row[k])
+		switch name := m.t.Header[k]; {
+		case !ok && strings.Contains(name, "_"):
+			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true; --ignore %[2]s leaves "+
+				"it out", ErrValue, name, row[k])
+		case !ok:
+			m.none[i] = true
+		case is:
+			*m.lists.Lists()[i] = append(*m.lists.Lists()[i], v)
+		}
+	}
+	return nil
+}
+
+// takeMasks makes the split of the masks, or features of columns that turned out to be none.
+func (c *nodeColumns) takeMasks(s *source, m *maskReader) error {
+	masks, wordy := 0, false
+	for i, k := range m.columns {
+		if k >= 0 && !m.none[i] {
+			masks++
+			wordy = wordy || strings.Contains(m.t.Header[k], "_")
+		}
+	}
+	// one column called test alone is a number like others
+	take := masks > 1 || masks > 0 && wordy
+	var names []string
+	for i, k := range m.columns {
+		switch {
+		case k < 0:
+		case take && !m.none[i]:
+			names = append(names, m.t.Header[k])
+			c.use[k] = columnUse{asSplit, "marks of 0 and 1"}
+		default:
+			c.features = append(c.features, k)
+			slices.Sort(c.features)
+		}
+	}
+	if !take {
+		return nil
+	}
+	if c.split >= 0 {
+		return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore", m.t.Path(),
+			ErrValue, m.t.Header[c.split], strings.Join(names, ", "))
+	}
+	s.given = &splitSource{Split: m.lists, read: true, path: m.t.Path(),
+		from: "columns " + strings.Join(names, ", ") + " of " + filepath.Base(m.t.Path())}
+	return nil
+}
+
+const forDisplay = "names for display"
+
+// gephi reports whether a column is called Label beside Id, as Gephi writes them.
+func (c *nodeColumns) gephi(t *table.Named, column int) bool {
+	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
+}
+
+// leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
+// they differ for nearly all.
+func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) {
+	if c.named || regression(s) || len(c.labels) != 1 || !c.gephi(t, c.labels[0]) {
+		return
+	}
+	seen, same := map[string]bool{}, true
+	for v, y := range labels[0] {
+		seen[y] = true
+		same = same && y == ids[v]
+	}
+	if !same && 2*len(seen) <= len(ids) {
+		return
+	}
+	s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
+		"--label Label makes classes of them", filepath.Base(t.Path()), len(seen), len(ids))
+	c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
+	c.labels = nil
+}
+
+// tell notes what the columns were taken as.
+func (c *nodeColumns) tell(s *source, t *table.Named) {
+	for _, k := range c.labels {
+		if _, ok := c.use[k]; !ok {
+			c.use[k] = columnUse{asLabel, ""}
+		}
+	}
+	for _, k := range c.features {
+		c.use[k] = columnUse{asFeature, ""}
+	}
+	file := filepath.Base(t.Path())
+	for k, name := range t.Header {
+		switch use, ok := c.use[k]; {
+		case !ok && slices.Contains(s.options.Ignore, name):
+		case !ok:
+			s.note("column %s of %s is not read", name, file)
+		case use.as == asIgnored && use.why == rowNumbers:
+			s.note("column %s of %s is not read: it seems to be an index, the numbers of the rows",
+				columnName(name, k), file)
+		}
+	}
+	s.readsColumns(t, c.use)
+}
+
+const rowNumbers = "an index that tools write"
+
+// findNodeColumns finds the columns of a node table.
+func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	for _, name := range t.header {
-		if err := s.refusal(t.path+": column "+name, name); err != nil {
+	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
+	for _, name := range t.Header {
+		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
 		}
 	}
-	if c.id, err = s.column(t, o.ID, "--id", idNames...); err != nil {
+	if err := c.findID(s, t); err != nil {
 		return c, err
-	}
-	if c.id < 0 {
-		c.id = slices.IndexFunc(t.header, func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
-	}
-	if c.id < 0 {
-		return c, t.errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
 	}
 	if c.split, err = s.column(t, o.Split, "--split-column", splitNames...); err != nil {
 		return c, err
 	}
-	if arrayFile(o.Labels) == "" {
-		for _, name := range o.Labels {
-			k, err := s.column(t, name, "--label")
-			if err != nil {
-				return c, err
-			}
-			c.labels = append(c.labels, k)
-		}
-		if k, _ := s.column(t, "", "", labelNames...); len(o.Labels) == 0 && k >= 0 && k != c.id {
-			c.labels = []int{k}
-		}
+	if err := c.findLabels(s, t); err != nil {
+		return c, err
 	}
 	taken := append([]int{c.id, c.split}, c.labels...)
 	switch {
@@ -129,47 +292,131 @@ func findNodeColumns(s *source, t *csvTable) (c nodeColumns, err error) {
 			}
 			if slices.Contains(taken, k) {
 				return c, fmt.Errorf("%s: %w: column %q is the id, the label or the split, and "+
-					"--features names it too", t.path, ErrValue, name)
+					"--features names it too", t.Path(), ErrValue, name)
 			}
 			c.features = append(c.features, k)
 		}
-	default:
-		for k, name := range t.header {
-			if !slices.Contains(taken, k) && !slices.Contains(s.options.Ignore, name) {
-				c.features = append(c.features, k)
-			}
+	}
+	for i, names := range maskNames {
+		if k, _ := s.column(t, "", "", names...); o.Split == "" && k >= 0 &&
+			!slices.Contains(append(taken, c.features...), k) {
+			c.masks[i] = k
 		}
+	}
+	taken = append(taken, c.masks[:]...)
+	if len(o.Features) > 0 {
 		return c, nil
 	}
-	for k, name := range t.header {
-		if !slices.Contains(taken, k) && !slices.Contains(c.features, k) {
-			s.notes = append(s.notes, "column "+name+" of "+filepath.Base(t.path)+" is not read")
+	for k, name := range t.Header {
+		switch {
+		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
+		case t.HasNames && isIndex(name, k):
+			c.use[k] = columnUse{asIgnored, rowNumbers}
+		case c.gephi(t, k) && !t.Number(k): // beside another label
+			c.use[k] = columnUse{asIgnored, forDisplay}
+			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
+				filepath.Base(t.Path()))
+		default:
+			c.features = append(c.features, k)
 		}
 	}
 	return c, nil
 }
 
-func setTableLabels(s *source, t *csvTable, c nodeColumns, labels [][]string) error {
+// findID finds the column of the ids: of a usual name, else the first one.
+func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
+	if c.id, err = s.column(t, s.options.Table.ID, "--id", idNames...); err != nil {
+		return err
+	}
+	why := ""
+	if c.id < 0 {
+		c.id = slices.IndexFunc(t.Header, func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
+		if t.HasNames {
+			why = "the first column, for none is called id or node"
+		}
+		if next := c.id + 1; t.HasNames && c.id >= 0 && isIndex(t.Header[c.id], c.id) && next < len(t.Header) &&
+			!isIndex(t.Header[next], next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
+			c.id, why = next, "the first column after an index, and words"
+		}
+	}
+	if c.id < 0 {
+		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
+	}
+	s.idColumn, s.header = t.Header[c.id], t.Header
+	var others []string
+	for k, name := range t.Header {
+		lower := strings.ToLower(name)
+		if k != c.id && (slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") ||
+			strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "ID")) {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 && s.options.Table.ID == "" {
+		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
+		why = "rather than " + strings.Join(others, ", ")
+	}
+	c.use[c.id] = columnUse{asID, why}
+	return nil
+}
+
+// findLabels finds the columns of the labels.
+func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
+	o := &s.options.Table
+	if arrayFile(o.Labels) != "" {
+		return nil
+	}
+	for _, name := range o.Labels {
+		k, err := s.column(t, name, "--label")
+		if err != nil {
+			return err
+		}
+		c.labels = append(c.labels, k)
+	}
+	if c.named = len(o.Labels) > 0; c.named {
+		return nil
+	}
+	var found []int
+	var names []string
+	for _, name := range labelNames {
+		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) {
+			found, names = append(found, k), append(names, t.Header[k])
+		}
+	}
+	if len(found) > 0 {
+		c.labels = found[:1]
+	}
+	if len(found) > 1 {
+		s.note("columns %s of %s could all be the label: %s is it, and the others are features; --label names "+
+			"another, --ignore leaves columns out", strings.Join(names, ", "), filepath.Base(t.Path()), names[0])
+		c.use[found[0]] = columnUse{asLabel, "rather than " + strings.Join(names[1:], ", ")}
+	}
+	return nil
+}
+
+func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string) error {
 	if regression(s) {
 		return setTableNumbers(s, t, c, labels)
 	}
-	name := func(i int) string { return t.path + ": column " + t.header[c.labels[i]] }
-	switch len(labels) {
+	name := func(i int) string { return t.Path() + ": column " + t.Header[c.labels[i]] }
+	switch len(c.labels) {
 	case 0:
 		return nil
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
-			return fmt.Errorf("%s: %w", name(0), err)
+			return fmt.Errorf("%s: %w; --ignore %s leaves the column out", name(0), err, t.Header[c.labels[0]])
 		}
 		return nil
 	}
-	if err := s.makeMarks(len(labels), t.path); err != nil {
+	if err := s.makeMarks(len(labels), t.Path()); err != nil {
 		return err
 	}
 	for i, column := range labels {
-		s.classNames = append(s.classNames, t.header[c.labels[i]])
+		s.classNames = append(s.classNames, t.Header[c.labels[i]])
 		for v, text := range column {
 			y, ok := number(text)
+			if s.noLabel(text) {
+				y, ok = float32(math.NaN()), true
+			}
 			if !ok {
 				return fmt.Errorf("%s: vertex %d is %.40q: %w: with several label columns each "+
 					"must be 0 or 1", name(i), v, text, ErrValue)
@@ -178,6 +425,9 @@ func setTableLabels(s *source, t *csvTable, c nodeColumns, labels [][]string) er
 				return fmt.Errorf("%s: %w", name(i), err)
 			}
 		}
+	}
+	if err := s.finishMarks(); err != nil {
+		return fmt.Errorf("%s: %w", t.Path(), err)
 	}
 	return nil
 }
@@ -195,25 +445,33 @@ func number(text string) (x float32, ok bool) {
 }
 
 // setColumnFeatures registers columns of a node table as features.
-func setColumnFeatures(s *source, t *csvTable, columns []int) error {
+func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	if len(columns) == 0 {
 		return nil
 	}
-	noHeader := !t.named
+	noHeader := !t.HasNames
 	defer func() {
-		for i := 0; t.named && s.features != nil && i < len(columns); i++ {
-			s.features.names = append(s.features.names, t.header[columns[i]])
+		if s.features == nil {
+			return
+		}
+		s.features.columns = columns
+		for i := 0; t.HasNames && i < len(columns); i++ {
+			s.features.names = append(s.features.names, t.Header[columns[i]])
 		}
 	}()
-	return s.setFeatures(t.path, len(columns), Float32, -1, func(w *RowWriter) error {
-		t, err := openTable(t.path, noHeader)
+	return s.setFeatures(t.Path(), len(columns), Float32, -1, func(w *RowWriter) error {
+		t, err := s.openTable(t.Path(), noHeader)
 		if err != nil {
 			return err
 		}
-		defer t.close()
-		values := make([]float32, len(columns))
-		for v := 0; ; v++ {
-			row, err := t.next()
+		defer t.Close()
+		values, repeated := make([]float32, len(columns)), s.repeated
+		for n, v := 0, 0; ; n, v = n+1, v+1 {
+			row, err := t.Next()
+			for len(repeated) > 0 && repeated[0] == n && err == nil {
+				repeated, n = repeated[1:], n+1
+				row, err = t.Next()
+			}
 			if err != nil {
 				return err
 			}
@@ -225,18 +483,18 @@ func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 				return nil
 			}
 			if v == s.vertices {
-				return t.errorf("more than %d rows now; the file changed: import it again",
+				return t.Errorf("more than %d rows now; the file changed: import it again",
 					s.vertices)
 			}
 			for i, k := range columns {
 				x, ok := number(row[k])
 				if !ok {
-					return t.notANumber(k, row[k])
+					return notANumber(t, k, row[k])
 				}
 				values[i] = x
 			}
 			if err := w.Check(v, values); err != nil {
-				return t.errorf("%w", err)
+				return t.Errorf("%w", err)
 			}
 			if err := w.WriteChecked(values); err != nil {
 				return err
@@ -245,13 +503,16 @@ func setColumnFeatures(s *source, t *csvTable, columns []int) error {
 	})
 }
 
-func (t *csvTable) notANumber(column int, text string) error {
-	name := t.header[column]
-	if noLabel(text) {
-		return t.errorf("%w: column %s is empty; fill it in, for example with the column's mean, "+
+func notANumber(t *table.Named, column int, text string) error {
+	name := t.Header[column]
+	if comma := table.DecimalComma(text); comma != "" {
+		return t.Errorf("%w: column %s holds %.40q, which is not a number%s", ErrValue, name, text, comma)
+	}
+	if missing(text) {
+		return t.Errorf("%w: column %s is empty; fill it in, for example with the column's mean, "+
 			"or leave it out: --ignore %s", ErrValue, name, name)
 	}
-	return t.errorf("%w: column %s holds %.40q, which is not a number; name the feature columns "+
+	return t.Errorf("%w: column %s holds %.40q, which is not a number; name the feature columns "+
 		"with --features, leave this one out with --ignore %s, or make a column of 0 and 1 for "+
 		"each word", ErrValue, name, text, name)
 }

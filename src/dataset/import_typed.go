@@ -21,7 +21,9 @@ type typedSource struct {
 	of    []*source
 	edges []TypedEdges
 	notes []string // on the edges; those on vertices are of their source
-	close func()   // what features are streamed from; nil: nothing
+	// of the edges
+	reading []Reading
+	close   func() // what features are streamed from; nil: nothing
 }
 
 // typedReaders has for each format how a source with vertex types is recognised, and how it is
@@ -109,7 +111,7 @@ func refuseOfTyped(o *ImportOptions) error {
 
 // add adds a type, whose source is to be filled.
 func (t *typedSource) add(name string, o ImportOptions) *source {
-	s := &source{options: o, vertices: unknown, name: o.Name}
+	s := &source{options: o, vertices: unknown, name: o.Name, typed: true}
 	t.names, t.of = append(t.names, name), append(t.of, s)
 	return s
 }
@@ -118,8 +120,12 @@ func (t *typedSource) add(name string, o ImportOptions) *source {
 func (t *typedSource) typesOf(r graph.Relation, file string) (source, target *source, err error) {
 	i, j := slices.Index(t.names, r.Source), slices.Index(t.names, r.Target)
 	if i < 0 || j < 0 {
+		lacking := r.Source
+		if i >= 0 {
+			lacking = r.Target
+		}
 		return nil, nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
-			"are %q", file, ErrValue, r, t.names)
+			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file, ErrValue, r, t.names, lacking)
 	}
 	return t.of[i], t.of[j], nil
 }
@@ -173,8 +179,8 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		table, err := eachNamedEdge(of, path, func(table *edgeTable, u, v, weight string,
 			_ []string) error {
 			if weight != "" {
-				return table.errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
-					"leaves them out", ErrValue, table.header[table.weight])
+				return table.Errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
+					"leaves them out", ErrValue, table.Header[table.weight])
 			}
 			source, err := placeOf(from, table, u)
 			if err != nil {
@@ -187,8 +193,8 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		noteColumns(of, table, table.from, table.to)
-		t.notes = append(t.notes, of.notes...)
+		noteColumns(of, table, false)
+		t.notes, t.reading = append(t.notes, of.notes...), append(t.reading, of.reading...)
 		t.edges = append(t.edges, e)
 	}
 	return nil
@@ -256,7 +262,8 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 		rest, ok := strings.CutPrefix(key, typedEdges)
 		if !ok {
 			if strings.Count(key, ",") != 1 { // else it is of a type
-				t.notes = append(t.notes, "array "+key+" is not read")
+				t.notes = append(t.notes, unread(key))
+				t.reading = append(t.reading, Reading{Of: filepath.Base(o.In), Name: key, As: asIgnored})
 			}
 			continue
 		}
@@ -280,9 +287,19 @@ func (t *typedSource) readArrays(o ImportOptions) error {
 			}
 		})
 		pairs.free()
+		t.reading = append(t.reading, Reading{Of: filepath.Base(o.In), Name: key, As: asEdges})
 		t.edges = append(t.edges, e)
 	}
 	return nil
+}
+
+// unread is the note on an array that is not read, of which the relation follows the name.
+func unread(key string) string {
+	name, _, _ := strings.Cut(key, ",")
+	if isTime(name) {
+		return "array " + key + " is ignored: " + noTime
+	}
+	return "array " + key + " is not read"
 }
 
 // readTypedSplit reads split and ids of the vertices of a type.
@@ -330,32 +347,31 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 	r := ImportReport{Name: o.Name, Format: o.Format, FeatureType: Float32, SparseEntries: -1,
 		Task: task.None, Split: "none, for there are no labels"}
 	m := Meta{Name: o.Name, Task: task.None, Schema: graph.Schema{Types: t.names, Links: of}}
-	split := new(splitSource)
-	if at >= 0 {
-		s := t.of[at]
-		if regression(s) {
-			if err := checkTargets(s); err != nil {
-				return r, err
-			}
-		}
-		if split, err = s.chooseSplit(); err != nil {
+	split, labels := new(splitSource), &source{options: o}
+	switch {
+	case at >= 0:
+		labels, m.LabelType = t.of[at], t.names[at]
+		if split, err = labels.settle(&r); err != nil {
 			return r, err
 		}
-		m.Task, m.Classes, m.LabelType = s.task(), s.classes, t.names[at]
-		r.Task, r.Classes, r.Labelled, r.Split, r.Unlabelled = m.Task, m.Classes, s.labelled(), split.from,
-			split.unlabelled
-		r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
-		m.Provenance = s.provenance(&r)
-	} else {
-		if of != nil {
-			m.Task, r.Task, r.Links = task.Links, task.Links, describeLinks(&links)
-			r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
-			r.Links += " of " + t.edges[of[0]].String()
-			for _, k := range of[1:] {
-				r.Links += "; the edges of " + t.edges[k].String() + " are the same, reversed"
-			}
+	case of != nil:
+		r.Task, r.Links = task.Links, describeLinks(&links)+" of "+t.edges[of[0]].String()
+		r.Split = "of links of " + t.edges[of[0]].String() + ": " + o.SplitLinks
+		for _, k := range of[1:] {
+			r.Links += "; the edges of " + t.edges[k].String() + " are these pairs, too, and leave with them"
 		}
-		m.Provenance = (&source{options: o}).provenance(&r)
+	}
+	m.Task, m.Classes = r.Task, r.Classes
+	for i, s := range t.of {
+		for _, note := range s.notes {
+			r.Notes = append(r.Notes, t.names[i]+": "+note)
+		}
+		r.Reading = append(r.Reading, s.reading...)
+	}
+	r.Notes, r.Reading = append(r.Notes, t.notes...), append(r.Reading, t.reading...)
+	m.Provenance = labels.provenance(&r)
+	if o.DryRun {
+		return t.rehearse(r)
 	}
 	w, err := Create(o.Out, m)
 	if err != nil {
@@ -389,14 +405,30 @@ func (t *typedSource) write(o ImportOptions, of []int, links graph.LinkSplit) (I
 	if err := t.writeIDs(w); err != nil {
 		return r, err
 	}
-	for i, s := range t.of {
-		for _, note := range s.notes {
-			r.Notes = append(r.Notes, t.names[i]+": "+note)
-		}
-	}
-	r.Notes = append(r.Notes, t.notes...)
 	r.Vertices, r.Edges, r.Types = w.Meta.Vertices, w.Meta.Edges, w.Meta.Describe()
 	return r, w.Close()
+}
+
+// rehearse reads the features, and counts what would be written.
+func (t *typedSource) rehearse(r ImportReport) (ImportReport, error) {
+	r.DryRun = true
+	for i, s := range t.of {
+		if err := s.checkFeatures(); err != nil {
+			return r, err
+		}
+		cols := "no features"
+		if s.features != nil {
+			cols = fmt.Sprintf("%d features", s.features.cols)
+		}
+		r.Vertices += int64(s.vertices)
+		r.Types = append(r.Types, fmt.Sprintf("type      %s: %d vertices, %s", t.names[i], s.vertices, cols))
+	}
+	for _, e := range t.edges {
+		r.Edges += int64(len(e.Sources))
+		r.Types = append(r.Types, fmt.Sprintf("relation  %s", e.Relation))
+	}
+	r.Cleaning.Before, r.Cleaning.After = r.Edges, r.Edges
+	return r, nil
 }
 
 func (t *typedSource) writeFeatures(w *Writer, i int) error {
@@ -404,6 +436,7 @@ func (t *typedSource) writeFeatures(w *Writer, i int) error {
 	if f == nil {
 		return nil
 	}
+	w.Meta.Tables[i].Names = f.names
 	rows, err := w.TypeFeatures(i, f.cols, f.stored)
 	if err == nil {
 		err = f.write(rows)

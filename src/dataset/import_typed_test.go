@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -342,15 +343,15 @@ func TestImportTypedTablesAreFound(t *testing.T) {
 }
 
 // Links of one relation are split, and leave it and those that hold them reversed, whatever these are
-// called, but no other; files of links have ids of both types.
+// called, but none that has other pairs, too; files of links have ids of both types.
 func TestImportTypedLinks(t *testing.T) {
 	dir := written(t, map[string]string{
 		"nodes.paper.csv":              "id,a\n7,1\n8,2\n9,3\n",
 		"nodes.author.csv":             "id,label\n1,x\n2,y\n",
 		"edges.author.by.paper.csv":    "source,target\n1,7\n2,7\n2,9\n1,8\n",
 		"edges.paper.of.author.csv":    "source,target\n7,1\n7,2\n9,2\n8,1\n",
-		"edges.paper.seen.author.csv":  "source,target\n7,1\n7,2\n",
-		"edges.author.reads.paper.csv": "source,target\n2,9\n",
+		"edges.paper.seen.author.csv":  "source,target\n7,1\n7,2\n8,2\n9,1\n",
+		"edges.author.reads.paper.csv": "source,target\n2,9\n1,9\n",
 	})
 	split := t.TempDir()
 	for name, pairs := range map[string][]int32{"valid": {2, 9}, "test": {1, 7}} {
@@ -372,7 +373,7 @@ func TestImportTypedLinks(t *testing.T) {
 	if got := d.Meta.Schema.Links; len(got) != 2 || !strings.Contains(r.Links, "paper,of,author") {
 		t.Errorf("links are of the relations %v: %s", got, r.Links)
 	}
-	if d.Meta.Edges != 2+2+2+1 || d.Meta.Task != task.Links || d.Meta.Classes != 0 {
+	if d.Meta.Edges != 2+2+4+2 || d.Meta.Task != task.Links || d.Meta.Classes != 0 {
 		t.Errorf("%d edges, task %s of %d classes", d.Meta.Edges, d.Meta.Task, d.Meta.Classes)
 	}
 	for want, change := range map[string]func(o *dataset.ImportOptions){
@@ -388,4 +389,93 @@ func TestImportTypedLinks(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// Validation and test links are edges of no relation that tells them: not of a reverse with an edge more
+// or less, of a relation that has most of the pairs the same way, nor of reverses of these. Ranked by
+// whether an edge of another relation joins the ends, a held-out link is among the others, and with the
+// leak it is the first.
+func TestHeldOutLinksLeaveTheGraph(t *testing.T) {
+	const users, movies = 20, 15
+	var pairs [][2]int
+	for u := range users {
+		for m := range movies {
+			if (u*7+m*3)%5 < 2 {
+				pairs = append(pairs, [2]int{u, m})
+			}
+		}
+	}
+	rows := func(pairs [][2]int, reverse bool) string {
+		text := "source,target\n"
+		for _, p := range pairs {
+			if reverse {
+				text += fmt.Sprintf("m%d,u%d\n", p[1], p[0])
+			} else {
+				text += fmt.Sprintf("u%d,m%d\n", p[0], p[1])
+			}
+		}
+		return text
+	}
+	nodes := func(letter string, n int) string {
+		text := "id,f\n"
+		for v := range n {
+			text += fmt.Sprintf("%s%d,%d\n", letter, v, v)
+		}
+		return text
+	}
+	for name, c := range map[string]struct {
+		file, text string
+		reverse    bool
+	}{
+		"a reverse":                  {"edges.movie.ratedby.user.csv", rows(pairs, true), false},
+		"a reverse, an edge less":    {"edges.movie.ratedby.user.csv", rows(pairs[1:], true), false},
+		"a reverse, an edge more":    {"edges.movie.ratedby.user.csv", rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), true), false},
+		"the reverse of a reverse":   {"edges.movie.ratedby.user.csv", rows(pairs[1:], true), true},
+		"the same way, an edge more": {"edges.user.likes.movie.csv", rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), false), true},
+		"some of the pairs":          {"edges.user.likes.movie.csv", rows(pairs[:len(pairs)/2], false), false},
+	} {
+		dir := written(t, map[string]string{"nodes.user.csv": nodes("u", users), "nodes.movie.csv": nodes("m", movies),
+			"edges.user.rates.movie.csv": rows(pairs, false), c.file: c.text})
+		o := dataset.ImportOptions{Format: "csv", In: dir, Task: task.Links, LinksOf: "user,rates,movie",
+			SplitLinks: "70/10/20", Reverse: c.reverse}
+		d, _ := imported(t, o)
+		if err := d.Verify(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		o.KeepLeaks = true
+		kept, r := imported(t, o)
+		if got := reciprocalRank(d); got > 0.5 {
+			t.Errorf("%s: an edge of another relation ranks links at %.2f", name, got)
+		}
+		if got := reciprocalRank(kept); got < 0.5 && name != "some of the pairs" {
+			t.Errorf("%s: kept, an edge of another relation ranks links at %.2f", name, got)
+		}
+		if !strings.Contains(strings.Join(r.Notes, "\n"), "stay in the graph") || !strings.Contains(r.String(), "stay in the graph") {
+			t.Errorf("%s: nothing says that links stay: %s", name, r)
+		}
+	}
+}
+
+// reciprocalRank is the mean reciprocal rank of the test links among the movies, vertices 0 to 14, that
+// the user has no link to, by whether an edge joins the ends.
+func reciprocalRank(d *dataset.Dataset) (mean float64) {
+	joined := func(u, m graph.VertexID) bool {
+		return slices.Contains(d.Graph.InNeighbours(m), u) || slices.Contains(d.Graph.InNeighbours(u), m)
+	}
+	links := slices.Concat(d.Links.Train, d.Links.Valid, d.Links.Test)
+	for _, l := range d.Links.Test {
+		above, same := 0, 0
+		for m := range graph.VertexID(15) {
+			if slices.Contains(links, graph.Link{Source: l.Source, Target: m}) {
+				continue
+			}
+			if of := joined(l.Source, m); of && !joined(l.Source, l.Target) {
+				above++
+			} else if of == joined(l.Source, l.Target) {
+				same++
+			}
+		}
+		mean += 1 / (1 + float64(above) + float64(same)/2) / float64(len(d.Links.Test))
+	}
+	return mean
 }

@@ -211,7 +211,7 @@ func (r *RowWriter) Close() error {
 	}
 	r.w.Meta.Files[r.name] = r.out.Info()
 	if r.bytes != nil {
-		r.w.notes = append(r.w.notes, r.bytes.notes(r.w.columns)...)
+		r.w.notes = append(r.w.notes, r.bytes.notes(r.w.Meta.FeatureNames)...)
 	}
 	return nil
 }

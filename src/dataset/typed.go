@@ -137,8 +137,10 @@ func (w *Writer) putColumns(columns *graph.Columns, of []*graph.CSC, starts []in
 
 // takeLinks makes the edges of the relation that an import names links: it returns the numbers of the
 // relations, as graph.Schema.Links has them, and leaves the validation and test links out of all of
-// these. A relation holds the links reversed if it is called so, or has the same edges the other way
-// round, whatever its name. 8 bytes a vertex, and 16 an edge of the relation.
+// these, in both directions. A relation is one of these if it is called the reverse, or if most of its
+// pairs (leak) are those of the links in either direction, whatever its name: so is a reverse with an
+// edge more or less, and the reverse of a reverse. Others keep their edges, which is noted; with
+// KeepLeaks all do. 8 bytes a vertex, 16 an edge of the relation and 8 an edge of others between its types.
 func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSplit, err error) {
 	schema, starts := graph.Schema{Types: t.names}, []int64{0}
 	for i, s := range t.of {
@@ -169,16 +171,18 @@ func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSpl
 	defer g.Free()
 	of = []int{r}
 	symmetric := own.Source == own.Target && g.Reciprocal() == g.NumEdges()
+	pairs := map[int][]graph.Link{} // of the relations between the same types
 	for k := range t.edges {
 		other := &t.edges[k]
-		if k == r || other.Source != own.Target || other.Target != own.Source {
+		if k == r || !(other.Source == own.Target && other.Target == own.Source ||
+			other.Source == own.Source && other.Target == own.Target) {
 			continue
 		}
-		var edges []graph.Link
-		if err := other.each(&schema, k, starts, func(l graph.Link) { edges = append(edges, l) }); err != nil {
+		if pairs[k], err = other.pairs(&schema, k, starts); err != nil {
 			return nil, links, err
 		}
-		if other.Relation == own.Reverse() || own.Relation == other.Reverse() || reverses(g, edges) {
+		byName := other.Relation == own.Reverse() || own.Relation == other.Reverse()
+		if same := samePairs(g, pairs[k]); !o.KeepLeaks && (byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
 			of = append(of, k)
 		}
 	}
@@ -198,13 +202,39 @@ func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSpl
 			sources, targets = sources[1:], targets[1:]
 		})
 	}
+	for k := range t.edges {
+		stay := 0
+		for _, l := range pairs[k] {
+			if judged(l) {
+				stay++
+			}
+		}
+		if stay > 0 && !slices.Contains(of, k) {
+			t.notes = append(t.notes, fmt.Sprintf("%d edges of %s join the ends of validation and test links and stay "+
+				"in the graph, so that a model reads them: leave the relation out if the one tells the other", stay,
+				t.edges[k].Relation))
+		}
+	}
 	return of, links, err
 }
 
-// reverses reports whether edges are those of g the other way round.
-func reverses(g *graph.CSC, edges []graph.Link) bool {
-	slices.SortFunc(edges, graph.Link.Compare)
-	edges = slices.Compact(edges)
-	return int64(len(edges)) == g.NumEdges() &&
-		!slices.ContainsFunc(edges, func(l graph.Link) bool { return !g.Has(l.Reverse()) })
+// leak is the share of a relation's pairs that are those of the links from which on it tells them: a
+// reverse with an edge more or less.
+const leak = 0.8
+
+// pairs returns the distinct edges.
+func (e *TypedEdges) pairs(s *graph.Schema, r int, starts []int64) (pairs []graph.Link, err error) {
+	err = e.each(s, r, starts, func(l graph.Link) { pairs = append(pairs, l) })
+	slices.SortFunc(pairs, graph.Link.Compare)
+	return slices.Compact(pairs), err
+}
+
+// samePairs counts the pairs that are edges of g, in either direction.
+func samePairs(g *graph.CSC, pairs []graph.Link) (same float64) {
+	for _, l := range pairs {
+		if g.Has(l) || g.Has(l.Reverse()) {
+			same++
+		}
+	}
+	return same
 }

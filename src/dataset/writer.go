@@ -31,8 +31,6 @@ type Writer struct {
 	bytes   *quantizer // of Int8 features
 	entries *entries   // of sparse ones
 	notes   []string   // what was noticed while features were written
-
-	columns []string // names of the feature columns, for the notes; nil: they have none
 }
 
 // Create begins a dataset at dir, which must not exist or be an empty directory. It uses Name,

@@ -14,7 +14,7 @@ type Schema struct {
 	Types     []string   `json:"types,omitempty"`
 	Relations []Relation `json:"relations,omitempty"`
 	// for the task of links: the index of the relation whose edges are the links, then those of the
-	// relations that hold their reverses
+	// relations that hold the same pairs, the other way round or the same way
 	Links []int `json:"links,omitempty"`
 }
 
@@ -123,9 +123,10 @@ func (s *Schema) Check() error {
 			faults = append(faults, fmt.Errorf("links are of relation %d of %d", r, len(s.Relations)))
 			break
 		}
-		first := s.Relations[s.Links[0]]
-		fault(i > 0 && (s.Relations[r].Source != first.Target || s.Relations[r].Target != first.Source),
-			"relation %s cannot have the links of %s reversed", s.Relations[r], first)
+		first, of := s.Relations[s.Links[0]], s.Relations[r]
+		fault(i > 0 && (of.Source != first.Target || of.Target != first.Source) &&
+			(of.Source != first.Source || of.Target != first.Target),
+			"relation %s cannot have the links of %s", of, first)
 	}
 	return errors.Join(faults...)
 }

@@ -56,9 +56,10 @@ func (g *CSC) transpose(n int) *CSC {
 // CleanOptions sets what cleaning does besides sorting. The zero value drops loops and duplicates
 // and keeps directions.
 type CleanOptions struct {
-	Undirected     bool // add the reverse of every edge that lacks it
-	KeepLoops      bool // keep edges from a vertex to itself
-	KeepDuplicates bool // keep repeated edges
+	Undirected     bool  // add the reverse of every edge that lacks it
+	KeepLoops      bool  // keep edges from a vertex to itself
+	KeepDuplicates bool  // keep repeated edges
+	Merge          Merge // of BuildWeighted: the weight of an edge that is given several times
 }
 
 // CleanReport counts the edges that cleaning changed: After = Before - Loops - Duplicates +
@@ -69,6 +70,11 @@ type CleanReport struct {
 	Loops      int64 `json:"loops"`      // dropped edges from a vertex to itself
 	Duplicates int64 `json:"duplicates"` // dropped repeats of an edge
 	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there
+
+	// of BuildWeighted: edges given several times with weights that differ, and pairs of edges made
+	// undirected that were given in both directions with weights that differ
+	Unequal int64 `json:"unequal,omitempty"`
+	Uneven  int64 `json:"uneven,omitempty"`
 }
 
 // Add adds the counts of other.

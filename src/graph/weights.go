@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"halognn/src/mem"
@@ -11,9 +12,42 @@ import (
 // ErrKeptDuplicates is the error of BuildWeighted with CleanOptions.KeepDuplicates.
 var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges have weights")
 
+// Merge says what the weight of an edge is that is given several times.
+type Merge string
+
+// The values of a Merge; "" is MergeSum.
+const (
+	MergeSum   Merge = "sum"
+	MergeMean  Merge = "mean"
+	MergeMax   Merge = "max"
+	MergeMin   Merge = "min"
+	MergeFirst Merge = "first"
+)
+
+// Merges lists them.
+var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
+
+// of returns the weight of an edge, so far of n-1 givings, when it is given for the n-th time.
+func (m Merge) of(sofar, w float32, n int32) float32 {
+	if n == 1 {
+		return w
+	}
+	switch m {
+	case MergeMean:
+		return sofar + (w-sofar)/float32(n)
+	case MergeMax:
+		return max(sofar, w)
+	case MergeMin:
+		return min(sofar, w)
+	case MergeFirst:
+		return sofar
+	}
+	return sofar + w
+}
+
 // BuildWeighted is Build for edges with weights, in the order of Add. It returns the weight of each
-// edge of the graph, in the order of Indices: the sum, in that order, of the weights of an edge
-// that is given several times, and for an edge that is there because of CleanOptions.Undirected
+// edge of the graph, in the order of Indices: of an edge that is given several times what o.Merge makes
+// of its weights, in that order, and for an edge that is there because of CleanOptions.Undirected
 // alone that of its reverse. O(E log degree) more than Build; the builder keeps its edges.
 func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
 	CleanReport, error) {
@@ -27,10 +61,36 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	if err != nil {
 		return nil, nil, CleanReport{}, err
 	}
-	all := mem.Make[float32](len(g.Indices))
-	b.Carry(g, func(i int, at int64) { all[at] += weights[i] },
-		func(at, reverse int64) { all[at] = all[reverse] })
+	all, times := mem.Make[float32](len(g.Indices)), mem.Make[int32](len(g.Indices))
+	first := mem.Make[float32](len(g.Indices)) // NaN once the weights of the edge differ
+	defer func() { mem.Free(times); mem.Free(first) }()
+	b.Carry(g, func(i int, at int64) {
+		times[at]++
+		all[at] = o.Merge.of(all[at], weights[i], times[at])
+		switch w := weights[i]; {
+		case times[at] == 1:
+			first[at] = w
+		case first[at] == first[at] && first[at] != w:
+			first[at] = float32(math.NaN())
+			report.Unequal++
+		}
+	}, func(at, reverse int64) { all[at] = all[reverse] })
+	if o.Undirected {
+		report.Uneven = uneven(g, all)
+	}
 	return g, all, report, nil
+}
+
+// uneven counts pairs of edges, one the reverse of the other, of other weights.
+func uneven(g *CSC, weights []float32) (pairs int64) {
+	for v := range VertexID(g.NumVertices()) {
+		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
+			if u := g.Indices[at]; u < v && weights[at] != weights[g.Find(v, u)] {
+				pairs++
+			}
+		}
+	}
+	return pairs
 }
 
 // BuildKept is Build, but the builder keeps its edges, for Carry.

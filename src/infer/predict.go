@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,13 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	o.Model.Out, o.Model.Rated, o.Model.Task = m.Out, m.Rated, m.Task
 	weighted, err := m.weighs(env.Shards, o.Model.EdgeWeights)
 	o.Model.EdgeWeights = weighted
-	truth, misfit := m.fit(env.Shards)
+	reordered, misfit := m.matchFeatures(env.Shards, func() map[string]int {
+		of := o.Model
+		of.In = m.In
+		return of.InputAxes()
+	})
+	known, unfit := m.fit(env.Shards)
+	misfit = cmp.Or(misfit, unfit)
 	err = errors.Join(err, misfit, m.learns(o.Model.Learned))
 	if err == nil && what.Embeddings != "" && o.Model.Layers < 2 {
 		err = errors.New("--embeddings: a model of one layer has no hidden rows")
@@ -111,10 +118,12 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	if err != nil {
 		return nil, err
 	}
-	if note := m.rescaled(env.Shards); note != "" {
-		s.Tell("note: " + note)
+	for _, note := range []string{reordered, m.rescaled(env.Shards)} {
+		if note != "" {
+			s.Tell(note)
+		}
 	}
-	out, err := s.infer(ctx, m, truth, what)
+	out, err := s.infer(ctx, m, known, what)
 	if err != nil {
 		return nil, s.EndedBy(err)
 	}

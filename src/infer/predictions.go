@@ -16,6 +16,7 @@ import (
 	"halognn/src/comm"
 	"halognn/src/mem"
 	"halognn/src/npy"
+	"halognn/src/task"
 )
 
 // write gathers predictions and embeddings and lets rank 0 write them. Collective.
@@ -25,7 +26,7 @@ func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Reques
 			if strings.EqualFold(filepath.Ext(what.Path), ".csv") {
 				return s.writeTable(ctx, p, m, what, all)
 			}
-			return p.writeArray(ctx, what.Path, all)
+			return p.writeArray(ctx, m, what.Path, all)
 		})
 		if err != nil {
 			return err
@@ -97,11 +98,19 @@ func (s Passes) gather(
 	return comm.Agree(s.Comm, err)
 }
 
-// writeArray writes the predictions as a NumPy array.
-func (p *predictions) writeArray(ctx context.Context, path string, all []byte) error {
+// writeArray writes the predictions as a NumPy array, classes by the numbers that they have in the source.
+func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all []byte) error {
 	layout := npy.Info{DType: "<f4", Shape: []int{p.chosen.n, p.classes}}
 	if p.form == FormClasses {
 		layout = p.task.Layout(p.chosen.n, p.classes)
+	}
+	if numbers := m.classNumbers(); p.form == FormClasses && p.task.Class != nil && numbers != nil {
+		for v := range p.chosen.n {
+			row := all[v*p.rowBytes:][:p.rowBytes]
+			if c := p.task.Class(row); c >= 0 {
+				task.PutClass(row, numbers[c])
+			}
+		}
 	}
 	return writeRows(ctx, "predictions", path, layout.DType, layout.Shape, all)
 }

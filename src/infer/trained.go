@@ -30,7 +30,9 @@ type Model struct {
 	Task       string
 	ClassNames []string   // nil: unknown
 	Scale      task.Scale // of numbers
-	About      map[string]string
+	// names of the feature columns of each type of vertices, "" without types; nil: unknown
+	Features map[string][]string
+	About    map[string]string
 
 	learned string // the tensors of learned rows in the files beside Path
 }
@@ -72,7 +74,7 @@ func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 func modelOf(run, path string, weights []nn.Tensor, about map[string]string, learned string) (*Model, error) {
 	var err error
 	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about, learned: learned}
-	var in, out, rated, names, scale error
+	var in, out, rated, names, scale, features error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
 	m.Rated, rated = strconv.Atoi(cmp.Or(about["rated"], "0"))
@@ -82,7 +84,10 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	if text, scaled := about["scale"]; scaled {
 		scale = json.Unmarshal([]byte(text), &m.Scale)
 	}
-	err = errors.Join(in, out, rated, names, scale)
+	if text, named := about["feature_names"]; named {
+		features = json.Unmarshal([]byte(text), &m.Features)
+	}
+	err = errors.Join(in, out, rated, names, scale, features)
 	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 || m.Rated < 0 ||
 		(task.Labelling(m.Task) != nil) != (m.Rated > 0) ||
 		m.ClassNames != nil && len(m.ClassNames) != m.outputs() ||
@@ -125,6 +130,23 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		}
 	}
 	return nil
+}
+
+// classNumbers returns the numbers of the classes in the source; nil if classes are words there, or
+// their numbers are those of the model.
+func (m *Model) classNumbers() []int32 {
+	numbers := make([]int32, len(m.ClassNames))
+	for c, name := range m.ClassNames {
+		x, err := strconv.ParseInt(name, 10, 32)
+		if err != nil {
+			return nil
+		}
+		numbers[c] = int32(x)
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	return numbers
 }
 
 func (m *Model) className(c int) string {

@@ -87,10 +87,11 @@ type Meta struct {
 	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int                 `json:"features"`
 	FeatureType  string              `json:"feature_type"`
-	Entries      int64               `json:"entries,omitempty"` // of sparse rows
-	Schema       graph.Schema        `json:"schema,omitzero"`   // of typed graphs, and
-	Starts       []int64             `json:"starts,omitempty"`  // [P*T+1] of the types of each part
-	Tables       []dataset.Table     `json:"tables,omitempty"`  // [T] what vertices of a type have
+	Entries      int64               `json:"entries,omitempty"`       // of sparse rows
+	Names        []string            `json:"feature_names,omitempty"` // of the columns, where the source has them
+	Schema       graph.Schema        `json:"schema,omitzero"`         // of typed graphs, and
+	Starts       []int64             `json:"starts,omitempty"`        // [P*T+1] of the types of each part
+	Tables       []dataset.Table     `json:"tables,omitempty"`        // [T] what vertices of a type have
 	LabelType    string              `json:"label_type,omitempty"`
 	Origin       Origin              `json:"origin"`
 	Splits       []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
@@ -171,7 +172,23 @@ func (m *Meta) Table(t int) dataset.Table {
 		return m.Tables[t]
 	}
 	return dataset.Table{Vertices: m.Vertices, Features: m.Features, FeatureType: m.FeatureType,
-		Entries: m.Entries}
+		Entries: m.Entries, Names: m.Names}
+}
+
+// FeatureNames returns the names of the feature columns of each type of vertices that has some: of a
+// graph without types, of "".
+func (m *Meta) FeatureNames() map[string][]string {
+	all := map[string][]string{}
+	for t := range m.Schema.NumTypes() {
+		if names := m.Table(t).Names; len(names) > 0 {
+			name := ""
+			if m.Schema.Typed() {
+				name = m.Schema.Types[t]
+			}
+			all[name] = names
+		}
+	}
+	return all
 }
 
 // Ranges returns where the vertices of each part and type begin, [P*T+1]: without types Offsets.
@@ -305,6 +322,9 @@ func (m *Meta) check() error {
 					ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 			}
 		}
+	}
+	if names := len(m.Names); names > 0 && names != m.Features {
+		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, names, m.Features)
 	}
 	if names := len(m.ClassNames); names > 0 && names != m.Classes {
 		return fmt.Errorf("%w: %d names of %d classes", ErrMismatch, names, m.Classes)

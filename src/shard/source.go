@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"halognn/src/dataset"
-	"halognn/src/mem"
+	"halognn/src/dataset/table"
 	"halognn/src/npy"
 )
 
@@ -182,31 +182,61 @@ func (i *SourceIDs) example() string {
 	return "such as " + strings.Join(first, " and ")
 }
 
-// ReadIDs reads ids of vertices: a line each, or a .npy of integers or words.
+// ReadIDs reads ids of vertices: a line each, of a table the first column, or a .npy of integers or words.
+// A table begins with the name of that column, id, as tables of predictions do.
 func ReadIDs(path string) ([]string, error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
 	}
-	text, err := mem.ReadFile(path)
-	if err != nil {
+	sep := table.None
+	if err := eachWords(path, sep, func(_ *table.Reader, row []string) error {
+		if row[0] == "id" || strings.HasPrefix(row[0], "id,") {
+			sep = table.Auto
+		}
+		return io.EOF
+	}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	var ids []string
-	for line := range strings.Lines(string(text)) {
-		if id := strings.TrimSpace(line); id != "" {
-			ids = append(ids, id)
+	err := eachWords(path, sep, func(_ *table.Reader, row []string) error {
+		ids = append(ids, row[0])
+		return nil
+	})
+	if err == nil && sep == table.Auto {
+		ids = ids[1:]
+	}
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+	}
+	return ids, err
+}
+
+// eachWords calls visit with the rows of a file of words, which may differ in their number of fields.
+// The words are valid until it returns.
+func eachWords(path string, sep table.Separator, visit func(r *table.Reader, words []string) error) error {
+	r, err := table.OpenWords(path, sep, true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		ok, err := r.Next()
+		if err != nil || !ok {
+			return err
+		}
+		words, err := r.Words()
+		if err == nil {
+			err = visit(r, words)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
-	}
-	return ids, nil
 }
 
 // ReadLinks reads links by ids, each a row of a source, a target and at least more further ids: a
-// line each, separated by commas, tabs or blanks, of which a first line "source,target..." is a
-// heading; or a .npy of integers [n, 2+more]. Without more, what follows the target in a line, as a
-// score, is ignored.
+// row of a text table each, of which a first one "source,target..." is a heading; or a .npy of integers
+// [n, 2+more]. Without more, what follows the target in a row, as a score, is ignored.
 func ReadLinks(path string, more int) (rows [][]string, err error) {
 	want := "a source and a target"
 	if more > 0 {
@@ -234,30 +264,22 @@ func ReadLinks(path string, more int) (rows [][]string, err error) {
 		}
 		return rows, err
 	}
-	text, err := mem.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	number := 0
-	for line := range strings.Lines(string(text)) {
-		number++
-		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	err = eachWords(path, table.Auto, func(r *table.Reader, words []string) error {
 		switch {
-		case len(words) == 0 || rows == nil && words[0] == "source":
+		case rows == nil && len(words) > 1 && dataset.AreEnds(words[0], words[1]):
+			return nil
 		case len(words) < 2+more:
-			return nil, bad(fmt.Sprintf("line %d has %d columns, %.60q", number, len(words),
-				strings.TrimSpace(line)))
-		default:
-			if more == 0 {
-				words = words[:2]
-			}
-			rows = append(rows, words)
+			return bad(fmt.Sprintf("line %d has %d columns, %.60q", r.Line(), len(words), r.Row()))
+		case more == 0:
+			words = words[:2]
 		}
+		rows = append(rows, slices.Clone(words))
+		return nil
+	})
+	if err == nil && len(rows) == 0 {
+		err = bad("it has no line")
 	}
-	if len(rows) == 0 {
-		return nil, bad("it has no line")
-	}
-	return rows, nil
+	return rows, err
 }
 
 func readIDArray(path string) ([]string, error) {

@@ -86,7 +86,7 @@ func (w *writer) write() error {
 		Format: Format, Parts: len(w.l.Offsets) - 1, Offsets: w.l.Offsets, Vertices: m.Vertices,
 		Edges: m.Edges, Weighted: m.Weighted, Task: m.Task, Classes: m.Classes,
 		EdgeFeatures: m.EdgeFeatures, Features: m.Features, FeatureType: m.FeatureType,
-		Entries: m.Entries, Origin: w.l.Origin, Report: w.l.Report,
+		Entries: m.Entries, Names: m.FeatureNames, Origin: w.l.Origin, Report: w.l.Report,
 		Files: make(map[string]npy.Info),
 	}
 	w.shared = make(map[string]*npy.Shared)

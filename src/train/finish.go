@@ -136,6 +136,10 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 	if r.s.Learned.Cols > 0 { // of vertices of these parts alone
 		about["learned"], about["parts"] = fmt.Sprint(r.s.Learned.Cols), r.s.Shards.Identity()
 	}
+	if names := r.s.Shards.FeatureNames(); len(names) > 0 {
+		text, _ := json.Marshal(names) // of strings: cannot fail
+		about["feature_names"] = string(text)
+	}
 	if names := r.s.Shards.ClassNames; len(names) > 0 {
 		text, _ := json.Marshal(names) // of strings: cannot fail
 		about["class_names"] = string(text)

@@ -186,8 +186,15 @@ func importCommand(p *process) *cobra.Command {
 			"--undirected --out data/mine",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := required(c, "format", "in", "out"); err != nil {
+			needed := []string{"format", "in", "out"}
+			if o.DryRun {
+				needed = needed[:2]
+			}
+			if err := required(c, needed...); err != nil {
 				return err
+			}
+			if c.Flags().Changed("no-label") && o.NoLabel == nil {
+				o.NoLabel = []string{}
 			}
 			switch {
 			case !slices.Contains(dataset.Formats(), o.Format):
@@ -204,9 +211,9 @@ func importCommand(p *process) *cobra.Command {
 			case o.Task != "" && o.Task != task.Regression && !links:
 				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
 					"show, or use %s or %s", o.Task, task.Regression, task.Links))
-			case !links && (o.SplitLinks != "" || o.LinksOf != "" || classes != "" || len(numbers) > 0):
-				return usageError(errors.New("--split-links, --relation, --link-classes and --link-numbers are of " +
-					"--task links"))
+			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" || len(numbers) > 0):
+				return usageError(errors.New("--split-links, --relation, --link-classes, --link-numbers and --keep-leaks are " +
+					"of --task links"))
 			case classes != "" && len(numbers) > 0:
 				return usageError(errors.New("--link-classes and --link-numbers exclude each other"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
@@ -225,7 +232,7 @@ func importCommand(p *process) *cobra.Command {
 			} else if o.AllSplits = index == "all"; !o.AllSplits && c.Flags().Changed("split-index") {
 				return usageError(fmt.Errorf("--split-index %s: want a number from 0 on, or all", index))
 			}
-			return to.make(func(dir string) error {
+			work := func(dir string) error {
 				o.Out = dir
 				p.discardOnSignal()
 				report, err := dataset.Import(o)
@@ -237,11 +244,18 @@ func importCommand(p *process) *cobra.Command {
 				}
 				out(c, "%s", report)
 				return nil
-			})
+			}
+			if o.DryRun {
+				return work("")
+			}
+			return to.make(work)
 		},
 	}
 	to.flags(c)
 	f := c.Flags()
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and write nothing")
+	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for none; '' "+
+		"makes classes of all (default: nan, none, null, na, n/a, -1 and -100, and nothing)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
@@ -251,6 +265,8 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse of every "+
 		"relation, as a relation rev_NAME")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
+	f.StringVar((*string)(&o.Weights), "merge-weights", "", "weight of an edge that comes several times: sum, mean, "+
+		"max, min or first (default sum)")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",
 		"regression: labels are numbers to predict; links: edges are what to predict (default: classes, "+
@@ -264,6 +280,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&numbers, "link-numbers", nil, "the same with a number to predict, or several")
 	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose edges are the "+
 		"links, such as author,writes,paper")
+	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "of a graph with vertex types: keep validation and test links "+
+		"as edges of relations that tell them, such as the reverse")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
 	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with several, or all: "+
 		"each run then chooses by data.split")
@@ -276,9 +294,9 @@ func importCommand(p *process) *cobra.Command {
 		"a dataset that was standardized: shift and scale as there, to predict with its models")
 	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
 	f.StringVar(&o.Table.Source, "source", "",
-		"csv: column of the edge table with the source vertex (default: source, src, from, ...)")
+		"csv: column of the edge table with the source vertex (default: of a pair, as source,target or from,to)")
 	f.StringVar(&o.Table.Target, "target", "",
-		"csv: column of the edge table with the target vertex (default: target, dst, to, ...)")
+		"csv: column of the edge table with the target vertex (default: of a pair, as source,target or from,to)")
 	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
 		"csv: columns of the edge table that are features of edges")
 	f.StringVar(&o.Table.Weight, "weight", "",
@@ -290,9 +308,11 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
-		"csv: column with train, valid or test (default: split)")
+		"csv: column with train, valid or test (default: split, or marks in train_mask, val_mask, test_mask)")
+	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
+		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
-		"csv: the first row is data; columns are called 0, 1, ...")
+		"csv: the first row is data; columns are called 0, 1, ... (default: as the row shows)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		dataset.FeatureTypes+" (default: float16 stays, all else becomes float32)")
 	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+

@@ -1,13 +1,17 @@
-// Package table reads rows of numbers from text files of any size, plain or gzip: the CSV files of
-// OGB, and SNAP edge lists.
+// Package table reads rows of text files of any size, plain or gzip: tables of nodes, edges, splits
+// and links, the CSV files of OGB, and SNAP edge lists. It is the one reader of text.
 //
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
-//	                                 ── Floats(dst)        Fields()
+//	                                 ── Floats(dst)        Fields()   Words()
 //
-// One buffer holds the current row, for files of any length. Blank lines, comment lines, CR before
-// LF, a byte order mark and blanks around a field are skipped. Every error names file and line.
+// One buffer holds the current row, for files of any length. Blank lines, a byte order mark and
+// blanks around a field are skipped; a line ends with LF, CR LF or CR. A field that begins with a
+// quote ends with the next one, and holds separators, line ends, and quotes that are written twice.
+// Every error names file and line.
+//
 // encoding/csv makes a string of each record, and a slice of strings for its fields, before strconv
-// reads a number; this package parses bytes where they lie.
+// reads a number; this package parses bytes where they lie, and makes a string of a row for words
+// alone.
 package table
 
 import (
@@ -16,11 +20,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 
 	"halognn/src/mem"
 )
+
+// ErrValue is wrapped by errors about what a file holds.
+var ErrValue = errors.New("bad value")
 
 // longestRow limits the buffer: a file without line ends is not a table.
 const longestRow = 1 << 28
@@ -30,30 +39,56 @@ type Separator byte
 
 // The separators that the formats use.
 const (
-	Comma Separator = ',' // exactly one comma; an empty field is not a number
-	Blank Separator = ' ' // any run of blanks, tabs and commas
+	Auto      Separator = 0    // as the first rows show
+	Comma     Separator = ','  // exactly one comma; an empty field is not a number
+	Semicolon Separator = ';'  // exactly one
+	Tab       Separator = '\t' // exactly one
+	Blank     Separator = ' '  // any run of blanks, tabs, commas and semicolons
+	Space     Separator = '_'  // any run of blanks and tabs
+	None      Separator = '\n' // a row is one field
 )
 
 // Reader reads a file row by row.
 type Reader struct {
 	path      string
 	sep       Separator
+	words     bool // a line that begins with # or % may be a row
+	ragged    bool // rows may have more fields than the first one
+	width     int  // fields of the first row, of words
 	file      *os.File
 	in        io.Reader
 	buf       []byte
 	next, end int // the unread bytes of buf
 	eof       bool
+	cr, quote bool // the file has been seen to hold one
+	plain     byte // the separator, if it is one character and no quote was seen; else 0
 	row       []byte
-	line      int
+	joined    []byte // a row of several lines
+	cell      []byte // a field without its quotes
+	fields    []string
+	line      int // of the last line read
+	begun     int // of the first line of the row
+	badQuote  bool
 }
 
-// Open opens a text file; a file that begins with the gzip magic is inflated, under any name.
-func Open(path string, sep Separator) (*Reader, error) {
-	f, err := mem.Open(path)
+// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins with
+// the gzip magic is inflated, under any name.
+func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{path: path, sep: sep}) }
+
+// OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
+// as the first row without such a beginning, and more than one; else it is a comment. Where a row is
+// one field nothing is a comment. With ragged, rows have at least two fields, each row its own number, and
+// a line with one is a comment if it begins so.
+func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
+	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
+}
+
+func open(r *Reader) (*Reader, error) {
+	f, err := mem.Open(r.path)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{path: path, sep: sep, file: f, in: f, buf: make([]byte, 1<<18)}
+	r.file, r.in, r.buf = f, f, make([]byte, 1<<18)
 	if err := r.detect(); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -77,8 +112,23 @@ func (r *Reader) detect() error {
 	if err := r.fill(); err != nil {
 		return err
 	}
-	if bytes.HasPrefix(r.buf[:r.end], []byte("\xef\xbb\xbf")) {
+	head := r.buf[:r.end]
+	switch {
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return fmt.Errorf("%s: %w: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8", r.path, ErrValue)
+	case bytes.IndexByte(head, 0) >= 0:
+		return fmt.Errorf("%s: %w: it is not a text table: it holds zero bytes", r.path, ErrValue)
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
 		r.next = 3
+	}
+	if r.words {
+		for !r.eof && r.end < sampleBytes {
+			if err := r.fill(); err != nil {
+				return err
+			}
+		}
+		r.look()
+		r.setPlain()
 	}
 	return nil
 }
@@ -86,43 +136,121 @@ func (r *Reader) detect() error {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Next goes to the next row, past blank lines and lines that begin with # or %; false means the
-// end. A file that ends early, or whose checksum is wrong, is an error.
+// Next goes to the next row, past blank lines and comments; false means the end. A file that ends
+// early, or whose checksum is wrong, is an error.
 func (r *Reader) Next() (bool, error) {
 	for {
 		line, err := r.readLine()
 		if err != nil || line == nil {
 			return false, err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' {
-			r.row = line
+		r.begun = r.line
+		if r.quote && bytes.IndexByte(line, '"') >= 0 && r.open(line) {
+			if line, err = r.join(line); err != nil {
+				return false, err
+			}
+		}
+		if r.row = r.trim(line); len(r.row) > 0 && !r.isComment() {
 			return true, nil
 		}
 	}
 }
 
+// trim cuts blanks off both ends of a row, but no tabs that are separators.
+func (r *Reader) trim(line []byte) []byte {
+	if r.sep == Tab {
+		if len(bytes.TrimSpace(line)) == 0 {
+			return nil
+		}
+		return bytes.Trim(line, " \r")
+	}
+	return bytes.TrimSpace(line)
+}
+
+func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] == '%') }
+
+func (r *Reader) isComment() bool {
+	if !marked(r.row) || r.words && r.width == 1 {
+		return false
+	}
+	if r.ragged {
+		return r.Columns() < 2
+	}
+	return !r.words || r.Columns() != r.width
+}
+
+// join appends the following lines to one that ends inside quotes.
+func (r *Reader) join(line []byte) ([]byte, error) {
+	r.joined = append(r.joined[:0], line...)
+	for r.open(r.joined) {
+		more, err := r.readLine()
+		if err != nil {
+			return nil, err
+		}
+		if more == nil || len(r.joined) > longestRow {
+			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a quote "+
+				"inside a quoted field twice", ErrValue)
+		}
+		r.joined = append(append(r.joined, '\n'), more...)
+	}
+	return r.joined, nil
+}
+
+// open reports whether a line ends inside quotes.
+func (r *Reader) open(line []byte) bool {
+	row := r.row
+	defer func() { r.row, r.badQuote = row, false }()
+	r.row = r.trim(line)
+	for at := 0; at >= 0; {
+		if _, at = r.field(at); at == unclosed {
+			return true
+		}
+	}
+	return false
+}
+
 // readLine returns the next line without its end, nil at the end of the file.
 func (r *Reader) readLine() ([]byte, error) {
 	for {
-		if i := bytes.IndexByte(r.buf[r.next:r.end], '\n'); i >= 0 {
-			line := r.buf[r.next : r.next+i]
+		rest := r.buf[r.next:r.end]
+		i := bytes.IndexByte(rest, '\n')
+		if i >= 0 && !r.cr {
 			r.next += i + 1
 			r.line++
-			return line, nil
+			return rest[:i], nil
+		}
+		if r.cr {
+			within := rest
+			if i >= 0 {
+				within = rest[:i]
+			}
+			switch k := bytes.IndexByte(within, '\r'); {
+			case k >= 0 && k+1 < len(rest) && rest[k+1] == '\n':
+				return r.take(k, 2), nil
+			case k >= 0 && (k+1 < len(rest) || r.eof):
+				return r.take(k, 1), nil
+			case i >= 0:
+				return r.take(i, 1), nil
+			}
 		}
 		if r.eof {
 			if r.next == r.end {
 				return nil, nil
 			}
-			line := r.buf[r.next:r.end]
-			r.next = r.end
-			r.line++
-			return line, nil
+			return r.take(len(rest), 0), nil
 		}
 		if err := r.fill(); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// take returns the next n bytes as a line, and goes past them and its end.
+func (r *Reader) take(n, end int) []byte {
+	line := r.buf[r.next : r.next+n]
+	r.next += n + end
+	r.line++
+	return line
 }
 
 // fill moves the unread bytes to the front of the buffer and reads more after them.
@@ -137,6 +265,10 @@ func (r *Reader) fill() error {
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
 	n, err := r.in.Read(r.buf[r.end:])
+	more := r.buf[r.end : r.end+n]
+	r.cr = r.cr || bytes.IndexByte(more, '\r') >= 0
+	r.quote = r.quote || bytes.IndexByte(more, '"') >= 0
+	r.setPlain()
 	r.end += n
 	switch {
 	case err == nil:
@@ -150,60 +282,239 @@ func (r *Reader) fill() error {
 	return fmt.Errorf("%s: damaged after line %d: %w; fetch the file again", r.path, r.line, err)
 }
 
+func (r *Reader) setPlain() {
+	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab) {
+		r.plain = byte(r.sep)
+	}
+}
+
+// Path returns that of the file.
+func (r *Reader) Path() string { return r.path }
+
 // Row returns the current row, without blanks at its ends. It is valid until Next.
 func (r *Reader) Row() []byte { return r.row }
 
-// Line returns the line number of the current row, from 1.
-func (r *Reader) Line() int { return r.line }
+// Line returns the number of the line on which the current row begins, from 1.
+func (r *Reader) Line() int { return r.begun }
 
 // Errorf makes an error about the current row, which names file and line.
 func (r *Reader) Errorf(format string, args ...any) error {
-	return fmt.Errorf("%s: line %d: %w", r.path, r.line, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s: line %d: %w", r.path, max(1, r.begun), fmt.Errorf(format, args...))
 }
 
 // Fields appends the fields of the current row to dst, as views valid until Next, and returns it.
+// Quoted fields are copied.
 func (r *Reader) Fields(dst [][]byte) [][]byte {
 	for at := 0; at >= 0; {
 		var f []byte
-		f, at = r.field(at)
+		if f, at = r.field(at); r.quote {
+			f = bytes.Clone(f)
+		}
 		dst = append(dst, f)
 	}
 	return dst
 }
 
+// Words returns the fields of the current row of words. The slice is valid until the next call. A row
+// with another number of fields than the first one, a quote out of place, and text that is not UTF-8
+// are errors.
+func (r *Reader) Words() ([]string, error) {
+	r.fields = r.fields[:0]
+	if r.quote && bytes.IndexByte(r.row, '"') >= 0 {
+		r.badQuote = false
+		for at := 0; at >= 0; {
+			var f []byte
+			f, at = r.field(at)
+			r.fields = append(r.fields, string(f))
+		}
+		if r.badQuote {
+			return nil, r.Errorf("%w: a quote inside a field; quote the whole field, and write a quote "+
+				"inside it twice", ErrValue)
+		}
+	} else {
+		row, begin := string(r.row), 0
+		for at := 0; at >= 0; begin = at {
+			var f []byte
+			if f, at = r.field(begin); len(f) == 0 {
+				r.fields = append(r.fields, "")
+				continue
+			}
+			from := cap(r.row) - cap(f) // where the field lies in the row, and in its string
+			r.fields = append(r.fields, row[from:from+len(f)])
+		}
+	}
+	if n := len(r.fields); r.width > 0 && n != r.width && !(r.ragged && n >= min(2, r.width)) {
+		return nil, r.misfit(n)
+	}
+	if utf8.Valid(r.row) {
+		return r.fields, nil
+	}
+	for i, f := range r.fields {
+		if !utf8.ValidString(f) {
+			return r.fields, &notUTF8{i}
+		}
+	}
+	return r.fields, nil
+}
+
+// notUTF8 is the error of Words about a field, by its number.
+type notUTF8 struct{ column int }
+
+func (e *notUTF8) Error() string { return fmt.Sprintf("column %d is not UTF-8", e.column+1) }
+
+// misfit is the error about a row of n fields.
+func (r *Reader) misfit(n int) error {
+	cure := fmt.Sprintf("quote fields that hold %q", rune(r.sep))
+	if r.sep == Space || r.sep == None {
+		cure = "quote fields that hold blanks"
+	}
+	if r.sep == Comma && n > r.width && decimalCommas(r.fields, n-r.width) {
+		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate the " +
+			"columns by semicolons"
+	}
+	return r.Errorf("%w: it does not have the %d columns of the first line, but %d; %s", ErrValue,
+		r.width, n, cure)
+}
+
+// decimalCommas reports whether a row with so many fields too many has that many pairs of whole
+// numbers, which a decimal comma would part.
+func decimalCommas(fields []string, many int) bool {
+	for i := 0; i+1 < len(fields); i++ {
+		_, left := ParseInt([]byte(fields[i]))
+		_, right := ParseInt([]byte(fields[i+1]))
+		if left && right && strings.Trim(fields[i+1], "0123456789") == "" {
+			many--
+			i++
+		}
+	}
+	return many <= 0
+}
+
+// unclosed is in place of where the next field begins if the row ends inside quotes.
+const unclosed = -2
+
 // field returns the field that begins at byte at of the row, and where the next one begins, -1 if
 // it was the last.
 func (r *Reader) field(at int) (f []byte, next int) {
-	row := r.row
-	if r.sep == Comma {
-		i := at
-		for i < len(row) && row[i] != ',' {
-			i++
-		}
-		f = row[at:i]
-		if len(f) > 0 && (f[0] <= ' ' || f[len(f)-1] <= ' ') {
-			f = bytes.TrimSpace(f)
-		}
-		if i == len(row) {
-			return f, -1
-		}
-		return f, i + 1
+	if r.plain == 0 {
+		return r.anyField(at)
 	}
-	i := at
-	for i < len(row) && !isBlank(row[i]) {
+	row, i, sep := r.row, at, r.plain
+	for i < len(row) && row[i] != sep {
 		i++
 	}
-	f = row[at:i]
-	for i < len(row) && isBlank(row[i]) {
-		i++
+	if f = row[at:i]; len(f) > 0 && (!graphic(f[0]) || !graphic(f[len(f)-1])) {
+		f = bytes.TrimSpace(f)
 	}
 	if i == len(row) {
 		return f, -1
 	}
-	return f, i
+	return f, i + 1
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == ',' }
+// graphic reports whether a byte is neither a blank nor perhaps part of one.
+func graphic(c byte) bool { return c-'!' <= '~'-'!' }
+
+// anyField is field for any separator, and where there may be quotes.
+func (r *Reader) anyField(at int) (f []byte, next int) {
+	row := r.row
+	if r.quote && r.sep != None {
+		if begin := at + leading(row[at:]); begin < len(row) && row[begin] == '"' {
+			return r.quoted(begin)
+		}
+	}
+	switch r.sep {
+	case Blank, Space:
+		i := at
+		for i < len(row) && !r.isBlank(row[i]) {
+			i++
+		}
+		f = row[at:i]
+		if r.quote {
+			r.badQuote = r.badQuote || bytes.IndexByte(f, '"') >= 0
+		}
+		for i < len(row) && r.isBlank(row[i]) {
+			i++
+		}
+		if i == len(row) {
+			return f, -1
+		}
+		return f, i
+	case None:
+		if n := len(row); r.quote && n > 1 && row[0] == '"' {
+			one := Reader{sep: Comma, quote: true, row: row}
+			if f, next = one.quoted(0); next == -1 && !one.badQuote {
+				return f, -1
+			}
+		}
+		return row[at:], -1
+	}
+	i, sep := at, byte(r.sep)
+	for i < len(row) && row[i] != sep {
+		i++
+	}
+	f = row[at:i]
+	f = bytes.TrimSpace(f)
+	if r.quote {
+		r.badQuote = r.badQuote || bytes.IndexByte(f, '"') >= 0
+	}
+	if i == len(row) {
+		return f, -1
+	}
+	return f, i + 1
+}
+
+// leading counts the blanks before a field.
+func leading(row []byte) (n int) {
+	for n < len(row) && row[n] == ' ' {
+		n++
+	}
+	return n
+}
+
+// quoted is field for one that begins with the quote at byte at.
+func (r *Reader) quoted(at int) (f []byte, next int) {
+	row := r.row
+	r.cell = r.cell[:0]
+	for at++; ; at++ {
+		i := bytes.IndexByte(row[at:], '"')
+		if i < 0 {
+			return row[at:], unclosed
+		}
+		r.cell = append(r.cell, row[at:at+i]...)
+		if at += i + 1; at == len(row) || row[at] != '"' {
+			break
+		}
+		r.cell = append(r.cell, '"')
+	}
+	f = bytes.TrimSpace(r.cell)
+	for at < len(row) && row[at] == ' ' {
+		at++
+	}
+	switch {
+	case at == len(row):
+		return f, -1
+	case r.sep == Blank || r.sep == Space:
+		for at < len(row) && r.isBlank(row[at]) {
+			at++
+		}
+		if at == len(row) {
+			return f, -1
+		}
+		return f, at
+	case row[at] == byte(r.sep):
+		return f, at + 1
+	}
+	r.badQuote = true
+	if i := bytes.IndexByte(row[at:], byte(r.sep)); i >= 0 {
+		return f, at + i + 1
+	}
+	return f, -1
+}
+
+func (r *Reader) isBlank(c byte) bool {
+	return c == ' ' || c == '\t' || r.sep == Blank && (c == ',' || c == ';')
+}
 
 // Columns returns the number of fields of the current row.
 func (r *Reader) Columns() int {
@@ -232,7 +543,7 @@ func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string
 		f, at = r.field(at)
 		x, ok := parse(f)
 		if !ok {
-			return r.Errorf("column %d: %.40q is not %s", i+1, f, kind)
+			return r.Errorf("column %d: %.40q is not %s%s", i+1, f, kind, DecimalComma(string(f)))
 		}
 		dst[i] = x
 	}
@@ -244,4 +555,17 @@ func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string
 
 func (r *Reader) columns(want int) error {
 	return r.Errorf("%d columns, want %d", r.Columns(), want)
+}
+
+// DecimalComma returns what to add to an error about a text that would be a number if its comma were
+// a point, and "" for others.
+func DecimalComma(text string) string {
+	whole, part, has := strings.Cut(text, ",")
+	if !has || strings.Contains(part, ",") {
+		return ""
+	}
+	if _, ok := ParseFloat([]byte(whole + "." + part)); !ok {
+		return ""
+	}
+	return ": it has a decimal comma; write a point"
 }

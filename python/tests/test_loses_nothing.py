@@ -1,0 +1,171 @@
+"""What a graph of another library has is in the dataset, or a warning names it."""
+
+import os
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+import halognn
+
+from halognn import formats
+from halognn.graph import numpy_of
+
+try:
+    import networkx as nx
+except ImportError:
+    nx = None
+try:
+    import scipy.io
+    import scipy.sparse as sp
+except ImportError:
+    sp = None
+
+
+class Data(dict):
+    """As of PyTorch Geometric."""
+
+    __module__ = "torch_geometric.data"
+
+    def __getattr__(self, name):
+        if name == "num_nodes":
+            return 4
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def keys(self):
+        return list(dict.keys(self))
+
+
+class LosesNothing(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.out = os.path.join(self.dir.name, "d")
+
+    def said(self, graph, **options):
+        """The report and the warnings."""
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            report = halognn.write_dataset(self.out, graph, overwrite=True, **options)
+        return report, [str(w.message) for w in told]
+
+    def weights(self):
+        """The weights as a matrix of source and destination."""
+        ends, sources = np.load(f"{self.out}/indptr.npy"), np.load(f"{self.out}/indices.npy")
+        path = f"{self.out}/edge_weights.npy"
+        weights = np.load(path) if os.path.exists(path) else np.ones(len(sources))
+        matrix = np.zeros((len(ends) - 1,) * 2)
+        for v in range(len(ends) - 1):
+            matrix[sources[ends[v]:ends[v + 1]], v] += weights[ends[v]:ends[v + 1]]
+        return matrix
+
+    @unittest.skipUnless(nx, "without networkx")
+    def test_networkx_attributes(self):
+        g = nx.Graph([(0, 1, {"kind": "a", "weight": 2.0}), (1, 2, {"weight": 3})])
+        g.add_edge(2, 2, weight=5)
+        for v in g:
+            g.nodes[v].update(age=v, club="x")
+        _, told = self.said(halognn.from_networkx(g, features=["age"]), keep_loops=True)
+        self.assertEqual(sorted(t.split(" is ")[0] for t in told), ["edge attribute kind", "vertex attribute club"])
+        self.assertTrue(np.array_equal(self.weights(), [[0, 2, 0], [2, 0, 3], [0, 3, 5]]))
+        del g.edges[0, 1]["weight"]
+        _, told = self.said(g)
+        self.assertTrue(any("1 of 3 edges have no attribute weight" in t for t in told), told)
+        g.edges[0, 1]["weight"] = "heavy"
+        with self.assertRaisesRegex(ValueError, "0, 1 has the weight 'heavy'"):
+            self.said(g)
+
+    @unittest.skipUnless(nx, "without networkx")
+    def test_networkx_features_and_labels(self):
+        def path(values):
+            g = nx.path_graph(len(values))
+            for v, value in enumerate(values):
+                if value is not None:
+                    g.nodes[v]["f"] = value
+            return g
+
+        for values, want in (([[1, 2], [1]], "vertex 1: attribute 'f' has 1 numbers"),
+                             ([1, "red"], "vertex 1: attribute 'f' is 'red'"), ([1, None], "vertex 1 has no")):
+            with self.assertRaisesRegex(ValueError, want):
+                halognn.from_networkx(path(values), features=["f"])
+        for values, want in ((["a", None, "b"], [0, -1, 1]), ([0, 1, None], [0, 1, -1])):
+            self.said(halognn.from_networkx(path(values), label="f"))
+            self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), want)
+        with self.assertRaisesRegex(ValueError, "no vertex has an attribute 'f'"):
+            halognn.from_networkx(path([None, None]), label="f")
+
+    @unittest.skipUnless(nx, "without networkx")
+    def test_ids_of_any_size(self):
+        for ids in ([1 << 70, 2, 3], [(1 << 63), 2, 3], [-5, 2, 7]):
+            self.said(nx.path_graph(3, create_using=nx.Graph) if ids is None else nx.Graph(
+                [(ids[0], ids[1]), (ids[1], ids[2])]))
+            name = f"{self.out}/original_name.npy"
+            kept = bytes(np.load(name)).decode().split() if os.path.exists(name) else [
+                str(i) for i in np.load(f"{self.out}/original_id.npy")]
+            self.assertEqual(kept, [str(i) for i in ids])
+
+    @unittest.skipUnless(sp, "without SciPy")
+    def test_matrices_are_the_same_however_they_are_stored(self):
+        rows, columns = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 0])
+        for values in (np.full(4, .25), np.array([1., 0, 1, 1]), np.ones(4), np.array([1, 2, 3, 4])):
+            coo = sp.coo_matrix((np.r_[values, values[:1]], (np.r_[rows, 0], np.r_[columns, 1])), (4, 4))
+            for matrix in (coo, coo.tocsr(), coo.tocsc(), coo.tolil()):
+                self.said(matrix)
+                self.assertTrue(np.allclose(self.weights(), coo.toarray()), (values, matrix))
+
+    def test_pyg(self):
+        graph = Data(edge_index=np.array([[0, 1, 2], [1, 2, 3]]), x=np.eye(4, dtype=np.float32),
+                     y=np.array([0, 1, 0, 1]), edge_weight=[.1, .2, .3], names=[["a"], ["b", "c"]], note="mine",
+                     split_idx={"train": np.array([0, 1]), "test": [2, 3]})
+        report, told = self.said(graph)
+        self.assertEqual(sorted(told), ["names is not read", "note is not read"])
+        self.assertIn("2 train, 0 valid, 2 test: split_idx", report)
+        self.assertTrue(np.allclose(np.load(f"{self.out}/edge_weights.npy"), [.1, .2, .3]))
+
+    def test_pyg_split_of_types(self):
+        graph = Data(edge_index=np.array([[0], [1]]), x=np.eye(4, dtype=np.float32),
+                     splits={"train": {"paper": np.array([0])}, "test": {"paper": np.array([1])}})
+        _, told = self.said(graph)
+        self.assertEqual(told, ["splits is not read"])
+
+    def test_masked_arrays(self):
+        y = np.ma.array([0, 1, 0], mask=[False, False, True])
+        graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, np.ones((3, 1)), y)
+        self.said(graph)
+        self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), [0, 1, -1])
+        with self.assertRaisesRegex(halognn.HalognnError, "NaN"):
+            graph.x = np.ma.array(np.ones((3, 1)), mask=[[0], [1], [0]])
+            self.said(graph)
+
+    def test_no_raw_error_of_numpy(self):
+        for array, want in (([[1, 2], [3]], "x has rows of different lengths"), ([{}, {}], "x holds a dict"),
+                            (np.ones(2, complex), "x is an array of complex128")):
+            with self.assertRaisesRegex(ValueError, want):
+                numpy_of(array, "x")
+
+    @unittest.skipUnless(sp, "without SciPy")
+    def test_names_of_mat(self):
+        network = sp.csc_matrix(np.ones((4, 4)) - np.eye(4))
+        path = os.path.join(self.dir.name, "m.mat")
+        for variables, left in (({"network": network, "group": sp.csc_matrix(np.eye(4))}, []),
+                                ({"adj": network * 2, "feature": np.ones((4, 2)), "label": [[1], [2], [1], [2]]}, []),
+                                ({"A": network, "X": np.ones((4, 2)), "gnd": [1, 2, 1, 2], "pos": np.ones(4)},
+                                 ["variable pos"])):
+            scipy.io.savemat(path, variables)
+            graph = formats.read("mat", path)
+            self.assertIsNotNone(graph.y, list(variables))
+            self.assertEqual(graph.left, left)
+            self.assertEqual("edge_weight" in graph.more, "adj" in variables)
+
+    def test_links_of_names(self):
+        from halognn.program import links_file
+        with open(links_file([["Ann Lee", 'Bob "B", Ray']], self.dir.name), encoding="utf-8") as f:
+            self.assertEqual(f.read(), 'source,target\nAnn Lee,"Bob ""B"", Ray"\n')
+
+
+if __name__ == "__main__":
+    unittest.main()

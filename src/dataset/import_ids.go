@@ -1,0 +1,113 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"halognn/src/dataset/table"
+)
+
+// integersOf returns ids as integers if all are, in their usual form; else nil.
+func integersOf(ids []string) []int64 {
+	numbers := make([]int64, len(ids))
+	for i, id := range ids {
+		x, ok := integer(id)
+		if !ok {
+			return nil
+		}
+		numbers[i] = x
+	}
+	return numbers
+}
+
+// integer reads an integer in its usual form.
+func integer(id string) (int64, bool) {
+	x, err := strconv.ParseInt(id, 10, 64)
+	return x, err == nil && strconv.FormatInt(x, 10) == id
+}
+
+// wholeNumber returns the integer that a number such as 1.0 or 1e5 is, "" for other texts.
+func wholeNumber(id string) string {
+	x, ok := table.ParseFloat([]byte(id))
+	if _, is := integer(id); is || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
+		return ""
+	}
+	return strconv.FormatInt(int64(x), 10)
+}
+
+// oddIDs watches for ids that are no integers among ids that are.
+type oddIDs struct {
+	integers           int
+	whole, none, other oddID
+}
+
+// oddID are ids of a kind: the first of them, its line and how many there are.
+type oddID struct {
+	id          string
+	line, count int
+}
+
+// see looks at an id that was not there before.
+func (o *oddIDs) see(id string, line int) {
+	if _, ok := integer(id); ok {
+		o.integers++
+		return
+	}
+	of := &o.other
+	switch {
+	case wholeNumber(id) != "":
+		of = &o.whole
+	case missing(id):
+		of = &o.none
+	}
+	if of.count++; of.count == 1 {
+		of.id, of.line = id, line
+	}
+}
+
+// tell returns an error for ids that would be other vertices than was meant, and notes those that make
+// words of the others.
+func (o *oddIDs) tell(s *source, path string) error {
+	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
+	switch {
+	case o.whole.count > 0 && o.integers > 0 && o.other.count == 0:
+		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another vertex; write "+
+			"ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole), ErrValue, o.whole.id,
+			wholeNumber(o.whole.id))
+	case o.none.count > 0 && o.other.count == 0 && o.integers+o.whole.count > 0:
+		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; remove the "+
+			"row or fill it in", at(o.none), ErrValue, o.none.id)
+	case o.none.count > 0:
+		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
+			o.none.line, filepath.Base(path), o.none.id)
+	}
+	if o.integers > 0 && o.other.count > 0 {
+		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words", o.other.count,
+			o.other.count+o.integers, o.other.id, o.other.line, filepath.Base(path))
+	}
+	return nil
+}
+
+// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
+// numbers.
+func keepIDs(s *source, ids []string) {
+	file := "original_id.npy"
+	if s.typed {
+		file = "original_name.npy"
+	}
+	numbers := integersOf(ids)
+	if numbers == nil {
+		s.names = ids
+		s.note("%d ids are words; original_name.npy has them", len(ids))
+		return
+	}
+	for v, x := range numbers {
+		if int64(v) != x {
+			s.originals = numbers
+			s.note("%d ids were renumbered; %s has them", len(ids), file)
+			return
+		}
+	}
+}

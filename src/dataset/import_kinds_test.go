@@ -1,0 +1,335 @@
+package dataset_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/graph"
+	"halognn/src/npy"
+)
+
+// Files as programs and people write them: what each becomes, or which error tells.
+func TestImportKinds(t *testing.T) {
+	const path3 = "source,target\n0,1\n1,2\n" // vertices 0, 1, 2
+	type want struct {
+		vertices, edges int64
+		names           []string // of the feature columns
+		classes         int
+		labels          []int32
+		features        []float32
+		split           [3][]graph.VertexID // if not empty
+		weights         []float32
+		says            []string // in the report
+		silent          []string // not in the report
+		fault           []string // in the error
+	}
+	for _, c := range []struct {
+		name   string
+		files  []string
+		change func(o *dataset.ImportOptions)
+		want
+	}{
+		// ends
+		{"a pair among other names", []string{"edges.csv", "from,to,source\n1,2,web\n2,3,app\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"from: source (its names are a pair)", "column source of edges.csv is not read"}}},
+		{"another pair among other names", []string{"edges.csv", "target,src,dst\n0,1,2\n7,2,3\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"src: source", "target: ignored"}}},
+		{"two pairs", []string{"edges.csv", "from,to,source,target\n1,2,a,b\n"}, nil,
+			want{fault: []string{"source and target, or from and to", "--source", "--target"}}},
+		{"one of two pairs, by a flag", []string{"edges.csv", "from,to,source,target\n1,2,a,b\n"},
+			func(o *dataset.ImportOptions) { o.Table.Source = "from" }, want{vertices: 2, edges: 1}},
+		{"two names of one end", []string{"edges.csv", "source,src,target,to\na,b,c,d\n"},
+			func(o *dataset.ImportOptions) { o.Ignore = []string{"target"} },
+			want{fault: []string{"source, src, to are called so"}}},
+		{"names of two pairs, one of each end", []string{"edges.csv", "source,dst\na,b\n"}, nil, want{vertices: 2, edges: 1}},
+		// ids
+		{"ids with a point among integers", []string{"edges.csv", "source,target\n1.0,2\n2.0,3\n"}, nil,
+			want{fault: []string{"line 2", `"1.0"`, "1 would be another vertex"}}},
+		{"ids with an exponent among integers", []string{"edges.csv", "source,target\n2,100000\n1e5,2\n"}, nil,
+			want{fault: []string{"line 3", `"1e5"`}}},
+		{"ids all with a point", []string{"edges.csv", "source,target\n1.0,2.0\n"}, nil, want{vertices: 2, edges: 1}},
+		{"a missing id among integers", []string{"edges.csv", "source,target\n1,2\n2,NaN\n"}, nil,
+			want{fault: []string{"line 3", `"NaN"`, "missing"}}},
+		{"a word for none among words", []string{"edges.csv", "source,target\na,b\nb,NA\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{`line 3 of edges.csv names the vertex "NA"`}}},
+		{"a word among integers", []string{"edges.csv", "source,target\n1,2\n2,x\n3,1\n"}, nil,
+			want{vertices: 4, edges: 3, says: []string{`1 of 4 ids are no integers, such as "x" on line 3`}}},
+		{"the names of the columns again", []string{"edges.csv", "source,target\n1,2\nsource,target\n2,3\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"line 3 repeats the names"}}},
+		{"another spelling in the node table", []string{"edges.csv", "source,target\n1.0,2.0\n", "nodes.csv", "id,f\n1,1\n2,1\n"}, nil,
+			want{fault: []string{`vertex "1.0"`, "nodes.csv calls it 1"}}},
+		{"the id is another column", []string{"edges.csv", path3, "nodes.csv", "user_id,name,f\n0,A,1\n1,B,1\n2,C,1\n"}, nil,
+			want{fault: []string{"in column name, which is the id", "user_id could be", "--id"}}},
+		{"a double id", []string{"edges.csv", path3, "nodes.csv", "kind,f\n0,1\n0,2\n"}, nil,
+			want{fault: []string{`vertex "0" comes twice in column kind`, "--id"}}},
+		{"the first of several rows", []string{"edges.csv", path3, "nodes.csv", "id,f,y\n0,5,a\n1,6,b\n0,7,b\n0,5,a\n2,8,b\n1,9,a\n"},
+			func(o *dataset.ImportOptions) { o.Table.FirstRows = true },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 1}, features: []float32{5, 6, 8},
+				says: []string{"3 rows of nodes.csv are of vertices that have a row before, and are left out: 2 of them differ"}}},
+		// columns that tools write
+		{"row numbers without a name", []string{"edges.csv", path3, "nodes.csv", ",id,f\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column 0, without a name, of nodes.csv is not read"}}},
+		{"row numbers of pandas", []string{"edges.csv", path3, "nodes.csv", "Unnamed: 0,id,f\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"Unnamed: 0: ignored (an index"}}},
+		{"row numbers called index", []string{"edges.csv", path3, "nodes.csv", "id,index,f\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}}},
+		{"an index is the id where nothing else is", []string{"edges.csv", path3, "nodes.csv", ",f,g\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f", "g"}, says: []string{"the first column, for none is called id"}}},
+		{"words after an index are the id", []string{"edges.csv", "source,target\nann,bob\n", "nodes.csv",
+			"Unnamed: 0,user,age\n0,ann,1\n1,bob,2\n"}, nil,
+			want{vertices: 2, edges: 1, names: []string{"age"}, says: []string{"user: id (the first column after an index"}}},
+		{"an index as a feature, if asked for", []string{"edges.csv", path3, "nodes.csv", "id,index\n0,0\n1,1\n2,2\n"},
+			func(o *dataset.ImportOptions) { o.Table.Features = []string{"index"} },
+			want{vertices: 3, edges: 2, names: []string{"index"}}},
+		// masks
+		{"masks of words", []string{"edges.csv", path3, "nodes.csv",
+			"id,y,train_mask,val_mask,test_mask\n0,a,True,False,False\n1,b,False,True,False\n2,a,False,False,True\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0}, {1}, {2}},
+				says: []string{"columns train_mask, val_mask, test_mask of nodes.csv"}}},
+		{"masks of 0 and 1", []string{"edges.csv", path3, "nodes.csv", "id,y,train,test\n0,a,1,0\n1,b,1,0\n2,a,0,1\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0, 1}, nil, {2}}}},
+		{"numbers called as masks", []string{"edges.csv", path3, "nodes.csv", "id,y,train,test\n0,a,1,7\n1,b,1,.5\n2,a,0,1\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, names: []string{"train", "test"}}},
+		{"a mask of other words", []string{"edges.csv", path3, "nodes.csv", "id,y,train_mask\n0,a,maybe\n1,b,1\n2,a,1\n"}, nil,
+			want{fault: []string{"line 2", `column train_mask holds "maybe"`, "--ignore train_mask"}}},
+		{"masks beside a column of the split", []string{"edges.csv", path3, "nodes.csv",
+			"id,y,split,train_mask\n0,a,train,1\n1,b,test,1\n2,a,test,0\n"}, nil,
+			want{fault: []string{"column split, or train_mask", "--ignore"}}},
+		// Gephi
+		{"directions of Gephi", []string{"edges.csv", "Source,Target,Type,Id,Label,Weight\nA,B,Undirected,0,,3\nB,C,Undirected,1,,2\n"}, nil,
+			want{vertices: 3, edges: 4, weights: []float32{3, 3, 2, 2}, says: []string{"Type: direction (0 directed, 2 undirected)"}}},
+		{"both directions", []string{"edges.csv", "Source,Target,Type,Weight\nA,B,Undirected,3\nB,C,Directed,2\n"}, nil,
+			want{vertices: 3, edges: 3, weights: []float32{3, 3, 2}, says: []string{"1 edges are undirected, as column Type says"}}},
+		{"names for display", []string{"edges.csv", path3, "nodes.csv", "Id,Label\n0,Ann\n1,Bob\n2,Cid\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"--label Label makes classes of them"}}},
+		{"names for display as classes, if asked for", []string{"edges.csv", path3, "nodes.csv", "Id,Label\n0,Ann\n1,Bob\n2,Ann\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"Label"} }, want{vertices: 3, edges: 2, classes: 2}},
+		{"names for display beside a label", []string{"edges.csv", path3, "nodes.csv", "Id,Label,kind\n0,Ann,x\n1,Bob,y\n2,Cid,x\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"kind"} },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 0}, says: []string{"Label: ignored (names for display)"}}},
+		{"two columns of labels", []string{"edges.csv", path3, "nodes.csv", "id,label,class\n0,a,1\n1,b,2\n2,a,1\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, names: []string{"class"}, says: []string{"could all be the label: label is it"}}},
+		// no names of columns
+		{"nodes without names of columns", []string{"edges.csv", "source,target\nu2,u3\n", "nodes.csv", "u1,0.1,1.0\nu2,0.2,2.0\nu3,.3,1\n"}, nil,
+			want{vertices: 3, edges: 1}},
+		{"words without names of columns", []string{"edges.csv", "source,target\nu2,u3\n", "nodes.csv", "u1,red\nu2,blue\nu3,red\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"1"} }, want{vertices: 3, edges: 1, classes: 2}},
+		{"numbers for names of columns", []string{"edges.csv", "source,target\nann,bob\n", "nodes.csv", "who,0,1\nann,.5,1\nbob,.25,2\n"}, nil,
+			want{vertices: 2, edges: 1, names: []string{"0", "1"}}},
+		{"names of columns or data", []string{"edges.csv", "source,target\nann,bob\n", "nodes.csv", "ann,1\nbob,0\n"}, nil,
+			want{fault: []string{"line 1", "names of the columns, or data", "--no-header"}}},
+		// text
+		{"CR, semicolons and quotes", []string{"edges.csv", "source;target\r\"a; b\";c\rc;d\r", "nodes.csv",
+			"id;f\r\"a; b\";1\rc;2\rd;3\r"}, nil, want{vertices: 3, edges: 2, names: []string{"f"}}},
+		{"a decimal comma", []string{"edges.csv", path3, "nodes.csv", "id;f\n0;0,5\n1;1\n2;1\n"}, nil,
+			want{fault: []string{"line 2", `"0,5"`, "decimal comma"}}},
+		{"decimal commas that part columns", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,0,5\n1,1,5\n2,1,5\n"}, nil,
+			want{fault: []string{"line 2", "decimal commas"}}},
+		{"blanks, and a comment at the head", []string{"edges.csv", "# by a tool\nsource target weight\na b 2\nb c 3\n"}, nil,
+			want{vertices: 3, edges: 2, weights: []float32{2, 3}}},
+		// times
+		{"a time", []string{"edges.csv", "source,target,Timestamp\n0,1,1289241911.7\n1,2,1\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"Timestamp: time, not used", "column Timestamp of edges.csv is ignored: it is a time"}}},
+		// merges
+		{"weights that differ", []string{"edges.csv", "source,target,weight\n0,1,2\n0,1,3\n1,0,7\n1,1,1\n"},
+			func(o *dataset.ImportOptions) { o.Undirected = dataset.Yes },
+			want{vertices: 2, edges: 2, weights: []float32{7, 5}, says: []string{
+				"1 edges come several times with weights that differ: each has their sum", "1 pairs of edges were given in both directions"}}},
+		{"the mean of weights", []string{"edges.csv", "source,target,weight\n0,1,2\n0,1,4\n"},
+			func(o *dataset.ImportOptions) { o.Weights = graph.MergeMean }, want{vertices: 2, edges: 1, weights: []float32{3}}},
+		{"the first weight", []string{"edges.csv", "source,target,weight\n0,1,2\n0,1,4\n"},
+			func(o *dataset.ImportOptions) { o.Weights = graph.MergeFirst }, want{vertices: 2, edges: 1, weights: []float32{2}}},
+		{"equal weights", []string{"edges.csv", "source,target,weight\n0,1,2\n0,1,2\n"}, nil,
+			want{vertices: 2, edges: 1, weights: []float32{4}, silent: []string{"differ"}}},
+		{"no such merge", []string{"edges.csv", path3}, func(o *dataset.ImportOptions) { o.Weights = "median" },
+			want{fault: []string{"--merge-weights median", "sum mean max min first"}}},
+		// labels
+		{"classes from 1 on", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,1\n1,2\n2,1\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 0}, says: []string{"classes 1, 2 of the source are numbered 0 to 1"}}},
+		{"labels of -1 and 1", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,-1\n1,1\n2,-1\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 1, labels: []int32{-1, 0, -1}, says: []string{`labels "-1" (2) stand for none`, "one class"}}},
+		{"labels of -1 and 1, both classes", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,-1\n1,1\n2,-1\n"},
+			func(o *dataset.ImportOptions) { o.NoLabel = []string{} },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 0}, says: []string{"classes -1, 1 of the source"}}},
+		{"words for none", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,None\n1,a\n2,NA\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 1, labels: []int32{-1, 0, -1}, says: []string{`"NA" (1), "None" (1) stand for none`}}},
+		{"a word for none that is a class", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,None\n1,a\n2,?\n"},
+			func(o *dataset.ImportOptions) { o.NoLabel = []string{"?"} },
+			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, -1}, says: []string{`"?" (1) stand for none`}}},
+		{"a class for almost every vertex", []string{"edges.csv", "source,target\n0,1\n2,3\n", "nodes.csv", "id,y\n0,a\n1,b\n2,c\n3,d\n"}, nil,
+			want{vertices: 4, edges: 2, classes: 4, says: []string{"a class for almost every vertex"}}},
+		{"several labels, and none at all", []string{"edges.csv", path3, "nodes.csv", "id,p,q\n0,1,1\n1,,\n2,0,1\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"p", "q"} },
+			want{vertices: 3, edges: 2, classes: 2, says: []string{"1 vertices lack all labels", "2 vertices labelled"}}},
+		{"some of several labels", []string{"edges.csv", path3, "nodes.csv", "id,p,q\n0,1,1\n1,,1\n2,0,1\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"p", "q"} },
+			want{fault: []string{"vertex 1 lacks 1 of 2 labels"}}},
+		{"one-hot labels", []string{"edges.csv", path3, "nodes.csv", "id,p,q\n0,1,0\n1,0,1\n2,1,0\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"p", "q"} },
+			want{vertices: 3, edges: 2, classes: 2, says: []string{"labels are one-hot"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			var o dataset.ImportOptions
+			inFiles(c.files...)(t, dir, &o)
+			if c.change != nil {
+				c.change(&o)
+			}
+			o.Out = filepath.Join(t.TempDir(), "d")
+			rehearsed := o
+			rehearsed.DryRun, rehearsed.Out = true, ""
+			dry, dryErr := dataset.Import(rehearsed)
+			r, err := dataset.Import(o)
+			if fmt.Sprint(dryErr) != fmt.Sprint(err) {
+				t.Errorf("a dry run: %v, and then %v", dryErr, err)
+			}
+			for _, text := range c.fault {
+				if !strings.Contains(fmt.Sprint(err), text) {
+					t.Errorf("%v, want %q", err, text)
+				}
+			}
+			if c.fault != nil || err != nil {
+				if c.fault == nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !slices.Equal(dry.Reading, r.Reading) || !slices.Equal(dry.Notes, r.Notes) || dry.Vertices != r.Vertices ||
+				dry.Edges != r.Edges {
+				t.Errorf("a dry run says\n%s\nand then\n%s", dry, r)
+			}
+			d, err := dataset.Open(o.Out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := d.Verify(); err != nil {
+				t.Error(err)
+			}
+			m := d.Meta
+			if m.Vertices != c.vertices || m.Edges != c.edges || m.Classes != c.classes {
+				t.Errorf("%d vertices, %d edges, %d classes", m.Vertices, m.Edges, m.Classes)
+			}
+			if c.names != nil && !slices.Equal(m.FeatureNames, c.names) {
+				t.Errorf("features %q", m.FeatureNames)
+			}
+			if c.labels != nil && !slices.Equal(npy.View[int32](d.Labels.Data), c.labels) {
+				t.Errorf("labels %v", d.Labels)
+			}
+			if c.features != nil && !slices.Equal(load[float32](t, d.Dir, "features.npy"), c.features) {
+				t.Errorf("features %v", load[float32](t, d.Dir, "features.npy"))
+			}
+			if c.weights != nil && !slices.Equal(d.Weights, c.weights) {
+				t.Errorf("weights %v", d.Weights)
+			}
+			if s := c.split; s[0] != nil && (!slices.Equal(d.Split.Train, s[0]) || !slices.Equal(d.Split.Valid, s[1]) ||
+				!slices.Equal(d.Split.Test, s[2])) {
+				t.Errorf("split %v", d.Split)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(r.String(), text) {
+					t.Errorf("the report lacks %q:\n%s", text, r)
+				}
+			}
+			for _, text := range c.silent {
+				if strings.Contains(r.String(), text) {
+					t.Errorf("the report has %q:\n%s", text, r)
+				}
+			}
+			if !slices.Equal(m.Provenance.Reading, r.Reading) {
+				t.Errorf("meta.json has %v", m.Provenance.Reading)
+			}
+		})
+	}
+}
+
+// A dry run writes nothing, of typed graphs neither, and finds the faults of features.
+func TestDryRun(t *testing.T) {
+	in, out := typedTables(t), t.TempDir()
+	o := dataset.ImportOptions{Format: "csv", In: in, DryRun: true, Out: filepath.Join(out, "d")}
+	r, err := dataset.Import(o)
+	if err != nil || r.Vertices != 5 || r.Edges != 6 || !strings.Contains(r.String(), "dry run") {
+		t.Errorf("%v\n%s", err, r)
+	}
+	if want := "nodes.paper.csv: a to b, 2 columns: feature"; !strings.Contains(r.String(), want) {
+		t.Errorf("the report lacks %q:\n%s", want, r)
+	}
+	if left, _ := os.ReadDir(out); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	nodes("id,f\na,1\nb,x\nc,2\n")(t, t.TempDir(), &o)
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), `column f holds "x"`) {
+		t.Errorf("a word among features: %v", err)
+	}
+}
+
+// A split table has ids that begin with # or % where vertices are called so, and comments where none is.
+func TestSplitTables(t *testing.T) {
+	for _, c := range []struct{ a, split string }{
+		{"#ai", "#ai,train\n%x,valid\nok,test\n"},
+		{"#ai", "id;part\n\"#ai\";train\n%x;valid\nok;test\n"},
+		{"a, b", "id,part\n\"a, b\",train\r\n%x,valid\r\nok,test\r\n"},
+		{"a, b", "\"a, b\"\ttrain\r%x\tval\rok\ttest\r"},
+		{"a", "# made by hand\na,train\n# another, of two fields\nok,test\n"},
+	} {
+		dir := t.TempDir()
+		var o dataset.ImportOptions
+		x := map[bool]string{true: "%x", false: "x"}[strings.Contains(c.split, "%x")]
+		inFiles("edges.csv", fmt.Sprintf("source,target\n%q,%s\n%[2]s,ok\n", c.a, x),
+			"nodes.csv", fmt.Sprintf("id,y\n%q,p\n%s,q\nok,p\n", c.a, x))(t, dir, &o)
+		o.Split = filepath.Join(dir, "s.txt")
+		write(t, o.Split, []byte(c.split))
+		d, _ := imported(t, o)
+		if len(d.Split.Train) != 1 || len(d.Split.Test) != 1 || (x == "%x") != (len(d.Split.Valid) == 1) {
+			t.Errorf("%q: split %v", c.split, d.Split)
+		}
+	}
+}
+
+// Sparse features that would take much more dense are refused, with both sizes, unless a flag says how.
+func TestSparseStaysSmall(t *testing.T) {
+	const n = 40000
+	ends, columns := make([]int64, n+1), make([]int32, n)
+	ones := make([]float32, n)
+	for v := range columns {
+		ends[v+1], columns[v], ones[v] = int64(v+1), int32(v), 1
+	}
+	dir := t.TempDir()
+	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
+	archive(t, o.In, map[string][]byte{
+		"edge_index": array(t, []int64{0, 1}, 2, 1), "attr_indptr": array(t, ends, n+1),
+		"attr_indices": array(t, columns, n), "attr_data": array(t, ones, n), "attr_shape": array(t, []int64{n, n}, 2),
+		"num_nodes": array(t, []int64{n}, 1),
+	})
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "5.96 GiB as float32") ||
+		!strings.Contains(err.Error(), "--feature-type sparse stores 625 KiB") {
+		t.Errorf("%v", err)
+	}
+	o.FeatureType = dataset.Sparse
+	if r, err := dataset.Import(o); err != nil || r.FeatureType != dataset.SparseOnes {
+		t.Errorf("%v, %s", err, r.FeatureType)
+	}
+}
+
+// Arrays are told, too: what each was taken as, which other could have been, and times.
+func TestArraysAreTold(t *testing.T) {
+	var o dataset.ImportOptions
+	inArrays(func(t testing.TB) map[string][]byte {
+		return map[string][]byte{"features": array(t, make([]float32, 3), 3, 1), "edge_time": array(t, []int64{5, 6}, 2),
+			"labels": array(t, []float64{1, math.NaN(), 2}, 3)}
+	})(t, t.TempDir(), &o)
+	_, r := imported(t, o)
+	for _, want := range []string{"g.npz: x: feature (rather than features; --keys x=NAME says which)", "g.npz: features: ignored",
+		"g.npz: edge_time: time, not used", "array edge_time is ignored: it is a time", "g.npz: edge_index: edges",
+		"g.npz: y: label (rather than labels"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, r)
+		}
+	}
+}

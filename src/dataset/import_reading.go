@@ -1,0 +1,139 @@
+package dataset
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/dataset/table"
+)
+
+// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind are
+// one Reading.
+type Reading struct {
+	Of      string `json:"of"` // the table, or the archive or directory of arrays
+	Name    string `json:"name"`
+	Last    string `json:"last,omitempty"`    // of several columns, the last one's name
+	Columns int    `json:"columns,omitempty"` // of several columns, how many
+	As      string `json:"as"`
+	Why     string `json:"why,omitempty"` // where there was a choice
+}
+
+// What a column or array may be taken as.
+const (
+	asID          = "id"
+	asSource      = "source"
+	asTarget      = "target"
+	asLabel       = "label"
+	asSplit       = "split"
+	asWeight      = "weight"
+	asFeature     = "feature"
+	asEdgeFeature = "edge feature"
+	asLinkLabel   = "label of links"
+	asDirection   = "direction"
+	asTime        = "time, not used"
+	asIgnored     = "ignored"
+	asEdges       = "edges"
+	asCount       = "number of vertices"
+)
+
+func (r Reading) String() string {
+	name := r.Name
+	if r.Columns > 1 {
+		name = fmt.Sprintf("%s to %s, %d columns", r.Name, r.Last, r.Columns)
+	}
+	text := fmt.Sprintf("%s: %s: %s", r.Of, name, r.As)
+	if r.Why != "" {
+		text += " (" + r.Why + ")"
+	}
+	return text
+}
+
+// reads notes what a column or array was taken as.
+func (s *source) reads(of, name, as, why string) {
+	of = filepath.Base(of)
+	if n := len(s.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
+		if last := &s.reading[n]; last.Of == of && last.As == as && last.Why == why {
+			last.Columns, last.Last = max(1, last.Columns)+1, name
+			return
+		}
+	}
+	s.reading = append(s.reading, Reading{Of: of, Name: name, As: as, Why: why})
+}
+
+// note adds a note of the report.
+func (s *source) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// columnUse is what a column of a table is taken as.
+type columnUse struct{ as, why string }
+
+// readsColumns notes what the columns of a table were taken as, in their order.
+func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
+	if !t.HasNames && !s.options.Table.NoHeader {
+		s.reads(t.Path(), "the first row", "data", "it is not like names of columns")
+	}
+	for k, name := range t.Header {
+		name = columnName(name, k)
+		if use, ok := of[k]; ok {
+			s.reads(t.Path(), name, use.as, use.why)
+		} else {
+			s.reads(t.Path(), name, asIgnored, "")
+		}
+	}
+	if t.Repeated > 0 {
+		s.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
+			filepath.Base(t.Path()), t.At, t.Repeated)
+	}
+}
+
+// columnName returns what reports call a column.
+func columnName(name string, column int) string {
+	if name == "" {
+		return fmt.Sprintf("%d, without a name,", column)
+	}
+	return name
+}
+
+// usual are names by which a first row is known to name the columns.
+func (s *source) usual(name string) bool {
+	o := &s.options.Table
+	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
+		o.Labels, o.Features, o.EdgeFeatures, s.options.LinkLabels, s.options.Ignore,
+		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
+	for _, masks := range maskNames {
+		lists = append(lists, masks)
+	}
+	return isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return n != "" && strings.EqualFold(n, name) })
+	})
+}
+
+// openTable opens a table and finds the names of its columns.
+func (s *source) openTable(path string, noHeader bool) (*table.Named, error) {
+	return table.OpenNamed(path, table.Names{No: noHeader, Known: s.usual})
+}
+
+// column returns the index of the requested column of t, or else of the first usual name that exists
+// and is not left out, or -1.
+func (s *source) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
+	if asked != "" {
+		i := slices.Index(t.Header, asked)
+		if i < 0 {
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s",
+				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "))
+		}
+		return i, nil
+	}
+	for _, name := range usual {
+		same := func(h string) bool {
+			return strings.EqualFold(h, name) && !slices.Contains(s.options.Ignore, h)
+		}
+		if i := slices.IndexFunc(t.Header, same); i >= 0 {
+			return i, nil
+		}
+	}
+	return -1, nil
+}

@@ -1,0 +1,111 @@
+package table
+
+import (
+	"bytes"
+)
+
+// sampleBytes and sampleRows bound the beginning of a file by which look decides.
+const (
+	sampleBytes = 1 << 16
+	sampleRows  = 50
+)
+
+// look finds, by the first rows, the separator if it is Auto, and the number of fields of a row.
+func (r *Reader) look() {
+	rows := r.firstRows()
+	if r.sep == Auto {
+		r.sep = r.separator(rows)
+	}
+	for _, row := range rows {
+		if !marked(row) {
+			r.width = r.count(row, r.sep)
+			return
+		}
+	}
+	for _, row := range rows { // all begin with # or %: the ids do
+		r.width = max(r.width, r.count(row, r.sep))
+	}
+}
+
+// firstRows returns the first rows that the buffer holds whole, as they lie there.
+func (r *Reader) firstRows() (rows [][]byte) {
+	head := r.buf[r.next:r.end]
+	if len(head) > sampleBytes {
+		head = head[:sampleBytes]
+	}
+	whole := r.eof && len(head) == r.end-r.next
+	for begin, at := 0, 0; at < len(head) && len(rows) < sampleRows; {
+		i := bytes.IndexAny(head[at:], "\r\n")
+		if i < 0 {
+			if i = len(head) - at; !whole && len(rows) > 0 {
+				break // cut by the end of the sample
+			}
+		}
+		row := head[begin : at+i]
+		at += i + 1
+		if bytes.Count(row, []byte{'"'})%2 != 0 && at < len(head) {
+			continue // a line end inside quotes
+		}
+		if begin = at; len(bytes.TrimSpace(row)) > 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// separator returns the one by which all the rows have as many fields as the first. Where several do
+// so, or none, tabs win over semicolons and these over commas, which may be decimal commas; for rows
+// without any of these, blanks.
+func (r *Reader) separator(rows [][]byte) Separator {
+	for i, row := range rows {
+		if !marked(row) {
+			rows = rows[i:]
+			break
+		}
+	}
+	if len(rows) == 0 {
+		return Comma
+	}
+	var there []Separator
+	for _, sep := range []Separator{Tab, Semicolon, Comma} {
+		if r.count(rows[0], sep) < 2 {
+			continue
+		}
+		there = append(there, sep)
+		if r.even(rows, sep) {
+			return sep
+		}
+	}
+	switch {
+	case len(there) == 0 && r.even(rows, Space) && r.count(rows[0], Space) > 1:
+		return Space
+	case len(there) == 0:
+		return Comma
+	case len(there) > 1 && there[0] == Semicolon: // neither fits: the usual one
+		return Comma
+	}
+	return there[0]
+}
+
+// even reports whether all rows have as many fields as the first, or, if they may have more, at least
+// two. A row that begins with # or % may be a comment.
+func (r *Reader) even(rows [][]byte, sep Separator) bool {
+	want := r.count(rows[0], sep)
+	for _, row := range rows[1:] {
+		n := r.count(row, sep)
+		if n != want && !(r.ragged && n > 1) && !marked(row) {
+			return false
+		}
+	}
+	return true
+}
+
+// count returns the number of fields of a row by a separator, 1 if quotes end elsewhere than its fields.
+func (r *Reader) count(row []byte, sep Separator) int {
+	one := Reader{sep: sep, quote: bytes.IndexByte(row, '"') >= 0}
+	one.row = one.trim(row)
+	if n := one.Columns(); !one.badQuote {
+		return n
+	}
+	return 1
+}

@@ -1,0 +1,227 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Names says what is known of the first row of a table.
+type Names struct {
+	No    bool                    // it is data
+	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
+	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+}
+
+// Named is a table of words whose columns have names.
+type Named struct {
+	*Reader
+	Header   []string   // of the columns; "" for one without a name
+	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
+	Repeated int        // rows that repeated the names and were skipped
+	At       int        // the line of the first of them
+	first    []string   // the first row, if it does not name the columns
+	after    [][]string // the first rows after that
+}
+
+// OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row, or that
+// there are none: where all fields are numbers, and where the row looks like the rows after it.
+func OpenNamed(path string, names Names) (*Named, error) {
+	r, err := OpenWords(path, Auto, false)
+	if err != nil {
+		return nil, err
+	}
+	t := &Named{Reader: r}
+	if err := t.begin(names); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Named) begin(names Names) error {
+	t.after = t.sample()
+	ok, err := t.Reader.Next()
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: %w: the first line is empty; want a table with column names", t.path,
+			ErrValue)
+	}
+	if err != nil {
+		return err
+	}
+	row, err := t.words()
+	if err != nil {
+		return err
+	}
+	t.Header = slices.Clone(row)
+	if !names.No && (names.Data == nil || !names.Data(row)) {
+		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil {
+			return err
+		}
+	}
+	if !t.HasNames {
+		t.first = slices.Clone(row)
+		for i := range t.Header {
+			t.Header[i] = strconv.Itoa(i)
+		}
+		return nil
+	}
+	for i, name := range t.Header {
+		if name != "" && slices.Contains(t.Header[:i], name) {
+			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one", t.path, t.begun,
+				ErrValue, name)
+		}
+	}
+	return nil
+}
+
+// Number reports whether the field of a column in the row after the names is a number.
+func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.after[0][column]) }
+
+// sample returns the fields of the rows after the first that the buffer holds.
+func (t *Named) sample() (rows [][]string) {
+	for _, row := range t.firstRows() {
+		one := Reader{sep: t.sep, words: true, quote: t.quote}
+		one.row = one.trim(row)
+		if fields, err := one.Words(); err == nil && len(fields) == t.width {
+			rows = append(rows, slices.Clone(fields))
+		}
+	}
+	return rows[min(1, len(rows)):]
+}
+
+// areNames reports whether a row names the columns. What could be either is an error.
+func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
+	numbers, whole, words := 0, true, 0
+	for i, f := range row {
+		switch x, ok := ParseFloat([]byte(f)); {
+		case known != nil && known(f):
+			words += len(row) + 1
+		case ok:
+			if numbers++; numbers > 1 {
+				before, _ := ParseFloat([]byte(row[i-1]))
+				whole = whole && x == before+1
+			}
+			n, is := ParseInt([]byte(f))
+			whole = whole && is && n >= 0
+		case f != "":
+			words++
+		}
+	}
+	switch {
+	case words > len(row):
+		return true, nil
+	case numbers == len(row):
+		return false, nil
+	case alike(row, after):
+		return false, nil
+	case numbers == 0:
+		return true, nil
+	case isNumber(row[0]) && row[0] != "0", !whole, numbers == 1 && !slices.ContainsFunc(row, isFirst):
+		return false, nil
+	case numbers > 1 && fractions(row, after):
+		return true, nil
+	}
+	return false, t.Errorf("%w: is this row the names of the columns, or data? --no-header reads it as "+
+		"data; else call the columns by words", ErrValue)
+}
+
+// isFirst reports whether a text is a number from which columns are counted.
+func isFirst(f string) bool { return f == "0" || f == "1" }
+
+func isNumber(f string) bool {
+	_, ok := ParseFloat([]byte(f))
+	return ok
+}
+
+// alike reports whether a word of a row, such as u1, has letters as in the same place of all rows after
+// it, and other digits: ids are written so, and names of columns are not.
+func alike(row []string, after [][]string) bool {
+	if len(after) == 0 {
+		return false
+	}
+	stem := func(f string) string {
+		return strings.Map(func(c rune) rune {
+			if c >= '0' && c <= '9' {
+				return -1
+			}
+			return c
+		}, f)
+	}
+	return slices.ContainsFunc(indices(row), func(k int) bool {
+		own := stem(row[k])
+		if own == "" || own == row[k] || strings.Trim(own, "+-.eE") == "" {
+			return false
+		}
+		for _, other := range after {
+			if stem(other[k]) != own {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// fractions reports whether a column whose name would be a whole number holds other numbers.
+func fractions(row []string, after [][]string) bool {
+	return slices.ContainsFunc(indices(row), func(k int) bool {
+		if _, is := ParseInt([]byte(row[k])); !is {
+			return false
+		}
+		return slices.ContainsFunc(after, func(other []string) bool {
+			_, number := ParseFloat([]byte(other[k]))
+			_, is := ParseInt([]byte(other[k]))
+			return number && !is
+		})
+	})
+}
+
+func indices(row []string) []int {
+	all := make([]int, len(row))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Next returns the next row, nil at the end. It is valid until the next call. Rows that repeat the
+// names of the columns, as joined files have them, are skipped and counted.
+func (t *Named) Next() ([]string, error) {
+	if row := t.first; row != nil {
+		t.first = nil
+		return row, nil
+	}
+	for {
+		ok, err := t.Reader.Next()
+		if err != nil || !ok {
+			return nil, err
+		}
+		row, err := t.words()
+		if err != nil {
+			return nil, err
+		}
+		if !t.HasNames || len(row) < 2 || !slices.Equal(row, t.Header) {
+			return row, nil
+		}
+		if t.Repeated++; t.At == 0 {
+			t.At = t.begun
+		}
+	}
+}
+
+// words returns the fields of the row.
+func (t *Named) words() ([]string, error) {
+	row, err := t.Words()
+	var bad *notUTF8
+	if errors.As(err, &bad) {
+		name := strconv.Itoa(bad.column)
+		if t.Header != nil {
+			name = t.Header[bad.column]
+		}
+		return nil, t.Errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
+			ErrValue, name)
+	}
+	return row, err
+}

@@ -1,0 +1,205 @@
+package table_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"halognn/src/dataset/table"
+)
+
+// words reads all rows, as "a|b c|d".
+func words(t testing.TB, content []byte, sep table.Separator, ragged bool) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "words.csv")
+	if err := os.WriteFile(path, content, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.OpenWords(path, sep, ragged)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	var rows []string
+	for {
+		ok, err := r.Next()
+		if err != nil || !ok {
+			return strings.Join(rows, " "), err
+		}
+		row, err := r.Words()
+		if err != nil {
+			return strings.Join(rows, " "), err
+		}
+		rows = append(rows, strings.ReplaceAll(strings.Join(row, "|"), " ", "_"))
+	}
+}
+
+// The rows of one table are the same in all the ways in which programs write it.
+func TestWords(t *testing.T) {
+	const want = "id|f Ann_Lee|1 #b|2 c|3"
+	for name, text := range map[string]string{
+		"commas":                   "id,f\nAnn Lee,1\n#b,2\nc,3\n",
+		"no end of the last line":  "id,f\nAnn Lee,1\n#b,2\nc,3",
+		"semicolons":               "id;f\nAnn Lee;1\n#b;2\nc;3\n",
+		"tabs":                     "id\tf\nAnn Lee\t1\n#b\t2\nc\t3\n",
+		"blanks and quotes":        "id f\n\"Ann Lee\" 1\n#b  2\nc\t3\n",
+		"blanks round fields":      " id , f \n Ann Lee ,1\n#b, 2\nc ,3 \n",
+		"CR LF":                    "id,f\r\nAnn Lee,1\r\n#b,2\r\nc,3\r\n",
+		"CR":                       "id,f\rAnn Lee,1\r#b,2\rc,3\r",
+		"CR and no last one":       "id,f\rAnn Lee,1\r#b,2\rc,3",
+		"CR and LF mixed":          "id,f\rAnn Lee,1\n#b,2\r\nc,3\n",
+		"quotes":                   "\"id\",\"f\"\n\"Ann Lee\",1\n\"#b\",\"2\"\nc,\"3\"\n",
+		"a byte order mark":        "\xef\xbb\xbfid,f\nAnn Lee,1\n#b,2\nc,3\n",
+		"gzip":                     string(zipped("id,f\nAnn Lee,1\n#b,2\nc,3\n")),
+		"comments of other widths": "# a tool, in May, 2020\nid,f\nAnn Lee,1\n% half\n#b,2\n\nc,3\n",
+		"empty lines":              "\n\nid,f\n  \nAnn Lee,1\n#b,2\nc,3\n\n",
+	} {
+		if got, err := words(t, []byte(text), table.Auto, false); got != want || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestWordsOfFields(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		sep    table.Separator
+		ragged bool
+		want   string
+	}{
+		{"a,\"b, \"\"c\"\"\"\nd,\"e\nf\"\n", table.Auto, false, "a|b,_\"c\" d|e\nf"},
+		{"a\t\t\nb\tc\td\n", table.Auto, false, "a|| b|c|d"},
+		{",id\n0,a\n", table.Auto, false, "|id 0|a"},
+		{"id;x\na;0,5\nb;1,5\n", table.Auto, false, "id|x a|0,5 b|1,5"},
+		{"a;0,5\nb;1,5\n", table.Auto, false, "a|0,5 b|1,5"},
+		{"id,note\na,x;y\nb,z\n", table.Auto, false, "id|note a|x;y b|z"},
+		{"a b\nc d e\n", table.Auto, true, "a|b c|d|e"},
+		{"a,b\n# note\n#c,d,e\n", table.Auto, true, "a|b #c|d|e"},
+		{"a,b\nc,d,e\n", table.Auto, true, "a|b c|d|e"},
+		{"full name\nAnn\n", table.Auto, false, "full_name Ann"},
+		{"Lee, Ann\n\"x, y\"\n#c\n\"d\" e\n", table.None, false, "Lee,_Ann x,_y #c \"d\"_e"},
+		{"#a,1\n#b,2\n", table.Auto, false, "#a|1 #b|2"},
+	} {
+		if got, err := words(t, []byte(c.text), c.sep, c.ragged); got != c.want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+func TestWordsFaults(t *testing.T) {
+	wide := func(little bool) (b []byte) {
+		for _, c := range utf16.Encode([]rune("\ufeffid,f\n")) {
+			if little {
+				b = append(b, byte(c), byte(c>>8))
+			} else {
+				b = append(b, byte(c>>8), byte(c))
+			}
+		}
+		return b
+	}
+	for _, c := range []struct{ text, want string }{
+		{"a,b\nc\n", "line 2: bad value: it does not have the 2 columns of the first line, but 1"},
+		{"a,b\n\n\"c\nd\",e\nf\n", "line 5: bad value: it does not have the 2 columns"},
+		{"a,f\nb,0,5\n", "decimal commas"},
+		{"a,f\nb,c,d\n", "quote fields that hold ','"},
+		{"a,b\n\"c,d\n", "line 2: bad value: a field begins with a quote, and no quote ends it"},
+		{"a,b\nc\"d,e\n", "line 2: bad value: a quote inside a field"},
+		{"a,b\n\"c\"d,e\n", "a quote inside a field"},
+		{"a,b\n\xff,e\n", "column 1 is not UTF-8"},
+		{string(wide(true)), "UTF-16 text; convert it: iconv"},
+		{string(wide(false)), "UTF-16 text; convert it: iconv"},
+		{"a,\x00\n", "it holds zero bytes"},
+	} {
+		if got, err := words(t, []byte(c.text), table.Auto, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+// A row that the buffer cuts, at any byte, is whole.
+func TestRowsAcrossTheBuffer(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		for shift := range 5 {
+			var text strings.Builder
+			text.WriteString("id,f" + strings.Repeat("x", shift) + end)
+			n := 0
+			for ; text.Len() < 600000; n++ {
+				fmt.Fprintf(&text, "\"v, %d\",%d%s", n, n, end)
+			}
+			got, err := words(t, []byte(text.String()), table.Auto, false)
+			if rows := strings.Split(got, " "); err != nil || len(rows) != n+1 || rows[n] != fmt.Sprintf("v,_%d|%d", n-1, n-1) {
+				t.Fatalf("%q, shift %d: %d of %d rows, %v", end, shift, len(rows)-1, n, err)
+			}
+		}
+	}
+}
+
+func TestNamesOfColumns(t *testing.T) {
+	known := func(name string) bool { return name == "id" || name == "label" }
+	for _, c := range []struct {
+		text  string
+		named bool
+		fault string
+	}{
+		{"id,f\na,1\n", true, ""}, {"id,0,1\na,1,2\n", true, ""}, {"name,f\na,1\n", true, ""},
+		{"0,1\n1,2\n", false, ""}, {"0.5\n1\n", false, ""},
+		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,b\n", false, ""},
+		{"ann,34,7\nbob,1,2\n", false, ""},
+		{"who,0,1\nann,.5,.25\n", true, ""}, {"ann,0\nbob,1\n", false, "names of the columns, or data"},
+		{",f\n0,1\n", true, ""}, {"year,1990,1991\nx,0.5,1\n", true, ""},
+	} {
+		path := filepath.Join(t.TempDir(), "t.csv")
+		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r, err := table.OpenNamed(path, table.Names{Known: known})
+		if c.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%q: %v", c.text, err)
+			}
+			continue
+		}
+		if err != nil || r.HasNames != c.named {
+			t.Errorf("%q: %v, names %t", c.text, err, err == nil && r.HasNames)
+			continue
+		}
+		rows := 0
+		for row, err := r.Next(); row != nil || err != nil; row, err = r.Next() {
+			if rows++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := strings.Count(c.text, "\n"); c.named && rows != want-1 || !c.named && rows != want {
+			t.Errorf("%q: %d rows", c.text, rows)
+		}
+		_ = r.Close()
+	}
+}
+
+func BenchmarkWords(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("source,target\n")
+	for i := range 1 << 18 {
+		fmt.Fprintf(&text, "user%d,item%d\n", i*7919%100003, i*104729%50021)
+	}
+	path := filepath.Join(b.TempDir(), "e.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		r, err := table.OpenNamed(path, table.Names{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for row, err := r.Next(); row != nil; row, err = r.Next() {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		_ = r.Close()
+	}
+}
