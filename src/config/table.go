@@ -568,7 +568,9 @@ func (c *Config) table() []section {
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory that topology and parts are copied to before the first " +
 					"step, once per node",
-				"The copies stay for later runs. A run that cannot begin removes those that it made."},
+				"The copies stay for later runs, which verify them as `data.verify` says and make damaged ones " +
+					"anew. A run that cannot begin removes those that it made. A directory that does not " +
+					"exist is made for all users."},
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
 				"node-local directory in whose files inference with all neighbours keeps the rows of " +
 					"hidden layers; empty keeps them in memory",

@@ -115,8 +115,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	return errors.Join(err, agreed)
 }
 
-// meetingLimit is how long ranks wait for each other to start: those of large jobs take a minute.
-const meetingLimit = 3 * time.Minute
+// meetingLimit is how long ranks wait for each other to start: those of large jobs take some time.
+const meetingLimit = 90 * time.Second
 
 // grace is how long a process waits, once one of its ranks has failed, for the others to return:
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.

@@ -30,12 +30,13 @@ func Launched() Launch { return launchOf(here()) }
 
 // surroundings are what tells a launch from its traces.
 type surroundings struct {
-	env       func(name string) string
-	names     []string              // of all variables
-	answers   func(uri string) bool // a server of PMIx or of a daemon listens there
-	socket    func(fd int) bool     // the process has this open
-	ancestors func() []string       // names of the programs that started this one, the nearest first
-	prompt    func() (typed bool)   // it is a job of an interactive shell on a terminal
+	env     func(name string) string
+	names   []string              // of all variables
+	answers func(uri string) bool // a server of PMIx or of a daemon listens there
+	socket  func(fd int) bool     // the process has this open
+	// names of the programs that started this one, the nearest first; whole: up to the first process
+	ancestors func() (names []string, whole bool)
+	prompt    func() (typed bool) // it is a job of an interactive shell on a terminal
 }
 
 // launchOf believes a launcher that is there to serve its processes: a server that answers, a socket
@@ -81,8 +82,8 @@ func (s *surroundings) served() bool {
 // managed reports whether the process manager of PMI_SIZE is there: by a socket that this process was
 // given, or, on Crays, by other variables.
 func (s *surroundings) managed() bool {
-	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") { // srun's
-		return s.task()
+	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) { // srun's
+		return !s.prompt()
 	}
 	if fd, err := strconv.Atoi(s.env("PMI_FD")); err == nil {
 		return s.socket(fd)
@@ -95,13 +96,14 @@ func (s *surroundings) managed() bool {
 	})
 }
 
-// task reports whether this process is of a task of a Slurm step. In a container the step's daemon may
-// be out of sight.
+// task reports whether this process is of a task of a Slurm step. The step's daemon is out of sight in
+// some containers, and where /proc hides the processes of others.
 func (s *surroundings) task() bool {
 	if s.prompt() {
 		return false
 	}
-	return slices.Contains(s.ancestors(), "slurmstepd") ||
+	names, whole := s.ancestors()
+	return !whole || slices.Contains(names, "slurmstepd") ||
 		strings.HasPrefix(s.env("PMIX_NAMESPACE"), "slurm.") && s.served()
 }
 
@@ -137,11 +139,11 @@ func isSocket(fd int) bool {
 }
 
 // ancestors reads them from Linux's /proc.
-func ancestors() (names []string) {
+func ancestors() (names []string, whole bool) {
 	for pid := os.Getppid(); pid > 0 && len(names) < 100; {
 		f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
 		if err != nil {
-			return names
+			return names, false
 		}
 		pid = 0
 		for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -154,7 +156,7 @@ func ancestors() (names []string) {
 		}
 		_ = f.Close()
 	}
-	return names
+	return names, true
 }
 
 // typed reports whether this process has a terminal, and leads or follows a process group that the

@@ -28,6 +28,11 @@ func TestLaunchOf(t *testing.T) {
 		{"srun --pty bash, with PMIx", pmix, stepd, true, Launch{"SLURM_STEP_NUM_TASKS", 4, true}},
 		{"of a step, without it", step, []string{"tmux", "systemd"}, false,
 			Launch{"SLURM_STEP_NUM_TASKS", 4, true}},
+		{"a task whose daemon /proc hides", step, []string{"bash", "hidden"}, false,
+			Launch{"SLURM_STEP_NUM_TASKS", 4, false}},
+		{"PMI of srun in a container",
+			map[string]string{"PMI_SIZE": "4", "PMI_FD": "6", "SLURM_STEP_NUM_TASKS": "4"}, nil, false,
+			Launch{"PMI_SIZE", 4, false}},
 		{"a task in a container", pmix, nil, false, Launch{"SLURM_STEP_NUM_TASKS", 4, false}},
 		{"mpirun in srun --pty bash", ompi, stepd, true, Launch{"OMPI_COMM_WORLD_SIZE", 2, false}},
 		{"variables of an mpirun that is gone",
@@ -56,7 +61,8 @@ func TestLaunchOf(t *testing.T) {
 			env: func(name string) string { return c.env[name] }, names: slices.Sorted(maps.Keys(c.env)),
 			answers:   func(uri string) bool { return uri == "there" || uri == ";tcp4://there" },
 			socket:    func(fd int) bool { return fd == 6 },
-			ancestors: func() []string { return c.ancestors }, prompt: func() bool { return c.prompt },
+			ancestors: func() ([]string, bool) { return c.ancestors, !slices.Contains(c.ancestors, "hidden") },
+			prompt:    func() bool { return c.prompt },
 		})
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
