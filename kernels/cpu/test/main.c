@@ -125,6 +125,16 @@ static void test_checks(void) {
     check(halognn_cpu_open("sse9") == NULL, "an unknown level opens");
 }
 
+/* Compares all kernels of a level with the plain ones on a shape. */
+static void test_level(const halognn_cpu *k, const halognn_cpu *plain, const char *level,
+                       const shape *s) {
+    input in = build(s);
+    for (size_t f = 0; f < FAMILIES; f++)
+        for (const test *t = families[f]; t->name != NULL; t++)
+            compare(s, t, level, t->run(k, &in), t->run(plain, &in));
+    release(&in);
+}
+
 int main(void) {
     static const char *const levels[] = {"avx2", "avx512"};
     const halognn_cpu *plain = halognn_cpu_open("scalar");
@@ -138,12 +148,13 @@ int main(void) {
             printf("skipped %s: this machine does not have it\n", levels[l]);
             continue;
         }
-        for (const shape *s = shapes; s->name != NULL; s++) {
-            input in = build(s);
-            for (size_t f = 0; f < FAMILIES; f++)
-                for (const test *t = families[f]; t->name != NULL; t++)
-                    compare(s, t, levels[l], t->run(k, &in), t->run(plain, &in));
-            release(&in);
+        for (const shape *s = shapes; s->name != NULL; s++)
+            test_level(k, plain, levels[l], s);
+        /* Rows are added strip by strip, with code of its own for each number of vectors: widths
+         * have every number, of 8 and of 16, and a last vector that is not full. */
+        for (int64_t cols = 5; cols < 270; cols += 8) {
+            const shape strips = {"a strip of some vectors", 3, 12, 3, cols};
+            test_level(k, plain, levels[l], &strips);
         }
         printf("tested %s\n", k->level);
     }
