@@ -108,7 +108,8 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every error of the numbers that define minibatches.
+// Check reports every error of the numbers that define minibatches, and of how many of them a
+// cache decides by.
 func (s *Spec) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) {
