@@ -242,7 +242,7 @@ func grid() []gridCase {
 		}
 	}
 	for _, g := range graphs {
-		for _, sets := range g.cases {
+		for _, sets := range slices.Concat(g.cases, g.trained) {
 			sets = append(sets, "run.ranks_per_node=2")
 			name := fmt.Sprintf("train %s 4 ranks in process %s", g.name, strings.Join(sets, " "))
 			all = append(all, gridCase{name, func(b *build) string {
