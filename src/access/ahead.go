@@ -68,9 +68,6 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 				return
 			}
 		}
-		if *fault != nil {
-			*fault = fmt.Errorf("access: looking ahead: %w", *fault)
-		}
 	}
 }
 
@@ -79,7 +76,16 @@ func (r *Workload) ahead(epoch, from, n int, fault *error,
 ) iter.Seq2[sample.Key, *sample.Minibatch] {
 	o := sample.Options{Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), ForwardOnly: true}
 	n = min(n, (r.Epochs-epoch+1)*r.Items()-from)
-	return r.Minibatches(r.Topology, o, epoch, from, n, fault)
+	return func(yield func(sample.Key, *sample.Minibatch) bool) {
+		for key, mb := range r.Minibatches(r.Topology, o, epoch, from, n, fault) {
+			if !yield(key, mb) {
+				return
+			}
+		}
+		if *fault != nil {
+			*fault = fmt.Errorf("access: looking ahead: %w", *fault)
+		}
+	}
 }
 
 // within reports whether v lies in one of the ranges, which ascend and do not overlap.

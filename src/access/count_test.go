@@ -114,9 +114,12 @@ func TestCountErrors(t *testing.T) {
 		name, want string
 		w          sample.Sweep
 	}{
-		{"several", "count accesses: stream 2 of 2\n0 epochs; count at least 1\nworkers is -1; " +
+		{"several", "count accesses: 1 streams from stream 2 on; there are 2, numbered " +
+			"from 0\n0 epochs; count at least 1\nworkers is -1; " +
 			"it must be at least 1, or 0 for 1",
 			sample.Sweep{Spec: sample.Neighbours(1), Reader: sample.Reader{First: 2, Count: 1}, Workers: -1}},
+		{"no stream", "count accesses: 0 streams from stream 0 on; there are 2, numbered from 0",
+			sample.Sweep{Spec: sample.Neighbours(1), Epochs: 1}},
 		{"of the sampler", "count accesses: sample: fanouts[0] is 0; it must be at least 1, or " +
 			"-1 for all neighbours",
 			sample.Sweep{Spec: sample.Neighbours(0), Reader: sample.Reader{Count: 1}, Epochs: 1}},

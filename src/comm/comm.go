@@ -106,10 +106,10 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. The request owns
-// the counts too. When the first rows of all
-// ranks have arrived, Expect is called once, on any goroutine. It returns the receive buffer and
-// how many rows each rank sends, which must be right. Wait returns its error.
+// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. The request
+// owns the counts too. When the first rows of all ranks have arrived, Expect is called once, on
+// any goroutine. It returns the receive buffer and how many rows each rank sends, which must be
+// right. Wait returns its error.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -131,9 +131,10 @@ func (t *Then) CheckSend(size int) error {
 	if !t.ToAll || len(t.SendRows) != size {
 		return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)
 	}
-	for r := range t.SendRows {
-		if err := checkRows("alltoallv: send", 1, t.Send, t.SendRows[r:r+1], t.RowBytes); err != nil {
-			return err
+	for r, n := range t.SendRows {
+		if n < 0 || n > len(t.Send)/t.RowBytes {
+			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, for "+
+				"rows of %d", r, n, len(t.Send), t.RowBytes)
 		}
 	}
 	return nil
@@ -149,10 +150,11 @@ func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 	return recv, rows, err
 }
 
-// Pacer is a Comm whose all-to-alls, if both ends know all counts, can go by pieces: at most window bytes of them are under way from
-// a rank at a time, so that what it sends on other communicators waits for no more than those. Worth
-// it where a link is slow: a window of what it carries in some 30 ms keeps it busy. Every rank gives
-// the same window, before its first all-to-all; 0 is no limit.
+// Pacer is a Comm whose all-to-alls, if both ends know all counts, can go by pieces: at most
+// window bytes of them are under way from a rank at a time, so that what it sends on other
+// communicators waits for no more than those. Worth it where a link is slow: a window of what it
+// carries in some 30 ms keeps it busy. Every rank gives the same window, before its first
+// all-to-all; 0 is no limit.
 type Pacer interface{ Pace(window int) }
 
 // Pace paces c if it is a Pacer. Others, whose ranks share memory, have no link to wait for.

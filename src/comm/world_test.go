@@ -190,15 +190,16 @@ func TestWhatGoesToAllIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		rows  []int
 		bytes int
-		ok    bool
+		want  string
 	}{
-		{[]int{2, 2, 2}, 6, true}, {[]int{2, 2, 2}, 5, false}, {[]int{2, 2}, 18, false},
-		{[]int{2, -1, 2}, 18, false},
+		{[]int{2, 2, 2}, 6, ""}, {[]int{2, 2, 2}, 5, "rank 0 is 2"}, {[]int{2, 2}, 18, "2 ranks"},
+		{[]int{2, -1, 2}, 18, "rank 1 is -1"}, {[]int{2, 2, 7}, 18, "rank 2 is 7"},
 	} {
 		then := comm.Then{Send: make([]byte, c.bytes), SendRows: c.rows, RowBytes: 3, ToAll: true,
 			Expect: crowded(0)}
-		if err := then.CheckSend(3); (err == nil) != c.ok {
-			t.Errorf("rows %v of 3 bytes in %d: %v", c.rows, c.bytes, err)
+		err := then.CheckSend(3)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("rows %v of 3 bytes in %d: %v, want %q", c.rows, c.bytes, err, c.want)
 		}
 	}
 }

@@ -43,10 +43,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	if _, err := job.ParseRelationFanouts(c.Job.RelationFanouts, c.Job.Model.Layers); reads && err != nil {
 		bad("sample.relation_fanouts: %v", err)
 	}
-	for _, err := range c.Job.Locality.Clash() {
-		if reads {
-			bad("%v", err)
-		}
+	for _, err := range c.Job.Locality.Clash(reads) {
+		bad("%v", err)
 	}
 	if c.Job.Sample.Kind == sample.Labor && c.Drawn.LayerVertices != layerVertices {
 		bad("sample.layer_vertices is %d, but sample.kind labor draws as many neighbours as "+

@@ -8,13 +8,22 @@ import (
 	"halognn/src/task"
 )
 
-// curveOf returns the curve of the scores of all ranks, the same on each; own are sorted. Ranks send
-// each other the highest that are left, block by block, and take in those of which no rank can have
-// higher ones left. Memory: a block of all ranks together, blockBytes. Collective.
+// curveOf returns the curve of the scores of all ranks, the same on each; own are sorted. Ranks
+// send each other the highest that are left, block by block, and take in those of which no rank
+// can have higher ones left. What is not taken in is sent again: in every round at least one
+// rank's block is taken in whole, and where ranks have like scores nearly all of each is. Memory:
+// twice blockBytes, for the blocks of all ranks and for what is taken in, and a rank's share of
+// blockBytes. Collective.
 func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 	const scoredBytes = 8
 	slices.SortFunc(own, task.Scored.Compare)
 	size, curve := c.Size(), new(task.Curve)
+	if size == 1 {
+		for _, s := range own {
+			curve.Add(s)
+		}
+		return curve, nil
+	}
 	most := max(1, blockBytes/scoredBytes/size)
 	counts := make([]int, size)
 	var mine, blocks []float32 // pairs of a score and a label
@@ -54,7 +63,7 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 				least, bounded = last, true
 			}
 		}
-		taken, at = taken[:0], 0
+		taken, at = slices.Grow(taken[:0], total), 0
 		for r, n := range counts {
 			k := 0
 			for ; k < n; k++ {

@@ -448,6 +448,13 @@ func (j *Job) Owned(ranks []int) (own []access.Range) {
 // Steps returns the optimiser's updates of an epoch.
 func (j *Job) Steps() int { return j.Streams.Steps() }
 
+// Rates returns the learning rates of an update, counted from 0 at the beginning of the run: of the
+// weights, and of learned rows, which follow the schedule from a base of their own.
+func (j *Job) Rates(update int) (weights, rows float64) {
+	weights = j.Schedule.LR(update, j.Epochs*j.Steps())
+	return weights, j.LearnedLR * (weights / j.Schedule.Base)
+}
+
 // Share returns the streams that a rank trains.
 func (j *Job) Share(rank int) sample.Share { return j.share[rank] }
 

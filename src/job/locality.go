@@ -23,9 +23,10 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains
 }
 
-// Clash returns every error of numbers that do not go together.
-func (l *Locality) Clash() (errs []error) {
-	if l.Adapts && !l.Favours() {
+// Clash returns every error of numbers that do not go together; reads: the model reads neighbours,
+// without which there is no factor.
+func (l *Locality) Clash(reads bool) (errs []error) {
+	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf("sample.locality_adapt adapts a factor up to sample.locality, "+
 			"which is %g; set sample.locality=8, or sample.locality_adapt=false", l.Favour))
 	}
@@ -37,8 +38,8 @@ func (l *Locality) Clash() (errs []error) {
 }
 
 // check returns every error of the numbers.
-func (l *Locality) check() []error {
-	errs := l.Clash()
+func (l *Locality) check(reads bool) []error {
+	errs := l.Clash(reads)
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if f := l.Favour; f != 0 && !(f >= 1 && f <= math.MaxFloat32) {
 		reject("locality is %g; it must be at least 1, and finite", f)

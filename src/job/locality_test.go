@@ -3,7 +3,10 @@ package job
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
+
+	"halognn/src/nn"
 )
 
 // Algorithm 2, line by line: doubled above the upper bound, half of the way back below the lower
@@ -46,6 +49,29 @@ func TestShareOfLoading(t *testing.T) {
 	}{{0, 0, 0}, {0, 10, 0}, {10, 0, 1}, {3e6, 1e4, 0.75}, {1e6, 3e4, 0.25}} {
 		if got := a.Share(c.bytes, c.edges); math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%d bytes, %d edges: %g, want %g", c.bytes, c.edges, got, c.want)
+		}
+	}
+}
+
+// A model that reads no neighbours has no factor to adapt; bounds in the wrong order are refused for
+// every model, adapted to or not.
+func TestLocalityThatClashes(t *testing.T) {
+	right := Adaption{Lower: 0.1, Upper: 0.2, Link: 1, Edges: 1}
+	wrong := Adaption{Lower: 0.2, Upper: 0.1}
+	for _, c := range []struct {
+		kind string
+		l    Locality
+		want string
+	}{
+		{"sage", Locality{Favour: 1, Adapts: true, Adaption: right}, "sample.locality_adapt adapts"},
+		{"mlp", Locality{Favour: 1, Adapts: true, Adaption: right}, ""},
+		{"sage", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
+		{"mlp", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
+	} {
+		s := Spec{Model: nn.Config{Kind: c.kind}, Batch: 1, Epochs: 1, Locality: c.l}
+		err := s.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %+v: %v, want %q", c.kind, c.l, err, c.want)
 		}
 	}
 }

@@ -108,7 +108,8 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every error of the numbers that define minibatches.
+// Check reports every error of the numbers that define minibatches, and of how many of them a
+// cache decides by.
 func (s *Spec) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) {
@@ -118,12 +119,14 @@ func (s *Spec) Check() error {
 		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
 		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
 		{"pipeline depth", s.Depth, 0, math.MaxInt32},
+		{"cache window", s.Cache.Window, 0, math.MaxInt},
+		{"cache delta", s.Cache.Delta, 0, math.MaxInt},
 	} {
 		if n.value < n.least || n.value > n.most {
 			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
-	return errors.Join(append(errs, s.Locality.check()...)...)
+	return errors.Join(append(errs, s.Locality.check(s.Model.ReadsNeighbours())...)...)
 }
 
 // ByNode reports whether minibatches depend on which ranks are of a node.

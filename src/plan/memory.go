@@ -39,7 +39,7 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 
 // rankMemory itemises the memory of one rank, which fetches the given rows for a minibatch.
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
-	j, s, l := p.job, p.shards, p.job
+	j, s := p.job, p.shards
 	lo, hi := p.node(r.rank)
 	if p.shares() {
 		lo, hi = r.rank, r.rank+1
@@ -92,8 +92,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		buffers = p.bufferBytes(slot, moved, kept) + int64(up.blocks+up.inputs)
 		model.parameters -= model.onDevice
 	}
-	first, _ := l.Vertices(lo)
-	_, end := l.Vertices(hi - 1)
+	first, _ := j.Vertices(lo)
+	_, end := j.Vertices(hi - 1)
 	cached, mapped := t.held, of.within(first, end)
 	if j.Cache.Shared() {
 		cached *= int64(hi - lo)
@@ -101,7 +101,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if j.Cache.FromFiles() {
 		mapped = s.Vertices * rowBytes
 	}
-	slots := int64(min(j.Depth+1, l.Streams.Steps()*l.Minibatches()))
+	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),

@@ -120,6 +120,9 @@ func (j *Job) fill(s *shard.Shards) error {
 	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
 		fault("%d ranks; there may be at most %d", j.Ranks, most)
 	}
+	if j.Workers < 1 || j.Threads < 1 {
+		fault("%d workers and %d threads; there must be at least 1 of each", j.Workers, j.Threads)
+	}
 	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
 		fault("cores: %g; it must be above 0, and finite", j.Cores)
 	}

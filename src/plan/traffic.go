@@ -172,7 +172,7 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
 // The rows that owners send are known only if all ranks were analysed.
 func (p *planner) busiest(t *Traffic) float64 {
-	most, l := 0.0, p.job
+	most := 0.0
 	if p.job.Cache.FromFiles() {
 		return 0
 	}
@@ -183,7 +183,7 @@ func (p *planner) busiest(t *Traffic) float64 {
 		return most * float64(p.job.RanksPerNode)
 	}
 	// Rows of nodes, indexed by first rank.
-	in, out := make([]float64, l.Ranks), make([]float64, l.Ranks)
+	in, out := make([]float64, p.job.Ranks), make([]float64, p.job.Ranks)
 	for i, r := range p.ranks {
 		lo, _ := p.node(r.rank)
 		in[lo] += t.received[i]

@@ -28,12 +28,13 @@ type Summary struct {
 	Rows
 	// collectives that a rank has started for the minibatches of a step: ids and rows, so 2 for
 	// each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
-	// partitioned` also ids and neighbours: 2 for each hop that asks other ranks.
-	// With `parallel.mode: split` counts and ids of each hop but the last, and 2 shuffles for each
-	// layer after the first; with `hybrid` also counts, ids and rows of the last hop; with `push-pull`
-	// 4 instead of 2: sizes and input hops, partial sums and their gradients. Ranks that share
-	// minibatches start 2 more for each batch norm and each hop of LADIES, and models that read features
-	// of edges 2 for these, and models that learn rows 3 for those. Equal on all ranks; of the last epoch
+	// partitioned` also ids and neighbours: 2 for each hop that asks other ranks. With
+	// `parallel.mode: split` ids of each hop but the last, and 2 shuffles for each layer after the
+	// first; with `hybrid` also ids and rows of the last hop; with `push-pull` 3 instead of 2:
+	// input hops, partial sums and their gradients. Ranks that share minibatches start 2 more for
+	// each batch norm, 2 for links, whose embeddings and gradients travel, and 1 for each hop of
+	// LADIES. Models that read features of edges start 2 for these; models that learn rows 3 for
+	// those, and 1 more where `pipeline.depth` is above 0. Equal on all ranks; of the last epoch
 	CollectivesPerStep float64 `json:"rounds_per_step"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch

@@ -261,12 +261,13 @@ func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
 // measuredReads is the number of minibatches that are timed; the first one is not counted.
 const measuredReads = 5
 
-// firstReads samples minibatches of the first epoch and returns references to the rows that they
-// read in this rank's memory.
+// firstReads samples minibatches of the first epoch, of the rank's first stream, and returns references
+// to the rows that they read in this rank's memory.
 func (s *Store) firstReads() (all []compute.Rows, err error) {
 	o := sample.Options{Spec: s.Job.Sample, ForwardOnly: true}
-	for _, mb := range s.Job.Reader(s.Comm.Rank()).Minibatches(s.shards().Topology(), o, 1, 0,
-		measuredReads, &err) {
+	reader := *s.Job.Reader(s.Comm.Rank())
+	reader.Count = 1
+	for _, mb := range reader.Minibatches(s.shards().Topology(), o, 1, 0, measuredReads, &err) {
 		rows := s.rows()
 		rows.Of = s.inMemory(mb.Frontier)
 		all = append(all, rows)

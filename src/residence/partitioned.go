@@ -92,8 +92,7 @@ func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 // withWhole calls f, during which workload has the whole topology. A rank that holds only a part of
 // it maps the files of all parts for the duration of f; the ranks of a node share these pages.
 // Collective.
-func (o *Store) withWhole(f func() error) (err error) {
-	s := o
+func (s *Store) withWhole(f func() error) (err error) {
 	if !s.Job.Partitioned {
 		return f()
 	}

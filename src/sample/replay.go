@@ -58,7 +58,7 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 // Replay samples minibatches of a reader that it does not train, key for key as training does.
 type Replay struct {
 	Of        *Reader       // whose minibatches; another may follow
-	Sampler   Sampler       // nil: nothing is drawn, and minibatches are their seeds
+	Sampler   Sampler       // nil: the reader's model reads no neighbours, and minibatches are their seeds
 	Minibatch Minibatch     // the last one
 	Took      time.Duration // to draw it
 	// the seeds of a minibatch, in the memory of dst where they fit; nil: those of training
@@ -67,12 +67,18 @@ type Replay struct {
 	seeds []graph.VertexID
 }
 
-// Replay opens a replay by the sampler of o, whose MaxSeeds, if 0, are those of training.
+// Replay opens a replay by the sampler of o, whose MaxSeeds, if 0, are those of training. Without hops
+// minibatches are their seeds, as those of models that read no neighbours.
 func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
-	p := &Replay{Of: r}
 	if o.Hops() == 0 {
-		return p, nil
+		return &Replay{Of: r}, nil
 	}
+	return r.drawn(t, o)
+}
+
+// drawn opens a replay whose minibatches have hops.
+func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
+	p := &Replay{Of: r}
 	o.MaxSeeds = cmp.Or(o.MaxSeeds, r.Streams.MaxPiece())
 	var err error
 	p.Sampler, err = New(t, o)

@@ -43,7 +43,7 @@ func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, 
 
 // work takes one minibatch after the other until none is left.
 func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
-	p, err := w.Replay(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})
+	p, err := w.drawn(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})
 	if err != nil {
 		return err
 	}

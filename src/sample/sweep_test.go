@@ -3,6 +3,7 @@ package sample
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -80,5 +81,22 @@ func TestSweepSamplesEachMinibatchOnce(t *testing.T) {
 		return nil, func() {}
 	}); err == nil {
 		t.Error("bad fanouts are no error")
+	}
+}
+
+// A sweep draws: without fanouts it is refused, and does not pass seeds for minibatches.
+func TestSweepWithoutFanouts(t *testing.T) {
+	topology := randomTopology(rand.New(rand.NewPCG(1, 1)), 40)
+	streams, err := NewStreams([][]graph.VertexID{{0, 1, 2}}, StreamOptions{Batch: 2, Seed: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer streams.Free()
+	w := Sweep{Reader: Reader{Streams: streams, Count: 1}, Epochs: 1}
+	err = w.Run(topology, func() (func(Key, *Minibatch) error, func()) {
+		return func(Key, *Minibatch) error { return nil }, func() {}
+	})
+	if err == nil || !strings.Contains(err.Error(), "no fanouts") {
+		t.Errorf("without fanouts: %v", err)
 	}
 }

@@ -108,7 +108,7 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 }
 
 func (o *ModeOptions) check() error {
-	errs := []error{o.Sample.Check()}
+	errs := []error{o.Sample.Check(), checkReads(&o.Spec)}
 	if len(o.RankCounts) == 0 {
 		errs = append(errs, errors.New("there are no numbers of ranks"))
 	}

@@ -229,6 +229,7 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 		{func(o *ModeOptions) { o.Model.Hidden = 0 }, "hidden is 0"},
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
 		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},
+		{func(o *ModeOptions) { o.Model.Kind = "mlp" }, "mlp reads no neighbours"},
 		{func(o *ModeOptions) { o.StreamPerPart = true }, "streams of parts"},
 		{func(o *ModeOptions) { o.Epochs = math.MaxInt32 }, "count fewer epochs"},
 	} {

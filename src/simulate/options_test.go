@@ -95,6 +95,8 @@ func TestBadOptions(t *testing.T) {
 			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
 		}, []string{"cache.initial inclusion cannot be had, because it follows from fanouts"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
+		{"a model without neighbours", func(o *Options) { o.Model.Kind = "mlp" },
+			[]string{"mlp reads no neighbours"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
 			[]string{"vip is named twice"}},
 		{"no policy", func(o *Options) { o.Policies = nil }, []string{"no policies"}},

@@ -85,6 +85,15 @@ const (
 	mostWorkers = 1 << 12
 )
 
+// checkReads returns an error for a model whose minibatches are their seeds.
+func checkReads(s *job.Spec) error {
+	if s.Model.ReadsNeighbours() {
+		return nil
+	}
+	return fmt.Errorf("a model of kind %s reads no neighbours, so it reads no rows of other ranks, and "+
+		"there is nothing to count; set model.kind=sage", s.Model.Kind)
+}
+
 // Check reports every error of the options themselves.
 func (o *Options) Check() error {
 	var errs []error
@@ -93,6 +102,9 @@ func (o *Options) Check() error {
 		reject("there are no fanouts; give one for each layer, seed hop first")
 	} else {
 		errs = append(errs, o.Sample.Check())
+	}
+	if err := checkReads(&o.Spec); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Workers < 0 || o.Workers > mostWorkers {
 		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)

@@ -40,7 +40,7 @@ func (c *Curve) close() {
 // Area returns the area under the ROC curve: the probability that a random positive scores higher
 // than a random negative, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are
 // counted in integers, so it is exact to one rounding. Without both it is undefined, and ok is false.
-func (c *Curve) Area() (area float64, ok bool) {
+func (c Curve) Area() (area float64, ok bool) {
 	c.close()
 	if c.above[0] == 0 || c.above[1] == 0 {
 		return 0, false
@@ -50,7 +50,7 @@ func (c *Curve) Area() (area float64, ok bool) {
 
 // Precision returns scikit-learn's average precision: the sum over thresholds of (recall gained) *
 // precision; 0 without positives.
-func (c *Curve) Precision() float64 {
+func (c Curve) Precision() float64 {
 	c.close()
 	return c.precision / float64(max(1, c.above[1]))
 }

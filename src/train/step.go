@@ -121,7 +121,7 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, nn.ErrDiverged)
 		return pipeline.ErrStop
 	}
-	lr := r.s.Job.Schedule.LR((r.epoch-1)*r.steps()+step, r.s.Job.Epochs*r.steps())
+	lr, rowLR := r.s.Job.Rates((r.epoch-1)*r.steps() + step)
 	r.bound.begin(stats.Loss)
 	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
 		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
@@ -130,8 +130,7 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
-	r.s.Learned.Update(r.s.Job.Optimizer, r.s.Job.LearnedLR*(lr/r.s.Job.Schedule.Base),
-		r.optimizer.Steps())
+	r.s.Learned.Update(r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}

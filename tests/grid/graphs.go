@@ -19,6 +19,7 @@ type graphOf struct {
 	choices   map[string][]string    // what random settings are drawn from, in place of choices
 	policies  string                 // that are simulated; "": those of most kinds
 	cases     [][]string             // settings of the grid, on 4 ranks of two nodes
+	trained   [][]string             // likewise, which plan refuses
 }
 
 var typedKinds = []string{"rgcn", "sage", "gat", "gatv2", "gcn"}
@@ -46,9 +47,9 @@ var graphs = []graphOf{
 		choices: map[string][]string{"model.kind": typedKinds, "model.project": {"0", "6"},
 			"exchange.sums": {"off"}},
 		cases: [][]string{{"model.kind=rgcn"}, {"model.kind=rgcn", "topology.kind=partitioned"},
-			{"model.kind=gatv2", "cache.policy=prefetch"}, {"model.kind=sage", "parallel.mode=split"},
-			{"model.kind=rgcn", "cache.policy=degree"},
-			{"model.kind=rgcn", "sample.relation_fanouts=writes=4,2", "train.eval_mode=full"}}},
+			{"model.kind=gatv2", "cache.policy=prefetch"}, {"model.kind=rgcn", "cache.policy=degree"},
+			{"model.kind=rgcn", "sample.relation_fanouts=writes=4,2", "train.eval_mode=full"}},
+		trained: [][]string{{"model.kind=sage", "parallel.mode=split"}}},
 	{name: "learned", generate: []string{"--kind", "mag", "--vertices", "500", "--classes", "4",
 		"--features", "8", "--seed", "6"},
 		partition: []string{"--method", "ldg", "--allow-imbalance"},

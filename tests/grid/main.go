@@ -4,7 +4,8 @@
 // structure shows that it changed no number.
 //
 //	go run ./tests/grid PROGRAM            prints the numbers of one build, a line a case
-//	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does
+//	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does, or if
+//	                                       a case has no numbers
 //	go run ./tests/grid -random 2000 BEFORE AFTER   the same for random settings, half of them refused
 //
 // With -mpirun the grid has runs under that launcher too. Numbers are only comparable on one
@@ -41,7 +42,8 @@ var (
 func main() {
 	flag.Parse()
 	if n := flag.NArg(); n < 1 || n > 2 {
-		fmt.Fprintln(os.Stderr, "usage: grid [-mpirun LAUNCHER] [-match WORD] PROGRAM [PROGRAM]")
+		fmt.Fprintln(os.Stderr, "usage: grid [-mpirun LAUNCHER] [-match WORD] [-jobs N] [-random N] "+
+			"[-from SEED] PROGRAM [PROGRAM]")
 		os.Exit(2)
 	}
 	if err := run(flag.Args()); err != nil {
@@ -74,12 +76,12 @@ func run(programs []string) error {
 	}
 	cases = slices.DeleteFunc(cases,
 		func(c gridCase) bool { return !strings.Contains(c.name, *match) })
-	differ, refusals := make([]bool, len(cases)), make([]bool, len(cases))
+	differ, wants := make([]bool, len(cases)), make([]string, len(cases))
 	text := make([]string, len(cases))
 	each(len(cases), func(i int) {
 		c := cases[i]
 		want := c.result(before)
-		refusals[i] = want == "refused"
+		wants[i] = want
 		if len(builds) == 1 {
 			text[i] = fmt.Sprintf("%-58s %s\n", c.name, want)
 			return
@@ -95,18 +97,23 @@ func run(programs []string) error {
 	if len(builds) == 1 {
 		return nil
 	}
-	n, refused := 0, 0
-	for i := range cases {
+	n, refusals, empty := 0, 0, 0
+	for i, want := range wants {
 		if differ[i] {
 			n++
 		}
-		if refusals[i] {
-			refused++
+		if want == refused {
+			refusals++
+		}
+		// random settings may be refused
+		if strings.HasPrefix(want, failed) || want == refused && *drawn == 0 {
+			fmt.Printf("%s\n  has no numbers: %s\n", cases[i].name, want)
+			empty++
 		}
 	}
-	fmt.Printf("%d cases, %d refused, %d differ\n", len(cases), refused, n)
-	if n > 0 {
-		return fmt.Errorf("%d of %d cases differ", n, len(cases))
+	fmt.Printf("%d cases, %d refused, %d differ\n", len(cases), refusals, n)
+	if n+empty > 0 {
+		return fmt.Errorf("of %d cases %d differ, and %d compare nothing", len(cases), n, empty)
 	}
 	return nil
 }
@@ -235,7 +242,7 @@ func grid() []gridCase {
 		}
 	}
 	for _, g := range graphs {
-		for _, sets := range g.cases {
+		for _, sets := range slices.Concat(g.cases, g.trained) {
 			sets = append(sets, "run.ranks_per_node=2")
 			name := fmt.Sprintf("train %s 4 ranks in process %s", g.name, strings.Join(sets, " "))
 			all = append(all, gridCase{name, func(b *build) string {
@@ -270,6 +277,13 @@ func grid() []gridCase {
 			of = "none,degree,vip,oracle"
 		}
 		all = append(all, gridCase{name, func(b *build) string { return b.simulate(of, args) }})
+	}
+	for _, args := range [][]string{
+		{}, {"--ranks-per-node", "2"}, {"--set", "sample.seeds=global"},
+		{"--set", "sample.kind=ladies", "--set", "sample.layer_vertices=200"},
+	} {
+		name := strings.Join(append([]string{"simulate modes"}, args...), " ")
+		all = append(all, gridCase{name, func(b *build) string { return b.modes(args) }})
 	}
 	for _, p := range policies {
 		all = append(all, gridCase{"plan " + p, func(b *build) string {
@@ -406,17 +420,41 @@ func (b *build) args(command, dir string, sets []string) []string {
 func (b *build) train(ranks int, mpi bool, sets []string) string {
 	dir, err := b.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	out, err := b.launch(ranks, mpi, b.args("train", dir, sets))
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() < 4: // 2 and 3: settings or data
-		return "refused"
-	case err != nil:
-		return fmt.Sprintf("%v: %s", err, out)
+	if err != nil {
+		return failure(out, err)
 	}
 	return numbers(dir)
+}
+
+// The results of cases without numbers: a build refuses their settings or data, or fails.
+const (
+	refused = "refused"
+	failed  = "failed: " // and why
+)
+
+// failure is the result of a command that ended with an error.
+func failure(out string, err error) string {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !crashed(out) {
+		switch exit.ExitCode() {
+		case 2, 3: // settings, data
+			return refused
+		}
+	}
+	return fmt.Sprintf("%s%v: %s", failed, err, out)
+}
+
+// crashed reports whether the program panicked, or Go ended it: with exit code 2 as well.
+func crashed(out string) bool {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "fatal error: ") || strings.Contains(line, "panic: ") {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *build) launch(ranks int, mpi bool, args []string) (string, error) {
@@ -432,19 +470,19 @@ func (b *build) launch(ranks int, mpi bool, args []string) (string, error) {
 func numbers(dir string) string {
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	var s sum
 	if err := json.Unmarshal(text, &s); err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	steps, err := stepRows(filepath.Join(dir, "metrics.jsonl"))
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	line, err := json.Marshal(s)
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	return fmt.Sprintf("%s steps %s", line, steps)
 }
@@ -479,28 +517,28 @@ func stepRows(path string) (string, error) {
 func (b *build) resume(first *build, policy string) string {
 	dir, err := first.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	sets := []string{"cache.policy=" + policy, "checkpoint.every_steps=3", "checkpoint.keep=1000",
 		"sample.streams=part", "run.ranks_per_node=1"}
 	if out, err := first.launch(2, false, first.args("train", dir, sets)); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	saved, err := filepath.Glob(filepath.Join(dir, "checkpoints", "step-*"))
 	if err != nil || len(saved) < 2 {
-		return fmt.Sprintf("%d checkpoints, %v", len(saved), err)
+		return fmt.Sprintf("%s%d checkpoints, %v", failed, len(saved), err)
 	}
 	slices.Sort(saved)
 	for _, path := range saved[1:] {
 		if err := os.RemoveAll(path); err != nil {
-			return err.Error()
+			return failure("", err)
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, "summary.json")); err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	if out, err := b.launch(2, false, []string{"train", "--resume", dir}); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	return numbers(dir)
 }
@@ -508,16 +546,16 @@ func (b *build) resume(first *build, policy string) string {
 func (b *build) infer(ranks int, mode string) string {
 	dir, err := b.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	sets := []string{"sample.streams=part", "train.epochs=1"}
 	if out, err := b.launch(2, false, b.args("train", dir, sets)); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	path := filepath.Join(filepath.Dir(dir), "logits.npy")
 	args := []string{"infer", "--run", dir, "--mode", mode, "--logits", "--out", path}
 	if out, err := b.launch(ranks, false, args); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	return fileHash(path)
 }
@@ -525,7 +563,7 @@ func (b *build) infer(ranks int, mode string) string {
 func fileHash(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
@@ -534,43 +572,62 @@ func fileHash(path string) string {
 func (b *build) simulate(policies string, args []string) string {
 	dir, err := b.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	all := append([]string{"simulate", "--parts", b.path("plain"), "--set",
 		"sample.fanouts=5,5", "--set", "model.layers=2", "--set", "sample.batch=50", "--set",
 		"cache.delta=4", "--set", "cache.gamma=0.9", "--alphas", "0.1,0.3", "--epochs", "2",
 		"--policies", policies, "--out", dir}, args...)
 	if out, err := b.run(all...); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	f, err := os.Open(filepath.Join(dir, "simulate.csv"))
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	defer f.Close()
 	records, err := csv.NewReader(f).ReadAll()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	return fmt.Sprint(records) + fileHash(filepath.Join(dir, "steps.csv"))
+}
+
+// modes returns modes.csv.
+func (b *build) modes(args []string) string {
+	dir, err := b.fresh()
+	if err != nil {
+		return failure("", err)
+	}
+	all := append([]string{"simulate", "modes", "--parts", b.path("plain"), "--set",
+		"sample.fanouts=5,5", "--set", "model.layers=2", "--set", "model.hidden=16", "--set",
+		"sample.batch=50", "--epochs", "2", "--out", dir}, args...)
+	if out, err := b.run(all...); err != nil {
+		return failure(out, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "modes.csv"))
+	if err != nil {
+		return failure("", err)
+	}
+	return string(text)
 }
 
 // plan returns what follows from the graph and the settings, and not from the machine's speed.
 func (b *build) plan(sets []string) string {
 	dir, err := b.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	args := append(b.args("plan", "", append(sets, "pipeline.workers=1")),
 		"--ranks-per-node", "1", "--cores", "1", "--flops", "1e9", "--rows", "1e6", "--network",
 		"1",
 		"--memory", "4", "--out", dir)
 	if out, err := b.run(args...); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	var p struct {
 		Steps       int             `json:"steps_per_epoch"`
@@ -580,7 +637,7 @@ func (b *build) plan(sets []string) string {
 		Memory      int64           `json:"memory_per_rank"`
 	}
 	if err := json.Unmarshal(text, &p); err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	squeeze := func(r json.RawMessage) string { return strings.Join(strings.Fields(string(r)), "") }
 	return fmt.Sprint(p.Steps, p.Minibatches, squeeze(p.Minibatch), squeeze(p.Traffic), p.Memory)
@@ -589,22 +646,22 @@ func (b *build) plan(sets []string) string {
 func (b *build) blocks() string {
 	dir, err := b.fresh()
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	if out, err := b.run(append(b.args("blocks", "", nil), "--out", dir, "--steps",
 		"5")...); err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
+		return failure(out, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "blocks.json"))
 	if err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	var blocks struct {
 		Digest      string `json:"blocks_digest"`
 		Minibatches json.RawMessage
 	}
 	if err := json.Unmarshal(text, &blocks); err != nil {
-		return err.Error()
+		return failure("", err)
 	}
 	return blocks.Digest + fmt.Sprintf(" %x ", sha256.Sum256(blocks.Minibatches)) +
 		fileHash(filepath.Join(dir, "initial.safetensors"))
