@@ -325,6 +325,8 @@ def links_file(pairs, directory):
         return path
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise ValueError(f"links have the shape {pairs.shape}; give pairs, [n, 2]")
+    if "" in pairs:
+        raise ValueError("an id of a link is empty")
     path = os.path.join(directory, "links")
     return write_table(path, [("source", "target"), *([str(id) for id in pair] for pair in pairs)])
 
@@ -352,7 +354,8 @@ def infer(run: Union[Run, Path], out: Optional[Path] = None, ranks: int = 1,
     options: flags of `halognn infer`: probabilities=True, logits=True, mode="sampled",
         checkpoint="best" or "last" of a run that has not finished; of links top=10, the best partners
         of each vertex
-    Returns the array that out holds, of classes their numbers in the source, or the path of a table; with embeddings, that and their array.
+    Returns the array that out holds, of classes their numbers in the source, or the path of a table;
+        with embeddings, that and their array.
     With top and no out: arrays of sources, targets and scores, best first.
     """
     directory = run.directory if isinstance(run, Run) else run

@@ -28,7 +28,9 @@ class Program(unittest.TestCase):
                 with open(path, encoding="utf-8") as f:
                     self.assertEqual(f.read(), "source,target\na,b\nc,d\n")
                 self.assertEqual(os.path.splitext(path)[1], "")
-            for bad in ([["a b", "c"]], [["a", ""]], ["a", "b"]):
+            with open(program.links_file([["a b", 'c,"']], tmp), encoding="utf-8") as f:
+                self.assertEqual(f.read(), 'source,target\na b,"c,"""\n')
+            for bad in ([["a", ""]], ["a", "b"]):
                 with self.assertRaises(ValueError):
                     program.links_file(bad, tmp)
             with self.assertRaises(TypeError):
