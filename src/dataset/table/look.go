@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"slices"
 )
 
 // sampleBytes and sampleRows bound the beginning of a file by which look decides.
@@ -10,12 +11,30 @@ const (
 	sampleRows  = 50
 )
 
-// look finds, by the first rows, the separator if it is Auto, and the number of fields of a row.
+// look finds, by the first rows, which are comments, the separator if it is Auto, and the number of fields
+// of a row.
 func (r *Reader) look() {
 	rows := r.firstRows()
+	if len(rows) == 0 { // the first quote has no other
+		line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
+		rows = append(rows, line)
+	}
+	n := 0
+	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
+		n++
+	}
+	head := n < len(rows) && !slices.ContainsFunc(rows[n:], noted)
+	if head {
+		rows = rows[n:]
+	}
 	if r.sep == Auto {
 		r.sep = r.separator(rows)
 	}
+	defer func() {
+		if head && r.width > 1 {
+			r.heading = n
+		}
+	}()
 	for _, row := range rows {
 		if !marked(row) {
 			r.width = r.count(row, r.sep)
@@ -27,25 +46,27 @@ func (r *Reader) look() {
 	}
 }
 
-// firstRows returns the first rows that the buffer holds whole, as they lie there.
+// firstRows returns the first rows that the sample holds whole, as they lie there.
 func (r *Reader) firstRows() (rows [][]byte) {
 	head := r.buf[r.next:r.end]
-	if len(head) > sampleBytes {
-		head = head[:sampleBytes]
+	if len(head) > r.sample {
+		head = head[:r.sample]
 	}
 	whole := r.eof && len(head) == r.end-r.next
-	for begin, at := 0, 0; at < len(head) && len(rows) < sampleRows; {
+	for begin, at, quotes := 0, 0, 0; at < len(head) && len(rows) < sampleRows; {
 		i := bytes.IndexAny(head[at:], "\r\n")
 		if i < 0 {
-			if i = len(head) - at; !whole && len(rows) > 0 {
+			if i = len(head) - at; !whole {
 				break // cut by the end of the sample
 			}
 		}
 		row := head[begin : at+i]
+		quotes += bytes.Count(head[at:at+i], []byte{'"'})
 		at += i + 1
-		if bytes.Count(row, []byte{'"'})%2 != 0 && at < len(head) {
+		if quotes%2 != 0 && at < len(head) && !noted(row) {
 			continue // a line end inside quotes
 		}
+		quotes = 0
 		if begin = at; len(bytes.TrimSpace(row)) > 0 {
 			rows = append(rows, row)
 		}

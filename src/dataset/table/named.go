@@ -82,7 +82,7 @@ func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.
 
 // sample returns the fields of the rows after the first that the buffer holds.
 func (t *Named) sample() (rows [][]string) {
-	for _, row := range t.firstRows() {
+	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote}
 		one.row = one.trim(row)
 		if fields, err := one.Words(); err == nil && len(fields) == t.width {
