@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 )
 
@@ -75,7 +76,7 @@ func (r *Reader) firstRows() (rows [][]byte) {
 }
 
 // separator returns the one by which all the rows have as many fields as the first. Where several do
-// so, or none, tabs win over semicolons and these over commas, which may be decimal commas; for rows
+// so, or none, tabs win over commas, unless these are decimal commas, and these over semicolons; for rows
 // without any of these, blanks.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
@@ -87,15 +88,29 @@ func (r *Reader) separator(rows [][]byte) Separator {
 	if len(rows) == 0 {
 		return Comma
 	}
-	var there []Separator
+	var there, fit []Separator
 	for _, sep := range []Separator{Tab, Semicolon, Comma} {
 		if r.count(rows[0], sep) < 2 {
 			continue
 		}
 		there = append(there, sep)
 		if r.even(rows, sep) {
-			return sep
+			fit = append(fit, sep)
 		}
+	}
+	if len(fit) > 0 {
+		sep := fit[0]
+		if sep == Semicolon && len(fit) > 1 && !r.decimal(rows) {
+			sep = Comma
+		}
+		if len(fit) > 1 {
+			other := fit[0]
+			if other == sep {
+				other = fit[1]
+			}
+			r.apart = fmt.Sprintf("fields end with %q; %q would fit, too", rune(sep), rune(other))
+		}
+		return sep
 	}
 	switch {
 	case len(there) == 0 && r.even(rows, Space) && r.count(rows[0], Space) > 1:
@@ -106,6 +121,21 @@ func (r *Reader) separator(rows [][]byte) Separator {
 		return Comma
 	}
 	return there[0]
+}
+
+// decimal reports whether all commas in fields between semicolons are decimal commas, but for those of a
+// first row that may name the columns.
+func (r *Reader) decimal(rows [][]byte) bool {
+	for _, row := range rows[min(1, len(rows)-1):] {
+		one := Reader{sep: Semicolon, quote: bytes.IndexByte(row, '"') >= 0}
+		one.row = one.trim(row)
+		for _, f := range one.Fields(nil) {
+			if bytes.IndexByte(f, ',') >= 0 && DecimalComma(string(f)) == "" {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // even reports whether all rows have as many fields as the first, or, if they may have more, at least

@@ -59,6 +59,7 @@ type Reader struct {
 	words     bool // a line that begins with # or % may be a row
 	ragged    bool // rows may have more fields than the first one
 	width     int  // fields of the first row, of words
+	apart     string
 	sample    int  // bytes of the beginning by which look decides
 	heading   int  // lines before the first row that are comments
 	rows      bool // a row was returned
@@ -340,6 +341,9 @@ func (r *Reader) setPlain() {
 
 // Path returns that of the file.
 func (r *Reader) Path() string { return r.path }
+
+// Apart says which of several separators was taken; "" where only one fits.
+func (r *Reader) Apart() string { return r.apart }
 
 // Row returns the current row, without blanks at its ends. It is valid until Next.
 func (r *Reader) Row() []byte { return r.row }

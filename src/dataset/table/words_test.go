@@ -76,6 +76,7 @@ func TestWordsOfFields(t *testing.T) {
 		{",id\n0,a\n", table.Auto, false, "|id 0|a"},
 		{"id;x\na;0,5\nb;1,5\n", table.Auto, false, "id|x a|0,5 b|1,5"},
 		{"a;0,5\nb;1,5\n", table.Auto, false, "a|0,5 b|1,5"},
+		{"chr1;10,chr2;20\nchr2;5,chrX;7\n", table.Auto, false, "chr1;10|chr2;20 chr2;5|chrX;7"},
 		{"id,note\na,x;y\nb,z\n", table.Auto, false, "id|note a|x;y b|z"},
 		{"a b\nc d e\n", table.Auto, true, "a|b c|d|e"},
 		{"# note\na,b\n#c,d,e\n", table.Auto, true, "a|b #c|d|e"},
@@ -202,8 +203,13 @@ func TestNamesOfColumns(t *testing.T) {
 	}{
 		{"id,f\na,1\n", true, ""}, {"id,0,1\na,1,2\n", true, ""}, {"name,f\na,1\n", true, ""},
 		{"0,1\n1,2\n", false, ""}, {"0.5\n1\n", false, ""},
-		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,b\n", false, ""},
-		{"ann,34,7\nbob,1,2\n", false, ""},
+		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,a\nu3,b\n", false, ""},
+		{"ann,.34,7\nbob,1,2\n", false, ""}, {"ann,7,7\nbob,1,2\n", false, ""}, {"ann,bob,3\nbob,cy,4\n", false, ""},
+		{"ann,34,7\nbob,1,2\n", false, "names of the columns, or data"},
+		{"u1,a\nu2,b\n", false, "--header reads it as the names, and --no-header as data"},
+		{"gene1,gene2\ngene5,gene7\n", false, "names of the columns, or data"},
+		{"gene1,gene2\ngene5,gene1\n", false, ""}, {"paper,2018,2020\np1,3,4\np2,5,6\n", true, ""},
+		{"paper,2018,2020\n1,3,4\n2,5,6\n", true, ""},
 		{"who,0,1\nann,.5,.25\n", true, ""}, {"ann,0\nbob,1\n", false, "names of the columns, or data"},
 		{",f\n0,1\n", true, ""}, {"year,1990,1991\nx,0.5,1\n", true, ""},
 	} {
