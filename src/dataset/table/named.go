@@ -85,6 +85,18 @@ func (t *Named) begin(names Names) error {
 // Number reports whether the field of a column in the row after the names is a number.
 func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.after[0][column]) }
 
+// Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
+func (t *Named) Counts(column int) bool {
+	for i, row := range t.after {
+		n, ok := ParseInt([]byte(row[column]))
+		first, _ := ParseInt([]byte(t.after[0][column]))
+		if !ok || first < 0 || first > 1 || n != first+int64(i) {
+			return false
+		}
+	}
+	return true
+}
+
 // sample returns the fields of the rows after the first that the buffer holds.
 func (t *Named) sample() (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {

@@ -405,7 +405,7 @@ func (r *Reader) Words() ([]string, error) {
 	}
 	for i, f := range r.fields {
 		if !utf8.ValidString(f) {
-			return r.fields, &notUTF8{i}
+			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8", ErrValue, &notUTF8{i})
 		}
 	}
 	return r.fields, nil
