@@ -423,7 +423,7 @@ func (r *Reader) misfit(n int) error {
 		cure = "quote fields that hold blanks"
 	}
 	if marked(r.row) {
-		cure = fmt.Sprintf("rows may begin with %q here, as one before does: if it is a comment, remove it",
+		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
 			rune(r.row[0]))
 	}
 	if r.sep == Comma && n > r.width && decimalCommas(r.fields, n-r.width) {
