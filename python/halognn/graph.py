@@ -309,9 +309,8 @@ def weighed_entries(matrix):
     the matrix is stored."""
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"the matrix holds {matrix.dtype}; want real numbers")
-    matrix = matrix.tocsr(copy=True)
-    if matrix.dtype.kind == "b":
-        matrix = matrix.astype(np.uint8)
+    # in float64, for a sum may be too large for the type of the matrix, and tocsr adds up, too
+    matrix = matrix.astype(np.float64).tocsr(copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix.tocoo()

@@ -58,7 +58,12 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 	}
 	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
 		s.classNames = names
+		_, low := strconv.ParseInt(names[0], 10, 32)
+		_, high := strconv.ParseInt(names[n-1], 10, 32)
 		switch {
+		case integers && (low != nil || high != nil):
+			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions have these, for "+
+				"the source's need more than 32 bits", few(names), n-1)
 		case integers && n == 1:
 			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
 		case integers:

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"halognn/src/dataset/table"
+	"halognn/src/graph"
 )
 
 // integersOf returns ids as integers if all are, in their usual form; else nil.
@@ -28,10 +31,10 @@ func integer(id string) (int64, bool) {
 	return x, err == nil && strconv.FormatInt(x, 10) == id
 }
 
-// wholeNumber returns the integer that a number such as 1.0 or 1e5 is, "" for other texts.
+// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 is, "" for other texts: 01 is a word.
 func wholeNumber(id string) string {
 	x, ok := table.ParseFloat([]byte(id))
-	if _, is := integer(id); is || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
+	if !strings.ContainsAny(id, ".eE+") || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
 		return ""
 	}
 	return strconv.FormatInt(int64(x), 10)
@@ -41,6 +44,7 @@ func wholeNumber(id string) string {
 type oddIDs struct {
 	integers           int
 	whole, none, other oddID
+	wholes             []string // the integers that whole ids are
 }
 
 // oddID are ids of a kind: the first of them, its line and how many there are.
@@ -59,6 +63,7 @@ func (o *oddIDs) see(id string, line int) {
 	switch {
 	case wholeNumber(id) != "":
 		of = &o.whole
+		o.wholes = append(o.wholes, wholeNumber(id))
 	case missing(id):
 		of = &o.none
 	}
@@ -68,11 +73,11 @@ func (o *oddIDs) see(id string, line int) {
 }
 
 // tell returns an error for ids that would be other vertices than was meant, and notes those that make
-// words of the others.
-func (o *oddIDs) tell(s *source, path string) error {
+// words of the others. ids has them all.
+func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
-	case o.whole.count > 0 && o.integers > 0 && o.other.count == 0:
+	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
 		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another vertex; write "+
 			"ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole), ErrValue, o.whole.id,
 			wholeNumber(o.whole.id))
@@ -83,9 +88,14 @@ func (o *oddIDs) tell(s *source, path string) error {
 		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
-	if o.integers > 0 && o.other.count > 0 {
-		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words", o.other.count,
-			o.other.count+o.integers, o.other.id, o.other.line, filepath.Base(path))
+	odd := o.other
+	if odd.count == 0 {
+		odd = o.whole
+	}
+	if o.integers > 0 && odd.count > 0 {
+		n := o.other.count + o.whole.count
+		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words", n,
+			n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
 }

@@ -75,6 +75,9 @@ func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
 	if !t.HasNames && !s.options.Table.NoHeader {
 		s.reads(t.Path(), "the first row", "data", "it is not like names of columns")
 	}
+	if apart := t.Apart(); apart != "" {
+		s.note("%s: %s", filepath.Base(t.Path()), apart)
+	}
 	for k, name := range t.Header {
 		name = columnName(name, k)
 		if use, ok := of[k]; ok {
@@ -113,7 +116,7 @@ func (s *source) usual(name string) bool {
 
 // openTable opens a table and finds the names of its columns.
 func (s *source) openTable(path string, noHeader bool) (*table.Named, error) {
-	return table.OpenNamed(path, table.Names{No: noHeader, Known: s.usual})
+	return table.OpenNamed(path, table.Names{No: noHeader, Yes: s.options.Table.Header, Known: s.usual})
 }
 
 // column returns the index of the requested column of t, or else of the first usual name that exists

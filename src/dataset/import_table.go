@@ -20,6 +20,7 @@ type TableOptions struct {
 	Split          string   // column of train, valid, test
 	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
 	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
+	Header         bool     // the first row is the names of the columns
 }
 
 // The usual names of columns.
@@ -135,10 +136,13 @@ func (o *ImportOptions) checkTables() error {
 		if t.Nodes != "" || t.Source != "" || t.Target != "" || t.Weight != "" ||
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
-			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.FirstRows {
+			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.Header || t.FirstRows {
 			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil
+	}
+	if t.Header && t.NoHeader {
+		return badOption("--header and --no-header exclude each other")
 	}
 	if t.Nodes != "" {
 		return foreign(t.Nodes, o.Format)

@@ -290,7 +290,7 @@ func collectIDs(s *source, path string) error {
 	}); err != nil {
 		return err
 	}
-	if err := odd.tell(s, path); err != nil {
+	if err := odd.tell(s, path, seen); err != nil {
 		return err
 	}
 	ids := slices.Collect(maps.Keys(seen))

@@ -35,6 +35,12 @@ func isIndex(name string, column int) bool {
 	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
 }
 
+// counts reports whether a column is an index: one without a name of its own, or one that counts the rows.
+func counts(t *table.Named, column int) bool {
+	name := t.Header[column]
+	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
+}
+
 // mark reads a mark of a mask.
 func mark(text string) (is, ok bool) {
 	switch strings.ToLower(text) {
@@ -65,7 +71,7 @@ func readNodes(s *source, path string) error {
 		path: path,
 		read: true,
 	}
-	masks := maskReader{t: t, columns: c.masks}
+	masks := maskReader{t: t, columns: c.masks, given: s.options.Split != ""}
 	var odd oddIDs
 	var first []uint64 // of each vertex, the hash of its row, with FirstRows
 	unequal := 0
@@ -126,7 +132,7 @@ func readNodes(s *source, path string) error {
 		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
 			filepath.Base(path), unequal)
 	}
-	if err := odd.tell(s, path); err != nil {
+	if err := odd.tell(s, path, s.places); err != nil {
 		return err
 	}
 	if err := s.setVertices(int64(len(ids)), path); err != nil {
@@ -137,7 +143,7 @@ func readNodes(s *source, path string) error {
 		s.given = p
 		c.use[c.split] = columnUse{asSplit, ""}
 	}
-	if err := c.takeMasks(s, &masks); err != nil {
+	if err := c.takeMasks(s, &masks, ids); err != nil {
 		return err
 	}
 	c.leaveNames(s, t, ids, labels)
@@ -154,6 +160,7 @@ type maskReader struct {
 	columns [3]int
 	lists   graph.Split
 	none    [3]bool // the column does not hold marks alone
+	given   bool    // another split is: masks are not judged
 }
 
 func (m *maskReader) read(v graph.VertexID, row []string) error {
@@ -163,7 +170,7 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 		}
 		is, ok := mark(row[k])
 		switch name := m.t.Header[k]; {
-		case !ok && strings.Contains(name, "_"):
+		case !ok && strings.Contains(name, "_") && !m.given:
 			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true; --ignore %[2]s leaves "+
 				"it out", ErrValue, name, row[k])
 		case !ok:
@@ -175,8 +182,25 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 	return nil
 }
 
-// takeMasks makes the split of the masks, or features of columns that turned out to be none.
-func (c *nodeColumns) takeMasks(s *source, m *maskReader) error {
+// overlap returns the first vertex that two masks mark, and their columns; ok is false if none is.
+func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
+	by := make([]int8, vertices) // the mask of each, from 1
+	for i, list := range m.lists.Lists() {
+		for _, v := range *list {
+			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
+				return v, m.t.Header[m.columns[at-1]], m.t.Header[m.columns[i]], true
+			}
+			if !m.none[i] {
+				by[v] = int8(i + 1)
+			}
+		}
+	}
+	return 0, "", "", false
+}
+
+// takeMasks makes the split of the masks, or features of columns that turned out to be none, unless
+// features are named.
+func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	masks, wordy := 0, false
 	for i, k := range m.columns {
 		if k >= 0 && !m.none[i] {
@@ -186,19 +210,33 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader) error {
 	}
 	// one column called test alone is a number like others
 	take := masks > 1 || masks > 0 && wordy
+	v, one, other, both := m.overlap(len(ids))
+	switch {
+	case !take || !both || m.given && wordy:
+	case wordy:
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, and each vertex is of one list; "+
+			"correct them, leave one out by --ignore, or give the split by --split", m.t.Path(), ErrValue, one,
+			other, ids[v])
+	default:
+		take = false
+		s.note("columns %s and %s of %s are no split, for both mark vertex %.60q", one, other,
+			filepath.Base(m.t.Path()), ids[v])
+	}
 	var names []string
 	for i, k := range m.columns {
 		switch {
 		case k < 0:
+		case m.given && strings.Contains(m.t.Header[k], "_"):
+			c.use[k] = columnUse{asIgnored, "--split gives the split"}
 		case take && !m.none[i]:
 			names = append(names, m.t.Header[k])
 			c.use[k] = columnUse{asSplit, "marks of 0 and 1"}
-		default:
+		case len(s.options.Table.Features) == 0:
 			c.features = append(c.features, k)
 			slices.Sort(c.features)
 		}
 	}
-	if !take {
+	if !take || m.given {
 		return nil
 	}
 	if c.split >= 0 {
@@ -310,7 +348,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	for k, name := range t.Header {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
-		case t.HasNames && isIndex(name, k):
+		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
@@ -334,8 +372,8 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		if t.HasNames {
 			why = "the first column, for none is called id or node"
 		}
-		if next := c.id + 1; t.HasNames && c.id >= 0 && isIndex(t.Header[c.id], c.id) && next < len(t.Header) &&
-			!isIndex(t.Header[next], next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
+		if next := c.id + 1; t.HasNames && c.id >= 0 && counts(t, c.id) && next < len(t.Header) &&
+			!counts(t, next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
 			c.id, why = next, "the first column after an index, and words"
 		}
 	}

@@ -182,6 +182,11 @@ func (t *typedSource) readTables(o ImportOptions) error {
 				return table.Errorf("%w: column %s: edges of relations have no weights; --ignore %[2]s "+
 					"leaves them out", ErrValue, table.Header[table.weight])
 			}
+			if table.undirected {
+				return table.Errorf("%w: column %s: edges of relations have a direction; --ignore %[2]s leaves "+
+					"it out, and --reverse adds the reverse of every relation", ErrValue,
+					table.Header[table.direction])
+			}
 			source, err := placeOf(from, table, u)
 			if err != nil {
 				return err

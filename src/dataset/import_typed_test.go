@@ -50,6 +50,23 @@ func typedTables(t *testing.T) string {
 	})
 }
 
+// Edges of relations that are said to be undirected are not taken for directed ones.
+func TestUndirectedRelations(t *testing.T) {
+	in := written(t, map[string]string{"nodes.p.csv": "id\na\nb\n", "edges.p.r.p.csv": "source,target,Type\na,b,Undirected\n"})
+	o := dataset.ImportOptions{Format: "csv", In: in, DryRun: true}
+	_, err := dataset.Import(o)
+	for _, want := range []string{"line 2", "column Type", "--ignore Type", "--reverse"} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if o.Ignore = []string{"Type"}; err != nil {
+		if _, err := dataset.Import(o); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestImportTypedTables(t *testing.T) {
 	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t), Reverse: true})
 	if once, _ := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t)}); r.Cleaning.Before !=

@@ -57,7 +57,7 @@ func TestClassNumbers(t *testing.T) {
 		names []string
 		want  []int32
 	}{{nil, nil}, {[]string{"1", "2"}, []int32{1, 2}}, {[]string{"-1", "1"}, []int32{-1, 1}},
-		{[]string{"a", "1"}, nil}, {[]string{"1", "99999999999"}, nil}} {
+		{[]string{"a", "1"}, nil}, {[]string{"1", "99999999999"}, nil}, {[]string{"01", "1"}, nil}} {
 		if got := (&Model{ClassNames: c.names}).classNumbers(); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.names, got, c.want)
 		}

@@ -129,12 +129,25 @@ func (e *linkEnd) id(word string) string {
 
 // readLinks reads a file of links, with more vertices after each link: see shard.ReadLinks.
 func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err error) {
-	rows, err := shard.ReadLinks(path, more)
+	ends := s.endsOf()
+	rows, err := shard.ReadLinks(path, more, func(source, target string) (bool, error) {
+		of, err := s.Shards.OpenSourceIDs()
+		if err != nil {
+			return false, err
+		}
+		defer of.Close()
+		for i, word := range [2]string{source, target} {
+			if _, err := of.Find([]string{ends[i].id(word)}); err != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	seen, ends := map[string]bool{}, s.endsOf()
+	seen := map[string]bool{}
 	for _, r := range rows {
 		for i := range r {
 			r[i] = ends[min(i, 1)].id(r[i])

@@ -138,7 +138,7 @@ func (m *Model) classNumbers() []int32 {
 	numbers := make([]int32, len(m.ClassNames))
 	for c, name := range m.ClassNames {
 		x, err := strconv.ParseInt(name, 10, 32)
-		if err != nil {
+		if err != nil || strconv.FormatInt(x, 10) != name { // 01 and 1 are words
 			return nil
 		}
 		numbers[c] = int32(x)

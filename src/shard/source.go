@@ -235,9 +235,10 @@ func eachWords(path string, sep table.Separator, visit func(r *table.Reader, wor
 }
 
 // ReadLinks reads links by ids, each a row of a source, a target and at least more further ids: a
-// row of a text table each, of which a first one "source,target..." is a heading; or a .npy of integers
-// [n, 2+more]. Without more, what follows the target in a row, as a score, is ignored.
-func ReadLinks(path string, more int) (rows [][]string, err error) {
+// row of a text table each, of which a first one "source,target..." is a heading unless areIDs says that
+// both are vertices; or a .npy of integers [n, 2+more]. Without more, what follows the target in a row, as
+// a score, is ignored.
+func ReadLinks(path string, more int, areIDs func(source, target string) (bool, error)) (rows [][]string, err error) {
 	want := "a source and a target"
 	if more > 0 {
 		want = "a source, a target and candidates"
@@ -264,10 +265,16 @@ func ReadLinks(path string, more int) (rows [][]string, err error) {
 		}
 		return rows, err
 	}
+	first := true
 	err = eachWords(path, table.Auto, func(r *table.Reader, words []string) error {
+		if first && len(words) > 1 && dataset.AreEnds(words[0], words[1]) {
+			first = false
+			if are, err := areIDs(words[0], words[1]); err != nil || !are {
+				return err
+			}
+		}
+		first = false
 		switch {
-		case rows == nil && len(words) > 1 && dataset.AreEnds(words[0], words[1]):
-			return nil
 		case len(words) < 2+more:
 			return bad(fmt.Sprintf("line %d has %d columns, %.60q", r.Line(), len(words), r.Row()))
 		case more == 0:

@@ -313,6 +313,8 @@ func importCommand(p *process) *cobra.Command {
 		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
 		"csv: the first row is data; columns are called 0, 1, ... (default: as the row shows)")
+	f.BoolVar(&o.Table.Header, "header", false,
+		"csv: the first row is the names of the columns (default: as the row shows)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		dataset.FeatureTypes+" (default: float16 stays, all else becomes float32)")
 	f.Int64Var(&o.MaxFeatureBytes, "max-feature-bytes", 0, "refuse features that take more than "+

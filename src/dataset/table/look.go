@@ -2,6 +2,8 @@ package table
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 )
 
 // sampleBytes and sampleRows bound the beginning of a file by which look decides.
@@ -10,12 +12,30 @@ const (
 	sampleRows  = 50
 )
 
-// look finds, by the first rows, the separator if it is Auto, and the number of fields of a row.
+// look finds, by the first rows, which are comments, the separator if it is Auto, and the number of fields
+// of a row.
 func (r *Reader) look() {
 	rows := r.firstRows()
+	if len(rows) == 0 { // the first quote has no other
+		line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
+		rows = append(rows, line)
+	}
+	n := 0
+	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
+		n++
+	}
+	head := n < len(rows) && !slices.ContainsFunc(rows[n:], noted)
+	if head {
+		rows = rows[n:]
+	}
 	if r.sep == Auto {
 		r.sep = r.separator(rows)
 	}
+	defer func() {
+		if head && r.width > 1 {
+			r.heading = n
+		}
+	}()
 	for _, row := range rows {
 		if !marked(row) {
 			r.width = r.count(row, r.sep)
@@ -27,25 +47,27 @@ func (r *Reader) look() {
 	}
 }
 
-// firstRows returns the first rows that the buffer holds whole, as they lie there.
+// firstRows returns the first rows that the sample holds whole, as they lie there.
 func (r *Reader) firstRows() (rows [][]byte) {
 	head := r.buf[r.next:r.end]
-	if len(head) > sampleBytes {
-		head = head[:sampleBytes]
+	if len(head) > r.sample {
+		head = head[:r.sample]
 	}
 	whole := r.eof && len(head) == r.end-r.next
-	for begin, at := 0, 0; at < len(head) && len(rows) < sampleRows; {
+	for begin, at, quotes := 0, 0, 0; at < len(head) && len(rows) < sampleRows; {
 		i := bytes.IndexAny(head[at:], "\r\n")
 		if i < 0 {
-			if i = len(head) - at; !whole && len(rows) > 0 {
+			if i = len(head) - at; !whole {
 				break // cut by the end of the sample
 			}
 		}
 		row := head[begin : at+i]
+		quotes += bytes.Count(head[at:at+i], []byte{'"'})
 		at += i + 1
-		if bytes.Count(row, []byte{'"'})%2 != 0 && at < len(head) {
+		if quotes%2 != 0 && at < len(head) && !noted(row) {
 			continue // a line end inside quotes
 		}
+		quotes = 0
 		if begin = at; len(bytes.TrimSpace(row)) > 0 {
 			rows = append(rows, row)
 		}
@@ -54,7 +76,7 @@ func (r *Reader) firstRows() (rows [][]byte) {
 }
 
 // separator returns the one by which all the rows have as many fields as the first. Where several do
-// so, or none, tabs win over semicolons and these over commas, which may be decimal commas; for rows
+// so, or none, tabs win over commas, unless these are decimal commas, and these over semicolons; for rows
 // without any of these, blanks.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
@@ -66,15 +88,29 @@ func (r *Reader) separator(rows [][]byte) Separator {
 	if len(rows) == 0 {
 		return Comma
 	}
-	var there []Separator
+	var there, fit []Separator
 	for _, sep := range []Separator{Tab, Semicolon, Comma} {
 		if r.count(rows[0], sep) < 2 {
 			continue
 		}
 		there = append(there, sep)
 		if r.even(rows, sep) {
-			return sep
+			fit = append(fit, sep)
 		}
+	}
+	if len(fit) > 0 {
+		sep := fit[0]
+		if sep == Semicolon && len(fit) > 1 && !r.decimal(rows) {
+			sep = Comma
+		}
+		if len(fit) > 1 {
+			other := fit[0]
+			if other == sep {
+				other = fit[1]
+			}
+			r.apart = fmt.Sprintf("fields end with %q; %q would fit, too", rune(sep), rune(other))
+		}
+		return sep
 	}
 	switch {
 	case len(there) == 0 && r.even(rows, Space) && r.count(rows[0], Space) > 1:
@@ -85,6 +121,21 @@ func (r *Reader) separator(rows [][]byte) Separator {
 		return Comma
 	}
 	return there[0]
+}
+
+// decimal reports whether all commas in fields between semicolons are decimal commas, but for those of a
+// first row that may name the columns.
+func (r *Reader) decimal(rows [][]byte) bool {
+	for _, row := range rows[min(1, len(rows)-1):] {
+		one := Reader{sep: Semicolon, quote: bytes.IndexByte(row, '"') >= 0}
+		one.row = one.trim(row)
+		for _, f := range one.Fields(nil) {
+			if bytes.IndexByte(f, ',') >= 0 && DecimalComma(string(f)) == "" {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // even reports whether all rows have as many fields as the first, or, if they may have more, at least

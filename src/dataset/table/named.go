@@ -11,6 +11,7 @@ import (
 // Names says what is known of the first row of a table.
 type Names struct {
 	No    bool                    // it is data
+	Yes   bool                    // it is the names
 	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
 	Data  func(row []string) bool // whether a row is data for sure; nil: none is
 }
@@ -56,8 +57,12 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
-	if !names.No && (names.Data == nil || !names.Data(row)) {
-		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil {
+	switch {
+	case names.No || names.Data != nil && names.Data(row):
+	case names.Yes:
+		t.HasNames = true
+	default:
+		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil && names.Data == nil {
 			return err
 		}
 	}
@@ -80,9 +85,21 @@ func (t *Named) begin(names Names) error {
 // Number reports whether the field of a column in the row after the names is a number.
 func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.after[0][column]) }
 
+// Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
+func (t *Named) Counts(column int) bool {
+	for i, row := range t.after {
+		n, ok := ParseInt([]byte(row[column]))
+		first, _ := ParseInt([]byte(t.after[0][column]))
+		if !ok || first < 0 || first > 1 || n != first+int64(i) {
+			return false
+		}
+	}
+	return true
+}
+
 // sample returns the fields of the rows after the first that the buffer holds.
 func (t *Named) sample() (rows [][]string) {
-	for _, row := range t.firstRows() {
+	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote}
 		one.row = one.trim(row)
 		if fields, err := one.Words(); err == nil && len(fields) == t.width {
@@ -94,42 +111,69 @@ func (t *Named) sample() (rows [][]string) {
 
 // areNames reports whether a row names the columns. What could be either is an error.
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
-	numbers, whole, words := 0, true, 0
+	numbers, measured := 0, false
 	for i, f := range row {
-		switch x, ok := ParseFloat([]byte(f)); {
-		case known != nil && known(f):
-			words += len(row) + 1
-		case ok:
-			if numbers++; numbers > 1 {
-				before, _ := ParseFloat([]byte(row[i-1]))
-				whole = whole && x == before+1
-			}
+		if known != nil && known(f) {
+			return true, nil
+		}
+		if isNumber(f) {
 			n, is := ParseInt([]byte(f))
-			whole = whole && is && n >= 0
-		case f != "":
-			words++
+			numbers++ // two columns have no one name, and no name is 0.5 or -1
+			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
 		}
 	}
+	same := alike(row, after)
 	switch {
-	case words > len(row):
-		return true, nil
 	case numbers == len(row):
 		return false, nil
-	case alike(row, after):
+	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
-	case numbers == 0:
+	case same && numbers > 0:
+		return false, nil
+	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
-	case isNumber(row[0]) && row[0] != "0", !whole, numbers == 1 && !slices.ContainsFunc(row, isFirst):
+	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
 		return false, nil
-	case numbers > 1 && fractions(row, after):
+	case !same && fractions(row, after):
 		return true, nil
 	}
-	return false, t.Errorf("%w: is this row the names of the columns, or data? --no-header reads it as "+
-		"data; else call the columns by words", ErrValue)
+	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it as the "+
+		"names, and --no-header as data", ErrValue)
 }
 
-// isFirst reports whether a text is a number from which columns are counted.
-func isFirst(f string) bool { return f == "0" || f == "1" }
+// recurs reports whether a word of a row comes again in a row that is not its repetition: it is no name.
+func recurs(row []string, after [][]string) bool {
+	for _, other := range after {
+		if !slices.Equal(row, other) && slices.ContainsFunc(row, func(f string) bool {
+			return f != "" && !isNumber(f) && slices.Contains(other, f)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// strange reports whether a row begins with a word over numbers, or over words that are all alike and have
+// digits, such as p1 and p2, and which is not like them.
+func strange(row []string, after [][]string) bool {
+	if len(after) == 0 || row[0] == "" || isNumber(row[0]) {
+		return false
+	}
+	own := stem(after[0][0])
+	return stem(row[0]) != own && !slices.ContainsFunc(after, func(other []string) bool {
+		return stem(other[0]) != own || other[0] == own
+	})
+}
+
+// stem is a text without its digits.
+func stem(f string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, f)
+}
 
 func isNumber(f string) bool {
 	_, ok := ParseFloat([]byte(f))
@@ -141,14 +185,6 @@ func isNumber(f string) bool {
 func alike(row []string, after [][]string) bool {
 	if len(after) == 0 {
 		return false
-	}
-	stem := func(f string) string {
-		return strings.Map(func(c rune) rune {
-			if c >= '0' && c <= '9' {
-				return -1
-			}
-			return c
-		}, f)
 	}
 	return slices.ContainsFunc(indices(row), func(k int) bool {
 		own := stem(row[k])

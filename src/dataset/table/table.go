@@ -31,8 +31,12 @@ import (
 // ErrValue is wrapped by errors about what a file holds.
 var ErrValue = errors.New("bad value")
 
-// longestRow limits the buffer: a file without line ends is not a table.
-const longestRow = 1 << 28
+// longestRow limits the buffer: a file without line ends is not a table. longestJoined limits a row of
+// several lines, so that the error about a quote that nothing ends comes soon.
+const (
+	longestRow    = 1 << 28
+	longestJoined = 1 << 24
+)
 
 // Separator says how the fields of a row are separated.
 type Separator byte
@@ -55,6 +59,11 @@ type Reader struct {
 	words     bool // a line that begins with # or % may be a row
 	ragged    bool // rows may have more fields than the first one
 	width     int  // fields of the first row, of words
+	apart     string
+	sample    int  // bytes of the beginning by which look decides
+	heading   int  // lines before the first row that are comments
+	rows      bool // a row was returned
+	marks     bool // a row of words that begins with # or % was returned
 	file      *os.File
 	in        io.Reader
 	buf       []byte
@@ -76,9 +85,10 @@ type Reader struct {
 func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{path: path, sep: sep}) }
 
 // OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
-// as the first row without such a beginning, and more than one; else it is a comment. Where a row is
-// one field nothing is a comment. With ragged, rows have at least two fields, each row its own number, and
-// a line with one is a comment if it begins so.
+// as the first row without such a beginning, and more than one; else it is a comment, unless a row before
+// began so. First lines that begin with # and a blank are comments if no row after them begins so. Where a
+// row is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
+// number, and a line with one is a comment if it begins so and no row was before it.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -122,9 +132,14 @@ func (r *Reader) detect() error {
 		r.next = 3
 	}
 	if r.words {
-		for !r.eof && r.end < sampleBytes {
-			if err := r.fill(); err != nil {
-				return err
+		for r.sample = sampleBytes; ; r.sample *= 2 { // until it holds a whole row
+			for !r.eof && r.end-r.next < r.sample {
+				if err := r.fill(); err != nil {
+					return err
+				}
+			}
+			if r.eof || len(r.firstRows()) > 0 || r.sample >= longestJoined {
+				break
 			}
 		}
 		r.look()
@@ -145,14 +160,17 @@ func (r *Reader) Next() (bool, error) {
 			return false, err
 		}
 		r.begun = r.line
-		if r.quote && bytes.IndexByte(line, '"') >= 0 && r.open(line) {
+		if r.row = r.trim(line); len(r.row) == 0 || r.isComment() {
+			continue
+		}
+		if r.quote && bytes.IndexByte(line, '"') >= 0 && r.open(line, false) {
 			if line, err = r.join(line); err != nil {
 				return false, err
 			}
+			r.row = r.trim(line)
 		}
-		if r.row = r.trim(line); len(r.row) > 0 && !r.isComment() {
-			return true, nil
-		}
+		r.rows, r.marks = true, r.marks || marked(r.row)
+		return true, nil
 	}
 }
 
@@ -169,68 +187,83 @@ func (r *Reader) trim(line []byte) []byte {
 
 func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] == '%') }
 
+// noted reports whether a line begins as people write comments: a mark and a blank.
+func noted(row []byte) bool { return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t') }
+
+// isComment looks at the line alone, before others are joined to it: a quote in a comment joins nothing.
 func (r *Reader) isComment() bool {
-	if !marked(r.row) || r.words && r.width == 1 {
+	if r.heading > 0 {
+		r.heading--
+		return true
+	}
+	switch {
+	case !marked(r.row):
 		return false
+	case !r.words:
+		return true
+	case r.width == 1 || r.marks:
+		return false
+	case r.ragged:
+		return !r.rows && r.Columns() < 2
 	}
-	if r.ragged {
-		return r.Columns() < 2
+	n := r.Columns()
+	if r.quote && n <= r.width && r.open(r.row, false) {
+		return noted(r.row) // else more of it follows on the next lines
 	}
-	return !r.words || r.Columns() != r.width
+	return n != r.width
 }
 
 // join appends the following lines to one that ends inside quotes.
 func (r *Reader) join(line []byte) ([]byte, error) {
 	r.joined = append(r.joined[:0], line...)
-	for r.open(r.joined) {
+	for inside := true; inside; {
 		more, err := r.readLine()
 		if err != nil {
 			return nil, err
 		}
-		if more == nil || len(r.joined) > longestRow {
+		if more == nil || len(r.joined) > longestJoined {
 			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a quote "+
 				"inside a quoted field twice", ErrValue)
 		}
 		r.joined = append(append(r.joined, '\n'), more...)
+		inside = r.open(more, true)
 	}
 	return r.joined, nil
 }
 
-// open reports whether a line ends inside quotes.
-func (r *Reader) open(line []byte) bool {
+// open reports whether a line ends inside quotes, and takes it to begin so if inside.
+func (r *Reader) open(line []byte, inside bool) bool {
 	row := r.row
 	defer func() { r.row, r.badQuote = row, false }()
-	r.row = r.trim(line)
-	for at := 0; at >= 0; {
-		if _, at = r.field(at); at == unclosed {
-			return true
-		}
+	at := 0
+	if r.row = line; inside {
+		_, at = r.quoted(-1) // as if the quote were before the line
+	} else {
+		r.row = r.trim(line)
 	}
-	return false
+	for at >= 0 {
+		_, at = r.field(at)
+	}
+	return at == unclosed
 }
 
 // readLine returns the next line without its end, nil at the end of the file.
 func (r *Reader) readLine() ([]byte, error) {
 	for {
 		rest := r.buf[r.next:r.end]
-		i := bytes.IndexByte(rest, '\n')
-		if i >= 0 && !r.cr {
-			r.next += i + 1
-			r.line++
-			return rest[:i], nil
-		}
-		if r.cr {
-			within := rest
-			if i >= 0 {
-				within = rest[:i]
-			}
-			switch k := bytes.IndexByte(within, '\r'); {
-			case k >= 0 && k+1 < len(rest) && rest[k+1] == '\n':
-				return r.take(k, 2), nil
-			case k >= 0 && (k+1 < len(rest) || r.eof):
-				return r.take(k, 1), nil
-			case i >= 0:
+		if !r.cr {
+			if i := bytes.IndexByte(rest, '\n'); i >= 0 {
 				return r.take(i, 1), nil
+			}
+		} else {
+			switch k := lineEnd(rest); {
+			case k < 0:
+			case rest[k] == '\n':
+				return r.take(k, 1), nil
+			case k+1 < len(rest) && rest[k+1] == '\n':
+				return r.take(k, 2), nil
+			case k+1 < len(rest) || r.eof:
+				return r.take(k, 1), nil
 			}
 		}
 		if r.eof {
@@ -241,6 +274,24 @@ func (r *Reader) readLine() ([]byte, error) {
 		}
 		if err := r.fill(); err != nil {
 			return nil, err
+		}
+	}
+}
+
+// lineEnd returns where the first line ends, with LF or CR, or -1. It looks for both in steps, for a file
+// may have none of one.
+func lineEnd(rest []byte) int {
+	for n := 1 << 9; ; n *= 2 {
+		within := rest[:min(n, len(rest))]
+		i := bytes.IndexByte(within, '\n')
+		if i >= 0 {
+			within = within[:i]
+		}
+		if k := bytes.IndexByte(within, '\r'); k >= 0 {
+			return k
+		}
+		if i >= 0 || n >= len(rest) {
+			return i
 		}
 	}
 }
@@ -290,6 +341,9 @@ func (r *Reader) setPlain() {
 
 // Path returns that of the file.
 func (r *Reader) Path() string { return r.path }
+
+// Apart says which of several separators was taken; "" where only one fits.
+func (r *Reader) Apart() string { return r.apart }
 
 // Row returns the current row, without blanks at its ends. It is valid until Next.
 func (r *Reader) Row() []byte { return r.row }
@@ -351,7 +405,7 @@ func (r *Reader) Words() ([]string, error) {
 	}
 	for i, f := range r.fields {
 		if !utf8.ValidString(f) {
-			return r.fields, &notUTF8{i}
+			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8", ErrValue, &notUTF8{i})
 		}
 	}
 	return r.fields, nil
@@ -367,6 +421,10 @@ func (r *Reader) misfit(n int) error {
 	cure := fmt.Sprintf("quote fields that hold %q", rune(r.sep))
 	if r.sep == Space || r.sep == None {
 		cure = "quote fields that hold blanks"
+	}
+	if marked(r.row) {
+		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
+			rune(r.row[0]))
 	}
 	if r.sep == Comma && n > r.width && decimalCommas(r.fields, n-r.width) {
 		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate the " +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -75,13 +76,19 @@ func TestWordsOfFields(t *testing.T) {
 		{",id\n0,a\n", table.Auto, false, "|id 0|a"},
 		{"id;x\na;0,5\nb;1,5\n", table.Auto, false, "id|x a|0,5 b|1,5"},
 		{"a;0,5\nb;1,5\n", table.Auto, false, "a|0,5 b|1,5"},
+		{"chr1;10,chr2;20\nchr2;5,chrX;7\n", table.Auto, false, "chr1;10|chr2;20 chr2;5|chrX;7"},
 		{"id,note\na,x;y\nb,z\n", table.Auto, false, "id|note a|x;y b|z"},
 		{"a b\nc d e\n", table.Auto, true, "a|b c|d|e"},
-		{"a,b\n# note\n#c,d,e\n", table.Auto, true, "a|b #c|d|e"},
+		{"# note\na,b\n#c,d,e\n", table.Auto, true, "a|b #c|d|e"},
 		{"a,b\nc,d,e\n", table.Auto, true, "a|b c|d|e"},
 		{"full name\nAnn\n", table.Auto, false, "full_name Ann"},
 		{"Lee, Ann\n\"x, y\"\n#c\n\"d\" e\n", table.None, false, "Lee,_Ann x,_y #c \"d\"_e"},
 		{"#a,1\n#b,2\n", table.Auto, false, "#a|1 #b|2"},
+		{"# a\tb\n0\t1\n", table.Auto, false, "0|1"},
+		{"# a \"b, c\n# d\na,b\n#c,d\n", table.Auto, false, "a|b #c|d"},
+		{"# a,b\nc,d\n# e,f\n", table.Auto, false, "#_a|b c|d #_e|f"},
+		{"a b\n# \"c d\ne f\n", table.Auto, false, "a|b e|f"},
+		{"a,b\n#c,\"d\n\"\"e\n\"\n\"f\n\n\", g\n", table.Auto, false, "a|b #c|d\n\"e f|g"},
 	} {
 		if got, err := words(t, []byte(c.text), c.sep, c.ragged); got != c.want || err != nil {
 			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
@@ -112,9 +119,59 @@ func TestWordsFaults(t *testing.T) {
 		{string(wide(true)), "UTF-16 text; convert it: iconv"},
 		{string(wide(false)), "UTF-16 text; convert it: iconv"},
 		{"a,\x00\n", "it holds zero bytes"},
+		{"source,target\n#a,#b\n#c,a,b\n", "line 3: bad value: it does not have the 2 columns"},
+		{"a,b\n\"0,1\n" + strings.Repeat("3,\"\"4\n", 1<<18), "line 2: bad value: a field begins with a quote"},
 	} {
 		if got, err := words(t, []byte(c.text), table.Auto, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+// A quote in a comment joins no lines of numbers.
+func TestQuotesInComments(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "e.txt")
+	if err := os.WriteFile(path, []byte("# graph \"A\n0 1\n1 2\n# end of \"A\" part\n2 3\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.Open(path, table.Blank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got [][2]int64
+	for {
+		ok, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		var edge [2]int64
+		if err := r.Ints(edge[:]); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, edge)
+	}
+	if fmt.Sprint(got) != "[[0 1] [1 2] [2 3]]" {
+		t.Errorf("edges %v", got)
+	}
+}
+
+// A first row of any length is whole, with commas and line ends in quotes, too.
+func TestLongHeaders(t *testing.T) {
+	for _, columns := range []int{2, 20000} {
+		head := "id,\"a,\nb" + strings.Repeat("c", 100000) + "\""
+		for k := 2; k < columns; k++ {
+			head += ",f" + strconv.Itoa(k)
+		}
+		text := head + "\n7" + strings.Repeat(",1", columns-1) + "\n"
+		for name, text := range map[string]string{"plain": text, "gzip": string(zipped(text))} {
+			got, err := words(t, []byte(text), table.Auto, false)
+			if n := strings.Count(got, "|"); err != nil || n != 2*(columns-1) {
+				t.Errorf("%s, %d columns: %d, %v", name, columns, n, err)
+			}
 		}
 	}
 }
@@ -146,8 +203,13 @@ func TestNamesOfColumns(t *testing.T) {
 	}{
 		{"id,f\na,1\n", true, ""}, {"id,0,1\na,1,2\n", true, ""}, {"name,f\na,1\n", true, ""},
 		{"0,1\n1,2\n", false, ""}, {"0.5\n1\n", false, ""},
-		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,b\n", false, ""},
-		{"ann,34,7\nbob,1,2\n", false, ""},
+		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,a\nu3,b\n", false, ""},
+		{"ann,.34,7\nbob,1,2\n", false, ""}, {"ann,7,7\nbob,1,2\n", false, ""}, {"ann,bob,3\nbob,cy,4\n", false, ""},
+		{"ann,34,7\nbob,1,2\n", false, "names of the columns, or data"},
+		{"u1,a\nu2,b\n", false, "--header reads it as the names, and --no-header as data"},
+		{"gene1,gene2\ngene5,gene7\n", false, "names of the columns, or data"},
+		{"gene1,gene2\ngene5,gene1\n", false, ""}, {"paper,2018,2020\np1,3,4\np2,5,6\n", true, ""},
+		{"paper,2018,2020\n1,3,4\n2,5,6\n", true, ""},
 		{"who,0,1\nann,.5,.25\n", true, ""}, {"ann,0\nbob,1\n", false, "names of the columns, or data"},
 		{",f\n0,1\n", true, ""}, {"year,1990,1991\nx,0.5,1\n", true, ""},
 	} {
