@@ -151,7 +151,7 @@ func tryCombination(t *testing.T, seed uint64) {
 	// run returns nil for a run that is refused.
 	run := func(mode string, ranks int, under string, sets ...string) *outcome {
 		t.Helper()
-		sets = append(slices.Concat(numbers, sets), "parallel.mode="+mode, "run.stall_seconds=40")
+		sets = append(slices.Concat(numbers, sets), "parallel.mode="+mode, "run.stall_seconds=200")
 		p, dir := halognn(t), newRunDir(t)
 		args := trainArgs(t, parts.dir(t), dir, sets...)
 		var r result
