@@ -7,8 +7,9 @@ HALOGNN_QUIET=1 source ./env.sh
 passed=0 failed=0 skipped=0
 clock=$(mktemp) || exit
 processor() { # sets busy: the seconds of processor time of all commands of this shell that have ended
-  times >"$clock.$BASHPID"
-  busy=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$clock.$BASHPID")
+  local of=$clock.$BASHPID
+  times >"$of"
+  busy=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$of")
 }
 step() { # step NAME COMMAND...
   local name=$1 begin=$SECONDS code=0 before busy used
