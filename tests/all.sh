@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# all.sh test|rest|fast: what `make test`, `make test-all` and `make test-fast` promise, in the order of
-# "fails fastest". Each step prints its time; what cannot run here says so. The last line counts.
+# all.sh test|rest|fast: what `make test`, `make test-all` and `make test-fast` promise. Each step prints its time; what cannot run here says so. The last line counts.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
@@ -44,22 +43,27 @@ beside() {
 end_lanes() {
   local lane
   for lane in "${lanes[@]}"; do kill -TERM -- "-$lane" 2>/dev/null; done
-  for lane in "${outputs[@]}"; do rm -f "$lane" "$lane.counts"; done
+  for lane in "${outputs[@]}"; do
+    [ ! -e "$lane" ] || cat "$lane" # of one that was not joined
+    rm -f "$lane" "$lane.counts"
+  done
   rm -f "$clock"*
 }
 trap end_lanes EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-join() {
+join() { # once more: of none
   local n p f s
   for n in "${!lanes[@]}"; do
     wait "${lanes[n]}"
     cat "${outputs[n]}"
     p=0 f=1 s=0
     [ ! -s "${outputs[n]}.counts" ] || read -r p f s <"${outputs[n]}.counts"
+    rm -f "${outputs[n]}"
     # shellcheck disable=SC2031
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   done
+  lanes=() outputs=()
 }
 summary() { printf '\n%d passed, %d failed, %d skipped\n' $passed $failed $skipped; [ $failed = 0 ]; }
 leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2"; }
@@ -67,23 +71,21 @@ leave_out() { skipped=$((skipped + 1)); printf '\n== %s: not run: %s\n' "$1" "$2
 formatted() { local bad; bad=$(gofmt -l kernels src tests); [ -z "$bad" ] || { echo "gofmt: $bad"; return 1; }; }
 packages() { grep -rlE "$1" src --include='*.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|'; }
 units() {
-  local data=${HALOGNN_DATA:-../shared/data}
-  [ -d "$data" ] || echo "not run: imports of real data sets: there is no $data; set HALOGNN_DATA to the directory that holds them"
   go list ./... | grep -vx halognn/tests | HALOGNN_EMULATED_DEVICES=0 xargs go test -vet=off -timeout 40m
 }
 program() { # FLAG...: under the MPI that env.sh found
   HALOGNN_EMULATED_DEVICES=0 go test -vet=off -timeout 40m "$@" ./tests
 }
 kernels() { make --silent --no-print-directory -j"$(nproc)" -C kernels "$@" test; }
-faults() { # COUNT
+faults() { # COUNT SEED
   if [ -z "$HALOGNN_MPIRUN" ]; then echo "no mpirun was found"; return 77; fi
   go test -tags "$HALOGNN_TAGS,faults" ./src/fault &&
     go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 40m ./tests/faults \
-      -args -faults "${HALOGNN_FAULT_COUNT:-$1}"
+      -args -faults "${HALOGNN_FAULT_COUNT:-$1}" -seed "$2"
 }
 devices() { # what has an emulated device, which the unit tests of `make test` leave out
   go test -vet=off ./src/compute/cuda && go test -vet=off -run '/^cuda$' ./src/nn &&
-    go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile' \
+    go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile|TenSteps' \
       ./src/parallel ./src/train ./src/infer &&
     go test -vet=off -run GPU ./tests
 }
@@ -96,8 +98,8 @@ plain_build() ( # the packages that have other code without cgo, and what those 
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
     go test -short -vet=off -run 'Infer|Devices|Precision|Kernel|DryRun|Blocks|Multilabel|Doctor|Bad|Trains|Plan|Auto' -skip 'Documented' ./tests
 )
-# What goroutines share is what the race detector is for; these compute on one, launch processes, run in a
-# browser, or have goroutines share what others do that stay, and are the slowest.
+# What goroutines share is what the race detector is for. Left out are the slowest tests that compute on
+# one goroutine, launch processes, run in a browser, or share what a test that is kept shares too.
 alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
 alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing'
 alone+='|Test.*IsUnbiased|TestNumbersAtEveryLevel|TestRemoteIsReference|TestLaborPredictsSimulation|TestMemoryIsThatOfTheFormula|TestLayersEstimateAllNeighbours'
@@ -134,9 +136,8 @@ launched() {
   done
 }
 others() {
-  step "50 faults injected" faults 50
+  step "50 faults injected" faults 50 2
   step "a trained model in PyTorch" tests/pytorch.sh
-  step "make install" tests/installed.sh
   step "container recipes" tests/container.sh
 }
 
@@ -148,9 +149,16 @@ case ${1:-test} in
     ;;
   test)
     step "gofmt" formatted
-    beside step "the program under MPI" program -run UnderMPI
+    data=${HALOGNN_DATA:-../shared/data}
+    [ -d "$data" ] ||
+      leave_out "imports of real data sets" "there is no $data; HALOGNN_DATA names the directory that holds them"
+    if [ -n "$HALOGNN_MPIRUN" ]; then
+      beside step "the program under MPI" program -run UnderMPI
+    else
+      leave_out "the program under MPI" "no mpirun was found"
+    fi
     beside step "the program in one process, README and guide" program -skip UnderMPI
-    beside step "20 faults injected" faults 20
+    beside step "20 faults injected" faults 20 1
     step "go vet" go vet ./...
     step "C kernels, every SIMD level" kernels BUILD="$PWD/build"
     step "unit tests" units
@@ -166,6 +174,8 @@ case ${1:-test} in
     step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
     step "plain Go: build and tests with CGO_ENABLED=0" plain_build
     step "race detector, in-process ranks" races
+    join
+    step "make install" tests/installed.sh # of what the steps have built
     ;;
   *)
     echo "usage: all.sh test|rest|fast" >&2

@@ -9,7 +9,7 @@ HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 # The step of tests on an emulated device runs all cases of these with work as late as it may be.
 HALOGNN_EMULATED_SEED=1 go test -short -vet=off -count=1 \
-  -run 'Staging|Downloads|OffboardTrainsAlike|OffboardInfers|TenSteps' \
+  -run 'Staging|Downloads|Offboard|TenSteps' \
   ./src/compute/cuda ./src/infer ./src/train
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
 # threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,

@@ -45,7 +45,7 @@ func threeParts(t *testing.T) string {
 }
 
 // An impossible compute.gradients is reported once, before anything is written.
-func TestGradientsThatCannotTravelUnderMPI(t *testing.T) {
+func TestGradientsThatCannotTravelBetweenGPUsUnderMPI(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct{ over, env, want string }{
 		{"mpi", "HALOGNN_MPI_CUDA=0", "says that it does not take device memory"},

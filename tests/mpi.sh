@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}
+usual=$(readlink -f "$(command -v "${HALOGNN_MPICC:-mpicc}")" || true)
 export HALOGNN_MPICC=mpicc.$mpi HALOGNN_QUIET=1
-usual=$(readlink -f "$(command -v mpicc)" || true)
 source ./env.sh
 mkdir -p "build/$mpi"
 go test -c -o "build/$mpi/comm.test" ./src/comm/mpi
@@ -15,6 +15,8 @@ for n in 1 2 3 4; do
   (cd src/comm/mpi && timeout 300 "$HALOGNN_MPIRUN" -np "$n" "$HALOGNN_ROOT/build/$mpi/comm.test")
 done
 if [ "$(readlink -f "$(command -v "$HALOGNN_MPICC")")" != "$usual" ]; then
-  HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run 'UnderMPI' ./tests
+  HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run 'UnderMPI' ./tests -args -cells-mpi 20
+else
+  echo "whole runs of the program under $mpi: make test has them"
 fi
 tests/shrink.sh "$mpi" 20

@@ -49,8 +49,8 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 // On ranks that are nodes of their own, or two on a node, planned memory lies between what is resident
 // without huge pages and what is allocated, and remote rows of a step are as planned; both but for 5 %,
 // which MPI's buffers take or leave, and a few minibatches differ from all by. Arrays are allocated
-// with slack, of which huge pages make as much resident as a kernel happens to give. The graph is large
-// enough for its data to outweigh the libraries.
+// with a quarter of slack, of which huge pages make as much resident as a kernel happens to give. The
+// graph is large enough for its data to outweigh the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
@@ -123,7 +123,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		}
 		least := float64(plan.MemoryRank) / float64(summary.Peak)
 		most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
-		if t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", c.name, least, most); least < 0.95 || most > 1.05 {
+		if t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", c.name, least, most); least < 0.95 || most > 1.05 || least > 1.25*most {
 			t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
 				c.name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
 		}

@@ -309,8 +309,11 @@ def weighed_entries(matrix):
     the matrix is stored."""
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"the matrix holds {matrix.dtype}; want real numbers")
-    # in float64, for a sum may be too large for the type of the matrix, and tocsr adds up, too
-    matrix = matrix.astype(np.float64).tocsr(copy=True)
+    # in float64, for a sum may be too large for the type of the matrix, and tocsr adds up, too, as
+    # some versions' astype does
+    entries = matrix.tocoo(copy=True)
+    entries.data = entries.data.astype(np.float64)
+    matrix = entries.tocsr()
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix.tocoo()

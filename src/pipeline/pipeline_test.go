@@ -373,7 +373,7 @@ func TestNewReportsAllFaults(t *testing.T) {
 // all take their time, and not after it has slept while the others were prepared. Every stage of
 // every item has its span.
 func TestWaitsAndSpans(t *testing.T) {
-	const n, nap = 6, 10 * time.Millisecond
+	const n, nap = 6, 50 * time.Millisecond
 	var mu sync.Mutex
 	spans := map[string]int{}
 	observe := func(s Span) {

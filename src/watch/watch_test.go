@@ -171,7 +171,7 @@ func TestOneRankTells(t *testing.T) {
 	told := make(chan error, 2)
 	options := func(rank int) Options {
 		tell := func(err error) { told <- err }
-		return Options{Beats: beats, Rank: rank, Limit: 200 * time.Millisecond, Stalled: tell}
+		return Options{Beats: beats, Rank: rank, Limit: 2 * time.Second, Stalled: tell}
 	}
 	if w, err := Start(options(1)); err == nil || w.Close() != nil {
 		t.Errorf("a watch began without a heartbeat, in a directory that is not shared: %v", err)

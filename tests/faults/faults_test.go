@@ -55,7 +55,7 @@ checkpoint: {every_steps: 3}
 
 // unhurried makes steps long enough for a checkpoint every few of them to be written in time, as in
 // any run worth saving.
-const unhurried = "forward=slow:25@-1:-1:-1"
+const unhurried = "forward=slow:60@-1:-1:-1"
 
 // kind is one way for a job to go wrong.
 type kind struct {

@@ -85,7 +85,7 @@ SlurmdUser=$user
 SlurmctldPort=$(free_port)
 SlurmdPort=$(free_port)
 AuthType=auth/munge
-AuthInfo=socket=$dir/munge/socket,cred_expire=10
+AuthInfo=socket=$dir/munge/socket,cred_expire=30
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool
 TmpFS=$dir/tmp
@@ -112,10 +112,10 @@ done >"$dir/gres.conf"
 
 start munged munged --foreground --force --key-file="$dir/munge/key" --socket="$dir/munge/socket" \
   --pid-file="$dir/munge/pid" --seed-file="$dir/munge/seed" --log-file="$dir/munge/log"
-until_ok 10 "munged answers" munge --socket="$dir/munge/socket" --no-input
+until_ok 120 "munged answers" munge --socket="$dir/munge/socket" --no-input
 start slurmctld slurmctld -D -i
 start slurmd slurmd -D -N "$host"
-until_ok 30 "the node is idle" bash -c 'sinfo --noheader --format=%T | grep -qx idle'
+until_ok 120 "the node is idle" bash -c 'sinfo --noheader --format=%T | grep -qx idle'
 # a shell that waits is interrupted at once by a signal; one whose foreground command runs is not
 timeout --kill-after=5 "${SLURM_TEST_SECONDS:-900}" "$@" &
 command=$!

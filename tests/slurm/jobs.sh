@@ -111,7 +111,7 @@ run=runs/halognn-$job
 until_ok 300 "the first epochs" test -s "$run/metrics.jsonl"
 scancel --signal=USR1 "$job"
 until_ok 300 "the job was requeued" grep -q 'goes back into the queue' "$log"
-# Slurm starts a requeued job again when its credential has expired: after 10 s in cluster.sh.
+# Slurm starts a requeued job again when its credential has expired: after 30 s in cluster.sh.
 completes "train.sbatch, stopped by USR1, requeued and resumed" 600
 is "restarts" "$(field Restarts)" 1
 is "loss_digest of the run in two halves" "$(value "$run" loss_digest)" "$digest"
