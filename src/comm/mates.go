@@ -42,7 +42,7 @@ const (
 )
 
 // speaking is how long a rank that fails waits for the word of others: the socket is on its node.
-const speaking = 100 * time.Millisecond
+var speaking = 100 * time.Millisecond
 
 // WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
 // first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.

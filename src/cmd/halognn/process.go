@@ -60,17 +60,20 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		ranks = 1
 	}
 	var agreed error // as rank 0 of this process has it
-	meeting := time.AfterFunc(meetingLimit, func() {
+	slow := time.AfterFunc(meetingNote, func() {
 		if ranks == 0 {
-			of := launch()
-			p.fail(fmt.Errorf("the ranks have not met for %v in MPI_Init: %s is %d, and some of these have "+
-				"not started, have ended, or cannot reach the others; look at the launcher's messages, or unset "+
-				"the variable where nothing was launched", meetingLimit, of.Variable, of.Size))
+			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; this ends after %v", meetingLimit))
 		}
 	})
-	defer meeting.Stop()
+	meeting := time.AfterFunc(meetingLimit, func() {
+		if ranks == 0 {
+			p.fail(errors.New(unmet(meetingLimit, launch())))
+		}
+	})
+	met := func() { slow.Stop(); meeting.Stop() }
+	defer met()
 	rank := func(c comm.Comm) error {
-		meeting.Stop()
+		met()
 		if ranks == 0 {
 			p.rank.Store(int64(c.Rank()))
 			mates, err := comm.WatchMates(c, p.mateDied)
@@ -82,13 +85,20 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		err := f(c)
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
+			own := err
+			// a rank that clears up for long, or for ever, keeps the others from agreeing on a code
+			late := time.AfterFunc(grace, func() {
+				if a.Rank == 0 {
+					p.say(own)
+				}
+			})
 			if code, failed := comm.AgreedCode(c, err, codeOf(err)); failed == nil {
 				err = &exitError{code, err}
 			}
 			if ranks == 0 || c.Rank() == 0 {
 				agreed = err
 			}
-			if a.Rank == 0 {
+			if late.Stop() && a.Rank == 0 {
 				// while no rank can have ended: on the first exit code a launcher kills the others
 				p.say(err)
 			}
@@ -115,8 +125,23 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	return errors.Join(err, agreed)
 }
 
-// meetingLimit is how long ranks wait for each other to start: those of large jobs take some time.
-const meetingLimit = 90 * time.Second
+// How long ranks wait for each other to start before one says so, and before it gives up: nodes of a
+// large job may start minutes after the first.
+const (
+	meetingNote  = 90 * time.Second
+	meetingLimit = 10 * time.Minute
+)
+
+// unmet says that ranks of a launch do not meet.
+func unmet(waited time.Duration, of mpi.Launch) string {
+	ranks := "some of them"
+	if of.Variable != "" {
+		ranks = fmt.Sprintf("%s is %d, and some of these", of.Variable, of.Size)
+	}
+	return fmt.Sprintf("the ranks have not met for %v in MPI_Init: %s have not started, have ended, or cannot "+
+		"reach the others; look at the launcher's messages, or unset the variable where nothing was launched",
+		waited, ranks)
+}
 
 // grace is how long a process waits, once one of its ranks has failed, for the others to return:
 // some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.

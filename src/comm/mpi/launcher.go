@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"os"
 	"slices"
@@ -116,8 +117,9 @@ func here() surroundings {
 	return surroundings{os.Getenv, names, answers, isSocket, ancestors, typed}
 }
 
-// answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...", or
-// at one of another kind, which only MPI can tell.
+// answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...". Only
+// an address that refuses is known to be nobody's: a server may be busy, and others than TCP's, or in
+// forms that are not known here, only MPI can tell.
 func answers(uri string) bool {
 	for _, part := range strings.Split(uri, ";")[1:] {
 		kind, address, ok := strings.Cut(part, "://")
@@ -127,6 +129,8 @@ func answers(uri string) bool {
 		peer, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			_ = peer.Close()
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
 			return true
 		}
 	}
