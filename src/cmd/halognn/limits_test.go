@@ -64,6 +64,18 @@ func TestLacks(t *testing.T) {
 	}
 }
 
+// Threads that others took for a moment refuse no job; a limit does.
+func TestEnoughToStart(t *testing.T) {
+	tries := 0
+	if err := enoughToStart(8, 0, func(n int) int { tries++; return n - 2 + tries }); err != nil || tries != 2 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	if err := enoughToStart(8, 0, func(int) int { return 7 }); codeOf(err) != exitUsage ||
+		!strings.Contains(err.Error(), "may start 7 more") {
+		t.Error(err)
+	}
+}
+
 // What has no plan runs; what a plan has no memory for does not.
 func TestWithoutPlan(t *testing.T) {
 	for _, err := range []error{nil, fmt.Errorf("%w: %w", plan.ErrJob, plan.ErrUnplanned), plan.ErrParts} {
