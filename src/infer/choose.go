@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"halognn/src/graph"
+	"halognn/src/shard"
 )
 
 // chosen are the vertices to predict: all of them, those of the type that has labels, or those of a
@@ -19,23 +20,32 @@ type chosen struct {
 	lo, hi  int              // this rank's are number lo to hi-1
 }
 
+// predicted returns the id in the dataset of the first vertex that can be predicted, and how many
+// follow: of a graph with vertex types those of the type with labels, because the model's classes are
+// of that type, but for embeddings all.
+func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
+	if !of.Schema.Typed() || embeds {
+		return 0, int(of.Vertices), nil
+	}
+	kind, err := of.Schema.Type(of.LabelType)
+	if err != nil {
+		return 0, 0, err
+	}
+	for t := range kind {
+		first += int(of.Tables[t].Vertices)
+	}
+	return first, int(of.Tables[kind].Vertices), nil
+}
+
 // choose finds the vertices with the given source ids among all parts. Without ids it chooses all
-// vertices; on a graph with vertex types those of the type with labels, because the model's classes
-// are of that type, but for embeddings all. It needs no other rank.
+// that can be predicted. It needs no other rank.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
-	c := &chosen{n: int(of.Vertices), offsets: of.Offsets}
-	oneType := of.Schema.Typed() && !s.Task.Embeds
-	if oneType {
-		kind, err := of.Schema.Type(of.LabelType)
-		if err != nil {
-			return nil, err
-		}
-		for t := range kind {
-			c.first += int(of.Tables[t].Vertices)
-		}
-		c.n = int(of.Tables[kind].Vertices)
+	first, n, err := predicted(of, s.Task.Embeds)
+	if err != nil {
+		return nil, err
 	}
+	c := &chosen{first: first, n: n, offsets: of.Offsets}
 	if ids != nil {
 		source, err := s.Shards.OpenSourceIDs()
 		if err != nil {
@@ -60,7 +70,7 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 				c.ids, c.rows = append(c.ids, graph.VertexID(v)), append(c.rows, k)
 			}
 		}
-	} else if oneType {
+	} else if int64(n) < of.Vertices {
 		c.ids = make([]graph.VertexID, 0, c.n)
 		for v, original := range s.Topology.Original {
 			if k := int(original) - c.first; k >= 0 && k < c.n {

@@ -19,6 +19,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/record"
 	"halognn/src/session"
+	"halognn/src/shard"
 	"halognn/src/task"
 )
 
@@ -38,20 +39,37 @@ type Request struct {
 	Vertices   []string // ids in the source of those to predict, in the order of the rows; nil: all
 }
 
-// RowBytes returns the bytes of what is kept of a vertex until it is written, of a model with the given
-// outputs and hidden columns.
-func (r *Request) RowBytes(classes, hidden int) (bytes int64) {
-	switch {
-	case r.Path == "" || r.Links != "" || r.Top > 0:
-	case r.Form == FormClasses:
-		bytes = max(8, int64(classes)) // of one class, or of each
-	default:
-		bytes = 4 * int64(classes)
+// Bytes returns what is kept of all vertices that are predicted until they are written, of a model of
+// the task called trained: by the ranks that own them, together, and once more by the one that writes.
+func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (own, written int64) {
+	if r.Links != "" || r.Top > 0 {
+		return 0, 0
 	}
-	if r.Embeddings != "" {
-		bytes += 4 * int64(hidden)
+	_, n, err := predicted(of, task.Stored(trained).Embeds)
+	if err != nil { // told by what chooses them
+		return 0, 0
 	}
-	return bytes
+	if r.Vertices != nil {
+		n = min(n, len(r.Vertices))
+	}
+	row := r.rowBytes(task.Stored(trained), classes)
+	own = int64(n) * int64(row)
+	if r.Path != "" {
+		written = own
+	}
+	if r.Embeddings != "" { // gathered once the predictions are written
+		rows := int64(n) * int64(4*hidden)
+		own, written = own+rows, max(written, rows)
+	}
+	return own, written
+}
+
+// rowBytes returns the bytes of the prediction for a vertex.
+func (r *Request) rowBytes(t *task.Task, classes int) int {
+	if r.Form == FormProbabilities || r.Form == FormLogits {
+		return 4 * classes
+	}
+	return t.LabelBytes(classes)
 }
 
 // Form is what predictions say.
@@ -211,10 +229,7 @@ func newPredictions(s Passes, what Request, chosen *chosen, truth *truth) *predi
 	for k := range p.scores {
 		p.scores[k] = s.Score()
 	}
-	p.rowBytes = 4 * p.classes
-	if what.Form == FormClasses {
-		p.rowBytes = p.task.LabelBytes(p.classes)
-	}
+	p.rowBytes = what.rowBytes(p.task, p.classes)
 	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
 	if what.Embeddings != "" {
 		p.hiddenCols, _ = s.Job.Model.Widths(s.Job.Model.Layers - 1)

@@ -34,6 +34,52 @@ func unlabelled(t *testing.T, parts int) *shard.Shards {
 		graph.Split{})
 }
 
+// The memory of predictions counts the rows that are kept: a label of the task, not a column for each
+// class, of the type that has labels; files are gathered one after the other.
+func TestBytesOfPredictions(t *testing.T) {
+	meta := &shard.Meta{Vertices: 10}
+	for _, c := range []struct {
+		task    string
+		classes int
+		what    Request
+		own     int64
+		written int64
+	}{
+		{task.Multiclass, 1, Request{Path: "p"}, 40, 40},
+		{task.Multiclass, 1000, Request{Path: "p"}, 40, 40},
+		{task.Multiclass, 1000, Request{}, 40, 0},
+		{task.Multilabel, 1000, Request{Path: "p", Form: FormClasses}, 10000, 10000},
+		{task.Multiclass, 1000, Request{Path: "p", Form: FormLogits}, 40000, 40000},
+		{task.Multiclass, 1000, Request{Path: "p", Vertices: []string{"1"}}, 4, 4},
+		{task.Multiclass, 2, Request{Path: "p", Embeddings: "e"}, 240, 200},
+		{task.Multiclass, 2, Request{Links: "l", Path: "p"}, 0, 0},
+	} {
+		own, written := c.what.Bytes(meta, c.task, c.classes, 5)
+		if own != c.own || written != c.written {
+			t.Errorf("%+v: %d and %d bytes", c, own, written)
+		}
+	}
+	typed := &shard.Meta{Vertices: 10, LabelType: "author", Tables: []dataset.Table{{Vertices: 7}, {Vertices: 3}},
+		Schema: graph.Schema{Types: []string{"paper", "author"}}}
+	if own, _ := (&Request{}).Bytes(typed, task.Multiclass, 5, 5); own != 12 {
+		t.Errorf("%d bytes of 3 vertices with labels", own)
+	}
+	if err := onRanks(generated(t), 1, sageOptions(), func(_ context.Context, s Passes) error {
+		for _, classes := range []int{1, 1000} {
+			s.Job.Model.Out = classes
+			what := Request{Form: FormClasses}
+			p := newPredictions(s, what, &chosen{n: 10, hi: 10}, &truth{})
+			if own, _ := what.Bytes(meta, task.Multiclass, classes, 5); int64(len(p.own)) != own {
+				t.Errorf("%d classes: %d bytes are kept, and %d foreseen", classes, len(p.own), own)
+			}
+			p.free()
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // inferred is what Predict came to with a fresh model of 4 classes, and what it wrote.
 type inferred struct {
 	out    *Result

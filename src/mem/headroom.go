@@ -58,6 +58,12 @@ func groupHeadroom(root, groups string) int64 {
 	return left
 }
 
+// RunningThreads returns how many threads this process has; 0: unknown.
+func RunningThreads() int64 {
+	n, _ := number("/proc/self/status", "Threads:")
+	return n
+}
+
 // number returns the number behind begin in the first line of the file that begins so.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)

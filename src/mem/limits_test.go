@@ -35,3 +35,9 @@ func TestStartableThreads(t *testing.T) {
 		}
 	}
 }
+
+func TestRunningThreads(t *testing.T) {
+	if n := RunningThreads(); n < 1 {
+		t.Errorf("%d threads run", n)
+	}
+}

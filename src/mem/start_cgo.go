@@ -2,11 +2,7 @@
 
 package mem
 
-// #ifndef _GNU_SOURCE
-// #define _GNU_SOURCE
-// #endif
 // #include <pthread.h>
-// #include <sched.h>
 // #include <stdio.h>
 // #include <stdlib.h>
 // #include <sys/resource.h>
@@ -40,19 +36,17 @@ package mem
 // 	return started;
 // }
 //
-// // What the Go runtime starts with: threads beside those for CPUs, of which it seldom has many at once,
-// // and files.
-// enum { LEAST_THREADS = 12, MOST_CPUS = 16, LEAST_FILES = 48 };
+// // What the Go runtime needs to begin with: threads, few because every process of the node tries
+// // them, and files.
+// enum { LEAST_THREADS = 6, LEAST_FILES = 48 };
 //
 // static void threads_to_begin(void)
 // {
-// 	int cpus = MOST_CPUS, need, most;
-// #ifdef __linux__
-// 	cpu_set_t set;
-// 	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < cpus) cpus = CPU_COUNT(&set);
-// #endif
-// 	need = LEAST_THREADS + cpus;
-// 	most = startable(need);
+// 	int need = LEAST_THREADS, most = startable(need);
+// 	if (most < need) {
+// 		usleep(50000); // others try at the same time
+// 		most = startable(need);
+// 	}
 // 	if (most == need) return;
 // 	dprintf(2, "halognn: this process may start %d threads more, and needs %d to begin with; raise the "
 // 		"limit of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "

@@ -175,8 +175,8 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 var ErrImbalance = errors.New("parts are unbalanced")
 
 // Check reports every imbalance above its limit of a cut by the method, and what to do about it. An
-// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside what its part may have) is
-// allowed.
+// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the other
+// edges) is allowed.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -208,14 +208,17 @@ func (r Report) Check(l Limits, method string) error {
 
 const edgeCounts = "edges"
 
-// forced reports whether all parts hold to the limit of edges, but for their hubs.
+// forced reports whether no part has more edges than the limit or, with a hub, than the hub and a
+// part's share of the edges of no hub: what a cut leaves beside it that ignores it.
 func (r *Report) forced(limit float64) bool {
-	hubs := make([]int64, len(r.Parts))
+	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {
 		hubs[hub.Part] = hub.Edges
+		others -= hub.Edges
 	}
+	share := math.Ceil(float64(others) / float64(len(r.Parts)))
 	for k, p := range r.Parts {
-		if float64(p.Edges-hubs[k]) > limit {
+		if edges := float64(p.Edges); edges > limit && (hubs[k] == 0 || edges > float64(hubs[k])+share) {
 			return false
 		}
 	}

@@ -241,14 +241,14 @@ func (j *rankJob) enoughToInfer(m *infer.Model, what *infer.Request) error {
 			return nil, err
 		}
 		hidden, _ := job.Model.Widths(job.Model.Layers - 1)
-		n := parts.Vertices
-		if what.Vertices != nil {
-			n = min(n, int64(len(what.Vertices)))
+		own, written := what.Bytes(&parts.Meta, m.Task, m.Out, hidden)
+		memory = append(memory,
+			trace.MemoryItem{Name: plan.Predictions, Bytes: own / int64(j.comm.Size())})
+		if j.comm.Rank() == 0 { // which gathers what it writes
+			memory = append(memory,
+				trace.MemoryItem{Name: plan.Predictions, Bytes: written, Shared: true})
 		}
-		written := what.RowBytes(m.Out, hidden) * n
-		return append(memory, // rank 0 writes what it gathers from the ranks
-			trace.MemoryItem{Name: plan.Predictions, Bytes: written / int64(j.comm.Size())},
-			trace.MemoryItem{Name: plan.Predictions, Bytes: written, Shared: true}), nil
+		return memory, nil
 	})
 }
 

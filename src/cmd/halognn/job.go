@@ -135,8 +135,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is. What
-// has no plan is told where the job opens, or runs. Collective.
+// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is, and
+// removes what was staged for it. What has no plan runs, and parts that do not fit are told where the
+// job opens. Collective.
 func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
@@ -149,19 +150,32 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	if first {
 		err = workOn(j.env.Shards, func() error {
 			m, err := planned()
-			if err != nil {
-				return nil
+			if err = withoutPlan(err); err != nil || m == nil {
+				return err
 			}
 			return j.headroom.lacks(m, predicted)
 		})
-		if errors.Is(err, mem.ErrMemory) { // not even to count
-			err = usageError(err)
-		}
+		err = withoutPlan(err) // of what was contained
 	}
-	return comm.Agree(j.comm, err)
+	if err = comm.Agree(j.comm, err); comm.IsAgreed(err) {
+		err = errors.Join(err, j.env.Shards.Discard())
+	}
+	return err
 }
 
-// plan plans the job without its times.
+// withoutPlan returns what an error of a plan means to a job that is about to run.
+func withoutPlan(err error) error {
+	switch {
+	case errors.Is(err, plan.ErrUnplanned), errors.Is(err, plan.ErrParts):
+		return nil
+	case errors.Is(err, plan.ErrJob), errors.Is(err, mem.ErrMemory): // not even to count
+		return usageError(err)
+	}
+	return err
+}
+
+// plan plans the job without its times, by one rank: each further one takes time before the first step.
+// A dry run tells of the same, so that it decides as the run does.
 func (j *rankJob) plan() (*plan.Prediction, error) {
 	job := j.job()
 	if j.config.Compute.Device == "cuda" {
@@ -175,7 +189,7 @@ func (j *rankJob) plan() (*plan.Prediction, error) {
 	// Times are not asked for, so rates need not be measured.
 	return plan.New(parts, job, plan.Options{
 		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
-		Host:  j.env.Host, Device: j.env.Device,
+		Host:  j.env.Host, Device: j.env.Device, Analyse: 1,
 	})
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"halognn/src/comm"
+	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
 	"halognn/src/config"
 	"halognn/src/mem"
@@ -86,6 +88,7 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 		return x, false, err
 	}
 	x.ranks, x.together, first = node.Size(), 1, node.Rank() == 0
+	pause := 50*time.Millisecond + time.Duration(node.Rank())*time.Millisecond // ranks try at once
 	if !p.byMPI() {
 		x.together = x.ranks
 	}
@@ -94,16 +97,22 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	}
 	err = x.measure()
 	cpus := int64(runtime.NumCPU())
-	compute, workers := threads(cfg, max(1, int(cpus)/x.ranks))
+	compute, workers := threads(cfg, int(x.cpus()))
 	n := int64(x.together) * int64(compute+workers)
 	if err == nil && n > mostThreads {
 		err = tooManyThreads(n)
 	}
 	if err == nil {
-		err = enoughToStart(n + min(cpus, 16) + runtimeThreads)
+		n := n + max(0, min(cpus, 16)+runtimeThreads-mem.RunningThreads())
+		err = enoughToStart(n, pause, mem.StartableThreads)
 	}
 	x.threads = max(0, n-2*cpus) * stackAddresses
 	return x, first, err
+}
+
+// cpus returns how many CPUs a rank of the node has, with what a quota leaves; 1 at least.
+func (x *headroom) cpus() float64 {
+	return max(1, min(float64(runtime.NumCPU()), cpu.Quota())/float64(x.ranks))
 }
 
 // measure sets what the node has, and what the limits leave beside the program.
@@ -150,13 +159,18 @@ func tooManyThreads(n int64) error {
 // runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each of a few CPUs.
 const runtimeThreads = 16
 
-// enoughToStart refuses more threads than the limits of user and control groups allow.
-func enoughToStart(n int64) error {
+// enoughToStart refuses more threads than the limits of user and control groups allow. It tries twice,
+// because what others try at the same time counts too.
+func enoughToStart(n int64, pause time.Duration, startable func(int) int) error {
 	left, err := mem.ProcessHeadroom()
 	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // refused by lacks
 		return err
 	}
-	may := int64(mem.StartableThreads(int(n)))
+	may := int64(startable(int(n)))
+	if may < n {
+		time.Sleep(pause)
+		may = int64(startable(int(n)))
+	}
 	if may >= n {
 		return nil
 	}
@@ -267,7 +281,7 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 
 // job describes the job of the config, on nodes like this one, for a plan.
 func (x *headroom) job(c comm.Comm, cfg *config.Config) plan.Job {
-	return planJob(cfg, c.Size(), cmp.Or(cfg.Run.RanksPerNode, x.ranks), max(1, float64(runtime.NumCPU())/float64(x.ranks)))
+	return planJob(cfg, c.Size(), cmp.Or(cfg.Run.RanksPerNode, x.ranks), x.cpus())
 }
 
 // kindOfWork says what ranks do with a model.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
 	"halognn/src/mem"
+	"halognn/src/plan"
 	"halognn/src/trace"
 )
 
@@ -58,6 +61,35 @@ func TestLacks(t *testing.T) {
 	if x.lacks(m, needAtLeast) != nil || x.lacks(m, predicted) == nil || x.lacks(small, predicted) != nil {
 		t.Errorf("at least: %v; predicted: %v; of small arrays: %v", x.lacks(m, needAtLeast),
 			x.lacks(m, predicted), x.lacks(small, predicted))
+	}
+}
+
+// Threads that others took for a moment refuse no job; a limit does.
+func TestEnoughToStart(t *testing.T) {
+	tries := 0
+	if err := enoughToStart(8, 0, func(n int) int { tries++; return n - 2 + tries }); err != nil || tries != 2 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	if err := enoughToStart(8, 0, func(int) int { return 7 }); codeOf(err) != exitUsage ||
+		!strings.Contains(err.Error(), "may start 7 more") {
+		t.Error(err)
+	}
+}
+
+// What has no plan runs; what a plan has no memory for does not.
+func TestWithoutPlan(t *testing.T) {
+	for _, err := range []error{nil, fmt.Errorf("%w: %w", plan.ErrJob, plan.ErrUnplanned), plan.ErrParts} {
+		if got := withoutPlan(err); got != nil {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	for _, err := range []error{plan.ErrJob, mem.ErrMemory} {
+		if got := withoutPlan(err); codeOf(got) != exitUsage {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	if withoutPlan(fs.ErrNotExist) != fs.ErrNotExist {
+		t.Error("a failure to read is lost")
 	}
 }
 
