@@ -120,14 +120,24 @@ func noteSound(path string) {
 	_ = os.WriteFile(path+".lock", []byte("sound\n"), 0o600) // without a note it is read once more
 }
 
-// removePieces removes what processes left that were killed while they copied to path: this one has
-// its lock.
+// removePieces removes what processes of this node left that were killed while they copied to path:
+// this one has its lock. Of those of other nodes, if the directory is not local, the lock may say
+// nothing.
 func removePieces(path string) {
-	pieces, _ := filepath.Glob(path + ".tmp-*")
+	host := pieceHost()
+	pieces, _ := os.ReadDir(filepath.Dir(path))
 	for _, piece := range pieces {
-		_ = os.Remove(piece)
+		rest, is := strings.CutPrefix(piece.Name(), filepath.Base(path)+pieceMark)
+		if _, of, found := strings.Cut(rest, "@"); is && found && of == host {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), piece.Name()))
+		}
 	}
 }
+
+// The name of an unfinished copy is that of the copy, pieceMark, a number, @ and pieceHost.
+const pieceMark = ".tmp-"
+
+func pieceHost() string { return flock.ThisProcess().Host }
 
 // elsewhere says how to do without root, or which other directory to choose.
 func (s *Shards) elsewhere(root, which string) string {
@@ -195,7 +205,7 @@ func copyFile(src, dst string, want npy.Info) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+".tmp-")
+	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+pieceMark+"*@"+pieceHost())
 	if err != nil {
 		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}

@@ -165,8 +165,8 @@ func TestCopiesComeAndGo(t *testing.T) {
 	}
 }
 
-// A copy that was damaged is made anew where copies are verified, and pieces of copies that were
-// begun are gone.
+// A copy that was damaged is made anew where copies are verified, and pieces of copies that
+// this node began are gone.
 func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 	ds := small(t)
 	l, part := layout(t, ds, 2)
@@ -183,14 +183,18 @@ func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 		t.Fatalf("copies: %v (%v)", copies, err)
 	}
 	alter(t, filepath.Dir(copies[0]), "indices.npy", func(x []int32) { x[3] = 1 })
-	piece, old := copies[0]+".tmp-123", time.Now().Add(-time.Hour)
-	if err := errors.Join(os.WriteFile(piece, nil, 0o600),
+	piece, old := copies[0]+".tmp-123@"+pieceHost(), time.Now().Add(-time.Hour)
+	another := copies[0] + ".tmp-123@n17"
+	if err := errors.Join(os.WriteFile(piece, nil, 0o600), os.WriteFile(another, nil, 0o600),
 		os.Chtimes(copies[0]+".lock", old, old)); err != nil { // of an earlier process
 		t.Fatal(err)
 	}
 	compare(t, open(t, dir, Options{Stage: stage, Verify: true}), ds, l, part)
 	if _, err := os.Stat(piece); err == nil {
 		t.Error("a piece of a copy is left")
+	}
+	if _, err := os.Stat(another); err != nil {
+		t.Errorf("the piece of another node: %v", err)
 	}
 }
 
