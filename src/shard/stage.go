@@ -37,7 +37,8 @@ func (s *Shards) within(shared string) string {
 }
 
 // path returns the path at which a file is read: its copy in Options.Stage, if there is one or has
-// been when it was mapped, or the file itself. A copy in shared memory has already lost its name, and a window is never of a copy.
+// been when it was mapped (somebody may have removed it since), or the file itself. A copy in shared
+// memory has already lost its name, and a window is never of a copy.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
 		copied := filepath.Join(root, name)
