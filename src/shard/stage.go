@@ -166,19 +166,49 @@ func (s *Shards) claim(root, path string) (unlock func(), err error) {
 	return lock(path)
 }
 
-// forAll makes the directory in which users have directories of their own, if it is missing.
+// forAll makes the directory in which users have directories of their own, if it is missing: for all
+// users where its parent is, as /tmp, and else as the umask says. It refuses one in which any user may
+// rename another's directory.
 func forAll(dir string) error {
-	if dir == "" || exists(dir) {
+	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+	if info, err := os.Stat(dir); err == nil {
+		if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
+			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a directory of your own", dir)
+		}
+		return nil
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	info, err := os.Stat(parent)
+	if err != nil {
 		return err
 	}
-	_ = os.Chmod(dir, 0o777|fs.ModeSticky) // some filesystems have no modes
-	return nil
+	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 && makeSticky(parent, dir) == nil {
+		return nil
+	}
+	if err := os.Mkdir(dir, 0o777); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // another process was faster
+}
+
+// makeSticky makes a directory like /tmp. It gets its name with its mode, so nobody sees another one.
+func makeSticky(parent, dir string) error {
+	tmp, err := os.MkdirTemp(parent, filepath.Base(dir)+pieceMark)
+	if err != nil {
+		return err
+	}
+	if err = os.Chmod(tmp, 0o777|fs.ModeSticky); err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+	}
+	return err
 }
 
 // ownedByUs rejects a directory of our name that another user put into a shared place.

@@ -174,10 +174,6 @@ func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 	if s := open(t, dir, Options{Stage: stage, Verify: true}); s.VerifyHashes(0, 2, true) != nil {
 		t.Error("the first start fails")
 	}
-	if info, err := os.Stat(stage); err != nil || info.Mode().Perm() != 0o777 ||
-		info.Mode()&os.ModeSticky == 0 {
-		t.Errorf("the directory of all users: %v (%v)", info.Mode(), err)
-	}
 	copies, err := filepath.Glob(filepath.Join(stage, "*", "indices.npy"))
 	if err != nil || len(copies) != 1 {
 		t.Fatalf("copies: %v (%v)", copies, err)
@@ -208,5 +204,41 @@ func TestStagingSaysWhatToSet(t *testing.T) {
 	_, err := Open(dir, Options{Stage: filepath.Join(file, "stage")})
 	if err == nil || !strings.Contains(err.Error(), "set run.stage_dir to a directory that this user may write") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The directory of copies is made for all users only where its parent is, and one in which they could
+// rename each other's is refused.
+func TestStageDirectoryIsForThoseOfItsParent(t *testing.T) {
+	const all = 0o777 | os.ModeSticky
+	for _, c := range []struct{ parent, want os.FileMode }{{all, all}, {0o700, 0}} {
+		parent := t.TempDir()
+		if err := os.Chmod(parent, c.parent); err != nil {
+			t.Fatal(err)
+		}
+		stage := filepath.Join(parent, "stage")
+		for range 2 {
+			if err := forAll(stage); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old := unix.Umask(0)
+		unix.Umask(old)
+		if c.want != all {
+			c.want = os.FileMode(0o777 &^ old)
+		}
+		info, err := os.Stat(stage)
+		if err != nil || info.Mode()&^os.ModeDir != c.want {
+			t.Errorf("in %v: %v (%v)", c.parent, info.Mode(), err)
+		}
+		if left, _ := os.ReadDir(parent); len(left) != 1 {
+			t.Errorf("it holds %v", left)
+		}
+		if err := os.Chmod(stage, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := forAll(stage); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+			t.Errorf("writable for all: %v", err)
+		}
 	}
 }
