@@ -8,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
 
 	"halognn/src/flock"
 	"halognn/src/mem"
@@ -102,8 +103,12 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	if !s.options.Verify {
 		return true
 	}
-	if info, err := os.Stat(path + ".lock"); err == nil && info.Size() > 0 && !info.ModTime().Before(begun) {
-		return true
+	if text, err := mem.ReadFile(path + ".lock"); err == nil {
+		boot, at, _ := strings.Cut(string(text), "\n")
+		when, err := strconv.ParseInt(at, 10, 64)
+		if err == nil && when >= begun && boot != "" && boot == flock.ThisProcess().Space {
+			return true
+		}
 	}
 	sum, err := npy.Hash(path)
 	if err != nil || sum != want.XXH64 {
@@ -113,12 +118,20 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	return true
 }
 
-// begun is when this process began.
-var begun = time.Now()
+// begun is when this process began, by the clock that all processes of the node have in common: one
+// that nobody sets, and not that of a file server.
+var begun = sinceBoot()
+
+func sinceBoot() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has it
+	return t.Nano()
+}
 
 // noteSound notes in the lock of a copy, which this process has, that the copy has the right hash now.
 func noteSound(path string) {
-	_ = os.WriteFile(path+".lock", []byte("sound\n"), 0o600) // without a note it is read once more
+	note := fmt.Sprintf("%s\n%d", flock.ThisProcess().Space, sinceBoot())
+	_ = os.WriteFile(path+".lock", []byte(note), 0o600) // without a note it is read once more
 }
 
 // removePieces removes what processes of this node left that were killed while they copied to path:

@@ -2,17 +2,18 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"halognn/src/dataset"
+	"halognn/src/flock"
 	"halognn/src/mem"
 	"halognn/src/task"
 )
@@ -179,10 +180,10 @@ func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 		t.Fatalf("copies: %v (%v)", copies, err)
 	}
 	alter(t, filepath.Dir(copies[0]), "indices.npy", func(x []int32) { x[3] = 1 })
-	piece, old := copies[0]+".tmp-123@"+pieceHost(), time.Now().Add(-time.Hour)
+	piece, old := copies[0]+".tmp-123@"+pieceHost(), flock.ThisProcess().Space+"\n1"
 	another := copies[0] + ".tmp-123@n17"
 	if err := errors.Join(os.WriteFile(piece, nil, 0o600), os.WriteFile(another, nil, 0o600),
-		os.Chtimes(copies[0]+".lock", old, old)); err != nil { // of an earlier process
+		os.WriteFile(copies[0]+".lock", []byte(old), 0o600)); err != nil { // of an earlier process
 		t.Fatal(err)
 	}
 	compare(t, open(t, dir, Options{Stage: stage, Verify: true}), ds, l, part)
@@ -240,5 +241,24 @@ func TestStageDirectoryIsForThoseOfItsParent(t *testing.T) {
 		if err := forAll(stage); err == nil || !strings.Contains(err.Error(), "chmod +t") {
 			t.Errorf("writable for all: %v", err)
 		}
+	}
+}
+
+// That a copy is sound is learnt from a process of this boot which saw it since this one began.
+func TestSoundCopiesAreReadOnce(t *testing.T) {
+	path, s := filepath.Join(t.TempDir(), "x.npy"), &Shards{options: Options{Verify: true}}
+	want := s.Files["x.npy"]
+	space := flock.ThisProcess().Space
+	for _, note := range []string{"", "sound\n", space + "\n1", fmt.Sprintf("another boot\n%d", sinceBoot())} {
+		if err := os.WriteFile(path+".lock", []byte(note), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s.sound(path, want) {
+			t.Errorf("%q is taken for a note", note)
+		}
+	}
+	noteSound(path)
+	if !s.sound(path, want) {
+		t.Error("the note is not read")
 	}
 }
