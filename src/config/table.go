@@ -570,7 +570,7 @@ func (c *Config) table() []section {
 					"step, once per node",
 				"The copies stay for later runs, which verify them as `data.verify` says and make damaged ones " +
 					"anew. A run that cannot begin removes those that it made. A directory that does not " +
-					"exist is made for all users."},
+					"exist is made: for all users where its parent is, as `/tmp`."},
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
 				"node-local directory in whose files inference with all neighbours keeps the rows of " +
 					"hidden layers; empty keeps them in memory",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -55,12 +56,12 @@ func Begin(dir string) (tmp string, err error) {
 	return tmp, nil
 }
 
-// aliveFile is locked, in a temporary directory, by the process that writes there.
+// aliveFile, in a temporary directory, names the process that writes there and is locked by it. Under
+// this name it exists with both or not at all.
 const aliveFile = ".alive"
 
 // MakeBeside makes a temporary directory beside path, of the mode that the umask says, and removes
-// those that processes of this node left there when they were killed. finished lets go of it, before
-// it is renamed.
+// those that dead processes of this node left there. finished lets go of it, before it is renamed.
 func MakeBeside(path string) (tmp string, finished func(), err error) {
 	removeDead(path)
 	for {
@@ -72,12 +73,30 @@ func MakeBeside(path string) (tmp string, finished func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	alive := filepath.Join(tmp, aliveFile)
-	unlock, err := flock.Try(alive, true)
-	if err != nil { // without locks nobody will know whether it is dead
-		unlock = func() {}
+	return tmp, markAlive(tmp), nil
+}
+
+// markAlive makes the aliveFile of dir. Where there are no locks it makes none, and nobody but this
+// process ever removes dir.
+func markAlive(dir string) (finished func()) {
+	alive := filepath.Join(dir, aliveFile)
+	begins := alive + "-begins" // a name that nobody else looks at
+	unlock, err := flock.Try(begins, true)
+	if err != nil {
+		_ = os.Remove(begins)
+		return func() {}
 	}
-	return tmp, func() { _ = os.Remove(alive); unlock() }, nil
+	who, err := json.Marshal(flock.ThisProcess())
+	if err == nil {
+		err = os.WriteFile(begins, who, 0o666)
+	}
+	if err == nil {
+		err = os.Rename(begins, alive)
+	}
+	if err != nil {
+		_ = os.Remove(begins)
+	}
+	return func() { _ = os.Remove(alive); unlock() }
 }
 
 // temporary are the names that MakeBeside and DiscardAll give, behind the name of a target.
@@ -86,7 +105,9 @@ var temporary = regexp.MustCompile(`^(\.new-[0-9]+|\.kaminpar)?\.tmp-[0-9a-f]{8}
 // replacing ends the names of Beside.
 var replacing = regexp.MustCompile(`\.new-[0-9]+$`)
 
-// removeDead removes temporary directories beside path whose process has ended.
+// removeDead removes temporary directories beside path of processes of this node that are dead: their
+// lock is free, which may say nothing of another node, and no process here has their number. It notes
+// the others of which nobody here can tell.
 func removeDead(path string) {
 	name := replacing.ReplaceAllString(filepath.Base(path), "")
 	entries, _ := os.ReadDir(filepath.Dir(path))
@@ -95,10 +116,26 @@ func removeDead(path string) {
 		if !ours || !e.IsDir() || !temporary.MatchString(rest) {
 			continue
 		}
-		dead := filepath.Join(filepath.Dir(path), e.Name())
-		if unlock, err := flock.Try(filepath.Join(dead, aliveFile), false); err == nil {
-			_ = os.RemoveAll(dead)
-			unlock()
+		piece := filepath.Join(filepath.Dir(path), e.Name())
+		text, err := mem.ReadFile(filepath.Join(piece, aliveFile))
+		var who flock.Process
+		if err == nil {
+			err = json.Unmarshal(text, &who)
+		}
+		alive, known := who.Lives()
+		known = known && err == nil && who.Host == flock.ThisProcess().Host
+		if known && !alive {
+			if unlock, err := flock.Try(filepath.Join(piece, aliveFile), false); err == nil {
+				unlock() // at once: NFS keeps a file that is open, under another name
+				_ = os.RemoveAll(piece)
+			}
+		} else if !known {
+			by := "an unknown process"
+			if who.Host != "" {
+				by = fmt.Sprintf("process %d of %s", who.PID, who.Host)
+			}
+			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: remove it if no "+
+				"job writes there", piece, by), "rank", 0)
 		}
 	}
 }
@@ -152,6 +189,7 @@ func Discard(tmp string) {
 	defer begun.Unlock()
 	_ = os.RemoveAll(tmp)
 	release(tmp)
+	_ = os.RemoveAll(tmp) // what NFS kept of the open aliveFile
 	forget(tmp)
 }
 
@@ -350,5 +388,7 @@ func discardAll() {
 			gone = tmp
 		}
 		_ = os.RemoveAll(gone)
+		release(tmp)
+		_ = os.RemoveAll(gone) // as in Discard
 	}
 }

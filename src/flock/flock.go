@@ -1,7 +1,8 @@
 // Package flock lets those who need a place take turns: one has its lock, and the others of the node,
-// goroutines too, wait or leave it alone. A lock ends with the process that holds it, so it tells
-// whether that one lives. The lock of a run directory is package rundir's: it reaches other nodes, and
-// nobody waits for it.
+// goroutines too, wait or leave it alone. A lock ends with the process that holds it. Many filesystems
+// that nodes share keep it within the node (BeeGFS, Lustre -o localflock, NFS local_lock), so that one
+// that is free does not say that nobody is at work: Process tells of which node somebody is. The lock
+// of a run directory is package rundir's: it reaches other nodes, and nobody waits for it.
 package flock
 
 import (

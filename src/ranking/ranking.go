@@ -126,6 +126,7 @@ func Write(
 	defer func() { // of no effect once renamed
 		_ = os.RemoveAll(making)
 		finished()
+		_ = os.RemoveAll(making) // what NFS kept of the file that finished closes
 	}()
 	capacity := access.Capacity(alpha, j.Shards.Vertices, j.Ranks)
 	for r := range j.Ranks {

@@ -8,11 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"halognn/src/flock"
 	"halognn/src/mem"
 )
 
@@ -46,11 +45,7 @@ type Lock struct {
 
 // holder identifies the process that holds a lock.
 type holder struct {
-	Host string `json:"host"`
-	PID  int    `json:"pid"`
-	// of the process, in ticks since the boot: numbers are used again
-	Start string    `json:"start"`
-	Space string    `json:"space"` // boot and namespace in which the number means something
+	flock.Process
 	Job   string    `json:"job,omitempty"`
 	Since time.Time `json:"since"`
 }
@@ -174,9 +169,10 @@ func (l *Lock) Release() error {
 // alive reports whether the holder that the text names lives.
 func (l *Lock) alive(text []byte, wait func(why string)) bool {
 	h, err := holderOf(text)
-	own := thisProcess()
-	if err == nil && h.Space != "" && h.Space == own.Space {
-		return h.Start != "" && h.Start == startOf(h.PID)
+	if err == nil {
+		if alive, known := h.Lives(); known {
+			return alive
+		}
 	}
 	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives",
 		l.path, describeHolder(text), lockWait))
@@ -208,18 +204,9 @@ func describeHolder(text []byte) string {
 	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
-// thisProcess describes the caller. A field that cannot be read stays empty; then beats decide.
+// thisProcess describes the caller. Where its Space cannot be read, beats decide.
 func thisProcess() holder {
-	host, _ := os.Hostname()
-	h := holder{Host: host, PID: os.Getpid(), Since: processBegan}
-	h.Start = startOf(h.PID)
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	space, unknown := os.Readlink("/proc/self/ns/pid")
-	if err == nil && unknown == nil && h.Start != "" {
-		h.Space = strings.TrimSpace(string(boot)) + " " + space
-	}
-	h.Job = BatchJob()
-	return h
+	return holder{Process: flock.ThisProcess(), Since: processBegan, Job: BatchJob()}
 }
 
 // BatchJob returns the number of the batch job that this process belongs to, "" without one.
@@ -233,18 +220,3 @@ func BatchJob() string {
 }
 
 var processBegan = time.Now()
-
-// startOf returns when the process of that number began, in ticks since the boot; empty if there is
-// none or it is a zombie.
-func startOf(pid int) string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return ""
-	}
-	const state, start = 0, 19 // of the fields after the name, which may hold blanks and brackets
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
-		return ""
-	}
-	return fields[start]
-}

@@ -159,3 +159,23 @@ func TestDamageOfAStagedCopyIsFound(t *testing.T) {
 		t.Errorf("the next start: %v", err)
 	}
 }
+
+// Copies that somebody removed while they are mapped are no damage, and do not hide what ended the work.
+func TestRemovedCopiesAreNoDamage(t *testing.T) {
+	dir, stage := write(t, small(t), 2), t.TempDir()
+	s := open(t, dir, Options{Stage: stage})
+	copies, err := filepath.Glob(filepath.Join(stage, "*"))
+	if err != nil || len(copies) != 1 {
+		t.Fatalf("copies: %v (%v)", copies, err)
+	}
+	if err := os.RemoveAll(copies[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.VerifyHashes(0, 2, true); err != nil {
+		t.Errorf("hashes: %v", err)
+	}
+	ours := mem.Contain(func() error { panic("ours") })
+	if err := s.Damage(ours); err != nil {
+		t.Errorf("damage: %v", err)
+	}
+}

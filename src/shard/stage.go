@@ -8,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
 
 	"halognn/src/flock"
 	"halognn/src/mem"
@@ -37,7 +38,8 @@ func (s *Shards) within(shared string) string {
 }
 
 // path returns the path at which a file is read: its copy in Options.Stage, if there is one or has
-// been when it was mapped, or the file itself. A copy in shared memory has already lost its name, and a window is never of a copy.
+// been when it was mapped (somebody may have removed it since), or the file itself. A copy in shared
+// memory has already lost its name, and a window is never of a copy.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
 		copied := filepath.Join(root, name)
@@ -101,8 +103,12 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	if !s.options.Verify {
 		return true
 	}
-	if info, err := os.Stat(path + ".lock"); err == nil && info.Size() > 0 && !info.ModTime().Before(begun) {
-		return true
+	if text, err := mem.ReadFile(path + ".lock"); err == nil {
+		boot, at, _ := strings.Cut(string(text), "\n")
+		when, err := strconv.ParseInt(at, 10, 64)
+		if err == nil && when >= begun && boot != "" && boot == flock.ThisProcess().Space {
+			return true
+		}
 	}
 	sum, err := npy.Hash(path)
 	if err != nil || sum != want.XXH64 {
@@ -112,22 +118,40 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	return true
 }
 
-// begun is when this process began.
-var begun = time.Now()
+// begun is when this process began, by the clock that all processes of the node have in common: one
+// that nobody sets, and not that of a file server.
+var begun = sinceBoot()
+
+func sinceBoot() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has it
+	return t.Nano()
+}
 
 // noteSound notes in the lock of a copy, which this process has, that the copy has the right hash now.
 func noteSound(path string) {
-	_ = os.WriteFile(path+".lock", []byte("sound\n"), 0o600) // without a note it is read once more
+	note := fmt.Sprintf("%s\n%d", flock.ThisProcess().Space, sinceBoot())
+	_ = os.WriteFile(path+".lock", []byte(note), 0o600) // without a note it is read once more
 }
 
-// removePieces removes what processes left that were killed while they copied to path: this one has
-// its lock.
+// removePieces removes what processes of this node left that were killed while they copied to path:
+// this one has its lock. Of those of other nodes, if the directory is not local, the lock may say
+// nothing.
 func removePieces(path string) {
-	pieces, _ := filepath.Glob(path + ".tmp-*")
+	host := pieceHost()
+	pieces, _ := os.ReadDir(filepath.Dir(path))
 	for _, piece := range pieces {
-		_ = os.Remove(piece)
+		rest, is := strings.CutPrefix(piece.Name(), filepath.Base(path)+pieceMark)
+		if _, of, found := strings.Cut(rest, "@"); is && found && of == host {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), piece.Name()))
+		}
 	}
 }
+
+// The name of an unfinished copy is that of the copy, pieceMark, a number, @ and pieceHost.
+const pieceMark = ".tmp-"
+
+func pieceHost() string { return flock.ThisProcess().Host }
 
 // elsewhere says how to do without root, or which other directory to choose.
 func (s *Shards) elsewhere(root, which string) string {
@@ -155,19 +179,49 @@ func (s *Shards) claim(root, path string) (unlock func(), err error) {
 	return lock(path)
 }
 
-// forAll makes the directory in which users have directories of their own, if it is missing.
+// forAll makes the directory in which users have directories of their own, if it is missing: for all
+// users where its parent is, as /tmp, and else as the umask says. It refuses one in which any user may
+// rename another's directory.
 func forAll(dir string) error {
-	if dir == "" || exists(dir) {
+	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+	if info, err := os.Stat(dir); err == nil {
+		if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
+			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a directory of your own", dir)
+		}
+		return nil
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	info, err := os.Stat(parent)
+	if err != nil {
 		return err
 	}
-	_ = os.Chmod(dir, 0o777|fs.ModeSticky) // some filesystems have no modes
-	return nil
+	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 && makeSticky(parent, dir) == nil {
+		return nil
+	}
+	if err := os.Mkdir(dir, 0o777); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil // another process was faster
+}
+
+// makeSticky makes a directory like /tmp. It gets its name with its mode, so nobody sees another one.
+func makeSticky(parent, dir string) error {
+	tmp, err := os.MkdirTemp(parent, filepath.Base(dir)+pieceMark)
+	if err != nil {
+		return err
+	}
+	if err = os.Chmod(tmp, 0o777|fs.ModeSticky); err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+	}
+	return err
 }
 
 // ownedByUs rejects a directory of our name that another user put into a shared place.
@@ -195,7 +249,7 @@ func copyFile(src, dst string, want npy.Info) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+".tmp-")
+	out, err := os.CreateTemp(filepath.Dir(dst), filepath.Base(dst)+pieceMark+"*@"+pieceHost())
 	if err != nil {
 		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}

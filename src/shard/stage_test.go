@@ -2,17 +2,18 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"halognn/src/dataset"
+	"halognn/src/flock"
 	"halognn/src/mem"
 	"halognn/src/task"
 )
@@ -165,8 +166,8 @@ func TestCopiesComeAndGo(t *testing.T) {
 	}
 }
 
-// A copy that was damaged is made anew where copies are verified, and pieces of copies that were
-// begun are gone.
+// A copy that was damaged is made anew where copies are verified, and pieces of copies that
+// this node began are gone.
 func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 	ds := small(t)
 	l, part := layout(t, ds, 2)
@@ -174,23 +175,23 @@ func TestDamagedCopiesAreMadeAnew(t *testing.T) {
 	if s := open(t, dir, Options{Stage: stage, Verify: true}); s.VerifyHashes(0, 2, true) != nil {
 		t.Error("the first start fails")
 	}
-	if info, err := os.Stat(stage); err != nil || info.Mode().Perm() != 0o777 ||
-		info.Mode()&os.ModeSticky == 0 {
-		t.Errorf("the directory of all users: %v (%v)", info.Mode(), err)
-	}
 	copies, err := filepath.Glob(filepath.Join(stage, "*", "indices.npy"))
 	if err != nil || len(copies) != 1 {
 		t.Fatalf("copies: %v (%v)", copies, err)
 	}
 	alter(t, filepath.Dir(copies[0]), "indices.npy", func(x []int32) { x[3] = 1 })
-	piece, old := copies[0]+".tmp-123", time.Now().Add(-time.Hour)
-	if err := errors.Join(os.WriteFile(piece, nil, 0o600),
-		os.Chtimes(copies[0]+".lock", old, old)); err != nil { // of an earlier process
+	piece, old := copies[0]+".tmp-123@"+pieceHost(), flock.ThisProcess().Space+"\n1"
+	another := copies[0] + ".tmp-123@n17"
+	if err := errors.Join(os.WriteFile(piece, nil, 0o600), os.WriteFile(another, nil, 0o600),
+		os.WriteFile(copies[0]+".lock", []byte(old), 0o600)); err != nil { // of an earlier process
 		t.Fatal(err)
 	}
 	compare(t, open(t, dir, Options{Stage: stage, Verify: true}), ds, l, part)
 	if _, err := os.Stat(piece); err == nil {
 		t.Error("a piece of a copy is left")
+	}
+	if _, err := os.Stat(another); err != nil {
+		t.Errorf("the piece of another node: %v", err)
 	}
 }
 
@@ -204,5 +205,60 @@ func TestStagingSaysWhatToSet(t *testing.T) {
 	_, err := Open(dir, Options{Stage: filepath.Join(file, "stage")})
 	if err == nil || !strings.Contains(err.Error(), "set run.stage_dir to a directory that this user may write") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The directory of copies is made for all users only where its parent is, and one in which they could
+// rename each other's is refused.
+func TestStageDirectoryIsForThoseOfItsParent(t *testing.T) {
+	const all = 0o777 | os.ModeSticky
+	for _, c := range []struct{ parent, want os.FileMode }{{all, all}, {0o700, 0}} {
+		parent := t.TempDir()
+		if err := os.Chmod(parent, c.parent); err != nil {
+			t.Fatal(err)
+		}
+		stage := filepath.Join(parent, "stage")
+		for range 2 {
+			if err := forAll(stage); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old := unix.Umask(0)
+		unix.Umask(old)
+		if c.want != all {
+			c.want = os.FileMode(0o777 &^ old)
+		}
+		info, err := os.Stat(stage)
+		if err != nil || info.Mode()&^os.ModeDir != c.want {
+			t.Errorf("in %v: %v (%v)", c.parent, info.Mode(), err)
+		}
+		if left, _ := os.ReadDir(parent); len(left) != 1 {
+			t.Errorf("it holds %v", left)
+		}
+		if err := os.Chmod(stage, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := forAll(stage); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+			t.Errorf("writable for all: %v", err)
+		}
+	}
+}
+
+// That a copy is sound is learnt from a process of this boot which saw it since this one began.
+func TestSoundCopiesAreReadOnce(t *testing.T) {
+	path, s := filepath.Join(t.TempDir(), "x.npy"), &Shards{options: Options{Verify: true}}
+	want := s.Files["x.npy"]
+	space := flock.ThisProcess().Space
+	for _, note := range []string{"", "sound\n", space + "\n1", fmt.Sprintf("another boot\n%d", sinceBoot())} {
+		if err := os.WriteFile(path+".lock", []byte(note), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s.sound(path, want) {
+			t.Errorf("%q is taken for a note", note)
+		}
+	}
+	noteSound(path)
+	if !s.sound(path, want) {
+		t.Error("the note is not read")
 	}
 }
