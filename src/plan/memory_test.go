@@ -261,3 +261,25 @@ func TestLayerRows(t *testing.T) {
 		}
 	}
 }
+
+// The ranks of a node keep the rows of a shared cache together, each as many as in a cache of its own.
+func TestSharedCachesCountEveryRank(t *testing.T) {
+	s := generated(t, 4)
+	rows := func(placement string) (bytes int64, shared bool) {
+		j := planJob()
+		j.Ranks, j.RanksPerNode = 4, 2
+		j.Cache = policy.Settings{Policy: policy.Degree, Alpha: 0.05, Placement: placement}
+		for _, item := range planned(t, s, j, given).Memory {
+			if item.Name == trace.MemCacheRows {
+				return item.Bytes, item.Shared
+			}
+		}
+		return 0, false
+	}
+	own, apart := rows(policy.PlacementOwn)
+	both, together := rows(policy.PlacementGroup)
+	if own == 0 || both != 2*own || apart || !together {
+		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own, both, apart,
+			together)
+	}
+}
