@@ -84,6 +84,7 @@ type Shards struct {
 	mapped, mappedRows int64
 	closers            mem.Closers
 
+	use     *inUse     // of the copies in shared memory; nil: there are none
 	copying sync.Mutex // of copies
 	copies  []string   // that this process made or began to make
 	staged  []string   // files of which it has mapped copies
@@ -119,6 +120,9 @@ func Open(dir string, o Options) (*Shards, error) {
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
 		s.first, s.last = s.Offsets[first], s.Offsets[last]
+	}
+	if o.CopyTopology {
+		s.use = useShared(s.within(o.SharedMemory))
 	}
 	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
 		return nil, errors.Join(err, s.Close(), s.Discard())

@@ -34,8 +34,11 @@ func (s *Shards) stageRoot(name string) string {
 
 // within returns the directory of copies of these parts below a shared one.
 func (s *Shards) within(shared string) string {
-	return filepath.Join(shared, fmt.Sprintf("halognn-%d-%s", os.Getuid(), s.identity))
+	return filepath.Join(shared, ofUser()+s.identity)
 }
+
+// ofUser begins the names of this user's directories of copies.
+func ofUser() string { return fmt.Sprintf("halognn-%d-", os.Getuid()) }
 
 // path returns the path at which a file is read: its copy in Options.Stage, if there is one or has
 // been when it was mapped (somebody may have removed it since), or the file itself. A copy in shared
@@ -78,6 +81,9 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 		return nil, fmt.Errorf("%w; %s", err, s.elsewhere(root, "that this user may write"))
 	}
 	defer unlock()
+	if root == s.within(s.options.SharedMemory) {
+		s.use.note(name)
+	}
 	want := s.Files[name]
 	if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes || !s.sound(path, want) {
 		removePieces(path)
@@ -308,24 +314,6 @@ func (s *Shards) Discard() error {
 	if s.options.Stage != "" {
 		_ = os.Remove(s.within(s.options.Stage))
 	}
-	return errors.Join(errs...)
-}
-
-// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
-// stay valid, and the memory is freed when the last process ends, however it ends. Call it when all
-// ranks of the node have opened: a rank that opens later makes its own copy. Any number of
-// processes may call it.
-func (s *Shards) UnlinkShared() error {
-	if !s.options.CopyTopology {
-		return nil
-	}
-	var errs []error
-	files := s.topologyFiles()
-	root := s.stageRoot(files[0])
-	for _, name := range files {
-		errs = append(errs, unlink(filepath.Join(root, name)))
-	}
-	_ = os.Remove(root) // fails while another process stages in it
 	return errors.Join(errs...)
 }
 

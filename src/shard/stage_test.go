@@ -140,6 +140,52 @@ func TestCopiedTopologyOutlivesItsName(t *testing.T) {
 	compare(t, open(t, dir, o), ds, l, part) // one that opens late
 }
 
+// Shared memory of a job that was killed before it took the name of its copies away is free when
+// another job starts, on whatever parts; that of a job that is opening stays.
+func TestCopiesOfKilledJobsAreRemoved(t *testing.T) {
+	dir, shared := write(t, small(t), 4), t.TempDir()
+	o := Options{CopyTopology: true, SharedMemory: shared}
+	opening := open(t, dir, o)
+	root := opening.stageRoot("indptr.npy")
+	dead := filepath.Join(shared, ofUser()+"of-other-parts")
+	others := filepath.Join(shared, "halognn-x-of-another-user")
+	for _, d := range []string{dead, others} {
+		if err := errors.Join(os.Mkdir(d, 0o700),
+			os.WriteFile(filepath.Join(d, "use-1"), []byte("indptr.npy\nindices.npy\n"), 0o600),
+			os.WriteFile(filepath.Join(d, "indptr.npy"), nil, 0o600),
+			os.WriteFile(filepath.Join(d, "indptr.npy.lock"), nil, 0o600),
+			os.WriteFile(filepath.Join(d, "features-0.npy"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(t, write(t, small(t), 2), o).UnlinkShared(); err != nil { // other parts
+		t.Fatal(err)
+	}
+	left := func(dir string) string {
+		files, _ := os.ReadDir(dir)
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		return strings.Join(names, " ")
+	}
+	if got := left(dead); got != "features-0.npy" { // what was not copied there: run.stage_dir may be here
+		t.Errorf("left of a killed job: %s", got)
+	}
+	if got := left(others); len(strings.Fields(got)) != 4 {
+		t.Errorf("left of another user: %s", got)
+	}
+	if got := left(root); !strings.Contains(got, "indices.npy") {
+		t.Errorf("left of a job that is opening: %s", got)
+	}
+	if err := opening.UnlinkShared(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(root); err == nil {
+		t.Errorf("left of a job that has opened: %s", left(root))
+	}
+}
+
 // Jobs that come and go on one node share the copy and take its name away under each other's hands.
 func TestCopiesComeAndGo(t *testing.T) {
 	ds := small(t)

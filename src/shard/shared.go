@@ -1,0 +1,131 @@
+package shard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"halognn/src/flock"
+	"halognn/src/mem"
+)
+
+// inUse is a file beside copies in shared memory, which a process locks from before it makes or maps
+// them until UnlinkShared, and which names them. Shared memory that nobody frees is lost to all jobs of
+// the node: the file of a job that was killed is not locked, and the next job that copies to shared
+// memory removes what it names.
+type inUse struct {
+	writing sync.Mutex
+	path    string
+	unlock  func()
+}
+
+const useMark = "use-"
+
+// useShared marks root, a directory of copies of some parts, as used, and removes the copies beside it
+// that jobs of this user have left that were killed. It is nil if root cannot be marked: whoever copies
+// there tells why. From a job that is about to mark its own directory, this one may take a copy's name:
+// then ranks of a node have a copy each.
+func useShared(root string) *inUse {
+	for range claimTries { // another process may remove the directory, empty as it is
+		_ = os.MkdirAll(root, 0o700)
+		f, err := os.CreateTemp(root, useMark+"*")
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			return nil
+		}
+		_ = f.Close()
+		unlock, err := flock.Lock(f.Name(), 0o600)
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			_ = os.Remove(f.Name())
+			return nil
+		}
+		beside, _ := filepath.Glob(filepath.Join(filepath.Dir(root), ofUser()+"*"))
+		for _, dir := range beside {
+			removeUnused(dir)
+		}
+		return &inUse{path: f.Name(), unlock: unlock}
+	}
+	return nil
+}
+
+// note adds the name of a copy. Where it cannot be written, the copy cannot either.
+func (u *inUse) note(name string) {
+	if u == nil {
+		return
+	}
+	u.writing.Lock()
+	defer u.writing.Unlock()
+	if f, err := os.OpenFile(u.path, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		_, _ = f.WriteString(name + "\n")
+		_ = f.Close()
+	}
+}
+
+// end says that the process uses the directory no more.
+func (u *inUse) end() {
+	if u == nil {
+		return
+	}
+	u.writing.Lock()
+	defer u.writing.Unlock()
+	if u.unlock != nil {
+		_ = os.Remove(u.path)
+		u.unlock()
+		u.unlock = nil
+	}
+}
+
+// removeUnused removes the copies in dir that are named by files which nobody locks, unless another
+// such file is locked.
+func removeUnused(dir string) {
+	marks, _ := filepath.Glob(filepath.Join(dir, useMark+"*"))
+	var names []string
+	for _, mark := range marks {
+		unlock, err := flock.Try(mark, false)
+		if err != nil {
+			return
+		}
+		defer unlock()
+		text, err := mem.ReadFile(mark)
+		if err != nil {
+			return
+		}
+		names = append(names, strings.Fields(string(text))...)
+	}
+	for _, name := range names {
+		_ = unlink(filepath.Join(dir, filepath.Base(name)))
+	}
+	for _, mark := range marks {
+		_ = os.Remove(mark)
+	}
+	if len(marks) > 0 {
+		_ = os.Remove(dir) // fails where another process copies, or keeps copies
+	}
+}
+
+// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
+// stay valid, and the memory is freed when the last process ends, however it ends. Call it when all
+// ranks of the node have opened: a rank that opens later makes its own copy. Any number of
+// processes may call it.
+func (s *Shards) UnlinkShared() error {
+	if !s.options.CopyTopology {
+		return nil
+	}
+	var errs []error
+	files := s.topologyFiles()
+	root := s.stageRoot(files[0])
+	for _, name := range files {
+		errs = append(errs, unlink(filepath.Join(root, name)))
+	}
+	s.use.end()
+	_ = os.Remove(root) // fails while another process stages in it
+	return errors.Join(errs...)
+}
