@@ -44,10 +44,10 @@ type rankJob struct {
 // openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil.
 // Collective.
 func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWork,
-	setUp *trace.SetUp) (*rankJob, error) {
+	setUp *trace.SetUp) (j *rankJob, err error) {
 	reading := watch.Reading{Limit: stallOf(config.Default()), Stalled: p.fail}
 	var cfg *config.Config
-	err := reading.During("the config", func() (err error) {
+	err = reading.During("the config", func() (err error) {
 		if cfg, err = config.Load(path, sets); err == nil {
 			err = fault.At(fault.Start, c.Rank(), -1, -1)
 		}
@@ -57,7 +57,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 		return nil, usageError(err)
 	}
 	setUp.Done(trace.SetUpLaunch)
-	j := &rankJob{process: p, comm: c, config: cfg}
+	j = &rankJob{process: p, comm: c, config: cfg}
 	unsure, err := j.bound(work)
 	if err != nil {
 		return nil, err
@@ -76,11 +76,13 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 		shards, err = shard.Open(cfg.Data.Parts, o)
 		return err
 	})
-	if agreed := comm.Agree(c, err); agreed != nil {
-		if shards != nil {
-			agreed = errors.Join(agreed, shards.Discard())
+	defer func() { // no rank begins: none needs what was staged for it
+		if shards != nil && comm.IsAgreed(err) {
+			err = errors.Join(err, shards.Discard())
 		}
-		return nil, setUpError(agreed)
+	}()
+	if err := comm.Agree(c, err); err != nil {
+		return nil, setUpError(err)
 	}
 	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
 		return nil, err
