@@ -119,12 +119,11 @@ func TestStagedFiles(t *testing.T) {
 		training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
 	badInput{code: badData,
 		want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
-	// what a job has staged that is refused, here for rows that are not staged yet, goes with it
-	altered = copyOf(t, parts, dir, "rows")
-	patch(t, filepath.Join(altered, "part-0001", "features.npy"), 0xff, 0xff, 0xff, 0x7f)
+	// what a job has staged goes with it if it is refused later: here it has no device
 	other := t.TempDir()
-	badInput{code: badData, want: []string{"part-0001"}}.check(t, dir, halognn(t).run(t,
-		training(t, altered, dir, "run.stage_dir="+other, "data.verify=hashes")...))
+	r = start(t, []string{"HALOGNN_CUDA_LIB=" + filepath.Join(dir, "none.so")}, halognn(t).path,
+		training(t, parts, dir, "run.stage_dir="+other, "compute.device=cuda")...).wait(t)
+	badInput{code: usage, want: []string{"none.so"}}.check(t, dir, r)
 	if left, _ := filepath.Glob(filepath.Join(other, "*")); len(left) > 0 {
 		t.Errorf("left of a job that was refused: %v", left)
 	}
