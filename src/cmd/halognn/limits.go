@@ -88,7 +88,6 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 		return x, false, err
 	}
 	x.ranks, x.together, first = node.Size(), 1, node.Rank() == 0
-	pause := 50*time.Millisecond + time.Duration(node.Rank())*time.Millisecond // ranks try at once
 	if !p.byMPI() {
 		x.together = x.ranks
 	}
@@ -104,7 +103,7 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	}
 	if err == nil {
 		n := n + max(0, min(cpus, 16)+runtimeThreads-mem.RunningThreads())
-		err = enoughToStart(n, pause, mem.StartableThreads)
+		err = enoughToStart(n, startPause(), mem.StartableThreads)
 	}
 	x.threads = max(0, n-2*cpus) * stackAddresses
 	return x, first, err
@@ -158,6 +157,17 @@ func tooManyThreads(n int64) error {
 
 // runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each of a few CPUs.
 const runtimeThreads = 16
+
+// mpiThreads are those that an MPI and the Go runtime start before a job is known, of a process that no
+// launcher started with those of the daemon that Open MPI starts for it.
+const mpiThreads = 12
+
+// startPause is how long this process waits before it tries again what others of the node try too: of
+// each rank another time.
+func startPause() time.Duration {
+	rank, _ := cuda.LocalRank()
+	return 50*time.Millisecond + time.Duration(rank)*time.Millisecond
+}
 
 // enoughToStart refuses more threads than the limits of user and control groups allow. It tries twice,
 // because what others try at the same time counts too.

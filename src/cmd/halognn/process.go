@@ -17,6 +17,7 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cuda"
 	"halognn/src/dataset"
+	"halognn/src/mem"
 )
 
 // process is the part of this process in its job. There is one.
@@ -119,6 +120,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	}
 	if launched() {
 		noteSharedMemory("/dev/shm")
+	}
+	if err := enoughToStart(mpiThreads, startPause(), mem.StartableThreads); err != nil {
+		return err // an MPI says it in words of its own, or ends in the Go runtime's
 	}
 	p.inMPI.Store(true)
 	err := mpi.Run(rank) // sets agreed
