@@ -3,6 +3,8 @@
 package tests
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +130,37 @@ func TestTooFewOpenFiles(t *testing.T) {
 		r := start(t, nil, "sh", "-c", "ulimit -n "+n+`; exec "$0" version`, halognn(t).path).wait(t)
 		if r.code != usage || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "ulimit -n 1024") {
 			t.Error(r)
+		}
+	}
+}
+
+// Too few threads are one message, whether the Go runtime, MPI or the job finds none left.
+func TestTooFewThreads(t *testing.T) {
+	t.Parallel()
+	if !halognn(t).cgo {
+		t.Skip("built without cgo")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("ulimit -u counts all processes of this user; root can be a user without any")
+	}
+	dir, err := os.MkdirTemp("", "threads") // which another user may read
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program := filepath.Join(dir, "halognn")
+	write(t, program, read(t, halognn(t).path))
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(program, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		user, limit := fmt.Sprint(70_000+5*os.Getpid()+n), fmt.Sprint(4+3*n)
+		r := start(t, nil, "setpriv", "--reuid", user, "--clear-groups", "bash", "-c",
+			"ulimit -u "+limit+`; exec "$0" train --config none.yaml`, program).wait(t)
+		enough := n > 0 && strings.Contains(r.err, "none.yaml") // without MPI
+		if r.code != usage || strings.Count(r.err, "\n") != 1 ||
+			!enough && !strings.Contains(r.err, "ulimit -u") {
+			t.Errorf("ulimit -u %s: %v", limit, r)
 		}
 	}
 }
