@@ -15,6 +15,10 @@ const (
 	slowRank    = 0.5       // of the median rate
 )
 
+// MoreLocked is the cure where InfiniBand may register too little.
+const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: LimitMEMLOCK=infinity in " +
+	"slurmd's unit)"
+
 // diagnose derives findings from the facts.
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
@@ -261,12 +265,8 @@ func limited(ranks []Rank) (found []Finding) {
 			"the address space is limited to %s on %s (ulimit -v): maps of files and Go's "+
 				"reserve count in full", size(l.AddressSpace), host))
 	}
-	if l, host, tight := first(func(l Limits) bool {
-		return l.InfiniBand && l.Locked > 0 &&
-			l.Locked < leastLocked
-	}); tight {
-		found = append(found, warning("ulimit -l unlimited in the environment of the launcher "+
-			"(Slurm: LimitMEMLOCK=infinity in slurmd's unit)",
+	if l, host, tight := first(Limits.BlocksInfiniBand); tight {
+		found = append(found, warning(MoreLocked,
 			"only %s may be locked on %s (ulimit -l): InfiniBand cannot register buffers and MPI "+
 				"falls back to TCP", size(l.Locked), host))
 	}

@@ -64,6 +64,11 @@ type Limits struct {
 	Quota float64 `json:"cpu_quota"`
 }
 
+// BlocksInfiniBand reports whether MPI cannot register buffers with the node's adapter.
+func (l Limits) BlocksInfiniBand() bool {
+	return l.InfiniBand && l.Locked > 0 && l.Locked < leastLocked
+}
+
 // Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
 	// Write and Read include the sync; the cache is dropped between the two where the system does
@@ -101,7 +106,7 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	defer node.Free()
 	me := Rank{
 		Allowed: cpu.Places(o.Allowed), Has: o.Has, CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
-		Slow: o.Slow, Limits: limits(),
+		Slow: o.Slow, Limits: ThisProcess(),
 	}
 	// a name for the table; the communicator says which ranks share a node
 	me.Host, _ = os.Hostname()

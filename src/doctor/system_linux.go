@@ -10,8 +10,8 @@ import (
 	"halognn/src/compute/cpu"
 )
 
-// limits reads what the system grants this process.
-func limits() Limits {
+// ThisProcess reads what the system grants this process.
+func ThisProcess() Limits {
 	l := Limits{AddressSpace: limit(unix.RLIMIT_AS), Locked: limit(unix.RLIMIT_MEMLOCK),
 		SharedFree: -1}
 	var fs unix.Statfs_t

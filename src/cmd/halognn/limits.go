@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"halognn/src/comm"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/cuda"
 	"halognn/src/config"
+	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
 	"halognn/src/shard"
@@ -190,18 +188,19 @@ func enoughToStart(n int64, pause time.Duration, startable func(int) int) error 
 		"ranks a node", n, may))
 }
 
-// noteSharedMemory says on one rank of the node that the directory of shared memory is nearly full,
-// before MPI tries: some MPIs do without it, and some end with words of their own.
-func noteSharedMemory(dir string) {
+// notesOfLimits says what MPI may lack on a node, before it tries: without shared memory some do, and some
+// end with words of their own; without InfiniBand they are slow.
+func notesOfLimits(l doctor.Limits) (notes []string) {
 	const little = 16 << 20
-	var fs unix.Statfs_t
-	if rank, _ := cuda.LocalRank(); rank > 0 || unix.Statfs(dir, &fs) != nil {
-		return
+	if free := l.SharedFree; free >= 0 && free < little {
+		notes = append(notes, fmt.Sprintf("/dev/shm has %s MB free, and MPI moves data between ranks of a node through it: "+
+			"enlarge it (containers: --shm-size=1g) or remove what is left in it", megabytes(free)))
 	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < little {
-		slog.Info(fmt.Sprintf("%s has %s MB free, and MPI moves data between ranks of a node through it: enlarge "+
-			"it (containers: --shm-size=1g) or remove what is left in it", dir, megabytes(free)))
+	if l.BlocksInfiniBand() {
+		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): InfiniBand cannot register buffers, and MPI "+
+			"falls back to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
 	}
+	return notes
 }
 
 // mostThreads is what a process may have of them, a little below the limit of the Go runtime.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
 	"halognn/src/trace"
@@ -73,6 +74,25 @@ func TestEnoughToStart(t *testing.T) {
 	if err := enoughToStart(8, 0, func(int) int { return 7 }); codeOf(err) != exitUsage ||
 		!strings.Contains(err.Error(), "may start 7 more") {
 		t.Error(err)
+	}
+}
+
+// What MPI may lack is told where it may: nothing of a usual node.
+func TestNotesOfLimits(t *testing.T) {
+	usual := doctor.Limits{SharedFree: 64 << 20, InfiniBand: true}
+	few, none, ethernet := usual, usual, usual
+	few.SharedFree, none.SharedFree = 1<<20, -1
+	ethernet.InfiniBand, ethernet.Locked = false, 8<<20
+	locked := usual
+	locked.Locked = 8 << 20
+	for _, c := range []struct {
+		of   doctor.Limits
+		want string
+	}{{usual, ""}, {none, ""}, {ethernet, ""}, {few, "--shm-size"}, {locked, "ulimit -l"}} {
+		notes := strings.Join(notesOfLimits(c.of), "\n")
+		if (notes == "") != (c.want == "") || !strings.Contains(notes, c.want) {
+			t.Errorf("%+v: %q, want %q", c.of, notes, c.want)
+		}
 	}
 }
 

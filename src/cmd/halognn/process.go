@@ -17,6 +17,7 @@ import (
 	"halognn/src/comm/mpi"
 	"halognn/src/compute/cuda"
 	"halognn/src/dataset"
+	"halognn/src/doctor"
 	"halognn/src/mem"
 )
 
@@ -119,7 +120,11 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return agreed
 	}
 	if launched() {
-		noteSharedMemory("/dev/shm")
+		if rank, _ := cuda.LocalRank(); rank == 0 { // one of the node
+			for _, note := range notesOfLimits(doctor.ThisProcess()) {
+				slog.Info(note)
+			}
+		}
 	}
 	if err := enoughToStart(mpiThreads, startPause(), mem.StartableThreads); err != nil {
 		return err // an MPI says it in words of its own, or ends in the Go runtime's
