@@ -9,6 +9,8 @@ A case sets one halognn job beside its peers:
 
     one        one process, both cores: DGL (NeighborSampler, GraphBolt, GraphBolt by
                LABOR), each in float32 and bf16, and PyG
+    gcn, gin, gat, gatv2   the same of other models, without PyG
+    inference  one process, all neighbours, all vertices layer by layer: halognn and DGL
     four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
     1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; with sums added by the owners
                of rows; and so with the float16 rows of --half
@@ -30,15 +32,19 @@ round. Processor seconds an epoch of all processes, the mean over the same epoch
 other work on the machine; MB an epoch are what the network hosts sent. Printed are medians over the
 rounds, with the least and the greatest ratio. A peer takes part in the first round with each of its
 settings (number of workers), and then with the fastest of them.
-Nobody computes in bf16 on a processor that does not multiply it.
+Nobody computes in bf16 on a processor that does not multiply it. Peers allocate by tcmalloc, as
+PyTorch's guide for CPUs advises: glibc returns every large tensor to the kernel, and they take up to
+twice as long. DistDGL gains nothing by it.
 """
 
 import argparse
 import bisect
+import glob
 import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -54,6 +60,11 @@ SUMS = "exchange.sums=on"
 LASTING = [LABOR, "sample.dependency=64"]
 AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
 SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
+ALLOCATOR = next(glob.iglob("/usr/lib*/**/libtcmalloc_minimal.so.4", recursive=True), "")
+ALLOCATED = ("Peers other than DistDGL allocate by tcmalloc." if ALLOCATOR else
+             "libtcmalloc_minimal.so.4 was not found (setup.sh installs it): peers allocate by glibc, "
+             "and are up to twice as slow as they may be.")
+MODELS = {"one": "sage", "gcn": "gcn", "gin": "gin", "gat": "gat", "gatv2": "gatv2"}
 KINDS = {"rgcn": "rgcn", "rsage": "sage"}
 TYPED = ["model.layers=2", "model.project=64", "sample.fanouts=10,10"]
 TICK = os.sysconf("SC_CLK_TCK")
@@ -165,6 +176,14 @@ def of_sampling(log):
     return (1e3 / float(row[-1].split("|")[4]), float("nan")) if row else None
 
 
+def of_inference(log):
+    """Seconds of the inference itself, without opening and writing."""
+    for line in open(log):
+        if found := re.search(r"all neighbours, on .*: ([0-9.]+) s", line):
+            return float(found[1]), float("nan")
+    return None
+
+
 class Bench:
     def __init__(self, a):
         self.a = a
@@ -215,11 +234,24 @@ class Bench:
         shell = ["bash", "-c", 'rm -rf "$0"; exec "$@"', run, *command]
         return Contestant(name, [str(c) for c in shell], of_run(run), epochs=run / "metrics.jsonl")
 
-    def peer(self, name, script, *args, env=None, read=of_lines):
+    def peer(self, name, script, *args, read=of_lines):
         command = [self.python, HERE / script, self.data, "--epochs", self.a.epochs,
                    "--fanouts", FANOUTS, *args]
         epochs = None if read == of_lines and "--workers" in args else ""
+        env = {"LD_PRELOAD": ALLOCATOR} if ALLOCATOR else {}
         return Contestant(name, [str(c) for c in command], read, env, epochs)
+
+    def inference(self, name, *sets):
+        """halognn infer of a model that was trained for an epoch."""
+        run = self.out / "run-infer"
+        if not (run / "summary.json").exists():
+            train = self.halognn("infer", 1, [], 256, 1024, "train.epochs=1")
+            subprocess.run(train.command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        command = [self.program, "infer", "--run", run, "--out", self.out / "predictions.npy"]
+        for s in sets:
+            command += ["--set", s]
+        shell = ["bash", "-c", 'rm -f "$0"; exec "$@"', self.out / "predictions.npy", *command]
+        return Contestant(name, [str(c) for c in shell], of_inference, epochs="")
 
     def distdgl(self, rate, samplers, hidden, *more, fanouts=FANOUTS):
         classes = json.loads((self.data / "meta.json").read_text())["classes"]
@@ -232,19 +264,27 @@ class Bench:
                           [str(c) for c in command], of_lines, epochs=None)
 
     def case(self, name):
-        if name == "one":
-            yield self.halognn("halognn", 1, [], 256, 1024)
-            yield self.halognn("halognn bf16", 1, [], 256, 1024, BF16)
-            yield self.halognn("halognn labor", 1, [], 256, 1024, LABOR)
-            yield self.halognn("halognn labor bf16", 1, [], 256, 1024, LABOR, BF16)
+        if name in MODELS:
+            kind = MODELS[name]
+            for more in ([], [BF16], [LABOR], [LABOR, BF16]):
+                words = ["halognn", *("bf16" if s == BF16 else "labor" for s in more)]
+                yield self.halognn(" ".join(words), 1, [], 256, 1024, f"model.kind={kind}", *more)
             for how in ("graphbolt", "labor", "neighbor"):
                 for bf16 in ([], ["--bf16"]):
                     for workers in (0, 1, 2):
                         yield self.peer(f"DGL {how}{' bf16' * len(bf16)}, {workers} workers",
-                                        "dgl_train.py", "--how", how, "--workers", workers, *bf16)
-            if self.a.pyg:
+                                        "dgl_train.py", "--how", how, "--workers", workers,
+                                        "--kind", kind, *bf16)
+            if self.a.pyg and name == "one":
                 for workers in (0, 2):
                     yield self.peer(f"PyG, {workers} workers", "pyg_train.py", "--workers", workers)
+        elif name == "inference":
+            yield self.inference("halognn")
+            yield self.inference("halognn bf16", BF16)
+            for bf16 in ([], ["--bf16"]):
+                for workers in (0, 1, 2):
+                    yield self.peer(f"DGL{' bf16' * len(bf16)}, {workers} workers", "dgl_infer.py",
+                                    "--workers", workers, *bf16)
         elif name == "sampler":
             command = ["go", "run", "./profiling/sampling", "-count", 32, "-batches", 1024,
                        "-fanouts", FANOUTS, self.parts(1)]
@@ -343,7 +383,7 @@ class Bench:
                          + (f" {statistics.median(r[2] for r, _ in pairs):.2f} | "
                             f"{statistics.median(cpu):.2f} ({min(cpu):.2f}, {max(cpu):.2f}) |"
                             if cpu else " | |") + (f" {sent:.0f} |" if sent > 0 else " |"))
-        text = "\n".join(lines) + "\n"
+        text = "\n".join(lines) + f"\n\n{ALLOCATED}\n"
         print(text)
         (self.out / f"{name}.md").write_text(text)
 
@@ -353,8 +393,8 @@ def main():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("data")
     p.add_argument("cases", nargs="+",
-                   choices=["one", "four", "1gbit", "200mbit", "links", "pairs", "rgcn", "rsage",
-                            "rgcn-1gbit", "rsage-1gbit", "sampler"])
+                   choices=[*MODELS, "inference", "four", "1gbit", "200mbit", "links", "pairs",
+                            "rgcn", "rsage", "rgcn-1gbit", "rsage-1gbit", "sampler"])
     p.add_argument("--out", default="run/peers")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--epochs", type=int, default=3)

@@ -1,15 +1,15 @@
-"""DGL in one process: GraphSAGE on minibatches of NeighborSampler or of GraphBolt."""
+"""DGL in one process: a model on minibatches of NeighborSampler or of GraphBolt."""
 
 import commandline
 
 ARGUMENTS = commandline.parse(
     "DGL, one process", ["dgl", "torch"],
     how=dict(choices=["neighbor", "graphbolt", "labor"], default="graphbolt",
-             help="labor: GraphBolt by sample_layer_neighbor"))
+             help="labor: GraphBolt by sample_layer_neighbor"),
+    kind=dict(choices=["sage", "gcn", "gin", "gat", "gatv2"], default="sage", help="the model"))
 
 import dgl
 import dgl.graphbolt as graphbolt
-import dgl.nn
 import torch
 
 import graph
@@ -75,8 +75,8 @@ def main():
     if a.sampler:
         graph.time_sampler(name, counts)
         return
-    model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), data.features.shape[1],
-                        a.hidden, data.classes, len(a.fanouts))
+    model = graph.Model(graph.layer_of(a.kind, data.classes), data.features.shape[1], a.hidden,
+                        data.classes, len(a.fanouts))
     graph.train(name, model, batches, a.epochs, a.bf16)
 
 

@@ -49,6 +49,34 @@ class Model(torch.nn.Module):
         return h
 
 
+class Heads(torch.nn.Module):
+    """Attention by conv of DGL, two heads: side by side, or averaged in the last layer. Edges from
+    each vertex to itself, which halognn adds, are left out."""
+
+    def __init__(self, conv, inputs, outputs, last, heads=2):
+        super().__init__()
+        self.last = last
+        self.conv = conv(inputs, outputs if last else outputs // heads, heads,
+                         allow_zero_in_degree=True)
+
+    def forward(self, block, h):
+        h = self.conv(block, h)
+        return h.mean(1) if self.last else h.flatten(1)
+
+
+def layer_of(kind, classes):
+    """layer(i, o) of Model for a kind of docs/models.md; the last layer has classes outputs."""
+    import dgl.nn
+
+    if kind in ("gat", "gatv2"):
+        conv = dgl.nn.GATConv if kind == "gat" else dgl.nn.GATv2Conv
+        return lambda i, o: Heads(conv, i, o, o == classes)
+    if kind == "gin":
+        return lambda i, o: dgl.nn.GINConv(torch.nn.Sequential(
+            torch.nn.Linear(i, o), torch.nn.ReLU(), torch.nn.Linear(o, o)), learn_eps=True)
+    return lambda i, o: dgl.nn.SAGEConv(i, o, "gcn" if kind == "gcn" else "mean")
+
+
 def loss_of(model, edges, rows, labels, bf16):
     """The loss in float32; bf16: layers compute under torch.autocast."""
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
