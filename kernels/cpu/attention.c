@@ -43,6 +43,15 @@ ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
 #endif
 }
 
+/* first_of returns the first n lanes of a, and of b the others. */
+ALWAYS_INLINE vec first_of(vec a, vec b, int64_t n) {
+#if LANES == 16
+    return (vec)_mm512_mask_blend_ps((__mmask16)((1u << n) - 1), (__m512)b, (__m512)a);
+#else
+    return (vec)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)first_lanes(n));
+#endif
+}
+
 /* spread returns the vector whose lane i is lane from[i] of v. */
 ALWAYS_INLINE vec spread(vec v, ivec from) {
 #if LANES == 16
@@ -174,13 +183,30 @@ ALWAYS_INLINE vec larger(vec a, vec b) {
 #endif
 }
 
-/* exp_of is halognn_exp of each lane: the loop becomes vector instructions. */
-ALWAYS_INLINE vec exp_of(vec v) {
-    float x[LANES];
-    store(x, v);
-    for (int i = 0; i < LANES; i++)
-        x[i] = halognn_exp(x[i]);
-    return load(x);
+/* smaller returns the lanes of a that are smaller than those of b, and else those of b. */
+ALWAYS_INLINE vec smaller(vec a, vec b) {
+#if LANES == 16
+    return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+    return (vec)_mm256_min_ps((__m256)a, (__m256)b);
+#endif
+}
+
+/* exp_of is halognn_exp of each lane, operation by operation. */
+ALWAYS_INLINE vec exp_of(vec x) {
+    const vec zero = {0};
+    x = smaller(zero + 88.0f, larger(zero - 87.0f, x)); /* both leave a NaN */
+    const vec shifted = x * 1.44269504088896341f + 12582912.0f;
+    const vec n = shifted - 12582912.0f;
+    const vec r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    vec p = zero + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
 }
 
 /* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels over them run by edges
@@ -216,6 +242,7 @@ enum { TOGETHER = 8 }; /* segments of a batch */
 ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c,
                            int64_t count, const vec *most) {
     const int64_t heads = c->heads, step = LANES % heads;
+    const int few = 2 * heads < LANES; /* then vectors of one segment alone are often not full */
     vec sum[TOGETHER];
     for (int64_t d = 0; d < n; d++) {
         const int64_t end = indptr[d + 1] * heads;
@@ -225,15 +252,24 @@ ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cy
         else
             for (int64_t i = indptr[d] * heads, first = 0; i < end; i += LANES) {
                 const int64_t left = end - i < LANES ? end - i : LANES;
-                store_first(of + i,
-                            exp_of(load_first(of + i, left) - spread(most[d], c->of[first])), left);
+                const vec x = load_first(of + i, left) - spread(most[d], c->of[first]);
+                store_first(of + i, few ? x : exp_of(x), left);
                 first = first + step < heads ? first + step : first + step - heads;
             }
     }
+    if (count == heads && few) {
+        const int64_t end = indptr[n] * heads;
+        int64_t i = indptr[0] * heads;
+        for (; i + LANES <= end; i += LANES)
+            store(of + i, exp_of(load(of + i)));
+        if (i < end)
+            store_first(of + i, exp_of(load_first(of + i, end - i)), end - i);
+    }
     for (int64_t d = 0; d < n; d++) {
-        sum[d] = (vec){0};
+        vec all = {0}; /* in a register, unlike sum[d] */
         for (int64_t i = indptr[d] * heads; i < indptr[d + 1] * heads; i += heads)
-            sum[d] += load_first(of + i, count);
+            all += load_first(of + i, count);
+        sum[d] = all;
     }
     for (int64_t d = 0; d < n; d++) {
         const int64_t end = indptr[d + 1] * heads;
@@ -260,6 +296,39 @@ ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) {
     return heads - h < LANES ? heads - h : LANES;
 }
 
+/* scores_together sets alpha to the scores of the edges of n <= TOGETHER segments, and most, for a
+ * few heads that divide LANES: numbers of src are moved as they are, and the arithmetic is done on
+ * vectors of LANES / heads edges. */
+ALWAYS_INLINE void scores_together(float *alpha, int64_t n, const int64_t heads, const int64_t *indptr,
+                                   const int32_t *indices, const float *src, const float *dst,
+                                   float slope, int64_t last, const cycle *c, vec *most) {
+    for (int64_t e = indptr[0]; e < indptr[n]; e++) {
+        __builtin_prefetch(src + ahead_of(indices, e, last) * heads);
+        memcpy(alpha + e * heads, src + indices[e] * heads, (size_t)heads * sizeof *alpha);
+    }
+    for (int64_t d = 0; d < n; d++) {
+        const vec to = spread(load_first(dst + d * heads, heads), c->of[0]);
+        const int64_t end = indptr[d + 1] * heads;
+        vec all = (vec){0} - __builtin_inff();
+        for (int64_t i = indptr[d] * heads; i < end; i += LANES) {
+            const int64_t left = end - i < LANES ? end - i : LANES;
+            const vec v = load_first(alpha + i, left) + to;
+            const vec score = choose(v, v, v * slope);
+            store_first(alpha + i, score, left);
+            all = left == LANES ? larger(score, all) : first_of(larger(score, all), all, left);
+        }
+        for (int64_t half = LANES / 2; half >= heads; half /= 2) {
+            int32_t lane[LANES];
+            for (int32_t i = 0; i < LANES; i++)
+                lane[i] = i ^ (int32_t)half;
+            ivec from;
+            memcpy(&from, lane, sizeof from);
+            all = larger(all, spread(all, from));
+        }
+        most[d] = all;
+    }
+}
+
 void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const int64_t *indptr,
                          const int32_t *indices, const float *src, const float *dst, float slope) {
     const int64_t last = indptr[segments] - 1;
@@ -267,9 +336,19 @@ void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const in
     set_cycle(&c, heads);
     for (int64_t first = 0; first < segments; first += TOGETHER) {
         const int64_t n = segments - first < TOGETHER ? segments - first : TOGETHER;
+        vec most[TOGETHER];
+        switch (heads) {
+#define FEW_HEADS(heads)                                                                           \
+    case heads:                                                                                    \
+        scores_together(alpha, n, heads, indptr + first, indices, src, dst + first * heads, slope, \
+                        last, &c, most);                                                           \
+        softmax(alpha, n, indptr + first, &c, heads, most);                                        \
+        continue;
+            FEW_HEADS(1) FEW_HEADS(2) FEW_HEADS(4) FEW_HEADS(8)
+#undef FEW_HEADS
+        }
         for (int64_t h = 0; h < heads; h += LANES) {
             const int64_t count = strip_of(heads, h);
-            vec most[TOGETHER];
             for (int64_t d = 0; d < n; d++) {
                 const vec to = load_first(dst + (first + d) * heads + h, count);
                 for (int64_t e = indptr[first + d]; e < indptr[first + d + 1]; e++) {
@@ -492,7 +571,8 @@ void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
     sum_segments(&g, y, segments, indptr);
 }
 
-/* The rows of dy for the edges of a few sources are read twice, the second time from the caches. */
+/* The rows of dy for the edges of a few sources are read twice, the second time from the caches. By
+ * source, the numbers of edges lie anywhere: they are prefetched as the rows are. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads,
                               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
                               const int32_t *t_edges, const float *alpha, const float *z,
@@ -508,9 +588,13 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
         const int64_t n = segments - first < FEW ? segments - first : FEW;
         sum_segments(&g, dz + first * cols, n, t_indptr + first);
         for (int64_t s = first; s < first + n; s++)
-            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++)
+            for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
+                const int64_t ahead = ahead_of(t_edges, e, g.last) * heads;
+                __builtin_prefetch(alpha + ahead);
+                __builtin_prefetch(dalpha + ahead, 1);
                 dots(dalpha + t_edges[e] * heads, dy + t_indices[e] * cols, z + s * cols, heads,
                      width, &f, &near);
+            }
     }
 }
 
