@@ -299,7 +299,8 @@ ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) {
 /* scores_together sets alpha to the scores of the edges of n <= TOGETHER segments, and most, for a
  * few heads that divide LANES: numbers of src are moved as they are, and the arithmetic is done on
  * vectors of LANES / heads edges. */
-ALWAYS_INLINE void scores_together(float *alpha, int64_t n, const int64_t heads, const int64_t *indptr,
+ALWAYS_INLINE void scores_together(float *alpha, int64_t n, const int64_t heads,
+                                   const int64_t *indptr,
                                    const int32_t *indices, const float *src, const float *dst,
                                    float slope, int64_t last, const cycle *c, vec *most) {
     for (int64_t e = indptr[0]; e < indptr[n]; e++) {
