@@ -22,7 +22,7 @@ if [ -e "$asan" ]; then
     cd src/compute/cuda
     HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
       LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
-      ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 5m \
+      ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
       -test.run \
       '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two'
   )

@@ -111,7 +111,7 @@ func TestInABrowser(t *testing.T) {
 	page := "file://" + filepath.Join(dir, PageFile)
 	browse := func(file string, flags ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		flags = append([]string{
 			"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

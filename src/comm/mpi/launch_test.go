@@ -157,7 +157,7 @@ func mpirun(t *testing.T, n int, env []string, args ...string) (string, int) {
 	if err != nil {
 		t.Skipf("no %s: MPI is not tested (source env.sh)", launcher)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path,
 		append([]string{"-np", strconv.Itoa(n), os.Args[0]}, args...)...)
