@@ -134,7 +134,7 @@ ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads
             vec sum = product(f, x, y, j, n) + (vec){0}; /* a sum that begins with 0 is never -0 */
             for (int k = 0; k < g->steps; k++)
                 sum += spread(sum, g->partner[k]);
-            store_first(to, spread(sum, g->first), n / width);
+            store_first(to, spread(sum, g->first), n == LANES ? whole : n / width);
         }
         return;
     }
