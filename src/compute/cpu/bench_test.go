@@ -302,7 +302,7 @@ func BenchmarkAttention(b *testing.B) {
 				func() { d.EdgeSum(y, s, alpha, rows) }, rowBytes, r.table, r.ids},
 			{"sum-backward", (benchReads+2*t.Len())*rowBytes + 2*numbers,
 				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, rowBytes, r.table, r.ids},
-			{"head-dots", (t.Len()+s.Len())*(rowBytes+scoreBytes),
+			{"head-dots", (t.Len() + s.Len()) * (rowBytes + scoreBytes),
 				func() { d.HeadDots(src, dst, z, a.Data[:cols], a.Data[cols:]) }, rowBytes, r.table, r.ids},
 			{"pairs", (benchReads+s.Len())*rowBytes + numbers,
 				func() { d.EdgeDotSoftmax(alpha, s, rows, y, a.Data[:cols], slope) }, rowBytes, r.table, r.ids},
