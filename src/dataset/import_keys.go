@@ -257,7 +257,10 @@ func (o *ImportOptions) checkKeys() error {
 	return nil
 }
 
-const networkX = "a format that NetworkX reads; in Python, halognn.write_dataset(DIR, networkx."
+const (
+	networkX   = "a format that NetworkX reads; in Python, halognn.write_dataset(DIR, networkx."
+	attributes = "from_networkx(graph, features, label) takes attributes"
+)
 
 // foreignKinds maps extensions of files of other programs to advice.
 var foreignKinds = map[string]string{
@@ -267,13 +270,14 @@ var foreignKinds = map[string]string{
 		"dataset",
 	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".mat":     "a MATLAB file; python3 -m halognn mat IN OUT reads it",
-	".gml":     networkX + "read_gml(FILE)) writes a dataset; from_networkx(graph, features, label) takes attributes",
-	".graphml": networkX + "read_graphml(FILE)) writes a dataset; from_networkx(graph, features, label) takes attributes",
-	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; from_networkx(graph, features, label) takes attributes",
+	".gml":     networkX + "read_gml(FILE)) writes a dataset; " + attributes,
+	".graphml": networkX + "read_graphml(FILE)) writes a dataset; " + attributes,
+	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; " + attributes,
 	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
 		"dataset",
 	".net": networkX + "read_pajek(FILE)) writes a dataset",
-	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
+	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
+		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
 	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
 	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, networkx.node_link_graph(" +
 		"json.load(open(FILE)))) writes a dataset; of other forms, write the edges as a table",
