@@ -72,21 +72,27 @@ def csr(matrix):
     return scipy.sparse.csr_matrix(matrix)
 
 
+# Matrices and arrays of SciPy that a pickle may hold.
+SPARSE = [f"{form}_{kind}" for form in ("csr", "csc", "coo", "lil") for kind in ("matrix", "array")]
+
+
 class Arrays(pickle.Unpickler):
     """Unpickles arrays of NumPy, matrices of SciPy and containers; nothing else is called."""
 
     def find_class(self, module, name):
-        if name == "csr_matrix" and module.startswith("scipy.sparse"):
+        if name in SPARSE and module.startswith("scipy.sparse"):
             import scipy.sparse
-            return scipy.sparse.csr_matrix
+            return getattr(scipy.sparse, name)
         if name in ("ndarray", "dtype") and module == "numpy":
             return getattr(np, name)
+        if name == "_frombuffer" and module.endswith("core.numeric"):  # of protocol 5
+            return np.zeros(1).__reduce_ex__(5)[0]
         if name in ("_reconstruct", "scalar") and module.endswith("core.multiarray"):
             return (np.zeros(0) if name == "_reconstruct" else np.float64(0)).__reduce__()[0]
-        if (module, name) == ("collections", "defaultdict"):
-            return collections.defaultdict
-        if (module, name) in (("__builtin__", "list"), ("builtins", "list")):
-            return list
+        if module == "collections" and name in ("defaultdict", "OrderedDict"):
+            return getattr(collections, name)
+        if module in ("__builtin__", "builtins") and name in ("list", "set", "bytearray"):
+            return {"list": list, "set": set, "bytearray": bytearray}[name]
         if (module, name) == ("_codecs", "encode"):
             import codecs
             return codecs.encode
@@ -103,7 +109,7 @@ def planetoid(path):
 
     allx, tx = csr(part("allx")), csr(part("tx"))
     ally, ty, training = part("ally"), part("ty"), len(part("y"))
-    tests = parsed(prefix + ".test.index", lambda f: np.array([int(line) for line in f], np.int64))
+    tests = parsed(prefix + ".test.index", lambda f: np.array([int(line) for line in f if line.strip()], np.int64))
     if not (allx.shape[0] == len(ally) >= training and tx.shape[0] == len(ty) == len(tests) and
             allx.shape[1] == tx.shape[1] and ally.shape[1:] == ty.shape[1:]):
         raise FormatError(f"{prefix}.*: the files do not fit together: allx {allx.shape}, ally "
@@ -342,11 +348,16 @@ def mat(path):
         raise FormatError(f"{path}: {len(files)} .mat files, {schools} of them from Facebook100 (with "
                           "local_info); want one file, or a directory of Facebook100 only")
     f = files[0]
+    if getattr(f.get("Problem"), "dtype", np.dtype(int)).names:  # a struct of SuiteSparse
+        problem = f.pop("Problem")
+        f.update({f"Problem.{name}": problem[name].flat[0] for name in problem.dtype.names})
+        f["A"] = f.pop("Problem.A", None)
     used = {meaning: _named(f, names) for meaning, names in VARIABLES.items()}
     network = f.get(used["network"])
     if (network is None or getattr(network, "ndim", 0) != 2 or network.shape[0] != network.shape[1] or
             network.dtype.kind not in "biuf"):
-        raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}")
+        raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}; "
+                          "halognn.from_scipy(network, x, y) takes variables of scipy.io.loadmat(FILE) of other names")
     entries = weighed_entries(csr(network))
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0], f.get(used["x"]))
     if np.any(entries.data != 1):
@@ -378,7 +389,7 @@ def mat(path):
 
 # What people call the variables of attributed graphs, in the order in which they are taken.
 VARIABLES = {
-    "network": ("Network", "A", "adj", "Adjacency", "adj_matrix", "W", "graph", "PvsP"),
+    "network": ("Network", "A", "adj", "Adjacency", "adj_matrix", "W", "graph", "net", "PvsP"),
     "x": ("Attributes", "X", "feature", "features", "feat", "attr", "attrb", "attribute"),
     "label": ("Label", "Class", "gnd", "group", "labels", "y", "gt", "truth", "classes"),
 }

@@ -280,8 +280,11 @@ def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | 
         _take_dgl(graph, name, value, features, labels)
     for name, value in g.edata.items():
         if not name.startswith("_"):
-            name_here = "edge_weight" if name in ("w", "weight") else "edge_" + name
-            graph.more[name_here] = numpy_of(value, name)
+            known = {"w": "edge_weight", "weight": "edge_weight", "etype": "edge_type", "rel_type": "edge_type"}
+            graph.more[known.get(name, "edge_" + name)] = numpy_of(value, name)
+    for data, name in (g.ndata, "node_type"), (g.edata, "edge_type"):  # of a graph that had types
+        if "_TYPE" in data and len(np.unique(numpy_of(data["_TYPE"]))) > 1:
+            graph.more[name] = numpy_of(data["_TYPE"])
     return graph
 
 
@@ -332,7 +335,8 @@ def from_networkx(g: Any, features: Sequence[str] = (), label: Optional[str] = N
     edges = np.array([(place[u], place[v]) for u, v, _ in given], dtype=np.int64).reshape(-1, 2)
     once = np.arange(0) if g.is_directed() else np.flatnonzero(edges[:, 0] != edges[:, 1])  # a loop is its reverse
     graph = Graph(np.ascontiguousarray(np.concatenate([edges, edges[once][:, ::-1]]).T), len(nodes))
-    numbered = all(type(n) is int and -(1 << 63) <= n < 1 << 63 for n in nodes)
+    numbered = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and -(1 << 63) <= n < 1 << 63
+                   for n in nodes)
     graph.ids = np.array(nodes if numbered else [str(n) for n in nodes], np.int64 if numbered else np.str_)
     if len(set(graph.ids.tolist())) < len(nodes):
         raise ValueError("two vertices have the same text as their name; networkx.relabel_nodes "

@@ -130,10 +130,23 @@ def graph_of(graph: Any) -> "Graph | TypedGraph":
     makers = {"torch_geometric": from_pyg, "dgl": from_dgl, "networkx": from_networkx,
               "scipy": from_scipy}
     if module not in makers:
-        raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give "
+        cure = CURES.get(module, "")
+        raise TypeError(f"a {type(graph).__name__} of {module} is no graph known here; give {cure}"
                         "halognn.Graph(edge_index, num_nodes, x, y), or a graph of "
                         "PyTorch Geometric, DGL, SciPy or NetworkX")
     return makers[module](graph)
+
+
+# How objects of other modules become graphs that are known here.
+CURES = {
+    "builtins": "networkx.Graph(object) of a dict of lists or a list of pairs, for a file what reads it "
+                "(networkx.read_gml(path), or `halognn import` for tables and arrays), ",
+    "igraph": "graph.to_networkx(), ",
+    "networkit": "networkit.nxadapter.nk2nx(graph), ",
+    "numpy": "scipy.sparse.csr_matrix(array) of an adjacency matrix, ",
+    "pandas": "its rows as a table (frame.to_csv(\"edges.csv\", index=False)) to `halognn import --format csv`, or "
+              "networkx.from_pandas_edgelist(frame), ",
+}
 
 
 def direction(graph):

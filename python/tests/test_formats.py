@@ -1,5 +1,6 @@
 """Readers of published graphs, on small files made here and on the real graphs in HALOGNN_DATA."""
 
+import collections
 import gzip
 import json
 import os
@@ -134,6 +135,21 @@ class TestFormats(Case):
                 with open(os.path.join(self.at("data"), "meta.json"), encoding="utf-8") as f:
                     meta = json.load(f)
                 self.assertEqual((meta["classes"], meta["provenance"]["source"]), (3, "import " + form))
+
+    def test_pickles_of_ones_own(self):
+        import scipy.sparse
+        wanted = formats.read("planetoid", self.files(planetoid))
+        for protocol, kind in ((5, scipy.sparse.csr_matrix), (4, scipy.sparse.lil_matrix), (4, scipy.sparse.coo_matrix),
+                               (2, lambda x: x.toarray())):
+            rows = scipy.sparse.csr_matrix(X)
+            lists = collections.OrderedDict((v, set(EDGES[EDGES[:, 0] == v, 1].tolist())) for v in range(6))
+            for part, value in {"allx": kind(rows[:4]), "tx": kind(rows[5:]), "graph": lists}.items():
+                with open(self.at("source/ind.tiny." + part), "wb") as f:
+                    pickle.dump(value, f, protocol=protocol)
+            write(self.at("source/ind.tiny.test.index"), "5\n\n")
+            graph = formats.read("planetoid", self.at("source"))
+            self.assertEqual((graph.x != wanted.x).nnz, 0)
+            self.assertEqual(len({*zip(*graph.edge_index.tolist())}), len({*zip(*wanted.edge_index.tolist())}))
 
     def test_musae(self):
         where = self.files(musae)

@@ -107,6 +107,34 @@ class LosesNothing(unittest.TestCase):
                 str(i) for i in np.load(f"{self.out}/original_id.npy")]
             self.assertEqual(kept, [str(i) for i in ids])
 
+    @unittest.skipUnless(nx, "without networkx")
+    def test_ids_of_numpy_are_numbers(self):
+        self.said(nx.Graph([(np.int64(10), np.int64(20)), (np.int64(20), 5)]))
+        self.assertEqual(np.load(f"{self.out}/original_id.npy").tolist(), [10, 20, 5])
+
+    def test_types_of_a_homogeneous_graph_of_dgl(self):
+        def graph(ndata, edata):
+            return type("DGLGraph", (), {
+                "__module__": "dgl.heterograph", "is_homogeneous": True, "ndata": ndata, "edata": edata,
+                "num_nodes": lambda self: 3, "edges": lambda self, order: (np.array([0, 1]), np.array([1, 2]))})()
+
+        for ndata, edata, named in (({"_TYPE": np.array([0, 1, 1])}, {}, "node_type"),
+                                    ({}, {"_TYPE": np.array([0, 1])}, "edge_type"),
+                                    ({}, {"etype": np.array([0, 0])}, "edge_type")):
+            with self.assertRaisesRegex(halognn.HalognnError, f"{named}.*--ignore {named}"):
+                self.said(graph(ndata, edata))
+        _, told = self.said(graph({"_TYPE": np.zeros(3), "norm": np.ones(3)}, {"w": np.array([[.5], [.25]])}))
+        self.assertEqual(told, ["array norm is not read"])
+        self.assertEqual(self.weights()[[0, 1], [1, 2]].tolist(), [.5, .25])
+
+    def test_other_objects_have_a_cure(self):
+        for module, cure in (("igraph", "to_networkx"), ("pandas.core.frame", "to_csv"), ("networkit.graph", "nk2nx")):
+            with self.assertRaisesRegex(TypeError, cure):
+                self.said(type("Graph", (), {"__module__": module})())
+        for graph, cure in (({0: [1]}, "networkx.Graph"), (np.eye(2), "csr_matrix"), ("g.gml", "read_gml")):
+            with self.assertRaisesRegex(TypeError, cure):
+                self.said(graph)
+
     @unittest.skipUnless(sp, "without SciPy")
     def test_sums_are_larger_than_the_type_of_the_matrix(self):
         entries = (np.full(3, 100, np.int8), ([0, 0, 1], [1, 1, 0]))
@@ -159,12 +187,23 @@ class LosesNothing(unittest.TestCase):
         for variables, left in (({"network": network, "group": sp.csc_matrix(np.eye(4))}, []),
                                 ({"adj": network * 2, "feature": np.ones((4, 2)), "label": [[1], [2], [1], [2]]}, []),
                                 ({"A": network, "X": np.ones((4, 2)), "gnd": [1, 2, 1, 2], "pos": np.ones(4)},
-                                 ["variable pos"])):
+                                 ["variable pos"]),
+                                ({"Problem": {"A": network, "name": "a"}, "y": [1, 2, 1, 2]},
+                                 ["variable Problem.name"]),
+                                ({"net": network, "classes": [0, 1, 0, 1]}, [])):
             scipy.io.savemat(path, variables)
             graph = formats.read("mat", path)
             self.assertIsNotNone(graph.y, list(variables))
             self.assertEqual(graph.left, left)
             self.assertEqual("edge_weight" in graph.more, "adj" in variables)
+
+    @unittest.skipUnless(sp, "without SciPy")
+    def test_other_names_of_mat(self):
+        path = os.path.join(self.dir.name, "m.mat")
+        for variables in {"friendship": np.eye(3)}, {"Problem": {"b": np.ones(3)}}:
+            scipy.io.savemat(path, variables)
+            with self.assertRaisesRegex(formats.FormatError, "it holds .*halognn.from_scipy"):
+                formats.read("mat", path)
 
     def test_links_of_names(self):
         from halognn.program import links_file

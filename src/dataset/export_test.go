@@ -14,6 +14,13 @@ func SetMemory(t testing.TB, bytes int64) {
 	t.Cleanup(func() { available = before })
 }
 
+// SetLargeFeatures sets from how many bytes on features that are mostly zeros are refused, until the test ends.
+func SetLargeFeatures(t testing.TB, bytes int64) {
+	before := largeFeatures
+	largeFeatures = bytes
+	t.Cleanup(func() { largeFeatures = before })
+}
+
 // FeatureRow sets dst [Features] to the features of v, as float32.
 func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {
 	begin, end := int(v)*d.Meta.Features, (int(v)+1)*d.Meta.Features

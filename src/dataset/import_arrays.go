@@ -59,7 +59,34 @@ func openArrays(path string) (arrays, error) {
 	if info.IsDir() {
 		return npyDir(path), nil
 	}
-	return npy.OpenZip(path)
+	z, err := npy.OpenZip(path)
+	if err == nil && z.Has("adj_matrix.indptr") {
+		return dotted{z}, nil
+	}
+	return z, err
+}
+
+// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so on.
+type dotted struct{ arrays }
+
+func (d dotted) inner(name string) string {
+	for _, of := range []string{"adj", "attr"} {
+		if part, is := strings.CutPrefix(name, of+"_"); is && d.arrays.Has(of+"_matrix."+part) {
+			return of + "_matrix." + part
+		}
+	}
+	return name
+}
+
+func (d dotted) Has(name string) bool                    { return d.arrays.Has(d.inner(name)) }
+func (d dotted) Reader(name string) (*npy.Reader, error) { return d.arrays.Reader(d.inner(name)) }
+
+func (d dotted) Names() []string {
+	names := slices.Clone(d.arrays.Names())
+	for i, name := range names {
+		names[i] = strings.Replace(name, "_matrix.", "_", 1)
+	}
+	return names
 }
 
 // arraySource is a set of arrays with the path that errors name.
@@ -302,13 +329,21 @@ func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) 
 
 // setDenseFeatures registers an array [vertices, columns] of features, to be streamed.
 func setDenseFeatures(s *source, a arraySource, key string) error {
-	r, err := a.open(key, 2)
+	r, err := a.Reader(key)
 	if err != nil {
 		return err
 	}
-	h := r.Header
+	h, words := r.Header, r.IsText()
 	if err := r.Close(); err != nil {
 		return err
+	}
+	if words {
+		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 and 1 for each word",
+			a.name(key), ErrValue)
+	}
+	if len(h.Shape) != 2 {
+		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a row of features for each "+
+			"vertex", a.name(key), npy.ShapeString(h.Shape))
 	}
 	if h.Shape[0] != s.vertices {
 		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), h.Shape[0], s.vertices)

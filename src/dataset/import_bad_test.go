@@ -265,8 +265,8 @@ func TestImportBadInput(t *testing.T) {
 		}, []string{"plain.npz: neither edge_index nor adj_indptr"}, nil},
 		{"a split table with a stranger", "npy directory",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,dev\n"))
-			}, []string{"part.csv: line 2", `"1,dev"`}, dataset.ErrValue},
+				write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,eval\n"))
+			}, []string{"part.csv: line 2", `"1,eval"`}, dataset.ErrValue},
 
 		{"split codes of another graph", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {

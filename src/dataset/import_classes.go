@@ -31,6 +31,7 @@ func (s *source) nameClasses(labels []string) error {
 		}
 		return strings.Compare(a, b)
 	})
+	s.tellDoubtful(labels, class)
 	if err := s.setNames(names, labelled, integers); err != nil {
 		return err
 	}
@@ -46,6 +47,27 @@ func (s *source) nameClasses(labels []string) error {
 		s.putLabel(v, c)
 	}
 	return nil
+}
+
+// doubtful are words that may be a class, or say that there is none.
+var doubtful = []string{"unknown", "?", "-", "\\n", "<na>", "#n/a", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
+	"not available", "no label"}
+
+// tellDoubtful notes classes that may stand for none.
+func (s *source) tellDoubtful(labels []string, class map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(class)) {
+		if s.options.NoLabel != nil || !slices.Contains(doubtful, strings.ToLower(name)) {
+			continue
+		}
+		n := 0
+		for _, y := range labels {
+			if strings.TrimSpace(y) == name {
+				n++
+			}
+		}
+		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands for none, --no-label %q "+
+			"says so", n, name, name)
+	}
 }
 
 // setNames keeps the names of classes, in order, unless they are their numbers, and tells what is odd

@@ -24,13 +24,26 @@ func readEdgeList(s *source) error {
 	if err != nil {
 		return err
 	}
+	if err := refuseBipartite(path); err != nil {
+		return err
+	}
 	var ids distinct
-	if err := eachEdge(path, func(_ *table.Reader, u, v int64) error {
+	rows, loop := int64(0), false
+	if err := eachEdge(path, func(r *table.Reader, u, v int64) error {
+		if padded(r.Row()) {
+			return r.Errorf("%w: %.40q: an id begins with 0, which a number would lose; --format csv --no-header "+
+				"reads ids as they are written", ErrValue, r.Row())
+		}
+		loop = loop || rows == 0 && u == v
+		rows++
 		ids.add(u)
 		ids.add(v)
 		return nil
 	}); err != nil {
 		return err
+	}
+	if loop && isMETIS(path) { // of a ring, whose rows all have two numbers
+		return fmt.Errorf("%s: %w: %s", path, ErrValue, cureMETIS)
 	}
 	x := newIndex(slices.Clone(ids.sorted())) // without the room that the list grew into
 	ids = distinct{}
@@ -77,6 +90,50 @@ func onlyFile(path string) (string, error) {
 	return filepath.Join(path, files[0]), nil
 }
 
+// padded reports whether a number of a row begins with a 0 that is not all of it.
+func padded(row []byte) bool {
+	digit := func(i int) bool { return i >= 0 && i < len(row) && row[i]-'0' <= 9 }
+	for i, c := range row {
+		if c == '0' && digit(i+1) && !digit(i-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseBipartite returns an error for a file of KONECT that says that its edges join two sets, both of which
+// are numbered from 1.
+func refuseBipartite(path string) error {
+	if !beginsWith(path, "% bip ") && !beginsWith(path, "%bip ") {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: its first line says that it is bipartite (bip), where 1 of one side and 1 of the "+
+		"other are two vertices; give them ids of their own: awk '!/^%%/ {print \"a\" $1 \",b\" $2}' FILE > edges.csv, "+
+		"which --format csv --no-header --undirected imports, or types (docs/guide/typed.md)", path, ErrValue)
+}
+
+const cureMETIS = "a METIS graph: its first line counts vertices and edges, and each other one lists the neighbours of " +
+	"a vertex; awk '!/^%/ && n++ {for (i = 1; i <= NF; i++) print n - 1, $i}' FILE > edges.txt writes its edges, if " +
+	"neither has weights"
+
+// isMETIS reports whether the first row of a file counts the lines after it, and their numbers, as edges
+// that are there twice, perhaps with a weight.
+func isMETIS(path string) bool {
+	var head []int64
+	first, last, numbers := 0, 0, int64(0)
+	err := eachRow(path, table.Blank, func(r *table.Reader) error {
+		last = r.Line()
+		if head != nil {
+			numbers += int64(r.Columns())
+			return nil
+		}
+		first, head = last, make([]int64, r.Columns())
+		return r.Ints(head)
+	})
+	return err == nil && len(head) > 1 && len(head) < 5 && int64(last-first) == head[0] &&
+		(numbers == 2*head[1] || len(head) > 2 && numbers == 4*head[1])
+}
+
 func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error {
 	var edge [2]int64
 	return eachRow(path, table.Blank, func(r *table.Reader) error {
@@ -96,6 +153,8 @@ func cureEdge(path string, r *table.Reader) string {
 		decimal = " (a weight with a decimal comma is no number: write a point)"
 	}
 	switch n := len(fields); {
+	case isMETIS(path):
+		return cureMETIS
 	case beginsWith(path, "%%MatrixMarket"):
 		return "a MatrixMarket file, which begins with its size: in Python, halognn.write_dataset(DIR, " +
 			"scipy.io.mmread(FILE)) imports it"

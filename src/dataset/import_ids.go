@@ -40,10 +40,20 @@ func wholeNumber(id string) string {
 	return strconv.FormatInt(int64(x), 10)
 }
 
+// isRounded reports whether an id is a long number of which a few digits are left, such as 1.53E+18.
+func isRounded(id string) bool {
+	digits, exponent, is := strings.Cut(strings.ToLower(id), "e+")
+	n, number := table.ParseInt([]byte(exponent))
+	_, float := table.ParseFloat([]byte(digits))
+	_, fraction, point := strings.Cut(digits, ".")
+	return is && number && float && point && n > 10 && int64(len(fraction)) < n
+}
+
 // oddIDs watches for ids that are no integers among ids that are.
 type oddIDs struct {
 	integers           int
 	whole, none, other oddID
+	rounded            oddID
 	wholes             []string // the integers that whole ids are
 }
 
@@ -61,6 +71,8 @@ func (o *oddIDs) see(id string, line int) {
 	}
 	of := &o.other
 	switch {
+	case isRounded(id):
+		of = &o.rounded
 	case wholeNumber(id) != "":
 		of = &o.whole
 		o.wholes = append(o.wholes, wholeNumber(id))
@@ -77,6 +89,10 @@ func (o *oddIDs) see(id string, line int) {
 func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
+	case o.rounded.count > 0:
+		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write long numbers, whose other "+
+			"digits are lost: ids that differ there would be one vertex; write the column as text, or as with "+
+			"pandas: df[column].astype(\"int64\")", at(o.rounded), ErrValue, o.rounded.id)
 	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
 		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another vertex; write "+
 			"ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole), ErrValue, o.whole.id,

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"halognn/src/dataset/table"
 	"halognn/src/npy"
 )
 
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
 var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
-	"x":          {"x", "features", "feats", "feat", "node_feat", "node_feats", "node_features"},
+	"x":          {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats", "node_features"},
 	"y":          {"y", "labels", "label", "node_label", "node_labels"},
 	"ids":        {"ids"},
 	"num_nodes":  {"num_nodes", "num_vertices"},
@@ -256,8 +257,10 @@ func (o *ImportOptions) checkKeys() error {
 	return nil
 }
 
-const pickled = "a Python pickle, which could run code; load it in Python and save its arrays " +
-	"with numpy.savez"
+const (
+	networkX   = "a format that NetworkX reads; in Python, halognn.write_dataset(DIR, networkx."
+	attributes = "from_networkx(graph, features, label) takes attributes"
+)
 
 // foreignKinds maps extensions of files of other programs to advice.
 var foreignKinds = map[string]string{
@@ -267,24 +270,23 @@ var foreignKinds = map[string]string{
 		"dataset",
 	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
 	".mat":     "a MATLAB file; python3 -m halognn mat IN OUT reads it",
-	".pkl":     pickled,
-	".pickle":  pickled,
-	".gml":     "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
-	".graphml": "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
-	".gexf":    "a NetworkX format; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".gml":     networkX + "read_gml(FILE)) writes a dataset; " + attributes,
+	".graphml": networkX + "read_graphml(FILE)) writes a dataset; " + attributes,
+	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; " + attributes,
 	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
 		"dataset",
-	".net":     "a Pajek file; in Python, halognn.write_dataset(DIR, networkx.read_pajek(FILE)) writes a dataset",
-	".parquet": "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)",
-	".feather": "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)",
-	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
-	".h5":      "an HDF5 file; save its arrays with numpy.savez",
-	".hdf5":    "an HDF5 file; save its arrays with numpy.savez",
-	".nt":      "RDF triples, whose edges have types: a graph with types names its arrays by them",
-	".ttl":     "RDF triples, whose edges have types: a graph with types names its arrays by them",
-	".zip":     "an archive; unpack it and name what is in it",
-	".tar":     "an archive; unpack it and name what is in it",
-	".tgz":     "an archive; unpack it and name what is in it",
+	".net": networkX + "read_pajek(FILE)) writes a dataset",
+	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
+		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
+	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
+	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, networkx.node_link_graph(" +
+		"json.load(open(FILE)))) writes a dataset; of other forms, write the edges as a table",
+	".jsonl":  "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
+	".ndjson": "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
+	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table and an edge table, " +
+		"whose first lines name the columns",
+	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
+	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }
 
 // foreign returns an error for an input whose name shows that no importer, or another one, reads
@@ -295,7 +297,7 @@ func foreign(path, format string) error {
 	if isDir(path) {
 		return nil
 	}
-	if what := foreignKinds[ext]; what != "" {
+	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)
 	}
 	if ext == ".npz" && format != "npz" {

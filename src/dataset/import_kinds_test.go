@@ -48,7 +48,39 @@ func TestImportKinds(t *testing.T) {
 			func(o *dataset.ImportOptions) { o.Ignore = []string{"target"} },
 			want{fault: []string{"source, src, to are called so"}}},
 		{"names of two pairs, one of each end", []string{"edges.csv", "source,dst\na,b\n"}, nil, want{vertices: 2, edges: 1}},
+		{"names that are alike but for 1 and 2", []string{"edges.csv", "drug1,drug2,p\na,b,.5\nb,c,.7\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"drug1: source (its names are a pair)", "column p of edges.csv is not read"}}},
+		{"names that are alike but for from and to", []string{"edges.csv", "from_user,to_user\na,b\n"}, nil, want{vertices: 2, edges: 1}},
+		{"names of Neo4j", []string{"edges.csv", ":START_ID(P),since:int,:END_ID(P)\na,1,b\n"}, nil, want{vertices: 2, edges: 1}},
+		{"types of Neo4j", []string{"edges.csv", ":START_ID,:END_ID,:TYPE\na,b,KNOWS\n"}, nil,
+			want{fault: []string{"column :TYPE", "--ignore :TYPE"}}},
+		{"names of Neptune", []string{"edges.csv", "~id,~from,~to\n0,a,b\n"}, nil, want{vertices: 2, edges: 1}},
+		{"a matrix with names", []string{"edges.csv", ";A;B;C\nA;0;1;0\nB;1;0;1\nC;0;1;0\n"}, nil,
+			want{fault: []string{"line 1", "an adjacency matrix", `sep=";"`}}},
+		{"a matrix of marks", []string{"edges.csv", "0,1,1\n1,0,0\n1,0,0\n"}, nil,
+			want{fault: []string{"3 rows of as many 0 and 1: an adjacency matrix"}}},
+		{"triples", []string{"edges.csv", "a\tlikes\tb\nb\tlikes\tc\n"},
+			func(o *dataset.ImportOptions) { o.Table.NoHeader = true },
+			want{fault: []string{"columns 0 and 1, or 0 and 2", "--source", "--target"}}},
+		{"triples of numbers", []string{"edges.csv", "007\tlikes\t7\n7\tlikes\t07\n"},
+			func(o *dataset.ImportOptions) { o.Table.Source, o.Table.Target = "0", "2" },
+			want{vertices: 3, edges: 2, says: []string{"column 1 of edges.csv is not read"}}},
+		{"ends of two kinds", []string{"edges.csv", "user,item,stars\n1,2,5\n2,3,4\n"},
+			func(o *dataset.ImportOptions) { o.Table.Source, o.Table.Target = "user", "item" },
+			want{vertices: 3, edges: 2, says: []string{"1 of 3 ids are in both columns, user and item"}}},
+		{"ends of one kind", []string{"edges.csv", "txId1,txId2\n1,2\n2,3\n"}, nil,
+			want{vertices: 3, edges: 2, silent: []string{"in both columns"}}},
+		{"a bipartite graph of KONECT", []string{"edges.csv", "% bip unweighted\n1 1\n1 2\n"}, nil,
+			want{fault: []string{"bipartite", "ids of their own"}}},
+		{"edges to vertices without a row", []string{"edges.csv", "source,target\n0,1\n7,1\n0,8\n1,0\n", "nodes.csv", "id,f\n0,1\n1,1\n"}, nil,
+			want{fault: []string{`line 3: vertex "7"`, "2 edges name such vertices"}}},
 		// ids
+		{"ids of which digits are lost", []string{"edges.csv", "source,target\n1.53E+18,1.54E+18\n"}, nil,
+			want{fault: []string{"line 2", `"1.53E+18"`, "digits are lost"}}},
+		{"joined files with byte order marks", []string{"edges.csv", "\ufeffsource,target\na,b\n\ufeffsource,target\nb,c\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"line 3 repeats the names"}}},
+		{"two columns that may be the id", []string{"edges.csv", path3, "nodes.csv", "views,user_id\n5,0\n6,1\n7,2\n"}, nil,
+			want{fault: []string{"views, the first one, or user_id", "--id"}}},
 		{"ids with a point among integers", []string{"edges.csv", "source,target\n1.0,2\n2.0,3\n"}, nil,
 			want{fault: []string{"line 2", `"1.0"`, "1 would be another vertex"}}},
 		{"ids with an exponent among integers", []string{"edges.csv", "source,target\n2,100000\n1e5,2\n"}, nil,
@@ -72,6 +104,13 @@ func TestImportKinds(t *testing.T) {
 			func(o *dataset.ImportOptions) { o.Table.FirstRows = true },
 			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 1}, features: []float32{5, 6, 8},
 				says: []string{"3 rows of nodes.csv are of vertices that have a row before, and are left out: 2 of them differ"}}},
+		{"columns named by numbers", []string{"edges.csv", "1\t2\t3\t88\n3\t2\t1\t87\n", "nodes.csv", "1|24|M|t|8\n2|53|F|o|9\n3|3|M|w|3\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels, o.Ignore = []string{"3"}, []string{"2", "4"} },
+			want{vertices: 3, edges: 2, classes: 3, features: []float32{24, 53, 3}}},
+		{"the id of Neo4j beside a name", []string{"edges.csv", path3, "nodes.csv", "name,pId:ID(P),f\nA,0,1\nB,1,2\nC,2,3\n"},
+			func(o *dataset.ImportOptions) { o.Ignore = []string{"name"} }, want{vertices: 3, edges: 2, names: []string{"f"}}},
+		{"columns that pandas numbered", []string{"edges.csv", path3, "nodes.csv", "0,1,2,3\n0,.5,.5,1\n1,.1,.3,2\n"}, nil,
+			want{fault: []string{"nodes.csv: line 1", "--header", "--no-header"}}},
 		// columns that tools write
 		{"row numbers without a name", []string{"edges.csv", path3, "nodes.csv", ",id,f\n0,0,1\n1,1,2\n2,2,3\n"}, nil,
 			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column 0, without a name, of nodes.csv is not read"}}},
@@ -87,7 +126,33 @@ func TestImportKinds(t *testing.T) {
 		{"an index as a feature, if asked for", []string{"edges.csv", path3, "nodes.csv", "id,index\n0,0\n1,1\n2,2\n"},
 			func(o *dataset.ImportOptions) { o.Table.Features = []string{"index"} },
 			want{vertices: 3, edges: 2, names: []string{"index"}}},
+		{"an empty column", []string{"edges.csv", path3, "nodes.csv", "Id,timeset,f\n0,,1\n1,,2\n2,,3\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"timeset: ignored (empty)", "timeset of nodes.csv is not read: it is empty"}}},
+		{"an empty column that is named", []string{"edges.csv", path3, "nodes.csv", "id,g,f\n0,,1\n1,,2\n2,,3\n"},
+			func(o *dataset.ImportOptions) { o.Table.Features = []string{"g"} }, want{fault: []string{"line 2", "column g is empty"}}},
+		{"several columns of words", []string{"edges.csv", path3, "nodes.csv", "id,f,city,born,land\n0,1,Ulm,2000-01-02,D\n1,1,Jena,2001-01-02,D\n2,1,Bonn,2002-01-02,D\n"}, nil,
+			want{fault: []string{`line 2: `, `city holds "Ulm"`, "nor are those of born, land", "--ignore city,born,land", "--label land"}}},
+		{"a list in a field", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,\"[0.5, 1, 2]\"\n1,x\n2,x\n"}, nil,
+			want{fault: []string{"line 2", "a list of 3 numbers", "give each a column"}}},
+		{"a list or a decimal comma", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,\"12,5\"\n1,x\n2,x\n"}, nil,
+			want{fault: []string{"decimal comma", "if it is a list"}}},
+		{"commas between thousands", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,\"610,086\"\n1,x\n2,x\n"}, nil,
+			want{fault: []string{"between thousands"}}},
+		{"another word for nothing", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,1\n1,<NA>\n2,1\n"}, nil,
+			want{fault: []string{"line 3", `column f holds "<NA>"`, "fill it in"}}},
+		{"a number with a sign", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,12.5%\n1,3%\n2,1%\n"}, nil,
+			want{fault: []string{"line 2", "leave the sign out"}}},
+		{"rows that end with a separator", []string{"edges.csv", "source,target,\n0,1,\n1,2,\n", "nodes.csv", "id;f;\n0;5;\n1;6;\n2;7;\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"2, without a name,: ignored (empty)"}}},
+		{"a label of edges", []string{"edges.csv", "source,target,label\n0,1,a\n1,2,b\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"column label of edges.csv is not read; --task links --link-classes label"}}},
+		{"a point for nothing", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,1\n1,.\n2,1\n"}, nil,
+			want{fault: []string{"line 3", `column f holds "."`, "fill it in"}}},
+		{"a fold and splits", []string{"edges.csv", path3, "nodes.csv", "id,fold,split_0,f\n0,0,1,5\n1,1,0,6\n2,2,0,7\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column fold of nodes.csv is not read", "split_0: ignored (of a split"}}},
 		// masks
+		{"other words of a split", []string{"edges.csv", path3, "nodes.csv", "id,y,split\n0,a,Training\n1,b,dev\n2,a,testing\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0}, {1}, {2}}}},
 		{"masks of words", []string{"edges.csv", path3, "nodes.csv",
 			"id,y,train_mask,val_mask,test_mask\n0,a,True,False,False\n1,b,False,True,False\n2,a,False,False,True\n"}, nil,
 			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0}, {1}, {2}},
@@ -198,6 +263,11 @@ func TestImportKinds(t *testing.T) {
 		{"some of several labels", []string{"edges.csv", path3, "nodes.csv", "id,p,q\n0,1,1\n1,,1\n2,0,1\n"},
 			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"p", "q"} },
 			want{fault: []string{"vertex 1 lacks 1 of 2 labels"}}},
+		{"a class that may be none", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,unknown\n2,b\n"}, nil,
+			want{vertices: 3, edges: 2, classes: 3, says: []string{`1 vertices are of a class "unknown"`, `--no-label "unknown"`}}},
+		{"a class that is none", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,unknown\n2,b\n"},
+			func(o *dataset.ImportOptions) { o.NoLabel = []string{"unknown"} },
+			want{vertices: 3, edges: 2, classes: 2, silent: []string{"may be", "are of a class"}}},
 		{"one-hot labels", []string{"edges.csv", path3, "nodes.csv", "id,p,q\n0,1,0\n1,0,1\n2,1,0\n"},
 			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"p", "q"} },
 			want{vertices: 3, edges: 2, classes: 2, says: []string{"labels are one-hot"}}},
@@ -359,5 +429,109 @@ func TestArraysAreTold(t *testing.T) {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, r)
 		}
+	}
+}
+
+// What an edge list is not is an error: ids that begin with 0, METIS graphs, and two sets that are both
+// numbered from 1.
+func TestEdgeListFaults(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string
+	}{
+		{"007 12\n12 7\n", "an id begins with 0"},
+		{"1 0\n0 -07\n", "line 2"},
+		{"4 4\n2 4\n1 3\n2 4\n1 3\n", "a METIS graph"},
+		{"% made\n4 5\n2 3 4\n1 3\n1 2 4\n1 3\n", "a METIS graph"},
+		{"3 2 1\n2 7\n1 7 3 9\n2 9\n", "a METIS graph"},
+		{"% bip posweighted\n1 1\n", "bipartite"},
+		{"0 1 0.5\n1 2 2\n", "a weight"},
+	} {
+		dir := t.TempDir()
+		o := dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d")}
+		write(t, o.In, []byte(c.text))
+		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+	dir := t.TempDir()
+	o := dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d")}
+	write(t, o.In, []byte("3 3\n0 10\n100 0\n"))
+	if d, _ := imported(t, o); d.Meta.Vertices != 4 {
+		t.Errorf("a loop first, and zeros: %d vertices", d.Meta.Vertices)
+	}
+}
+
+// The arrays of an attributed graph may have a point in their names, as of GNN benchmarks, and other archives
+// of a directory are no silent loss.
+func TestOtherArrays(t *testing.T) {
+	ends, columns := csr(true)
+	indptr, indices, values := sparseFeatures()
+	dir := t.TempDir()
+	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
+	n := len(ends) - 1
+	archive(t, o.In, map[string][]byte{
+		"adj_matrix.indptr": array(t, ends, n+1), "adj_matrix.indices": array(t, columns, len(columns)),
+		"adj_matrix.shape": array(t, []int64{int64(n), int64(n)}, 2), "attr_matrix.indptr": array(t, indptr, n+1),
+		"attr_matrix.indices": array(t, indices, len(indices)), "attr_matrix.data": array(t, values, len(values)),
+		"attr_matrix.shape": array(t, []int64{int64(n), 3}, 2),
+	})
+	if d, r := imported(t, o); d.Meta.Features != 3 || d.Meta.Edges != int64(len(tinyIndices)) ||
+		!strings.Contains(r.String(), "attr_data to attr_shape, 4 columns: feature") {
+		t.Errorf("%s", r)
+	}
+	write(t, filepath.Join(dir, "in", "x"), nil)
+	o.In, o.Out = filepath.Join(dir, "in"), filepath.Join(dir, "e")
+	archive(t, filepath.Join(o.In, "graph.npz"), map[string][]byte{"edge_index": array(t, []int64{0, 1}, 2, 1)})
+	archive(t, filepath.Join(o.In, "data.npz"), map[string][]byte{"feature": array(t, []float32{1, 2}, 2, 1)})
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "data.npz (feature) would not be read") {
+		t.Errorf("features in another archive: %v", err)
+	}
+}
+
+// Files of an OGB folder that are not read are told, weights of edges among them.
+func TestOtherFilesOfOGB(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"edge.csv": "0,1\n", "num-node-list.csv": "2\n", "edge_weight.csv": "3\n",
+		"edge_year.csv": "1990\n", "note.csv": "1\n"} {
+		write(t, filepath.Join(dir, "raw", name+".gz"), zipped(text))
+	}
+	write(t, filepath.Join(dir, "split", "time", "train.pt"), nil)
+	_, r := imported(t, dataset.ImportOptions{Format: "ogb", In: dir, Out: filepath.Join(t.TempDir(), "d")})
+	for _, want := range []string{"edge_weight.csv.gz is ignored: weights", "edge_year.csv.gz is ignored: it is a time",
+		"note.csv.gz is not read", "the split split/time is not read"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, r)
+		}
+	}
+}
+
+// Dense features that are mostly zeros are told, and refused where they become large.
+func TestDenseZerosAreTold(t *testing.T) {
+	const n = 300
+	x := make([]float32, n*n)
+	for v := range n {
+		x[v*n+v] = 1
+	}
+	dir := t.TempDir()
+	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
+	archive(t, o.In, map[string][]byte{"edge_index": array(t, []int64{0, 1}, 2, 1), "x": array(t, x, n, n)})
+	_, r := imported(t, o)
+	if want := "99.67 % of the features are zeros: 351.6 KiB as float32; --feature-type sparse keeps them in 4.688 KiB"; !strings.Contains(
+		r.String(), want) {
+		t.Errorf("the report lacks %q:\n%s", want, r)
+	}
+	dataset.SetLargeFeatures(t, 1<<18)
+	o.Out = filepath.Join(dir, "e")
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "--feature-type sparse stores these in") ||
+		!strings.Contains(err.Error(), "g.npz: x") {
+		t.Errorf("%v", err)
+	}
+	if left, _ := os.ReadDir(o.Out); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	o.FeatureType = dataset.Float32
+	if _, r := imported(t, o); strings.Contains(r.String(), "zeros") {
+		t.Errorf("a type was asked for:\n%s", r)
 	}
 }

@@ -108,7 +108,7 @@ func graphArchive(s *source) (string, error) {
 	if s.find(here, "edge_index") != "" || here.Has("adj_indptr") || here.Has("indptr") {
 		return in, nil
 	}
-	var graphs, splits []string
+	var graphs, splits, rows []string
 	archives := filesIn(in, ".npz")
 	for _, name := range archives {
 		path := filepath.Join(in, name+".npz")
@@ -122,6 +122,8 @@ func graphArchive(s *source) (string, error) {
 			graphs = append(graphs, path)
 		case a.Has("train") && a.Has("test"):
 			splits = append(splits, path)
+		case s.find(a, "x") != "" || s.find(a, "y") != "":
+			rows = append(rows, fmt.Sprintf("%s (%s)", name+".npz", strings.Join(a.Names(), ", ")))
 		}
 		if err := set.Close(); err != nil {
 			return "", err
@@ -132,6 +134,11 @@ func graphArchive(s *source) (string, error) {
 			"matrix) and %d with a split (train, test); "+
 			"want one, and at most one: name the file with --in, and the split with --split", in,
 			len(graphs), len(splits))
+	}
+	if len(rows) > 0 {
+		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the arrays into one archive, "+
+			"as numpy.savez(NEW, **numpy.load(ONE), **numpy.load(OTHER)), or beside it as .npy files", in, ErrValue,
+			strings.Join(rows, "; "), filepath.Base(graphs[0]))
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -262,9 +269,14 @@ func readIDs(s *source, a arraySource, key string) error {
 	if r.IsText() {
 		ids, err = npy.ReadText(r)
 	} else {
+		float := strings.Contains(r.DType, "f")
 		var numbers []int64
 		if numbers, err = npy.ReadAll[int64](r); err == nil {
-			for _, x := range numbers {
+			for v, x := range numbers {
+				if float && (x >= 1<<53 || x <= -1<<53) {
+					return fmt.Errorf("%s: vertex %d is %d: %w: numbers with a point hold whole numbers below 2^53 alone, so "+
+						"that digits are lost; save the ids as int64 or words", a.name(key), v, x, ErrValue)
+				}
 				ids = append(ids, strconv.FormatInt(x, 10))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/mem"
@@ -62,6 +63,24 @@ func (s *source) readsOGB(raw string) {
 		}
 		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
 			s.note("%s is ignored: %s", of.name, noTime)
+		}
+	}
+	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year", "num-node-list", "num-edge-list"}
+	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
+		for _, name := range filesIn(raw, ext) {
+			switch {
+			case slices.Contains(known, name):
+				continue
+			case strings.HasSuffix(name, "_year") || strings.HasSuffix(name, "_time"):
+				s.reads(raw, name+ext, asTime, "")
+				s.note("%s is ignored: %s", name+ext, noTime)
+			case ignoredWeights(name) != "":
+				s.reads(raw, name+ext, asIgnored, "")
+				s.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
+			default:
+				s.reads(raw, name+ext, asIgnored, "")
+				s.note("%s is not read", name+ext)
+			}
 		}
 	}
 }
@@ -305,6 +324,10 @@ func (s *source) findSplit(folders string) error {
 	found, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.csv*") // the pattern is sound
 	switch len(found) {
 	case 0:
+		if other, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.*"); len(other) > 0 {
+			s.note("the split %s is not read: want tables, as train.csv.gz; --split takes .npy files, too",
+				filepath.Dir(other[0]))
+		}
 		return nil
 	case 1:
 		dir := filepath.Join(s.options.In, filepath.Dir(found[0]))

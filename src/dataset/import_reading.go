@@ -110,7 +110,10 @@ func (s *source) usual(name string) bool {
 		lists = append(lists, masks)
 	}
 	return isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return n != "" && strings.EqualFold(n, name) })
+		return slices.ContainsFunc(names, func(n string) bool {
+			_, number := table.ParseInt([]byte(n)) // of a column without a name
+			return n != "" && !number && strings.EqualFold(n, name)
+		})
 	})
 }
 

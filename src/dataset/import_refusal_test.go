@@ -367,7 +367,7 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"a NetworkX file",
 			named("g.graphml", "edgelist"),
-			[]string{"g.graphml", "halognn.write_dataset(DIR, g)"},
+			[]string{"g.graphml", "halognn.write_dataset(DIR, networkx.read_graphml(FILE))"},
 		},
 		{"a Parquet file", named("g.parquet", "csv"), []string{"pandas.read_parquet", "to_csv"}},
 		{"a spreadsheet", named("g.xlsx", "csv"), []string{"save it as CSV"}},
@@ -390,7 +390,7 @@ func TestImportRefusals(t *testing.T) {
 			},
 			[]string{"neither edges.csv nor edges.tsv", "--nodes"},
 		},
-		{"an empty table", edges(""), []string{"edges.csv", "the first line is empty"}},
+		{"an empty table", edges(""), []string{"edges.csv", "it has no row"}},
 		{"a table of column names", edges("source,target\n"), []string{"there are no vertices"}},
 		{
 			"one column",

@@ -268,6 +268,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		stored = s.options.FeatureType
 	}
 	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
+	if entries < 0 && cols > 0 && s.options.FeatureType == "" && !s.options.Standardize && s.options.StandardizeAs == "" {
+		f.write = s.watched(f, write)
+	}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
@@ -277,10 +280,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	if stored == Sparse {                                         // whose entries are not counted yet
 		bytes = 0
 	}
-	// what is mostly zeros is not made large unasked
-	const large, much = 4 << 30, 50
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
-		s.options.MaxFeatureBytes == 0 && bytes > large && bytes > much*small {
+		s.options.MaxFeatureBytes == 0 && bytes > float64(largeFeatures) && bytes > muchLarger*small {
 		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: --feature-type sparse stores %s, and "+
 			"--feature-type %[6]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, size(small))
 	}

@@ -258,8 +258,9 @@ func (s *source) splitCodes(p *splitSource) error {
 	return nil
 }
 
-var partNames = map[string]int{"0": 0, "train": 0, "1": 1, "valid": 1, "val": 1, "validation": 1,
-	"2": 2, "test": 2}
+var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
+	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
+	"2": 2, "test": 2, "testing": 2, "te": 2}
 
 // splitTable reads a table of vertices and what each is for; the first row may name the columns.
 func (s *source) splitTable(p *splitSource) error {

@@ -47,6 +47,9 @@ func readTables(s *source) error {
 	if err != nil {
 		return err
 	}
+	if err := refuseBipartite(edges); err != nil {
+		return err
+	}
 	t := &s.options.Table
 	x := arrayFile(t.Features)
 	switch {

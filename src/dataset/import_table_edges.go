@@ -1,6 +1,8 @@
 package dataset
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -71,8 +73,16 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	case len(t.Header) < 2:
 		return t.Errorf("%w: one column; want two at least, the ends of an edge, apart by commas, tabs, "+
 			"semicolons or blanks", ErrValue)
+	case !t.HasNames && t.from < 0 && t.to < 0 && t.triples():
+		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a relation between "+
+			"them: say which by --source and --target, and by --ignore what is left out; of several relations "+
+			"make a table each (docs/guide/typed.md)", ErrValue)
 	case !t.HasNames && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
+	case (t.from < 0 || t.to < 0) && t.Square():
+		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in Python, "+
+			"halognn.write_dataset(DIR, networkx.from_pandas_adjacency(pandas.read_csv(FILE, sep=%q, "+
+			"index_col=0))) imports it", ErrValue, t.Between())
 	case t.from < 0 || t.to < 0:
 		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name them with "+
 			"--source and --target, or say --no-header if this row is an edge", ErrValue,
@@ -88,7 +98,7 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return err
 		}
-		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) &&
+		if strings.EqualFold(plainName(name), "type") && !slices.Contains(s.options.Ignore, name) &&
 			!slices.Contains(s.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
 			t.direction = k
 		}
@@ -96,17 +106,46 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	return nil
 }
 
+// triples reports whether the first three columns of a table without names seem to be a source, a
+// relation and a target: the third is of words as the first, or of numbers beside a second one of words.
+func (t *edgeTable) triples() bool {
+	if len(t.Header) < 3 {
+		return false
+	}
+	first, second, third := t.Number(0), t.Number(1), t.Number(2)
+	return first == third && !(first && second)
+}
+
+// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of Neo4j
+// and ~from of Neptune are source_node, START_ID and from.
+func plainName(name string) string {
+	name = strings.TrimLeft(name, ":~")
+	if at := strings.IndexByte(name, '('); at > 0 {
+		name = name[:at]
+	}
+	return strings.NewReplacer(" ", "_", "-", "_", ".", "_").Replace(name)
+}
+
+// likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
+// with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
+func likeNames(source, target string) bool {
+	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
+	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
+	return slices.ContainsFunc(ways, func(of [2]string) bool {
+		at := strings.LastIndex(source, of[0])
+		return at >= 0 && source[:at]+of[1]+source[at+len(of[0]):] == target
+	})
+}
+
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
-// is taken.
+// is taken. Without any, the first two columns may be called alike.
 func (t *edgeTable) chooseEnds(s *source) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
 	}
-	// Source Node is source_node, too
-	plain := strings.NewReplacer(" ", "_", "-", "_", ".", "_")
 	at := func(name string) int {
 		return slices.IndexFunc(t.Header, func(h string) bool {
-			return strings.EqualFold(plain.Replace(h), name) && !slices.Contains(s.options.Ignore, h)
+			return strings.EqualFold(plainName(h), name) && !slices.Contains(s.options.Ignore, h)
 		})
 	}
 	var pairs [][2]int
@@ -139,6 +178,9 @@ func (t *edgeTable) chooseEnds(s *source) error {
 			t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
+	case len(ends[0])+len(ends[1]) == 0 && t.HasNames && len(t.Header) > 1 && likeNames(t.Header[0], t.Header[1]) &&
+		!slices.Contains(s.options.Ignore, t.Header[0]) && !slices.Contains(s.options.Ignore, t.Header[1]):
+		t.from, t.to, t.why = 0, 1, "its names are a pair"
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -197,6 +239,8 @@ func noteColumns(s *source, t *edgeTable, weighed bool) {
 			s.note("column %s of %s is ignored: %s", name, file, noTime)
 		case ignoredWeights(name) != "":
 			s.notes = append(s.notes, ignoredWeights(name))
+		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
+			s.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
 		default:
 			s.note("column %s of %s is not read", columnName(name, k), file)
 		}
@@ -223,11 +267,18 @@ func eachNamedEdge(s *source,
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	for {
+	marks := !t.HasNames && s.options.Table.Source == "" // 0 or 1 alone
+	for rows := 0; ; rows++ {
 		row, err := t.Next()
+		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
+			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
+				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
+				path, ErrValue, rows, t.Between())
+		}
 		if err != nil || row == nil {
 			return t, err
 		}
+		marks = marks && !slices.ContainsFunc(row, func(f string) bool { return f != "0" && f != "1" })
 		if row[t.from] == "" || row[t.to] == "" {
 			return nil, t.Errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
 				map[bool]string{true: "source", false: "target"}[row[t.from] == ""])
@@ -272,11 +323,16 @@ func (t *edgeTable) direct(text string) error {
 
 // collectIDs numbers the ids that the edges name.
 func collectIDs(s *source, path string) error {
-	seen := make(map[string]graph.VertexID)
+	seen := make(map[string]graph.VertexID) // of each id, 1 for a source, 2 for a target, or both
 	var odd oddIDs
-	if _, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
-		for _, id := range [2]string{u, v} {
-			if _, ok := seen[id]; ok {
+	both := 0
+	t, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
+		for end, id := range [2]string{u, v} {
+			if as, ok := seen[id]; ok {
+				if as |= 1 << end; as == 3 && seen[id] != 3 {
+					both++
+				}
+				seen[id] = as
 				continue
 			}
 			if strings.ContainsRune(id, '\n') {
@@ -284,11 +340,17 @@ func collectIDs(s *source, path string) error {
 			}
 			id = strings.Clone(id)
 			odd.see(id, t.Line())
-			seen[id] = 0
+			seen[id] = 1 << end
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return err
+	}
+	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames && !likeNames(from, to) &&
+		!AreEnds(plainName(from), plainName(to)) {
+		s.note("%d of %d ids are in both columns, %s and %s, and one vertex each: if the columns are of two kinds, "+
+			"give these types (docs/guide/typed.md), or ids of their own", both, len(seen), from, to)
 	}
 	if err := odd.tell(s, path, seen); err != nil {
 		return err
@@ -352,12 +414,16 @@ func readEdgeTable(s *source, path string) error {
 	names, _ := s.options.edgeColumns()
 	s.edgeRows.cols = len(names)
 	var both []int64 // the numbers of edges that are said to be undirected
+	var absent error // of the first edge with a vertex that is not there
+	lost := 0        // such edges
 	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
 		u, err := placeOf(s, t, from)
-		if err != nil {
-			return err
+		v, other := placeOf(s, t, to)
+		if err = cmp.Or(err, other); err != nil && s.places != nil && errors.Is(err, graph.ErrVertexRange) {
+			absent = cmp.Or(absent, err)
+			lost++
+			return nil
 		}
-		v, err := placeOf(s, t, to)
 		if err != nil {
 			return err
 		}
@@ -388,7 +454,10 @@ func readEdgeTable(s *source, path string) error {
 		}
 		return nil
 	})
-	if err != nil {
+	if lost > 1 {
+		absent = fmt.Errorf("%w; %d edges name such vertices", absent, lost)
+	}
+	if err = cmp.Or(err, absent); err != nil {
 		return err
 	}
 	s.turn(t, both)

@@ -35,6 +35,15 @@ func isIndex(name string, column int) bool {
 	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
 }
 
+// isFold reports whether a column is called as those of cross-validation, or one of several splits: fold,
+// split_0.
+func isFold(name string) bool {
+	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
+	numbered := stem != strings.ToLower(name)
+	stem = strings.ReplaceAll(strings.TrimSuffix(stem, "_"), "_", "")
+	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) || numbered && stem == "split"
+}
+
 // counts reports whether a column is an index: one without a name of its own, or one that counts the rows.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
@@ -72,6 +81,7 @@ func readNodes(s *source, path string) error {
 		read: true,
 	}
 	masks := maskReader{t: t, columns: c.masks, given: s.options.Split != ""}
+	held := make([]bool, len(t.Header)) // columns with something in a row
 	var odd oddIDs
 	var first []uint64 // of each vertex, the hash of its row, with FirstRows
 	unequal := 0
@@ -108,6 +118,9 @@ func readNodes(s *source, path string) error {
 			return t.Errorf("more than the %d vertices that are supported", graph.MaxVertices)
 		}
 		s.places[id] = v
+		for k, f := range row {
+			held[k] = held[k] || f != ""
+		}
 		odd.see(id, t.Line())
 		ids = append(ids, id)
 		for i, k := range c.labels {
@@ -146,6 +159,7 @@ func readNodes(s *source, path string) error {
 	if err := c.takeMasks(s, &masks, ids); err != nil {
 		return err
 	}
+	c.leaveEmpty(s, t, held)
 	c.leaveNames(s, t, ids, labels)
 	if err := setTableLabels(s, t, c, labels); err != nil {
 		return err
@@ -246,6 +260,27 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	s.given = &splitSource{Split: m.lists, read: true, path: m.t.Path(),
 		from: "columns " + strings.Join(names, ", ") + " of " + filepath.Base(m.t.Path())}
 	return nil
+}
+
+// leaveEmpty leaves out features, unless they are named, of which no row holds anything, such as timeset of
+// Gephi.
+func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
+	if len(s.options.Table.Features) > 0 || len(s.places) == 0 {
+		return
+	}
+	for k, is := range held {
+		if c.use[k].why == rowNumbers && !is { // rows that end with a separator
+			c.use[k] = columnUse{asIgnored, "empty"}
+		}
+	}
+	c.features = slices.DeleteFunc(c.features, func(k int) bool {
+		if held[k] {
+			return false
+		}
+		c.use[k] = columnUse{asIgnored, "empty"}
+		s.note("column %s of %s is not read: it is empty", columnName(t.Header[k], k), filepath.Base(t.Path()))
+		return true
+	})
 }
 
 const forDisplay = "names for display"
@@ -350,6 +385,10 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
+		case isFold(name):
+			c.use[k] = columnUse{asIgnored, "of a split, it seems"}
+			s.note("column %s of %s is not read: it seems to be of a split, which --split-column %[1]s reads; "+
+				"--features takes its numbers", name, filepath.Base(t.Path()))
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
@@ -361,16 +400,29 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	return c, nil
 }
 
+const firstColumn = "the first column, for none is called id or node"
+
+// likeID reports whether a column is called as ids are: paper_id, userId, or a usual name.
+func likeID(name string) bool {
+	lower := strings.ToLower(name)
+	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") || strings.HasSuffix(name, "Id") ||
+		strings.HasSuffix(name, "ID")
+}
+
 // findID finds the column of the ids: of a usual name, else the first one.
 func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id, err = s.column(t, s.options.Table.ID, "--id", idNames...); err != nil {
 		return err
 	}
+	ofNeo4j := func(name string) bool { return strings.HasSuffix(strings.SplitN(name, "(", 2)[0], ":ID") }
+	if k := slices.IndexFunc(t.Header, ofNeo4j); k >= 0 && s.options.Table.ID == "" {
+		c.id = k
+	}
 	why := ""
 	if c.id < 0 {
 		c.id = slices.IndexFunc(t.Header, func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
 		if t.HasNames {
-			why = "the first column, for none is called id or node"
+			why = firstColumn
 		}
 		if next := c.id + 1; t.HasNames && c.id >= 0 && counts(t, c.id) && next < len(t.Header) &&
 			!counts(t, next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
@@ -383,11 +435,13 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	s.idColumn, s.header = t.Header[c.id], t.Header
 	var others []string
 	for k, name := range t.Header {
-		lower := strings.ToLower(name)
-		if k != c.id && (slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") ||
-			strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "ID")) {
+		if k != c.id && likeID(name) {
 			others = append(others, name)
 		}
+	}
+	if why == firstColumn && len(others) > 0 && !likeID(s.idColumn) {
+		return t.Errorf("%w: which column is the id of a vertex? It could be %s, the first one, or %s: say which by --id",
+			ErrValue, s.idColumn, strings.Join(others, ", "))
 	}
 	if len(others) > 0 && s.options.Table.ID == "" {
 		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
@@ -527,7 +581,7 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 			for i, k := range columns {
 				x, ok := number(row[k])
 				if !ok {
-					return notANumber(t, k, row[k])
+					return notNumbers(s, t, row, columns[i:])
 				}
 				values[i] = x
 			}
@@ -541,16 +595,59 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
+// notNumbers is the error about a row whose first of some columns holds no number. It names all that hold
+// words, so that one run tells them.
+func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
+	first := columns[0]
+	if cureNumber(t.Header[first], row[first]) != "" {
+		return notANumber(t, first, row[first])
+	}
+	var words []string
+	for _, k := range columns {
+		if _, is := number(row[k]); !is && cureNumber(t.Header[k], row[k]) == "" {
+			words = append(words, t.Header[k])
+		}
+	}
+	others, these, label := "", "this one", ""
+	if len(words) > 1 {
+		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
+	}
+	if s.labels == nil && s.marks == nil && s.targets == nil {
+		label = "; the class is named by --label " + words[len(words)-1]
+	}
+	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
+		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
+		others, these, strings.Join(words, ","), label)
+}
+
+// notANumber is the error about a field that cureNumber knows.
 func notANumber(t *table.Named, column int, text string) error {
-	name := t.Header[column]
-	if comma := table.DecimalComma(text); comma != "" {
-		return t.Errorf("%w: column %s holds %.40q, which is not a number%s", ErrValue, name, text, comma)
+	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column], cureNumber(t.Header[column], text))
+}
+
+// cureNumber says what is wrong with a field that is no number, but is meant as one, and what to do; "" for
+// words.
+func cureNumber(name, text string) string {
+	list := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;|[]()\n\t", r) })
+	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool { _, is := number(f); return !is })
+	comma := table.DecimalComma(text)
+	_, signed := number(strings.Trim(text, "%$€£ "))
+	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + name
+	switch {
+	case missing(text):
+		return "is empty; " + fill
+	case text == "." || slices.Contains(doubtful, strings.ToLower(text)):
+		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)
+	case comma != "" && len(list) == 2:
+		return fmt.Sprintf("holds %.40q, which is not a number%s; or, if it is a list, give each number a column", text,
+			comma)
+	case comma != "":
+		return fmt.Sprintf("holds %.40q, which is not a number%s", text, comma)
+	case isList:
+		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or all rows to --features as a .npy "+
+			"file", text, len(list))
+	case signed:
+		return fmt.Sprintf("holds %.40q, a number with a sign; leave the sign out", text)
 	}
-	if missing(text) {
-		return t.Errorf("%w: column %s is empty; fill it in, for example with the column's mean, "+
-			"or leave it out: --ignore %s", ErrValue, name, name)
-	}
-	return t.Errorf("%w: column %s holds %.40q, which is not a number; name the feature columns "+
-		"with --features, leave this one out with --ignore %s, or make a column of 0 and 1 for "+
-		"each word", ErrValue, name, text, name)
+	return ""
 }

@@ -24,6 +24,7 @@ type RowWriter struct {
 	entries *entries                              // of sparse rows
 	scaling *scaling                              // applied first; may be nil
 	look    func(first, cols int, rows []float32) // if set, is given rows, which are not written
+	watch   func(rows []float32) error            // if set, is given dense rows before they are written
 }
 
 // WriteFeatures writes features.npy of cols columns, or of Int8 also their scales; dtype is one of
@@ -182,6 +183,11 @@ func (r *RowWriter) WriteChecked(rows []float32) error {
 		rows = r.scaling.of(rows)
 		if err := r.within(r.limit(), first, rows); err != nil {
 			return fmt.Errorf("standardized %w", err)
+		}
+	}
+	if r.watch != nil {
+		if err := r.watch(rows); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -12,6 +12,21 @@ const (
 	sampleRows  = 50
 )
 
+// readSep reads a first line sep=; as spreadsheets write it.
+func (r *Reader) readSep() {
+	line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
+	line, _, _ = bytes.Cut(line, []byte{'\r'})
+	text := bytes.Trim(line, "\"")
+	if r.sep != Auto || len(text) != 5 || !bytes.EqualFold(text[:4], []byte("sep=")) {
+		return
+	}
+	switch sep := Separator(text[4]); sep {
+	case Comma, Semicolon, Tab, Pipe:
+		r.sep = sep
+		_, _ = r.readLine()
+	}
+}
+
 // look finds, by the first rows, which are comments, the separator if it is Auto, and the number of fields
 // of a row.
 func (r *Reader) look() {
@@ -23,6 +38,10 @@ func (r *Reader) look() {
 	n := 0
 	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
 		n++
+	}
+	if n == len(rows) && r.eof && n < sampleRows { // there is nothing else
+		r.heading = n
+		return
 	}
 	head := n < len(rows) && !slices.ContainsFunc(rows[n:], noted)
 	if head {
@@ -77,7 +96,7 @@ func (r *Reader) firstRows() (rows [][]byte) {
 
 // separator returns the one by which all the rows have as many fields as the first. Where several do
 // so, or none, tabs win over commas, unless these are decimal commas, and these over semicolons; for rows
-// without any of these, blanks.
+// without any of these, blanks, and | where all else does not fit.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
 		if !marked(row) {
@@ -115,6 +134,8 @@ func (r *Reader) separator(rows [][]byte) Separator {
 	switch {
 	case len(there) == 0 && r.even(rows, Space) && r.count(rows[0], Space) > 1:
 		return Space
+	case !r.ragged && len(rows) > 1 && r.count(rows[0], Pipe) > 1 && r.even(rows, Pipe):
+		return Pipe
 	case len(there) == 0:
 		return Comma
 	case len(there) > 1 && there[0] == Semicolon: // neither fits: the usual one

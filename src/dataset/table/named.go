@@ -46,8 +46,7 @@ func (t *Named) begin(names Names) error {
 	t.after = t.sample()
 	ok, err := t.Reader.Next()
 	if err == nil && !ok {
-		err = fmt.Errorf("%s: %w: the first line is empty; want a table with column names", t.path,
-			ErrValue)
+		err = fmt.Errorf("%s: %w: it has no row; want a table with column names", t.path, ErrValue)
 	}
 	if err != nil {
 		return err
@@ -57,6 +56,10 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
+	if len(row) == 1 && strings.Contains(row[0], "::") {
+		return t.Errorf("%w: the fields are apart by ::, which is no separator here; sed 's/::/|/g' FILE writes "+
+			"another", ErrValue)
+	}
 	switch {
 	case names.No || names.Data != nil && names.Data(row):
 	case names.Yes:
@@ -75,15 +78,41 @@ func (t *Named) begin(names Names) error {
 	}
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
-			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one", t.path, t.begun,
+			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove the line and say --no-header", t.path, t.begun,
 				ErrValue, name)
 		}
 	}
 	return nil
 }
 
-// Number reports whether the field of a column in the row after the names is a number.
-func (t *Named) Number(column int) bool { return len(t.after) > 0 && isNumber(t.after[0][column]) }
+// Number reports whether the field of a column in the first row of data is a number.
+func (t *Named) Number(column int) bool {
+	switch {
+	case !t.HasNames:
+		return isNumber(t.first[column])
+	case len(t.after) == 0:
+		return false
+	}
+	return isNumber(t.after[0][column])
+}
+
+// Square reports whether the columns after the first are called as the first rows begin, in their order.
+func (t *Named) Square() bool {
+	for i, row := range t.after {
+		if i+1 >= len(t.Header) || row[0] != t.Header[i+1] {
+			return false
+		}
+	}
+	return t.HasNames && len(t.after) > 1 && (len(t.after)+1 == len(t.Header) || len(t.after) >= sampleRows-1)
+}
+
+// Between returns what separates fields.
+func (t *Named) Between() string {
+	if t.sep == Space {
+		return " "
+	}
+	return string(rune(t.sep))
+}
 
 // Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
 func (t *Named) Counts(column int) bool {
@@ -124,8 +153,9 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	}
 	same := alike(row, after)
 	switch {
-	case numbers == len(row):
+	case numbers == len(row) && (len(row) < 4 || !counting(row)):
 		return false, nil
+	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
 	case same && numbers > 0:
@@ -139,6 +169,16 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	}
 	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it as the "+
 		"names, and --no-header as data", ErrValue)
+}
+
+// counting reports whether a row is 0, 1, ..., as pandas names columns without names.
+func counting(row []string) bool {
+	for i, f := range row {
+		if f != strconv.Itoa(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // recurs reports whether a word of a row comes again in a row that is not its repetition: it is no name.

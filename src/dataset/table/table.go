@@ -47,6 +47,7 @@ const (
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
 	Semicolon Separator = ';'  // exactly one
 	Tab       Separator = '\t' // exactly one
+	Pipe      Separator = '|'  // exactly one
 	Blank     Separator = ' '  // any run of blanks, tabs, commas and semicolons
 	Space     Separator = '_'  // any run of blanks and tabs
 	None      Separator = '\n' // a row is one field
@@ -106,6 +107,9 @@ func open(r *Reader) (*Reader, error) {
 	return r, nil
 }
 
+// mark is a byte order mark.
+var mark = []byte("\xef\xbb\xbf")
+
 func (r *Reader) detect() error {
 	var magic [2]byte
 	_, err := r.file.ReadAt(magic[:], 0)
@@ -123,15 +127,14 @@ func (r *Reader) detect() error {
 		return err
 	}
 	head := r.buf[:r.end]
-	switch {
-	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
-		return fmt.Errorf("%s: %w: UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8", r.path, ErrValue)
-	case bytes.IndexByte(head, 0) >= 0:
-		return fmt.Errorf("%s: %w: it is not a text table: it holds zero bytes", r.path, ErrValue)
-	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
-		r.next = 3
+	if err := r.notText(head); err != nil {
+		return err
+	}
+	if bytes.HasPrefix(head, mark) {
+		r.next = len(mark)
 	}
 	if r.words {
+		r.readSep()
 		for r.sample = sampleBytes; ; r.sample *= 2 { // until it holds a whole row
 			for !r.eof && r.end-r.next < r.sample {
 				if err := r.fill(); err != nil {
@@ -160,6 +163,9 @@ func (r *Reader) Next() (bool, error) {
 			return false, err
 		}
 		r.begun = r.line
+		if bytes.HasPrefix(line, mark) { // of the second of joined files
+			line = line[len(mark):]
+		}
 		if r.row = r.trim(line); len(r.row) == 0 || r.isComment() {
 			continue
 		}
@@ -334,7 +340,7 @@ func (r *Reader) fill() error {
 }
 
 func (r *Reader) setPlain() {
-	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab) {
+	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab || r.sep == Pipe) {
 		r.plain = byte(r.sep)
 	}
 }
@@ -422,11 +428,19 @@ func (r *Reader) misfit(n int) error {
 	if r.sep == Space || r.sep == None {
 		cure = "quote fields that hold blanks"
 	}
+	switch {
+	case n == r.width+1 && r.fields[n-1] == "":
+		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which makes a column "+
+			"without a name", rune(r.sep))
+	case n > r.width && r.begun <= 3:
+		cure += ", or, if the first line is a title, remove it, or if it names fewer columns than there are, " +
+			"name all"
+	}
 	if marked(r.row) {
 		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
 			rune(r.row[0]))
 	}
-	if r.sep == Comma && n > r.width && decimalCommas(r.fields, n-r.width) {
+	if r.sep == Comma && n > r.width && r.fields[n-1] != "" && decimalCommas(r.fields, n-r.width) {
 		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate the " +
 			"columns by semicolons"
 	}
@@ -616,14 +630,35 @@ func (r *Reader) columns(want int) error {
 }
 
 // DecimalComma returns what to add to an error about a text that would be a number if its comma were
-// a point, and "" for others.
+// a point, or not there, and "" for others.
 func DecimalComma(text string) string {
 	whole, part, has := strings.Cut(text, ",")
-	if !has || strings.Contains(part, ",") {
+	_, is := ParseFloat([]byte(whole + "." + part))
+	switch {
+	case !has:
 		return ""
+	case is && len(part) == 3 && whole != "0" && len(whole) <= 4:
+		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is between thousands"
+	case is:
+		return ": it has a decimal comma; write a point"
+	case thousands(text):
+		return ": it has commas between thousands; leave them out"
 	}
-	if _, ok := ParseFloat([]byte(whole + "." + part)); !ok {
-		return ""
+	return ""
+}
+
+// thousands reports whether a text is a number with commas between thousands.
+func thousands(text string) bool {
+	if _, is := ParseFloat([]byte(strings.ReplaceAll(text, ",", ""))); !is {
+		return false
 	}
-	return ": it has a decimal comma; write a point"
+	groups := strings.Split(strings.TrimLeft(text, "+-"), ",")
+	last, _, _ := strings.Cut(groups[len(groups)-1], ".")
+	groups[len(groups)-1] = last
+	for i, group := range groups {
+		if n := len(group); n != 3 && (i > 0 || n < 1 || n > 3) || strings.Trim(group, "0123456789") != "" {
+			return false
+		}
+	}
+	return len(groups) > 1
 }
