@@ -196,6 +196,7 @@ class Bench:
         self.out = pathlib.Path(a.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.program = ROOT / "bin" / "halognn"
+        self.trained = False  # the model of which predictions are made
 
     def parts(self, n, data=None):
         """The dataset in n parts, partitioned once."""
@@ -244,9 +245,10 @@ class Bench:
     def inference(self, name, *sets):
         """halognn infer of a model that was trained for an epoch."""
         run = self.out / "run-infer"
-        if not (run / "summary.json").exists():
+        if not self.trained:
             train = self.halognn("infer", 1, [], 256, 1024, "train.epochs=1")
             subprocess.run(train.command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+            self.trained = True
         command = [self.program, "infer", "--run", run, "--out", self.out / "predictions.npy"]
         for s in sets:
             command += ["--set", s]

@@ -39,7 +39,7 @@ def main():
     data = graph.Dataset(a.data)
     none = torch.empty(0, dtype=torch.int64)
     g = dgl.graph(("csc", (data.indptr, data.indices.long(), none)), num_nodes=data.vertices)
-    model = graph.Model(graph.layer_of(a.kind, data.classes), data.features.shape[1], a.hidden,
+    model = graph.Model(graph.layer_of(a.kind), data.features.shape[1], a.hidden,
                         data.classes, len(a.fanouts)).eval()
     for k in range(1, a.epochs + 1):
         begin = time.perf_counter()

@@ -39,7 +39,7 @@ def main():
                                                 include_reverse_edges=True))
     pipe = pipe.fetch_feature(rows, node_feature_keys=["feat"])
     loader = graphbolt.DataLoader(pipe, num_workers=a.workers)
-    model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), features.shape[1], a.hidden,
+    model = graph.Model(lambda i, o, _: dgl.nn.SAGEConv(i, o, "mean"), features.shape[1], a.hidden,
                         a.hidden, len(a.fanouts))
 
     def batches():

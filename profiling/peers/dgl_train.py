@@ -75,7 +75,7 @@ def main():
     if a.sampler:
         graph.time_sampler(name, counts)
         return
-    model = graph.Model(graph.layer_of(a.kind, data.classes), data.features.shape[1], a.hidden,
+    model = graph.Model(graph.layer_of(a.kind), data.features.shape[1], a.hidden,
                         data.classes, len(a.fanouts))
     graph.train(name, model, batches, a.epochs, a.bf16)
 

@@ -60,7 +60,8 @@ def main():
         model = typed.Model(a.kind, widths, g.canonical_etypes, labelled, a.hidden, a.classes,
                             len(a.fanouts))
     else:
-        model = graph.Model(lambda i, o: dgl.nn.SAGEConv(i, o, "mean"), widths[labelled], a.hidden,
+        model = graph.Model(lambda i, o, _: dgl.nn.SAGEConv(i, o, "mean"), widths[labelled],
+                            a.hidden,
                             a.classes, len(a.fanouts))
     # A minibatch may have no edge of a relation, and the last layer uses few.
     model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=of_types)

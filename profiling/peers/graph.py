@@ -33,12 +33,13 @@ class Dataset:
 
 
 class Model(torch.nn.Module):
-    """ReLU and dropout between layers; layer(i, o) makes one."""
+    """ReLU and dropout between layers; layer(i, o, last) makes one."""
 
     def __init__(self, layer, features, hidden, classes, layers):
         super().__init__()
         width = [features] + [hidden] * (layers - 1) + [classes]
-        self.layers = torch.nn.ModuleList(layer(width[i], width[i + 1]) for i in range(layers))
+        self.layers = torch.nn.ModuleList(layer(width[i], width[i + 1], i == layers - 1)
+                                          for i in range(layers))
 
     def forward(self, edges, h):
         """edges: one block a layer."""
@@ -64,17 +65,17 @@ class Heads(torch.nn.Module):
         return h.mean(1) if self.last else h.flatten(1)
 
 
-def layer_of(kind, classes):
-    """layer(i, o) of Model for a kind of docs/models.md; the last layer has classes outputs."""
+def layer_of(kind):
+    """The layer of Model for a kind of docs/models.md."""
     import dgl.nn
 
     if kind in ("gat", "gatv2"):
         conv = dgl.nn.GATConv if kind == "gat" else dgl.nn.GATv2Conv
-        return lambda i, o: Heads(conv, i, o, o == classes)
+        return lambda i, o, last: Heads(conv, i, o, last)
     if kind == "gin":
-        return lambda i, o: dgl.nn.GINConv(torch.nn.Sequential(
+        return lambda i, o, _: dgl.nn.GINConv(torch.nn.Sequential(
             torch.nn.Linear(i, o), torch.nn.ReLU(), torch.nn.Linear(o, o)), learn_eps=True)
-    return lambda i, o: dgl.nn.SAGEConv(i, o, "gcn" if kind == "gcn" else "mean")
+    return lambda i, o, _: dgl.nn.SAGEConv(i, o, "gcn" if kind == "gcn" else "mean")
 
 
 def loss_of(model, edges, rows, labels, bf16):

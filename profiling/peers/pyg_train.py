@@ -64,7 +64,8 @@ def main():
             shared = [0, b.edge_index, vertices, per_hop]
             yield Layers(shared, len(a.fanouts)), b.x, b.y[: b.batch_size]
 
-    model = graph.Model(Convolution, data.features.shape[1], a.hidden, data.classes,
+    model = graph.Model(lambda i, o, _: Convolution(i, o), data.features.shape[1], a.hidden,
+                        data.classes,
                         len(a.fanouts)).to(a.device)
     graph.train(f"pyg workers={a.workers}", model, batches, a.epochs, a.bf16)
 

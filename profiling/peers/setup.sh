@@ -10,7 +10,7 @@ dir=${1:-build/peers}
 python3 -m venv "$dir"
 "$dir/bin/pip" install torch==2.1.2 dgl==2.1.0 'numpy<2' scipy torchdata==0.7.1 pandas pyyaml \
   pydantic psutil torch-geometric==2.5.3
-if ! ls /usr/lib*/*/libtcmalloc_minimal.so.4 /usr/lib*/libtcmalloc_minimal.so.4 >/dev/null 2>&1; then
+if [ -z "$(find /usr/lib* -name libtcmalloc_minimal.so.4 -print -quit)" ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get install -y -q libtcmalloc-minimal4
   else

@@ -84,7 +84,10 @@ type Shards struct {
 	mapped, mappedRows int64
 	closers            mem.Closers
 
-	use     *inUse     // of the copies in shared memory; nil: there are none
+	// of the copies in shared memory; nil: there are none, or they could not be marked
+	use      *inUse
+	unlinked bool // UnlinkShared was called
+
 	copying sync.Mutex // of copies
 	copies  []string   // that this process made or began to make
 	staged  []string   // files of which it has mapped copies

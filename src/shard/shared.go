@@ -31,6 +31,9 @@ const useMark = "use-"
 func useShared(root string) *inUse {
 	for range claimTries { // another process may remove the directory, empty as it is
 		_ = os.MkdirAll(root, 0o700)
+		if ownedByUs(root) != nil {
+			return nil
+		}
 		f, err := os.CreateTemp(root, useMark+"*")
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
@@ -83,32 +86,40 @@ func (u *inUse) end() {
 	}
 }
 
-// removeUnused removes the copies in dir that are named by files which nobody locks, unless another
-// such file is locked.
+// removeUnused removes the marks in dir that nobody locks and, unless somebody locks another, the copies
+// that they name. It waits for nobody.
 func removeUnused(dir string) {
 	marks, _ := filepath.Glob(filepath.Join(dir, useMark+"*"))
+	if len(marks) == 0 || ownedByUs(dir) != nil {
+		return
+	}
+	used := false
 	var names []string
 	for _, mark := range marks {
 		unlock, err := flock.Try(mark, false)
 		if err != nil {
-			return
+			used = true // by a job of the same parts: the copies are its own now
+			continue
 		}
-		defer unlock()
-		text, err := mem.ReadFile(mark)
-		if err != nil {
-			return
+		if text, err := mem.ReadFile(mark); err == nil {
+			names = append(names, strings.Fields(string(text))...)
 		}
-		names = append(names, strings.Fields(string(text))...)
+		_ = os.Remove(mark)
+		unlock()
+	}
+	if used {
+		return
 	}
 	for _, name := range names {
-		_ = unlink(filepath.Join(dir, filepath.Base(name)))
+		path := filepath.Join(dir, filepath.Base(name))
+		unlock, err := flock.Try(path+".lock", true)
+		if err != nil {
+			continue // somebody copies
+		}
+		_ = removeCopy(path)
+		unlock()
 	}
-	for _, mark := range marks {
-		_ = os.Remove(mark)
-	}
-	if len(marks) > 0 {
-		_ = os.Remove(dir) // fails where another process copies, or keeps copies
-	}
+	_ = os.Remove(dir) // fails where another process copies, or keeps copies
 }
 
 // UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
@@ -126,6 +137,7 @@ func (s *Shards) UnlinkShared() error {
 		errs = append(errs, unlink(filepath.Join(root, name)))
 	}
 	s.use.end()
+	s.unlinked = true
 	_ = os.Remove(root) // fails while another process stages in it
 	return errors.Join(errs...)
 }

@@ -23,13 +23,18 @@ import (
 // stageRoot returns the directory that a file is copied to before it is mapped, or "".
 func (s *Shards) stageRoot(name string) string {
 	root := s.options.Stage
-	if s.options.CopyTopology && slices.Contains(s.topologyFiles(), name) {
+	if s.toShared(name) {
 		root = s.options.SharedMemory
 	}
 	if root == "" {
 		return ""
 	}
 	return s.within(root)
+}
+
+// toShared reports whether a file is copied to shared memory.
+func (s *Shards) toShared(name string) bool {
+	return s.options.CopyTopology && slices.Contains(s.topologyFiles(), name)
 }
 
 // within returns the directory of copies of these parts below a shared one.
@@ -81,7 +86,7 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 		return nil, fmt.Errorf("%w; %s", err, s.elsewhere(root, "that this user may write"))
 	}
 	defer unlock()
-	if root == s.within(s.options.SharedMemory) {
+	if s.toShared(name) {
 		s.use.note(name)
 	}
 	want := s.Files[name]
@@ -306,7 +311,10 @@ func (s *Shards) Discard() error {
 	copies := s.copies
 	s.copies = nil
 	s.copying.Unlock()
-	errs := []error{s.UnlinkShared()}
+	var errs []error
+	if !s.unlinked { // once: then the names may be those of another job
+		errs = append(errs, s.UnlinkShared())
+	}
 	for _, path := range copies {
 		errs = append(errs, unlink(path))
 		_ = os.Remove(filepath.Dir(path)) // fails while it holds other copies, as the next one
@@ -326,6 +334,12 @@ func unlink(path string) error {
 		return err
 	}
 	defer unlock()
+	return removeCopy(path)
+}
+
+// removeCopy removes a copy, pieces of it and its lock, which the caller has.
+func removeCopy(path string) error {
+	removePieces(path)
 	var errs []error
 	for _, p := range []string{path, path + ".lock"} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {

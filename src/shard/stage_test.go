@@ -154,9 +154,13 @@ func TestCopiesOfKilledJobsAreRemoved(t *testing.T) {
 			os.WriteFile(filepath.Join(d, "use-1"), []byte("indptr.npy\nindices.npy\n"), 0o600),
 			os.WriteFile(filepath.Join(d, "indptr.npy"), nil, 0o600),
 			os.WriteFile(filepath.Join(d, "indptr.npy.lock"), nil, 0o600),
+			os.WriteFile(filepath.Join(d, "indices.npy.tmp-1@"+pieceHost()), nil, 0o600),
 			os.WriteFile(filepath.Join(d, "features-0.npy"), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "use-0"), nil, 0o600); err != nil { // of a job on the same parts
+		t.Fatal(err)
 	}
 	if err := open(t, write(t, small(t), 2), o).UnlinkShared(); err != nil { // other parts
 		t.Fatal(err)
@@ -172,7 +176,7 @@ func TestCopiesOfKilledJobsAreRemoved(t *testing.T) {
 	if got := left(dead); got != "features-0.npy" { // what was not copied there: run.stage_dir may be here
 		t.Errorf("left of a killed job: %s", got)
 	}
-	if got := left(others); len(strings.Fields(got)) != 4 {
+	if got := left(others); len(strings.Fields(got)) != 5 {
 		t.Errorf("left of another user: %s", got)
 	}
 	if got := left(root); !strings.Contains(got, "indices.npy") {

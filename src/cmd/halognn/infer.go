@@ -201,7 +201,7 @@ func inferRank(
 	if err == nil {
 		err = o.read(c.Rank() == 0)
 	}
-	if err := comm.Agree(c, err); err != nil {
+	if err := j.unbegun(comm.Agree(c, err)); err != nil {
 		return dataError(err)
 	}
 	if err := j.enoughToInfer(model, &o.what); err != nil {
@@ -215,7 +215,7 @@ func inferRank(
 		return err
 	})
 	if comm.IsAgreed(err) {
-		return setUpError(errors.Join(err, j.env.Shards.Discard()))
+		return setUpError(j.unbegun(err))
 	}
 	if err == nil && c.Rank() == 0 {
 		err = o.tell(stdout, j, model, done, time.Since(begun))

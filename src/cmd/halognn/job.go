@@ -159,7 +159,12 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 		})
 		err = withoutPlan(err) // of what was contained
 	}
-	if err = comm.Agree(j.comm, err); comm.IsAgreed(err) {
+	return j.unbegun(comm.Agree(j.comm, err))
+}
+
+// unbegun removes what was staged for a job that no rank begins because of err, and returns err.
+func (j *rankJob) unbegun(err error) error {
+	if comm.IsAgreed(err) {
 		err = errors.Join(err, j.env.Shards.Discard())
 	}
 	return err

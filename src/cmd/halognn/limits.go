@@ -197,8 +197,8 @@ func notesOfLimits(l doctor.Limits) (notes []string) {
 			"enlarge it (containers: --shm-size=1g) or remove what is left in it", megabytes(free)))
 	}
 	if l.BlocksInfiniBand() {
-		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): InfiniBand cannot register buffers, and MPI "+
-			"falls back to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
+		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): an InfiniBand adapter may be unable to register "+
+			"buffers, and MPI then falls back to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
 	}
 	return notes
 }

@@ -152,7 +152,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 			return err
 		}
 		if done, err := j.openResumed(); err != nil || done {
-			return err
+			return j.unbegun(err)
 		}
 	}
 	part, err := j.partSuffix()
@@ -177,15 +177,12 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	var summary *record.Summary
 	err = workOn(j.env.Shards, func() error {
 		t, err := train.Open(j.env, trainOptions(j.config))
-		if comm.IsAgreed(err) { // no rank began: none needs what was staged for it
-			err = errors.Join(err, j.env.Shards.Discard())
-		}
 		if err != nil {
-			return err
+			return j.unbegun(err)
 		}
 		// All checks have passed: now the run directory is made.
 		if err := j.beginRunDir(o.resume == "", resumed); err != nil {
-			return t.End(err)
+			return t.End(j.unbegun(err))
 		}
 		profiles := filepath.Join(j.config.Run.Dir, rundir.ProfileDir+part)
 		stop, err = startProfile(o.profile, profiles, c.Rank(), p)

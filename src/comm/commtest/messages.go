@@ -10,12 +10,12 @@ import (
 )
 
 // letter returns the bytes of the i-th message from one rank to another: lengths differ, and some
-// have none. One from each rank to rank 0 is longer than what an MPI sends eagerly; no more are, for
-// limits on the rows of a message cut it into 20,000.
+// have none. One from rank 0 to each and from each to rank 0 is longer than what an MPI sends eagerly; no
+// more are, for limits on the rows of a message cut it into 20,000.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
 	text := make([]byte, []int{0, 1, 4, 100, 3000}[rng.IntN(5)])
-	if i == 3 && to == 0 {
+	if i == 3 && (to == 0 || from == 0) {
 		text = make([]byte, 70_001)
 	}
 	for k := range text {
