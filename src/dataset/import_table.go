@@ -42,11 +42,20 @@ var (
 // in original_id.npy if all are integers (and not 0 to N-1 already), else in original_name.npy.
 //
 // Memory: the ids, and about 80 bytes for each of them.
-func readTables(s *source) error {
-	edges, err := tableFiles(s)
+func readTables(e *edgeSource) error {
+	edges, err := tableFiles(e.from)
+	if err == nil {
+		err = readNodeFiles(e.from, edges, func() error { return collectIDs(e, edges) })
+	}
 	if err != nil {
 		return err
 	}
+	return readEdgeTable(e, edges)
+}
+
+// readNodeFiles reads the vertices of the edges in a table: from a node table or, if there is none, as
+// many as an array of features has rows or as collect finds; and their arrays.
+func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x := arrayFile(t.Features)
 	switch {
@@ -58,25 +67,17 @@ func readTables(s *source) error {
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
 			"node table; name it with --nodes", edges, ErrValue)
 	default:
-		err = collectIDs(s, edges)
+		err = collect()
 	}
-	if err != nil {
-		return err
-	}
-	if x != "" {
+	if err == nil && x != "" {
 		a, key := beside(x)
-		if err := setDenseFeatures(s, a, key); err != nil {
-			return err
-		}
+		err = setDenseFeatures(s, a, key)
 	}
-	if y := arrayFile(t.Labels); y != "" {
+	if y := arrayFile(t.Labels); err == nil && y != "" {
 		a, key := beside(y)
-		if err := readLabels(s, a, key); err != nil {
-			return err
-		}
+		err = readLabels(s, a, key)
 	}
-	s.undirected = false
-	return readEdgeTable(s, edges)
+	return err
 }
 
 // arrayFile returns the path if words is a single path of a .npy file, else "".

@@ -50,21 +50,21 @@ type edgeTable struct {
 }
 
 // findEnds finds the ends of an edge and its weight.
-func (t *edgeTable) findEnds(s *source) (err error) {
-	o := &s.options.Table
-	if t.weight, err = s.column(t.Named, o.Weight, "--weight", weightNames...); err != nil {
+func (t *edgeTable) findEnds(e *edgeSource) (err error) {
+	o := &e.options.Table
+	if t.weight, err = e.column(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.LinkLabels, t.Header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels, t.Header[t.weight]) {
 		t.weight = -1
 	}
-	if t.from, err = s.column(t.Named, o.Source, "--source"); err != nil {
+	if t.from, err = e.column(t.Named, o.Source, "--source"); err != nil {
 		return err
 	}
-	if t.to, err = s.column(t.Named, o.Target, "--target"); err != nil {
+	if t.to, err = e.column(t.Named, o.Target, "--target"); err != nil {
 		return err
 	}
-	if err := t.chooseEnds(s); err != nil {
+	if err := t.chooseEnds(e); err != nil {
 		return err
 	}
 	switch {
@@ -85,11 +85,11 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	}
 	t.direction = -1
 	for k, name := range t.Header {
-		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
+		if err := e.refusal(t.Path()+": column "+name, name); err != nil {
 			return err
 		}
-		if strings.EqualFold(name, "type") && !slices.Contains(s.options.Ignore, name) &&
-			!slices.Contains(s.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
+		if strings.EqualFold(name, "type") && !slices.Contains(e.options.Ignore, name) &&
+			!slices.Contains(e.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
 			t.direction = k
 		}
 	}
@@ -98,7 +98,7 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
 // is taken.
-func (t *edgeTable) chooseEnds(s *source) error {
+func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (t *edgeTable) chooseEnds(s *source) error {
 	plain := strings.NewReplacer(" ", "_", "-", "_", ".", "_")
 	at := func(name string) int {
 		return slices.IndexFunc(t.Header, func(h string) bool {
-			return strings.EqualFold(plain.Replace(h), name) && !slices.Contains(s.options.Ignore, h)
+			return strings.EqualFold(plain.Replace(h), name) && !slices.Contains(e.options.Ignore, h)
 		})
 	}
 	var pairs [][2]int
@@ -151,10 +151,10 @@ func (t *edgeTable) chooseEnds(s *source) error {
 }
 
 // findFeatures finds the columns of --edge-features, or of labels of links.
-func (t *edgeTable) findFeatures(s *source) error {
-	names, flag := s.options.edgeColumns()
+func (t *edgeTable) findFeatures(e *edgeSource) error {
+	names, flag := e.options.edgeColumns()
 	for _, name := range names {
-		k, err := s.column(t.Named, name, flag)
+		k, err := e.column(t.Named, name, flag)
 		switch {
 		case err != nil:
 			return err
@@ -163,7 +163,7 @@ func (t *edgeTable) findFeatures(s *source) error {
 		case k == t.from || k == t.to:
 			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.Path(),
 				ErrValue, name, flag)
-		case slices.Contains(s.options.Ignore, name):
+		case slices.Contains(e.options.Ignore, name):
 			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
 				ErrValue, flag, name)
 		}
@@ -172,17 +172,17 @@ func (t *edgeTable) findFeatures(s *source) error {
 	return nil
 }
 
-// noteColumns says what the columns of the edges were taken as. Weights are read only if weighed.
-func noteColumns(s *source, t *edgeTable, weighed bool) {
+// noteColumns says what the columns of the edges were taken as.
+func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	for _, k := range t.features {
 		as := asEdgeFeature
-		if s.options.linkTask() != "" {
+		if e.options.linkTask() != "" {
 			as = asLinkLabel
 		}
 		of[k] = columnUse{as, ""}
 	}
-	if weighed && t.weight >= 0 {
+	if t.weight >= 0 {
 		of[t.weight] = columnUse{asWeight, ""}
 	}
 	if t.direction >= 0 {
@@ -194,32 +194,32 @@ func noteColumns(s *source, t *edgeTable, weighed bool) {
 		case read:
 		case isTime(name):
 			of[k] = columnUse{asTime, ""}
-			s.note("column %s of %s is ignored: %s", name, file, noTime)
+			e.note("column %s of %s is ignored: %s", name, file, noTime)
 		case ignoredWeights(name) != "":
-			s.notes = append(s.notes, ignoredWeights(name))
+			e.notes = append(e.notes, ignoredWeights(name))
 		default:
-			s.note("column %s of %s is not read", columnName(name, k), file)
+			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
-	s.readsColumns(t.Named, of)
+	e.readsColumns(t.Named, of)
 }
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
 // and its features. They are valid until it returns.
-func eachNamedEdge(s *source,
+func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := s.openTable(path, s.options.Table.NoHeader)
+	opened, err := e.openTable(path, e.options.Table.NoHeader)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
 	t := &edgeTable{Named: opened}
-	if err := t.findEnds(s); err != nil {
+	if err := t.findEnds(e); err != nil {
 		return nil, err
 	}
-	if err := t.findFeatures(s); err != nil {
+	if err := t.findFeatures(e); err != nil {
 		return nil, err
 	}
 	features := make([]string, len(t.features))
@@ -271,10 +271,11 @@ func (t *edgeTable) direct(text string) error {
 }
 
 // collectIDs numbers the ids that the edges name.
-func collectIDs(s *source, path string) error {
+func collectIDs(e *edgeSource, path string) error {
+	s := e.from
 	seen := make(map[string]graph.VertexID)
 	var odd oddIDs
-	if _, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
+	if _, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
 		for _, id := range [2]string{u, v} {
 			if _, ok := seen[id]; ok {
 				continue
@@ -348,23 +349,23 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 }
 
 // readEdgeTable adds the edges.
-func readEdgeTable(s *source, path string) error {
-	names, _ := s.options.edgeColumns()
-	s.edgeRows.cols = len(names)
+func readEdgeTable(e *edgeSource, path string) error {
+	names, _ := e.options.edgeColumns()
+	e.rows.cols = len(names)
 	var both []int64 // the numbers of edges that are said to be undirected
-	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
-		u, err := placeOf(s, t, from)
+	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
+		u, err := placeOf(e.from, t, from)
 		if err != nil {
 			return err
 		}
-		v, err := placeOf(s, t, to)
+		v, err := placeOf(e.to, t, to)
 		if err != nil {
 			return err
 		}
 		if t.undirected {
-			both = append(both, s.edges.NumEdges())
+			both = append(both, e.edges.NumEdges())
 		}
-		if err := s.addEdge(u, v); err != nil {
+		if err := e.addEdge(u, v); err != nil {
 			return t.Errorf("%w", err)
 		}
 		for i, text := range features {
@@ -373,7 +374,7 @@ func readEdgeTable(s *source, path string) error {
 				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
 					names[i], text, table.DecimalComma(text))
 			}
-			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
+			e.rows.data = appended(e.rows.data, float32(x))
 		}
 		if weight == "" {
 			return nil
@@ -383,7 +384,7 @@ func readEdgeTable(s *source, path string) error {
 			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
 				table.DecimalComma(weight))
 		}
-		if err := s.addWeight(w); err != nil {
+		if err := e.addWeight(w); err != nil {
 			return t.Errorf("%w", err)
 		}
 		return nil
@@ -391,44 +392,24 @@ func readEdgeTable(s *source, path string) error {
 	if err != nil {
 		return err
 	}
-	s.turn(t, both)
-	noteColumns(s, t, true)
+	e.turn(t, both)
+	noteColumns(e, t)
 	return nil
 }
 
 // turn makes edges undirected that the column of directions calls so: all, or, beside directed ones,
-// each by a reverse of its own.
-func (s *source) turn(t *edgeTable, both []int64) {
-	if len(both) == 0 || s.options.Undirected != AsFormat {
+// each by a reverse of its own. With the reverses of all relations there is nothing to add.
+func (e *edgeSource) turn(t *edgeTable, both []int64) {
+	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return
 	}
 	if t.directed == 0 {
-		s.undirected = true
+		e.undirected = true
 		return
 	}
-	var reverse []graph.Edge
-	number := int64(0)
-	s.edges.Each(func(edges []graph.Edge) {
-		for _, e := range edges {
-			if k := len(reverse); k < len(both) && both[k] == number {
-				reverse = append(reverse, graph.MakeEdge(e.Dst(), e.Src()))
-			}
-			number++
-		}
-	})
-	cols := int64(s.edgeRows.cols)
-	for k, e := range reverse {
-		if e.Src() == e.Dst() {
-			continue
-		}
-		s.edges.Add(e.Src(), e.Dst())
-		if s.weights != nil {
-			s.weights = appended(s.weights, s.weights[both[k]])
-		}
-		if cols > 0 {
-			s.edgeRows.data = appended(s.edgeRows.data, slices.Clone(s.edgeRows.data[both[k]*cols:][:cols])...)
-		}
+	if e.both = both; e.from == e.to {
+		e.addReverses(e, both)
 	}
-	s.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
+	e.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
 		t.Header[t.direction])
 }
