@@ -212,7 +212,7 @@ func (r ImportReport) reciprocal() string {
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
 	// whether an input is a graph with types, its files, and what reads it; nil: none is
-	typed     func(in string) bool
+	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
 }{

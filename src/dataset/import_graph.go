@@ -44,13 +44,14 @@ func (g *graphSource) typed() bool { return len(g.types) != 1 || g.types[0].kind
 // read fills in types and relations.
 func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
-	if f.typed != nil && o.Table.Nodes == "" && f.typed(o.In) { // --nodes names the one table there is
+	if f.typed != nil && o.Table.Nodes == "" && f.typed(o) { // --nodes names the one table there is
 		if o.linkTask() != "" {
 			return badOption("labels of links are of graphs without vertex types: leave --link-classes " +
 				"and --link-numbers out, or import the relation alone as such a graph")
 		}
-		if err := refuseOfTyped(o); err != nil {
-			return err
+		if o.Reverse && o.Undirected == Yes {
+			return badOption("--reverse and --undirected exclude each other: --undirected adds the reverses of a " +
+				"relation that joins a type to itself to it, and --reverse makes a relation of them")
 		}
 		return f.readTyped(g)
 	}
@@ -73,7 +74,7 @@ func (g *graphSource) read() error {
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
 	if kind != "" {
-		in.findings = new(findings)
+		in.own, in.findings = map[string]bool{}, new(findings)
 	}
 	s := &source{importer: in, kind: kind, vertices: unknown,
 		name: cmp.Or(g.options.Name, baseName(g.options.In))}
@@ -85,7 +86,7 @@ func (g *graphSource) addType(kind string) *source {
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
 	if from.kind != "" {
-		in = &importer{options: g.options, findings: g.findings}
+		in = &importer{options: g.options, own: map[string]bool{}, findings: g.findings}
 	}
 	e := &edgeSource{importer: in, Relation: r, from: from, to: to}
 	g.relations = append(g.relations, e)
@@ -221,10 +222,10 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	return r, w.Close()
 }
 
-// count fixes the number of vertices, if the edges alone tell it.
+// count checks the number of vertices and, if the edges alone tell it, fixes it.
 func (g *graphSource) count() error {
 	if g.typed() {
-		return nil
+		return checkVertices(g.starts()[len(g.types)])
 	}
 	s, e := g.types[0], g.relations[0]
 	if s.vertices == 0 || s.vertices == unknown && e.edges.NumEdges() == 0 {
@@ -306,7 +307,10 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 			}
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
-		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
+		if r.EdgeFeatures = max(r.EdgeFeatures, rows.cols); rows.cols > 0 && rows.cols != r.EdgeFeatures {
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; give all "+
+				"as many", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
+		}
 		r.Undirected = r.Undirected || !g.typed() && e.symmetric()
 		if e.reverses { // of edges that are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
@@ -362,11 +366,19 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
+// of names the relation in a report, "" without types.
+func (e *edgeSource) of() string {
+	if e.from.kind == "" {
+		return ""
+	}
+	return " of " + e.String()
+}
+
 // tellMerged notes weights of which one was made.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
-	of := ""
-	if e.from.kind != "" {
-		of = " of " + e.String()
+	of := e.of()
+	if e.reverses { // told of the edges that these reverse
+		return
 	}
 	if c.Unequal > 0 {
 		e.note("%d edges%s come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
@@ -397,6 +409,14 @@ func (g *graphSource) labelled() (labels *source, err error) {
 		return nil, fmt.Errorf("%s: %w", g.options.In, errNoTargets)
 	}
 	return labels, nil
+}
+
+// of names the type in a report, "" without types.
+func (s *source) of() string {
+	if s.kind == "" {
+		return ""
+	}
+	return " of " + s.kind
 }
 
 // scale finds how features are standardized, if they are to be: over the training vertices.
@@ -472,7 +492,7 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	s := g.types[t]
 	if f := s.scaling; f != nil {
 		both := slices.Concat(f.shift, f.factor)
-		if err := put(w, ScalingFile, both, 2, len(f.shift)); err != nil {
+		if err := put(w, scalingFile(&w.Meta.Schema, t), both, 2, len(f.shift)); err != nil {
 			return err
 		}
 	}
@@ -486,6 +506,7 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	}
 	rows, err := w.TypeFeatures(t, f.cols, f.stored)
 	if err == nil {
+		rows.scaling = s.scaling
 		err = f.write(rows)
 	}
 	if err != nil {

@@ -146,14 +146,19 @@ func (in *importer) used(key, meaning string) string {
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
 
-// noteUnread checks that every key of the options exists, and notes the arrays that were not read.
-func (in *importer) noteUnread(a arraySource) error {
-	for _, meaning := range slices.Sorted(maps.Keys(in.options.Keys)) {
-		if key := in.options.Keys[meaning]; !a.Has(key) {
+// checkNames returns an error for a key of the options of which a has no array.
+func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
+	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
+		if key := o.Keys[meaning]; !has(key) {
 			return fmt.Errorf("%s: no array %q, which --keys names for %s; it holds %s",
 				a.path, key, meaning, strings.Join(a.Names(), ", "))
 		}
 	}
+	return nil
+}
+
+// noteUnread notes the arrays that were not read.
+func (in *importer) noteUnread(a arraySource) error {
 	if a.Has("adj_indptr") || isScipy(a) {
 		for _, key := range []string{"adj_data", "data"} {
 			if a.Has(key) && in.read[key] == "" {

@@ -66,6 +66,9 @@ func readNPZ(e *edgeSource) error {
 		err = readEdgeArray(e, a, key)
 	}
 	if err == nil {
+		err = s.options.checkNames(a, a.Has)
+	}
+	if err == nil {
 		err = s.noteUnread(a)
 	}
 	if err == nil && s.options.Split == "" && s.given == nil {

@@ -18,7 +18,7 @@ func ogbRaw(in string) string {
 	return in
 }
 
-func hasTypedOGB(in string) bool { return either(ogbRaw(in), ogbCounts) != "" }
+func hasTypedOGB(o *ImportOptions) bool { return either(ogbRaw(o.In), ogbCounts) != "" }
 
 // readOGB reads the raw folder of a heterogeneous OGB node property data set, such as ogbn-mag.
 //

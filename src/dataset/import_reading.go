@@ -86,6 +86,10 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 			in.reads(t.Path(), name, asIgnored, "")
 		}
 	}
+	if t.Noted > 0 {
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
+			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, "# ", t.Noted)
+	}
 	if t.Repeated > 0 {
 		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
 			filepath.Base(t.Path()), t.At, t.Repeated)
@@ -125,8 +129,12 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 	if asked != "" {
 		i := slices.Index(t.Header, asked)
 		if i < 0 {
-			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s",
-				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "))
+			alone := ""
+			if in.own != nil && !in.own[flag] {
+				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
+			}
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s%s",
+				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)
 		}
 		return i, nil
 	}

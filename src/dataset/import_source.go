@@ -19,6 +19,8 @@ const unknown = -1
 type importer struct {
 	options ImportOptions
 	read    map[string]string // arrays that were read, and their meaning
+	// of a graph with types: the flags that are given for this type or relation by its name
+	own map[string]bool
 	*findings
 }
 
@@ -26,6 +28,7 @@ type importer struct {
 type findings struct {
 	notes   []string
 	reading []Reading
+	columns map[string]bool // of edge tables, which flags name, and whether a table has them
 }
 
 // source is the vertices of one type, as read from foreign files: everything but the features is in

@@ -43,7 +43,7 @@ type edgeTable struct {
 	*table.Named
 	from, to, weight int   // weight: -1 for none
 	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
-	features         []int // of edgeColumns
+	features         []int // of edgeColumns; -1 for a column that other relations have
 	why              string
 	directed, both   int  // edges that are said to be Directed, and Undirected
 	undirected       bool // the current one is
@@ -52,7 +52,7 @@ type edgeTable struct {
 // findEnds finds the ends of an edge and its weight.
 func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	o := &e.options.Table
-	if t.weight, err = e.column(t.Named, o.Weight, "--weight", weightNames...); err != nil {
+	if t.weight, err = e.edgeColumn(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
 	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels, t.Header[t.weight]) {
@@ -154,10 +154,11 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
-		k, err := e.column(t.Named, name, flag)
+		k, err := e.edgeColumn(t.Named, name, flag)
 		switch {
 		case err != nil:
 			return err
+		case k < 0: // of other relations
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
@@ -172,10 +173,26 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	return nil
 }
 
+// edgeColumn is column for one that, of several relations, some may lack, unless the option names this one.
+func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
+	if asked == "" || e.own == nil || e.own[flag] {
+		return e.column(t, asked, flag, usual...)
+	}
+	if e.columns == nil {
+		e.columns = map[string]bool{}
+	}
+	k, what := slices.Index(t.Header, asked), fmt.Sprintf("%q, which %s", asked, flag)
+	e.columns[what] = e.columns[what] || k >= 0
+	return k, nil
+}
+
 // noteColumns says what the columns of the edges were taken as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	for _, k := range t.features {
+		if k < 0 {
+			continue
+		}
 		as := asEdgeFeature
 		if e.options.linkTask() != "" {
 			as = asLinkLabel
@@ -245,7 +262,9 @@ func eachNamedEdge(e *edgeSource,
 			}
 		}
 		for i, k := range t.features {
-			features[i] = row[k]
+			if features[i] = "0"; k >= 0 {
+				features[i] = row[k]
+			}
 		}
 		if err := visit(t, row[t.from], row[t.to], weight, features); err != nil {
 			return nil, err

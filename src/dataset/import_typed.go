@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,32 +13,31 @@ import (
 	"halognn/src/npy"
 )
 
-// refuseOfTyped returns an error that names the given options that graphs with vertex types do not
-// read.
-func refuseOfTyped(o *ImportOptions) error {
-	var given []string
-	for _, option := range []struct {
-		name  string
-		given bool
-	}{
-		{"--standardize", o.Standardize},
-		{"--standardize-as", o.StandardizeAs != ""},
-		{"--undirected (--reverse adds the reverse of every relation)", o.Undirected == Yes},
-		{"--keys", len(o.Keys) > 0},
-		{"an array as --label", arrayFile(o.Table.Labels) != ""},
-		{"an array as --features", arrayFile(o.Table.Features) != ""},
-		{"--weight", o.Table.Weight != ""},
-		{"--edge-features", len(o.Table.EdgeFeatures) > 0},
-	} {
-		if option.given {
-			given = append(given, option.name)
+// choose returns the words of a flag that hold for what has one of the names: those after NAME=, up to the
+// next name that is known, or, if no word has its name, those before any.
+func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
+	current, general := "", []string(nil)
+	for _, w := range words {
+		if name, rest, has := strings.Cut(w, "="); has && slices.Contains(known, name) {
+			current, w = name, rest
+		}
+		switch {
+		case current == "":
+			general = append(general, w)
+		case slices.Contains(names, current):
+			chosen = append(chosen, w)
+			in.own[flag] = true
 		}
 	}
-	if given == nil {
-		return nil
+	if in.own[flag] {
+		return chosen
 	}
-	return badOption("the graph has vertex types, for which these options are not read: %s; leave "+
-		"them out", strings.Join(given, ", "))
+	return general
+}
+
+// chooseOne is choose for a flag of one word.
+func (in *importer) chooseOne(flag, word string, known []string, names ...string) string {
+	return strings.Join(in.choose(flag, strings.Split(word, ","), known, names...), ",")
 }
 
 // relation adds the relation of that name, of which file says.
@@ -80,9 +81,9 @@ func tablesIn(dir, stem string) (paths, rests []string) {
 
 // hasTypedTables reports whether there are tables of types and none without: beside nodes.csv,
 // nodes.backup.csv is of no type.
-func hasTypedTables(in string) bool {
-	paths, _ := tablesIn(in, "nodes")
-	return len(paths) > 0 && tableIn(in, "nodes") == ""
+func hasTypedTables(o *ImportOptions) bool {
+	paths, _ := tablesIn(o.In, "nodes")
+	return len(paths) > 0 && tableIn(o.In, "nodes") == ""
 }
 
 // readTables reads nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv.
@@ -90,12 +91,28 @@ func (g *graphSource) readTables() error {
 	paths, kinds := tablesIn(g.options.In, "nodes")
 	for i, path := range paths {
 		s := g.addType(kinds[i])
-		s.options.Table.Nodes = path
+		of := &s.options.Table
+		of.Nodes = path
+		of.ID = s.chooseOne("--id", of.ID, kinds, s.kind)
+		of.Split = s.chooseOne("--split-column", of.Split, kinds, s.kind)
+		of.Labels = s.choose("--label", of.Labels, kinds, s.kind)
+		of.Features = s.choose("--features", of.Features, kinds, s.kind)
+		for flag, file := range map[string]string{"--label": labelFile(of.Labels), "--features": arrayFile(of.Features)} {
+			if file != "" && !s.own[flag] {
+				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag, file)
+			}
+		}
 		if err := readNodeFiles(s, path, nil); err != nil {
 			return err
 		}
 	}
 	paths, names := tablesIn(g.options.In, "edges")
+	known := slices.Clone(names) // and NAME alone
+	for _, name := range names {
+		if words := strings.Split(name, "."); len(words) > 2 {
+			known = append(known, strings.Join(words[1:len(words)-1], "."))
+		}
+	}
 	for i, path := range paths {
 		words := strings.Split(names[i], ".")
 		if len(words) < 3 {
@@ -105,25 +122,36 @@ func (g *graphSource) readTables() error {
 		last := len(words) - 1
 		e, err := g.relation(graph.Relation{Source: words[0], Name: strings.Join(words[1:last], "."),
 			Target: words[last]}, path)
-		if err == nil {
-			err = readEdgeTable(e, path)
-		}
 		if err != nil {
 			return err
+		}
+		of := &e.options.Table
+		of.Source = e.chooseOne("--source", of.Source, known, names[i], e.Name)
+		of.Target = e.chooseOne("--target", of.Target, known, names[i], e.Name)
+		of.Weight = e.chooseOne("--weight", of.Weight, known, names[i], e.Name)
+		of.EdgeFeatures = e.choose("--edge-features", of.EdgeFeatures, known, names[i], e.Name)
+		if err := readEdgeTable(e, path); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.columns)) {
+		if !g.columns[name] {
+			return fmt.Errorf("%s: %w: no edge table has a column %s names", g.options.In, ErrValue, name)
 		}
 	}
 	return nil
 }
 
-const typedEdges = "edge_index,"
+// typedEdges is how the names of arrays of edges begin.
+func (o *ImportOptions) typedEdges() string { return cmp.Or(o.Keys["edge_index"], "edge_index") + "," }
 
-func hasTypedArrays(in string) bool {
-	set, err := openArrays(in)
+func hasTypedArrays(o *ImportOptions) bool {
+	set, err := openArrays(o.In)
 	if err != nil {
 		return false // told by what reads it
 	}
 	defer set.Close()
-	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, typedEdges) })
+	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
 // ofType gives the arrays of one vertex type, which are called NAME,TYPE, under their names without
@@ -174,10 +202,15 @@ func (g *graphSource) readArrays() error {
 		}
 	}
 	whole := arraySource{set, in}
+	if err := g.options.checkNames(whole, func(key string) bool {
+		return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, key+",") })
+	}); err != nil {
+		return err
+	}
 	for _, key := range set.Names() {
-		rest, ok := strings.CutPrefix(key, typedEdges)
+		rest, ok := strings.CutPrefix(key, g.options.typedEdges())
 		if !ok {
-			if strings.Count(key, ",") != 1 { // else it is of a type
+			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it is of a type
 				g.notes = append(g.notes, unread(key))
 				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key, As: asIgnored})
 			}
@@ -195,9 +228,30 @@ func (g *graphSource) readArrays() error {
 		if err != nil {
 			return err
 		}
-		g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key, As: asEdges})
+		g.reads(in, key, asEdges, "")
+		a := arraySource{ofType{set, "," + rest}, in + " (" + rest + ")"}
+		if weight := e.find(a, "edge_weight"); weight != "" {
+			g.reads(in, weight+","+rest, asWeight, "")
+			err = readWeights(e, a)
+		}
+		if rows := e.options.Keys["edge_attr"]; err == nil && a.Has(rows) {
+			g.reads(in, rows+","+rest, asEdgeFeature, "")
+			err = readEdgeArray(e, a, rows)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// ofEdges reports whether an array is read with the edges of its relation: weights, and features, which no
+// model of relations reads, if Keys name them.
+func (g *graphSource) ofEdges(set arrays, key string) bool {
+	name, rest, _ := strings.Cut(key, ",")
+	in := importer{options: g.options}
+	a := arraySource{arrays: ofType{set, "," + rest}}
+	return set.Has(g.options.typedEdges()+rest) && (in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
 // unread is the note on an array that is not read, of which the relation follows the name.

@@ -150,25 +150,6 @@ func TestImportTypedRefusals(t *testing.T) {
 	}
 }
 
-// An option that typed graphs do not read is refused by its name, not passed over.
-func TestImportTypedRefusesOptions(t *testing.T) {
-	for want, o := range map[string]dataset.ImportOptions{
-		"--standardize;":          {Standardize: true},
-		"--standardize-as;":       {StandardizeAs: "other"},
-		"--undirected (--reverse": {Undirected: dataset.Yes},
-		"an array as --label;":    {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
-		"an array as --features;": {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
-		"--weight;":               {Table: dataset.TableOptions{Weight: "w"}},
-		"--weight, --edge-features; le": {Table: dataset.TableOptions{Weight: "w",
-			EdgeFeatures: []string{"a"}}},
-	} {
-		o.Format, o.In, o.Out = "csv", typedTables(t), filepath.Join(t.TempDir(), "d")
-		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-}
-
 // Numbers to predict are those of one type; the vertices of the others have none, which is not 0.
 func TestImportTypedNumbers(t *testing.T) {
 	dir := typedTables(t)

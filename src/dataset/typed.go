@@ -45,6 +45,9 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		m.Tables[t] = Table{Vertices: n, FeatureType: Float32}
 	}
 	starts := m.Starts()
+	if err := checkVertices(starts[len(counts)]); err != nil {
+		return report, err
+	}
 	all := make([]relationRows, len(edges))
 	defer func() {
 		for _, rows := range all {
@@ -83,10 +86,6 @@ func (r *relationRows) free() {
 // putRelations writes the rows of the relations of the schema as those of one graph, whose vertices are
 // of the types from starts on, and frees them: of each vertex one relation after the other.
 func (w *Writer) putRelations(starts []int64, all []relationRows) error {
-	n := starts[len(starts)-1]
-	if n > graph.MaxVertices {
-		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
-	}
 	one := &all[0]
 	if w.Meta.Schema.Typed() {
 		columns, err := graph.NewColumns(&w.Meta.Schema, starts, nil)
@@ -157,6 +156,14 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 		}
 	}
 	return joined, ends
+}
+
+// checkVertices returns an error for more vertices than there are numbers of them.
+func checkVertices(n int64) error {
+	if n > graph.MaxVertices {
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
+	}
+	return nil
 }
 
 // build makes the rows of one relation, those of the vertices of its target type.
