@@ -33,8 +33,9 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
-	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
-	// edge once: ogb, and npz in the attributed-graph layout.
+	// Undirected adds the reverse of every edge: of a relation that joins two types as a relation. AsFormat
+	// does so for the formats that store each edge once: ogb, and npz in the attributed-graph layout; and
+	// for edges of which a column of the table says so.
 	Undirected Choice
 	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
 	Reverse        bool
@@ -62,7 +63,7 @@ type ImportOptions struct {
 	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source: {"x": "embedding"}. Ignore lists arrays and
+	// Keys maps an array to its name in the source: {"x": "embedding"}, of every type. Ignore lists arrays and
 	// columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
@@ -141,8 +142,11 @@ func (r ImportReport) String() string {
 			cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
-		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which gatv2 and gine read\n",
-			r.EdgeFeatures)
+		readers := "gatv2 and gine read"
+		if len(r.Types) > 0 {
+			readers = "no model of relations reads"
+		}
+		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n", r.EdgeFeatures, readers)
 	}
 	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")

@@ -11,7 +11,8 @@ import (
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names.
+// by their usual names. Of a graph with types NAME= before a value says that it, and what follows, is of
+// that type or relation.
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
@@ -66,7 +67,8 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 		err = readNodes(s, t.Nodes)
 	case x != "":
 		err = countRows(s, x)
-	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" || t.ID != "":
+	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" ||
+		t.ID != "":
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
 			"node table; name it with --nodes", edges, ErrValue)
 	default:

@@ -97,8 +97,8 @@ func (g *graphSource) readTables() error {
 		of.Split = s.chooseOne("--split-column", of.Split, kinds, s.kind)
 		of.Labels = s.choose("--label", of.Labels, kinds, s.kind)
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
-		for flag, file := range map[string]string{"--label": labelFile(of.Labels), "--features": arrayFile(of.Features)} {
-			if file != "" && !s.own[flag] {
+		for _, of := range [][2]string{{"--label", labelFile(of.Labels)}, {"--features", arrayFile(of.Features)}} {
+			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
 				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag, file)
 			}
 		}
@@ -251,7 +251,8 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 	name, rest, _ := strings.Cut(key, ",")
 	in := importer{options: g.options}
 	a := arraySource{arrays: ofType{set, "," + rest}}
-	return set.Has(g.options.typedEdges()+rest) && (in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
+	return set.Has(g.options.typedEdges()+rest) &&
+		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
 // unread is the note on an array that is not read, of which the relation follows the name.

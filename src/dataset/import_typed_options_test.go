@@ -65,7 +65,8 @@ func TestImportTypedStandardizes(t *testing.T) {
 	if plain.Meta.Scaling() != "" {
 		t.Errorf("scaling %q of rows that are as they were", plain.Meta.Scaling())
 	}
-	for dir, want := range map[string]string{plain.Dir: "was not standardized", d.Dir: "1 feature columns here of venue, 0"} {
+	for dir, want := range map[string]string{plain.Dir: "was not standardized",
+		d.Dir: "1 feature columns here of venue, 0"} {
 		files["nodes.venue.csv"] = "id,x\nv,1\n"
 		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: written(t, files), StandardizeAs: dir,
 			Out: filepath.Join(t.TempDir(), "d")})
@@ -96,7 +97,8 @@ func TestImportTypedUndirected(t *testing.T) {
 			"source,target,Type\np1,p2,Undirected\np2,p3,Directed\n"), dataset.ImportOptions{}, 3 + 2 + 3, "ann"},
 		"none, as is said": {files("source,target,w,Type\nann,p1,2,Undirected\nbob,p1,3,Directed\nbob,p3,4,Undirected\n",
 			"source,target,Type\np1,p2,Undirected\np2,p3,Directed\n"), dataset.ImportOptions{Undirected: dataset.No}, 5, ""},
-		"all reversed already": {files("source,target,w,Type\nann,p1,2,Undirected\nbob,p1,3,Directed\nbob,p3,4,Undirected\n",
+		"all reversed already": {files(
+			"source,target,w,Type\nann,p1,2,Undirected\nbob,p1,3,Directed\nbob,p3,4,Undirected\n",
 			"source,target,Type\np1,p2,Undirected\np2,p3,Directed\n"), dataset.ImportOptions{Reverse: true}, 10, "both"},
 	} {
 		c.options.Format, c.options.In = "csv", c.in
@@ -191,7 +193,8 @@ func TestImportTypedNodeColumns(t *testing.T) {
 	d, _ = imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: ignore,
 		Table: dataset.TableOptions{Labels: []string{of("y.txt")}, Features: []string{"author=h", "born"}}})
 	if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, -1, -1, -1}) ||
-		!slices.Equal(rowsOf(t, d, "author"), []float32{3, 1950, 4, 1960}) || !slices.Equal(d.Meta.Tables[0].Names, []string{"h", "born"}) {
+		!slices.Equal(rowsOf(t, d, "author"), []float32{3, 1950, 4, 1960}) ||
+		!slices.Equal(d.Meta.Tables[0].Names, []string{"h", "born"}) {
 		t.Errorf("labels %v, rows %v", npy.View[int32](d.Labels.Data), rowsOf(t, d, "author"))
 	}
 	for want, table := range map[string]dataset.TableOptions{
@@ -232,7 +235,8 @@ func TestImportTypedKeys(t *testing.T) {
 		t.Errorf("weights %v, features %v of %v", d.Weights, d.EdgeRows, d.Graph.Indices)
 	}
 	o.Keys["x"], o.DryRun = "nothing", true
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), `no array "nothing", which --keys names for x`) {
+	_, err := dataset.Import(o)
+	if err == nil || !strings.Contains(err.Error(), `no array "nothing", which --keys names for x`) {
 		t.Error(err)
 	}
 }
