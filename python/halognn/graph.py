@@ -65,8 +65,8 @@ class TypedGraph:
     nodes: {type: Graph} of which edge_index is not read: num_nodes, x, y, masks, ids of its vertices
     edges: {(source, name, target): integers [2, E]}, vertices numbered within their type
     reverse: write_dataset adds the reverse of every relation, as (target, "rev_" + name, source)
-    more: {(source, name, target): {name of an array: array}} of the source, none of which
-        `halognn import` reads: it says so
+    more: {(source, name, target): {name of an array: array}} of the source, of which
+        `halognn import` reads edge_weight, and says which it does not
     """
 
     nodes: dict

@@ -278,9 +278,6 @@ func (m *Meta) check() error {
 			faults = append(faults, err)
 		}
 	}
-	if m.EdgeFeatures > 0 && m.Schema.Typed() {
-		faults = append(faults, errors.New("edges with features in a graph with types; leave one of both out"))
-	}
 	if m.EdgeFeatures < 0 || m.EdgeFeatures > graph.MaxVertices || m.Vertices < 0 ||
 		m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,

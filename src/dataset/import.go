@@ -14,7 +14,6 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/graph"
-	"halognn/src/mem"
 	"halognn/src/task"
 )
 
@@ -34,8 +33,9 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
-	// Undirected adds the reverse of every edge. AsFormat does so for the formats that store each
-	// edge once: ogb, and npz in the attributed-graph layout.
+	// Undirected adds the reverse of every edge: of a relation that joins two types as a relation. AsFormat
+	// does so for the formats that store each edge once: ogb, and npz in the attributed-graph layout; and
+	// for edges of which a column of the table says so.
 	Undirected Choice
 	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
 	Reverse        bool
@@ -63,7 +63,7 @@ type ImportOptions struct {
 	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source: {"x": "embedding"}. Ignore lists arrays and
+	// Keys maps an array to its name in the source: {"x": "embedding"}, of every type. Ignore lists arrays and
 	// columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
@@ -142,8 +142,11 @@ func (r ImportReport) String() string {
 			cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
-		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which gatv2 and gine read\n",
-			r.EdgeFeatures)
+		readers := "gatv2 and gine read"
+		if len(r.Types) > 0 {
+			readers = "no model of relations reads"
+		}
+		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n", r.EdgeFeatures, readers)
 	}
 	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
@@ -209,19 +212,28 @@ func (r ImportReport) reciprocal() string {
 		"to destination: --undirected adds the others"
 }
 
-// importers maps a format to the function that reads it into a source.
-var importers = map[string]func(*source) error{
-	"csv":      readTables,
-	"ogb":      readOGB,
-	"npz":      readNPZ,
-	"edgelist": readEdgeList,
+// formats are those that Import reads. Tables and arrays of a type are as those of graphs without types.
+var formats = map[string]struct {
+	read func(*edgeSource) error // a graph without types
+	// whether an input is a graph with types, its files, and what reads it; nil: none is
+	typed     func(*ImportOptions) bool
+	files     string
+	readTyped func(*graphSource) error
+}{
+	"csv": {readTables, hasTypedTables, "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv",
+		(*graphSource).readTables},
+	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and edge_index,SOURCE,NAME,TARGET",
+		(*graphSource).readArrays},
+	"ogb": {readOGB, hasTypedOGB, "raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
+		(*graphSource).readOGB},
+	"edgelist": {read: readEdgeList},
 }
 
 // readByPython are the formats of python/halognn/formats.py.
 var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 
 // Formats lists the formats that Import reads.
-func Formats() []string { return slices.Sorted(maps.Keys(importers)) }
+func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // OptionError is an error in the options of an import, and none of its data.
 type OptionError struct{ error }
@@ -238,7 +250,7 @@ func (o *ImportOptions) check() error {
 	case slices.Contains(readByPython, o.Format):
 		faults = append(faults, badOption("format %s is read by the Python package: "+
 			"python3 -m halognn %[1]s IN OUT, where `pip install ./python` put it", o.Format))
-	case importers[o.Format] == nil:
+	case formats[o.Format].read == nil:
 		faults = append(faults, badOption("format %q is unknown; choose one of %s", o.Format,
 			strings.Join(Formats(), ", ")))
 	}
@@ -259,7 +271,7 @@ func (o *ImportOptions) check() error {
 			faults = append(faults, OptionError{err})
 		}
 	}
-	if o.In != "" && importers[o.Format] != nil {
+	if o.In != "" && formats[o.Format].read != nil {
 		faults = append(faults, foreign(o.In, o.Format))
 	}
 	for _, split := range []string{o.Split, o.SplitLinks} {
@@ -300,26 +312,12 @@ func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
 	}
-	if o.typed() {
-		return importTyped(o)
-	}
-	if o.LinksOf != "" {
-		return ImportReport{}, badOption("--relation %s: the graph has no relations; leave it out", o.LinksOf)
-	}
-	if o.Reverse {
-		needs := typedReaders[o.Format].files
-		if needs != "" {
-			needs = "; one with them has " + needs
-		}
-		return ImportReport{}, badOption("%s: the graph has no vertex types and relations, whose reverses "+
-			"--reverse adds%s; --undirected adds the reverse of every edge", o.In, needs)
-	}
-	s := &source{options: o, vertices: unknown, name: cmp.Or(o.Name, baseName(o.In))}
-	defer s.free()
-	if err := importers[o.Format](s); err != nil {
+	g := graphSource{options: o, findings: new(findings)}
+	defer g.free()
+	if err := g.read(); err != nil {
 		return ImportReport{}, err
 	}
-	return s.write()
+	return g.write()
 }
 
 // baseName is the last element of a path without its extensions.
@@ -329,100 +327,6 @@ func baseName(path string) string {
 	}
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
 	return name
-}
-
-// write writes the source as a dataset.
-func (s *source) write() (ImportReport, error) {
-	if s.vertices == 0 || s.vertices == unknown && s.edges.NumEdges() == 0 {
-		return ImportReport{},
-			fmt.Errorf("%s: %w: there are no vertices; is it the right file, and the right "+
-				"--format?", s.options.In, ErrValue)
-	}
-	if s.vertices == unknown {
-		if err := s.setVertices(s.largest+1, s.options.In); err != nil {
-			return ImportReport{}, err
-		}
-	}
-	undirected := s.options.Undirected == Yes || s.options.Undirected == AsFormat && s.undirected
-	g, weights, cleaning, err := s.build(graph.CleanOptions{
-		Undirected: undirected, KeepLoops: s.options.KeepLoops,
-		KeepDuplicates: s.options.KeepDuplicates, Merge: s.options.Weights,
-	})
-	if err != nil {
-		return ImportReport{}, err
-	}
-	defer func() { g.Free(); mem.Free(weights) }()
-	s.tellMerged(cleaning)
-	s.vertices = g.NumVertices()
-	symmetric := undirected || s.options.SplitLinks != "" && g.Reciprocal() == g.NumEdges()
-	var rows, labels []float32
-	if s.options.edgeLabels() != nil {
-		labels, err = placeLinkLabels(s, g, symmetric)
-	} else {
-		rows, err = s.placeEdgeRows(g)
-	}
-	s.edges.Free()
-	defer func() { mem.Free(rows); mem.Free(labels) }()
-	if err != nil {
-		return ImportReport{}, err
-	}
-	r := ImportReport{
-		Name: s.name, Format: cmp.Or(s.origin.Format, s.options.Format), Vertices: int64(s.vertices),
-		Undirected: undirected, Cleaning: cleaning, merge: s.options.Weights, DryRun: s.options.DryRun,
-		EdgeFeatures: len(rows) / max(1, int(g.NumEdges())), FeatureType: Float32, SparseEntries: -1,
-		Task: s.task(), Split: "of links: " + s.options.SplitLinks,
-	}
-	split, links := new(splitSource), graph.LinkSplit{}
-	if s.options.SplitLinks == "" {
-		split, err = s.settle(&r)
-	} else {
-		links, weights, err = takeLinks(&s.options, linkEnds{{s, 0}, {s, 0}}, g, weights, symmetric,
-			func(l *graph.LinkSplit) error { return labelLinks(s, g, labels, l) })
-	}
-	if err != nil {
-		return ImportReport{}, err
-	}
-	if s.options.StandardizeAs != "" {
-		if err := s.standardizeAs(s.options.StandardizeAs); err != nil {
-			return ImportReport{}, err
-		}
-	} else if s.options.Standardize && s.features != nil {
-		if err := s.standardize(split.Split); err != nil {
-			return ImportReport{}, err
-		}
-	}
-	r.Edges, r.Weighted, r.Notes, r.Reading = g.NumEdges(), weights != nil, s.notes, s.reading
-	if t := task.Find(r.Task); t != nil && t.Embeds {
-		r.Classes, r.Links = s.linkOutputs, describeLinks(&links)
-		if !t.Ranks {
-			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
-		}
-	}
-	if !undirected {
-		r.Reciprocal = g.Reciprocal()
-	}
-	if s.features != nil {
-		r.Features, r.FeatureType, r.SparseEntries = s.features.cols, s.features.stored,
-			s.features.entries
-	}
-	if s.options.DryRun {
-		return r, s.checkFeatures()
-	}
-	w, err := Create(s.options.Out,
-		Meta{Name: s.name, Task: r.Task, Classes: r.Classes, FeatureType: r.FeatureType,
-			Provenance: s.provenance(&r)})
-	if err != nil {
-		return ImportReport{}, err
-	}
-	defer w.Abort()
-	if err := s.writeFiles(w, g, weights, rows, split, links); err != nil {
-		return ImportReport{}, err
-	}
-	r.Notes = slices.Concat(r.Notes, w.notes)
-	if t := w.Meta.Table(0); t.Type().IsSparse() {
-		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
-	}
-	return r, w.Close()
 }
 
 // settle checks the labels of the vertices, makes the split, and puts both into a report.
@@ -442,45 +346,6 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	return split, nil
 }
 
-// build makes the graph and, if the edges have weights, these. Where edges have features the edges
-// are kept in the order in which they were added, by which their features are found.
-func (s *source) build(o graph.CleanOptions) (*graph.CSC, []float32, graph.CleanReport, error) {
-	if s.weights == nil && s.edgeRows.cols > 0 {
-		g, report, err := s.edges.BuildKept(s.vertices, o)
-		return g, nil, report, err
-	}
-	if s.weights == nil {
-		g, report, err := s.edges.Build(s.vertices, o)
-		return g, nil, report, err
-	}
-	g, weights, report, err := s.edges.BuildWeighted(s.vertices, o, s.weights)
-	if errors.Is(err, graph.ErrKeptDuplicates) {
-		err = fmt.Errorf("%s: %w: leave out --keep-duplicates, which adds up the weights of an "+
-			"edge that "+
-			"comes several times, or the weights, with --ignore", s.options.In, err)
-	}
-	if err == nil {
-		if err = checkSums(g, weights); err != nil {
-			g.Free()
-			mem.Free(weights)
-			err = fmt.Errorf("%s: %w", s.options.In, err)
-		}
-	}
-	return g, weights, report, err
-}
-
-// tellMerged notes weights of which one was made.
-func (s *source) tellMerged(c graph.CleanReport) {
-	if c.Unequal > 0 {
-		s.note("%d edges come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
-			"max, min or first decides", c.Unequal, cmp.Or(s.options.Weights, graph.MergeSum))
-	}
-	if c.Uneven > 0 {
-		s.note("%d pairs of edges were given in both directions with weights that differ: each direction keeps its "+
-			"own", c.Uneven)
-	}
-}
-
 // checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
 // divide by that sum.
 func checkSums(g *graph.CSC, weights []float32) error {
@@ -498,57 +363,6 @@ func checkSums(g *graph.CSC, weights []float32) error {
 	return nil
 }
 
-func (s *source) writeFiles(w *Writer, g *graph.CSC, weights, edgeRows []float32, split *splitSource,
-	links graph.LinkSplit) error {
-	if err := w.Topology(g); err != nil {
-		return err
-	}
-	g.Free()
-	if weights != nil {
-		if err := w.EdgeWeights(weights); err != nil {
-			return err
-		}
-	}
-	if len(edgeRows) > 0 {
-		if err := w.EdgeFeatures(edgeRows, s.edgeRows.cols); err != nil {
-			return err
-		}
-	}
-	if s.originals != nil {
-		if err := put(w, "original_id.npy", s.originals, len(s.originals)); err != nil {
-			return err
-		}
-	}
-	if s.names != nil {
-		text := []byte(strings.Join(s.names, "\n") + "\n")
-		if err := put(w, "original_name.npy", text, len(text)); err != nil {
-			return err
-		}
-	}
-	if f := s.scaling; f != nil {
-		both := slices.Concat(f.shift, f.factor)
-		if err := put(w, ScalingFile, both, 2, len(f.shift)); err != nil {
-			return err
-		}
-	}
-	if task.Stored(w.Meta.Task).Embeds {
-		if err := w.Links(links, s.linkLabels[:]...); err != nil {
-			return err
-		}
-	} else if w.Meta.Task != task.None {
-		if err := w.Labels(s.truths().Data); err != nil {
-			return err
-		}
-	}
-	if f := s.features; f != nil {
-		w.Meta.FeatureNames = f.names
-		if err := w.WriteFeatures(f.cols, f.stored, s.scaling, f.write); err != nil {
-			return f.fault(err)
-		}
-	}
-	return w.Splits(split.Split, split.more...)
-}
-
 // checkFeatures reads the features and writes them nowhere.
 func (s *source) checkFeatures() error {
 	if s.features == nil {
@@ -559,37 +373,38 @@ func (s *source) checkFeatures() error {
 		look: look}))
 }
 
-func (s *source) provenance(r *ImportReport) Provenance {
+// provenance describes the import; labels is the source that has them.
+func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
 		notes = append(notes,
 			fmt.Sprintf("%d split vertices left out because they have no label", r.Unlabelled))
 	}
 	settings := map[string]string{
-		"in":              cmp.Or(s.origin.In, filepath.Base(s.options.In)),
+		"in":              cmp.Or(labels.origin.In, filepath.Base(g.options.In)),
 		"undirected":      strconv.FormatBool(r.Undirected),
-		"keep_loops":      strconv.FormatBool(s.options.KeepLoops),
-		"keep_duplicates": strconv.FormatBool(s.options.KeepDuplicates),
+		"keep_loops":      strconv.FormatBool(g.options.KeepLoops),
+		"keep_duplicates": strconv.FormatBool(g.options.KeepDuplicates),
 		"split":           r.Split,
 	}
-	if len(s.options.LinkLabels) > 0 {
-		settings["link_labels"] = strings.Join(s.options.LinkLabels, ",")
+	if len(g.options.LinkLabels) > 0 {
+		settings["link_labels"] = strings.Join(g.options.LinkLabels, ",")
 	}
-	if s.options.Standardize {
+	if g.options.Standardize {
 		settings["standardize"] = "true"
 	}
-	if s.options.StandardizeAs != "" {
+	if g.options.StandardizeAs != "" {
 		settings["standardize"] = "as another dataset"
 	}
 	p := Provenance{
-		Source:   "import " + cmp.Or(s.origin.Format, s.options.Format),
+		Source:   "import " + r.Format,
 		Settings: settings,
 		Cleaning: &r.Cleaning,
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if s.options.SplitLinks == "" { // else classes are those of links
-		p.Classes = s.classNames
+	if g.options.SplitLinks == "" { // else classes are those of links
+		p.Classes = labels.classNames
 	}
 	return p
 }

@@ -141,7 +141,7 @@ func all[T npy.Element](a arraySource, key string) ([]T, error) {
 }
 
 // addPairs adds the edges of an array [2, E] (all sources, then all destinations) or [E, 2].
-func addPairs(s *source, a arraySource, key string) error {
+func addPairs(e *edgeSource, a arraySource, key string) error {
 	r, err := a.open(key, 2)
 	if err != nil {
 		return err
@@ -158,21 +158,21 @@ func addPairs(s *source, a arraySource, key string) error {
 	}
 	n := r.Elems() / 2
 	if wide != r.Fortran { // all sources come before all destinations: hold the sources in memory
-		return addSides(s, a, key, r, n)
+		return addSides(e, a, key, r, n)
 	}
-	var e int64
+	at := 0
 	return eachChunk(r, 2*n, func(part []int64) error { // chunks have an even number of elements
 		for i := 0; i < len(part); i += 2 {
-			if err := s.addEdge(part[i], part[i+1]); err != nil {
-				return fmt.Errorf("%s: edge %d: %w", a.name(key), e, err)
+			if err := e.addEdge(part[i], part[i+1]); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
 			}
-			e++
+			at++
 		}
 		return nil
 	})
 }
 
-func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error {
+func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) error {
 	if err := fits(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
 		return err
 	}
@@ -181,9 +181,8 @@ func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error 
 	i := 0
 	if err := eachChunk(r, n, func(part []int64) error {
 		for _, u := range part {
-			if u < 0 || u >= graph.MaxVertices {
-				return fmt.Errorf("%s: edge %d: %w", a.name(key), i,
-					vertexRange(u, graph.MaxVertices))
+			if u < 0 || u >= e.from.limit() {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, e.from.vertexRange(u))
 			}
 			sources[i] = int32(u)
 			i++
@@ -195,7 +194,7 @@ func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error 
 	i = 0
 	return eachChunk(r, n, func(part []int64) error {
 		for _, v := range part {
-			if err := s.addEdge(int64(sources[i]), v); err != nil {
+			if err := e.addEdge(int64(sources[i]), v); err != nil {
 				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, err)
 			}
 			i++
@@ -206,8 +205,8 @@ func addSides(s *source, a arraySource, key string, r *npy.Reader, n int) error 
 
 // addCompressed adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value,
 // or, by columns, of a CSC matrix.
-func addCompressed(s *source, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
-	ends, err := rowEnds(s, a, indptrKey, indicesKey)
+func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
+	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
 	if err != nil {
 		return err
 	}
@@ -216,20 +215,20 @@ func addCompressed(s *source, a arraySource, indptrKey, indicesKey string, byCol
 		return err
 	}
 	defer r.Close()
-	e, row := int64(0), 0
+	at, row := int64(0), 0
 	return eachChunk(r, r.Left(), func(part []int64) error {
 		for _, c := range part {
-			for ends[row+1] <= e {
+			for ends[row+1] <= at {
 				row++
 			}
 			u, v := int64(row), c
 			if byColumn {
 				u, v = v, u
 			}
-			if err := s.addEdge(u, v); err != nil {
-				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), e, err)
+			if err := e.addEdge(u, v); err != nil {
+				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), at, err)
 			}
-			e++
+			at++
 		}
 		return nil
 	})

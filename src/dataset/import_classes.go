@@ -134,19 +134,19 @@ func missing(text string) bool {
 
 // noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
 // of noClasses or, if the options name some, one of those words alone.
-func (s *source) noLabel(y string) bool {
-	if words := s.options.NoLabel; words != nil {
+func (in *importer) noLabel(y string) bool {
+	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
 	}
 	return missing(y)
 }
 
 // noClass is noLabel for a number; nan always stands for none.
-func (s *source) noClass(y float64) bool {
-	if y != math.Trunc(y) || s.options.NoLabel == nil {
+func (in *importer) noClass(y float64) bool {
+	if y != math.Trunc(y) || in.options.NoLabel == nil {
 		return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
 	}
-	return s.noLabel(strconv.FormatFloat(y, 'f', -1, 64))
+	return in.noLabel(strconv.FormatFloat(y, 'f', -1, 64))
 }
 
 // sawNone counts a word for none.

@@ -19,7 +19,8 @@ import (
 //
 // The file is read twice, first for the ids, so that memory is at most 8 bytes an edge and 16 an
 // id, for any ids.
-func readEdgeList(s *source) error {
+func readEdgeList(e *edgeSource) error {
+	s := e.from
 	path, err := onlyFile(s.options.In)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func readEdgeList(s *source) error {
 		if !ok1 || !ok2 {
 			return r.Errorf("the file changed while it was read; import it again")
 		}
-		s.edges.Add(graph.VertexID(from), graph.VertexID(to))
+		e.edges.Add(graph.VertexID(from), graph.VertexID(to))
 		return nil
 	})
 }

@@ -29,30 +29,30 @@ func appended(data []float32, x ...float32) []float32 {
 }
 
 // readEdgeArray takes the features of edges of an array [E, C], or [E].
-func readEdgeArray(s *source, a arraySource, key string) error {
+func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	s.edgeRows.cols = 1
+	e.rows.cols = 1
 	if len(r.Shape) == 2 {
-		s.edgeRows.cols = r.Shape[1]
+		e.rows.cols = r.Shape[1]
 	}
-	if int64(r.Shape[0]) != s.edges.NumEdges() || s.edgeRows.cols < 1 {
+	if int64(r.Shape[0]) != e.edges.NumEdges() || e.rows.cols < 1 {
 		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each", a.name(key),
-			ErrMismatch, npy.ShapeString(r.Shape), s.edges.NumEdges())
+			ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
 	}
-	if r.Fortran && s.edgeRows.cols > 1 && r.Shape[0] > 1 {
+	if r.Fortran && e.rows.cols > 1 && r.Shape[0] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
 	}
 	err = eachChunk(r, r.Left(), func(part []float32) error {
-		s.edgeRows.data = appended(s.edgeRows.data, part...)
+		e.rows.data = appended(e.rows.data, part...)
 		return nil
 	})
 	if err == nil {
-		err = checkEdgeRows(s.edgeRows.data, s.edgeRows.cols)
+		err = checkEdgeRows(e.rows.data, e.rows.cols)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.name(key), err)
@@ -61,16 +61,16 @@ func readEdgeArray(s *source, a arraySource, key string) error {
 }
 
 // readEdgeRowTable takes those of a table with a row for each edge.
-func readEdgeRowTable(s *source, path string) error {
+func readEdgeRowTable(e *edgeSource, path string) error {
 	var row []float64
 	n := int64(0)
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
 		if n == 0 {
-			s.edgeRows.cols = r.Columns()
-			row = make([]float64, s.edgeRows.cols)
+			e.rows.cols = r.Columns()
+			row = make([]float64, e.rows.cols)
 		}
-		if n++; n > s.edges.NumEdges() {
-			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, s.edges.NumEdges())
+		if n++; n > e.edges.NumEdges() {
+			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, e.edges.NumEdges())
 		}
 		if err := r.Floats(row); err != nil {
 			return err
@@ -79,13 +79,13 @@ func readEdgeRowTable(s *source, path string) error {
 			if !finite(float32(x)) {
 				return r.Errorf("%w: a feature of an edge is %g", ErrValue, x)
 			}
-			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
+			e.rows.data = appended(e.rows.data, float32(x))
 		}
 		return nil
 	})
-	if err == nil && n != s.edges.NumEdges() {
+	if err == nil && n != e.edges.NumEdges() {
 		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again", path, ErrMismatch, n,
-			s.edges.NumEdges())
+			e.edges.NumEdges())
 	}
 	return err
 }
@@ -103,37 +103,37 @@ func checkEdgeRows(rows []float32, cols int) error {
 
 // placeEdgeRows brings the rows of the source's edges into the order of g. An edge that is there
 // because of its reverse alone has the reverse's row, one that comes several times the mean.
-func (s *source) placeEdgeRows(g *graph.CSC) ([]float32, error) {
-	cols := s.edgeRows.cols
+func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
+	cols := e.rows.cols
 	if cols == 0 {
 		return nil, nil
 	}
 	var why string
 	switch {
-	case s.options.KeepDuplicates:
+	case e.options.KeepDuplicates:
 		why = "repeated edges cannot be kept (--keep-duplicates)"
-	case s.options.SplitLinks != "":
+	case e.options.SplitLinks != "":
 		why = "links cannot be the task (--split-links)"
 	}
 	if why != "" {
 		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the features, "+
-			"with --ignore", s.options.In, ErrMismatch, why)
+			"with --ignore", e.options.In, ErrMismatch, why)
 	}
 	all := mem.Make[float32](len(g.Indices) * cols)
 	times := mem.Make[int32](len(g.Indices))
 	defer mem.Free(times)
 	row := func(at int64) []float32 { return all[at*int64(cols) : (at+1)*int64(cols)] }
 	several := 0
-	s.edges.Carry(g, func(i int, at int64) {
+	e.edges.Carry(g, func(i int, at int64) {
 		if times[at]++; times[at] == 2 {
 			several++
 		}
 		for c, x := range row(at) { // the mean so far
-			row(at)[c] = x + (s.edgeRows.data[i*cols+c]-x)/float32(times[at])
+			row(at)[c] = x + (e.rows.data[i*cols+c]-x)/float32(times[at])
 		}
 	}, func(at, reverse int64) { copy(row(at), row(reverse)) })
 	if several > 0 {
-		s.notes = append(s.notes, fmt.Sprintf("%d edges come several times: they have the mean of the "+
+		e.notes = append(e.notes, fmt.Sprintf("%d edges come several times: they have the mean of the "+
 			"features", several))
 	}
 	return all, nil

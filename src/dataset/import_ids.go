@@ -120,7 +120,7 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 // numbers.
 func keepIDs(s *source, ids []string) {
 	file := "original_id.npy"
-	if s.typed {
+	if s.kind != "" {
 		file = "original_name.npy"
 	}
 	numbers := integersOf(ids)

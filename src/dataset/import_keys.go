@@ -100,17 +100,17 @@ var refused = map[string]string{
 }
 
 // refusal returns an error for an array or column that is refused, nil for others.
-func (s *source) refusal(where, name string) error {
+func (in *importer) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
-	if why == "" || slices.Contains(s.options.Ignore, name) || slices.Contains(s.options.LinkLabels, name) {
+	if why == "" || slices.Contains(in.options.Ignore, name) || slices.Contains(in.options.LinkLabels, name) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)
 }
 
-func (s *source) refuseKeys(a arraySource) error {
+func (in *importer) refuseKeys(a arraySource) error {
 	for _, name := range a.Names() {
-		if err := s.refusal(a.name(name), name); err != nil {
+		if err := in.refusal(a.name(name), name); err != nil {
 			return err
 		}
 	}
@@ -119,27 +119,27 @@ func (s *source) refuseKeys(a arraySource) error {
 
 // find returns the name in a of the array with the given meaning, "" if there is none. A name from
 // the options takes precedence over the usual ones.
-func (s *source) find(a arraySource, meaning string) string {
-	if key, ok := s.options.Keys[meaning]; ok {
+func (in *importer) find(a arraySource, meaning string) string {
+	if key, ok := in.options.Keys[meaning]; ok {
 		if !a.Has(key) {
 			return ""
 		}
-		return s.used(key, meaning)
+		return in.used(key, meaning)
 	}
 	for _, key := range aliases[meaning] {
-		if a.Has(key) && !slices.Contains(s.options.Ignore, key) {
-			return s.used(key, meaning)
+		if a.Has(key) && !slices.Contains(in.options.Ignore, key) {
+			return in.used(key, meaning)
 		}
 	}
 	return ""
 }
 
 // used notes that an array was read with a meaning.
-func (s *source) used(key, meaning string) string {
-	if s.read == nil {
-		s.read = map[string]string{}
+func (in *importer) used(key, meaning string) string {
+	if in.read == nil {
+		in.read = map[string]string{}
 	}
-	s.read[key] = meaning
+	in.read[key] = meaning
 	return key
 }
 
@@ -147,49 +147,54 @@ func (s *source) used(key, meaning string) string {
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
 
-// noteUnread checks that every key of the options exists, and notes the arrays that were not read.
-func (s *source) noteUnread(a arraySource) error {
-	for _, meaning := range slices.Sorted(maps.Keys(s.options.Keys)) {
-		if key := s.options.Keys[meaning]; !a.Has(key) {
+// checkNames returns an error for a key of the options of which a has no array.
+func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
+	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
+		if key := o.Keys[meaning]; !has(key) {
 			return fmt.Errorf("%s: no array %q, which --keys names for %s; it holds %s",
 				a.path, key, meaning, strings.Join(a.Names(), ", "))
 		}
 	}
+	return nil
+}
+
+// noteUnread notes the arrays that were not read.
+func (in *importer) noteUnread(a arraySource) error {
 	if a.Has("adj_indptr") || isScipy(a) {
 		for _, key := range []string{"adj_data", "data"} {
-			if a.Has(key) && s.read[key] == "" {
-				if err := s.noteWeights(a, key); err != nil {
+			if a.Has(key) && in.read[key] == "" {
+				if err := in.noteWeights(a, key); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for _, name := range a.Names() {
-		as := cmp.Or(meanings[s.read[name]], matrixPart(name))
+		as := cmp.Or(meanings[in.read[name]], matrixPart(name))
 		switch {
 		case as != "":
-			s.reads(a.path, name, as, s.rival(a, name))
+			in.reads(a.path, name, as, in.rival(a, name))
 			continue
-		case s.isSplitKey(name):
-			s.reads(a.path, name, asSplit, "")
+		case in.isSplitKey(name):
+			in.reads(a.path, name, asSplit, "")
 			continue
 		case isTime(name):
-			s.reads(a.path, name, asTime, "")
-			s.note("array %s is ignored: %s", name, noTime)
+			in.reads(a.path, name, asTime, "")
+			in.note("array %s is ignored: %s", name, noTime)
 			continue
 		}
-		s.reads(a.path, name, asIgnored, "")
+		in.reads(a.path, name, asIgnored, "")
 		if note := ignoredWeights(name); note != "" {
-			s.notes = append(s.notes, note)
+			in.notes = append(in.notes, note)
 		} else {
-			s.note("array %s is not read", name)
+			in.note("array %s is not read", name)
 		}
 	}
 	return nil
 }
 
 // noteWeights says that the values of an adjacency matrix are dropped, if they are not all 1.
-func (s *source) noteWeights(a arraySource, key string) error {
+func (in *importer) noteWeights(a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
 		return err
@@ -203,14 +208,14 @@ func (s *source) noteWeights(a arraySource, key string) error {
 		return nil
 	})
 	if err == nil && differ {
-		s.notes = append(s.notes, "the values of "+key+" are ignored: "+noWeights)
+		in.notes = append(in.notes, "the values of "+key+" are ignored: "+noWeights)
 	}
 	return err
 }
 
 // rival says which other array of a could have had the meaning with which one was read.
-func (s *source) rival(a arraySource, name string) string {
-	meaning := s.read[name]
+func (in *importer) rival(a arraySource, name string) string {
+	meaning := in.read[name]
 	for _, other := range aliases[meaning] {
 		if other != name && a.Has(other) {
 			return "rather than " + other + "; --keys " + meaning + "=NAME says which"
@@ -237,9 +242,9 @@ func matrixPart(name string) string {
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
 
 // isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
-func (s *source) isSplitKey(name string) bool {
+func (in *importer) isSplitKey(name string) bool {
 	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
-		return slices.Contains(aliases[meaning], name) || s.options.Keys[meaning] == name
+		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name
 	})
 }
 

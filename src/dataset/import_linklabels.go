@@ -76,49 +76,50 @@ func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 }
 
 // readLabelArray takes the labels of edges of an array [E, C], or [E].
-func readLabelArray(s *source, a arraySource, key string) error {
+func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	if !a.Has(key) {
-		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key, s.options.linkFlag(),
+		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key, e.options.linkFlag(),
 			strings.Join(a.Names(), ", "))
 	}
-	return readEdgeArray(s, a, s.used(key, asLinkLabel))
+	return readEdgeArray(e, a, e.used(key, asLinkLabel))
 }
 
 // placeLinkLabels brings the labels of the source's edges into the order of g. An edge that comes
 // several times has one label, and so have both directions of a symmetric graph's, or it is an error.
-func placeLinkLabels(s *source, g *graph.CSC, symmetric bool) (all []float32, err error) {
-	cols := s.edgeRows.cols
+func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
+	cols := e.rows.cols
 	if cols == 0 {
 		return nil, nil
 	}
-	if s.options.KeepDuplicates {
+	if e.options.KeepDuplicates {
 		return nil, fmt.Errorf("%s: %w: repeated edges cannot be kept (--keep-duplicates) where links have "+
-			"labels; leave it out", s.options.In, ErrMismatch)
+			"labels; leave it out", e.options.In, ErrMismatch)
 	}
 	all = mem.Make[float32](len(g.Indices) * cols)
 	known := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(known)
+	symmetric := e.from == e.to && g.Reciprocal() == g.NumEdges()
 	i := 0
-	s.edges.Each(func(edges []graph.Edge) {
-		for _, e := range edges {
-			label := s.edgeRows.data[i*cols:][:cols]
+	e.edges.Each(func(edges []graph.Edge) {
+		for _, edge := range edges {
+			label := e.rows.data[i*cols:][:cols]
 			i++
 			put := func(at int64) {
 				own := all[at*int64(cols):][:cols]
 				if known[at] != 0 && !slices.Equal(own, label) && err == nil {
 					err = fmt.Errorf("%s: the edges between %s and %s have two labels, %v and %v: %w; a link has "+
-						"one: leave the other edge out", s.options.In, idOf(s, e.Src()), idOf(s, e.Dst()), own, label, ErrValue)
+						"one: leave the other edge out", e.options.In, idOf(e.from, edge.Src()), idOf(e.from, edge.Dst()), own, label, ErrValue)
 				}
 				copy(own, label)
 				known[at] = 1
 			}
-			at := g.Find(e.Src(), e.Dst())
+			at := g.Find(edge.Src(), edge.Dst())
 			if at < 0 { // a loop, which is no link
 				continue
 			}
 			put(at)
-			if symmetric && e.Src() != e.Dst() {
-				put(g.Find(e.Dst(), e.Src()))
+			if symmetric && edge.Src() != edge.Dst() {
+				put(g.Find(edge.Dst(), edge.Src()))
 			}
 		}
 	})
@@ -136,22 +137,22 @@ func idOf(s *source, v graph.VertexID) string {
 	return strconv.Itoa(int(v))
 }
 
-// labelLinks labels links, if that is asked for: by placed, the labels of the edges of g, or by files
+// labelLinks labels links, if that is asked for: as the edges of g are, or by files
 // beside the links.
-func labelLinks(s *source, g *graph.CSC, placed []float32, links *graph.LinkSplit) error {
-	of := task.Labelling(s.task())
+func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
+	of := task.Labelling(e.from.task())
 	if of == nil {
 		return nil
 	}
-	cols := s.edgeRows.cols
+	cols := e.rows.cols
 	var values [3][]float32
 	for k, list := range links.Lists() {
 		var err error
 		width := cols
-		if s.options.edgeLabels() == nil {
-			values[k], width, err = readLinkLabels(s.options.labelFile(k), len(*list))
+		if e.options.edgeLabels() == nil {
+			values[k], width, err = readLinkLabels(e.options.labelFile(k), len(*list))
 		} else {
-			values[k], err = edgeLabelsOf(s, g, placed, *list)
+			values[k], err = edgeLabelsOf(e, g, *list)
 		}
 		if err == nil && of.Class != nil {
 			err = checkLinkClasses(values[k], width)
@@ -162,42 +163,42 @@ func labelLinks(s *source, g *graph.CSC, placed []float32, links *graph.LinkSpli
 		}
 		cols = width
 		if err != nil {
-			return fmt.Errorf("%s: labels of %s links: %w", s.options.In, graph.SplitNames[k], err)
+			return fmt.Errorf("%s: labels of %s links: %w", e.options.In, graph.SplitNames[k], err)
 		}
 	}
 	for c := range cols {
 		if err := varies(values, c, cols); err != nil {
-			return fmt.Errorf("%s: %s: %w", s.options.In, s.options.linkFlag(), err)
+			return fmt.Errorf("%s: %s: %w", e.options.In, e.options.linkFlag(), err)
 		}
 	}
-	s.linkOutputs = cols
+	e.linkOutputs = cols
 	for k := range values {
-		s.linkLabels[k] = mem.Bytes(values[k])
+		e.linkLabels[k] = mem.Bytes(values[k])
 		if of.Class == nil {
 			continue
 		}
-		s.linkLabels[k] = nil
+		e.linkLabels[k] = nil
 		if k == 0 {
-			s.linkOutputs = 0
+			e.linkOutputs = 0
 		}
 		for _, y := range values[k] {
-			s.linkOutputs = max(s.linkOutputs, int(y)+1)
-			s.linkLabels[k] = binary.LittleEndian.AppendUint32(s.linkLabels[k], uint32(y))
+			e.linkOutputs = max(e.linkOutputs, int(y)+1)
+			e.linkLabels[k] = binary.LittleEndian.AppendUint32(e.linkLabels[k], uint32(y))
 		}
 	}
 	return nil
 }
 
 // edgeLabelsOf returns the labels that links have as edges.
-func edgeLabelsOf(s *source, g *graph.CSC, placed []float32, links []graph.Link) (values []float32, err error) {
-	cols := int64(s.edgeRows.cols)
+func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []float32, err error) {
+	cols := int64(e.rows.cols)
 	for _, l := range links {
 		at := g.Find(l.Source, l.Target)
 		if at < 0 {
 			return nil, fmt.Errorf("the link from %s to %s is no edge, so it has none; give all labels beside "+
-				"the links, as %s", idOf(s, l.Source), idOf(s, l.Target), filepath.Base(s.options.labelFile(0)))
+				"the links, as %s", idOf(e.from, l.Source), idOf(e.to, l.Target), filepath.Base(e.options.labelFile(0)))
 		}
-		values = append(values, placed[at*cols:(at+1)*cols]...)
+		values = append(values, e.placed[at*cols:(at+1)*cols]...)
 	}
 	return values, nil
 }

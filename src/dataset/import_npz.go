@@ -26,7 +26,8 @@ import (
 // The arrays of the last two have other names too: see aliases. A directory that holds several
 // archives must have one with the graph and at most one with the split: arrays train, valid, test.
 // Beside .npy files an archive may hold the scipy matrix.
-func readNPZ(s *source) error {
+func readNPZ(e *edgeSource) error {
+	s := e.from
 	if err := readOrigin(s, s.options.In); err != nil {
 		return err
 	}
@@ -48,21 +49,24 @@ func readNPZ(s *source) error {
 		return err
 	}
 	if a.Has("adj_indptr") {
-		err = readAttributed(s, a)
+		err = readAttributed(e, a)
 	} else {
-		err = readPlain(s, a)
+		err = readPlain(e, a)
 	}
 	if err == nil {
 		err = checkOrigin(s)
 	}
 	ids := s.find(a, "ids")
 	if err == nil {
-		err = readWeights(s, a)
+		err = readWeights(e, a)
 	}
 	if names := s.options.edgeLabels(); err == nil && names != nil {
-		err = readLabelArray(s, a, names[0])
+		err = readLabelArray(e, a, names[0])
 	} else if key := s.find(a, "edge_attr"); err == nil && key != "" {
-		err = readEdgeArray(s, a, key)
+		err = readEdgeArray(e, a, key)
+	}
+	if err == nil {
+		err = s.options.checkNames(a, a.Has)
 	}
 	if err == nil {
 		err = s.noteUnread(a)
@@ -149,8 +153,9 @@ func graphArchive(s *source) (string, error) {
 	return graphs[0], nil
 }
 
-func readAttributed(s *source, a arraySource) error {
-	s.undirected = true
+func readAttributed(e *edgeSource, a arraySource) error {
+	s := e.from
+	e.undirected = true
 	shape, err := all[int64](a, "adj_shape")
 	if err != nil {
 		return err
@@ -170,7 +175,7 @@ func readAttributed(s *source, a arraySource) error {
 	if err != nil {
 		return err
 	}
-	if err := addCompressed(s, a, "adj_indptr", "adj_indices", false); err != nil {
+	if err := addCompressed(e, a, "adj_indptr", "adj_indices", false); err != nil {
 		return err
 	}
 	if a.Has("labels") && !slices.Contains(s.options.Ignore, "labels") {
@@ -179,7 +184,8 @@ func readAttributed(s *source, a arraySource) error {
 	return nil
 }
 
-func readPlain(s *source, a arraySource) error {
+func readPlain(e *edgeSource, a arraySource) error {
+	s := e.from
 	edges := s.find(a, "edge_index")
 	if edges == "" && !isScipy(a) {
 		return noEdges(a)
@@ -188,9 +194,9 @@ func readPlain(s *source, a arraySource) error {
 		return err
 	}
 	if edges != "" {
-		return addPairs(s, a, edges)
+		return addPairs(e, a, edges)
 	}
-	return addScipy(s, a)
+	return addScipy(e, a)
 }
 
 // readVertices reads the number of the vertices, their features and labels.
@@ -231,9 +237,9 @@ func readVertices(s *source, a arraySource) error {
 
 // readWeights reads a number for each edge, in the order of the edges. Arrays of features of edges,
 // which have columns, are no weights.
-func readWeights(s *source, a arraySource) error {
-	key := s.find(a, "edge_weight")
-	if key == "" || slices.Contains(s.options.LinkLabels, key) {
+func readWeights(e *edgeSource, a arraySource) error {
+	key := e.find(a, "edge_weight")
+	if key == "" || slices.Contains(e.options.LinkLabels, key) {
 		return nil
 	}
 	r, err := a.open(key, 1, 2)
@@ -241,18 +247,18 @@ func readWeights(s *source, a arraySource) error {
 		return err
 	}
 	defer r.Close()
-	if n := s.edges.NumEdges(); int64(r.Elems()) != n {
+	if n := e.edges.NumEdges(); int64(r.Elems()) != n {
 		return fmt.Errorf("%s: shape %s for %d edges: %w: want a weight for each; --ignore %s "+
 			"leaves them out",
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
-	e := 0
+	at := 0
 	return eachChunk(r, r.Left(), func(part []float64) error {
 		for _, w := range part {
-			if err := s.addWeight(w); err != nil {
-				return fmt.Errorf("%s: edge %d: %w", a.name(key), e, err)
+			if err := e.addWeight(w); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
 			}
-			e++
+			at++
 		}
 		return nil
 	})

@@ -24,16 +24,17 @@ import (
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
 //
 // In may also be the folder raw itself, without a split. Files may also be unpacked, as .csv.
-func readOGB(s *source) error {
-	s.undirected = true
+func readOGB(e *edgeSource) error {
+	s := e.from
+	e.undirected = true
 	raw := ogbRaw(s.options.In)
 	binary := filepath.Join(raw, "data.npz")
 	var err error
 	switch {
 	case exists(binary):
-		err = readOGBBinary(s, raw, binary)
+		err = readOGBBinary(e, raw, binary)
 	case either(raw, "edge.csv") != "":
-		err = readOGBText(s, raw)
+		err = readOGBText(e, raw)
 	default:
 		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of "+
 			"an OGB node property data set, or the folder around it", raw)
@@ -85,7 +86,8 @@ func (s *source) readsOGB(raw string) {
 	}
 }
 
-func readOGBBinary(s *source, raw, path string) error {
+func readOGBBinary(e *edgeSource, raw, path string) error {
+	s := e.from
 	z, err := npy.OpenZip(path)
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func readOGBBinary(s *source, raw, path string) error {
 			return err
 		}
 	}
-	if err := addPairs(s, a, "edge_index"); err != nil {
+	if err := addPairs(e, a, "edge_index"); err != nil {
 		return err
 	}
 	if a.Has("num_edges_list") {
@@ -116,13 +118,13 @@ func readOGBBinary(s *source, raw, path string) error {
 		if err != nil {
 			return err
 		}
-		if len(edges) != 1 || edges[0] != s.edges.NumEdges() {
+		if len(edges) != 1 || edges[0] != e.edges.NumEdges() {
 			return fmt.Errorf("%s: %v, but edge_index has %d edges; fetch the data again",
-				a.name("num_edges_list"), edges, s.edges.NumEdges())
+				a.name("num_edges_list"), edges, e.edges.NumEdges())
 		}
 	}
 	if a.Has("edge_feat") && !slices.Contains(s.options.Ignore, "edge_feat") {
-		if err := readEdgeArray(s, a, "edge_feat"); err != nil {
+		if err := readEdgeArray(e, a, "edge_feat"); err != nil {
 			return err
 		}
 	}
@@ -138,7 +140,8 @@ func readOGBBinary(s *source, raw, path string) error {
 	return readLabels(s, arraySource{l, labels}, "node_label")
 }
 
-func readOGBText(s *source, raw string) error {
+func readOGBText(e *edgeSource, raw string) error {
+	s := e.from
 	n, err := onlyNumber(raw, "num-node-list.csv")
 	if err != nil {
 		return err
@@ -157,7 +160,7 @@ func readOGBText(s *source, raw string) error {
 		}
 	}
 	path := either(raw, "edge.csv")
-	if err := readPairs(s, path); err != nil {
+	if err := readPairs(e, path); err != nil {
 		return err
 	}
 	edges, err := onlyNumber(raw, "num-edge-list.csv")
@@ -165,12 +168,12 @@ func readOGBText(s *source, raw string) error {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return err
-	case edges != s.edges.NumEdges():
+	case edges != e.edges.NumEdges():
 		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path,
-			s.edges.NumEdges(), edges)
+			e.edges.NumEdges(), edges)
 	}
 	if path := either(raw, "edge-feat.csv"); path != "" && !slices.Contains(s.options.Ignore, "edge_feat") {
-		if err := readEdgeRowTable(s, path); err != nil {
+		if err := readEdgeRowTable(e, path); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ func ogbRaw(in string) string {
 	return in
 }
 
-func hasTypedOGB(in string) bool { return either(ogbRaw(in), ogbCounts) != "" }
+func hasTypedOGB(o *ImportOptions) bool { return either(ogbRaw(o.In), ogbCounts) != "" }
 
 // readOGB reads the raw folder of a heterogeneous OGB node property data set, such as ogbn-mag.
 //
@@ -28,9 +28,9 @@ func hasTypedOGB(in string) bool { return either(ogbRaw(in), ogbCounts) != "" }
 //	raw/node-feat/TYPE/node-feat.csv.gz                one row a vertex
 //	raw/node-label/TYPE/node-label.csv.gz
 //	split/NAME/TYPE/{train,valid,test}.csv.gz          one vertex id a row
-func (t *typedSource) readOGB(o ImportOptions) error {
-	raw := ogbRaw(o.In)
-	if err := t.readOGBTypes(o, either(raw, ogbCounts)); err != nil {
+func (g *graphSource) readOGB() error {
+	raw := ogbRaw(g.options.In)
+	if err := g.readOGBTypes(either(raw, ogbCounts)); err != nil {
 		return err
 	}
 	path := either(raw, "triplet-type-list.csv")
@@ -43,8 +43,7 @@ func (t *typedSource) readOGB(o ImportOptions) error {
 		if len(words) != 3 {
 			return r.Errorf("%w: want the source type, the relation and the target type", ErrValue)
 		}
-		e := TypedEdges{Relation: graph.Relation{Source: words[0], Name: words[1], Target: words[2]}}
-		from, to, err := t.typesOf(e.Relation, path)
+		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]}, path)
 		if err != nil {
 			return err
 		}
@@ -53,30 +52,13 @@ func (t *typedSource) readOGB(o ImportOptions) error {
 		if edges == "" {
 			return fmt.Errorf("%s: edge.csv.gz is missing; fetch the data again", dir)
 		}
-		var ends [2]int64
-		if err := eachRow(edges, table.Comma, func(r *table.Reader) error {
-			if err := r.Ints(ends[:]); err != nil {
-				return err
-			}
-			for i, s := range []*source{from, to} {
-				if ends[i] < 0 || ends[i] >= int64(s.vertices) {
-					return r.Errorf("vertex %d: %w: there are %d of type %s", ends[i], graph.ErrVertexRange,
-						s.vertices, words[2*i])
-				}
-			}
-			e.Sources, e.Targets = append(e.Sources, int32(ends[0])), append(e.Targets, int32(ends[1]))
-			return nil
-		}); err != nil {
-			return err
-		}
-		t.reading = append(t.reading, Reading{Of: filepath.Base(dir), Name: filepath.Base(edges), As: asEdges})
-		t.edges = append(t.edges, e)
-		return nil
+		e.reads(dir, filepath.Base(edges), asEdges, "")
+		return readPairs(e, edges)
 	})
 }
 
 // readOGBTypes reads the types, and the features, labels and split of each.
-func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
+func (g *graphSource) readOGBTypes(path string) error {
 	var names []string
 	var counts []int64
 	if err := eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -97,7 +79,7 @@ func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
 	}
 	raw := filepath.Dir(path)
 	for i, name := range names {
-		s := t.add(name, o)
+		s := g.addType(name)
 		features := either(filepath.Join(raw, "node-feat", name), "node-feat.csv")
 		labels := either(filepath.Join(raw, "node-label", name), "node-label.csv")
 		for _, rows := range []string{features, labels} {
@@ -118,7 +100,7 @@ func (t *typedSource) readOGBTypes(o ImportOptions, path string) error {
 		if labels != "" {
 			s.reads(name, filepath.Base(labels), asLabel, "")
 		}
-		if err == nil && o.Split == "" {
+		if err == nil && s.options.Split == "" {
 			err = s.findSplit("split/*/" + name)
 		}
 		if err != nil {

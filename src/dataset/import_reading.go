@@ -51,43 +51,47 @@ func (r Reading) String() string {
 }
 
 // reads notes what a column or array was taken as.
-func (s *source) reads(of, name, as, why string) {
+func (f *findings) reads(of, name, as, why string) {
 	of = filepath.Base(of)
-	if n := len(s.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
-		if last := &s.reading[n]; last.Of == of && last.As == as && last.Why == why {
+	if n := len(f.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
+		if last := &f.reading[n]; last.Of == of && last.As == as && last.Why == why {
 			last.Columns, last.Last = max(1, last.Columns)+1, name
 			return
 		}
 	}
-	s.reading = append(s.reading, Reading{Of: of, Name: name, As: as, Why: why})
+	f.reading = append(f.reading, Reading{Of: of, Name: name, As: as, Why: why})
 }
 
 // note adds a note of the report.
-func (s *source) note(format string, args ...any) {
-	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+func (f *findings) note(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
 // columnUse is what a column of a table is taken as.
 type columnUse struct{ as, why string }
 
 // readsColumns notes what the columns of a table were taken as, in their order.
-func (s *source) readsColumns(t *table.Named, of map[int]columnUse) {
-	if !t.HasNames && !s.options.Table.NoHeader {
-		s.reads(t.Path(), "the first row", "data", "it is not like names of columns")
+func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
+	if !t.HasNames && !in.options.Table.NoHeader {
+		in.reads(t.Path(), "the first row", "data", "it is not like names of columns")
 	}
 	if apart := t.Apart(); apart != "" {
-		s.note("%s: %s", filepath.Base(t.Path()), apart)
+		in.note("%s: %s", filepath.Base(t.Path()), apart)
 	}
 	for k, name := range t.Header {
 		name = columnName(name, k)
 		if use, ok := of[k]; ok {
-			s.reads(t.Path(), name, use.as, use.why)
+			in.reads(t.Path(), name, use.as, use.why)
 		} else {
-			s.reads(t.Path(), name, asIgnored, "")
+			in.reads(t.Path(), name, asIgnored, "")
 		}
 	}
+	if t.Noted > 0 {
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
+			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, "# ", t.Noted)
+	}
 	if t.Repeated > 0 {
-		s.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
+		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
 			filepath.Base(t.Path()), t.At, t.Repeated)
 	}
 }
@@ -101,10 +105,10 @@ func columnName(name string, column int) string {
 }
 
 // usual are names by which a first row is known to name the columns.
-func (s *source) usual(name string) bool {
-	o := &s.options.Table
+func (in *importer) usual(name string) bool {
+	o := &in.options.Table
 	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
-		o.Labels, o.Features, o.EdgeFeatures, s.options.LinkLabels, s.options.Ignore,
+		o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
 		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
 	for _, masks := range maskNames {
 		lists = append(lists, masks)
@@ -118,24 +122,28 @@ func (s *source) usual(name string) bool {
 }
 
 // openTable opens a table and finds the names of its columns.
-func (s *source) openTable(path string, noHeader bool) (*table.Named, error) {
-	return table.OpenNamed(path, table.Names{No: noHeader, Yes: s.options.Table.Header, Known: s.usual})
+func (in *importer) openTable(path string, noHeader bool) (*table.Named, error) {
+	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual})
 }
 
 // column returns the index of the requested column of t, or else of the first usual name that exists
 // and is not left out, or -1.
-func (s *source) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
+func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.Header, asked)
 		if i < 0 {
-			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s",
-				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "))
+			alone := ""
+			if in.own != nil && !in.own[flag] {
+				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
+			}
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s%s",
+				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)
 		}
 		return i, nil
 	}
 	for _, name := range usual {
 		same := func(h string) bool {
-			return strings.EqualFold(h, name) && !slices.Contains(s.options.Ignore, h)
+			return strings.EqualFold(h, name) && !slices.Contains(in.options.Ignore, h)
 		}
 		if i := slices.IndexFunc(t.Header, same); i >= 0 {
 			return i, nil

@@ -31,7 +31,7 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 
 // readPairs adds the edges of a table of two columns, source and destination. One header line is
 // skipped.
-func readPairs(s *source, path string) error {
+func readPairs(e *edgeSource, path string) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
 		if err := r.Ints(edge[:]); err != nil {
@@ -40,7 +40,7 @@ func readPairs(s *source, path string) error {
 			}
 			return err
 		}
-		if err := s.addEdge(edge[0], edge[1]); err != nil {
+		if err := e.addEdge(edge[0], edge[1]); err != nil {
 			return r.Errorf("%w", err)
 		}
 		return nil

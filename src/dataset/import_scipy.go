@@ -14,7 +14,7 @@ func isScipy(a arraySource) bool {
 
 // addScipy adds an edge r -> c for every stored entry (r, c) of a square scipy matrix: CSR, CSC or
 // COO.
-func addScipy(s *source, a arraySource) error {
+func addScipy(e *edgeSource, a arraySource) error {
 	format := "csr"
 	if a.Has("format") {
 		r, err := a.open("format", 0, 1)
@@ -38,27 +38,27 @@ func addScipy(s *source, a arraySource) error {
 		return fmt.Errorf("%s: %v, want a square matrix: a row and a column for each vertex",
 			a.name("shape"), shape)
 	}
-	if s.vertices == unknown {
-		err = s.setVertices(shape[0], a.name("shape"))
-	} else if shape[0] != int64(s.vertices) {
+	if e.from.vertices == unknown {
+		err = e.from.setVertices(shape[0], a.name("shape"))
+	} else if shape[0] != int64(e.from.vertices) {
 		err = fmt.Errorf("%s: the matrix is %v, but the other arrays have %d vertices",
-			a.name("shape"), shape, s.vertices)
+			a.name("shape"), shape, e.from.vertices)
 	}
 	if err != nil {
 		return err
 	}
 	switch format {
 	case "csr", "csc":
-		return addCompressed(s, a, "indptr", "indices", format == "csc")
+		return addCompressed(e, a, "indptr", "indices", format == "csc")
 	case "coo":
-		return addCOO(s, a, "row", "col")
+		return addCOO(e, a, "row", "col")
 	}
 	return fmt.Errorf("%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, "+
 		"a.tocsr())", a.name("format"), format)
 }
 
 // addCOO adds the edges of two arrays of equal length.
-func addCOO(s *source, a arraySource, from, to string) error {
+func addCOO(e *edgeSource, a arraySource, from, to string) error {
 	rows, err := all[int64](a, from)
 	if err != nil {
 		return err
@@ -70,9 +70,9 @@ func addCOO(s *source, a arraySource, from, to string) error {
 	if len(rows) != len(cols) {
 		return fmt.Errorf("%s: %d entries, but %s has %d", a.name(from), len(rows), to, len(cols))
 	}
-	for e, u := range rows {
-		if err := s.addEdge(u, cols[e]); err != nil {
-			return fmt.Errorf("%s: entry %d: %w", a.name(from), e, err)
+	for at, u := range rows {
+		if err := e.addEdge(u, cols[at]); err != nil {
+			return fmt.Errorf("%s: entry %d: %w", a.name(from), at, err)
 		}
 	}
 	return nil

@@ -14,44 +14,67 @@ import (
 // unknown is the vertex count of a source whose files do not give it: the largest id determines it.
 const unknown = -1
 
-// source is the result of reading foreign files: everything but the features is in memory, large
-// arrays outside the heap.
+// importer is what reads tables and arrays: the options as they hold for the vertices of one type or
+// the edges of one relation, and what is told of the files.
+type importer struct {
+	options ImportOptions
+	read    map[string]string // arrays that were read, and their meaning
+	// of a graph with types: the flags that are given for this type or relation by its name
+	own map[string]bool
+	*findings
+}
+
+// findings are what the report tells of files. Of a graph without types all share them.
+type findings struct {
+	notes   []string
+	reading []Reading
+	columns map[string]bool // of edge tables, which flags name, and whether a table has them
+}
+
+// source is the vertices of one type, as read from foreign files: everything but the features is in
+// memory, large arrays outside the heap.
 type source struct {
-	options    ImportOptions
-	name       string
+	*importer
+	kind       string // name of the type; "" in a graph without types
+	name       string // of the dataset
 	vertices   int
-	largest    int64 // vertex of an edge
-	edges      graph.Builder
-	weights    []float32 // of the edges in the order of addEdge; nil: they have none
-	edgeRows   edgeRows  // in the order of addEdge, or labels; without columns: they have none
-	undirected bool      // the format stores each edge once
 	labels     []int32
 	marks      []uint8   // several labels a vertex: [vertices, classes]
 	targets    []float32 // numbers to predict: [vertices, classes], NaN for none
 	classes    int
 	classNames []string
-	linkLabels [3][]byte // of the lists of links
-	// classes or numbers of a link; 0 without labels
-	linkOutputs int
-	features    *features
-	scaling     *scaling     // of the features; nil: as they are
-	given       *splitSource // split in the data; nil if none
-	origin      origin
-	originals   []int64                   // ids in the source, unless they are 0 to vertices-1
-	names       []string                  // ids in the source, if some are not integers
-	places      map[string]graph.VertexID // vertex of each id of a table, or nil
-	parts       []graphPart               // of several joined graphs
-	read        map[string]string         // arrays that were read, and their meaning
-	notes       []string
-	reading     []Reading
-	none        map[string]int // words that stand for no label, and how often they were seen
-	unmarked    []int32        // columns of several labels that each vertex lacks; nil: none
-	idColumn    string         // of the node table
-	otherIDs    string         // others that could be it
-	header      []string       // of the node table
-	repeated    []int          // rows of the node table that are left out, with FirstRows
-	typed       bool           // of one type of several
-	release     []func()
+	features   *features
+	scaling    *scaling     // of the features; nil: as they are
+	given      *splitSource // split in the data; nil if none
+	origin     origin
+	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
+	names      []string                  // ids in the source, if some are not integers
+	places     map[string]graph.VertexID // vertex of each id of a table, or nil
+	parts      []graphPart               // of several joined graphs
+	none       map[string]int            // words that stand for no label, and how often they were seen
+	unmarked   []int32                   // columns of several labels that each vertex lacks; nil: none
+	idColumn   string                    // of the node table
+	otherIDs   string                    // others that could be it
+	header     []string                  // of the node table
+	repeated   []int                     // rows of the node table that are left out, with FirstRows
+	release    []func()
+}
+
+// edgeSource is the edges of one relation, which join vertices of two types or of one.
+type edgeSource struct {
+	*importer
+	graph.Relation // without names in a graph without types
+	from, to       *source
+	edges          graph.Builder
+	weights        []float32 // of the edges in the order of addEdge; nil: they have none
+	rows           edgeRows  // in the order of addEdge, or labels; without columns: they have none
+	undirected     bool      // each edge stands for both directions, as the files say
+	both           []int64   // numbers of edges that do, between two types
+	largest        int64     // vertex of an edge
+	reverses       bool      // the edges are those of another relation, reversed
+	placed         []float32 // labels of links, in the order of the rows
+	linkLabels     [3][]byte // of the lists of links
+	linkOutputs    int       // classes or numbers of a link; 0 without labels
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -80,10 +103,14 @@ func (f *features) fault(err error) error {
 	return fmt.Errorf("%s: %w", f.file, err)
 }
 
+func (e *edgeSource) free() {
+	e.edges.Free()
+	mem.Free(e.weights)
+	mem.Free(e.rows.data)
+	mem.Free(e.placed)
+}
+
 func (s *source) free() {
-	s.edges.Free()
-	mem.Free(s.weights)
-	mem.Free(s.edgeRows.data)
 	mem.Free(s.labels)
 	mem.Free(s.marks)
 	mem.Free(s.targets)
@@ -167,36 +194,44 @@ func fits(file, what string, bytes int64) error {
 }
 
 // addEdge adds u -> v after a range check.
-func (s *source) addEdge(u, v int64) error {
-	limit := int64(s.vertices)
-	if limit == unknown {
-		limit = graph.MaxVertices
+func (e *edgeSource) addEdge(u, v int64) error {
+	if u < 0 || u >= e.from.limit() {
+		return e.from.vertexRange(u)
 	}
-	if u < 0 || u >= limit {
-		return vertexRange(u, limit)
+	if v < 0 || v >= e.to.limit() {
+		return e.to.vertexRange(v)
 	}
-	if v < 0 || v >= limit {
-		return vertexRange(v, limit)
-	}
-	s.largest = max(s.largest, u, v)
-	s.edges.Add(graph.VertexID(u), graph.VertexID(v))
+	e.largest = max(e.largest, u, v)
+	e.edges.Add(graph.VertexID(u), graph.VertexID(v))
 	return nil
 }
 
+// limit is above the vertices that an edge may name.
+func (s *source) limit() int64 {
+	if s.vertices == unknown {
+		return graph.MaxVertices
+	}
+	return int64(s.vertices)
+}
+
+func (s *source) vertexRange(v int64) error {
+	if s.kind != "" {
+		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s", v, graph.ErrVertexRange, s.vertices,
+			s.kind)
+	}
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
+		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, s.limit()-1)
+}
+
 // addWeight adds the weight of the edge that was added last.
-func (s *source) addWeight(w float64) error {
+func (e *edgeSource) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
 		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; --ignore "+
 			"leaves the weights out", w, ErrValue)
 	}
-	s.weights = appended(s.weights, x)
+	e.weights = appended(e.weights, x)
 	return nil
-}
-
-func vertexRange(v, limit int64) error {
-	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, limit-1)
 }
 
 // putLabel gives vertex v the class y, or -1 for none.

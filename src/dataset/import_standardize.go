@@ -6,6 +6,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"halognn/src/graph"
 	"halognn/src/npy"
@@ -34,8 +35,23 @@ func (m *moments) add(first, cols int, rows []float32) {
 	}
 }
 
-// ScalingFile keeps the scaling of a standardized dataset: float64 [2, F], shifts and factors.
-const ScalingFile = "scaling.npy"
+// scalingFile keeps the scaling of the rows of a type that were standardized: float64 [2, F], shifts and
+// factors.
+func scalingFile(s *graph.Schema, t int) string {
+	if s.Typed() {
+		return "scaling." + s.Types[t] + ".npy"
+	}
+	return "scaling.npy"
+}
+
+// Scaling is a hash of how the rows were standardized, of all types, and "" if none were.
+func (m *Meta) Scaling() string {
+	var sums []string
+	for t := range m.Schema.NumTypes() {
+		sums = append(sums, m.Files[scalingFile(&m.Schema, t)].XXH64)
+	}
+	return strings.TrimRight(strings.Join(sums, ","), ",")
+}
 
 // scaling turns x of column c into (x - shift[c]) * factor[c].
 type scaling struct {
@@ -59,22 +75,36 @@ func (s *source) standardizeAs(dir string) error {
 		return fmt.Errorf("--standardize-as: %w", err)
 	}
 	defer other.Close()
-	if _, ok := other.Meta.Files[ScalingFile]; !ok {
+	schema, kind := &other.Meta.Schema, 0
+	if schema.Typed() != (s.kind != "") {
+		return fmt.Errorf("--standardize-as: %s: %w: one of both graphs has vertex types; give one like this",
+			dir, ErrMismatch)
+	}
+	if s.kind != "" {
+		if kind, err = schema.Type(s.kind); err != nil {
+			return fmt.Errorf("--standardize-as: %s: %w: %w", dir, ErrMismatch, err)
+		}
+	}
+	if other.Meta.Scaling() == "" {
 		return fmt.Errorf("--standardize-as: %s: %w: it was not standardized; import it with "+
 			"--standardize", dir, ErrMismatch)
 	}
-	if err := s.reorder(&other.Meta); err != nil {
+	of, file := other.Meta.Table(kind), scalingFile(schema, kind)
+	if err := s.reorder(of, other.Meta.Name); err != nil {
 		return fmt.Errorf("--standardize-as: %w", err)
 	}
-	if s.features == nil || s.features.cols != other.Meta.Features {
-		cols := 0
-		if s.features != nil {
-			cols = s.features.cols
-		}
-		return fmt.Errorf("--standardize-as: %w: %d feature columns here, %d in %s; give the same "+
-			"columns in the same order", ErrMismatch, cols, other.Meta.Features, dir)
+	cols := 0
+	if s.features != nil {
+		cols = s.features.cols
 	}
-	both, err := npy.Map[float64](filepath.Join(dir, ScalingFile), 2, s.features.cols)
+	if cols != of.Features {
+		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the same "+
+			"columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
+	}
+	if _, has := other.Meta.Files[file]; !has { // a type without features
+		return nil
+	}
+	both, err := npy.Map[float64](filepath.Join(dir, file), 2, cols)
 	if err != nil {
 		return fmt.Errorf("--standardize-as: %w", err)
 	}
@@ -82,44 +112,44 @@ func (s *source) standardizeAs(dir string) error {
 	for _, x := range both.Data {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("--standardize-as: %s: %w: %g is no scale; run `halognn check %s`",
-				filepath.Join(dir, ScalingFile), ErrValue, x, dir)
+				filepath.Join(dir, file), ErrValue, x, dir)
 		}
 	}
 	data := slices.Clone(both.Data)
-	s.scaling = &scaling{shift: data[:s.features.cols], factor: data[s.features.cols:]}
+	s.scaling = &scaling{shift: data[:cols], factor: data[cols:]}
 	s.notes = append(s.notes, "features shifted and scaled as those of "+other.Meta.Name)
 	return nil
 }
 
 // reorder brings the columns of a node table into the order of another dataset, where both have names: they
 // must be the same ones.
-func (s *source) reorder(m *Meta) error {
-	if s.features == nil || s.features.names == nil || m.FeatureNames == nil ||
-		slices.Equal(s.features.names, m.FeatureNames) {
+func (s *source) reorder(of Table, name string) error {
+	if s.features == nil || s.features.names == nil || of.Names == nil ||
+		slices.Equal(s.features.names, of.Names) {
 		return nil
 	}
 	f := s.features
-	order := make([]int, len(m.FeatureNames))
+	order := make([]int, len(of.Names))
 	var lacking []string
-	for i, name := range m.FeatureNames {
-		if order[i] = slices.Index(f.names, name); order[i] < 0 {
-			lacking = append(lacking, name)
+	for i, column := range of.Names {
+		if order[i] = slices.Index(f.names, column); order[i] < 0 {
+			lacking = append(lacking, column)
 		}
 	}
-	unknown := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
-		return slices.Contains(m.FeatureNames, name)
+	unknown := slices.DeleteFunc(slices.Clone(f.names), func(column string) bool {
+		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
 		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: %s; give the same "+
-			"columns, in any order", ErrMismatch, f.cols, m.Features, m.Name, cmp.Or(few(lacking), "none"),
+			"columns, in any order", ErrMismatch, f.cols, of.Features, name, cmp.Or(few(lacking), "none"),
 			cmp.Or(few(unknown), "none"))
 	}
 	columns := slices.Clone(f.columns)
 	for i, from := range order {
 		f.columns[i] = columns[from] // which write reads
 	}
-	f.names = m.FeatureNames
-	s.note("feature columns have the order of %s, by their names", m.Name)
+	f.names = of.Names
+	s.note("feature columns have the order of %s, by their names", name)
 	return nil
 }
 

@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"halognn/src/dataset/table"
+	"halognn/src/graph"
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names.
+// by their usual names. Of a graph with types NAME= before a value says that it, and what follows, is of
+// that type or relation.
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
-	Labels         []string // one column of classes, or several of 0 and 1; or a .npy file
+	Labels         []string // one column of classes, or several of 0 and 1; or a file (labelFile)
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
 	Split          string   // column of train, valid, test
 	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
@@ -42,44 +46,45 @@ var (
 // in original_id.npy if all are integers (and not 0 to N-1 already), else in original_name.npy.
 //
 // Memory: the ids, and about 80 bytes for each of them.
-func readTables(s *source) error {
-	edges, err := tableFiles(s)
+func readTables(e *edgeSource) error {
+	edges, err := tableFiles(e.from)
+	if err == nil {
+		err = refuseBipartite(edges)
+	}
+	if err == nil {
+		err = readNodeFiles(e.from, edges, func() error { return collectIDs(e, edges) })
+	}
 	if err != nil {
 		return err
 	}
-	if err := refuseBipartite(edges); err != nil {
-		return err
-	}
+	return readEdgeTable(e, edges)
+}
+
+// readNodeFiles reads the vertices of the edges in a table: from a node table or, if there is none, as
+// many as an array of features has rows or as collect finds; and their arrays.
+func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
-	x := arrayFile(t.Features)
+	x, y := arrayFile(t.Features), labelFile(t.Labels)
 	switch {
 	case t.Nodes != "":
 		err = readNodes(s, t.Nodes)
 	case x != "":
 		err = countRows(s, x)
-	case len(t.Labels) > 0 || len(t.Features) > 0 || t.Split != "" || t.ID != "":
+	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" ||
+		t.ID != "":
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
 			"node table; name it with --nodes", edges, ErrValue)
 	default:
-		err = collectIDs(s, edges)
+		err = collect()
 	}
-	if err != nil {
-		return err
-	}
-	if x != "" {
+	if err == nil && x != "" {
 		a, key := beside(x)
-		if err := setDenseFeatures(s, a, key); err != nil {
-			return err
-		}
+		err = setDenseFeatures(s, a, key)
 	}
-	if y := arrayFile(t.Labels); y != "" {
-		a, key := beside(y)
-		if err := readLabels(s, a, key); err != nil {
-			return err
-		}
+	if err == nil && y != "" {
+		err = readLabelFile(s, y)
 	}
-	s.undirected = false
-	return readEdgeTable(s, edges)
+	return err
 }
 
 // arrayFile returns the path if words is a single path of a .npy file, else "".
@@ -88,6 +93,81 @@ func arrayFile(words []string) string {
 		return words[0]
 	}
 	return ""
+}
+
+// labelFile returns the path if words is a single path of a file of labels, an array or text, else "".
+func labelFile(words []string) string {
+	if len(words) != 1 {
+		return ""
+	}
+	switch filepath.Ext(strings.TrimSuffix(words[0], ".gz")) {
+	case ".npy", ".csv", ".tsv", ".txt":
+		return words[0]
+	}
+	return ""
+}
+
+// readLabelFile reads the labels of an array, or of a text file: one in each row, in the order of the
+// vertices, or in any order rows of an id and its labels.
+func readLabelFile(s *source, path string) error {
+	if arrayFile([]string{path}) != "" {
+		a, key := beside(path)
+		return readLabels(s, a, key)
+	}
+	o := &s.options.Table
+	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
+		Data: func(row []string) bool {
+			if _, err := s.vertexNamed(row[0]); len(row) > 1 {
+				return err == nil
+			}
+			return !o.Header && !s.usual(row[0])
+		}})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	ids := min(1, len(t.Header)-1) // columns before the labels
+	if ids == 0 && o.Nodes == "" && arrayFile(o.Features) == "" {
+		return t.Errorf("%w: one column; without a node table want two, the id of a vertex and its label", ErrValue)
+	}
+	labels, seen := make([][]string, len(t.Header)-ids), make([]bool, s.vertices)
+	c := nodeColumns{use: map[int]columnUse{0: {asID, ""}}}
+	for i := range labels {
+		labels[i] = make([]string, s.vertices)
+		c.labels = append(c.labels, ids+i)
+		c.use[ids+i] = columnUse{asLabel, ""}
+	}
+	n := 0
+	for ; ; n++ {
+		row, err := t.Next()
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			break
+		}
+		v := graph.VertexID(n)
+		if ids > 0 {
+			if v, err = s.vertexNamed(row[0]); err != nil {
+				return t.Errorf("%w", err)
+			}
+		} else if n == s.vertices {
+			return t.Errorf("%w: more rows than the %d vertices", ErrMismatch, s.vertices)
+		}
+		if seen[v] {
+			return t.Errorf("%w: vertex %.60q comes twice", ErrValue, row[0])
+		}
+		seen[v] = true
+		for i := range labels {
+			labels[i][v] = strings.Clone(row[ids+i])
+		}
+	}
+	if ids == 0 && n != s.vertices {
+		return fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
+			"(--no-header if the first row is one), or rows of an id and a label", path, ErrMismatch, n, s.vertices)
+	}
+	s.readsColumns(t, c.use)
+	return setTableLabels(s, t, c, labels)
 }
 
 // beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.

@@ -45,28 +45,28 @@ type edgeTable struct {
 	*table.Named
 	from, to, weight int   // weight: -1 for none
 	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
-	features         []int // of edgeColumns
+	features         []int // of edgeColumns; -1 for a column that other relations have
 	why              string
 	directed, both   int  // edges that are said to be Directed, and Undirected
 	undirected       bool // the current one is
 }
 
 // findEnds finds the ends of an edge and its weight.
-func (t *edgeTable) findEnds(s *source) (err error) {
-	o := &s.options.Table
-	if t.weight, err = s.column(t.Named, o.Weight, "--weight", weightNames...); err != nil {
+func (t *edgeTable) findEnds(e *edgeSource) (err error) {
+	o := &e.options.Table
+	if t.weight, err = e.edgeColumn(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(s.options.LinkLabels, t.Header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels, t.Header[t.weight]) {
 		t.weight = -1
 	}
-	if t.from, err = s.column(t.Named, o.Source, "--source"); err != nil {
+	if t.from, err = e.column(t.Named, o.Source, "--source"); err != nil {
 		return err
 	}
-	if t.to, err = s.column(t.Named, o.Target, "--target"); err != nil {
+	if t.to, err = e.column(t.Named, o.Target, "--target"); err != nil {
 		return err
 	}
-	if err := t.chooseEnds(s); err != nil {
+	if err := t.chooseEnds(e); err != nil {
 		return err
 	}
 	switch {
@@ -95,11 +95,11 @@ func (t *edgeTable) findEnds(s *source) (err error) {
 	}
 	t.direction = -1
 	for k, name := range t.Header {
-		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
+		if err := e.refusal(t.Path()+": column "+name, name); err != nil {
 			return err
 		}
-		if strings.EqualFold(plainName(name), "type") && !slices.Contains(s.options.Ignore, name) &&
-			!slices.Contains(s.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
+		if strings.EqualFold(plainName(name), "type") && !slices.Contains(e.options.Ignore, name) &&
+			!slices.Contains(e.options.LinkLabels, name) && !slices.Contains(o.EdgeFeatures, name) {
 			t.direction = k
 		}
 	}
@@ -139,13 +139,13 @@ func likeNames(source, target string) bool {
 
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
 // is taken. Without any, the first two columns may be called alike.
-func (t *edgeTable) chooseEnds(s *source) error {
+func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
 	}
 	at := func(name string) int {
 		return slices.IndexFunc(t.Header, func(h string) bool {
-			return strings.EqualFold(plainName(h), name) && !slices.Contains(s.options.Ignore, h)
+			return strings.EqualFold(plainName(h), name) && !slices.Contains(e.options.Ignore, h)
 		})
 	}
 	var pairs [][2]int
@@ -179,7 +179,7 @@ func (t *edgeTable) chooseEnds(s *source) error {
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
 	case len(ends[0])+len(ends[1]) == 0 && t.HasNames && len(t.Header) > 1 && likeNames(t.Header[0], t.Header[1]) &&
-		!slices.Contains(s.options.Ignore, t.Header[0]) && !slices.Contains(s.options.Ignore, t.Header[1]):
+		!slices.Contains(e.options.Ignore, t.Header[0]) && !slices.Contains(e.options.Ignore, t.Header[1]):
 		t.from, t.to, t.why = 0, 1, "its names are a pair"
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
@@ -193,19 +193,20 @@ func (t *edgeTable) chooseEnds(s *source) error {
 }
 
 // findFeatures finds the columns of --edge-features, or of labels of links.
-func (t *edgeTable) findFeatures(s *source) error {
-	names, flag := s.options.edgeColumns()
+func (t *edgeTable) findFeatures(e *edgeSource) error {
+	names, flag := e.options.edgeColumns()
 	for _, name := range names {
-		k, err := s.column(t.Named, name, flag)
+		k, err := e.edgeColumn(t.Named, name, flag)
 		switch {
 		case err != nil:
 			return err
+		case k < 0: // of other relations
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
 			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.Path(),
 				ErrValue, name, flag)
-		case slices.Contains(s.options.Ignore, name):
+		case slices.Contains(e.options.Ignore, name):
 			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
 				ErrValue, flag, name)
 		}
@@ -214,17 +215,33 @@ func (t *edgeTable) findFeatures(s *source) error {
 	return nil
 }
 
-// noteColumns says what the columns of the edges were taken as. Weights are read only if weighed.
-func noteColumns(s *source, t *edgeTable, weighed bool) {
+// edgeColumn is column for one that, of several relations, some may lack, unless the option names this one.
+func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
+	if asked == "" || e.own == nil || e.own[flag] {
+		return e.column(t, asked, flag, usual...)
+	}
+	if e.columns == nil {
+		e.columns = map[string]bool{}
+	}
+	k, what := slices.Index(t.Header, asked), fmt.Sprintf("%q, which %s", asked, flag)
+	e.columns[what] = e.columns[what] || k >= 0
+	return k, nil
+}
+
+// noteColumns says what the columns of the edges were taken as.
+func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	for _, k := range t.features {
+		if k < 0 {
+			continue
+		}
 		as := asEdgeFeature
-		if s.options.linkTask() != "" {
+		if e.options.linkTask() != "" {
 			as = asLinkLabel
 		}
 		of[k] = columnUse{as, ""}
 	}
-	if weighed && t.weight >= 0 {
+	if t.weight >= 0 {
 		of[t.weight] = columnUse{asWeight, ""}
 	}
 	if t.direction >= 0 {
@@ -236,38 +253,38 @@ func noteColumns(s *source, t *edgeTable, weighed bool) {
 		case read:
 		case isTime(name):
 			of[k] = columnUse{asTime, ""}
-			s.note("column %s of %s is ignored: %s", name, file, noTime)
+			e.note("column %s of %s is ignored: %s", name, file, noTime)
 		case ignoredWeights(name) != "":
-			s.notes = append(s.notes, ignoredWeights(name))
+			e.notes = append(e.notes, ignoredWeights(name))
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
-			s.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
 		default:
-			s.note("column %s of %s is not read", columnName(name, k), file)
+			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
-	s.readsColumns(t.Named, of)
+	e.readsColumns(t.Named, of)
 }
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
 // and its features. They are valid until it returns.
-func eachNamedEdge(s *source,
+func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := s.openTable(path, s.options.Table.NoHeader)
+	opened, err := e.openTable(path, e.options.Table.NoHeader)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
 	t := &edgeTable{Named: opened}
-	if err := t.findEnds(s); err != nil {
+	if err := t.findEnds(e); err != nil {
 		return nil, err
 	}
-	if err := t.findFeatures(s); err != nil {
+	if err := t.findFeatures(e); err != nil {
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	marks := !t.HasNames && s.options.Table.Source == "" // 0 or 1 alone
+	marks := !t.HasNames && e.options.Table.Source == "" // 0 or 1 alone
 	for rows := 0; ; rows++ {
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
@@ -296,7 +313,9 @@ func eachNamedEdge(s *source,
 			}
 		}
 		for i, k := range t.features {
-			features[i] = row[k]
+			if features[i] = "0"; k >= 0 {
+				features[i] = row[k]
+			}
 		}
 		if err := visit(t, row[t.from], row[t.to], weight, features); err != nil {
 			return nil, err
@@ -322,11 +341,12 @@ func (t *edgeTable) direct(text string) error {
 }
 
 // collectIDs numbers the ids that the edges name.
-func collectIDs(s *source, path string) error {
+func collectIDs(e *edgeSource, path string) error {
+	s := e.from
 	seen := make(map[string]graph.VertexID) // of each id, 1 for a source, 2 for a target, or both
 	var odd oddIDs
 	both := 0
-	t, err := eachNamedEdge(s, path, func(t *edgeTable, u, v, _ string, _ []string) error {
+	t, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
 		for end, id := range [2]string{u, v} {
 			if as, ok := seen[id]; ok {
 				if as |= 1 << end; as == 3 && seen[id] != 3 {
@@ -410,16 +430,16 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 }
 
 // readEdgeTable adds the edges.
-func readEdgeTable(s *source, path string) error {
-	names, _ := s.options.edgeColumns()
-	s.edgeRows.cols = len(names)
+func readEdgeTable(e *edgeSource, path string) error {
+	names, _ := e.options.edgeColumns()
+	e.rows.cols = len(names)
 	var both []int64 // the numbers of edges that are said to be undirected
 	var absent error // of the first edge with a vertex that is not there
 	lost := 0        // such edges
-	t, err := eachNamedEdge(s, path, func(t *edgeTable, from, to, weight string, features []string) error {
-		u, err := placeOf(s, t, from)
-		v, other := placeOf(s, t, to)
-		if err = cmp.Or(err, other); err != nil && s.places != nil && errors.Is(err, graph.ErrVertexRange) {
+	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
+		u, err := placeOf(e.from, t, from)
+		v, other := placeOf(e.to, t, to)
+		if err = cmp.Or(err, other); err != nil && e.from.places != nil && errors.Is(err, graph.ErrVertexRange) {
 			absent = cmp.Or(absent, err)
 			lost++
 			return nil
@@ -428,9 +448,9 @@ func readEdgeTable(s *source, path string) error {
 			return err
 		}
 		if t.undirected {
-			both = append(both, s.edges.NumEdges())
+			both = append(both, e.edges.NumEdges())
 		}
-		if err := s.addEdge(u, v); err != nil {
+		if err := e.addEdge(u, v); err != nil {
 			return t.Errorf("%w", err)
 		}
 		for i, text := range features {
@@ -439,7 +459,7 @@ func readEdgeTable(s *source, path string) error {
 				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
 					names[i], text, table.DecimalComma(text))
 			}
-			s.edgeRows.data = appended(s.edgeRows.data, float32(x))
+			e.rows.data = appended(e.rows.data, float32(x))
 		}
 		if weight == "" {
 			return nil
@@ -449,7 +469,7 @@ func readEdgeTable(s *source, path string) error {
 			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
 				table.DecimalComma(weight))
 		}
-		if err := s.addWeight(w); err != nil {
+		if err := e.addWeight(w); err != nil {
 			return t.Errorf("%w", err)
 		}
 		return nil
@@ -460,44 +480,24 @@ func readEdgeTable(s *source, path string) error {
 	if err = cmp.Or(err, absent); err != nil {
 		return err
 	}
-	s.turn(t, both)
-	noteColumns(s, t, true)
+	e.turn(t, both)
+	noteColumns(e, t)
 	return nil
 }
 
 // turn makes edges undirected that the column of directions calls so: all, or, beside directed ones,
-// each by a reverse of its own.
-func (s *source) turn(t *edgeTable, both []int64) {
-	if len(both) == 0 || s.options.Undirected != AsFormat {
+// each by a reverse of its own. With the reverses of all relations there is nothing to add.
+func (e *edgeSource) turn(t *edgeTable, both []int64) {
+	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return
 	}
 	if t.directed == 0 {
-		s.undirected = true
+		e.undirected = true
 		return
 	}
-	var reverse []graph.Edge
-	number := int64(0)
-	s.edges.Each(func(edges []graph.Edge) {
-		for _, e := range edges {
-			if k := len(reverse); k < len(both) && both[k] == number {
-				reverse = append(reverse, graph.MakeEdge(e.Dst(), e.Src()))
-			}
-			number++
-		}
-	})
-	cols := int64(s.edgeRows.cols)
-	for k, e := range reverse {
-		if e.Src() == e.Dst() {
-			continue
-		}
-		s.edges.Add(e.Src(), e.Dst())
-		if s.weights != nil {
-			s.weights = appended(s.weights, s.weights[both[k]])
-		}
-		if cols > 0 {
-			s.edgeRows.data = appended(s.edgeRows.data, slices.Clone(s.edgeRows.data[both[k]*cols:][:cols])...)
-		}
+	if e.both = both; e.from == e.to {
+		e.addReverses(e, both)
 	}
-	s.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
+	e.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
 		t.Header[t.direction])
 }

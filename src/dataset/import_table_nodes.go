@@ -454,7 +454,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	if arrayFile(o.Labels) != "" {
+	if labelFile(o.Labels) != "" {
 		return nil
 	}
 	for _, name := range o.Labels {

@@ -50,23 +50,6 @@ func typedTables(t *testing.T) string {
 	})
 }
 
-// Edges of relations that are said to be undirected are not taken for directed ones.
-func TestUndirectedRelations(t *testing.T) {
-	in := written(t, map[string]string{"nodes.p.csv": "id\na\nb\n", "edges.p.r.p.csv": "source,target,Type\na,b,Undirected\n"})
-	o := dataset.ImportOptions{Format: "csv", In: in, DryRun: true}
-	_, err := dataset.Import(o)
-	for _, want := range []string{"line 2", "column Type", "--ignore Type", "--reverse"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if o.Ignore = []string{"Type"}; err != nil {
-		if _, err := dataset.Import(o); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestImportTypedTables(t *testing.T) {
 	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t), Reverse: true})
 	if once, _ := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t)}); r.Cleaning.Before !=
@@ -141,7 +124,7 @@ func TestImportTypedOGB(t *testing.T) {
 		t.Errorf("in-neighbours of paper 0: %v", got)
 	}
 	for _, c := range []struct{ file, text, want string }{
-		{"relations/paper___cites___paper/edge.csv", "1,2\n", "line 1: vertex 2: "},
+		{"relations/paper___cites___paper/edge.csv", "1,2\n", "line 1: an edge names vertex 2: "},
 		{"relations/author___writes___paper/edge.csv", "3,0\n", "there are 3 of type author"},
 		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
 		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
@@ -158,32 +141,12 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"edges.author.csv", "source,target\n", "edges.SOURCE.NAME.TARGET.csv"},
 		{"edges.author.by.paper.csv", "source,target\nann,p9\n", "has no row for it"},
 		{"edges.author.by.paper.csv", "source,target\np1,p1\n", "has no row for it"},
-		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,2\n",
-			"--ignore edge_weight leaves them out"},
+		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,-2\n", "line 2: an edge has weight -2"},
 		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
 		{"nodes.paper.csv", "id,a\np1,1\np2,nan\np3,2\n", "nodes.paper.csv: line 3: features: vertex 1"},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {
 		refuses(t, "csv", typedTables(t), c.file, c.text, c.want)
-	}
-}
-
-// An option that typed graphs do not read is refused by its name, not passed over.
-func TestImportTypedRefusesOptions(t *testing.T) {
-	for want, o := range map[string]dataset.ImportOptions{
-		"--standardize;":          {Standardize: true},
-		"--standardize-as;":       {StandardizeAs: "other"},
-		"--undirected (--reverse": {Undirected: dataset.Yes},
-		"an array as --label;":    {Table: dataset.TableOptions{Labels: []string{"y.npy"}}},
-		"an array as --features;": {Table: dataset.TableOptions{Features: []string{"x.npy"}}},
-		"--weight;":               {Table: dataset.TableOptions{Weight: "w"}},
-		"--weight, --edge-features; le": {Table: dataset.TableOptions{Weight: "w",
-			EdgeFeatures: []string{"a"}}},
-	} {
-		o.Format, o.In, o.Out = "csv", typedTables(t), filepath.Join(t.TempDir(), "d")
-		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
 	}
 }
 

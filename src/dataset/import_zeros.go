@@ -14,7 +14,7 @@ const (
 // watched is a function that writes the rows of dense features, and counts what is not 0 in them.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
-		if w.w == nil || s.typed { // they are only looked at; or there are no sparse rows
+		if w.w == nil || s.kind != "" { // they are only looked at; or there are no sparse rows
 			return write(w)
 		}
 		var dense, sparse, values, entries int64

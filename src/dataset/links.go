@@ -114,36 +114,13 @@ type linkEnds [2]struct {
 	first int64
 }
 
-// takeLinks makes the links of an import: by shares of the edges, or those of files. label, unless nil,
-// labels them. Then their validation and test links are no edges of the graph any more. There are
-// training links, or it is an error.
-func takeLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, weights []float32, symmetric bool,
-	label func(*graph.LinkSplit) error) (split graph.LinkSplit, left []float32, err error) {
-	shares, dealt, _ := sharesOf(o.SplitLinks) // which check has found right
-	if dealt {
+// chooseLinks makes links of the edges of g, whose rows are those of all vertices: by shares, or those of
+// files.
+func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) (split graph.LinkSplit, err error) {
+	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // which check has found right
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
-		split = SplitLinks(g, f, o.Seed, symmetric)
-	} else if split, err = givenLinks(o, ends, g, symmetric); err != nil {
-		return split, weights, err
+		return SplitLinks(g, f, o.Seed, symmetric), nil
 	}
-	if label != nil {
-		err = label(&split)
-	}
-	left = g.DropEdges(weights, Judged(&split))
-	if err == nil && !dealt {
-		if err = split.Validate(g); err != nil {
-			err = fmt.Errorf("%s: %w", o.SplitLinks, err)
-		}
-	}
-	if err == nil && len(split.Train) == 0 {
-		err = fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
-	}
-	return split, left, err
-}
-
-// givenLinks reads the links of a directory.
-func givenLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) (split graph.LinkSplit,
-	err error) {
 	for k, list := range split.Lists() {
 		path := filepath.Join(o.SplitLinks, graph.SplitNames[k]+".npy")
 		links, err := readLinks(ends, path)

@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"fmt"
-	"slices"
 
 	"halognn/src/graph"
 	"halognn/src/mem"
@@ -46,17 +45,13 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		m.Tables[t] = Table{Vertices: n, FeatureType: Float32}
 	}
 	starts := m.Starts()
-	n := starts[len(counts)]
-	if n > graph.MaxVertices {
-		return report, fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
-			graph.MaxVertices)
+	if err := checkVertices(starts[len(counts)]); err != nil {
+		return report, err
 	}
-	of := make([]*graph.CSC, len(edges))
+	all := make([]relationRows, len(edges))
 	defer func() {
-		for _, g := range of {
-			if g != nil {
-				g.Free()
-			}
+		for _, rows := range all {
+			rows.free()
 		}
 	}()
 	for r, e := range edges {
@@ -64,14 +59,111 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		if err != nil {
 			return report, err
 		}
-		of[r] = g
+		all[r].g = g
 		report.Add(cleaned)
 	}
-	columns, err := graph.NewColumns(&m.Schema, starts, nil)
-	if err != nil {
-		return report, err
+	return report, w.putRelations(starts, all)
+}
+
+// relationRows are the in-edges of a relation: row v of g has those of vertex v of its target type, whose
+// sources are numbered among the vertices of all types.
+type relationRows struct {
+	g       *graph.CSC
+	weights []float32 // of each edge; nil: 1
+	cols    int
+	rows    []float32 // features of the edges, [edges, cols]; nil: 0
+}
+
+func (r *relationRows) free() {
+	if r.g != nil {
+		r.g.Free()
 	}
-	return report, w.putColumns(&columns, of, starts, report.After)
+	mem.Free(r.weights)
+	mem.Free(r.rows)
+	*r = relationRows{}
+}
+
+// putRelations writes the rows of the relations of the schema as those of one graph, whose vertices are
+// of the types from starts on, and frees them: of each vertex one relation after the other.
+func (w *Writer) putRelations(starts []int64, all []relationRows) error {
+	one := &all[0]
+	if w.Meta.Schema.Typed() {
+		columns, err := graph.NewColumns(&w.Meta.Schema, starts, nil)
+		if err != nil {
+			return err
+		}
+		joined, ends := joinRows(&columns, starts, all)
+		defer func() { joined.free(); mem.Free(ends) }()
+		if err := put(w, ColumnsFile, ends, len(ends)); err != nil {
+			return err
+		}
+		one = joined
+	}
+	if err := w.Topology(one.g); err != nil {
+		return err
+	}
+	one.g.Free()
+	if one.weights != nil {
+		if err := w.EdgeWeights(one.weights); err != nil {
+			return err
+		}
+	}
+	if len(one.rows) > 0 {
+		return w.EdgeFeatures(one.rows, one.cols)
+	}
+	return nil
+}
+
+// joinRows makes one graph of relations, and says where the in-edges of each column end.
+func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows, ends []int64) {
+	edges, weighted := 0, false
+	joined = new(relationRows)
+	for _, of := range all {
+		edges += len(of.g.Indices)
+		weighted = weighted || of.weights != nil
+		joined.cols = max(joined.cols, of.cols)
+	}
+	joined.g = &graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1),
+		Indices: mem.Make[graph.VertexID](edges)}
+	if ends = mem.Make[int64](columns.Len() + 1); weighted {
+		joined.weights = mem.Make[float32](edges)
+	}
+	if joined.cols > 0 {
+		joined.rows = mem.Make[float32](edges * joined.cols)
+	}
+	at, c, cols := int64(0), 0, int64(joined.cols)
+	for kind := range len(starts) - 1 {
+		for v := starts[kind]; v < starts[kind+1]; v++ {
+			for _, r := range columns.Into(kind) {
+				of := &all[r]
+				first, end := of.g.Indptr[v-starts[kind]], of.g.Indptr[v-starts[kind]+1]
+				next := at + int64(copy(joined.g.Indices[at:], of.g.Indices[first:end]))
+				if of.rows != nil {
+					copy(joined.rows[at*cols:], of.rows[first*cols:end*cols])
+				}
+				if of.weights != nil {
+					copy(joined.weights[at:], of.weights[first:end])
+				} else if weighted {
+					for i := at; i < next; i++ {
+						joined.weights[i] = 1
+					}
+				}
+				at = next
+				c++
+				ends[c] = at
+			}
+			joined.g.Indptr[v+1] = at
+		}
+	}
+	return joined, ends
+}
+
+// checkVertices returns an error for more vertices than there are numbers of them.
+func checkVertices(n int64) error {
+	if n > graph.MaxVertices {
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
+	}
+	return nil
 }
 
 // build makes the rows of one relation, those of the vertices of its target type.
@@ -109,132 +201,4 @@ func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph
 			Target: graph.VertexID(starts[target]) + graph.VertexID(v)})
 	}
 	return nil
-}
-
-// putColumns writes the rows of all relations, vertex by vertex.
-func (w *Writer) putColumns(columns *graph.Columns, of []*graph.CSC, starts []int64,
-	edges int64) error {
-	n := starts[len(starts)-1]
-	g := graph.CSC{Indptr: mem.Make[int64](int(n) + 1), Indices: mem.Make[graph.VertexID](int(edges))}
-	rows := mem.Make[int64](columns.Len() + 1)
-	defer func() { g.Free(); mem.Free(rows) }()
-	at, c := int64(0), 0
-	for kind := range len(starts) - 1 {
-		for v := starts[kind]; v < starts[kind+1]; v++ {
-			for _, r := range columns.Into(kind) {
-				at += int64(copy(g.Indices[at:], of[r].InNeighbours(graph.VertexID(v-starts[kind]))))
-				c++
-				rows[c] = at
-			}
-			g.Indptr[v+1] = at
-		}
-	}
-	if err := w.Topology(&g); err != nil {
-		return err
-	}
-	return put(w, ColumnsFile, rows, len(rows))
-}
-
-// takeLinks makes the edges of the relation that an import names links: it returns the numbers of the
-// relations, as graph.Schema.Links has them, and leaves the validation and test links out of all of
-// these, in both directions. A relation is one of these if it is called the reverse, or if most of its
-// pairs (leak) are those of the links in either direction, whatever its name: so is a reverse with an
-// edge more or less, and the reverse of a reverse. Others keep their edges, which is noted; with
-// KeepLeaks all do. 8 bytes a vertex, 16 an edge of the relation and 8 an edge of others between its types.
-func (t *typedSource) takeLinks(o *ImportOptions) (of []int, links graph.LinkSplit, err error) {
-	schema, starts := graph.Schema{Types: t.names}, []int64{0}
-	for i, s := range t.of {
-		starts = append(starts, starts[i]+int64(s.vertices))
-	}
-	for _, e := range t.edges {
-		schema.Relations = append(schema.Relations, e.Relation)
-	}
-	if o.LinksOf == "" {
-		return nil, links, badOption("--task links: the graph has relations; say whose edges are the links: "+
-			"--relation %s", schema.Relations[0])
-	}
-	r, err := schema.Relation(o.LinksOf)
-	if err != nil {
-		return nil, links, badOption("--relation: %w", err)
-	}
-	var b graph.Builder
-	defer b.Free()
-	own := &t.edges[r]
-	if err := own.each(&schema, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
-		return nil, links, err
-	}
-	n := int(starts[len(starts)-1])
-	g, _, err := b.Build(n, graph.CleanOptions{KeepLoops: true})
-	if err != nil {
-		return nil, links, err
-	}
-	defer g.Free()
-	of = []int{r}
-	symmetric := own.Source == own.Target && g.Reciprocal() == g.NumEdges()
-	pairs := map[int][]graph.Link{} // of the relations between the same types
-	for k := range t.edges {
-		other := &t.edges[k]
-		if k == r || !(other.Source == own.Target && other.Target == own.Source ||
-			other.Source == own.Source && other.Target == own.Target) {
-			continue
-		}
-		if pairs[k], err = other.pairs(&schema, k, starts); err != nil {
-			return nil, links, err
-		}
-		byName := other.Relation == own.Reverse() || own.Relation == other.Reverse()
-		if same := samePairs(g, pairs[k]); !o.KeepLeaks && (byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
-			of = append(of, k)
-		}
-	}
-	source, target := schema.Ends(r)
-	links, _, err = takeLinks(o, linkEnds{{t.of[source], starts[source]}, {t.of[target], starts[target]}}, g,
-		nil, symmetric, nil)
-	judged := Judged(&links)
-	for _, k := range of {
-		e := &t.edges[k]
-		sources, targets := e.Sources, e.Targets // which another relation may have, too
-		e.Sources, e.Targets = nil, nil
-		all := TypedEdges{e.Relation, sources, targets}
-		_ = all.each(&schema, k, starts, func(l graph.Link) { // has been called before
-			if !judged(l) {
-				e.Sources, e.Targets = append(e.Sources, sources[0]), append(e.Targets, targets[0])
-			}
-			sources, targets = sources[1:], targets[1:]
-		})
-	}
-	for k := range t.edges {
-		stay := 0
-		for _, l := range pairs[k] {
-			if judged(l) {
-				stay++
-			}
-		}
-		if stay > 0 && !slices.Contains(of, k) {
-			t.notes = append(t.notes, fmt.Sprintf("%d edges of %s join the ends of validation and test links and stay "+
-				"in the graph, so that a model reads them: leave the relation out if the one tells the other", stay,
-				t.edges[k].Relation))
-		}
-	}
-	return of, links, err
-}
-
-// leak is the share of a relation's pairs that are those of the links from which on it tells them: a
-// reverse with an edge more or less.
-const leak = 0.8
-
-// pairs returns the distinct edges.
-func (e *TypedEdges) pairs(s *graph.Schema, r int, starts []int64) (pairs []graph.Link, err error) {
-	err = e.each(s, r, starts, func(l graph.Link) { pairs = append(pairs, l) })
-	slices.SortFunc(pairs, graph.Link.Compare)
-	return slices.Compact(pairs), err
-}
-
-// samePairs counts the pairs that are edges of g, in either direction.
-func samePairs(g *graph.CSC, pairs []graph.Link) (same float64) {
-	for _, l := range pairs {
-		if g.Has(l) || g.Has(l.Reverse()) {
-			same++
-		}
-	}
-	return same
 }

@@ -84,6 +84,8 @@ func (r *CleanReport) Add(other CleanReport) {
 	r.Loops += other.Loops
 	r.Duplicates += other.Duplicates
 	r.Reversed += other.Reversed
+	r.Unequal += other.Unequal
+	r.Uneven += other.Uneven
 }
 
 // String prints the report in one line.

@@ -277,7 +277,7 @@ func TestMisuse(t *testing.T) {
 	})
 }
 
-// Only rgcn reads a vertex type that no relation ends in.
+// Only rgcn reads a vertex type that no relation ends in, and no model the features of its edges.
 func TestTypesThatNoRelationEndsIn(t *testing.T) {
 	s := graph.Schema{Types: []string{"paper", "author"}, Relations: []graph.Relation{
 		{Source: "author", Name: "writes", Target: "paper"}}}
@@ -294,6 +294,9 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 		c.Schema = both
 		if err := c.Check(); err != nil {
 			t.Errorf("%s with the reverse: %v", kind, err)
+		}
+		if c.EdgeIn = 2; !strings.Contains(fmt.Sprint(c.Check()), "no model of relations: set model.edge_features=false") {
+			t.Errorf("%s with features of edges: %v", kind, c.Check())
 		}
 	}
 }

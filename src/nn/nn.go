@@ -332,6 +332,7 @@ func (c Config) CheckTypes() error {
 	}
 	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
 		"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of relations: set model.edge_features=false")
 	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
 		c.Aggregation, AggregateMean)
 	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",

@@ -109,7 +109,7 @@ type Origin struct {
 	Seed     uint64 `json:"seed"`
 	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
 
-	// XXH64 of the dataset's scaling.npy; absent for features that were not standardized
+	// dataset.Meta.Scaling, the XXH64 of the dataset's scaling.npy; absent for features that were not standardized
 	Scaling string `json:"scaling,omitempty"`
 
 	// what parts balance and cutting an edge costs, as `partition --weights` has it; absent for

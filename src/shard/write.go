@@ -97,7 +97,7 @@ func (w *writer) write() error {
 		w.meta.ClassNames = m.Provenance.Classes
 	}
 	w.meta.Origin.Dataset, w.meta.Origin.Identity = m.Name, w.ds.Identity()
-	w.meta.Origin.Scaling = m.Files[dataset.ScalingFile].XXH64
+	w.meta.Origin.Scaling = m.Scaling()
 	if err := w.invert(); err != nil {
 		return err
 	}

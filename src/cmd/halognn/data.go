@@ -260,7 +260,7 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
-		"the format stores each edge once)")
+		"the format stores each edge once); of a relation between two vertex types as a relation rev_NAME")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
 	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse of every "+
 		"relation, as a relation rev_NAME")
@@ -298,15 +298,17 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Table.Target, "target", "",
 		"csv: column of the edge table with the target vertex (default: of a pair, as source,target or from,to)")
 	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
-		"csv: columns of the edge table that are features of edges")
+		"csv: columns of the edge table that are features of edges; NAME=a,b: of relation NAME")
 	f.StringVar(&o.Table.Weight, "weight", "",
-		"csv: column of the edge table with the weight of the edge (default: edge_weight, weight, ...)")
+		"csv: column of the edge table with the weight of the edge, NAME=COLUMN of relation NAME (default: "+
+			"edge_weight, weight, ...)")
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
 	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
-		"of 0 and 1 or of numbers, or a .npy file (default: label, y, class)")
+		"of 0 and 1 or of numbers, or a file .npy, .csv, .tsv or .txt; TYPE=...: of a vertex type (default: "+
+		"label, y, class)")
 	f.StringSliceVar(&o.Table.Features, "features", nil,
-		"csv: columns with features, or a .npy file (default: all other columns)")
+		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
 		"csv: column with train, valid or test (default: split, or marks in train_mask, val_mask, test_mask)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,

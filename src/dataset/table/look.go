@@ -35,7 +35,7 @@ func (r *Reader) look() {
 		line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
 		rows = append(rows, line)
 	}
-	n := 0
+	n, all := 0, rows
 	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
 		n++
 	}
@@ -54,6 +54,7 @@ func (r *Reader) look() {
 		if head && r.width > 1 {
 			r.heading = n
 		}
+		r.known(all, n)
 	}()
 	for _, row := range rows {
 		if !marked(row) {
@@ -64,6 +65,25 @@ func (r *Reader) look() {
 	for _, row := range rows { // all begin with # or %: the ids do
 		r.width = max(r.width, r.count(row, r.sep))
 	}
+}
+
+// known finds what tells rows from comments: whether first fields are numbers, but for that of a row of
+// names, and whether one of the first n lines, which begin as comments do, is none for its width.
+func (r *Reader) known(rows [][]byte, n int) {
+	r.remarks = slices.ContainsFunc(rows[:n], func(row []byte) bool { return r.count(row, r.sep) != r.width })
+	of := 0
+	for _, row := range rows {
+		if marked(row) {
+			continue
+		}
+		one := Reader{sep: r.sep, quote: bytes.IndexByte(row, '"') >= 0}
+		one.row = one.trim(row)
+		f, _ := one.field(0)
+		if of++; of > 1 && !isNumber(string(f)) {
+			return
+		}
+	}
+	r.numbers = of > 1
 }
 
 // firstRows returns the first rows that the sample holds whole, as they lie there.

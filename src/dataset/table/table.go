@@ -65,6 +65,10 @@ type Reader struct {
 	heading   int  // lines before the first row that are comments
 	rows      bool // a row was returned
 	marks     bool // a row of words that begins with # or % was returned
+	numbers   bool // the first field of a row is a number
+	remarks   bool // first lines were comments of another width than rows
+	Noted     int  // rows of words that begin as comments do, with a mark and a blank
+	NotedAt   int  // the line of the first of them
 	file      *os.File
 	in        io.Reader
 	buf       []byte
@@ -87,8 +91,9 @@ func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{pat
 
 // OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
 // as the first row without such a beginning, and more than one; else it is a comment, unless a row before
-// began so. First lines that begin with # and a blank are comments if no row after them begins so. Where a
-// row is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
+// began so. First lines that begin with # and a blank are comments if no row after them begins so. Where
+// first fields are numbers, or such first lines had another number of fields, lines like these are comments,
+// whatever they hold. Where a row is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
 // number, and a line with one is a comment if it begins so and no row was before it.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
@@ -175,7 +180,14 @@ func (r *Reader) Next() (bool, error) {
 			}
 			r.row = r.trim(line)
 		}
-		r.rows, r.marks = true, r.marks || marked(r.row)
+		if r.rows = true; marked(r.row) {
+			r.marks = true
+			if noted(r.row) && r.width > 1 {
+				if r.Noted++; r.Noted == 1 {
+					r.NotedAt = r.begun
+				}
+			}
+		}
 		return true, nil
 	}
 }
@@ -205,7 +217,7 @@ func (r *Reader) isComment() bool {
 	switch {
 	case !marked(r.row):
 		return false
-	case !r.words:
+	case !r.words || r.width > 1 && (r.numbers || r.remarks && noted(r.row)):
 		return true
 	case r.width == 1 || r.marks:
 		return false

@@ -95,6 +95,9 @@ func TestWordsOfFields(t *testing.T) {
 		{"# a\tb\n0\t1\n", table.Auto, false, "0|1"},
 		{"# a \"b, c\n# d\na,b\n#c,d\n", table.Auto, false, "a|b #c|d"},
 		{"# a,b\nc,d\n# e,f\n", table.Auto, false, "#_a|b c|d #_e|f"},
+		{"id,x\n1,a\n# half, way\n#3,c\n2,b\n", table.Auto, false, "id|x 1|a 2|b"},
+		{"# made by hand\nid,x\na,b\n# half, way\n#c,d\n", table.Auto, false, "id|x a|b #c|d"},
+		{"# one, two\nid,x\na,b\n# half, way\n", table.Auto, false, "#_one|two id|x a|b #_half|way"},
 		{"a b\n# \"c d\ne f\n", table.Auto, false, "a|b e|f"},
 		{"a,b\n#c,\"d\n\"\"e\n\"\n\"f\n\n\", g\n", table.Auto, false, "a|b #c|d\n\"e f|g"},
 	} {

@@ -1,0 +1,92 @@
+package dataset_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/dataset"
+	"halognn/src/npy"
+	"halognn/src/task"
+)
+
+// Labels may lie in a text file of any kind: a row for each vertex in the order of the node table, or rows
+// of an id and its labels in any order, where a vertex without a row has none.
+func TestImportLabelFiles(t *testing.T) {
+	const edges, nodes = "source,target\nann,bob\nbob,cy\n", "id,f\nbob,1\nann,2\ncy,3\n"
+	for _, c := range []struct {
+		name, text string
+		task       string
+		want       []int32 // of bob, ann and cy
+		fault      string
+	}{
+		{"y.txt", "b\na\nb\n", "", []int32{1, 0, 1}, ""},
+		{"y.csv", "label\nb\na\nb\n", "", []int32{1, 0, 1}, ""},
+		{"y.csv", "3\n7\n3\n", "", []int32{0, 1, 0}, ""},
+		{"y.tsv", "cy\tb\nann\ta\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "id,label\ncy,b\nann,a\nbob,\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "person,colour\ncy,b\nann,a\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "id,p,q\ncy,0,1\nann,1,1\nbob,1,0\n", task.Multilabel, nil, ""},
+		{"y.csv", "id,y\ncy,1.5\nann,-2\n", task.Regression, nil, ""},
+		{"y.txt", "b\na\n", "", nil, "2 rows for 3 vertices; want a label for each"},
+		{"y.txt", "b\na\nb\nc\n", "", nil, "line 4: files do not fit together: more rows than the 3 vertices"},
+		{"y.txt", "cy a\ndan b\n", "", nil, "line 2: vertex \"dan\""},
+		{"y.txt", "cy a\ncy b\n", "", nil, "line 2: bad value: vertex \"cy\" comes twice"},
+	} {
+		for _, gz := range []string{"", ".gz"} {
+			dir := written(t, map[string]string{"edges.csv": edges, "nodes.csv": nodes})
+			content := []byte(c.text)
+			if gz != "" {
+				content = zipped(c.text)
+			}
+			o := dataset.ImportOptions{Format: "csv", In: dir, Out: filepath.Join(t.TempDir(), "d"),
+				Table: dataset.TableOptions{Labels: []string{filepath.Join(dir, c.name+gz)}}}
+			if c.task == task.Regression {
+				o.Task = c.task
+			}
+			write(t, o.Table.Labels[0], content)
+			if c.fault != "" {
+				if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), c.fault) {
+					t.Errorf("%q: %v, want %q", c.text, err, c.fault)
+				}
+				continue
+			}
+			d, r := imported(t, o)
+			got := npy.View[int32](d.Labels.Data)
+			switch c.task {
+			case task.Multilabel:
+				if !slices.Equal(d.Labels.Data, []byte{1, 0, 1, 1, 0, 1}) {
+					t.Errorf("%q: labels %v", c.text, d.Labels.Data)
+				}
+			case task.Regression:
+				if y := npy.View[float32](d.Labels.Data); y[0] == y[0] || y[1] != -2 || y[2] != 1.5 {
+					t.Errorf("%q: numbers %v", c.text, y)
+				}
+			default:
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%q: labels %v, want %v", c.text, got, c.want)
+				}
+			}
+			if !strings.Contains(r.String(), c.name+gz) || d.Meta.Features != 1 {
+				t.Errorf("%q: %d features\n%s", c.text, d.Meta.Features, r)
+			}
+		}
+	}
+}
+
+// Without a node table labels have ids.
+func TestImportLabelFilesOfEdgesAlone(t *testing.T) {
+	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\nbob,cy\n",
+		"ids.txt": "cy 1\nbob 0\nann 1\n", "rows.txt": "1\n0\n1\n"})
+	o := dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{
+		Labels: []string{filepath.Join(dir, "ids.txt")}}}
+	d, _ := imported(t, o)
+	if got := npy.View[int32](d.Labels.Data); !slices.Equal(got, []int32{1, 0, 1}) {
+		t.Errorf("labels %v", got)
+	}
+	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "rows.txt")}, true
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "want two, the id of a vertex") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,128 @@
+package dataset
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/graph"
+	"halognn/src/mem"
+)
+
+// linked returns the relation whose edges are the links.
+func (g *graphSource) linked(s *graph.Schema) (int, error) {
+	switch name := g.options.LinksOf; {
+	case !g.typed():
+		return 0, nil
+	case name == "":
+		return 0, badOption("--task links: the graph has relations; say whose edges are the links: "+
+			"--relation %s", s.Relations[0])
+	default:
+		of, err := s.Relation(name)
+		if err != nil {
+			return 0, badOption("--relation: %w", err)
+		}
+		return of, nil
+	}
+}
+
+// takeLinks makes the edges of a relation links: it returns them, and the numbers of the relations, as
+// graph.Schema.Links has them, and leaves the validation and test links out of all of these, in both
+// directions. A relation is one of these if it is called the reverse, or if most of its pairs (leak) are
+// those of the links in either direction, whatever its name: so is a reverse with an edge more or less,
+// and the reverse of a reverse. Others keep their edges, which is noted; with KeepLeaks all do. There are
+// training links, or it is an error. 16 bytes a vertex, and 8 an edge of others between its types.
+func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int, err error) {
+	o, own, starts := &g.options, g.relations[r], g.starts()
+	first := func(s *source) int64 { return starts[slices.Index(g.types, s)] }
+	wide := wideRows(all[r].g, first(own.to), starts)
+	defer func() { mem.Free(wide.Indptr) }()
+	symmetric := own.from == own.to && wide.Reciprocal() == wide.NumEdges()
+	of = []int{r}
+	pairs := map[int][]graph.Link{} // of the other relations between the same types
+	for k, other := range g.relations {
+		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from && other.to == own.to) {
+			continue
+		}
+		pairs[k] = all[k].pairs(first(other.to))
+		byName := other.Relation == own.Reverse() || own.Relation == other.Reverse()
+		if same := samePairs(&wide, pairs[k]); !o.KeepLeaks && (byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
+			of = append(of, k)
+		}
+	}
+	ends := linkEnds{{own.from, first(own.from)}, {own.to, first(own.to)}}
+	if links, err = chooseLinks(o, ends, &wide, symmetric); err == nil {
+		err = labelLinks(own, &wide, &links)
+	}
+	if err != nil {
+		return links, of, err
+	}
+	judged := Judged(&links)
+	for _, k := range of {
+		to := graph.VertexID(first(g.relations[k].to))
+		all[k].weights = all[k].g.DropEdges(all[k].weights, func(l graph.Link) bool {
+			l.Target += to
+			return judged(l)
+		})
+	}
+	if _, dealt, _ := sharesOf(o.SplitLinks); !dealt {
+		left := wideRows(all[r].g, first(own.to), starts)
+		defer func() { mem.Free(left.Indptr) }()
+		if err := links.Validate(&left); err != nil {
+			return links, of, fmt.Errorf("%s: %w", o.SplitLinks, err)
+		}
+	}
+	if len(links.Train) == 0 {
+		return links, of, fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
+	}
+	for k := range g.relations {
+		stay := 0
+		for _, l := range pairs[k] {
+			if judged(l) {
+				stay++
+			}
+		}
+		if stay > 0 && !slices.Contains(of, k) {
+			g.note("%d edges of %s join the ends of validation and test links and stay "+
+				"in the graph, so that a model reads them: leave the relation out if the one tells the other", stay,
+				g.relations[k])
+		}
+	}
+	return links, of, nil
+}
+
+// leak is the share of a relation's pairs that are those of the links from which on it tells them: a
+// reverse with an edge more or less.
+const leak = 0.8
+
+// wideRows returns rows of vertices from first on as those of all vertices; it shares the edges.
+func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
+	wide := graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1), Indices: g.Indices}
+	end := copy(wide.Indptr[first:], g.Indptr) + int(first)
+	for v := end; v < len(wide.Indptr); v++ {
+		wide.Indptr[v] = g.NumEdges()
+	}
+	return wide
+}
+
+// pairs returns the distinct edges, of targets from first on.
+func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
+	for v := range r.g.NumVertices() {
+		row := r.g.InNeighbours(graph.VertexID(v))
+		for i, u := range row {
+			if i == 0 || row[i-1] != u {
+				pairs = append(pairs, graph.Link{Source: u, Target: graph.VertexID(first) + graph.VertexID(v)})
+			}
+		}
+	}
+	return pairs
+}
+
+// samePairs counts the pairs that are edges of g, in either direction.
+func samePairs(g *graph.CSC, pairs []graph.Link) (same float64) {
+	for _, l := range pairs {
+		if g.Has(l) || g.Has(l.Reverse()) {
+			same++
+		}
+	}
+	return same
+}
