@@ -30,8 +30,9 @@ type plannedJob struct {
 		Bytes int64  `json:"bytes"`
 	} `json:"memory"`
 	Traffic struct {
-		Rows float64 `json:"remote_rows"`
-		Sums float64 `json:"sum_vectors"`
+		Rows     float64 `json:"remote_rows"`
+		Sums     float64 `json:"sum_vectors"`
+		EdgeRows float64 `json:"edge_rows"`
 	} `json:"traffic"`
 }
 
@@ -66,27 +67,38 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "20000", "--features", "128", "--seed", "1",
 		"--out", papers)
 	papers = partitioned(t, papers, 4, "ldg", "--allow-imbalance", "--features", "degree")
+	learning := filepath.Join(t.TempDir(), "learning")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "20000", "--features", "128", "--seed", "1",
+		"--out", learning)
+	learning = partitioned(t, learning, 4, "ldg", "--allow-imbalance")
+	linked := filepath.Join(t.TempDir(), "edges-4")
+	withEdgeRows(t, linked, 30000, 12, 32)
+	typed := []string{"model.kind=rgcn", "model.layers=2", "sample.fanouts=10,8", "sample.batch=512"}
 	for _, c := range []struct {
-		name string
-		sets []string
+		name, parts string
+		sets        []string
 	}{
-		{"types", []string{"model.kind=rgcn", "cache.policy=vip", "cache.alpha=0.2",
-			"model.layers=2", "sample.fanouts=10,8", "sample.batch=512"}},
-		{"no cache", []string{"cache.policy=none"}},
-		{"vip, wide", []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
-		{"look-ahead", []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
-		{"partitioned", []string{"cache.policy=none", "topology.kind=partitioned"}},
-		{"split", []string{"parallel.mode=split"}},
-		{"hybrid", []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=vip",
+		{"types", papers, append(typed, "cache.policy=vip", "cache.alpha=0.2")},
+		{"types, sums", papers, append(typed, "cache.policy=none", "exchange.sums=on", "model.kind=sage")},
+		{"types, split", papers, append(typed, "parallel.mode=split")},
+		{"learned rows", learning, append(typed, "model.learned=64", "cache.policy=none")},
+		{"rows of edges", linked, []string{"model.kind=gatv2", "model.layers=2", "sample.fanouts=10,8",
+			"cache.policy=none"}},
+		{"no cache", parts, []string{"cache.policy=none"}},
+		{"vip, wide", parts, []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
+		{"look-ahead", parts, []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
+		{"partitioned", parts, []string{"cache.policy=none", "topology.kind=partitioned"}},
+		{"split", parts, []string{"parallel.mode=split"}},
+		{"hybrid", parts, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=vip",
 			"cache.alpha=0.2"}},
-		{"sums", []string{"cache.policy=none", "exchange.sums=on"}},
-		{"sums beside a look-ahead",
+		{"sums", parts, []string{"cache.policy=none", "exchange.sums=on"}},
+		{"sums beside a look-ahead", parts,
 			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "exchange.sums=on"}},
-		{"push-pull", []string{"parallel.mode=push-pull"}},
-		{"push-pull, gin", []string{"parallel.mode=push-pull", "model.kind=gin", "model.hidden=96"}},
-		{"evaluation with more neighbours",
+		{"push-pull", parts, []string{"parallel.mode=push-pull"}},
+		{"push-pull, gin", parts, []string{"parallel.mode=push-pull", "model.kind=gin", "model.hidden=96"}},
+		{"evaluation with more neighbours", parts,
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
-		{"that beside a look-ahead",
+		{"that beside a look-ahead", parts,
 			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "sample.batch=256",
 				"sample.eval_fanouts=20,20,20"}},
 	} {
@@ -99,46 +111,53 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		if slices.Contains(sets, "run.ranks_per_node=2") {
 			ranks = 4
 		}
-		args := []string{"--ranks", strconv.Itoa(ranks)}
-		for _, s := range sets {
-			args = append(args, "--set", s)
+		takesWhatWasPlanned(t, c.name, c.parts, ranks, sets)
+	}
+}
+
+// takesWhatWasPlanned plans and trains a job, and holds the memory and the rows of the two together.
+func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, sets []string) {
+	t.Helper()
+	args := []string{"--ranks", strconv.Itoa(ranks)}
+	for _, s := range sets {
+		args = append(args, "--set", s)
+	}
+	plan, run := planned(t, parts, args...), trainedMPI(t, parts, ranks, sets...)
+	var summary struct {
+		Peak   int64            `json:"peak_rss_bytes"`
+		Memory map[string]int64 `json:"memory"`
+		Rows   float64          `json:"remote_rows_per_step"`
+	}
+	if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")), &summary); err != nil {
+		t.Fatal(err)
+	}
+	allocated := int64(0)
+	for _, bytes := range summary.Memory {
+		allocated += bytes
+	}
+	least := float64(plan.MemoryRank) / float64(summary.Peak)
+	most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
+	t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", name, least, most)
+	if least < 0.95 || most > 1.05 || least > 1.25*most {
+		t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
+			name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
+	}
+	steps := float64(run.StepsPerEpoch)
+	for _, of := range []struct {
+		what             string
+		planned, fetched float64
+	}{
+		{"rows", plan.Traffic.Rows, summary.Rows},
+		{"sums", plan.Traffic.Sums, float64(run.Sums) / steps},
+		{"rows of edges", plan.Traffic.EdgeRows, float64(run.EdgeRows) / steps},
+	} {
+		if math.Abs(of.planned-of.fetched) > 0.05*of.fetched {
+			t.Errorf("%s: %.1f %s a step are planned, %.1f fetched", name, of.planned, of.what, of.fetched)
 		}
-		of := parts
-		if c.name == "types" {
-			of = papers
-		}
-		plan, run := planned(t, of, args...), trainedMPI(t, of, ranks, sets...)
-		var summary struct {
-			Peak   int64            `json:"peak_rss_bytes"`
-			Memory map[string]int64 `json:"memory"`
-			Rows   float64          `json:"remote_rows_per_step"`
-		}
-		if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")),
-			&summary); err != nil {
-			t.Fatal(err)
-		}
-		allocated := int64(0)
-		for _, bytes := range summary.Memory {
-			allocated += bytes
-		}
-		least := float64(plan.MemoryRank) / float64(summary.Peak)
-		most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
-		if t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", c.name, least, most); least < 0.95 || most > 1.05 || least > 1.25*most {
-			t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
-				c.name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
-		}
-		if ratio := plan.Traffic.Rows / summary.Rows; math.Abs(ratio-1) > 0.05 {
-			t.Errorf("%s: %.1f rows a step are planned, %.1f fetched", c.name, plan.Traffic.Rows,
-				summary.Rows)
-		}
-		sums := float64(run.Sums) / float64(run.StepsPerEpoch)
-		if math.Abs(plan.Traffic.Sums-sums) > 0.05*sums {
-			t.Errorf("%s: %.1f sums a step are planned, %.1f fetched", c.name, plan.Traffic.Sums, sums)
-		}
-		for _, item := range plan.Memory {
-			if _, counted := summary.Memory[item.Name]; !counted {
-				t.Errorf("%s: %s is planned, and not counted by the run", c.name, item.Name)
-			}
+	}
+	for _, item := range plan.Memory {
+		if _, counted := summary.Memory[item.Name]; !counted {
+			t.Errorf("%s: %s is planned, and not counted by the run", name, item.Name)
 		}
 	}
 }
