@@ -356,7 +356,11 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
-		some, underWay := p.chunks(r.rank, rowBytes)
+		some, of := p.chunks(r.rank, rowBytes)
+		held, err := p.chunksHeld(r, l, some, of)
+		if err != nil {
+			return 0, err
+		}
 		for _, bounds := range some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
@@ -368,7 +372,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 					return 0, err
 				}
 			}
-			chunk := underWay*c.bytes + int64(j.Workers)*c.sampler + grown
+			chunk := held + int64(j.Workers)*c.sampler + grown
 			if l == j.Model.Layers-1 && !j.Model.Jumps() {
 				chunk += 4 * int64(c.vertices*out)
 			}
@@ -586,10 +590,29 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
+// chunksHeld returns the bytes of the chunks of a layer that are under way, of which some are sampled: each
+// takes the room of the largest that was there before it.
+func (p *planner) chunksHeld(r *rankPlan, l int, some [][2]int64, of int) (int64, error) {
+	if of == 0 {
+		return 0, nil
+	}
+	sum, most := int64(0), int64(0)
+	for _, bounds := range some {
+		c, err := p.chunk(r, l, bounds)
+		if err != nil {
+			return 0, err
+		}
+		sum, most = sum+c.bytes, max(most, c.bytes)
+	}
+	slots := int64(min(p.job.Depth+1, of))
+	mean, turns := sum/int64(len(some)), int64(of)/slots
+	return slots * (most - (most-mean)/turns), nil
+}
+
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices; and how many of all are under way at a time.
-func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
+// vertices; and how many there are.
+func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, of int) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
@@ -608,7 +631,7 @@ func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
 	if len(all) == 0 {
 		return nil, 0
 	}
-	return [][2]int64{all[0], all[len(all)/2], all[most]}, p.underWay(len(all))
+	return [][2]int64{all[0], all[len(all)/2], all[most]}, len(all)
 }
 
 // partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
@@ -620,9 +643,6 @@ func (p *planner) partEnd(v, end int64) int64 {
 	}
 	return end
 }
-
-// underWay returns how many of the given number of chunks are under way at a time.
-func (p *planner) underWay(chunks int) int64 { return int64(min(p.job.Depth+1, chunks)) }
 
 // edgeRowBytes returns the bytes of the feature rows of the edges into vertices first to end-1, if the model
 // reads them.

@@ -20,6 +20,8 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // of a job for GPUs
 	related bool    // layers tell relations apart
+	plain   bool    // of a minibatch only its size is asked for
+	tried   int     // minibatches of training
 	free    mem.Closers
 }
 
@@ -33,7 +35,9 @@ type trialOf struct {
 // newTrial opens a trial.
 func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
-	t = &trial{related: j.Model.Needs().Relations != nn.NoRelations}
+	needs := j.Model.Needs()
+	t = &trial{related: needs.Relations != nn.NoRelations}
+	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
 			t.close()
@@ -152,9 +156,14 @@ func (t *trial) close() {
 	_ = t.free.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape.
+// prepare prepares a sampled minibatch and completes its shape. Of plain ones a few tell the memory, and
+// a shape all else.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
+	if t.tried++; train && t.plain && t.tried > leastProbes {
+		s.vectors = s.remote
+		return nil
+	}
 	if err := t.Prepare(mb, seeds, key, train); err != nil {
 		return err
 	}
