@@ -101,7 +101,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		if slices.Contains(sets, "run.ranks_per_node=2") {
 			ranks = 4
 		}
-		takesWhatWasPlanned(t, c.name, c.parts, ranks, true, sets)
+		takesWhatWasPlanned(t, c.name, c.parts, ranks, 0.05, sets)
 	}
 }
 
@@ -128,16 +128,17 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 }
 
 // Jobs drawn from the settings, of which those that no run has are left out, take what is planned for
-// them. With -short there are few, on graphs so small that rows alone are held.
+// them: rows within 5 %, and memory within the tenth that the guard of a run adds. With -short there are
+// few, on graphs so small that rows alone are held.
 func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
 	}
 	withoutHugePages(t)
-	jobs, divisor := 40, 1
+	jobs, divisor, within := 40, 1, 0.1
 	if testing.Short() {
-		jobs, divisor = 3, 10
+		jobs, divisor, within = 3, 10, 0
 	}
 	graphs, random := plannedGraphs(t, divisor), rand.New(rand.NewPCG(11, 12))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -172,17 +173,16 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 			continue
 		}
 		jobs--
-		takesWhatWasPlanned(t, fmt.Sprintf("%s, %d ranks, %v", graph, ranks, sets), graphs[graph], ranks, divisor == 1,
-			sets)
+		takesWhatWasPlanned(t, fmt.Sprintf("%s, %d ranks, %v", graph, ranks, sets), graphs[graph], ranks, within, sets)
 	}
 	if jobs > 0 {
 		t.Errorf("%d jobs are not drawn", jobs)
 	}
 }
 
-// takesWhatWasPlanned plans and trains a job, and holds the rows of the two together, and the memory of a
-// graph that is large.
-func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, large bool, sets []string) {
+// takesWhatWasPlanned plans and trains a job, and holds the rows of the two together and, unless it is 0,
+// the memory within a share of it.
+func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, within float64, sets []string) {
 	t.Helper()
 	args := []string{"--ranks", strconv.Itoa(ranks)}
 	for _, s := range sets {
@@ -204,7 +204,7 @@ func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, large bool
 	least := float64(plan.MemoryRank) / float64(summary.Peak)
 	most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
 	t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", name, least, most)
-	if large && (least < 0.95 || most > 1.05 || least > 1.25*most) {
+	if within > 0 && (least < 1-within || most > 1+within || least > 1.25*most) {
 		t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
 			name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
 	}
