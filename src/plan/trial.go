@@ -20,8 +20,9 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // of a job for GPUs
 	related bool    // layers tell relations apart
-	plain   bool    // of a minibatch only its size is asked for
-	tried   int     // minibatches of training
+	plain   bool    // of a minibatch only its size is asked for, by the first few
+	few     int
+	tried   int // minibatches of training
 	free    mem.Closers
 }
 
@@ -37,6 +38,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
 	t = &trial{related: needs.Relations != nn.NoRelations}
+	if t.few = leastProbes; p.shares() { // of large minibatches, which are alike
+		t.few = 1
+	}
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
@@ -160,7 +164,7 @@ func (t *trial) close() {
 // a shape all else.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
-	if t.tried++; train && t.plain && t.tried > leastProbes {
+	if t.tried++; train && t.plain && t.tried > t.few {
 		s.vectors = s.remote
 		return nil
 	}
