@@ -13,8 +13,11 @@ import (
 
 // edgeParts is a graph whose labels follow from some neighbours, which features of edges tell from the
 // others: whether the rows of those add up to more than 0. The edges of its source are in no order.
-var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
-	const vertices, columns = 2000, 3
+var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) { withEdgeRows(t, dir, 2000, 6, 3) }}
+
+// withEdgeRows makes such a graph in 4 parts.
+func withEdgeRows(t *testing.T, dir string, vertices, degree, columns int) {
+	t.Helper()
 	in, random := t.TempDir(), rand.New(rand.NewPCG(5, 6))
 	var src, dst, labels []int64
 	var rows []float32
@@ -23,7 +26,7 @@ var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
 		x[v] = float32(random.NormFloat64())
 	}
 	seen := map[[2]int]bool{}
-	for range 6 * vertices {
+	for range degree * vertices {
 		u, v := random.IntN(vertices), random.IntN(vertices)
 		if u == v || seen[[2]int{u, v}] {
 			continue
@@ -54,7 +57,7 @@ var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) {
 	halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg",
 		"--allow-imbalance", "--out", dir)
 	halognn(t).must(t, "check", dir)
-}}
+}
 
 // Models that read features of edges learn what follows from these, to the same numbers on one rank and
 // on four (two add the gradients of four streams in another order), whatever is cached and in advance,

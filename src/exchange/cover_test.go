@@ -154,13 +154,12 @@ func TestCoverOfMinibatches(t *testing.T) {
 // coverOf returns what is chosen, without a cache, for a minibatch of a rank that owns one part.
 func coverOf(t *testing.T, s *shard.Shards, sampler sample.Sampler, rank int, sums *Sums,
 	dtype compute.DType) *Chooser {
-	x, free, err := NewPlanning(rank, s.Parts, s.Offsets, nil,
-		func(part int) bool { return part == rank },
-		sums)
+	x, err := NewPlanning(rank, s.Parts, s.Offsets, []Kind{{1, compute.Float16}},
+		func(part int) bool { return part == rank }, sums)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer free()
+	defer x.Free()
 	seeds := slices.Clone(s.Train(rank))
 	rand.New(rand.NewPCG(uint64(rank), 1)).Shuffle(len(seeds),
 		func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })

@@ -198,6 +198,7 @@ type Exchange struct {
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
+	planning bool           // NewPlanning: tables have no rows
 }
 
 // Parts returns the number of parts.
@@ -213,6 +214,11 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	if err := check(c, o); err != nil {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
+	return open(c, o), nil
+}
+
+// open makes the exchange of options that fit each other.
+func open(c comm.Comm, o Options) *Exchange {
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
@@ -259,7 +265,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 		x.ones[i] = 1
 	}
 	comm.Pace(c, o.Window)
-	return x, nil
+	return x
 }
 
 // RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of its
@@ -359,6 +365,19 @@ func check(c comm.Comm, o Options) error {
 	if o.Host == nil {
 		reject("there is no Host to copy rows with")
 	}
+	if err := checkParts(c, o); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if o.Type.IsSparse() {
+		if err := checkSparse(&o); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(append(errs, checkTables(c.Rank(), (len(o.Offsets)-1)/c.Size(), o)...)...)
+}
+
+// checkParts rejects parts that ranks cannot share.
+func checkParts(c comm.Comm, o Options) error {
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
 	if len(o.Kinds) > 0 {
 		most = (maxParts - len(o.Kinds)) / 2
@@ -368,24 +387,18 @@ func check(c comm.Comm, o Options) error {
 	}
 	switch {
 	case parts < 1 || parts > most:
-		reject("%d parts; there must be 1 to %d", parts, most)
+		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.kinds()) != 0:
-		reject("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it", parts, k)
+		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it",
+			parts, k)
 	case o.Offsets[0] != 0:
-		reject("offsets start at %d, not 0", o.Offsets[0])
+		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:
-		reject("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
+		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
 	case len(o.Tables) != parts:
-		reject("%d tables for %d parts", len(o.Tables), parts)
-	default:
-		if o.Type.IsSparse() {
-			if err := checkSparse(&o); err != nil {
-				return errors.Join(append(errs, err)...)
-			}
-		}
-		errs = append(errs, checkTables(c.Rank(), parts/k, o)...)
+		return fmt.Errorf("%d tables for %d parts", len(o.Tables), parts)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // checkKept reports a cache or a buffer that does not have the rows of kinds that Kept says.

@@ -279,6 +279,20 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
+// AddRows adds the rows of each kind that travel after the last Counts, of g and w, to rows.
+func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
+	if len(c.costs) == 1 {
+		rows[0] += float64(len(c.rows) + len(w.Early))
+		return
+	}
+	for _, k := range c.rows {
+		rows[g.kind[k]]++
+	}
+	for _, v := range w.Early {
+		rows[c.early(v)]++
+	}
+}
+
 // Bytes returns the memory of the arrays.
 func (c *Chooser) Bytes() int64 {
 	return c.cover.memory() + int64(cap(c.needed)) +

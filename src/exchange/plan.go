@@ -348,10 +348,15 @@ func (p *Plan) cutReceived(x *Exchange) {
 
 // Bytes returns the memory of the plan's arrays.
 func (p *Plan) Bytes() int64 {
-	ids := cap(p.RemoteIDs) + cap(p.missing) + cap(p.askIDs) + cap(p.wantIDs)
-	return int64(cap(p.Rows.Of)+cap(p.early)+cap(p.asked)+cap(p.wanted))*8 + int64(ids)*4 +
-		int64(cap(p.Parts))*2 + int64(cap(p.Worth)+cap(p.sent)+cap(p.received)) +
-		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 + p.serving.bytes() + p.relayed.bytes()
+	return int64(cap(p.Rows.Of)+cap(p.early)+cap(p.asked)+cap(p.wanted))*8 +
+		int64(cap(p.RemoteIDs)+cap(p.missing))*4 + int64(cap(p.Parts))*2 + int64(cap(p.Worth)) +
+		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 +
+		p.MessageBytes() + p.relayed.bytes()
+}
+
+// MessageBytes returns that of its messages, ids and rows: as much as it fetches.
+func (p *Plan) MessageBytes() int64 {
+	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) + p.serving.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.

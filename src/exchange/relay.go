@@ -113,6 +113,9 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 }
 
 func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
+	if x.planning {
+		return
+	}
 	copy(p.relayed.sent[k*x.rowBytes:(k+1)*x.rowBytes],
 		p.Rows.Tables[from.Table()][from.Row()*x.rowBytes:])
 }

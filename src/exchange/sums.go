@@ -342,6 +342,13 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	s := &p.serving
 	s.of, s.indices = mem.Grow(s.of[:0], members), mem.Grow(s.indices[:0], members)
 	s.ptr = mem.Grow(s.ptr[:0], sums+1)
+	as, _ := x.sums.typeOf(is.Type)
+	if as != compute.Float32 {
+		s.sums = mem.Grow(s.sums[:0], sums*is.Cols)
+	}
+	if x.planning {
+		return nil
+	}
 	groups, of := 0, 0 // sums so far, and the part of the last
 	for k, id := range ids[:members] {
 		first := id < 0
@@ -380,13 +387,9 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	if x.sums.Weighted {
 		weights = asFloats(mem.Bytes(ids[members : 2*members]))
 	}
-	to := compute.Matrix{Rows: sums, Cols: is.Cols}
-	as, _ := x.sums.typeOf(is.Type)
+	to := compute.Matrix{Rows: sums, Cols: is.Cols, Data: s.sums}
 	if as == compute.Float32 {
 		to.Data = asFloats(dst)
-	} else {
-		s.sums = mem.Grow(s.sums[:0], sums*is.Cols)
-		to.Data = s.sums
 	}
 	x.host.SegmentRows(to, how, compute.Segments{Indptr: s.ptr, Indices: s.indices}, weights,
 		compute.Rows{Cols: is.Cols, Type: is.Type, Tables: x.tables, Of: s.of})

@@ -1,6 +1,8 @@
 package job
 
 import (
+	"slices"
+
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/nn"
@@ -59,22 +61,45 @@ func (j *Job) pieces() []int64 {
 	return append(all, j.Shards.Vertices)
 }
 
+// ReadRows returns what the rows of each vertex type are that minibatches read, or of all vertices.
+// Sparse ones stand for rows of bytes of average length.
+func (j *Job) ReadRows() []exchange.Kind {
+	m := &j.Shards.Meta
+	if j.Sparse {
+		return []exchange.Kind{{Cols: m.RowBytes(), Type: compute.Int8}}
+	}
+	if kinds := Rows(m); kinds != nil {
+		return kinds
+	}
+	return []exchange.Kind{{Cols: m.Features, Type: m.Type()}}
+}
+
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
-// predictions; free gives its memory back.
-func (j *Job) Exchange(rank int) (x *exchange.Exchange, free func(), err error) {
+// predictions.
+func (j *Job) Exchange(rank int) (*exchange.Exchange, error) {
+	return j.ExchangeOf(rank, j.ReadRows(), j.Neighbours(rank), j.OwnersSums())
+}
+
+// ExchangeOf is Exchange for rows of kinds, of which a rank reads those of the ranks here in memory.
+func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exchange.Sums) (
+	*exchange.Exchange, error) {
 	offsets := j.Shards.Ranges()
 	if !j.Exact { // of the pieces into which parts are cut
 		offsets = j.pieces()
 	}
-	here, widths := make([]bool, len(offsets)-1), []int(nil)
-	if j.Shards.Schema.Typed() {
-		widths = j.Kinds().Bytes
+	return exchange.NewPlanning(rank, j.Ranks, offsets, kinds, func(part int) bool {
+		return slices.Contains(here, part*j.Ranks/(len(offsets)-1))
+	}, sums)
+}
+
+// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have.
+func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
+	offsets := make([]int64, j.Ranks+1)
+	for r, v := range j.first {
+		offsets[r] = j.Shards.Topology().Graph.Indptr[v]
 	}
-	for _, r := range j.Neighbours(rank) {
-		for p := r * len(here) / j.Ranks; p < (r+1)*len(here)/j.Ranks; p++ {
-			here[p] = true
-		}
-	}
-	return exchange.NewPlanning(rank, j.Ranks, offsets, widths,
-		func(part int) bool { return here[part] }, j.OwnersSums())
+	here := j.Neighbours(rank)
+	return exchange.NewPlanning(rank, j.Ranks, offsets,
+		[]exchange.Kind{{Cols: j.Shards.EdgeFeatures, Type: compute.Float32}},
+		func(part int) bool { return slices.Contains(here, part) }, nil)
 }

@@ -53,6 +53,9 @@ func (e *learnedOf) bytes() int64 {
 	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes()
 }
 
+// makeRoom makes room for the gradients of own rows.
+func (e *learnedOf) makeRoom(cols int) { e.grads = mem.Grow(e.grads[:0], len(e.own)*cols)[:0] }
+
 func (e *learnedOf) free() {
 	mem.Free(e.ids)
 	mem.Free(e.rows)
@@ -294,7 +297,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 		return nil
 	}
 	e, p, cols := &m.learned, &m.learned.plan, r.Rows.Cols
-	e.grads = mem.Grow(e.grads[:0], len(e.own)*cols)[:0]
+	e.makeRoom(cols)
 	err := r.each(m, func(t, first, n, lo int) error {
 		g, err := r.model.RowGradient(t, grad.RowsAt(lo, lo+n))
 		for i := 0; i < n && err == nil; i++ {

@@ -158,6 +158,15 @@ func (o *Options) needs() nn.Needs {
 	return o.Model.Needs()
 }
 
+// layerNeeds returns what layer l reads where it runs alone.
+func (o *Options) layerNeeds(l int) nn.Needs {
+	needs := o.needs()
+	if l > 0 { // hidden rows have one width
+		needs.Types, needs.Averages = false, nil
+	}
+	return needs
+}
+
 // New makes the strategy of a mode that trains and evaluates the model. Collective.
 func New(mode string, o Options) (*Strategy, error) {
 	m, err := ModeOf(mode)
@@ -191,11 +200,7 @@ func composeData(s *Strategy) error {
 // NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
 // before has computed for all vertices: every rank for its own. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
-	needs := o.needs()
-	if l > 0 { // hidden rows have one width
-		needs.Types, needs.Averages = false, nil
-	}
-	s := newStrategy(o, needs, l, 1)
+	s := newStrategy(o, o.layerNeeds(l), l, 1)
 	if err := composeData(s); err != nil {
 		return nil, s.closeAfter(err)
 	}

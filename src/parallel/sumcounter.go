@@ -49,6 +49,11 @@ func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
 	return c
 }
 
+// AddRows adds the rows of each kind that travel for the minibatch of the last Count to rows.
+func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
+	s.chooser.AddRows(&s.recent[minibatch%len(s.recent)], exchange.Wants{Early: d.Early}, rows)
+}
+
 // Bytes returns the memory of the groups and of choosing, and how much of it an exchange needs to
 // choose for one minibatch; 0 for a nil counter.
 func (s *SumCounter) Bytes() (all, one int64) {

@@ -6,7 +6,6 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/job"
-	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -58,6 +57,10 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	}
 	r.reader = &access.Workload{Local: p.job.Local(r.rank)}
 	r.judged.hops = make([]hopShape, j.Model.Layers)
+	if r.trial, err = p.newTrial(trialOf{rank: r.rank, layer: -1}); err != nil {
+		return nil, err
+	}
+	defer r.trial.close()
 	if !full {
 		if err := p.probeForward(r); err != nil {
 			return nil, err
@@ -67,9 +70,8 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	slot, t := r.slot(), &Traffic{}
-	moved := 2 * slot.remoteBytes(p.kinds(), 4)
-	each := p.waitingBytes(slot, t) + p.bufferBytes(slot, moved, model.needs)
+	held := p.held(r, &Traffic{}, model.needs)
+	each := held.Waiting + held.Lent + p.sparseInputs(r.slot(), model.needs)
 	inferring := int64(0)
 	if full {
 		if inferring, err = p.evaluationBytes(r, model); err != nil {
@@ -84,7 +86,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 		{Name: trace.MemFeatures, Bytes: p.kinds().within(first, end), Shared: true},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers) * r.sampler},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + held.Strategy},
 		{Name: trace.MemMinibatches, Bytes: int64(j.Depth+1) * each},
 		{Name: trace.MemParameters, Bytes: model.parameters +
 			p.learnedRows(r)*int64(4*j.Model.Learned+4)},
@@ -113,9 +115,12 @@ func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 func (p *planner) probeForward(r *rankPlan) error {
 	first, end := p.job.Vertices(r.rank)
 	size := int64(p.job.MaxSeeds())
+	var mb sample.Minibatch
+	defer mb.Free()
 	if !p.job.Reads() || first == end {
-		r.judged = seedShape(p.job.Model.Layers, int(min(size, end-first)))
-		return nil
+		seeds := consecutive(first, min(size, end-first))
+		r.judged = seedShape(p.job.Model.Layers, len(seeds))
+		return r.trial.prepare(&mb, seeds, sample.Key{}, false, &r.judged)
 	}
 	spec := p.job.Eval
 	if spec.Hops() == 0 {
@@ -127,23 +132,28 @@ func (p *planner) probeForward(r *rankPlan) error {
 		return err
 	}
 	defer s.Free()
-	var mb sample.Minibatch
-	defer mb.Free()
-	var built parallel.LayerEdges
-	defer built.Free()
 	minibatches := int((end - first + size - 1) / size)
 	for i := range min(leastProbes, minibatches) {
 		at := first + size*int64(scatteredOver(minibatches, i))
-		seeds := make([]graph.VertexID, min(size, end-at))
-		for k := range seeds {
-			seeds[k] = graph.VertexID(at) + graph.VertexID(k)
-		}
-		if err := s.Sample(&mb, seeds, sample.Key{Seed: p.job.Seed, Step: i, Stream: r.rank}); err != nil {
+		seeds, key := consecutive(at, min(size, end-at)), sample.Key{Seed: p.job.Seed, Step: i, Stream: r.rank}
+		if err := s.Sample(&mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
-		shape := p.typed(&built, &mb, r, shapeOf(&mb, r.reader.Local), p.job.Model.Needs(), false)
+		shape := shapeOf(&mb, r.reader.Local)
+		if err := r.trial.prepare(&mb, mb.Seeds, key, false, &shape); err != nil {
+			return err
+		}
 		r.judged.atLeast(&shape)
 	}
 	r.sampler = s.Bytes()
 	return nil
+}
+
+// consecutive returns n vertices, from first on.
+func consecutive(first, n int64) []graph.VertexID {
+	all := make([]graph.VertexID, n)
+	for i := range all {
+		all[i] = graph.VertexID(first) + graph.VertexID(i)
+	}
+	return all
 }

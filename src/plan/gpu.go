@@ -68,17 +68,15 @@ func (j *laid) sharing() int {
 // parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
-	if p.job.Cache.FromFiles() || p.job.Sparse {
+	if p.job.Cache.FromFiles() || p.kinds().kinds != nil || p.job.Sparse {
 		return 0, 0 // no rank owns rows, or they are of several sizes
 	}
-	first, end := p.job.Vertices(r.rank)
-	total, free := int((end-first)*int64(p.shards.RowBytes())),
-		int(p.job.GPU.Memory)/p.job.sharing()-int(parameters)
-	bytes := free / 2
-	if of := p.job.GPU.Resident; of != nil {
-		bytes = of(total, free)
+	if p.job.Mode.Columns {
+		return p.residentColumns(r, parameters)
 	}
-	rows = int64(min(max(bytes, 0), total) / p.shards.RowBytes())
+	first, end := p.job.Vertices(r.rank)
+	total := int((end - first) * int64(p.shards.RowBytes()))
+	rows = int64(p.residentBytes(total, parameters) / p.shards.RowBytes())
 	own := mem.Make[float32](int(end - first))
 	defer mem.Free(own)
 	copy(own, r.read[first:end])
@@ -87,6 +85,43 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 		reads += float64(x)
 	}
 	return rows, reads * r.factor[0]
+}
+
+// residentBytes returns how many of the given bytes of rows are resident.
+func (p *planner) residentBytes(total int, parameters int64) int {
+	free := int(p.job.GPU.Memory)/p.job.sharing() - int(parameters)
+	bytes := free / 2
+	if of := p.job.GPU.Resident; of != nil {
+		bytes = of(total, free)
+	}
+	return min(max(bytes, 0), total)
+}
+
+// residentColumns is resident where a rank has columns of all rows: as many of each part are resident,
+// the first, and all ranks' minibatches read them.
+func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
+	_, _, rowBytes := p.input(r.slot())
+	total := int(p.shards.Vertices) * rowBytes
+	share := float64(p.residentBytes(total, parameters)) / float64(max(1, total))
+	for k := range p.shards.Parts {
+		first, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
+		n := int64(share * float64(end-first))
+		rows += n
+		for _, x := range r.read[first : first+n] {
+			reads += float64(x) * float64(p.job.Ranks)
+		}
+	}
+	return rows, reads
+}
+
+// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of the
+// minibatches of all ranks; with the columns of the rows and their bytes as stored.
+func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
+	if !p.job.Mode.Columns {
+		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
+	}
+	first, end := p.job.Columns(0)
+	return p.joined(), end - first, (end - first) * p.shards.Type().Size()
 }
 
 // cached returns the bytes of the cached rows that a device holds, beside the parameters and the
@@ -98,7 +133,7 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
+	if t.dynamic() || p.kinds().kinds != nil || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -107,10 +142,14 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 // onDevice returns the upload of a minibatch of shape s, of whose rows the given number are on
 // devices.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
-	frontier, destinations, edges := float64(s.frontier()), float64(s.hops[0].destinations),
-		float64(s.hops[0].edges)
-	rowBytes, width := float64(p.shards.RowBytes()), float64(p.job.Model.In)*4
-	x := minibatchOnDevice{blocks: p.blockBytes(s), rows: max(0, frontier-resident)}
+	hop, cols, stored := p.input(s)
+	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations), float64(hop.edges)
+	rowBytes, width := float64(stored), float64(cols)*4
+	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
+	if needs.Types {
+		x.onHost, x.copied, x.inputs = true, frontier, float64(s.sent.types)
+		return x
+	}
 	if p.multiplies() {
 		x.onHost, x.copied = true, float64(gatheredRows(&p.job.Model, s))
 		x.inputs = float64(p.sparseBytes(s.hops[0], needs))
@@ -148,34 +187,6 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	return x
 }
 
-// blockBytes returns the bytes uploaded besides input rows: blocks and transposes of all but the
-// input layer, vertices, labels.
-func (p *planner) blockBytes(s *shape) float64 {
-	bytes := s.indexBytes()
-	needs := p.job.Model.Needs()
-	for l, h := range s.hops {
-		bytes += 4 * h.destinations
-		if !p.job.Reads() {
-			continue
-		}
-		edges := p.layerEdges(h)
-		if l > 0 || needs.Aggregate == compute.NoReduction {
-			bytes += 8*(h.destinations+1) + 4*edges
-		}
-		if l > 0 || needs.Transposed {
-			bytes += 8*(h.sources+1) + 4*edges
-		}
-		if needs.Transposed { // and the positions of its edges
-			bytes += 4 * edges
-		}
-		// those of the input layer's edges are among its inputs
-		if needs.Weights != nn.NoWeights && l > 0 {
-			bytes += 8 * edges
-		}
-	}
-	return float64(bytes + s.seeds*p.labelBytes())
-}
-
 // deviceMemory itemises the device memory of the rank that needs most.
 func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	var most *DeviceMemory
@@ -187,6 +198,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		rows, reads := p.resident(r, model.onDevice)
 		cached, more := p.cached(r, t, t.each(i, p.job.Minibatches()), model.onDevice, rows)
 		slot := r.slot()
+		_, _, rowBytes := p.input(slot)
 		minibatch := p.onDevice(slot, reads+more, model.needs)
 		fetched := 0.0 // addresses
 		if p.job.GPU.Mapped && !minibatch.onHost {
@@ -203,7 +215,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		}
 		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
 			Items: trace.Memory{
-				{Name: ResidentRows, Bytes: rows * int64(p.shards.RowBytes())},
+				{Name: ResidentRows, Bytes: rows * int64(rowBytes)},
 				{Name: CachedRows, Bytes: cached},
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
@@ -227,8 +239,12 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 // roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of a
 // weight gradient, or weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
-	for l, h := range r.slot().hops {
+	slot := r.slot()
+	for l, h := range slot.hops {
 		in, out := p.job.Model.Widths(l)
+		if l == 0 {
+			h, in, _ = p.input(slot)
+		}
 		rows := h.destinations
 		most = max(most, int64(p.job.GPU.Rounded)*
 			int64(max(rows*(in+out), rows*max(in, out)+in*out)))
@@ -273,11 +289,11 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 		}
 		some, _ := p.chunks(r.rank, rowBytes)
 		for _, bounds := range some {
-			c, err := p.chunk(r, bounds)
+			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, 0, err
 			}
-			chunk = max(chunk, c.bytes+p.chunkRows(l, &c, model.needs))
+			chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, &c, model.needs))
 			more, err := p.grownBytes(l, &c, slot.hops[l])
 			if err != nil {
 				return 0, 0, err

@@ -8,8 +8,10 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -204,6 +206,31 @@ func TestRatesOfAGPU(t *testing.T) {
 		Host: ref.Host{}, Device: &offboard{Device: ref.New()}})
 	if r := p.Rates; r.assumedGPU || !(r.Device > 0 && r.Bus > 0 && r.Flops > 0) {
 		t.Errorf("rates %+v", r)
+	}
+}
+
+// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has rows of
+// the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
+func TestTypesAndColumnsOnGPUs(t *testing.T) {
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8, Classes: 4,
+		Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
+	j := planJob()
+	j.Model.Kind, j.GPU = "rgcn", &GPU{Memory: 1e9}
+	d := planned(t, typed, j, givenGPU).Device
+	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || d.Items.Of(trace.MemMinibatches) < int64(3*4*8*j.Batch) {
+		t.Errorf("with vertex types a GPU has %+v", d)
+	}
+	s := generated(t, 4)
+	j = planJob()
+	j.Mode.Name, j.Mode.Columns, j.GPU = "push-pull", true, &GPU{Memory: 1e9}
+	p := planned(t, s, j, givenGPU)
+	if p.Device.Resident != s.Vertices || p.Memory.Of(trace.MemActivations) == 0 ||
+		p.Device.Items.Of(trace.MemMinibatches) == 0 {
+		t.Errorf("columns on a GPU: %+v, on its host %+v", p.Device, p.Memory)
+	}
+	j.GPU.Direct = true
+	if n := planned(t, s, j, givenGPU).Memory.Of(trace.MemActivations); n != 0 {
+		t.Errorf("%d bytes of sums that go from GPU to GPU are pinned", n)
 	}
 }
 

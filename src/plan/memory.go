@@ -1,14 +1,10 @@
 package plan
 
 import (
-	"halognn/src/access"
 	"halognn/src/compute"
-	"halognn/src/exchange"
-	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -56,28 +52,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
 	// occupy them, and evaluation has its own slots, but no buffers of its own.
-	slot := r.slot()
-	waits := slot
-	if t.Window > 0 {
-		waits = &r.most
+	slot, held := r.slot(), p.held(r, t, model.needs)
+	waiting := held.Waiting
+	buffers := held.Lent - int64((1-share)*float64(held.Messages)) + p.sparseInputs(slot, model.needs)
+	if p.shares() {
+		waiting += p.askingBytes(slot)
 	}
-	scratch := int64(0)
-	moved := 2 * int64(share*float64(slot.remoteBytes(of, exchange.IDBytes)))
-	switch {
-	case j.Cache.FromFiles():
-		moved = 0
-	case p.relays() && slot.loads != nil:
-		moved += int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
-		if t.dynamic() { // what the rank itself reads of its cache is copied
-			moved += int64((1-share)*float64(slot.remote)) * rowBytes
-		}
-	case slot.loads != nil:
-		moved = int64(slot.loads[0].Others+slot.loads[0].Wanted) * (rowBytes + exchange.IDBytes)
-	case slot.sums != nil:
-		moved = int64(share * float64(slot.sums.movedBytes()))
-		scratch = slot.sums.scratch
-	}
-	waiting, buffers := p.waitingBytes(waits, t), p.bufferBytes(slot, moved, model.needs)
 	if j.Mode.Columns {
 		waiting += p.joinedBytes(slot.hops[0])
 	}
@@ -85,12 +65,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
 		up := p.onDevice(slot, reads+more, model.needs)
-		kept := nn.Needs{}
-		if p.multiplies() { // matrices of which copies are sent
-			kept = model.needs
-		}
-		buffers = p.bufferBytes(slot, moved, kept) + int64(up.blocks+up.inputs)
+		buffers += int64(up.blocks + up.inputs)
 		model.parameters -= model.onDevice
+	}
+	scratch := held.Strategy // of choosing between rows and sums, by each worker
+	if j.OwnersSums() == nil {
+		scratch = 0
 	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
@@ -101,6 +81,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if j.Cache.FromFiles() {
 		mapped = s.Vertices * rowBytes
 	}
+	mapped += p.edgeRowBytes(first, end)
 	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
@@ -109,7 +90,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
-			Bytes: int64(j.Workers)*(r.sampler+scratch) + r.reader.Near.Bytes() +
+			Bytes: int64(j.Workers)*(r.sampler+scratch) + held.Strategy - scratch + r.reader.Near.Bytes() +
 				p.drawingBytes(slot, slots+int64(t.Window))},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
@@ -127,7 +108,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		return nil, err
 	}
 	if t.Window > 0 && r.judged.hops != nil {
-		evaluation = max(evaluation, int64(j.Depth+1)*p.waitingBytes(&r.judged, t))
+		evaluation = max(evaluation, int64(j.Depth+1)*held.judged)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -157,53 +138,6 @@ func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.askingBytes(s)
 }
 
-// waitingBytes returns the bytes of a minibatch that is sampled and planned.
-func (p *planner) waitingBytes(s *shape, t *Traffic) int64 {
-	// original ids, references, parts, positions
-	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
-	// ids: until neighbours are numbered there is room for as many as are drawn
-	ids := int64(s.frontier())
-	if p.job.Reads() && p.job.Sample.HasFanouts() && !p.shares() {
-		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.shards.Vertices) + 1
-	}
-	bytes += 4 * ids
-	needs := p.job.Model.Needs()
-	bytes += s.built
-	for l, h := range s.hops {
-		if !p.job.Reads() || s.built > 0 {
-			break
-		}
-		edges := int64(h.edges)
-		bytes += 8*int64(h.destinations+1) + 4*edges
-		if needs.SelfEdges { // copies with another edge for each destination
-			edges = int64(p.layerEdges(h))
-			bytes += 8*int64(h.destinations+1) + 4*edges
-		}
-		if l > 0 || needs.Transposed { // and the transpose
-			bytes += 8*int64(h.sources+1) + 8*edges
-		}
-		if needs.Weights != nn.NoWeights {
-			bytes += 8 * edges
-		}
-		if needs.OfData || p.job.Model.Estimates {
-			bytes += 4 * int64(h.edges)
-		}
-	}
-	if t.dynamic() {
-		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
-		if t.Window > 0 {                  // of its last turn: ids asked for and, as others ask as much, asked
-			bytes += int64(s.remote) * (4 + 4)
-		}
-		if s.sums != nil && t.Window > 0 {
-			bytes += int64(s.remote) // worth
-		}
-	}
-	if p.shares() {
-		bytes += p.askingBytes(s)
-	}
-	return bytes + p.sharingBytes(s)
-}
-
 // layerEdges returns the edges that a layer reads of a hop.
 func (p *planner) layerEdges(h hopShape) int {
 	switch {
@@ -229,22 +163,26 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	switch {
 	case p.multiplies(): // arrays by rows grow by half, those by columns by an eighth
 		return p.sparseBytes(s.hops[0], needs) * 21 / 16
-	case needs.Types:
-		return p.typeBytes(s.kinds)
-	case p.job.Model.LearnsRows(): // which the step makes
+	case needs.Types, p.job.Model.LearnsRows(): // of types or, learned ones, which the step makes
 		return 0
 	}
-	return s.hops[0].inputRows(needs) * int64(p.job.Model.In) * 4
+	h, cols, _ := p.input(s)
+	return h.inputRows(needs) * int64(cols) * 4
 }
 
-// bufferBytes returns the further bytes of a minibatch once its rows are fetched, moved of them in
-// messages.
-func (p *planner) bufferBytes(s *shape, moved int64, needs nn.Needs) int64 {
-	bytes := moved + p.inputRows(s, needs) + p.learningBytes(s) + int64(s.seeds)*int64(4+p.labelBytes())
-	if p.job.Sparse && !p.multiplies() { // rows are made dense first
-		bytes += int64(s.frontier()) * int64(4*p.job.Model.In)
+// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer.
+func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
+	switch {
+	case !p.job.Sparse:
+		return 0
+	case p.multiplies():
+		return p.inputRows(s, needs)
 	}
-	return bytes
+	dense := int64(s.frontier()) * int64(4*p.job.Model.In) // rows are made dense first
+	if p.job.GPU == nil {
+		dense += p.inputRows(s, needs)
+	}
+	return dense
 }
 
 func (p *planner) labelBytes() int {
@@ -307,6 +245,9 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
+	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or gradients, of all ranks
+		pinned = 4 * int64(width) * int64(p.joined().destinations+j.Ranks*r.most.hops[0].destinations)
+	}
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	if j.GPU != nil && j.GPU.Direct {
 		out.pinned = 0
@@ -415,9 +356,13 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
-		some, underWay := p.chunks(r.rank, rowBytes)
+		some, of := p.chunks(r.rank, rowBytes)
+		held, err := p.chunksHeld(r, l, some, of)
+		if err != nil {
+			return 0, err
+		}
 		for _, bounds := range some {
-			c, err := p.chunk(r, bounds)
+			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, err
 			}
@@ -427,15 +372,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 					return 0, err
 				}
 			}
-			moved := rowBytes
-			if l == 0 && j.Sparse {
-				moved = p.shards.RowBytes()
-			}
-			rows := 2*int64(c.remote)*int64(moved+4) + p.chunkRows(l, &c, model.needs)
-			if l == 0 && model.needs.Types {
-				rows = 2*c.of.remoteBytes(p.kinds(), 4) + p.typeBytes(c.of.kinds) + p.learningBytes(&c.of)
-			}
-			chunk := underWay*(c.bytes+rows) + int64(j.Workers)*c.sampler + grown
+			chunk := held + int64(j.Workers)*c.sampler + grown
 			if l == j.Model.Layers-1 && !j.Model.Jumps() {
 				chunk += 4 * int64(c.vertices*out)
 			}
@@ -514,11 +451,11 @@ func (p *planner) layerRows(rows int64, l int) int64 {
 
 // chunk is the size of a chunk of layer-wise inference.
 type chunk struct {
-	vertices, remote int
-	hop              hopShape
-	bytes            int64 // sampled and planned, without rows
-	of               shape // as a minibatch
-	sampler          int64
+	vertices int
+	hop      hopShape
+	bytes    int64 // sampled and planned, with its rows
+	sent     sent  // to a GPU
+	sampler  int64
 }
 
 // chunkRows returns the bytes of the input rows of layer l for a chunk.
@@ -592,64 +529,90 @@ func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
 	return dev.live - before, err
 }
 
-// chunk samples vertices [lo, hi) with all neighbours.
-func (p *planner) chunk(r *rankPlan, bounds [2]int64) (c chunk, err error) {
+// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of one
+// width have the same chunks.
+func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
+	in, _ := p.job.Model.Widths(l)
+	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
+	c, made := r.chunks[key]
+	if made {
+		return c, nil
+	}
+	c, err := p.sampleChunk(r, l, bounds)
+	if r.chunks == nil {
+		r.chunks = map[[3]int64]chunk{}
+	}
+	r.chunks[key] = c
+	return c, err
+}
+
+// sampleChunk makes a chunk.
+func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
-	if !p.job.Reads() || c.vertices == 0 {
-		c.bytes = int64(c.vertices) * (4 + 4 + 8 + 2)
-		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
+	if !p.shards.HasTopology() || c.vertices == 0 {
+		p.sizedChunk(l, &c)
 		return c, nil
 	}
-	if !p.shards.HasTopology() {
-		p.sizedChunk(&c)
-		return c, nil
-	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{
-		Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
-		Map:     p.vertexMap(),
-		Weights: p.job.Model.EdgeWeights,
-	})
+	t, err := p.newTrial(trialOf{rank: r.rank, layer: l})
 	if err != nil {
 		return c, err
 	}
-	defer s.Free()
-	seeds := make([]graph.VertexID, c.vertices)
-	for i := range seeds {
-		seeds[i] = graph.VertexID(bounds[0]) + graph.VertexID(i)
-	}
+	defer t.close()
+	seeds := consecutive(bounds[0], int64(c.vertices))
 	var mb sample.Minibatch
 	defer mb.Free()
-	if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
+	of := seedShape(1, c.vertices)
+	if p.job.Reads() {
+		s, err := sample.New(p.shards.Topology(), sample.Options{
+			Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
+			Map:     p.vertexMap(),
+			Weights: p.job.Model.EdgeWeights,
+		})
+		if err != nil {
+			return c, err
+		}
+		defer s.Free()
+		if err := s.Sample(&mb, seeds, sample.Key{}); err != nil {
+			return c, err
+		}
+		of, c.sampler = shapeOf(&mb, nil), s.Bytes()
+	}
+	if err := t.prepare(&mb, seeds, sample.Key{}, false, &of); err != nil {
 		return c, err
 	}
-	var built parallel.LayerEdges
-	defer built.Free()
-	here := *r
-	here.reader = &access.Workload{Local: p.rowsHere(r)}
-	c.of = p.typed(&built, &mb, &here, shapeOf(&mb, here.reader.Local), p.job.Model.Needs(), false)
-	c.remote, c.sampler, c.hop = c.of.remote, s.Bytes(), c.of.hops[0]
-	c.bytes = p.waitingBytes(&c.of, &Traffic{})
+	held := t.Bytes()
+	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
+		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, &c, needs)
+	} else if l == 0 && p.job.Sparse {
+		c.bytes += p.sparseInputs(&of, needs)
+	}
 	return c, nil
 }
 
-// rowsHere returns the vertices whose rows layer-wise inference reads in memory.
-func (p *planner) rowsHere(r *rankPlan) []access.Range {
-	switch {
-	case p.shares():
-		// rows that training fetches from ranks of the node are fetched here too
-		return p.job.Owned([]int{r.rank})
-	case p.job.Mode.Columns:
-		return p.job.Owned(p.job.Neighbours(r.rank))
-	case p.job.Model.LearnsRows() && !p.shards.Schema.Typed():
-		return p.job.Owned([]int{r.rank})
+// chunksHeld returns the bytes of the chunks of a layer that are under way, of which some are sampled: each
+// takes the room of the largest that was there before it.
+func (p *planner) chunksHeld(r *rankPlan, l int, some [][2]int64, of int) (int64, error) {
+	if of == 0 {
+		return 0, nil
 	}
-	return r.reader.Local
+	sum, most := int64(0), int64(0)
+	for _, bounds := range some {
+		c, err := p.chunk(r, l, bounds)
+		if err != nil {
+			return 0, err
+		}
+		sum, most = sum+c.bytes, max(most, c.bytes)
+	}
+	slots := int64(min(p.job.Depth+1, of))
+	mean, turns := sum/int64(len(some)), int64(of)/slots
+	return slots * (most - (most-mean)/turns), nil
 }
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices; and how many of all are under way at a time.
-func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
+// vertices; and how many there are.
+func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, of int) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
@@ -668,7 +631,7 @@ func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, underWay int64) {
 	if len(all) == 0 {
 		return nil, 0
 	}
-	return [][2]int64{all[0], all[len(all)/2], all[most]}, p.underWay(len(all))
+	return [][2]int64{all[0], all[len(all)/2], all[most]}, len(all)
 }
 
 // partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
@@ -681,5 +644,16 @@ func (p *planner) partEnd(v, end int64) int64 {
 	return end
 }
 
-// underWay returns how many of the given number of chunks are under way at a time.
-func (p *planner) underWay(chunks int) int64 { return int64(min(p.job.Depth+1, chunks)) }
+// edgeRowBytes returns the bytes of the feature rows of the edges into vertices first to end-1, if the model
+// reads them.
+func (p *planner) edgeRowBytes(first, end int64) int64 {
+	if p.job.Model.EdgeIn == 0 {
+		return 0
+	}
+	edges := p.shards.Edges / max(1, p.shards.Vertices) * (end - first)
+	if p.shards.HasTopology() {
+		rows := p.shards.Topology().Graph.Indptr
+		edges = rows[end] - rows[first]
+	}
+	return edges * int64(4*p.job.Model.EdgeIn)
+}

@@ -100,7 +100,7 @@ func testMemory(t *testing.T, j Job) {
 		want += int64(len(h.Forward.Indptr)+len(h.Transposed.Indptr)) * 8
 		want += int64(len(h.Forward.Indices)+2*len(h.Transposed.Indices)) * 4
 	}
-	if got := p.waitingBytes(&size, &Traffic{}); got != want {
+	if got := p.sizedWaiting(&size, &Traffic{}); got != want {
 		t.Errorf("a sampled minibatch is said to take %d bytes, and takes %d", got, want)
 	}
 	if cap := mb.Bytes(); !needs.SelfEdges && needs.Weights == nn.NoWeights &&
@@ -215,6 +215,10 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	defer l.Close()
 	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
 	r := &rankPlan{rank: 1, reader: p.job.Workload(1, 1)}
+	if r.trial, err = p.newTrial(trialOf{rank: 1, train: true, layer: -1}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.trial.close()
 	if err := p.probe(r); err != nil {
 		t.Fatal(err)
 	}

@@ -96,9 +96,6 @@ var (
 	ErrParts = errors.New("the parts do not fit the job")
 )
 
-// ErrUnplanned is wrapped, beside ErrJob, by the errors of jobs that run but have no plan.
-var ErrUnplanned = errors.New("no plan knows such a job")
-
 // fill sets the defaults and returns all errors that do not depend on the parts. It lowers
 // RanksPerNode to Ranks.
 func (j *Job) fill(s *shard.Shards) error {
@@ -146,31 +143,6 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
-}
-
-// unplanned returns all reasons why a filled job, though it runs, has no plan.
-func (j *Job) unplanned() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if j.Model.Schema.Typed() && j.Sums {
-		fault("exchange.sums is on, and sums of rows of several types are not planned: count them by " +
-			"`halognn simulate`, or set exchange.sums=off")
-	}
-	if j.Model.Schema.Typed() && j.Mode.Sharing != sample.Alone {
-		fault("graphs with vertex types are planned where each rank trains minibatches of its own: count "+
-			"rows by `halognn simulate modes`, or set parallel.mode=%s", parallel.ModeData)
-	}
-	if j.GPU != nil && (j.Model.Schema.Typed() || j.Model.LearnsRows()) {
-		fault("graphs with vertex types, and learned rows, are planned on CPUs alone; plan them with " +
-			"compute.device=cpu")
-	}
-	if j.Mode.Columns && j.GPU != nil {
-		fault("parallel.mode push-pull on GPUs is not planned; plan it with compute.device=cpu")
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w: %w", ErrJob, ErrUnplanned, errors.Join(faults...))
 }
 
 // Prediction is the predicted cost of a job.
@@ -232,7 +204,7 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrParts, err)
 	}
-	if err := cmp.Or(j.fill(s), j.unplanned()); err != nil {
+	if err := j.fill(s); err != nil {
 		return nil, err
 	}
 	if err := o.check(); err != nil {
@@ -298,6 +270,7 @@ func (p *planner) plan() (*Prediction, error) {
 	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
 		return nil, err
 	}
+	p.addEdgeRows(&out.Traffic)
 	if out.Memory, err = p.memory(&out.Traffic); err != nil {
 		return nil, err
 	}
@@ -381,9 +354,6 @@ func (p *planner) note(out *Prediction) {
 	if p.job.FavoursNear() && p.job.Locality.Adapts {
 		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
 			"with a lower one fetch more rows", p.job.Locality.Favour)
-	}
-	if p.job.Model.EdgeIn > 0 {
-		add("rows of edges are not in these figures: neither what they take in memory nor on the network")
 	}
 	if w := p.job.Streams.Warning(); w != "" {
 		add("%s", w)

@@ -8,7 +8,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/parallel"
+	"halognn/src/policy"
 	"halognn/src/sample"
 )
 
@@ -24,29 +24,32 @@ type rankPlan struct {
 	most   shape     // the maximum of each number over the probes
 	judged shape     // the largest of evaluation, if that has fanouts of its own
 
-	sampler int64         // bytes of a sampler, without the minibatches
+	trial   *trial // prepares the probes
+	judges  *trial // and those of judged, where training leaves none of its slots
+	sampler int64  // bytes of a sampler, without the minibatches
+	chunks  map[[3]int64]chunk
 	edges   int           // sampled by the probes that were timed
 	took    time.Duration // the time of sampling them
 }
 
 // shape is the size of a minibatch.
 type shape struct {
-	seeds  int
-	hops   []hopShape     // layer 0 first
-	remote int            // vertices of the input frontier outside the node, that the rank fetches
-	kinds  []kindShape    // its vertices by type; nil without types
-	built  int64          // bytes of its edges as layers that tell relations apart read them
-	finds  int            // where ranks pass rows on: vertices whose rows this one finds
-	loads  []sample.Load  // of a share of a minibatch, by layer; nil: all of it
-	rated  crossed        // embeddings of links, of a share of a minibatch
-	asks   []sample.Asked // of its hops, where the topology is partitioned
-	sums   *summed        // nil: rows alone travel
+	seeds               int
+	hops                []hopShape     // layer 0 first
+	remote              int            // vertices of the input frontier outside the node, that the rank fetches
+	kinds               []kindShape    // its vertices by type; nil without types
+	sent                sent           // what a GPU gets of it
+	edgeRows, edgeBytes int64          // rows of edges that are fetched; bytes that the rank sends for them, and as many for others
+	loads               []sample.Load  // of a share of a minibatch, by layer; nil: all of it
+	rated               crossed        // embeddings of links, of a share of a minibatch
+	asks                []sample.Asked // of its hops, where the topology is partitioned
+	vectors             int            // rows and sums that it transfers without a cache
 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	// where relations are told apart, what layers read: edges, segments and places of pairs
-	read, rows, pairs int
+	read                         int // edges that the layer reads; 0: as many
+	rows, pairs                  int // where relations are told apart, its segments and places of pairs
 }
 
 // crossed counts rows that a rank receives from others, and rows that others want from it.
@@ -77,7 +80,7 @@ func (s *shape) numEdges() (n int) {
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
 	s.rated = crossed{max(s.rated.others, o.rated.others), max(s.rated.wanted, o.rated.wanted)}
-	s.finds, s.built = max(s.finds, o.finds), max(s.built, o.built)
+	s.sent.atLeast(o.sent)
 	if s.kinds == nil && o.kinds != nil {
 		s.kinds = make([]kindShape, len(o.kinds))
 	}
@@ -94,12 +97,6 @@ func (s *shape) atLeast(o *shape) {
 	for l, a := range o.asks {
 		s.asks[l].Vertices, s.asks[l].Neighbours = max(s.asks[l].Vertices, a.Vertices),
 			max(s.asks[l].Neighbours, a.Neighbours)
-	}
-	if o.sums != nil {
-		if s.sums == nil {
-			s.sums = new(summed)
-		}
-		s.sums.atLeast(o.sums)
 	}
 	if s.loads == nil && o.loads != nil {
 		s.loads = make([]sample.Load, len(o.loads))
@@ -121,18 +118,33 @@ func (s *shape) atLeast(o *shape) {
 func (r *rankPlan) free() {
 	mem.Free(r.read)
 	r.reader.Near.Free()
+	r.trial.close()
+	r.judges.close()
 }
 
 // look analyses one rank.
-func (p *planner) look(rank int) (*rankPlan, error) {
-	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+func (p *planner) look(rank int) (r *rankPlan, err error) {
+	r = &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+	defer func() {
+		if err != nil {
+			r.free()
+		}
+	}()
+	if r.trial, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
+		return nil, err
+	}
+	if kind := policy.Find(p.job.Cache.Policy); kind.Window != nil && p.job.Eval.Hops() > 0 {
+		if r.judges, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
+			return nil, err
+		}
+	}
 	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
 		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
-	var err error
 	switch {
 	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
-		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), perKind{0}, perKind{1}
+		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.kinds().same(0),
+			p.kinds().same(1)
 		return r, nil
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
@@ -216,8 +228,7 @@ const (
 // caches and grows arrays.
 func (p *planner) probe(r *rankPlan) error {
 	if !p.job.Reads() {
-		p.probeSeeds(r)
-		return nil
+		return p.probeSeeds(r)
 	}
 	replay, err := r.reader.Replay(p.shards.Topology(), p.samplerOptions(r.reader.Near))
 	if err != nil {
@@ -225,13 +236,6 @@ func (p *planner) probe(r *rankPlan) error {
 	}
 	defer replay.Free()
 	mb := &replay.Minibatch
-	sums, err := p.newSummer(r.rank, 0)
-	if err != nil {
-		return err
-	}
-	defer sums.close()
-	var built parallel.LayerEdges
-	defer built.Free()
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
 		key, err := replay.At(1, p.scattered(max(i, 0)))
 		if err != nil {
@@ -241,15 +245,15 @@ func (p *planner) probe(r *rankPlan) error {
 			continue
 		}
 		r.took += replay.Took
-		shape := p.typed(&built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), true)
+		shape := p.typed(mb, r, shapeOf(mb, r.reader.Local))
 		shape.asks = p.asks(r, mb, p.job.Sample, key, all)
 		r.edges += shape.numEdges()
-		if err := sums.probed(mb, &shape); err != nil {
+		if err := r.trial.prepare(mb, mb.Seeds, key, true, &shape); err != nil {
 			return err
 		}
 		r.add(&shape)
 	}
-	if err := p.probeEvaluation(r, replay.Sampler, mb, &built, sums); err != nil {
+	if err := p.probeEvaluation(r, replay.Sampler, mb); err != nil {
 		return err
 	}
 	r.sampler = replay.Sampler.Bytes()
@@ -258,8 +262,7 @@ func (p *planner) probe(r *rankPlan) error {
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
 // evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
-func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch,
-	built *parallel.LayerEdges, sums *summer) error {
+func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if p.job.Eval.Hops() == 0 {
 		return nil
 	}
@@ -275,19 +278,27 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 	edges := 0
 	for i := 0; i < len(chunks) && (i < leastProbes || i < mostProbes && edges < probeEdges); i++ {
 		at := scatteredOver(len(chunks), i)
-		if err := s.SampleEval(mb, chunks[at],
-			sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}); err != nil {
+		key := sample.Key{Seed: p.job.Seed, Step: at, Stream: r.rank}
+		if err := s.SampleEval(mb, chunks[at], key); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		shape := p.typed(built, mb, r, shapeOf(mb, r.reader.Local), p.job.Model.Needs(), false)
+		shape := p.typed(mb, r, shapeOf(mb, r.reader.Local))
 		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
-		if err := sums.probed(mb, &shape); err != nil {
+		if err := r.judge().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
 			return err
 		}
 		r.judged.atLeast(&shape)
 	}
 	return nil
+}
+
+// judge returns what prepares minibatches of evaluation.
+func (r *rankPlan) judge() *trial {
+	if r.judges != nil {
+		return r.judges
+	}
+	return r.trial
 }
 
 // slot returns the shape to which a slot's buffers grow in training and evaluation.
@@ -319,12 +330,19 @@ func greatestDivisor(a, b int) int {
 }
 
 // probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
-func (p *planner) probeSeeds(r *rankPlan) {
+func (p *planner) probeSeeds(r *rankPlan) error {
+	var mb sample.Minibatch
+	defer mb.Free()
 	for i := range leastProbes {
 		key := p.job.Reader(r.rank).Key(1, p.scattered(i))
-		s := seedShape(p.job.Model.Layers, len(p.job.Seeds(key, nil)))
+		seeds := p.job.Seeds(key, nil)
+		s := seedShape(p.job.Model.Layers, len(seeds))
+		if err := r.trial.prepare(&mb, seeds, key, true, &s); err != nil {
+			return err
+		}
 		r.add(&s)
 	}
+	return nil
 }
 
 // seedShape is the size of a minibatch of the given number of seeds alone.

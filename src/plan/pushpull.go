@@ -59,12 +59,13 @@ func (p *planner) joined() (all hopShape) {
 // where its rows lie, in the place of those of the own frontier.
 func (p *planner) joinedBytes(own hopShape) int64 {
 	all := p.joined()
-	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2) +
+	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +
 		8*int64(all.destinations+1) + 4*int64(p.layerEdges(all))
 	if p.job.Model.Needs().Weights != nn.NoWeights {
 		bytes += 4 * int64(p.layerEdges(all))
 	}
-	return bytes - int64(own.sources)*(8+2)
+	bytes -= int64(own.sources) * (8 + 2 + 4)
+	return bytes + bytes/8 // as mem.Grow reserves
 }
 
 // columnBytes is the memory of a rank's columns of all feature rows.

@@ -129,9 +129,7 @@ func (p *planner) calibration() (*calibration, error) {
 		c.shape = c.of.probes[0]
 	default:
 		// A whole minibatch, also where a rank computes a share of it only, as probes have it.
-		var built parallel.LayerEdges
-		defer built.Free()
-		c.shape = p.typed(&built, &c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local), p.job.Model.Needs(), true)
+		c.shape = p.typed(&c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local))
 	}
 	return c, nil
 }
@@ -156,11 +154,11 @@ func timed(f func() error) (float64, error) {
 
 // lookups measures how fast package exchange locates rows.
 func (c *calibration) lookups() (float64, error) {
-	x, free, err := c.planner.job.Exchange(c.of.rank)
+	x, err := c.planner.job.Exchange(c.of.rank)
 	if err != nil {
 		return 0, err
 	}
-	defer free()
+	defer x.Free()
 	var plan exchange.Plan
 	defer plan.Free()
 	seconds, err := timed(func() error { return x.Plan(&plan, c.mb.Frontier) })
@@ -312,6 +310,7 @@ func (c *calibration) flops() (float64, error) {
 		hop := nn.Hop{Sources: d, Destinations: d, Vertices: make([]int32, d)}
 		if len(c.mb.Blocks) > 0 {
 			hop = edges.Hop(&c.mb, l, needs, true)
+			c.shape.hops[l].reads(&hop, needs.Relations != nn.NoRelations)
 			hop.Vertices = c.mb.Original[:hop.Destinations]
 			if needs.EdgeRows {
 				hop.EdgeRows = compute.Matrix{Rows: hop.Edges, Cols: j.Model.EdgeIn,

@@ -144,6 +144,12 @@ func (p *Prediction) trafficTable() [][]string {
 		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collectives)},
 	}...)
+	if t.EdgeRows > 0 {
+		rows = append(rows, [][]string{
+			{"rows of edges", fmt.Sprintf("%.0f", t.EdgeRows)},
+			{"MB of them", fmt.Sprintf("%.2f", t.EdgeBytes/1e6)},
+		}...)
+	}
 	for _, of := range t.Types {
 		rows = append(rows, []string{fmt.Sprintf("of %s, %d bytes a row", of.Type, of.RowBytes),
 			fmt.Sprintf("%.0f of %.0f", of.Rows, of.Reads)})

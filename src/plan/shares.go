@@ -31,7 +31,9 @@ func (p *planner) groupSize() int { return p.job.Share(0).Size }
 func (p *planner) probeShares() error {
 	if !p.job.Reads() && p.job.Sample.Links == nil {
 		for _, r := range p.ranks {
-			p.probeSeeds(r)
+			if err := p.probeSeeds(r); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -56,7 +58,9 @@ func (p *planner) probeShares() error {
 	p.shuffles = new(Shuffles)
 	if !p.job.Reads() {
 		for _, ranks := range g.groups {
-			g.probeRated(ranks)
+			if err := g.probeRated(ranks); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -108,9 +112,11 @@ func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 }
 
 // probeRated rates the links of minibatches of one group whose model reads no neighbours.
-func (g *groupProbe) probeRated(ranks []*rankPlan) {
+func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
 	var mean Shuffles
+	var mb sample.Minibatch
+	defer mb.Free()
 	for i := range leastProbes {
 		key := p.job.Reader(ranks[0].rank).Key(1, p.scattered(i))
 		seeds, own := p.job.Seeds(key, nil), make([]int, g.owners.Size)
@@ -124,10 +130,14 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) {
 			member := r.rank % g.owners.Size
 			s := seedShape(p.job.Model.Layers, own[member])
 			s.rated = g.rated[member]
+			if err := r.trial.prepare(&mb, seeds, key, true, &s); err != nil {
+				return err
+			}
 			r.add(&s)
 		}
 	}
 	p.shuffles.join(&mean, groups)
+	return nil
 }
 
 // probe samples minibatches of one group. Each group has as large a share of all the edges that are
@@ -145,7 +155,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 			continue
 		}
 		edges, whole = edges+mb.NumEdges(), max(whole, mb.Blocks[0].NumDst)
-		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
 			mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
 		}
@@ -155,6 +165,9 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		for _, r := range ranks {
 			r.edges, r.took = r.edges+mb.NumEdges(), r.took+g.replay.Took
 			shape := g.shapeOf(r, p.job.Sample, key)
+			if err := r.trial.prepare(mb, mb.Seeds, key, true, &shape); err != nil {
+				return err
+			}
 			r.add(&shape)
 		}
 	}
@@ -194,7 +207,6 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 		if g.owners.Of(v) != member {
 			continue
 		}
-		s.finds++
 		if int64(v) < first || int64(v) >= last {
 			s.remote++
 		}
@@ -228,17 +240,29 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 			seeds = append(seeds, all[k])
 		}
 		mb := &g.replay.Minibatch
-		if err := g.replay.Sampler.SampleEval(mb, seeds,
-			sample.Key{Seed: p.job.Seed, Step: i}); err != nil {
+		key := sample.Key{Seed: p.job.Seed, Step: i}
+		if err := g.replay.Sampler.SampleEval(mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(g.owners.Of, p.job.RanksPerNode, nil, g.loads)
+		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
+			if err := r.judge().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+				return err
+			}
 			r.judged.atLeast(&shape)
 		}
 	}
 	return nil
+}
+
+// rowOf returns the bytes of the feature row of a vertex, as Loads asks.
+func (p *planner) rowOf(v graph.VertexID) (int64, bool) {
+	of := p.kinds()
+	if of.kinds == nil {
+		return int64(of.size[0]), true
+	}
+	return int64(of.size[of.kinds.Of(v)]), true
 }
 
 // shareOf is shapeOf of a rank's share of a minibatch.
@@ -250,34 +274,6 @@ func shareOf(loads []sample.Load) shape {
 			hopShape{sources: x.Sources(), destinations: x.Destinations, edges: x.Edges})
 	}
 	return s
-}
-
-// sharingBytes is what a share of a minibatch takes beside its blocks: the shuffle index of each hop
-// (sample.Crossing), of all but the last as kernels read it.
-func (p *planner) sharingBytes(s *shape) int64 {
-	bytes, found := int64(0), 0
-	for l, x := range s.loads {
-		found = max(found, x.Sources()-x.Destinations)
-		bytes += 4 * int64(x.Others)
-		if l > 0 {
-			bytes += int64(x.Wanted)*(4+4) + moveBytes(x.Wanted, x.Own) // ids, positions
-		} else if p.relays() { // ids, positions of wanted rows; ids, references of all that are found
-			bytes += int64(x.Wanted)*(4+4) + (4+8)*int64(s.finds)
-		}
-	}
-	if s.loads != nil {
-		bytes += 4 * int64(len(s.loads)*found) // positions of what a hop finds
-	}
-	if x := s.rated; x != (crossed{}) {
-		bytes += 4*int64(x.others+x.wanted) + moveBytes(x.wanted, s.seeds)
-	}
-	return bytes
-}
-
-// moveBytes is the size of the index by which kernels pack wanted rows for other ranks out of own
-// rows.
-func moveBytes(wanted, own int) int64 {
-	return 8*int64(wanted+1) + 8*int64(own+1) + 8*int64(wanted)
 }
 
 // shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
@@ -294,17 +290,4 @@ func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	computed = max(computed, 2*4*int64(x.wanted*out))
 	pinned = max(pinned, 4*int64((x.wanted+x.others)*out))
 	return computed, pinned
-}
-
-// indexBytes is what a GPU gets of the shuffle index.
-func (s *shape) indexBytes() (bytes int) {
-	for l, x := range s.loads {
-		if l > 0 {
-			bytes += int(moveBytes(x.Wanted, x.Own))
-		}
-	}
-	if x := s.rated; x != (crossed{}) {
-		bytes += int(moveBytes(x.wanted, s.seeds))
-	}
-	return bytes
 }

@@ -53,8 +53,8 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 			}
 			if l == 0 {
 				s.Features += others
-				s.Bytes += others * float64(p.shards.RowBytes())
-				features += most * float64(p.shards.RowBytes())
+				s.Bytes += float64(x.Bytes)
+				features += most * float64(x.Bytes) / max(1, others) // of rows as long on average
 				continue
 			}
 			in, _ := p.job.Model.Widths(l)

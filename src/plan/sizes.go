@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"halognn/src/access"
+	"halognn/src/exchange"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
@@ -26,7 +28,7 @@ const (
 )
 
 // Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
-// shard.Sizes). The errors are those of New; where the parts alone tell, ErrUnplanned.
+// shard.Sizes). The errors are those of New, and that the parts alone tell.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
@@ -35,7 +37,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		return nil, nil, err
 	}
 	if task.Stored(s.Task).Embeds {
-		return nil, nil, fmt.Errorf("%w: %w: which links are seeds is in the parts alone", ErrJob, ErrUnplanned)
+		return nil, nil, fmt.Errorf("%w: which links are seeds is in the parts alone", ErrJob)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -237,7 +239,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	run := p.job.Items() * p.job.Epochs
 	if kind.Window != nil {
 		if t.Window = min(c.Window, run); c.Window == 0 && p.options.Bound != Least {
-			waiting := int(p.waitingBytes(&r.most, t))
+			waiting := int(p.sizedWaiting(&r.most, t))
 			t.Window = min(run, access.WindowMemory/max(1, waiting))
 		}
 		if c.Window == 0 && p.options.Bound == Expected {
@@ -256,7 +258,7 @@ const usualWindow = 8
 
 // sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
 // one has no edges, and vertices as many as the budget.
-func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay int64) {
+func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, of int) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
@@ -264,19 +266,85 @@ func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, underWay
 	}
 	most := p.partEnd(first, end) - first
 	if p.options.Bound == Most {
-		return [][2]int64{{first, first + min(most, max(1, budget))}}, p.underWay(int(end - first))
+		return [][2]int64{{first, first + min(most, max(1, budget))}}, int(end - first)
 	}
 	vertices := min(most, max(1, budget/degree))
 	n := int((end - first + vertices - 1) / vertices)
-	return [][2]int64{{first, first + vertices}}, p.underWay(n)
+	return [][2]int64{{first, first + vertices}}, n
 }
 
 // mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
 // hubs are chunks of their own. None is known to have more.
 const mostNeighbours = 1 << 27
 
+// held returns what minibatches take: the trials of a rank say or, where there are sizes alone, these.
+func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
+	if r.trial != nil {
+		return r.held()
+	}
+	slot := r.slot()
+	waits := slot
+	if t.Window > 0 {
+		waits = &r.most
+	}
+	h.Waiting, h.judged = p.sizedWaiting(waits, t), p.sizedWaiting(&r.judged, t)
+	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
+		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
+	}
+	h.Lent = h.Messages + int64(slot.seeds)*int64(4+p.labelBytes())
+	if !p.job.Sparse {
+		h.Lent += p.inputRows(slot, needs)
+	}
+	return h
+}
+
+// sizedWaiting returns the bytes of a minibatch that is sampled and planned.
+func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
+	// original ids, references, parts, positions
+	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
+	// ids: until neighbours are numbered there is room for as many as are drawn
+	ids := int64(s.frontier())
+	if len(s.hops) > 0 && p.job.Reads() && p.job.Sample.HasFanouts() && !p.shares() {
+		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.shards.Vertices) + 1
+	}
+	bytes += 4 * ids
+	needs := p.job.Model.Needs()
+	for l, h := range s.hops {
+		if !p.job.Reads() {
+			break
+		}
+		edges := int64(h.edges)
+		bytes += 8*int64(h.destinations+1) + 4*edges
+		if needs.SelfEdges { // copies with another edge for each destination
+			edges = int64(p.layerEdges(h))
+			bytes += 8*int64(h.destinations+1) + 4*edges
+		}
+		if l > 0 || needs.Transposed { // and the transpose
+			bytes += 8*int64(h.sources+1) + 8*edges
+		}
+		if needs.Weights != nn.NoWeights {
+			bytes += 8 * edges
+		}
+		if needs.OfData || p.job.Model.Estimates {
+			bytes += 4 * int64(h.edges)
+		}
+	}
+	if t.dynamic() {
+		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
+		if t.Window > 0 {                  // of its last turn: ids asked for and, as others ask as much, asked
+			bytes += int64(s.remote) * (4 + 4)
+		}
+	}
+	return bytes
+}
+
 // sizedChunk stands for chunk.
-func (p *planner) sizedChunk(c *chunk) {
+func (p *planner) sizedChunk(l int, c *chunk) {
+	if !p.job.Reads() || c.vertices == 0 {
+		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
+		c.bytes = int64(c.vertices)*(4+4+8+2) + p.chunkRows(l, c, p.job.Model.Needs())
+		return
+	}
 	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	if p.options.Bound == Most {
 		edges = int(min(p.shards.Edges, mostNeighbours))
@@ -290,6 +358,14 @@ func (p *planner) sizedChunk(c *chunk) {
 	if p.options.Bound == Most && p.job.Ranks > 1 {
 		of.remote = sources
 	}
-	c.remote, c.bytes = of.remote, p.waitingBytes(&of, &Traffic{})
+	moved, _ := p.job.Model.Widths(l)
+	if moved *= 4; l == 0 {
+		moved = p.widest()
+		if p.job.Sparse {
+			moved = p.shards.RowBytes()
+		}
+	}
+	c.bytes = p.sizedWaiting(&of, &Traffic{}) + 2*int64(of.remote)*int64(moved+exchange.IDBytes) +
+		p.chunkRows(l, c, p.job.Model.Needs())
 	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
 }

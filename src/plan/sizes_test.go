@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
@@ -98,20 +99,15 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 	}
 }
 
-// A job that trains but has no plan is told as such.
-func TestUnplanned(t *testing.T) {
+// Links are planned from parts, and not bounded by sizes.
+func TestLinksHaveNoBounds(t *testing.T) {
 	parts := shardtest.TypedLinks(t, 60, 100, 3, true)
 	j := planJob()
 	j.Ranks, j.Model.Kind, j.Mode.Sharing, j.Mode.Name = parts.Parts, "rgcn", sample.Together, "split"
-	if _, err := New(parts, j, given); !errors.Is(err, ErrJob) || !errors.Is(err, ErrUnplanned) {
-		t.Errorf("a typed graph in mode split: %v", err)
-	}
-	if _, _, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j); !errors.Is(err, ErrUnplanned) {
+	planned(t, parts, j, given)
+	if _, _, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j); !errors.Is(err, ErrJob) ||
+		!strings.Contains(err.Error(), "which links are seeds") {
 		t.Errorf("links, by sizes: %v", err)
-	}
-	j.Batch = 0
-	if _, err := New(parts, j, given); !errors.Is(err, ErrJob) || errors.Is(err, ErrUnplanned) {
-		t.Errorf("no batch: %v", err)
 	}
 }
 

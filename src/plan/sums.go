@@ -15,7 +15,6 @@ type summer struct {
 	*parallel.SumCounter
 	x    *exchange.Exchange
 	plan exchange.Plan
-	free func()
 }
 
 // newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
@@ -24,11 +23,11 @@ func (p *planner) newSummer(rank, window int) (*summer, error) {
 	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil
 	}
-	x, free, err := p.job.Exchange(rank)
+	x, err := p.job.Exchange(rank)
 	if err != nil {
 		return nil, err
 	}
-	return &summer{x: x, free: free, SumCounter: parallel.NewSumCounter(p.job.Model.Needs(),
+	return &summer{x: x, SumCounter: parallel.NewSumCounter(p.job.Model.Needs(),
 		p.shards.Topology(), job.NewChooser(p.job.Job), window)}, nil
 }
 
@@ -48,51 +47,12 @@ func (s *summer) close() {
 	}
 	s.SumCounter.Free()
 	s.plan.Free()
-	s.free()
-}
-
-// summed counts what a minibatch transfers without a cache, and the memory of choosing between rows
-// and sums.
-type summed struct {
-	trace.Counters
-	scratch int64 // bytes of the choice
-}
-
-func (s *summed) atLeast(o *summed) {
-	s.RowBytes, s.IDBytes = max(s.RowBytes, o.RowBytes), max(s.IDBytes, o.IDBytes)
-	s.Remote, s.Sums = max(s.Remote, o.Remote), max(s.Sums, o.Sums)
-	s.scratch = max(s.scratch, o.scratch)
-}
-
-// probed adds what a minibatch transfers to its shape; s may be nil.
-func (s *summer) probed(mb *sample.Minibatch, shape *shape) error {
-	if s == nil {
-		return nil
-	}
-	if _, err := s.add(mb); err != nil {
-		return err
-	}
-	shape.sums = &summed{Counters: s.Count(0, new(cache.Decision))}
-	_, shape.sums.scratch = s.Bytes()
-	return nil
-}
-
-// movedBytes returns the bytes of a minibatch's messages, taking those of others to be like its own,
-// and of the references and indices with which others' sums are added: 12 bytes an id.
-func (s *summed) movedBytes() int64 {
-	return 2*(s.RowBytes+s.IDBytes) + s.IDBytes/exchange.IDBytes*12 + s.Sums*8
+	s.x.Free()
 }
 
 // meanVectors averages the rows and sums that the probes transfer without a cache.
 func meanVectors(r *rankPlan) float64 {
-	n := 0.0
-	for _, s := range r.probes {
-		if s.sums == nil {
-			return meanRemote(r)
-		}
-		n += float64(s.sums.Remote + s.sums.Sums)
-	}
-	return n / float64(len(r.probes))
+	return r.mean(func(s *shape) float64 { return float64(s.vectors) })
 }
 
 // fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
@@ -109,8 +69,12 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		}
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
-		f.held, f.window, f.counted = capacity, window, steps
-		f.heldBytes = int64(capacity) * int64(p.shards.RowBytes())
+		f.window, f.counted = window, steps
+		if p.kinds().kinds != nil { // of bytes
+			f.heldBytes = int64(capacity)
+			return f, err
+		}
+		f.held, f.heldBytes = capacity, int64(capacity)*int64(p.shards.RowBytes())
 		if kind.Bytes != nil {
 			f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(capacity),
 				Window: int64(window), Uses: meanRemote(r), Sums: true})
@@ -134,6 +98,7 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	defer h.Free()
 	defer player.Free()
 	var total trace.Counters
+	f.rows = p.kinds().same(0)
 	i := 0
 	for _, mb := range p.job.Reader(r.rank).Minibatches(p.shards.Topology(),
 		p.samplerOptions(r.reader.Near), 1, 0, steps, &err) {
@@ -144,6 +109,7 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 		h.Add(s.plan.RemoteIDs, worth)
 		if err := player.Advance(h, i == steps-1, func(k int, d *cache.Decision) {
 			total.Add(s.Count(k, d))
+			s.AddRows(k, d, f.rows)
 		}); err != nil {
 			return f, err
 		}
@@ -153,6 +119,11 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 		return f, err
 	}
 	n := float64(steps)
-	return fetch{rows: perKind{float64(total.Remote) / n}, sums: float64(total.Sums) / n,
-		ids: float64(total.IDBytes) / n, deciding: player.Took().Seconds() / n}, nil
+	for kind := range f.rows {
+		f.rows[kind] /= n
+	}
+	f.sums, f.ids, f.deciding = float64(total.Sums)/n, float64(total.IDBytes)/n, player.Took().Seconds()/n
+	f.sumBytes = float64(total.RowBytes)/n - p.kinds().bytes(f.rows)
+	f.held, f.bytes = player.Filled(), player.Bytes()
+	return f, nil
 }

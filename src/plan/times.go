@@ -36,7 +36,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 		Sample: each * edges / r.Sample, Lookup: each * frontier / r.Lookups,
 		Score: each * t.deciding, Copy: each * gathered / r.Rows,
 		Train:  each * flops / r.Flops,
-		Remote: t.Busiest * p.bytesOf(t) / r.Network,
+		Remote: (t.Busiest*p.bytesOf(t) + p.busiestEdges()) / r.Network,
 	}
 	if sampling := p.sampling(); sampling != nil {
 		x.Ask = sampling.busiest * float64(p.job.RanksPerNode) / r.Network
@@ -56,6 +56,13 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	}
 	x.combine(j)
 	return x
+}
+
+// busiestEdges returns the bytes of rows of edges that a node's link carries in a step, each way.
+func (p *planner) busiestEdges() float64 {
+	return float64(p.job.Minibatches()*p.job.RanksPerNode) * p.most(func(r *rankPlan) float64 {
+		return r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
+	})
 }
 
 // syncSeconds returns the time in which a node's link carries the sums of gradients.
@@ -183,7 +190,7 @@ func (p *planner) sizes(out *Prediction) error {
 	rest := out.MemoryNode - cache
 	waiting := int64(0)
 	for _, r := range p.ranks {
-		waiting = max(waiting, p.waitingBytes(&r.most, &out.Traffic))
+		waiting = max(waiting, r.held().Waiting)
 	}
 	vertices := p.shards.Vertices
 	if kinds := p.job.Kinds(); kinds != nil { // in bytes

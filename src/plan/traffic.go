@@ -34,11 +34,16 @@ type Traffic struct {
 	PeerCost float64 `json:"peer_cost,omitempty"`
 	Cost     float64 `json:"cost,omitempty"`
 
+	// Rows of edges, of which no cache has any, and the bytes of these and their ids; all ranks.
+	EdgeRows  float64 `json:"edge_rows,omitempty"`
+	EdgeBytes float64 `json:"edge_bytes,omitempty"`
+
 	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
 	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
 
 	rows        perKind   // Rows
+	sumBytes    float64   // of the analysed ranks
 	held        int64     // bytes of the rows in the fullest cache
 	received    []float64 // rows and sums, of the analysed ranks
 	deciding    float64   // the policy's seconds for a minibatch, if measured
@@ -143,8 +148,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
-		t.Bytes = of.bytes(rows) +
-			t.Sums*float64(p.job.SumBytes(&p.shards.Meta))
+		t.Bytes = of.bytes(rows) + t.sumBytes*scale
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}
@@ -162,11 +166,21 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Peer += f.peer * float64(minibatches)
 	t.Sums += f.sums * float64(minibatches)
 	t.IDs += f.ids * float64(minibatches)
+	t.sumBytes += f.sumBytes * float64(minibatches)
 	t.received = append(t.received, (f.rows.sum()+f.sums)*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.policyBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
 		max(t.policyBytes, f.bytes)
+}
+
+// addEdgeRows adds the rows of edges, by the probes.
+func (p *planner) addEdgeRows(t *Traffic) {
+	scale := float64(p.job.Minibatches()) * float64(p.job.Ranks) / float64(len(p.ranks))
+	for _, r := range p.ranks {
+		t.EdgeRows += scale * r.mean(func(s *shape) float64 { return float64(s.edgeRows) })
+		t.EdgeBytes += scale * r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
+	}
 }
 
 // busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
@@ -216,6 +230,7 @@ type fetched struct {
 type fetch struct {
 	rows      perKind // of a minibatch
 	sums      float64 // likewise
+	sumBytes  float64
 	ids       float64 // bytes of ids
 	peer      float64 // of it: found in caches of peers
 	held      int     // rows that the cache needs room for, and

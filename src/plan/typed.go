@@ -8,7 +8,6 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
-	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/sample"
 )
@@ -120,39 +119,28 @@ func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error
 	return rows, nil
 }
 
-// typed adds to the shape of a minibatch the sizes that depend on types and relations, for layers
-// with these needs.
-func (p *planner) typed(e *parallel.LayerEdges, mb *sample.Minibatch, r *rankPlan, s shape, needs nn.Needs,
-	train bool) shape {
-	columns := &p.shards.Topology().Columns
-	if p.shards.Schema.Typed() || p.job.Model.LearnsRows() {
-		s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
-		first, end := p.job.Vertices(r.rank)
-		for _, v := range mb.Frontier {
-			kind := 0
-			if !columns.Plain() {
-				kind, _, _ = columns.Of(v)
-			}
-			k := &s.kinds[kind]
-			k.all++
-			if !access.Among(r.reader.Local, v) {
-				k.remote++
-			}
-			if int64(v) < first || int64(v) >= end {
-				k.foreign++
-			}
-		}
-	}
-	if needs.Relations == nn.NoRelations {
+// typed adds to the shape of a minibatch its vertices by type.
+func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
+	if !p.shards.Schema.Typed() && !p.job.Model.LearnsRows() {
 		return s
 	}
-	needs.Averages = nil // means are no more than the rows that they are made of
-	e.Build(mb, needs, train, p.shards.Topology())
-	for l := range s.hops {
-		h, of := e.Hop(mb, l, needs, train), &s.hops[l]
-		of.read, of.rows, of.pairs = h.Edges, h.Forward.Len(), h.Pairs.Len()
+	columns := &p.shards.Topology().Columns
+	s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
+	first, end := p.job.Vertices(r.rank)
+	for _, v := range mb.Frontier {
+		kind := 0
+		if !columns.Plain() {
+			kind, _, _ = columns.Of(v)
+		}
+		k := &s.kinds[kind]
+		k.all++
+		if !access.Among(r.reader.Local, v) {
+			k.remote++
+		}
+		if int64(v) < first || int64(v) >= end {
+			k.foreign++
+		}
 	}
-	s.built = mb.Bytes() + e.Bytes() - 4*int64(cap(mb.Frontier)+cap(mb.Original))
 	return s
 }
 
@@ -173,14 +161,6 @@ func (s *shape) remoteOf(kind int) int {
 	return s.remote
 }
 
-// remoteBytes returns the bytes of the remote rows, with more bytes added for each.
-func (s *shape) remoteBytes(of rowsOf, more int) (bytes int64) {
-	for kind, size := range of.size {
-		bytes += int64(s.remoteOf(kind)) * int64(size+more)
-	}
-	return bytes
-}
-
 // learned counts the learned rows of the frontier, and those of them that other ranks own.
 func (s *shape) learned(learns []bool) (all, foreign int64) {
 	for t, k := range s.kinds {
@@ -189,17 +169,6 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 		}
 	}
 	return all, foreign
-}
-
-// typeBytes returns the bytes of the rows of all types that the model reads, but for learned ones.
-func (p *planner) typeBytes(kinds []kindShape) (bytes int64) {
-	m := &p.job.Model
-	for t, k := range kinds {
-		if m.Learns == nil || !m.Learns[t] {
-			bytes += 4 * int64(k.all) * int64(m.TypeFeatures[t])
-		}
-	}
-	return bytes
 }
 
 // widest returns the bytes of the widest row that the input layer of full inference reads, by which it
@@ -267,14 +236,6 @@ func (p *planner) projected(r *rankPlan) (bytes int64) {
 		bytes += 4 * all * int64(m.Learned)
 	}
 	return bytes
-}
-
-// learningBytes is the memory of the learned rows of a minibatch: ids, references, rows and
-// gradients, those of this rank and, in messages, those of others.
-func (p *planner) learningBytes(s *shape) int64 {
-	all, foreign := s.learned(p.job.Model.Learns)
-	cols := int64(p.job.Model.Learned)
-	return all*(4+8+2+4+4*cols) + (all-foreign)*(4+4*cols) + foreign*(3*4+4+2*4*cols)
 }
 
 // learned counts the learned rows that come in a step, and their gradients, which go back; nil if none

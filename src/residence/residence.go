@@ -144,9 +144,9 @@ func (s *Store) mapParts(ranks []int) error {
 	return nil
 }
 
-// Bytes returns the length of the mapped parts.
+// Bytes returns the length of the mapped parts, with features of edges that are read.
 func (s *Store) Bytes() (n int64) {
-	for _, table := range s.Tables {
+	for _, table := range slices.Concat(s.Tables, s.edgeTables) {
 		n += int64(len(table))
 	}
 	return n

@@ -106,11 +106,11 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank, shards := s.Job, s.Comm.Rank(), s.shards()
 	topology := s.workload().Topology
-	x, free, err := j.Exchange(rank)
+	x, err := j.Exchange(rank)
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer x.Free()
 	counter := parallel.NewSumCounter(j.Model.Needs(), topology, job.NewChooser(j), 0)
 	defer counter.Free()
 	var p exchange.Plan

@@ -224,6 +224,9 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 					if err := c.compare(mbs, &want, offsets, key); err != nil {
 						t.Fatalf("%s, step %d: %v", name, step, err)
 					}
+					if err := c.compareCut(&want, offsets, key); err != nil {
+						t.Fatalf("%s, step %d, cut out of the whole: %v", name, step, err)
+					}
 					if step < 3 && variant == 3 {
 						found := make([][]int, len(mbs))
 						for r := range found {
@@ -249,6 +252,35 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 	if after := mem.Allocated(); after != before {
 		t.Errorf("%d bytes were not given back", after-before)
 	}
+}
+
+// compareCut holds shares that are cut out of the whole minibatch to what the ranks make.
+func (c *splitters) compareCut(want *Minibatch, offsets []int64, key Key) error {
+	x := &splitters{owners: c.owners, of: c.of, edges: c.edges}
+	mbs, hops := make([]Minibatch, len(c.of)), len(want.Blocks)
+	defer func() {
+		for r := range mbs {
+			mbs[r].Free()
+			for h := range x.crossings[r] {
+				x.crossings[r][h].Free()
+			}
+		}
+	}()
+	for r := range mbs {
+		x.crossings = append(x.crossings, make([]Crossing, hops))
+		want.Cut(c.owners, r, true, &mbs[r], x.crossings[r])
+		last, was := &x.crossings[r][hops-1], &c.crossings[r][hops-1]
+		if last.Own() != was.Own() || len(last.place) != len(was.place) || len(last.Reads) < last.Own() {
+			return fmt.Errorf("rank %d: own %d, want %d; found %d, want %d", r, last.Own(), was.Own(),
+				len(last.place), len(was.place))
+		}
+		for k, at := range last.At {
+			if last.Reads[at] != last.WantIDs[k] {
+				return fmt.Errorf("rank %d: others want %d, and it reads %d", r, last.WantIDs[k], last.Reads[at])
+			}
+		}
+	}
+	return x.compare(mbs, want, offsets, key)
 }
 
 func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, key Key) error {

@@ -82,11 +82,11 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 		last := pieces{streams: c.job.Streams, batch: c.job.Batch}
 		replay.Seeds = last.at
 	}
-	x, free, err := c.job.Exchange(c.rank)
+	x, err := c.job.Exchange(c.rank)
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer x.Free()
 	m := minibatch{x: x, sampled: &replay.Minibatch}
 	defer m.plan.Free()
 	defer func() { // before they are freed

@@ -3,8 +3,8 @@ package trace
 // The items of a rank's memory, which a plan predicts and a run counts. `make docs` prints the
 // comments in docs/guide/size-a-job.md.
 const (
-	// rows of the node's parts (a run: own and peer parts); one copy a node. With `parallel.mode:
-	// push-pull` also the rank's columns of all rows
+	// rows of the node's parts (a run: own and peer parts), and of their edges if the model reads
+	// these; one copy a node. With `parallel.mode: push-pull` also the rank's columns of all rows
 	MemFeatures = "features"
 	// indptr, indices, labels, what edges weigh; one copy a node. With `topology.kind: partitioned` of
 	// the rank's own vertices alone

@@ -2,12 +2,15 @@ package train
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"halognn/src/compute/ref"
+	"halognn/src/job"
 	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/record"
+	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
@@ -48,11 +51,18 @@ func TestTypedPlans(t *testing.T) {
 		{"partitioned", "rgcn", nil, 4, policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
 		{"authors and venues are learned", "rgcn", []int{1, 2}, 4,
 			policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
+		{"sums", "sage", nil, 4, policy.Settings{Policy: policy.None}},
+		{"sums beside a look-ahead", "sage", nil, 4, policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
+		{"split", "rgcn", nil, 4, policy.Settings{Policy: policy.None}},
 	} {
 		s := shardtest.Cut(t, typedData(t, c.bare...), shardtest.Options{Parts: 4})
 		o := typedOptions(c.kind)
 		o.Epochs, o.EvalEvery, o.Cache = 2, 2, c.cache
 		o.Partitioned = c.name == "partitioned"
+		o.Sums = strings.HasPrefix(c.name, "sums")
+		if c.name == "split" {
+			o.Mode, o.StreamPerPart = job.Mode{Name: c.name, Sharing: sample.Together}, false
+		}
 		if c.bare != nil {
 			o.Model.Learned, o.LearnedLR = 4, 0.05
 		}
@@ -76,15 +86,17 @@ func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary
 	if p.Sampling != nil {
 		near(name, "bytes of sampling", p.Sampling.Bytes*steps, run.Sampling.Bytes, 0.05)
 	}
+	near(name, "sums", p.Traffic.Sums*steps, run.Sums, 0.1) // few
 	rows := 0.0
 	for _, of := range p.Traffic.Types {
 		rows += of.Rows * float64(of.RowBytes)
 	}
-	if p.Traffic.Types != nil && math.Abs(rows-p.Traffic.Bytes) > 1e-6*rows {
+	if p.Traffic.Types != nil && p.Traffic.Sums == 0 && math.Abs(rows-p.Traffic.Bytes) > 1e-6*rows {
 		t.Errorf("%s: types have %.1f bytes of %.1f", name, rows, p.Traffic.Bytes)
 	}
 	if p.Shuffles != nil {
-		near(name, "learned rows and gradients", 2*p.Shuffles.Hidden*steps, run.Shuffles.Rows, 0.05)
+		near(name, "shuffled or learned rows and gradients", (p.Shuffles.Features+2*p.Shuffles.Hidden)*steps,
+			run.Shuffles.Rows, 0.05)
 		near(name, "bytes of them", p.Shuffles.Bytes*steps, run.Shuffles.Bytes, 0.05)
 	}
 	for _, item := range []string{trace.MemFeatures, trace.MemTopology, trace.MemIDs, trace.MemParameters} {

@@ -64,11 +64,6 @@ func (j *rankJob) dryRun(vacant, resumed bool) error {
 func (j *rankJob) tellDry(t *train.Training) error {
 	fmt.Fprintln(stdout, t.Describe())
 	p, err := j.plan()
-	if errors.Is(err, plan.ErrUnplanned) {
-		fmt.Fprintf(stdout, "the memory of this job is not predicted: %v\ndry run: config, parts, ranks and devices "+
-			"are in order; nothing was written to %s\n", err, j.config.Run.Dir)
-		return nil
-	}
 	if errors.Is(err, plan.ErrJob) {
 		return usageError(err)
 	}

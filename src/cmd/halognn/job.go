@@ -138,8 +138,7 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 }
 
 // enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is, and
-// removes what was staged for it. What has no plan runs, and parts that do not fit are told where the
-// job opens. Collective.
+// removes what was staged for it. Parts that do not fit are told where the job opens. Collective.
 func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
@@ -173,7 +172,7 @@ func (j *rankJob) unbegun(err error) error {
 // withoutPlan returns what an error of a plan means to a job that is about to run.
 func withoutPlan(err error) error {
 	switch {
-	case errors.Is(err, plan.ErrUnplanned), errors.Is(err, plan.ErrParts):
+	case errors.Is(err, plan.ErrParts):
 		return nil
 	case errors.Is(err, plan.ErrJob), errors.Is(err, mem.ErrMemory): // not even to count
 		return usageError(err)

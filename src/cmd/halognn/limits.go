@@ -284,7 +284,10 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 	case err != nil:
 		return true, nil
 	}
-	return work != training || s.Schema.Typed() || x.lacks(most, predicted) != nil,
+	spec := job.Spec
+	spec.Fit(s) // minibatches of these hold more than sizes tell
+	more := s.Schema.Typed() || spec.Model.LearnsRows() || spec.Model.EdgeIn > 0
+	return work != training || more || x.lacks(most, predicted) != nil,
 		x.lacks(least, needAtLeast)
 }
 

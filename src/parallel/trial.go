@@ -1,0 +1,204 @@
+package parallel
+
+import (
+	"errors"
+
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the stages of a
+// strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and with a host that
+// makes nothing. So what it holds has the sizes of a run's, and nobody derives these. Where ranks share
+// minibatches, it cuts the share of its rank out of the whole one.
+type Trial struct {
+	strategy *Strategy
+	stages   []Stage
+	drawer   *splitDrawer // of o and drawn, whoever draws
+	shares   bool
+
+	m       Minibatch
+	sampled int64 // bytes of the blocks, which are the caller's
+}
+
+// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is of.
+type TrialOptions struct {
+	Options
+	Rank    int
+	Layer   int  // of an inference layer by layer; -1: all layers run
+	Serving bool // ranks that share minibatches find rows for each other
+	Apart   bool // inputs are made of sparse rows, which there are none of; the caller counts them
+}
+
+// NewTrial makes a trial.
+func NewTrial(o TrialOptions) (*Trial, error) {
+	o.Comm, o.Host = exchange.NewEcho(o.Rank, len(o.Rows)-1), idle{}
+	s := newStrategy(o.Options, o.needs(), 0, o.Model.Config.Layers)
+	if o.Layer >= 0 {
+		s = newStrategy(o.Options, o.layerNeeds(o.Layer), o.Layer, 1)
+	}
+	if o.Apart {
+		s.landing = apart{}
+	}
+	d := &splitDrawer{drawn: s.drawn(), o: s.drawerOptions(),
+		owners: sample.NewOwners(o.Rows, max(1, o.GroupSize)), serving: o.Serving}
+	d.group = exchange.NewEcho(o.Rank%d.owners.Size, d.owners.Size)
+	t := &Trial{strategy: s, drawer: d, shares: d.owners.Size > 1}
+	s.rows = newFetched(s, frontier{o.Exchange})
+	if t.shares && o.Serving && d.hops() > 0 {
+		s.rows = newFetched(s, relay{o.Exchange, d})
+	}
+	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
+		return nil, err
+	}
+	t.stages = s.rows.stages()
+	return t, nil
+}
+
+// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it reorders.
+func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
+	m := &t.m
+	m.Key, m.Train = key, train
+	m.SetSeeds(seeds)
+	if err := t.drawer.begin(m); err != nil {
+		return err
+	}
+	if t.shares {
+		if err := t.cut(sampled); err != nil {
+			return err
+		}
+	} else {
+		m.Sampled = *sampled
+		defer func() { *sampled, m.Sampled = m.Sampled, sample.Minibatch{} }()
+		m.Scored = m.Seeds
+		t.drawer.o.copyLabels(m)
+		if len(m.Sampled.Blocks) == 0 {
+			t.drawer.o.seedsOnly(m)
+		}
+	}
+	t.drawer.end(m)
+	t.sampled = m.Sampled.Bytes()
+	for _, s := range t.stages {
+		if err := s.run(m); err != nil {
+			return err
+		}
+	}
+	if err := t.learn(m); err != nil {
+		return err
+	}
+	return t.strategy.Release(m)
+}
+
+// run runs a stage for one minibatch alone.
+func (s *Stage) run(m *Minibatch) error {
+	of := &s.stage
+	switch {
+	case of.Local != nil:
+		return of.Local(m)
+	case of.Ordered != nil:
+		if of.Arrive != nil {
+			if err := of.Arrive(m); err != nil {
+				return err
+			}
+		}
+		return of.Ordered(m)
+	}
+	r, err := of.Start(m)
+	if err == nil {
+		err = r.Wait()
+	}
+	if err == nil && of.Finish != nil {
+		err = of.Finish(m)
+	}
+	return err
+}
+
+// cut makes the share of the rank, with what crosses to others.
+func (t *Trial) cut(whole *sample.Minibatch) error {
+	m, d := &t.m, t.drawer
+	x := &m.shared
+	x.begin(d.hops(), d.ranks())
+	if err := d.mine(m); err != nil {
+		return err
+	}
+	if d.hops() == 0 {
+		m.Scored = x.own
+		d.label(m)
+		d.o.seedsOnly(m)
+		return nil
+	}
+	whole.Cut(d.owners, d.group.Rank(), d.serving, &m.Sampled, x.hops)
+	for l := 1; l < d.hops(); l++ {
+		x.index(l, m.Train)
+	}
+	m.Scored = m.Sampled.Seeds
+	d.label(m)
+	return nil
+}
+
+// learn makes room for the learned rows of a step and their gradients.
+func (t *Trial) learn(m *Minibatch) error {
+	s := t.strategy
+	if s.o.Learned.Rows == nil {
+		return nil
+	}
+	in := m.Batch.Input(0, compute.Matrix{})
+	if err := s.between.forward(m, 0, &in, unheard{}); err != nil {
+		return err
+	}
+	m.learned.makeRoom(s.o.Learned.Rows.Cols)
+	return nil
+}
+
+// Hops returns what the layers read of the last minibatch, until the next.
+func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
+
+// Vectors returns how many rows, and sums of rows, come for the last minibatch if no cache has any.
+func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
+
+// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and rows that
+// the rank sends for it.
+func (t *Trial) EdgeRows() (rows, bytes int64) {
+	c := &t.m.edgesOf.fetch.Counters
+	return c.Remote, c.RowBytes + c.IDBytes
+}
+
+// TrialBytes is the memory of a trial's minibatch, the largest so far.
+type TrialBytes struct {
+	Waiting  int64 // of one that waits for its decision, or of all where none waits
+	Lent     int64 // what it takes besides from then on
+	Messages int64 // of these: ids and rows of the frontier, if no cache has any
+	Strategy int64 // of the strategy, beside the minibatches
+}
+
+// Bytes returns the memory.
+func (t *Trial) Bytes() TrialBytes {
+	shared, lent := t.strategy.rows.bytes()
+	own := t.m.Bytes()
+	if t.shares { // which has the blocks
+		own -= t.sampled
+	}
+	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(), Strategy: shared}
+}
+
+// Close frees the memory.
+func (t *Trial) Close() error {
+	t.m.Free()
+	return t.strategy.rows.close()
+}
+
+// idle is a host that makes nothing.
+type idle struct{ compute.Host }
+
+func (idle) GatherRows(compute.Matrix, compute.Rows) {}
+func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
+func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32, compute.Rows) {
+}
+
+// apart is a landing of inputs that others count.
+type apart struct{ onHostMemory }
+
+func (apart) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }

@@ -1,0 +1,270 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/cache"
+	"halognn/src/compute"
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/nn"
+	"halognn/src/parallel"
+	"halognn/src/policy"
+	"halognn/src/sample"
+)
+
+// trial prepares minibatches as a rank of the job does, on a device that only counts.
+type trial struct {
+	*parallel.Trial
+	device  *sender // of a job for GPUs
+	related bool    // layers tell relations apart
+	plain   bool    // of a minibatch only its size is asked for, by the first few
+	few     int
+	tried   int // minibatches of training
+	free    mem.Closers
+}
+
+// trialOf says what a trial is of.
+type trialOf struct {
+	rank  int
+	train bool
+	layer int // of an inference layer by layer; -1: all run
+}
+
+// newTrial opens a trial.
+func (p *planner) newTrial(of trialOf) (t *trial, err error) {
+	j := p.job
+	needs := j.Model.Needs()
+	t = &trial{related: needs.Relations != nn.NoRelations}
+	if t.few = leastProbes; p.shares() { // of large minibatches, which are alike
+		t.few = 1
+	}
+	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	var device compute.Device = new(counter)
+	if j.GPU != nil {
+		t.device = new(sender)
+		device = t.device
+	}
+	model, err := nn.NewModel(new(counter), j.Model, j.Seed)
+	if err != nil {
+		return t, err
+	}
+	t.free = append(t.free, func() error { model.Close(); return nil })
+	spec := j.Sample
+	if of.layer >= 0 && j.Reads() {
+		spec = sample.Neighbours(sample.All)
+	}
+	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer, Apart: j.Sparse && of.layer <= 0 && j.GPU == nil,
+		Options: parallel.Options{Device: device, Model: model,
+			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
+			// of columns of the minibatches of all ranks as much as of all columns of one
+			Reading: parallel.Reading{Cols: j.Model.In}}}
+	if of.train {
+		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
+		o.GroupSize, o.Serving = p.groupSize(), p.relays()
+	}
+	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
+		o.Policy, o.Depth = missing{}, 0
+		if kind.Window != nil {
+			o.Ahead = 1
+		}
+	}
+	return t, p.openRows(t, of, &o)
+}
+
+// openRows opens the exchanges of a trial.
+func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err error) {
+	j, needs := p.job, p.job.Model.Needs()
+	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
+	learned := slices.Clone(kinds)
+	for k := range learned {
+		learned[k] = exchange.Kind{}
+		if j.Model.LearnsRows() && j.Model.Learns[k] {
+			learned[k] = exchange.Kind{Cols: j.Model.Learned, Type: compute.Float32}
+			if !of.train {
+				kinds[k] = learned[k]
+			}
+		}
+	}
+	if of.layer > 0 {
+		in, _ := j.Model.Widths(of.layer)
+		kinds = []exchange.Kind{{Cols: in, Type: compute.Float32}}
+	}
+	open := func(x *exchange.Exchange, err error) (*exchange.Exchange, error) {
+		if err == nil {
+			t.free = append(t.free, func() error { x.Free(); return nil })
+		}
+		return x, err
+	}
+	if o.Exchange, err = open(j.ExchangeOf(of.rank, kinds, here, sums)); err != nil {
+		return err
+	}
+	if of.layer > 0 {
+		o.Cols = kinds[0].Cols
+	}
+	if needs.EdgeRows {
+		if o.EdgeExchange, err = open(j.EdgeExchange(of.rank)); err != nil {
+			return err
+		}
+		o.EdgeCols = j.Model.EdgeIn
+	}
+	if of.train && j.Model.LearnsRows() {
+		o.Learned.Rows = &nn.Learned{Cols: j.Model.Learned}
+		for _, x := range []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move} {
+			if *x, err = open(j.ExchangeOf(of.rank, learned, []int{of.rank}, nil)); err != nil {
+				return err
+			}
+		}
+	}
+	if t.Trial, err = parallel.NewTrial(*o); err != nil {
+		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	return nil
+}
+
+// inMemory returns the ranks whose rows a rank reads in memory.
+func (p *planner) inMemory(of trialOf) []int {
+	j := p.job
+	all := make([]int, j.Ranks)
+	for r := range all {
+		all[r] = r
+	}
+	switch own := all[of.rank : of.rank+1]; {
+	case of.layer > 0:
+		return own
+	case of.layer < 0 && (j.Cache.FromFiles() || j.Mode.Columns):
+		return all
+	case j.Cache.FromFiles():
+		return nil
+	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed(): // rows of the node's others are fetched
+		return own
+	}
+	return j.Neighbours(of.rank)
+}
+
+// close frees the memory; nil is allowed.
+func (t *trial) close() {
+	if t == nil {
+		return
+	}
+	if t.Trial != nil {
+		_ = t.Trial.Close() // it has sent nothing
+	}
+	_ = t.free.Close()
+}
+
+// prepare prepares a sampled minibatch and completes its shape. Of plain ones a few tell the memory, and
+// a shape all else.
+func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
+	s *shape) error {
+	if t.tried++; train && t.plain && t.tried > t.few {
+		s.vectors = s.remote
+		return nil
+	}
+	if err := t.Prepare(mb, seeds, key, train); err != nil {
+		return err
+	}
+	for l, h := range t.Hops() {
+		s.hops[l].reads(&h, t.related)
+	}
+	if t.device != nil {
+		s.sent = t.device.sent
+	}
+	s.vectors = t.Vectors()
+	s.edgeRows, s.edgeBytes = t.EdgeRows()
+	return nil
+}
+
+// reads sets what a layer reads of a hop, by relation or not.
+func (h *hopShape) reads(of *nn.Hop, related bool) {
+	if h.read = of.Edges; related {
+		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
+	}
+}
+
+// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of training and,
+// but for what waits, of evaluation.
+type heldBytes struct {
+	parallel.TrialBytes
+	judged int64 // Waiting, of evaluation
+}
+
+// held returns what the trials of a rank hold.
+func (r *rankPlan) held() heldBytes {
+	h := heldBytes{TrialBytes: r.trial.Bytes()}
+	if r.judges != nil {
+		of := r.judges.Bytes()
+		h.judged, h.Lent, h.Strategy = of.Waiting, max(h.Lent, of.Lent), max(h.Strategy, of.Strategy)
+	}
+	return h
+}
+
+// missing is a cache that has nothing.
+type missing struct{ cache.Policy }
+
+func (missing) Feed([]graph.VertexID, []uint8) {}
+
+func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
+	d.Clear()
+	d.Slot = mem.Grow(d.Slot[:0], len(remote))
+	for i := range d.Slot {
+		d.Slot[i] = -1
+	}
+	d.Misses = len(remote)
+}
+
+// sent counts the bytes of a minibatch that go to a device, besides its input rows.
+type sent struct {
+	blocks int // edges, vertices, labels
+	types  int // rows of vertex types, which the host makes
+}
+
+func (s *sent) atLeast(o sent) { s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types) }
+
+// sender is a device with its own memory to which minibatches are sent, but only counted.
+type sender struct {
+	compute.Accelerator
+	sent sent
+}
+
+func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
+
+func (d *sender) NewStagingBuffer(compute.Host, bool) compute.StagingBuffer {
+	return staging{device: d}
+}
+
+// staging is its staging buffer.
+type staging struct {
+	compute.StagingBuffer
+	device *sender
+}
+
+// Send implements compute.StagingBuffer.
+func (b staging) Send(in *compute.Inputs) error {
+	n, types := len(in.Labels), 0
+	for _, s := range in.Segments {
+		n += 8*len(s.Indptr) + 4*(len(s.Indices)+len(s.Edges))
+	}
+	for _, w := range in.Weights {
+		n += 4 * len(w)
+	}
+	for _, v := range in.Vertices {
+		n += 4 * len(v)
+	}
+	for i := range in.Types {
+		types += in.Types[i].Len() * in.Types[i].Cols * 4
+	}
+	b.device.sent = sent{blocks: n, types: types}
+	return nil
+}
+
+func (staging) Close() error       { return nil }
+func (staging) Free() error        { return nil }
+func (staging) PinnedBytes() int64 { return 0 }
