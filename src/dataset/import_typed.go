@@ -175,7 +175,7 @@ func (t *typedSource) readTables(o ImportOptions) error {
 		if err != nil {
 			return err
 		}
-		of := &source{options: o} // has the notes
+		of := &source{options: o, typed: true} // has the notes
 		table, err := eachNamedEdge(of, path, func(table *edgeTable, u, v, weight string,
 			_ []string) error {
 			if weight != "" {
