@@ -174,7 +174,9 @@ func (t *edgeTable) onlyPair() bool {
 
 // isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
 func isWhen(name string) bool {
-	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool { return r == '_' || r >= '0' && r <= '9' })
+	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
+		return r == '_' || r >= '0' && r <= '9'
+	})
 	return slices.ContainsFunc(parts, func(part string) bool {
 		for _, end := range []string{"start", "end", "from", "to"} {
 			for _, rest := range []string{part, strings.TrimPrefix(part, end), strings.TrimSuffix(part, end)} {
