@@ -160,6 +160,9 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 		if random.IntN(4) == 0 {
 			sets = append(sets, "sample.eval_fanouts="+strings.Join([]string{"15", "15", "15"}[:layers], ","))
 		}
+		if slices.Contains(sets, "exchange.sums=on") && slices.Contains(sets, "parallel.mode=hybrid") {
+			continue // the plan says that it predicts rows without sums
+		}
 		ranks := 2 + 2*random.IntN(2)
 		args := []string{"plan", "--parts", graphs[graph], "--config", baseFile.dir(t), "--rows", "1e6", "--flops", "1e9",
 			"--ranks", strconv.Itoa(ranks)}

@@ -60,7 +60,9 @@ def parsed(path, read_file):
     with open(path, "rb") as f:
         try:
             return read_file(f)
-        except (FormatError, ImportError):
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}" if path not in str(error) else str(error)) from None
+        except ImportError:
             raise
         except Exception as error:  # damaged files fail in many ways
             raise FormatError(f"{path}: not readable ({type(error).__name__}: {error}); fetch the file "
@@ -81,7 +83,11 @@ class Arrays(pickle.Unpickler):
 
     def find_class(self, module, name):
         if name in SPARSE and module.startswith("scipy.sparse"):
+            import scipy
             import scipy.sparse
+            if not hasattr(scipy.sparse, name):
+                raise FormatError(f"it holds a {name} of SciPy, which SciPy {scipy.__version__} does not know: update "
+                                  "SciPy")
             return getattr(scipy.sparse, name)
         if name in ("ndarray", "dtype") and module == "numpy":
             return getattr(np, name)
@@ -348,10 +354,12 @@ def mat(path):
         raise FormatError(f"{path}: {len(files)} .mat files, {schools} of them from Facebook100 (with "
                           "local_info); want one file, or a directory of Facebook100 only")
     f = files[0]
-    if getattr(f.get("Problem"), "dtype", np.dtype(int)).names:  # a struct of SuiteSparse
-        problem = f.pop("Problem")
+    problem = f.get("Problem")
+    if getattr(problem, "dtype", np.dtype(int)).names and problem.size:  # a struct of SuiteSparse
+        del f["Problem"]
         f.update({f"Problem.{name}": problem[name].flat[0] for name in problem.dtype.names})
-        f["A"] = f.pop("Problem.A", None)
+        if "Problem.A" in f and "A" not in f:
+            f["A"] = f.pop("Problem.A")
     used = {meaning: _named(f, names) for meaning, names in VARIABLES.items()}
     network = f.get(used["network"])
     if (network is None or getattr(network, "ndim", 0) != 2 or network.shape[0] != network.shape[1] or

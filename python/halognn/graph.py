@@ -278,13 +278,16 @@ def from_dgl(g: Any, features: str = "feat", labels: str = "label") -> "Graph | 
     graph = Graph(np.stack([numpy_of(source), numpy_of(target)]), g.num_nodes())
     for name, value in g.ndata.items():
         _take_dgl(graph, name, value, features, labels)
-    for name, value in g.edata.items():
+    known = {"weight": "edge_weight", "w": "edge_weight", "type": "edge_type", "etype": "edge_type",
+             "rel_type": "edge_type"}
+    rank = {name: i for i, name in enumerate(known)}
+    for name in sorted(g.edata, key=lambda name: rank.get(name, len(rank))):  # of two of a name the first has it
         if not name.startswith("_"):
-            known = {"w": "edge_weight", "weight": "edge_weight", "etype": "edge_type", "rel_type": "edge_type"}
-            graph.more[known.get(name, "edge_" + name)] = numpy_of(value, name)
+            key = known.get(name)
+            graph.more[key if key and key not in graph.more else "edge_" + name] = numpy_of(g.edata[name], name)
     for data, name in (g.ndata, "node_type"), (g.edata, "edge_type"):  # of a graph that had types
         if "_TYPE" in data and len(np.unique(numpy_of(data["_TYPE"]))) > 1:
-            graph.more[name] = numpy_of(data["_TYPE"])
+            graph.more[name if name not in graph.more else name + "_of_dgl"] = numpy_of(data["_TYPE"])
     return graph
 
 

@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import numpy as np
 
@@ -123,6 +124,12 @@ class LosesNothing(unittest.TestCase):
                                     ({}, {"etype": np.array([0, 0])}, "edge_type")):
             with self.assertRaisesRegex(halognn.HalognnError, f"{named}.*--ignore {named}"):
                 self.said(graph(ndata, edata))
+        taken = halognn.from_dgl(graph({"node_type": np.zeros(3), "_TYPE": np.arange(3)}, {
+            "rel_type": np.array([2, 3]), "etype": np.array([4, 5]), "_TYPE": np.array([6, 7]), "w": np.array([1., 2.]),
+            "weight": np.array([3., 4.])})).more
+        self.assertEqual({name: values.tolist() for name, values in taken.items()}, {
+            "node_type": [0, 0, 0], "node_type_of_dgl": [0, 1, 2], "edge_type": [4, 5], "edge_rel_type": [2, 3],
+            "edge_type_of_dgl": [6, 7], "edge_weight": [3, 4], "edge_w": [1, 2]})
         _, told = self.said(graph({"_TYPE": np.zeros(3), "norm": np.ones(3)}, {"w": np.array([[.5], [.25]])}))
         self.assertEqual(told, ["array norm is not read"])
         self.assertEqual(self.weights()[[0, 1], [1, 2]].tolist(), [.5, .25])
@@ -190,6 +197,11 @@ class LosesNothing(unittest.TestCase):
                                  ["variable pos"]),
                                 ({"Problem": {"A": network, "name": "a"}, "y": [1, 2, 1, 2]},
                                  ["variable Problem.name"]),
+                                ({"Problem": {"A": np.eye(4), "name": "a"}, "A": network, "y": [1, 2, 1, 2]},
+                                 ["variable Problem.A", "variable Problem.name"]),
+                                ({"Problem": {"name": "a"}, "A": network, "y": [1, 2, 1, 2]}, ["variable Problem.name"]),
+                                ({"Problem": np.zeros(0, [("A", "O")]), "A": network, "y": [1, 2, 1, 2]},
+                                 ["variable Problem"]),
                                 ({"net": network, "classes": [0, 1, 0, 1]}, [])):
             scipy.io.savemat(path, variables)
             graph = formats.read("mat", path)
@@ -204,6 +216,17 @@ class LosesNothing(unittest.TestCase):
             scipy.io.savemat(path, variables)
             with self.assertRaisesRegex(formats.FormatError, "it holds .*halognn.from_scipy"):
                 formats.read("mat", path)
+
+    @unittest.skipUnless(sp, "without SciPy")
+    def test_pickles_of_a_newer_scipy(self):
+        path = os.path.join(self.dir.name, "p")
+        with open(path, "wb") as f:
+            f.write(b"cscipy.sparse\ncoo_array\n.")
+        formats.parsed(path, lambda f: formats.Arrays(f).load())
+        with mock.patch.dict(vars(sp)):
+            del sp.coo_array
+            with self.assertRaisesRegex(formats.FormatError, "p: it holds a coo_array.*: update SciPy"):
+                formats.parsed(path, lambda f: formats.Arrays(f).load())
 
     def test_links_of_names(self):
         from halognn.program import links_file

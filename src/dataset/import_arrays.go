@@ -57,13 +57,21 @@ func openArrays(path string) (arrays, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return npyDir(path), nil
+		return undotted(npyDir(path)), nil
 	}
 	z, err := npy.OpenZip(path)
-	if err == nil && z.Has("adj_matrix.indptr") {
-		return dotted{z}, nil
+	if err != nil {
+		return nil, err
 	}
-	return z, err
+	return undotted(z), nil
+}
+
+// undotted returns arrays under the usual names.
+func undotted(a arrays) arrays {
+	if a.Has("adj_matrix.indptr") {
+		return dotted{a}
+	}
+	return a
 }
 
 // dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so on.
@@ -84,7 +92,11 @@ func (d dotted) Reader(name string) (*npy.Reader, error) { return d.arrays.Reade
 func (d dotted) Names() []string {
 	names := slices.Clone(d.arrays.Names())
 	for i, name := range names {
-		names[i] = strings.Replace(name, "_matrix.", "_", 1)
+		for _, of := range []string{"adj", "attr"} {
+			if part, is := strings.CutPrefix(name, of+"_matrix."); is {
+				names[i] = of + "_" + part
+			}
+		}
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -117,6 +118,8 @@ const cureMETIS = "a METIS graph: its first line counts vertices and edges, and 
 	"a vertex; awk '!/^%/ && n++ {for (i = 1; i <= NF; i++) print n - 1, $i}' FILE > edges.txt writes its edges, if " +
 	"neither has weights"
 
+var errNotMETIS = errors.New("no METIS graph")
+
 // isMETIS reports whether the first row of a file counts the lines after it, and their numbers, as edges
 // that are there twice, perhaps with a weight.
 func isMETIS(path string) bool {
@@ -125,13 +128,17 @@ func isMETIS(path string) bool {
 	err := eachRow(path, table.Blank, func(r *table.Reader) error {
 		last = r.Line()
 		if head != nil {
-			numbers += int64(r.Columns())
+			if numbers += int64(r.Columns()); int64(last-first) > head[0] || numbers/4 > head[1] {
+				return errNotMETIS // without reading a large edge list to its end
+			}
 			return nil
 		}
-		first, head = last, make([]int64, r.Columns())
+		if first, head = last, make([]int64, r.Columns()); len(head) < 2 || len(head) > 4 {
+			return errNotMETIS
+		}
 		return r.Ints(head)
 	})
-	return err == nil && len(head) > 1 && len(head) < 5 && int64(last-first) == head[0] &&
+	return err == nil && len(head) > 0 && int64(last-first) == head[0] &&
 		(numbers == 2*head[1] || len(head) > 2 && numbers == 4*head[1])
 }
 

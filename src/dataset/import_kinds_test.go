@@ -52,6 +52,35 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 3, edges: 2, says: []string{"drug1: source (its names are a pair)", "column p of edges.csv is not read"}}},
 		{"names that are alike but for from and to", []string{"edges.csv", "from_user,to_user\na,b\n"}, nil, want{vertices: 2, edges: 1}},
 		{"names of Neo4j", []string{"edges.csv", ":START_ID(P),since:int,:END_ID(P)\na,1,b\n"}, nil, want{vertices: 2, edges: 1}},
+		{"two id spaces of Neo4j", []string{"edges.csv", ":START_ID(Person),:END_ID(Movie)\n1,1\n1,2\n"}, nil,
+			want{fault: []string{":START_ID(Person) and :END_ID(Movie)", "ids of two spaces", "typed.md"}}},
+		{"an id space of Neo4j by a flag", []string{"edges.csv", ":START_ID,:END_ID(M)\n1,1\n"},
+			func(o *dataset.ImportOptions) { o.Table.Source = ":START_ID" }, want{fault: []string{"ids of two spaces"}}},
+		{"two id spaces of types", []string{"edges.P.r.M.csv", ":START_ID(P),:END_ID(M)\n1,1\n1,2\n", "nodes.P.csv", "id,f\n1,0\n",
+			"nodes.M.csv", "id,f\n1,0\n2,0\n"}, nil, want{vertices: 3, edges: 2}},
+		{"times that are called alike", []string{"edges.csv", "start_time,end_time,station_a,station_b\n1,2,a,b\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"times between which a row holds", []string{"edges.csv", "valid_from,valid_to,person,firm\n1,2,a,b\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"times of other letters", []string{"edges.csv", "startDate,endDate,a,b\n1,2,a,b\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"times of events", []string{"edges.csv", "start_at,end_at,a,b\n1,2,a,b\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"a matrix of R", []string{"edges.csv", "V1,V2,V3\n0,1,1\n1,0,0\n1,0,0\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"a series of columns", []string{"edges.csv", "x0,x1,x2\na,b,c\nb,c,d\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"a pair after another", []string{"edges.csv", "score1,score2,drugA,drugB\n1,2,a,b\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"a pair before another", []string{"edges.csv", "from_user,to_user,from_shop,to_shop\na,b,c,d\n"}, nil,
+			want{fault: []string{"which columns are the ends"}}},
+		{"a pair before times", []string{"edges.csv", "candidate1,candidate2,start_time,end_time\na,b,1,2\n"}, nil,
+			want{vertices: 2, edges: 1}},
+		{"fields between colons", []string{"edges.csv", "1::2::5\n2::3::4\n"}, nil, want{fault: []string{"apart by ::", "sed"}}},
+		{"ids with colons after a number", []string{"edges.csv", "source,target\n20::1,20::2\n", "nodes.csv", "node\n20::1\n20::2\n"},
+			nil, want{vertices: 2, edges: 1}},
+		{"ids with colons", []string{"edges.csv", "source,target\nstd::a,std::b\n", "nodes.csv", "node\nstd::a\nstd::b\n"},
+			nil, want{vertices: 2, edges: 1}},
 		{"types of Neo4j", []string{"edges.csv", ":START_ID,:END_ID,:TYPE\na,b,KNOWS\n"}, nil,
 			want{fault: []string{"column :TYPE", "--ignore :TYPE"}}},
 		{"names of Neptune", []string{"edges.csv", "~id,~from,~to\n0,a,b\n"}, nil, want{vertices: 2, edges: 1}},
@@ -81,6 +110,14 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 3, edges: 2, says: []string{"line 3 repeats the names"}}},
 		{"two columns that may be the id", []string{"edges.csv", path3, "nodes.csv", "views,user_id\n5,0\n6,1\n7,2\n"}, nil,
 			want{fault: []string{"views, the first one, or user_id", "--id"}}},
+		{"a column like an id that is the label", []string{"edges.csv", path3, "nodes.csv", "paper,topic_id,f\n0,a,1\n1,b,2\n2,a,3\n"},
+			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"topic_id"} }, want{vertices: 3, edges: 2, classes: 2, names: []string{"f"}}},
+		{"a column like an id that is left out", []string{"edges.csv", path3, "nodes.csv", "paper,venue_id,f\n0,8,1\n1,8,2\n2,9,3\n"},
+			func(o *dataset.ImportOptions) { o.Ignore = []string{"venue_id"} }, want{vertices: 3, edges: 2, names: []string{"f"}}},
+		{"words that end with ID", []string{"edges.csv", path3, "nodes.csv", "person,COVID,VALID,GRID\n0,8,1,1\n1,8,2,1\n2,9,3,1\n"}, nil,
+			want{vertices: 3, edges: 2, names: []string{"COVID", "VALID", "GRID"}}},
+		{"no name beside an id", []string{"edges.csv", path3, "nodes.csv", ",paper_id,f\n5,0,1\n6,1,2\n7,2,3\n"}, nil,
+			want{fault: []string{"the first one, without a name, or paper_id", "--id", "--ignore"}}},
 		{"ids with a point among integers", []string{"edges.csv", "source,target\n1.0,2\n2.0,3\n"}, nil,
 			want{fault: []string{"line 2", `"1.0"`, "1 would be another vertex"}}},
 		{"ids with an exponent among integers", []string{"edges.csv", "source,target\n2,100000\n1e5,2\n"}, nil,
@@ -149,7 +186,8 @@ func TestImportKinds(t *testing.T) {
 		{"a point for nothing", []string{"edges.csv", path3, "nodes.csv", "id,f\n0,1\n1,.\n2,1\n"}, nil,
 			want{fault: []string{"line 3", `column f holds "."`, "fill it in"}}},
 		{"a fold and splits", []string{"edges.csv", path3, "nodes.csv", "id,fold,split_0,f\n0,0,1,5\n1,1,0,6\n2,2,0,7\n"}, nil,
-			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column fold of nodes.csv is not read", "split_0: ignored (of a split"}}},
+			want{vertices: 3, edges: 2, names: []string{"f"}, says: []string{"column fold of nodes.csv is not read", "split_0: ignored (of a split",
+				"make a column of train, valid, test"}, silent: []string{"--split-column"}}},
 		// masks
 		{"other words of a split", []string{"edges.csv", path3, "nodes.csv", "id,y,split\n0,a,Training\n1,b,dev\n2,a,testing\n"}, nil,
 			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0}, {1}, {2}}}},
@@ -450,6 +488,8 @@ func TestEdgeListFaults(t *testing.T) {
 		{"3 2 1\n2 7\n1 7 3 9\n2 9\n", "a METIS graph"},
 		{"% bip posweighted\n1 1\n", "bipartite"},
 		{"0 1 0.5\n1 2 2\n", "a weight"},
+		{"2 1\n0 1\n0 1\n0 1 x\n", "two vertex ids"}, // more lines than 2
+		{"9 1\n0 1 2 3 4 5 6 7 8\n", "two vertex ids"},
 	} {
 		dir := t.TempDir()
 		o := dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d")}
@@ -474,22 +514,64 @@ func TestOtherArrays(t *testing.T) {
 	dir := t.TempDir()
 	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
 	n := len(ends) - 1
-	archive(t, o.In, map[string][]byte{
+	members := map[string][]byte{
 		"adj_matrix.indptr": array(t, ends, n+1), "adj_matrix.indices": array(t, columns, len(columns)),
 		"adj_matrix.shape": array(t, []int64{int64(n), int64(n)}, 2), "attr_matrix.indptr": array(t, indptr, n+1),
 		"attr_matrix.indices": array(t, indices, len(indices)), "attr_matrix.data": array(t, values, len(values)),
 		"attr_matrix.shape": array(t, []int64{int64(n), 3}, 2),
-	})
+	}
+	archive(t, o.In, members)
 	if d, r := imported(t, o); d.Meta.Features != 3 || d.Meta.Edges != int64(len(tinyIndices)) ||
 		!strings.Contains(r.String(), "attr_data to attr_shape, 4 columns: feature") {
+		t.Errorf("%s", r)
+	}
+	for name, content := range members {
+		write(t, filepath.Join(dir, "npy", name+".npy"), content)
+	}
+	write(t, filepath.Join(dir, "npy", "foo_matrix.bar.npy"), array(t, []int64{1}, 1))
+	o.In, o.Out = filepath.Join(dir, "npy"), filepath.Join(dir, "f")
+	if d, r := imported(t, o); d.Meta.Features != 3 || d.Meta.Edges != int64(len(tinyIndices)) ||
+		!strings.Contains(r.String(), "array foo_matrix.bar is not read") {
 		t.Errorf("%s", r)
 	}
 	write(t, filepath.Join(dir, "in", "x"), nil)
 	o.In, o.Out = filepath.Join(dir, "in"), filepath.Join(dir, "e")
 	archive(t, filepath.Join(o.In, "graph.npz"), map[string][]byte{"edge_index": array(t, []int64{0, 1}, 2, 1)})
 	archive(t, filepath.Join(o.In, "data.npz"), map[string][]byte{"feature": array(t, []float32{1, 2}, 2, 1)})
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "data.npz (feature) would not be read") {
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "data.npz (feature) would not be read") ||
+		!strings.Contains(err.Error(), "graph.npz reads it alone") {
 		t.Errorf("features in another archive: %v", err)
+	}
+}
+
+// Ids of numbers with a point are exact, or an error: how large they may be is the type's.
+func TestIDsOfNumbersWithAPoint(t *testing.T) {
+	half := func(bits ...uint16) []byte {
+		var data []byte
+		for _, b := range bits {
+			data = append(data, byte(b), byte(b>>8))
+		}
+		return texts("<f2", data, "3", "")
+	}
+	for _, c := range []struct {
+		ids  []byte
+		want string
+	}{
+		{array(t, []float32{1, 2, 16777215}, 3), ""},
+		{array(t, []float32{1, 2, 16777217}, 3), "f4 hold whole numbers below 2^24"},
+		{array(t, []float32{1, 2, -16777216}, 3), "vertex 2"},
+		{array(t, []float64{1, 2, 16777217}, 3), ""},
+		{array(t, []float64{1, 2, 1 << 53}, 3), "2^53"},
+		{half(0x3c00, 0x4000, 0x67ff), ""}, // 1, 2, 2047
+		{half(0x3c00, 0x4000, 0x6800), "f2 hold whole numbers below 2^11"},
+		{array(t, []int64{1, 2, 1 << 60}, 3), ""},
+	} {
+		o := dataset.ImportOptions{Out: filepath.Join(t.TempDir(), "d")}
+		inArrays(plus("ids", func(testing.TB) []byte { return c.ids }))(t, t.TempDir(), &o)
+		if _, err := dataset.Import(o); c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func graphArchive(s *source) (string, error) {
 	if err != nil || !info.IsDir() {
 		return in, err
 	}
-	here := arraySource{npyDir(in), in}
+	here := arraySource{undotted(npyDir(in)), in}
 	if s.find(here, "edge_index") != "" || here.Has("adj_indptr") || here.Has("indptr") {
 		return in, nil
 	}
@@ -141,8 +141,8 @@ func graphArchive(s *source) (string, error) {
 	}
 	if len(rows) > 0 {
 		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the arrays into one archive, "+
-			"as numpy.savez(NEW, **numpy.load(ONE), **numpy.load(OTHER)), or beside it as .npy files", in, ErrValue,
-			strings.Join(rows, "; "), filepath.Base(graphs[0]))
+			"as numpy.savez(NEW, **numpy.load(ONE), **numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone",
+			in, ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -275,13 +275,13 @@ func readIDs(s *source, a arraySource, key string) error {
 	if r.IsText() {
 		ids, err = npy.ReadText(r)
 	} else {
-		float := strings.Contains(r.DType, "f")
+		digits, float := map[string]int{"f2": 11, "f4": 24, "f8": 53}[r.DType[1:]]
 		var numbers []int64
 		if numbers, err = npy.ReadAll[int64](r); err == nil {
 			for v, x := range numbers {
-				if float && (x >= 1<<53 || x <= -1<<53) {
-					return fmt.Errorf("%s: vertex %d is %d: %w: numbers with a point hold whole numbers below 2^53 alone, so "+
-						"that digits are lost; save the ids as int64 or words", a.name(key), v, x, ErrValue)
+				if float && (x >= 1<<digits || x <= -1<<digits) {
+					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole numbers below 2^%d alone, so "+
+						"that digits are lost; save the ids as int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
 				}
 				ids = append(ids, strconv.FormatInt(x, 10))
 			}

@@ -71,8 +71,7 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	}
 	switch {
 	case len(t.Header) < 2:
-		return t.Errorf("%w: one column; want two at least, the ends of an edge, apart by commas, tabs, "+
-			"semicolons or blanks", ErrValue)
+		return t.Narrow("the ends of an edge")
 	case !t.HasNames && t.from < 0 && t.to < 0 && t.triples():
 		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a relation between "+
 			"them: say which by --source and --target, and by --ignore what is left out; of several relations "+
@@ -89,6 +88,10 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			strings.Join(t.Header, ", "))
 	case t.from == t.to:
 		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
+	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
+		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of the other are two "+
+			"vertices: give them ids of their own, or types (docs/guide/typed.md); if they are of one space, "+
+			"rename the columns", ErrValue, t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.Path(), ErrValue, t.Header[t.weight])
@@ -126,6 +129,14 @@ func plainName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_", ".", "_").Replace(name)
 }
 
+// twoSpaces reports whether the brackets of the names of two ends, as in :START_ID(Person) of Neo4j, say that
+// equal ids of both are not one vertex.
+func twoSpaces(source, target string) bool {
+	_, from, one := strings.Cut(source, "(")
+	_, to, other := strings.Cut(target, "(")
+	return from != to && (one && other || strings.Contains(source+" "+target, "_ID("))
+}
+
 // likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
 // with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
 func likeNames(source, target string) bool {
@@ -136,6 +147,49 @@ func likeNames(source, target string) bool {
 		return at >= 0 && source[:at]+of[1]+source[at+len(of[0]):] == target
 	})
 }
+
+// onlyPair reports whether the first two columns alone are called alike as the ends of an edge, and not as
+// times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or beside another pair
+// (score1, score2, drugA, drugB).
+func (t *edgeTable) onlyPair() bool {
+	if !t.HasNames || len(t.Header) < 2 || !likeNames(t.Header[0], t.Header[1]) ||
+		isWhen(t.Header[0]) || isWhen(t.Header[1]) {
+		return false
+	}
+	stem := func(name string) string { return strings.ToLower(strings.Trim(plainName(name), "0123456789")) }
+	for k, name := range t.Header[2:] {
+		if stem(t.Header[0]) == stem(t.Header[1]) && stem(name) == stem(t.Header[0]) {
+			return false
+		}
+		for j, other := range t.Header {
+			last, ab := strings.CutSuffix(strings.ToLower(other), "a")
+			if j != k+2 && !isWhen(name) && (likeNames(name, other) || likeNames(other, name) ||
+				ab && j > 1 && last+"b" == strings.ToLower(name)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
+func isWhen(name string) bool {
+	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
+		return r == '_' || r >= '0' && r <= '9'
+	})
+	return slices.ContainsFunc(parts, func(part string) bool {
+		for _, end := range []string{"start", "end", "from", "to"} {
+			for _, rest := range []string{part, strings.TrimPrefix(part, end), strings.TrimSuffix(part, end)} {
+				if isTime(rest) || slices.Contains(whenNames, rest) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at", "on"}
 
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
 // is taken. Without any, the first two columns may be called alike.
@@ -178,7 +232,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 			t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
-	case len(ends[0])+len(ends[1]) == 0 && t.HasNames && len(t.Header) > 1 && likeNames(t.Header[0], t.Header[1]) &&
+	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() &&
 		!slices.Contains(e.options.Ignore, t.Header[0]) && !slices.Contains(e.options.Ignore, t.Header[1]):
 		t.from, t.to, t.why = 0, 1, "its names are a pair"
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
@@ -348,19 +402,21 @@ func collectIDs(e *edgeSource, path string) error {
 	both := 0
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
 		for end, id := range [2]string{u, v} {
-			if as, ok := seen[id]; ok {
-				if as |= 1 << end; as == 3 && seen[id] != 3 {
-					both++
-				}
-				seen[id] = as
+			as, before := seen[id]
+			more := as | 1<<end
+			if more == as {
+				continue
+			}
+			id = strings.Clone(id) // of the row; an assignment replaces the key, too
+			seen[id] = more
+			if before {
+				both++
 				continue
 			}
 			if strings.ContainsRune(id, '\n') {
 				return t.Errorf("%w: vertex %.60q: want an id on one line", ErrValue, id)
 			}
-			id = strings.Clone(id)
 			odd.see(id, t.Line())
-			seen[id] = 1 << end
 		}
 		return nil
 	})
@@ -437,6 +493,13 @@ func readEdgeTable(e *edgeSource, path string) error {
 	var absent error // of the first edge with a vertex that is not there
 	lost := 0        // such edges
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
+		if absent != nil { // no more is asked of the rest than how many
+			_, one := e.from.places[from]
+			if _, other := e.to.places[to]; !one || !other {
+				lost++
+				return nil
+			}
+		}
 		u, err := placeOf(e.from, t, from)
 		v, other := placeOf(e.to, t, to)
 		if err = cmp.Or(err, other); err != nil && e.from.places != nil && errors.Is(err, graph.ErrVertexRange) {

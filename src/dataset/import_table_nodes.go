@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -387,8 +388,8 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
 			c.use[k] = columnUse{asIgnored, "of a split, it seems"}
-			s.note("column %s of %s is not read: it seems to be of a split, which --split-column %[1]s reads; "+
-				"--features takes its numbers", name, filepath.Base(t.Path()))
+			s.note("column %s of %s is not read: it seems to be of a split; make a column of train, valid, "+
+				"test of it", name, filepath.Base(t.Path()))
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
@@ -406,7 +407,7 @@ const firstColumn = "the first column, for none is called id or node"
 func likeID(name string) bool {
 	lower := strings.ToLower(name)
 	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") || strings.HasSuffix(name, "Id") ||
-		strings.HasSuffix(name, "ID")
+		len(name) > 2 && strings.HasSuffix(name, "ID") && unicode.IsLower(rune(name[len(name)-3])) // not COVID
 }
 
 // findID finds the column of the ids: of a usual name, else the first one.
@@ -433,15 +434,23 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
 	}
 	s.idColumn, s.header = t.Header[c.id], t.Header
+	o := &s.options
+	named := func(name string) bool { // as something else
+		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features, []string{o.Table.Split}), name)
+	}
 	var others []string
 	for k, name := range t.Header {
-		if k != c.id && likeID(name) {
+		if k != c.id && likeID(name) && !named(name) {
 			others = append(others, name)
 		}
 	}
 	if why == firstColumn && len(others) > 0 && !likeID(s.idColumn) {
-		return t.Errorf("%w: which column is the id of a vertex? It could be %s, the first one, or %s: say which by --id",
-			ErrValue, s.idColumn, strings.Join(others, ", "))
+		first := "the first one, without a name"
+		if s.idColumn != "" {
+			first = s.idColumn + ", the first one"
+		}
+		return t.Errorf("%w: which column is the id of a vertex? It could be %s, or %s: say which by --id, or "+
+			"leave columns out by --ignore", ErrValue, first, strings.Join(others, ", "))
 	}
 	if len(others) > 0 && s.options.Table.ID == "" {
 		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"

@@ -105,7 +105,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.Cores = cmp.Or(j.Cores, float64(j.Workers+j.Threads))
 	j.Fit(s)
 	var refused error
-	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() {
+	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
 		// a default that the config could not know to be refused
 		refused = parallel.Check(&j.Spec)
 	}

@@ -56,14 +56,15 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
-	if len(row) == 1 && strings.Contains(row[0], "::") {
-		return t.Errorf("%w: the fields are apart by ::, which is no separator here; sed 's/::/|/g' FILE writes "+
-			"another", ErrValue)
-	}
 	switch {
 	case names.No || names.Data != nil && names.Data(row):
 	case names.Yes:
 		t.HasNames = true
+	case len(row) == 1 && !slices.ContainsFunc(append(t.after, row), func(r []string) bool {
+		first, _, are := strings.Cut(r[0], "::")
+		return !are || !isNumber(first) // std::a is one word
+	}):
+		return t.errColons()
 	default:
 		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil && names.Data == nil {
 			return err
@@ -112,6 +113,23 @@ func (t *Named) Between() string {
 		return " "
 	}
 	return string(rune(t.sep))
+}
+
+// Narrow is the error about a table of one column that should have more.
+func (t *Named) Narrow(want string) error {
+	row := t.Header
+	if t.first != nil {
+		row = t.first
+	}
+	if strings.Contains(row[0], "::") {
+		return t.errColons()
+	}
+	return t.Errorf("%w: one column; want two at least, %s, apart by commas, tabs, semicolons or blanks", ErrValue, want)
+}
+
+func (t *Named) errColons() error {
+	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no separator here; sed "+
+		"'s/::/|/g' FILE writes another", ErrValue)
 }
 
 // Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
