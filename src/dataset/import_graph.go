@@ -20,6 +20,7 @@ import (
 // Edges name vertices by their number within their type until build has made rows of them.
 type graphSource struct {
 	options   ImportOptions
+	named     bool // types and relations have names
 	types     []*source
 	relations []*edgeSource
 	*findings          // of the edges
@@ -38,9 +39,6 @@ func (g *graphSource) free() {
 	}
 }
 
-// typed reports whether types and relations have names.
-func (g *graphSource) typed() bool { return len(g.types) != 1 || g.types[0].kind != "" }
-
 // read fills in types and relations.
 func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
@@ -53,6 +51,7 @@ func (g *graphSource) read() error {
 			return badOption("--reverse and --undirected exclude each other: --undirected adds the reverses of a " +
 				"relation that joins a type to itself to it, and --reverse makes a relation of them")
 		}
+		g.named = true
 		return f.readTyped(g)
 	}
 	if o.LinksOf != "" {
@@ -73,7 +72,7 @@ func (g *graphSource) read() error {
 // addType adds a type, whose source is to be filled.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
-	if kind != "" {
+	if g.named {
 		in.own, in.findings = map[string]bool{}, new(findings)
 	}
 	s := &source{importer: in, kind: kind, vertices: unknown,
@@ -85,7 +84,7 @@ func (g *graphSource) addType(kind string) *source {
 // addRelation adds a relation, whose edges are to be read.
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
-	if from.kind != "" {
+	if g.named {
 		in = &importer{options: g.options, own: map[string]bool{}, findings: g.findings}
 	}
 	e := &edgeSource{importer: in, Relation: r, from: from, to: to}
@@ -95,7 +94,7 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 
 // schema names types and relations; it is zero without.
 func (g *graphSource) schema() (s graph.Schema) {
-	if !g.typed() {
+	if !g.named {
 		return s
 	}
 	for _, t := range g.types {
@@ -116,7 +115,7 @@ func (g *graphSource) tables() (tables []Table) {
 		}
 		tables = append(tables, t)
 	}
-	if !g.typed() {
+	if !g.named {
 		return nil
 	}
 	return tables
@@ -186,7 +185,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 		r.Edges += rows.g.NumEdges()
 	}
 	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes, Provenance: g.provenance(&r, cmp.Or(labels, first))}
-	if g.typed() {
+	if g.named {
 		m.Schema, m.Tables = schema, g.tables()
 		if of < 0 && labels != nil {
 			m.LabelType = labels.kind
@@ -224,7 +223,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 
 // count checks the number of vertices and, if the edges alone tell it, fixes it.
 func (g *graphSource) count() error {
-	if g.typed() {
+	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
 	}
 	s, e := g.types[0], g.relations[0]
@@ -307,11 +306,13 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 			}
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
-		if r.EdgeFeatures = max(r.EdgeFeatures, rows.cols); rows.cols > 0 && rows.cols != r.EdgeFeatures {
-			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; give all "+
-				"as many", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
+		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; name as many "+
+				"for each relation in --edge-features, or leave arrays out with --ignore", g.options.In, ErrMismatch, e,
+				rows.cols, r.EdgeFeatures)
 		}
-		r.Undirected = r.Undirected || !g.typed() && e.symmetric()
+		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
+		r.Undirected = r.Undirected || !g.named && e.symmetric()
 		if e.reverses { // of edges that are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
@@ -392,7 +393,7 @@ func (e *edgeSource) tellMerged(c graph.CleanReport) {
 
 // labelled returns the type that has labels, nil if none has. Without types that is the one there is.
 func (g *graphSource) labelled() (labels *source, err error) {
-	if !g.typed() {
+	if !g.named {
 		return g.types[0], nil
 	}
 	for _, s := range g.types {
@@ -434,7 +435,7 @@ func (s *source) scale(split graph.Split) error {
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
-	if !g.typed() {
+	if !g.named {
 		if t := task.Find(r.Task); !t.Ranks {
 			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
 		}
@@ -500,7 +501,7 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	if f == nil {
 		return nil
 	}
-	if !g.typed() {
+	if !g.named {
 		w.Meta.FeatureNames = f.names
 		return f.fault(w.WriteFeatures(f.cols, f.stored, s.scaling, f.write))
 	}
@@ -544,7 +545,7 @@ func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) erro
 // writeIDs keeps the ids of the source, unless they are the vertices' numbers; with types of each vertex
 // its type, a slash, and its id.
 func (g *graphSource) writeIDs(w *Writer) error {
-	if s := g.types[0]; !g.typed() {
+	if s := g.types[0]; !g.named {
 		if s.originals != nil {
 			return put(w, "original_id.npy", s.originals, len(s.originals))
 		}

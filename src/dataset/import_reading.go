@@ -158,3 +158,11 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 	}
 	return -1, nil
 }
+
+// notEmpty returns an error for an empty name of a column in a list of a flag.
+func notEmpty(name, flag string) error {
+	if name == "" {
+		return badOption("%s: the name of a column is empty; name one, or leave it out", flag)
+	}
+	return nil
+}

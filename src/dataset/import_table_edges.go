@@ -155,6 +155,9 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
 		k, err := e.edgeColumn(t.Named, name, flag)
+		if err == nil {
+			err = notEmpty(name, flag)
+		}
 		switch {
 		case err != nil:
 			return err

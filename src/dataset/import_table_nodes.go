@@ -325,6 +325,9 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	case len(o.Features) > 0:
 		for _, name := range o.Features {
 			k, err := s.column(t, name, "--features")
+			if err == nil {
+				err = notEmpty(name, "--features")
+			}
 			if err != nil {
 				return c, err
 			}
@@ -405,6 +408,9 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	}
 	for _, name := range o.Labels {
 		k, err := s.column(t, name, "--label")
+		if err == nil {
+			err = notEmpty(name, "--label")
+		}
 		if err != nil {
 			return err
 		}

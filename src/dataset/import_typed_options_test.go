@@ -240,3 +240,50 @@ func TestImportTypedKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Relations have features of one width, whichever is read first.
+func TestImportTypedWidthsOfEdgeFeatures(t *testing.T) {
+	dir := written(t, map[string]string{"nodes.paper.csv": "id\np1\np2\n", "nodes.author.csv": "id\nann\nbob\n",
+		"edges.author.by.paper.csv":   "source,target,f,g\nann,p1,1,2\nbob,p1,3,4\n",
+		"edges.paper.cites.paper.csv": "source,target,f,g\np1,p2,5,6\n"})
+	for _, c := range []struct {
+		features []string
+		want     string
+	}{
+		{[]string{"by=f", "cites=f", "g"}, "paper,cites,paper have 2 columns of features, and others have 1; name as many"},
+		{[]string{"by=f", "g", "cites=f"}, "paper,cites,paper have 1 columns of features, and others have 2; name as many"},
+		{[]string{"by=", "cites=f"}, "--edge-features: the name of a column is empty"},
+		{[]string{"f", ""}, "--edge-features: the name of a column is empty"},
+	} {
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Out: filepath.Join(t.TempDir(), "d"),
+			Table: dataset.TableOptions{EdgeFeatures: c.features}})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.features, err, c.want)
+		}
+	}
+}
+
+// An empty name of a column is an error, and an empty name of a type.
+func TestImportEmptyNames(t *testing.T) {
+	files := map[string]string{"nodes.paper.csv": "id,y\np1,0\np2,1\n", "edges.paper.cites.paper.csv": "source,target\np1,p2\n"}
+	plain := map[string]string{"nodes.csv": "id,y\np1,0\np2,1\n", "edges.csv": "source,target,w\np1,p2,1\n"}
+	none := map[string]string{"nodes..csv": "id\na\nb\n", "edges..x..csv": "source,target\na,b\n",
+		"edges..y..csv": "source,target\nb,a\n"}
+	for _, c := range []struct {
+		files map[string]string
+		table dataset.TableOptions
+		want  string
+	}{
+		{files, dataset.TableOptions{Labels: []string{"paper="}}, "--label: the name of a column is empty"},
+		{files, dataset.TableOptions{Features: []string{"paper="}}, "--features: the name of a column is empty"},
+		{plain, dataset.TableOptions{Labels: []string{"y", ""}}, "--label: the name of a column is empty"},
+		{plain, dataset.TableOptions{EdgeFeatures: []string{"w", ""}}, "--edge-features: the name of a column is empty"},
+		{none, dataset.TableOptions{}, `vertex type "": a name has letters`},
+		{none, dataset.TableOptions{Weight: "x=w"}, `w`},
+	} {
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: written(t, c.files), Table: c.table, DryRun: true})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.table, err, c.want)
+		}
+	}
+}
