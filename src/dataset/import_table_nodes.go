@@ -19,6 +19,7 @@ type nodeColumns struct {
 	labels, features []int
 	masks            [3]int // columns of marks of a split; -1 for none
 	named            bool   // --label names the labels
+	left             int    // a column of a usual name, where --label names labels of another type; -1 for none
 	use              map[int]columnUse
 }
 
@@ -304,7 +305,7 @@ const rowNumbers = "an index that tools write"
 // findNodeColumns finds the columns of a node table.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
+	c.use, c.masks, c.left = map[int]columnUse{}, [3]int{-1, -1, -1}, -1
 	for _, name := range t.Header {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
@@ -351,6 +352,8 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	for k, name := range t.Header {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
+		case k == c.left:
+			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case c.gephi(t, k) && !t.Number(k): // beside another label
@@ -403,7 +406,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	if labelFile(o.Labels) != "" {
+	if y := labelFile(o.Labels); y != "" && !slices.Contains(t.Header, y) {
 		return nil
 	}
 	for _, name := range o.Labels {
@@ -426,6 +429,10 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
 	}
+	if len(found) > 0 && s.unlabelled {
+		c.left = found[0]
+		return nil
+	}
 	if len(found) > 0 {
 		c.labels = found[:1]
 	}
@@ -447,6 +454,9 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 		return nil
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
+			if t.Path() != s.options.Table.Nodes { // a file of labels
+				return fmt.Errorf("%s: %w", name(0), err)
+			}
 			return fmt.Errorf("%s: %w; --ignore %s leaves the column out", name(0), err, t.Header[c.labels[0]])
 		}
 		return nil
