@@ -136,7 +136,9 @@ func (g *graphSource) write() (r ImportReport, err error) {
 		return r, err
 	}
 	o := &g.options
-	g.reverse()
+	if err := g.reverse(); err != nil {
+		return r, err
+	}
 	schema := g.schema()
 	if err := schema.Check(); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
@@ -239,19 +241,32 @@ func (g *graphSource) count() error {
 
 // reverse adds the reverse of every relation that has one by Reverse or, of those that join two types,
 // because its edges have no direction; one that joins a type to itself takes these reverses itself.
-func (g *graphSource) reverse() {
+func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
 		if !all && (e.from == e.to || len(e.both) == 0) {
 			continue
 		}
-		to := g.addRelation(e.Relation.Reverse(), e.to, e.from)
+		reverse := e.Relation.Reverse()
+		if slices.ContainsFunc(g.relations, func(e *edgeSource) bool { return e.Relation == reverse }) {
+			cure := "say --directed"
+			switch o := &e.options; {
+			case o.Reverse:
+				cure = "leave --reverse out"
+			case o.Undirected == Yes:
+				cure = "leave --undirected out"
+			}
+			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses of %s already; %s, or "+
+				"take the relation out of the source", g.options.In, ErrValue, reverse, e, cure)
+		}
+		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
 		if all {
 			e.both = nil
 		}
 		to.addReverses(e, e.both)
 	}
+	return nil
 }
 
 // addReverses adds the reverses of the edges of the given numbers, which ascend; nil: of all. An edge is
@@ -294,6 +309,9 @@ func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected(
 func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	starts := g.starts()
 	r.Vertices = starts[len(g.types)]
+	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations, func(e *edgeSource) bool {
+		return !e.reverses && !e.isUndirected()
+	})
 	for _, e := range g.relations {
 		rows, cleaning, err := e.build()
 		if err != nil {
@@ -312,12 +330,12 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 				rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
-		r.Undirected = r.Undirected || !g.named && e.symmetric()
 		if e.reverses { // of edges that are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
 		r.Cleaning.Add(cleaning)
 	}
+	g.tellDefaults(all)
 	return all, nil
 }
 
@@ -373,6 +391,20 @@ func (e *edgeSource) of() string {
 		return ""
 	}
 	return " of " + e.String()
+}
+
+// tellDefaults notes relations without weights or features where others have some.
+func (g *graphSource) tellDefaults(all []relationRows) {
+	for i, rows := range all {
+		if e := g.relations[i]; e.reverses {
+			continue
+		} else if rows.weights == nil && slices.ContainsFunc(all, func(r relationRows) bool { return r.weights != nil }) {
+			g.note("the edges%s have no weights, as others have: each weighs 1", e.of())
+		}
+		if rows.cols == 0 && slices.ContainsFunc(all, func(r relationRows) bool { return r.cols > 0 }) {
+			g.note("the edges%s have no features, as others have: each has zeros", g.relations[i].of())
+		}
+	}
 }
 
 // tellMerged notes weights of which one was made.

@@ -181,11 +181,8 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
 	}
-	if e.columns == nil {
-		e.columns = map[string]bool{}
-	}
-	k, what := slices.Index(t.Header, asked), fmt.Sprintf("%q, which %s", asked, flag)
-	e.columns[what] = e.columns[what] || k >= 0
+	k := slices.Index(t.Header, asked)
+	e.seeColumn(flag, asked, k >= 0)
 	return k, nil
 }
 
@@ -426,12 +423,15 @@ func (e *edgeSource) turn(t *edgeTable, both []int64) {
 		return
 	}
 	if t.directed == 0 {
-		e.undirected = true
+		if e.undirected = true; e.of() != "" {
+			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was added", e.of(),
+				t.Header[t.direction], filepath.Base(t.Path()))
+		}
 		return
 	}
 	if e.both = both; e.from == e.to {
 		e.addReverses(e, both)
 	}
-	e.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
+	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both), e.of(),
 		t.Header[t.direction])
 }
