@@ -326,7 +326,7 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 		r.Weighted = r.Weighted || rows.weights != nil
 		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
 			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; name as many "+
-				"for each relation in --edge-features, or leave arrays out with --ignore", g.options.In, ErrMismatch, e,
+				"for each relation in --edge-features, or leave edge_attr out of --keys", g.options.In, ErrMismatch, e,
 				rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
