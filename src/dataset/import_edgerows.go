@@ -132,9 +132,8 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 			row(at)[c] = x + (e.rows.data[i*cols+c]-x)/float32(times[at])
 		}
 	}, func(at, reverse int64) { copy(row(at), row(reverse)) })
-	if several > 0 {
-		e.notes = append(e.notes, fmt.Sprintf("%d edges come several times: they have the mean of the "+
-			"features", several))
+	if several > 0 && !e.reverses {
+		e.note("%d edges%s come several times: they have the mean of the features", several, e.of())
 	}
 	return all, nil
 }

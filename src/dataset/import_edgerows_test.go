@@ -80,3 +80,25 @@ func TestImportEdgeFeatures(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Weights of OGB's text are a row for each edge, in their order.
+func TestImportOGBWeights(t *testing.T) {
+	files := map[string]string{"raw/edge.csv": "0,1\n1,2\n", "raw/num-node-list.csv": "3\n", "raw/edge_weight.csv": "3\n1\n"}
+	dir := written(t, files)
+	d, r := imported(t, dataset.ImportOptions{Format: "ogb", In: dir})
+	// of 0 by 1; of 1 by 0 and 2; of 2 by 1
+	if !slices.Equal(d.Weights, []float32{3, 3, 1, 1}) || !strings.Contains(r.String(), "edge_weight.csv: weight") {
+		t.Errorf("weights %v\n%s", d.Weights, r)
+	}
+	if d, _ = imported(t, dataset.ImportOptions{Format: "ogb", In: dir, Ignore: []string{"edge_weight"}}); d.Weights != nil {
+		t.Errorf("weights %v that are ignored", d.Weights)
+	}
+	for text, want := range map[string]string{"3\n": "1 rows for 2 edges", "3\n1\n2\n": "more rows than the 2 edges",
+		"3\n-1\n": "line 2: an edge has weight -1"} {
+		write(t, filepath.Join(dir, "raw", "edge_weight.csv"), []byte(text))
+		_, err := dataset.Import(dataset.ImportOptions{Format: "ogb", In: dir, DryRun: true})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

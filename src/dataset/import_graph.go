@@ -20,6 +20,7 @@ import (
 // Edges name vertices by their number within their type until build has made rows of them.
 type graphSource struct {
 	options   ImportOptions
+	named     bool // types and relations have names
 	types     []*source
 	relations []*edgeSource
 	*findings          // of the edges
@@ -38,9 +39,6 @@ func (g *graphSource) free() {
 	}
 }
 
-// typed reports whether types and relations have names.
-func (g *graphSource) typed() bool { return len(g.types) != 1 || g.types[0].kind != "" }
-
 // read fills in types and relations.
 func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
@@ -53,6 +51,7 @@ func (g *graphSource) read() error {
 			return badOption("--reverse and --undirected exclude each other: --undirected adds the reverses of a " +
 				"relation that joins a type to itself to it, and --reverse makes a relation of them")
 		}
+		g.named = true
 		return f.readTyped(g)
 	}
 	if o.LinksOf != "" {
@@ -73,7 +72,7 @@ func (g *graphSource) read() error {
 // addType adds a type, whose source is to be filled.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
-	if kind != "" {
+	if g.named {
 		in.own, in.findings = map[string]bool{}, new(findings)
 	}
 	s := &source{importer: in, kind: kind, vertices: unknown,
@@ -85,7 +84,7 @@ func (g *graphSource) addType(kind string) *source {
 // addRelation adds a relation, whose edges are to be read.
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
-	if from.kind != "" {
+	if g.named {
 		in = &importer{options: g.options, own: map[string]bool{}, findings: g.findings}
 	}
 	e := &edgeSource{importer: in, Relation: r, from: from, to: to}
@@ -95,7 +94,7 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 
 // schema names types and relations; it is zero without.
 func (g *graphSource) schema() (s graph.Schema) {
-	if !g.typed() {
+	if !g.named {
 		return s
 	}
 	for _, t := range g.types {
@@ -116,7 +115,7 @@ func (g *graphSource) tables() (tables []Table) {
 		}
 		tables = append(tables, t)
 	}
-	if !g.typed() {
+	if !g.named {
 		return nil
 	}
 	return tables
@@ -137,7 +136,9 @@ func (g *graphSource) write() (r ImportReport, err error) {
 		return r, err
 	}
 	o := &g.options
-	g.reverse()
+	if err := g.reverse(); err != nil {
+		return r, err
+	}
 	schema := g.schema()
 	if err := schema.Check(); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
@@ -186,7 +187,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 		r.Edges += rows.g.NumEdges()
 	}
 	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes, Provenance: g.provenance(&r, cmp.Or(labels, first))}
-	if g.typed() {
+	if g.named {
 		m.Schema, m.Tables = schema, g.tables()
 		if of < 0 && labels != nil {
 			m.LabelType = labels.kind
@@ -224,7 +225,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 
 // count checks the number of vertices and, if the edges alone tell it, fixes it.
 func (g *graphSource) count() error {
-	if g.typed() {
+	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
 	}
 	s, e := g.types[0], g.relations[0]
@@ -240,19 +241,32 @@ func (g *graphSource) count() error {
 
 // reverse adds the reverse of every relation that has one by Reverse or, of those that join two types,
 // because its edges have no direction; one that joins a type to itself takes these reverses itself.
-func (g *graphSource) reverse() {
+func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
 		if !all && (e.from == e.to || len(e.both) == 0) {
 			continue
 		}
-		to := g.addRelation(e.Relation.Reverse(), e.to, e.from)
+		reverse := e.Relation.Reverse()
+		if slices.ContainsFunc(g.relations, func(e *edgeSource) bool { return e.Relation == reverse }) {
+			cure := "say --directed"
+			switch o := &e.options; {
+			case o.Reverse:
+				cure = "leave --reverse out"
+			case o.Undirected == Yes:
+				cure = "leave --undirected out"
+			}
+			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses of %s already; %s, or "+
+				"take the relation out of the source", g.options.In, ErrValue, reverse, e, cure)
+		}
+		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
 		if all {
 			e.both = nil
 		}
 		to.addReverses(e, e.both)
 	}
+	return nil
 }
 
 // addReverses adds the reverses of the edges of the given numbers, which ascend; nil: of all. An edge is
@@ -295,6 +309,9 @@ func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected(
 func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	starts := g.starts()
 	r.Vertices = starts[len(g.types)]
+	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations, func(e *edgeSource) bool {
+		return !e.reverses && !e.isUndirected()
+	})
 	for _, e := range g.relations {
 		rows, cleaning, err := e.build()
 		if err != nil {
@@ -307,16 +324,18 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 			}
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
-		if r.EdgeFeatures = max(r.EdgeFeatures, rows.cols); rows.cols > 0 && rows.cols != r.EdgeFeatures {
-			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; give all "+
-				"as many", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
+		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; name as many "+
+				"for each relation in --edge-features, or leave edge_attr out of --keys", g.options.In, ErrMismatch, e,
+				rows.cols, r.EdgeFeatures)
 		}
-		r.Undirected = r.Undirected || !g.typed() && e.symmetric()
+		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
 		if e.reverses { // of edges that are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
 		r.Cleaning.Add(cleaning)
 	}
+	g.tellDefaults(all)
 	return all, nil
 }
 
@@ -374,6 +393,20 @@ func (e *edgeSource) of() string {
 	return " of " + e.String()
 }
 
+// tellDefaults notes relations without weights or features where others have some.
+func (g *graphSource) tellDefaults(all []relationRows) {
+	for i, rows := range all {
+		if e := g.relations[i]; e.reverses {
+			continue
+		} else if rows.weights == nil && slices.ContainsFunc(all, func(r relationRows) bool { return r.weights != nil }) {
+			g.note("the edges%s have no weights, as others have: each weighs 1", e.of())
+		}
+		if rows.cols == 0 && slices.ContainsFunc(all, func(r relationRows) bool { return r.cols > 0 }) {
+			g.note("the edges%s have no features, as others have: each has zeros", g.relations[i].of())
+		}
+	}
+}
+
 // tellMerged notes weights of which one was made.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
@@ -392,7 +425,7 @@ func (e *edgeSource) tellMerged(c graph.CleanReport) {
 
 // labelled returns the type that has labels, nil if none has. Without types that is the one there is.
 func (g *graphSource) labelled() (labels *source, err error) {
-	if !g.typed() {
+	if !g.named {
 		return g.types[0], nil
 	}
 	for _, s := range g.types {
@@ -434,7 +467,7 @@ func (s *source) scale(split graph.Split) error {
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
-	if !g.typed() {
+	if !g.named {
 		if t := task.Find(r.Task); !t.Ranks {
 			r.Links += fmt.Sprintf("; %d %s", r.Classes, t.Outputs())
 		}
@@ -500,7 +533,7 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	if f == nil {
 		return nil
 	}
-	if !g.typed() {
+	if !g.named {
 		w.Meta.FeatureNames = f.names
 		return f.fault(w.WriteFeatures(f.cols, f.stored, s.scaling, f.write))
 	}
@@ -544,7 +577,7 @@ func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) erro
 // writeIDs keeps the ids of the source, unless they are the vertices' numbers; with types of each vertex
 // its type, a slash, and its id.
 func (g *graphSource) writeIDs(w *Writer) error {
-	if s := g.types[0]; !g.typed() {
+	if s := g.types[0]; !g.named {
 		if s.originals != nil {
 			return put(w, "original_id.npy", s.originals, len(s.originals))
 		}

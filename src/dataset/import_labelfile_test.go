@@ -29,6 +29,14 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.csv", "person,colour\ncy,b\nann,a\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "id,p,q\ncy,0,1\nann,1,1\nbob,1,0\n", task.Multilabel, nil, ""},
 		{"y.csv", "id,y\ncy,1.5\nann,-2\n", task.Regression, nil, ""},
+		{"y.csv", "label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "topic\nb\na\nb\n", "", []int32{1, 0, 1}, ""},
+		{"y.csv", "y\nn\ny\n", "", []int32{1, 0, 1}, ""},
+		{"y.txt", "topic\nb\n", "", nil, "2 rows for 3 vertices; want a label for each"},
+		{"y.txt", "label\nb\na\n", "", nil, "line 1: files do not fit together: \"label\" may be a name or the label"},
+		{"y.txt", "topic\n1\n0\n", "", nil, "--header reads it as a name, and --no-header as a label"},
+		{"y.csv", "x9,cat\nbob,dog\nann,cat\n", "", nil, "line 1: bad value: is this row the names of the columns, or"},
+		{"y.csv", "0,1\n1,0\n1,1\n", "", nil, "column 0 is the id: want one column, or the id first"},
 		{"y.txt", "b\na\n", "", nil, "2 rows for 3 vertices; want a label for each"},
 		{"y.txt", "b\na\nb\nc\n", "", nil, "line 4: files do not fit together: more rows than the 3 vertices"},
 		{"y.txt", "cy a\ndan b\n", "", nil, "line 2: vertex \"dan\""},
@@ -88,5 +96,25 @@ func TestImportLabelFilesOfEdgesAlone(t *testing.T) {
 	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "rows.txt")}, true
 	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "want two, the id of a vertex") {
 		t.Error(err)
+	}
+}
+
+// A column that is called like a file is the label; what is neither is an error that says so.
+func TestImportLabelColumnsCalledLikeFiles(t *testing.T) {
+	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\n", "nodes.csv": "id,topic.txt\nbob,b\nann,a\n"})
+	o := dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{Labels: []string{"topic.txt"}}}
+	d, _ := imported(t, o)
+	if got := npy.View[int32](d.Labels.Data); !slices.Equal(got, []int32{1, 0}) || d.Meta.Features != 0 {
+		t.Errorf("labels %v, %d features", got, d.Meta.Features)
+	}
+	o.DryRun = true
+	for name, want := range map[string]string{
+		"topics.txt": "--label topics.txt: neither a column of the node table nor a file",
+		"y.npy.gz":   `there is no column "y.npy.gz", which --label names`,
+	} {
+		o.Table.Labels = []string{name}
+		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // linked returns the relation whose edges are the links.
 func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	switch name := g.options.LinksOf; {
-	case !g.typed():
+	case !g.named:
 		return 0, nil
 	case name == "":
 		return 0, badOption("--task links: the graph has relations; say whose edges are the links: "+

@@ -18,7 +18,7 @@ import (
 //
 //	raw/edge.csv.gz  num-node-list.csv.gz  num-edge-list.csv.gz     u,v    N    E
 //	raw/node-feat.csv.gz  node-label.csv.gz                         one row a vertex
-//	raw/edge-feat.csv.gz                                            one row an edge
+//	raw/edge-feat.csv.gz  edge_weight.csv.gz                        one row an edge
 //	raw/data.npz  node-label.npz                                    instead of the above: edge_index
 //	                                                                [2, E], node_feat, node_label
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
@@ -54,12 +54,13 @@ func (s *source) readsOGB(raw string) {
 	for _, of := range []struct{ name, as string }{
 		{"data.npz", "edges, features"}, {"node-label.npz", asLabel}, {"edge.csv", asEdges},
 		{"node-feat.csv", asFeature}, {"node-label.csv", asLabel}, {"edge-feat.csv", asEdgeFeature},
-		{"node_year.csv", asTime},
+		{"edge_weight.csv", asWeight}, {"node_year.csv", asTime},
 	} {
 		if either(raw, of.name) == "" {
 			continue
 		}
-		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") {
+		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") ||
+			of.as == asWeight && (exists(filepath.Join(raw, "data.npz")) || slices.Contains(s.options.Ignore, "edge_weight")) {
 			of.as = asIgnored
 		}
 		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
@@ -67,6 +68,9 @@ func (s *source) readsOGB(raw string) {
 		}
 	}
 	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year", "num-node-list", "num-edge-list"}
+	if !exists(filepath.Join(raw, "data.npz")) {
+		known = append(known, "edge_weight")
+	}
 	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
 		for _, name := range filesIn(raw, ext) {
 			switch {
@@ -177,10 +181,38 @@ func readOGBText(e *edgeSource, raw string) error {
 			return err
 		}
 	}
+	if path := either(raw, "edge_weight.csv"); path != "" && !slices.Contains(s.options.Ignore, "edge_weight") {
+		if err := readWeightTable(e, path); err != nil {
+			return err
+		}
+	}
 	if path := either(raw, "node-label.csv"); path != "" {
 		return readTableLabels(s, path)
 	}
 	return nil
+}
+
+// readWeightTable takes the weights of a table with a row for each edge.
+func readWeightTable(e *edgeSource, path string) error {
+	var w [1]float64
+	n := int64(0)
+	err := eachRow(path, table.Comma, func(r *table.Reader) error {
+		if n++; n > e.edges.NumEdges() {
+			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, e.edges.NumEdges())
+		}
+		if err := r.Floats(w[:]); err != nil {
+			return err
+		}
+		if err := e.addWeight(w[0]); err != nil {
+			return r.Errorf("%w", err)
+		}
+		return nil
+	})
+	if err == nil && n != e.edges.NumEdges() {
+		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the weights out: "+
+			"--ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
+	}
+	return err
 }
 
 // haveRows returns an error if a table is too small for a row for each of n vertices under any

@@ -86,13 +86,23 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 			in.reads(t.Path(), name, asIgnored, "")
 		}
 	}
-	if t.Noted > 0 {
-		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
-			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, "# ", t.Noted)
-	}
+	in.tellComments(t)
 	if t.Repeated > 0 {
 		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
 			filepath.Base(t.Path()), t.At, t.Repeated)
+	}
+}
+
+// tellComments notes lines that could be rows or comments, and what they were taken as.
+func (in *importer) tellComments(t *table.Named) {
+	if t.Skipped > 0 {
+		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such lines in all, though it "+
+			"has as many fields as the rows: if it is a row, quote its first field", filepath.Base(t.Path()),
+			t.SkippedAt, t.Skipped)
+	}
+	if t.Noted > 0 {
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
+			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, "# ", t.Noted)
 	}
 }
 
@@ -150,4 +160,12 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 		}
 	}
 	return -1, nil
+}
+
+// notEmpty returns an error for an empty name of a column in a list of a flag.
+func notEmpty(name, flag string) error {
+	if name == "" {
+		return badOption("%s: the name of a column is empty; name one, or leave it out", flag)
+	}
+	return nil
 }

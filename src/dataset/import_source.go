@@ -20,7 +20,8 @@ type importer struct {
 	options ImportOptions
 	read    map[string]string // arrays that were read, and their meaning
 	// of a graph with types: the flags that are given for this type or relation by its name
-	own map[string]bool
+	own        map[string]bool
+	unlabelled bool // --label names labels of another type alone
 	*findings
 }
 
@@ -216,8 +217,8 @@ func (s *source) limit() int64 {
 
 func (s *source) vertexRange(v int64) error {
 	if s.kind != "" {
-		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s", v, graph.ErrVertexRange, s.vertices,
-			s.kind)
+		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count within a type, 0 to %d",
+			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
 		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, s.limit()-1)

@@ -277,8 +277,12 @@ func (s *source) splitTable(p *splitSource) error {
 	comments := s.comments()
 	for {
 		row, err := t.Next()
-		if err != nil || row == nil {
+		if err != nil {
 			return err
+		}
+		if row == nil {
+			s.tellComments(t)
+			return nil
 		}
 		if len(row) != 2 {
 			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))

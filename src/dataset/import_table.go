@@ -3,11 +3,12 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"halognn/src/dataset/table"
-	"halognn/src/graph"
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
@@ -81,8 +82,10 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 		a, key := beside(x)
 		err = setDenseFeatures(s, a, key)
 	}
-	if err == nil && y != "" {
-		err = readLabelFile(s, y)
+	if err == nil && y != "" && !slices.Contains(s.header, y) {
+		if err = readLabelFile(s, y); errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("--label %s: neither a column of the node table nor a file: %w", y, err)
+		}
 	}
 	return err
 }
@@ -100,8 +103,9 @@ func labelFile(words []string) string {
 	if len(words) != 1 {
 		return ""
 	}
-	switch filepath.Ext(strings.TrimSuffix(words[0], ".gz")) {
-	case ".npy", ".csv", ".tsv", ".txt":
+	path, zipped := strings.CutSuffix(words[0], ".gz")
+	switch ext := filepath.Ext(path); {
+	case ext == ".csv", ext == ".tsv", ext == ".txt", ext == ".npy" && !zipped:
 		return words[0]
 	}
 	return ""
@@ -115,30 +119,49 @@ func readLabelFile(s *source, path string) error {
 		return readLabels(s, a, key)
 	}
 	o := &s.options.Table
+	given := o.Header || o.NoHeader
 	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
 		Data: func(row []string) bool {
-			if _, err := s.vertexNamed(row[0]); len(row) > 1 {
-				return err == nil
-			}
-			return !o.Header && !s.usual(row[0])
+			_, err := s.vertexNamed(row[0])
+			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
 		}})
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	ids := min(1, len(t.Header)-1) // columns before the labels
-	if ids == 0 && o.Nodes == "" && arrayFile(o.Features) == "" {
-		return t.Errorf("%w: one column; without a node table want two, the id of a vertex and its label", ErrValue)
+	if len(t.Header) == 1 {
+		if o.Nodes == "" && arrayFile(o.Features) == "" {
+			return t.Errorf("%w: one column; without a node table want two, the id of a vertex and its label", ErrValue)
+		}
+		labels, err := s.rowsOfLabels(t, given)
+		if err != nil {
+			return err
+		}
+		c := nodeColumns{labels: []int{0}, use: map[int]columnUse{0: {asLabel, ""}}}
+		s.readsColumns(t, c.use)
+		return setTableLabels(s, t, c, [][]string{labels})
 	}
-	labels, seen := make([][]string, len(t.Header)-ids), make([]bool, s.vertices)
-	c := nodeColumns{use: map[int]columnUse{0: {asID, ""}}}
-	for i := range labels {
-		labels[i] = make([]string, s.vertices)
-		c.labels = append(c.labels, ids+i)
-		c.use[ids+i] = columnUse{asLabel, ""}
+	id := 0
+	if t.HasNames {
+		if k, _ := s.column(t, "", "", idNames...); k >= 0 {
+			id = k
+		}
+		// a guess: a row of data whose vertex is unknown may look like names
+		if !given && !slices.ContainsFunc(t.Header, s.usual) && strings.ContainsAny(t.Header[0], "0123456789") {
+			return t.Errorf("%w: is this row the names of the columns, or of a vertex that has no row? --header reads "+
+				"it as the names, and --no-header as data", ErrValue)
+		}
 	}
-	n := 0
-	for ; ; n++ {
+	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
+	var labels [][]string
+	for k := range t.Header {
+		if k != id {
+			c.labels, labels = append(c.labels, k), append(labels, make([]string, s.vertices))
+			c.use[k] = columnUse{asLabel, ""}
+		}
+	}
+	seen := make([]bool, s.vertices)
+	for {
 		row, err := t.Next()
 		if err != nil {
 			return err
@@ -146,28 +169,67 @@ func readLabelFile(s *source, path string) error {
 		if row == nil {
 			break
 		}
-		v := graph.VertexID(n)
-		if ids > 0 {
-			if v, err = s.vertexNamed(row[0]); err != nil {
-				return t.Errorf("%w", err)
-			}
-		} else if n == s.vertices {
-			return t.Errorf("%w: more rows than the %d vertices", ErrMismatch, s.vertices)
+		v, err := s.vertexNamed(row[id])
+		if err != nil {
+			return t.Errorf("%w; column %s is the id: want one column, or the id first, or called id", err, t.Header[id])
 		}
 		if seen[v] {
-			return t.Errorf("%w: vertex %.60q comes twice", ErrValue, row[0])
+			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several labels want the id as the "+
+				"first column, or called id", ErrValue, row[id], t.Header[id])
 		}
 		seen[v] = true
-		for i := range labels {
-			labels[i][v] = strings.Clone(row[ids+i])
+		for i, k := range c.labels {
+			labels[i][v] = strings.Clone(row[k])
 		}
-	}
-	if ids == 0 && n != s.vertices {
-		return fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
-			"(--no-header if the first row is one), or rows of an id and a label", path, ErrMismatch, n, s.vertices)
 	}
 	s.readsColumns(t, c.use)
 	return setTableLabels(s, t, c, labels)
+}
+
+// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
+// row is a name, it is one if there is a row more than vertices, and it is like none of the others.
+func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err error) {
+	tooMany := func() error {
+		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the first row is a name",
+			ErrMismatch, s.vertices)
+	}
+	for {
+		row, err := t.Next()
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			break
+		}
+		if len(labels) > s.vertices || len(labels) == s.vertices && given {
+			return nil, tooMany()
+		}
+		labels = append(labels, strings.Clone(row[0]))
+	}
+	n := len(labels)
+	if n > 0 && !given {
+		first, rest := labels[0], labels[1:]
+		isNumber := func(text string) bool { _, ok := table.ParseFloat([]byte(text)); return ok }
+		own := !isNumber(first) && !slices.Contains(rest, first) // it may be a name
+		switch {
+		case n == s.vertices+1 && own:
+			t.HasNames, t.Header[0] = true, first
+			labels, n = rest, n-1
+		case n > s.vertices:
+			return nil, tooMany()
+		case n == s.vertices && own && n > 1 && (s.usual(first) || !slices.ContainsFunc(rest, func(text string) bool {
+			return !isNumber(text)
+		})):
+			return nil, fmt.Errorf("%s: line 1: %w: %.60q may be a name or the label of the first of %d vertices: "+
+				"--header reads it as a name, and --no-header as a label", t.Path(), ErrMismatch, first, n)
+		}
+	}
+	if n != s.vertices {
+		return nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
+			"(--no-header if the first row is one, --header if it is a name), or rows of an id and a label", t.Path(),
+			ErrMismatch, n, s.vertices)
+	}
+	return labels, nil
 }
 
 // beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.

@@ -251,6 +251,9 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
 		k, err := e.edgeColumn(t.Named, name, flag)
+		if err == nil {
+			err = notEmpty(name, flag)
+		}
 		switch {
 		case err != nil:
 			return err
@@ -274,11 +277,8 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
 	}
-	if e.columns == nil {
-		e.columns = map[string]bool{}
-	}
-	k, what := slices.Index(t.Header, asked), fmt.Sprintf("%q, which %s", asked, flag)
-	e.columns[what] = e.columns[what] || k >= 0
+	k := slices.Index(t.Header, asked)
+	e.seeColumn(flag, asked, k >= 0)
 	return k, nil
 }
 
@@ -555,12 +555,15 @@ func (e *edgeSource) turn(t *edgeTable, both []int64) {
 		return
 	}
 	if t.directed == 0 {
-		e.undirected = true
+		if e.undirected = true; e.of() != "" {
+			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was added", e.of(),
+				t.Header[t.direction], filepath.Base(t.Path()))
+		}
 		return
 	}
 	if e.both = both; e.from == e.to {
 		e.addReverses(e, both)
 	}
-	e.note("%d edges are undirected, as column %s says: the reverse of each was added", len(both),
+	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both), e.of(),
 		t.Header[t.direction])
 }

@@ -20,6 +20,7 @@ type nodeColumns struct {
 	labels, features []int
 	masks            [3]int // columns of marks of a split; -1 for none
 	named            bool   // --label names the labels
+	left             int    // a column of a usual name, where --label names labels of another type; -1 for none
 	use              map[int]columnUse
 }
 
@@ -340,7 +341,7 @@ const rowNumbers = "an index that tools write"
 // findNodeColumns finds the columns of a node table.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
+	c.use, c.masks, c.left = map[int]columnUse{}, [3]int{-1, -1, -1}, -1
 	for _, name := range t.Header {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
@@ -361,6 +362,9 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	case len(o.Features) > 0:
 		for _, name := range o.Features {
 			k, err := s.column(t, name, "--features")
+			if err == nil {
+				err = notEmpty(name, "--features")
+			}
 			if err != nil {
 				return c, err
 			}
@@ -384,6 +388,8 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	for k, name := range t.Header {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
+		case k == c.left:
+			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
@@ -463,11 +469,14 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	if labelFile(o.Labels) != "" {
+	if y := labelFile(o.Labels); y != "" && !slices.Contains(t.Header, y) {
 		return nil
 	}
 	for _, name := range o.Labels {
 		k, err := s.column(t, name, "--label")
+		if err == nil {
+			err = notEmpty(name, "--label")
+		}
 		if err != nil {
 			return err
 		}
@@ -482,6 +491,10 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
+	}
+	if len(found) > 0 && s.unlabelled {
+		c.left = found[0]
+		return nil
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
@@ -504,6 +517,9 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 		return nil
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
+			if t.Path() != s.options.Table.Nodes { // a file of labels
+				return fmt.Errorf("%s: %w", name(0), err)
+			}
 			return fmt.Errorf("%s: %w; --ignore %s leaves the column out", name(0), err, t.Header[c.labels[0]])
 		}
 		return nil

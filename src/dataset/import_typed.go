@@ -35,6 +35,25 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
+// expect registers the words of a flag of edges that name no relation: a table must have such columns.
+func (g *graphSource) expect(flag string, words, known []string) {
+	in := importer{own: map[string]bool{}}
+	for _, w := range in.choose(flag, words, known) {
+		if w != "" {
+			g.seeColumn(flag, w, false)
+		}
+	}
+}
+
+// seeColumn keeps whether a table has a column that a flag names for all relations.
+func (f *findings) seeColumn(flag, name string, has bool) {
+	if f.columns == nil {
+		f.columns = map[string]bool{}
+	}
+	what := fmt.Sprintf("%q, which %s", name, flag)
+	f.columns[what] = f.columns[what] || has
+}
+
 // chooseOne is choose for a flag of one word.
 func (in *importer) chooseOne(flag, word string, known []string, names ...string) string {
 	return strings.Join(in.choose(flag, strings.Split(word, ","), known, names...), ",")
@@ -95,7 +114,9 @@ func (g *graphSource) readTables() error {
 		of.Nodes = path
 		of.ID = s.chooseOne("--id", of.ID, kinds, s.kind)
 		of.Split = s.chooseOne("--split-column", of.Split, kinds, s.kind)
-		of.Labels = s.choose("--label", of.Labels, kinds, s.kind)
+		all := of.Labels
+		of.Labels = s.choose("--label", all, kinds, s.kind)
+		s.unlabelled = len(all) > 0 && len(of.Labels) == 0
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
 		for _, of := range [][2]string{{"--label", labelFile(of.Labels)}, {"--features", arrayFile(of.Features)}} {
 			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
@@ -113,6 +134,8 @@ func (g *graphSource) readTables() error {
 			known = append(known, strings.Join(words[1:len(words)-1], "."))
 		}
 	}
+	g.expect("--weight", strings.Split(g.options.Table.Weight, ","), known)
+	g.expect("--edge-features", g.options.Table.EdgeFeatures, known)
 	for i, path := range paths {
 		words := strings.Split(names[i], ".")
 		if len(words) < 3 {
@@ -231,7 +254,7 @@ func (g *graphSource) readArrays() error {
 		g.reads(in, key, asEdges, "")
 		a := arraySource{ofType{set, "," + rest}, in + " (" + rest + ")"}
 		if weight := e.find(a, "edge_weight"); weight != "" {
-			g.reads(in, weight+","+rest, asWeight, "")
+			g.reads(in, weight+","+rest, asWeight, e.rival(a, weight))
 			err = readWeights(e, a)
 		}
 		if rows := e.options.Keys["edge_attr"]; err == nil && a.Has(rows) {

@@ -227,7 +227,8 @@ func TestImportTypedKeys(t *testing.T) {
 		"edge_index": "links", "edge_attr": "edge_attr"}}
 	d, r := imported(t, o)
 	if !slices.Equal(rowsOf(t, d, "paper"), []float32{1, 2, 3, 4}) || d.Meta.LabelType != "paper" || d.Meta.Edges != 4 ||
-		len(r.Notes) > 0 {
+		!slices.Equal(r.Notes, []string{"the edges of author,by,paper have no features, as others have: each has zeros",
+			"the edges of paper,cites,paper have no weights, as others have: each weighs 1"}) {
 		t.Errorf("%+v, %s", d.Meta, r)
 	}
 	// authors 0 and 2 of paper 0, which cites nothing and is cited by paper 1
@@ -238,5 +239,108 @@ func TestImportTypedKeys(t *testing.T) {
 	_, err := dataset.Import(o)
 	if err == nil || !strings.Contains(err.Error(), `no array "nothing", which --keys names for x`) {
 		t.Error(err)
+	}
+}
+
+// Relations have features of one width, whichever is read first.
+func TestImportTypedWidthsOfEdgeFeatures(t *testing.T) {
+	dir := written(t, map[string]string{"nodes.paper.csv": "id\np1\np2\n", "nodes.author.csv": "id\nann\nbob\n",
+		"edges.author.by.paper.csv":   "source,target,f,g\nann,p1,1,2\nbob,p1,3,4\n",
+		"edges.paper.cites.paper.csv": "source,target,f,g\np1,p2,5,6\n"})
+	for _, c := range []struct {
+		features []string
+		want     string
+	}{
+		{[]string{"by=f", "cites=f", "g"}, "paper,cites,paper have 2 columns of features, and others have 1; name as many"},
+		{[]string{"by=f", "g", "cites=f"}, "paper,cites,paper have 1 columns of features, and others have 2; name as many"},
+		{[]string{"by=", "cites=f"}, "--edge-features: the name of a column is empty"},
+		{[]string{"f", ""}, "--edge-features: the name of a column is empty"},
+	} {
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Out: filepath.Join(t.TempDir(), "d"),
+			Table: dataset.TableOptions{EdgeFeatures: c.features}})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.features, err, c.want)
+		}
+	}
+}
+
+// An empty name of a column is an error, and an empty name of a type.
+func TestImportEmptyNames(t *testing.T) {
+	files := map[string]string{"nodes.paper.csv": "id,y\np1,0\np2,1\n", "edges.paper.cites.paper.csv": "source,target\np1,p2\n"}
+	plain := map[string]string{"nodes.csv": "id,y\np1,0\np2,1\n", "edges.csv": "source,target,w\np1,p2,1\n"}
+	none := map[string]string{"nodes..csv": "id\na\nb\n", "edges..x..csv": "source,target\na,b\n",
+		"edges..y..csv": "source,target\nb,a\n"}
+	for _, c := range []struct {
+		files map[string]string
+		table dataset.TableOptions
+		want  string
+	}{
+		{files, dataset.TableOptions{Labels: []string{"paper="}}, "--label: the name of a column is empty"},
+		{files, dataset.TableOptions{Features: []string{"paper="}}, "--features: the name of a column is empty"},
+		{plain, dataset.TableOptions{Labels: []string{"y", ""}}, "--label: the name of a column is empty"},
+		{plain, dataset.TableOptions{EdgeFeatures: []string{"w", ""}}, "--edge-features: the name of a column is empty"},
+		{none, dataset.TableOptions{}, `vertex type "": a name has letters`},
+		{none, dataset.TableOptions{Weight: "x=w"}, `w`},
+	} {
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: written(t, c.files), Table: c.table, DryRun: true})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.table, err, c.want)
+		}
+	}
+}
+
+// A label that is named for one type settles whose labels are read: no column of a usual name is, of others.
+func TestImportTypedLabelOfOneType(t *testing.T) {
+	dir := written(t, map[string]string{"nodes.paper.csv": "id,topic\np1,b\np2,a\n", "nodes.author.csv": "id,label,h\nann,1,5\n",
+		"edges.author.by.paper.csv": "source,target\nann,p1\n"})
+	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{
+		Labels: []string{"paper=topic"}}})
+	if got := rowsOf(t, d, "author"); d.Meta.LabelType != "paper" || !slices.Equal(got, []float32{5}) ||
+		!strings.Contains(r.String(), "nodes.author.csv: label: ignored (--label names those of another type)") {
+		t.Errorf("labels of %s, rows %v\n%s", d.Meta.LabelType, got, r)
+	}
+}
+
+// A graph is undirected if all its relations are, as a column says; reverses that are there are not added.
+func TestImportTypedReversesThatAreThere(t *testing.T) {
+	files := map[string]string{"nodes.paper.csv": "id\np1\np2\n", "nodes.author.csv": "id\nann\n",
+		"edges.author.by.paper.csv": "source,target,Type\nann,p1,Undirected\n"}
+	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: written(t, files)})
+	if !r.Undirected || d.Meta.Edges != 2 || !slices.Contains(r.Notes, "the edges of author,by,paper are undirected, "+
+		"as column Type of edges.author.by.paper.csv says: the reverse of each was added") {
+		t.Errorf("undirected %t, %d edges, %q", r.Undirected, d.Meta.Edges, r.Notes)
+	}
+	files["edges.paper.cites.paper.csv"] = "source,target\np1,p2\n"
+	if _, r = imported(t, dataset.ImportOptions{Format: "csv", In: written(t, files)}); r.Undirected {
+		t.Error("undirected, with a relation that is directed")
+	}
+	files["edges.paper.rev_by.author.csv"] = "source,target\np1,ann\n"
+	dir := written(t, files)
+	for want, o := range map[string]dataset.ImportOptions{
+		"say --directed":         {},
+		"leave --reverse out":    {Reverse: true},
+		"leave --undirected out": {Undirected: dataset.Yes},
+	} {
+		o.Format, o.In, o.DryRun = "csv", dir, true
+		_, err := dataset.Import(o)
+		if err == nil || !strings.Contains(err.Error(), "relation paper,rev_by,author is there twice: the source has") ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A column that is named for all relations must be there, though each relation has one of its own.
+func TestImportTypedColumnsOfNone(t *testing.T) {
+	dir := written(t, map[string]string{"nodes.paper.csv": "id\np1\np2\n",
+		"edges.paper.cites.paper.csv": "source,target,w\np1,p2,3\n"})
+	for want, table := range map[string]dataset.TableOptions{
+		`no edge table has a column "foo", which --weight names`:        {Weight: "foo,cites=w"},
+		`no edge table has a column "foo", which --edge-features names`: {EdgeFeatures: []string{"foo", "cites=w"}},
+	} {
+		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Table: table, DryRun: true})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

@@ -147,8 +147,11 @@ func (t *Named) Counts(column int) bool {
 // sample returns the fields of the rows after the first that the buffer holds.
 func (t *Named) sample() (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
-		one := Reader{sep: t.sep, words: true, quote: t.quote}
-		one.row = one.trim(row)
+		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width, numbers: t.numbers,
+			remarks: t.remarks}
+		if one.row = one.trim(row); one.isComment() {
+			continue
+		}
 		if fields, err := one.Words(); err == nil && len(fields) == t.width {
 			rows = append(rows, slices.Clone(fields))
 		}

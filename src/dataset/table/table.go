@@ -69,6 +69,8 @@ type Reader struct {
 	remarks   bool // first lines were comments of another width than rows
 	Noted     int  // rows of words that begin as comments do, with a mark and a blank
 	NotedAt   int  // the line of the first of them
+	Skipped   int  // comments that have as many fields as the rows
+	SkippedAt int  // the line of the first of them
 	file      *os.File
 	in        io.Reader
 	buf       []byte
@@ -90,10 +92,11 @@ type Reader struct {
 func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{path: path, sep: sep}) }
 
 // OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
-// as the first row without such a beginning, and more than one; else it is a comment, unless a row before
-// began so. First lines that begin with # and a blank are comments if no row after them begins so. Where
-// first fields are numbers, or such first lines had another number of fields, lines like these are comments,
-// whatever they hold. Where a row is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
+// as the first row without such a beginning, and more than one; else it is a comment, unless a row
+// before began so. First lines that begin with # and a blank are comments if no row after them begins
+// so. Where first fields are numbers, or such first lines had another number of fields, all lines
+// with a mark and a blank are comments; those that have the fields of a row are counted. Where a row
+// is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
 // number, and a line with one is a comment if it begins so and no row was before it.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
@@ -171,7 +174,15 @@ func (r *Reader) Next() (bool, error) {
 		if bytes.HasPrefix(line, mark) { // of the second of joined files
 			line = line[len(mark):]
 		}
-		if r.row = r.trim(line); len(r.row) == 0 || r.isComment() {
+		if r.row = r.trim(line); len(r.row) == 0 {
+			continue
+		}
+		if r.isComment() {
+			if r.width > 1 && r.Columns() == r.width {
+				if r.Skipped++; r.Skipped == 1 {
+					r.SkippedAt = r.begun
+				}
+			}
 			continue
 		}
 		if r.quote && bytes.IndexByte(line, '"') >= 0 && r.open(line, false) {
@@ -217,7 +228,7 @@ func (r *Reader) isComment() bool {
 	switch {
 	case !marked(r.row):
 		return false
-	case !r.words || r.width > 1 && (r.numbers || r.remarks && noted(r.row)):
+	case !r.words || r.width > 1 && !r.ragged && (r.numbers || r.remarks) && noted(r.row):
 		return true
 	case r.width == 1 || r.marks:
 		return false

@@ -95,7 +95,13 @@ func TestWordsOfFields(t *testing.T) {
 		{"# a\tb\n0\t1\n", table.Auto, false, "0|1"},
 		{"# a \"b, c\n# d\na,b\n#c,d\n", table.Auto, false, "a|b #c|d"},
 		{"# a,b\nc,d\n# e,f\n", table.Auto, false, "#_a|b c|d #_e|f"},
-		{"id,x\n1,a\n# half, way\n#3,c\n2,b\n", table.Auto, false, "id|x 1|a 2|b"},
+		{"id,x\n1,a\n# half, way\n#3,c\n2,b\n", table.Auto, false, "id|x 1|a #3|c 2|b"},
+		{"#id,label,f\n1,0,0.5\n2,1,0.7\n3,1,0.9\n", table.Auto, false, "#id|label|f 1|0|0.5 2|1|0.7 3|1|0.9"},
+		{"id,label\n#go,0\n#rust,1\n7,0\n", table.Auto, false, "id|label #go|0 #rust|1 7|0"},
+		{"source,target\n#go,7\n#rust,7\n7,8\n", table.Auto, false, "source|target #go|7 #rust|7 7|8"},
+		{"1,2\n2,3\n#go,7\n%rust,7\n", table.Auto, false, "1|2 2|3 #go|7 %rust|7"},
+		{"1 2\n2 3\n#half\n# half way\n3 4\n", table.Auto, false, "1|2 2|3 3|4"},
+		{"1,2\n2,3\n# go,7\n", table.Auto, true, "1|2 2|3 #_go|7"},
 		{"# made by hand\nid,x\na,b\n# half, way\n#c,d\n", table.Auto, false, "id|x a|b #c|d"},
 		{"# one, two\nid,x\na,b\n# half, way\n", table.Auto, false, "#_one|two id|x a|b #_half|way"},
 		{"a b\n# \"c d\ne f\n", table.Auto, false, "a|b e|f"},
@@ -104,6 +110,32 @@ func TestWordsOfFields(t *testing.T) {
 		if got, err := words(t, []byte(c.text), c.sep, c.ragged); got != c.want || err != nil {
 			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
 		}
+	}
+}
+
+// Comments that have the fields of a row are counted, and are none of the rows by which columns are judged.
+func TestCommentsOfFullWidth(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	text := "id,index,x\n5,0,0.1\n# half, way, there\n7,1,0.2\n#half\n9,2,0.3\n# so, many, more\n"
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, err := table.OpenNamed(path, table.Names{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if !r.HasNames || !r.Counts(1) || r.Counts(0) || !r.Number(0) {
+		t.Errorf("names %t, index counts %t", r.HasNames, r.Counts(1))
+	}
+	rows := 0
+	for row, err := r.Next(); row != nil || err != nil; row, err = r.Next() {
+		if rows++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows != 3 || r.Skipped != 2 || r.SkippedAt != 3 || r.Noted != 0 {
+		t.Errorf("%d rows, %d comments from line %d, %d marked rows", rows, r.Skipped, r.SkippedAt, r.Noted)
 	}
 }
 
