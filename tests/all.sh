@@ -135,8 +135,10 @@ launched() {
     fi
   done
 }
+drawn=TestDrawnJobsTakeWhatWasPlanned # a minute
 others() {
   step "50 faults injected" faults 50 2
+  step "40 drawn jobs take what was planned" program -run "$drawn"
   step "a trained model in PyTorch" tests/pytorch.sh
   step "container recipes" tests/container.sh
 }
@@ -157,7 +159,7 @@ case ${1:-test} in
     else
       leave_out "the program under MPI" "no mpirun was found"
     fi
-    beside step "the program in one process, README and guide" program -skip UnderMPI
+    beside step "the program in one process, README and guide" program -skip "UnderMPI|$drawn"
     beside step "20 faults injected" faults 20 1
     step "go vet" go vet ./...
     step "C kernels, every SIMD level" kernels BUILD="$PWD/build"
