@@ -123,8 +123,8 @@ func (r *rankPlan) free() {
 }
 
 // look analyses one rank.
-func (p *planner) look(rank int) (r *rankPlan, err error) {
-	r = &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+func (p *planner) look(rank int) (_ *rankPlan, err error) {
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	defer func() {
 		if err != nil {
 			r.free()
