@@ -69,7 +69,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		model.parameters -= model.onDevice
 	}
 	scratch := held.Strategy // of choosing between rows and sums, by each worker
-	if j.OwnersSums() == nil {
+	if j.OwnersSums() == nil || j.Model.LearnsRows() { // then most of it is the rank's, by vertex
 		scratch = 0
 	}
 	first, _ := j.Vertices(lo)

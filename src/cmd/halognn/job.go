@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -156,7 +157,10 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 			}
 			return j.headroom.lacks(m, predicted)
 		})
-		err = withoutPlan(err) // of what was contained
+		if err = withoutPlan(err); unpredicted(err) { // of what was contained, too
+			slog.Warn(fmt.Sprintf("the memory of this job is not predicted: %v", err))
+			err = nil
+		}
 	}
 	return j.unbegun(comm.Agree(j.comm, err))
 }
@@ -178,6 +182,13 @@ func withoutPlan(err error) error {
 		return usageError(err)
 	}
 	return err
+}
+
+// unpredicted reports whether err is of the prediction itself, and not of the job or its files: such a one
+// ends no run.
+func unpredicted(err error) bool {
+	told, bug := (*exitError)(nil), (*mem.Panic)(nil)
+	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) || errors.As(err, &bug))
 }
 
 // plan plans the job without its times, by one rank: each further one takes time before the first step.

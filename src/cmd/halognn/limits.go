@@ -276,17 +276,17 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 		}
 		return err
 	})
+	spec := job.Spec
+	spec.Fit(s) // minibatches of these hold more than sizes tell
+	more := s.Schema.Typed() || spec.Model.LearnsRows() || spec.Model.EdgeIn > 0
 	switch {
 	case cfg.Compute.Device == "cuda": // it holds some of this, and is looked at where it is opened
-		return err != nil || x.lacks(most, predicted) != nil, nil
+		return err != nil || more || x.lacks(most, predicted) != nil, nil
 	case errors.Is(err, mem.ErrMemory): // not even to count
 		return false, usageError(err)
 	case err != nil:
 		return true, nil
 	}
-	spec := job.Spec
-	spec.Fit(s) // minibatches of these hold more than sizes tell
-	more := s.Schema.Typed() || spec.Model.LearnsRows() || spec.Model.EdgeIn > 0
 	return work != training || more || x.lacks(most, predicted) != nil,
 		x.lacks(least, needAtLeast)
 }

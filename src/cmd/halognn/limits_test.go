@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"math"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
+	"halognn/src/shard"
 	"halognn/src/trace"
 )
 
@@ -119,5 +121,19 @@ func TestEnoughForCounts(t *testing.T) {
 	}
 	if err := enoughForCounts(1 << 60); err == nil || !strings.Contains(err.Error(), "--epochs") {
 		t.Errorf("an exabyte: %v", err)
+	}
+}
+
+// A prediction that fails ends no run; what it finds of the job or of its files does.
+func TestUnpredicted(t *testing.T) {
+	for _, err := range []error{errors.New("exchange: no part"), withCode(exitBug, &mem.Panic{})} {
+		if !unpredicted(err) {
+			t.Errorf("%v ends a run", err)
+		}
+	}
+	for _, err := range []error{nil, usageError(plan.ErrJob), dataError(shard.ErrAltered), mem.ErrShrank} {
+		if unpredicted(err) {
+			t.Errorf("%v does not end a run", err)
+		}
 	}
 }

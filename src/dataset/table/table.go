@@ -171,9 +171,7 @@ func (r *Reader) Next() (bool, error) {
 			return false, err
 		}
 		r.begun = r.line
-		if bytes.HasPrefix(line, mark) { // of the second of joined files
-			line = line[len(mark):]
-		}
+		line = bytes.TrimPrefix(line, mark) // of the second of joined files
 		if r.row = r.trim(line); len(r.row) == 0 {
 			continue
 		}
