@@ -357,7 +357,8 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 			"vertex", a.name(key), npy.ShapeString(h.Shape))
 	}
 	if h.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), h.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order", a.name(key),
+			h.Shape[0], s.vertices)
 	}
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
@@ -395,7 +396,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	}
 	defer r.Close()
 	if r.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices", a.name(key), r.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order", a.name(key),
+			r.Shape[0], s.vertices)
 	}
 	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
 		names, err := npy.ReadText(r)

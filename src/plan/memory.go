@@ -68,7 +68,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		buffers += int64(up.blocks + up.inputs)
 		model.parameters -= model.onDevice
 	}
-	scratch := held.Strategy // of choosing between rows and sums, by each worker
+	scratch := held.Strategy                           // of choosing between rows and sums, by each worker
 	if j.OwnersSums() == nil || j.Model.LearnsRows() { // then most of it is the rank's, by vertex
 		scratch = 0
 	}
