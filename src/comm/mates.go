@@ -41,8 +41,9 @@ const (
 	wordFails  = 'f' // and eight digits, its rank: that of another mate if the first rank passes it on
 )
 
-// speaking is how long a rank that fails waits for the word of others: the socket is on its node.
-var speaking = 100 * time.Millisecond
+// hear is how long a rank that fails waits for the word of others: the socket is on its node. Tests wait
+// for the word itself.
+var hear = func(*Mates) { time.Sleep(100 * time.Millisecond) }
 
 // WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
 // first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
@@ -193,7 +194,7 @@ func (m *Mates) Speaks() bool {
 		return !late
 	}
 	m.fails(m.rank, nil)
-	time.Sleep(speaking)
+	hear(m)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Min(m.failed) == m.rank
