@@ -182,6 +182,13 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
+	if o.DryRun { // which notes what it finds in the rows
+		for _, s := range g.types {
+			if err := s.checkFeatures(); err != nil {
+				return r, err
+			}
+		}
+	}
 	g.tell(&r)
 	for _, rows := range all {
 		r.Edges += rows.g.NumEdges()
@@ -203,10 +210,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	}
 	r.Types = m.Describe()
 	if o.DryRun {
-		for _, s := range g.types {
-			err = cmp.Or(err, s.checkFeatures())
-		}
-		return r, err
+		return r, nil
 	}
 	w, err := Create(o.Out, m)
 	if err != nil {

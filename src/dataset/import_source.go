@@ -304,7 +304,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		stored = s.options.FeatureType
 	}
 	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
-	if entries < 0 && cols > 0 && s.options.FeatureType == "" && !s.options.Standardize && s.options.StandardizeAs == "" {
+	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !s.options.Standardize && s.options.StandardizeAs == "" {
 		f.write = s.watched(f, write)
 	}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
@@ -318,8 +318,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
 		s.options.MaxFeatureBytes == 0 && bytes > float64(largeFeatures) && bytes > muchLarger*small {
-		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: --feature-type sparse stores %s, and "+
-			"--feature-type %[6]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, size(small))
+		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices), entries: entries}
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and --feature-type %[7]s all", file,
+			ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, z.smaller("stores them"))
 	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {
