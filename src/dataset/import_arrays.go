@@ -104,10 +104,15 @@ func (d dotted) Names() []string {
 // arraySource is a set of arrays with the path that errors name.
 type arraySource struct {
 	arrays
-	path string
+	path string // of an archive, a directory, or the one .npy file that is read
 }
 
-func (a arraySource) name(key string) string { return a.path + ": " + key }
+func (a arraySource) name(key string) string {
+	if strings.HasSuffix(a.path, ".npy") {
+		return a.path
+	}
+	return a.path + ": " + key
+}
 
 // first returns the first of the keys that exists, "" if none does.
 func (a arraySource) first(keys ...string) string {

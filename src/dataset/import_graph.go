@@ -244,7 +244,8 @@ func (g *graphSource) count() error {
 }
 
 // reverse adds the reverse of every relation that has one by Reverse or, of those that join two types,
-// because its edges have no direction; one that joins a type to itself takes these reverses itself.
+// because its edges have no direction; one that joins a type to itself takes these reverses itself. They are
+// filled when the relation is built, which needs its own edges no more.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -265,10 +266,9 @@ func (g *graphSource) reverse() error {
 		}
 		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
-		if all {
+		if e.reverse = to; all {
 			e.both = nil
 		}
-		to.addReverses(e, e.both)
 	}
 	return nil
 }
@@ -348,6 +348,9 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops || e.from != e.to,
 		KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
+	if e.reverse != nil {
+		e.reverse.addReverses(e, e.both)
+	}
 	n := max(e.from.vertices, e.to.vertices)
 	switch {
 	case e.weights != nil:
@@ -362,7 +365,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	case e.rows.cols > 0:
 		rows.g, report, err = e.edges.BuildKept(n, o)
 	default:
-		rows.g, report, err = e.edges.Build(n, o)
+		rows.g, report, err = e.edges.BuildRows(n, 0, e.to.vertices, o)
 	}
 	if err != nil {
 		rows.free()
@@ -380,7 +383,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < n { // rows of targets alone
+	if to := e.to.vertices; to < rows.g.NumVertices() { // rows of targets alone
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)

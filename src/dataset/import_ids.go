@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,10 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
+	if o.integers+o.other.count == 0 && o.whole.count > 0 {
+		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they stand there", o.whole.id,
+			o.whole.line, filepath.Base(path))
+	}
 	odd := o.other
 	if odd.count == 0 {
 		odd = o.whole
@@ -114,6 +119,21 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 			n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
+}
+
+// alike returns a vertex whose id is the same number as another one, or differs in capitals alone; "" if there
+// is none. It looks at all.
+func (s *source) alike(id string) (other string, number bool) {
+	x, is := table.ParseFloat([]byte(id))
+	for _, of := range slices.Sorted(maps.Keys(s.places)) {
+		if y, also := table.ParseFloat([]byte(of)); is && also && x == y {
+			return of, true
+		}
+		if other == "" && strings.EqualFold(of, id) {
+			other = of
+		}
+	}
+	return other, false
 }
 
 // keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex

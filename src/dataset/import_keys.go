@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"halognn/src/dataset/table"
 	"halognn/src/npy"
@@ -37,12 +39,45 @@ var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
 // timeNames are names of columns and arrays with times of edges.
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
-	"unix_time", "datetime", "date"}
+	"unix_time", "datetime", "date", "year", "timeset"}
 
 // noTime says what follows from a time that is not read.
 const noTime = "it is a time, which is not used: a vertex reads edges from its future, too"
 
-func isTime(name string) bool { return slices.Contains(timeNames, strings.ToLower(name)) }
+// isTime reports whether a name is that of a time, or has the word for one: creationDate, block_timestamp,
+// created_at.
+func isTime(name string) bool {
+	var parts []string
+	begin := 0
+	for i, r := range name + "_" {
+		apart := strings.ContainsRune("_- .:", r)
+		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
+			if i > begin {
+				parts = append(parts, strings.ToLower(name[begin:i]))
+			}
+			if begin = i; apart {
+				begin = i + 1
+			}
+		}
+	}
+	n := len(parts)
+	return n > 1 && parts[n-1] == "at" || slices.Contains(timeNames, strings.ToLower(name)) ||
+		slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(timeNames, p) })
+}
+
+// isMoment reports whether a field is a date, as 2012-01-31, or like the seconds or milliseconds since 1970 of
+// 1990 to 2100.
+func isMoment(field string) bool {
+	x, is := table.ParseFloat([]byte(field))
+	if is && x > 1e11 {
+		x /= 1000
+	}
+	if len(field) > 10 {
+		field = field[:10]
+	}
+	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field, "/", "-"))
+	return err == nil || is && x >= 631152000 && x < 4102444800
+}
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
 // ignoredWeights for what it does not read, so the names stand here alone.
@@ -92,7 +127,7 @@ var refused = map[string]string{
 	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
 	"train_pos_edge_index": linkTask, "train_edges": linkTask,
 	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
-	"ptr": manyTask, "num_graphs": manyTask,
+	"graph_id": manyTask, "graph_ids": manyTask, "ptr": manyTask, "num_graphs": manyTask,
 	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
 	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
 	"node_features_indptr": sparseTask,
@@ -121,10 +156,12 @@ func (in *importer) refuseKeys(a arraySource) error {
 // the options takes precedence over the usual ones.
 func (in *importer) find(a arraySource, meaning string) string {
 	if key, ok := in.options.Keys[meaning]; ok {
-		if !a.Has(key) {
+		switch {
+		case a.Has(key):
+			return in.used(key, meaning)
+		case in.own == nil: // else another type has it
 			return ""
 		}
-		return in.used(key, meaning)
 	}
 	for _, key := range aliases[meaning] {
 		if a.Has(key) && !slices.Contains(in.options.Ignore, key) {
@@ -290,9 +327,12 @@ var foreignKinds = map[string]string{
 	".ndjson": "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
 	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table and an edge table, " +
 		"whose first lines name the columns",
+	".dl":  "a DL file of UCINET; export it as an edge list",
 	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
 	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }
+
+var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
 
 // foreign returns an error for an input whose name shows that no importer, or another one, reads
 // it.
@@ -301,6 +341,9 @@ func foreign(path, format string) error {
 	ext := filepath.Ext(base)
 	if isDir(path) {
 		return nil
+	}
+	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") && slices.Contains(planetoidFiles, ext) {
+		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT reads these", path, ErrValue)
 	}
 	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)

@@ -397,7 +397,7 @@ func TestImportRefusals(t *testing.T) {
 			edges("source\na\n"),
 			[]string{"edges.csv: line 1", "one column", "the ends of an edge"},
 		},
-		{"words that may be names", edges("alice,bob\ncarol,bob\n"),
+		{"words that may be names", edges("alice,bob\ncarol,dan\n"),
 			[]string{
 				"which columns are the ends of an edge? The columns are alice, bob",
 				"--source",

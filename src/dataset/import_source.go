@@ -21,7 +21,8 @@ type importer struct {
 	read    map[string]string // arrays that were read, and their meaning
 	// of a graph with types: the flags that are given for this type or relation by its name
 	own        map[string]bool
-	unlabelled bool // --label names labels of another type alone
+	known      []string // and the names by which flags may say of which one
+	unlabelled bool     // --label names labels of another type alone
 	*findings
 }
 
@@ -67,15 +68,16 @@ type edgeSource struct {
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	weights        []float32 // of the edges in the order of addEdge; nil: they have none
-	rows           edgeRows  // in the order of addEdge, or labels; without columns: they have none
-	undirected     bool      // each edge stands for both directions, as the files say
-	both           []int64   // numbers of edges that do, between two types
-	largest        int64     // vertex of an edge
-	reverses       bool      // the edges are those of another relation, reversed
-	placed         []float32 // labels of links, in the order of the rows
-	linkLabels     [3][]byte // of the lists of links
-	linkOutputs    int       // classes or numbers of a link; 0 without labels
+	weights        []float32   // of the edges in the order of addEdge; nil: they have none
+	rows           edgeRows    // in the order of addEdge, or labels; without columns: they have none
+	undirected     bool        // each edge stands for both directions, as the files say
+	both           []int64     // numbers of edges that do, between two types
+	largest        int64       // vertex of an edge
+	reverse        *edgeSource // takes the reverses of its edges, of those in both if it is not nil
+	reverses       bool        // the edges are those of another relation, reversed
+	placed         []float32   // labels of links, in the order of the rows
+	linkLabels     [3][]byte   // of the lists of links
+	linkOutputs    int         // classes or numbers of a link; 0 without labels
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -228,8 +230,8 @@ func (s *source) vertexRange(v int64) error {
 func (e *edgeSource) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
-		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; --ignore "+
-			"leaves the weights out", w, ErrValue)
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the weights "+
+			"out, by --ignore or without --weight", w, ErrValue)
 	}
 	e.weights = appended(e.weights, x)
 	return nil
@@ -320,7 +322,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		s.options.MaxFeatureBytes == 0 && bytes > float64(largeFeatures) && bytes > muchLarger*small {
 		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices), entries: entries}
 		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and --feature-type %[7]s all", file,
-			ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, z.smaller("stores them"))
+			ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, z.smaller("stores"))
 	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	case t.Nodes != "":
 		err = readNodes(s, t.Nodes)
 	case x != "":
-		err = countRows(s, x)
+		err = ofFlag("--features", x, countRows(s, x))
 	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" ||
 		t.ID != "":
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
@@ -80,14 +81,23 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	}
 	if err == nil && x != "" {
 		a, key := beside(x)
-		err = setDenseFeatures(s, a, key)
+		err = ofFlag("--features", x, setDenseFeatures(s, a, key))
 	}
 	if err == nil && y != "" && !slices.Contains(s.header, y) {
-		if err = readLabelFile(s, y); errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("--label %s: neither a column of the node table nor a file: %w", y, err)
-		}
+		err = ofFlag("--label", y, readLabelFile(s, y))
 	}
 	return err
+}
+
+// ofFlag names the flag that names a file in an error about it.
+func ofFlag(flag, path string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s %s: neither a column of the node table nor a file: %w", flag, path, err)
+	}
+	return fmt.Errorf("%s %w", flag, err)
 }
 
 // arrayFile returns the path if words is a single path of a .npy file, else "".
@@ -106,6 +116,9 @@ func labelFile(words []string) string {
 	path, zipped := strings.CutSuffix(words[0], ".gz")
 	switch ext := filepath.Ext(path); {
 	case ext == ".csv", ext == ".tsv", ext == ".txt", ext == ".npy" && !zipped:
+		return words[0]
+	}
+	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() {
 		return words[0]
 	}
 	return ""
@@ -148,8 +161,7 @@ func readLabelFile(s *source, path string) error {
 		}
 		// a guess: a row of data whose vertex is unknown may look like names
 		if !given && !slices.ContainsFunc(t.Header, s.usual) && strings.ContainsAny(t.Header[0], "0123456789") {
-			return t.Errorf("%w: is this row the names of the columns, or of a vertex that has no row? --header reads "+
-				"it as the names, and --no-header as data", ErrValue)
+			return t.Errorf(askedNames, ErrValue)
 		}
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
@@ -161,7 +173,7 @@ func readLabelFile(s *source, path string) error {
 		}
 	}
 	seen := make([]bool, s.vertices)
-	for {
+	for n := 0; ; n++ {
 		row, err := t.Next()
 		if err != nil {
 			return err
@@ -170,12 +182,20 @@ func readLabelFile(s *source, path string) error {
 			break
 		}
 		v, err := s.vertexNamed(row[id])
+		if _, number := table.ParseFloat([]byte(row[id])); err != nil && n == 0 && !number && !t.HasNames && !given {
+			return t.Errorf(askedNames, ErrValue)
+		}
 		if err != nil {
 			return t.Errorf("%w; column %s is the id: want one column, or the id first, or called id", err, t.Header[id])
 		}
 		if seen[v] {
+			several := ""
+			if len(c.labels) == 1 {
+				several = "; if a vertex has a row for each of several labels, make columns of 0 and 1: " +
+					"pandas.crosstab(df[0], df[1]).clip(upper=1)"
+			}
 			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several labels want the id as the "+
-				"first column, or called id", ErrValue, row[id], t.Header[id])
+				"first column, or called id%s", ErrValue, row[id], t.Header[id], several)
 		}
 		seen[v] = true
 		for i, k := range c.labels {
@@ -185,6 +205,9 @@ func readLabelFile(s *source, path string) error {
 	s.readsColumns(t, c.use)
 	return setTableLabels(s, t, c, labels)
 }
+
+const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +
+	"names, and --no-header as data"
 
 // rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
 // row is a name, it is one if there is a row more than vertices, and it is like none of the others.
@@ -235,7 +258,7 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 // beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.
 func beside(path string) (a arraySource, key string) {
 	dir := filepath.Dir(path)
-	return arraySource{npyDir(dir), dir}, strings.TrimSuffix(filepath.Base(path), ".npy")
+	return arraySource{npyDir(dir), path}, strings.TrimSuffix(filepath.Base(path), ".npy")
 }
 
 // tableFiles finds the edge table and, in a directory, the node table.
@@ -245,8 +268,13 @@ func tableFiles(s *source) (edges string, err error) {
 		return in, nil
 	}
 	if edges = tableIn(in, "edges"); edges == "" {
-		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; name the edge table "+
-			"with --in and the node table with --nodes", in)
+		names := filesIn(in, "")
+		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "part-") }) {
+			return "", fmt.Errorf("%s: a table in parts, as Spark writes it; join them, with the names of the columns once: "+
+				"awk 'FNR > 1 || NR == 1' %[1]s/part-* > NEW.csv", in)
+		}
+		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; it has %s; name the edge table with --in and "+
+			"the node table with --nodes; with vertex types the tables are %s", in, few(names), typedTables)
 	}
 	if s.options.Table.Nodes == "" {
 		s.options.Table.Nodes = tableIn(in, "nodes")

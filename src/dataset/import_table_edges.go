@@ -47,8 +47,9 @@ type edgeTable struct {
 	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
 	features         []int // of edgeColumns; -1 for a column that other relations have
 	why              string
-	directed, both   int  // edges that are said to be Directed, and Undirected
-	undirected       bool // the current one is
+	directed, both   int      // edges that are said to be Directed, and Undirected
+	undirected       bool     // the current one is
+	sample           []string // the first edge
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -119,10 +120,11 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of Neo4j
-// and ~from of Neptune are source_node, START_ID and from.
+// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of Neo4j,
+// ~from of Neptune and #node1 of a first line that is written as a comment are source_node, START_ID, from
+// and node1.
 func plainName(name string) string {
-	name = strings.TrimLeft(name, ":~")
+	name = strings.TrimLeft(name, ":~#")
 	if at := strings.IndexByte(name, '('); at > 0 {
 		name = name[:at]
 	}
@@ -148,20 +150,28 @@ func likeNames(source, target string) bool {
 	})
 }
 
-// onlyPair reports whether the first two columns alone are called alike as the ends of an edge, and not as
+// lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
+func (t *edgeTable) lead() int {
+	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
+		return 1
+	}
+	return 0
+}
+
+// onlyPair reports whether the first two columns, but for one without a name, alone are called alike as the ends of an edge, and not as
 // times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or beside another pair
 // (score1, score2, drugA, drugB).
 func (t *edgeTable) onlyPair() bool {
-	if !t.HasNames || len(t.Header) < 2 || !likeNames(t.Header[0], t.Header[1]) ||
-		isWhen(t.Header[0]) || isWhen(t.Header[1]) {
+	header := t.Header[t.lead():]
+	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
 		return false
 	}
 	stem := func(name string) string { return strings.ToLower(strings.Trim(plainName(name), "0123456789")) }
-	for k, name := range t.Header[2:] {
-		if stem(t.Header[0]) == stem(t.Header[1]) && stem(name) == stem(t.Header[0]) {
+	for k, name := range header[2:] {
+		if stem(header[0]) == stem(header[1]) && stem(name) == stem(header[0]) {
 			return false
 		}
-		for j, other := range t.Header {
+		for j, other := range header {
 			last, ab := strings.CutSuffix(strings.ToLower(other), "a")
 			if j != k+2 && !isWhen(name) && (likeNames(name, other) || likeNames(other, name) ||
 				ab && j > 1 && last+"b" == strings.ToLower(name)) {
@@ -232,9 +242,9 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 			t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
-	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() &&
-		!slices.Contains(e.options.Ignore, t.Header[0]) && !slices.Contains(e.options.Ignore, t.Header[1]):
-		t.from, t.to, t.why = 0, 1, "its names are a pair"
+	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
+		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
+		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -278,7 +288,7 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 		return e.column(t, asked, flag, usual...)
 	}
 	k := slices.Index(t.Header, asked)
-	e.seeColumn(flag, asked, k >= 0)
+	e.seeColumn(flag, asked, e.misnamed(asked), k >= 0)
 	return k, nil
 }
 
@@ -308,15 +318,26 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		case isTime(name):
 			of[k] = columnUse{asTime, ""}
 			e.note("column %s of %s is ignored: %s", name, file, noTime)
+		case isMoment(t.sample[k]):
+			of[k] = columnUse{asTime, "as its numbers or dates show"}
+			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.sample[k], noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.sample[k]):
+			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
 		default:
 			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
 	e.readsColumns(t.Named, of)
+}
+
+// weighs reports whether a field may be a weight.
+func weighs(field string) bool {
+	w, is := table.ParseFloat([]byte(field))
+	return is && w >= 0
 }
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
@@ -337,6 +358,9 @@ func eachNamedEdge(e *edgeSource,
 	if err := t.findFeatures(e); err != nil {
 		return nil, err
 	}
+	for k := range t.Header {
+		t.sample = append(t.sample, strings.Clone(t.Field(k)))
+	}
 	features := make([]string, len(t.features))
 	marks := !t.HasNames && e.options.Table.Source == "" // 0 or 1 alone
 	for rows := 0; ; rows++ {
@@ -345,6 +369,10 @@ func eachNamedEdge(e *edgeSource,
 			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
 				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
 				path, ErrValue, rows, t.Between())
+		}
+		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
+			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, networkx.read_adjlist(FILE, delimiter=%q) "+
+				"reads it and, in Python, halognn.write_dataset(DIR, graph) imports it", err, t.Between())
 		}
 		if err != nil || row == nil {
 			return t, err
@@ -470,11 +498,13 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.options.Table.Nodes == "" {
 		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
 	}
-	for _, alike := range []string{wholeNumber(id), id + ".0"} {
-		if _, ok := s.places[alike]; ok {
-			return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
-				"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
-		}
+	switch alike, number := s.alike(id); {
+	case number:
+		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
+			"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
+	case alike != "":
+		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; write ids alike", id,
+			graph.ErrVertexRange, nodes, alike)
 	}
 	if slices.Contains(s.header, id) {
 		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+

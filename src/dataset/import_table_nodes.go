@@ -20,7 +20,7 @@ type nodeColumns struct {
 	labels, features []int
 	masks            [3]int // columns of marks of a split; -1 for none
 	named            bool   // --label names the labels
-	left             int    // a column of a usual name, where --label names labels of another type; -1 for none
+	left             []int  // columns of usual names, where --label names a file or labels of another type
 	use              map[int]columnUse
 }
 
@@ -341,7 +341,7 @@ const rowNumbers = "an index that tools write"
 // findNodeColumns finds the columns of a node table.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	c.use, c.masks, c.left = map[int]columnUse{}, [3]int{-1, -1, -1}, -1
+	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
 	for _, name := range t.Header {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
@@ -388,8 +388,12 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	for k, name := range t.Header {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
-		case k == c.left:
+		case slices.Contains(c.left, k) && s.unlabelled:
 			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
+		case slices.Contains(c.left, k):
+			c.use[k] = columnUse{asIgnored, "--label names a file"}
+			s.note("column %s of %s is not read: --label names a file of labels; --features makes it one", name,
+				filepath.Base(t.Path()))
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
@@ -469,10 +473,14 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	if y := labelFile(o.Labels); y != "" && !slices.Contains(t.Header, y) {
-		return nil
+	y := labelFile(o.Labels)
+	of := o.Labels
+	if y != "" && !slices.Contains(t.Header, y) {
+		of = nil
+	} else {
+		y = ""
 	}
-	for _, name := range o.Labels {
+	for _, name := range of {
 		k, err := s.column(t, name, "--label")
 		if err == nil {
 			err = notEmpty(name, "--label")
@@ -482,7 +490,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		}
 		c.labels = append(c.labels, k)
 	}
-	if c.named = len(o.Labels) > 0; c.named {
+	if c.named = len(of) > 0; c.named {
 		return nil
 	}
 	var found []int
@@ -492,8 +500,8 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
 	}
-	if len(found) > 0 && s.unlabelled {
-		c.left = found[0]
+	if y != "" || s.unlabelled {
+		c.left = found
 		return nil
 	}
 	if len(found) > 0 {
@@ -638,11 +646,19 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
 	}
 	if s.labels == nil && s.marks == nil && s.targets == nil {
-		label = "; the class is named by --label " + words[len(words)-1]
+		label = "; the class is named by --label " + inShell(words[len(words)-1])
 	}
 	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
 		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
-		others, these, strings.Join(words, ","), label)
+		others, these, inShell(strings.Join(words, ",")), label)
+}
+
+// inShell is a word as a shell takes it.
+func inShell(word string) string {
+	if strings.ContainsAny(word, " \t\"$&()*;<>?[]`{|}~#!\\") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
 }
 
 // notANumber is the error about a field that cureNumber knows.
@@ -657,7 +673,7 @@ func cureNumber(name, text string) string {
 	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool { _, is := number(f); return !is })
 	comma := table.DecimalComma(text)
 	_, signed := number(strings.Trim(text, "%$€£ "))
-	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + name
+	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + inShell(name)
 	switch {
 	case missing(text):
 		return "is empty; " + fill

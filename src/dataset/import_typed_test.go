@@ -183,7 +183,7 @@ func TestImportTypedNotesColumns(t *testing.T) {
 	write(t, filepath.Join(dir, "edges.author.by.paper.csv"),
 		[]byte("source,target,year,weight\nann,p1,1999,2\n"))
 	_, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: []string{"weight"}})
-	for _, want := range []string{"column year of edges.author.by.paper.csv is not read",
+	for _, want := range []string{"column year of edges.author.by.paper.csv is ignored: it is a time",
 		"weight is ignored"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in\n%s", want, r)

@@ -40,10 +40,10 @@ func (z *zeros) smaller(verb string) string {
 	case z.typed && z.f.stored == Float16:
 		return "graphs with types have no sparse rows"
 	case z.typed:
-		return fmt.Sprintf("--feature-type float16 %s in %s, for graphs with types have no sparse rows", verb,
+		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse rows", verb,
 			size(2*float64(z.values)))
 	}
-	return fmt.Sprintf("--feature-type sparse %s in %s", verb, size(float64(z.sparse())))
+	return fmt.Sprintf("--feature-type sparse %s %s", verb, size(float64(z.sparse())))
 }
 
 func (z *zeros) share() string {
@@ -59,7 +59,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 			z.count(rows)
 			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures && z.dense() > muchLarger*z.sparse() {
 				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all", ErrTooLarge,
-					z.share(), size(float64(z.dense())), z.smaller("stores these"), f.stored)
+					z.share(), size(float64(z.dense())), z.smaller("stores these in"), f.stored)
 			}
 			return nil
 		}
@@ -68,7 +68,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 			return err
 		}
 		note := fmt.Sprintf("%s of the features%s are zeros: %s as %s; %s", z.share(), s.of(), size(float64(z.dense())),
-			f.stored, z.smaller("keeps them"))
+			f.stored, z.smaller("keeps them in"))
 		if w.w == nil {
 			s.notes = append(s.notes, note)
 		} else { // the other notes are told already

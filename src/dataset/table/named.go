@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ type Names struct {
 	Yes   bool                    // it is the names
 	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
 	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+	// Remark says that names may stand in a comment before the first row, of which one is known.
+	Remark bool
 }
 
 // Named is a table of words whose columns have names.
@@ -21,6 +24,7 @@ type Named struct {
 	*Reader
 	Header   []string   // of the columns; "" for one without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
+	Remark   string     // the comment that has them, instead of a row
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
@@ -44,6 +48,7 @@ func OpenNamed(path string, names Names) (*Named, error) {
 
 func (t *Named) begin(names Names) error {
 	t.after = t.sample()
+	remark, named := t.remark(names.Known)
 	ok, err := t.Reader.Next()
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: %w: it has no row; want a table with column names", t.path, ErrValue)
@@ -56,6 +61,13 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
+	if names.Remark && named != nil && !names.No && !names.Yes && !slices.ContainsFunc(row, names.Known) {
+		t.first, t.Header, t.HasNames, t.Remark = t.Header, named, true, remark
+		if t.Skipped > 0 {
+			t.Skipped--
+		}
+		return t.unique()
+	}
 	switch {
 	case names.No || names.Data != nil && names.Data(row):
 	case names.Yes:
@@ -77,6 +89,11 @@ func (t *Named) begin(names Names) error {
 		}
 		return nil
 	}
+	return t.unique()
+}
+
+// unique returns an error about two columns of one name.
+func (t *Named) unique() error {
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
 			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove the line and say --no-header", t.path, t.begun,
@@ -87,14 +104,39 @@ func (t *Named) begin(names Names) error {
 }
 
 // Number reports whether the field of a column in the first row of data is a number.
-func (t *Named) Number(column int) bool {
+func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
+
+// Field returns the field of a column in the first row of data, before that is read; "" if there is none.
+func (t *Named) Field(column int) string {
 	switch {
-	case !t.HasNames:
-		return isNumber(t.first[column])
+	case t.first != nil:
+		return t.first[column]
 	case len(t.after) == 0:
-		return false
+		return ""
 	}
-	return isNumber(t.after[0][column])
+	return t.after[0][column]
+}
+
+// remark returns the last comment before the first row, and its words, if they may name the columns, as below
+// numpy.savetxt(header=...): as many as a row has, none a number, and one known.
+func (t *Named) remark(known func(string) bool) (line string, names []string) {
+	if known == nil || t.width < 2 {
+		return "", nil
+	}
+	for _, row := range t.firstRows() {
+		if row = bytes.TrimSpace(row); !noted(row) {
+			break
+		}
+		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
+		one.row = one.trim(row[1:])
+		fields, err := one.Words()
+		if line, names = "", nil; err == nil && !slices.ContainsFunc(fields, func(f string) bool {
+			return f == "" || isNumber(f)
+		}) && slices.ContainsFunc(fields, known) {
+			line, names = string(row), slices.Clone(fields)
+		}
+	}
+	return line, names
 }
 
 // Square reports whether the columns after the first are called as the first rows begin, in their order.
@@ -123,6 +165,14 @@ func (t *Named) Narrow(want string) error {
 	}
 	if strings.Contains(row[0], "::") {
 		return t.errColons()
+	}
+	if strings.ContainsAny(row[0], "{}") {
+		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them with data=False, or weights "+
+			"by networkx.write_weighted_edgelist", ErrValue)
+	}
+	if t.under > 1 {
+		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or a count of rows, remove it: "+
+			"tail -n +%d FILE > NEW", ErrValue, row[0], t.under, max(1, t.begun)+1)
 	}
 	return t.Errorf("%w: one column; want two at least, %s, apart by commas, tabs, semicolons or blanks", ErrValue, want)
 }
@@ -163,7 +213,7 @@ func (t *Named) sample() (rows [][]string) {
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
 	numbers, measured := 0, false
 	for i, f := range row {
-		if known != nil && known(f) {
+		if known != nil && known(f) && (f != "" || i == 0) {
 			return true, nil
 		}
 		if isNumber(f) {
@@ -179,7 +229,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
-	case same && numbers > 0:
+	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
@@ -212,6 +262,27 @@ func recurs(row []string, after [][]string) bool {
 		}
 	}
 	return false
+}
+
+// comesAgain reports whether a word of a row comes again in its column, or one of the first two columns in the
+// other, as ids do and names do not, unless a word stands over numbers.
+func comesAgain(row []string, after [][]string) (again bool) {
+	for k, f := range row {
+		if f == "" || isNumber(f) {
+			continue
+		}
+		numbers := len(after) > 0
+		for _, other := range after {
+			numbers = numbers && isNumber(other[k])
+			if !slices.Equal(row, other) && (other[k] == f || k < 2 && len(row) > 1 && other[1-k] == f) {
+				again = true
+			}
+		}
+		if numbers {
+			return false
+		}
+	}
+	return again
 }
 
 // strange reports whether a row begins with a word over numbers, or over words that are all alike and have
