@@ -368,15 +368,15 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 
 // checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
 // divide by that sum.
-func checkSums(g *graph.CSC, weights []float32) error {
+func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	for v := range g.NumVertices() {
 		sum := 0.0
 		for _, w := range weights[g.Indptr[v]:g.Indptr[v+1]] {
 			sum += float64(w)
 		}
 		if sum > math.MaxFloat32 {
-			return fmt.Errorf("the weights of the edges into vertex %d add up to %.4g: %w: a float32 "+
-				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", v, sum,
+			return fmt.Errorf("the weights of the edges%s into vertex %d add up to %.4g: %w: a float32 "+
+				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", e.of(), v, sum,
 				ErrValue)
 		}
 	}

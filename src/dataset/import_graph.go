@@ -360,7 +360,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 				"comes several times, or the weights, with --ignore", err)
 		}
 		if err == nil {
-			err = checkSums(rows.g, rows.weights)
+			err = e.checkSums(rows.g, rows.weights)
 		}
 	case e.rows.cols > 0:
 		rows.g, report, err = e.edges.BuildKept(n, o)

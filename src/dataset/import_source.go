@@ -218,12 +218,16 @@ func (s *source) limit() int64 {
 }
 
 func (s *source) vertexRange(v int64) error {
+	if v < 0 {
+		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be one that a type such as "+
+			"int32 could not hold", v, graph.ErrVertexRange)
+	}
 	if s.kind != "" {
 		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count within a type, 0 to %d",
 			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, s.limit()-1)
+		"may be mixed, ids may begin at 1, or have gaps, which numpy.unique(edge_index, return_inverse=True) closes", v, graph.ErrVertexRange, s.limit()-1)
 }
 
 // addWeight adds the weight of the edge that was added last.

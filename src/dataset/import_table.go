@@ -247,6 +247,10 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 				"--header reads it as a name, and --no-header as a label", t.Path(), ErrMismatch, first, n)
 		}
 	}
+	if n > 1 && !given && !t.HasNames && !slices.Contains(labels[1:], labels[0]) {
+		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header says so", filepath.Base(t.Path()),
+			labels[0])
+	}
 	if n != s.vertices {
 		return nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
 			"(--no-header if the first row is one, --header if it is a name), or rows of an id and a label", t.Path(),

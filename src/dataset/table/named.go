@@ -51,7 +51,11 @@ func (t *Named) begin(names Names) error {
 	remark, named := t.remark(names.Known)
 	ok, err := t.Reader.Next()
 	if err == nil && !ok {
-		err = fmt.Errorf("%s: %w: it has no row; want a table with column names", t.path, ErrValue)
+		lines := ""
+		if t.line > 0 {
+			lines = "; its lines begin as comments do: quote the first field of one that is a row"
+		}
+		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path, ErrValue, lines)
 	}
 	if err != nil {
 		return err
