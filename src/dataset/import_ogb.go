@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/mem"
@@ -71,20 +70,25 @@ func (s *source) readsOGB(raw string) {
 	if !exists(filepath.Join(raw, "data.npz")) {
 		known = append(known, "edge_weight")
 	}
+	s.unreadOGB(raw, known)
+}
+
+// unreadOGB notes what is in a folder beside the known files.
+func (in *importer) unreadOGB(dir string, known []string) {
 	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
-		for _, name := range filesIn(raw, ext) {
+		for _, name := range filesIn(dir, ext) {
 			switch {
 			case slices.Contains(known, name):
 				continue
-			case strings.HasSuffix(name, "_year") || strings.HasSuffix(name, "_time"):
-				s.reads(raw, name+ext, asTime, "")
-				s.note("%s is ignored: %s", name+ext, noTime)
+			case isTime(name):
+				in.reads(dir, name+ext, asTime, "")
+				in.note("%s is ignored: %s", name+ext, noTime)
 			case ignoredWeights(name) != "":
-				s.reads(raw, name+ext, asIgnored, "")
-				s.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
+				in.reads(dir, name+ext, asIgnored, "")
+				in.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
 			default:
-				s.reads(raw, name+ext, asIgnored, "")
-				s.note("%s is not read", name+ext)
+				in.reads(dir, name+ext, asIgnored, "")
+				in.note("%s is not read", name+ext)
 			}
 		}
 	}
