@@ -301,8 +301,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, or none", v, n[v], s.classes,
-				ErrValue)
+			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", v,
+				n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:

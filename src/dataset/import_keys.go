@@ -65,18 +65,19 @@ func isTime(name string) bool {
 		slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(timeNames, p) })
 }
 
-// isMoment reports whether a field is a date, as 2012-01-31, or like the seconds or milliseconds since 1970 of
-// 1990 to 2100.
+// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of 1990 to 2100.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	if is && x > 1e11 {
 		x /= 1000
 	}
-	if len(field) > 10 {
-		field = field[:10]
-	}
-	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field, "/", "-"))
-	return err == nil || is && x >= 631152000 && x < 4102444800
+	return is && x >= 631152000 && x < 4102444800 || isDate(field)
+}
+
+// isDate reports whether a field begins with a date, as 2012-01-31.
+func isDate(field string) bool {
+	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field[:min(len(field), 10)], "/", "-"))
+	return err == nil
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls

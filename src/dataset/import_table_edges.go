@@ -318,7 +318,7 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		case isTime(name):
 			of[k] = columnUse{asTime, ""}
 			e.note("column %s of %s is ignored: %s", name, file, noTime)
-		case isMoment(t.sample[k]):
+		case isDate(t.sample[k]) || !t.HasNames && isMoment(t.sample[k]):
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
 			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.sample[k], noTime)
 		case ignoredWeights(name) != "":

@@ -134,9 +134,17 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
 		one.row = one.trim(row[1:])
 		fields, err := one.Words()
-		if line, names = "", nil; err == nil && !slices.ContainsFunc(fields, func(f string) bool {
-			return f == "" || isNumber(f)
-		}) && slices.ContainsFunc(fields, known) {
+		line, names = "", nil
+		if err != nil || slices.ContainsFunc(fields, func(f string) bool { return f == "" || isNumber(f) }) {
+			continue
+		}
+		n := 0
+		for _, f := range fields {
+			if known(f) {
+				n++
+			}
+		}
+		if n > 1 || n > 0 && t.sep != Space { // a sentence has words apart by blanks
 			line, names = string(row), slices.Clone(fields)
 		}
 	}
