@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"halognn/src/dataset/table"
-	"halognn/src/npy"
 )
 
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
@@ -362,7 +361,7 @@ func foreign(path, format string) error {
 	}
 	if ext == ".npy" {
 		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
-			"the others", path, npy.ErrFormat)
+			"the others", path, ErrValue)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 //	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
 //	                                val_idx, ...; or train_mask, val_mask, ...
 //	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
-//	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz: one vertex id a row
+//	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz, or .txt: one vertex id a row
 //	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
 //	                                valid (val), test
 //
@@ -28,14 +28,18 @@ func (s *source) splitFile(p *splitSource) error {
 	if err != nil {
 		return err
 	}
+	lists := slices.IndexFunc(listExts, func(ext string) bool { return either(p.path, "train"+ext) != "" })
 	switch ext := filepath.Ext(p.path); {
-	case info.IsDir() && either(p.path, "train.csv") != "":
-		for i, name := range []string{"train.csv", "valid.csv", "test.csv"} {
-			if err := s.idTable(p.path, name, p.Lists()[i]); err != nil {
+	case info.IsDir() && lists >= 0:
+		for i, name := range []string{"train", "valid", "test"} {
+			if err := s.idTable(p.path, name+listExts[lists], p.Lists()[i]); err != nil {
 				return err
 			}
 		}
 		return nil
+	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
+		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: numpy.savez(\"split.npz\", train=..., "+
+			"valid=..., test=...)", p.path, ErrValue)
 	case info.IsDir() || ext == ".npz":
 		a, err := openArrays(p.path)
 		if err != nil {
@@ -44,8 +48,12 @@ func (s *source) splitFile(p *splitSource) error {
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
 		if err == nil && !found {
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s",
-				p.path, strings.Join(a.Names(), ", "))
+			names := a.Names()
+			if info.IsDir() {
+				names = filesIn(p.path, "")
+			}
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables train.csv and so on; it "+
+				"holds %s", p.path, few(names))
 		}
 		return err
 	case ext == ".npy":
@@ -53,6 +61,9 @@ func (s *source) splitFile(p *splitSource) error {
 	}
 	return s.splitTable(p)
 }
+
+// listExts are how the names of tables with a list of the split end.
+var listExts = []string{".csv", ".txt"}
 
 func (s *source) idTable(dir, name string, list *[]graph.VertexID) error {
 	path := either(dir, name)
@@ -184,7 +195,8 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	if len(mask) != n {
-		return fmt.Errorf("%s: %d marks for %d vertices", r.a.name(key), len(mask), n)
+		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers of vertices, the array is a "+
+			"list: call it without _mask, or say so by --keys, as train=%s", r.a.name(key), len(mask), n, key)
 	}
 	for v, m := range mask {
 		if m != 0 {

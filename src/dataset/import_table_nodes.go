@@ -321,6 +321,10 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 	}
 	for _, k := range c.features {
 		c.use[k] = columnUse{asFeature, ""}
+		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
+			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
+				filepath.Base(t.Path()), inShell(name))
+		}
 	}
 	file := filepath.Base(t.Path())
 	for k, name := range t.Header {
