@@ -35,8 +35,14 @@ func readOGB(e *edgeSource) error {
 	case either(raw, "edge.csv") != "":
 		err = readOGBText(e, raw)
 	default:
+		inside := ""
+		for _, name := range filesIn(raw, "") {
+			if isDir(filepath.Join(raw, name, "raw")) {
+				inside = ", such as " + filepath.Join(raw, name)
+			}
+		}
 		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of "+
-			"an OGB node property data set, or the folder around it", raw)
+			"an OGB node property data set, or the folder around it%s", raw, inside)
 	}
 	if err != nil {
 		return err

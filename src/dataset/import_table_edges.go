@@ -323,6 +323,9 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.sample[k], noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
+		case name == "Label" && strings.HasPrefix(t.Header[t.from], "S"):
+			of[k] = columnUse{asIgnored, forDisplay}
+			e.note("column Label of %s is not read: as Gephi writes it for display", file)
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
 		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.sample[k]):

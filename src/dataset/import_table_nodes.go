@@ -640,9 +640,12 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		return notANumber(t, first, row[first])
 	}
 	var words []string
+	class := t.Header[first]
 	for _, k := range columns {
 		if _, is := number(row[k]); !is && cureNumber(t.Header[k], row[k]) == "" {
-			words = append(words, t.Header[k])
+			if words = append(words, t.Header[k]); !isDate(row[k]) {
+				class = t.Header[k]
+			}
 		}
 	}
 	others, these, label := "", "this one", ""
@@ -650,7 +653,7 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
 	}
 	if s.labels == nil && s.marks == nil && s.targets == nil {
-		label = "; the class is named by --label " + inShell(words[len(words)-1])
+		label = "; the class is named by --label " + inShell(class)
 	}
 	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
 		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
