@@ -327,7 +327,6 @@ var foreignKinds = map[string]string{
 	".ndjson": "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
 	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table and an edge table, " +
 		"whose first lines name the columns",
-	".dl":  "a DL file of UCINET; export it as an edge list",
 	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
 	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }

@@ -21,7 +21,7 @@ type TableOptions struct {
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
-	Labels         []string // one column of classes, or several of 0 and 1; or a file (labelFile)
+	Labels         []string // one column of classes, or several of 0 and 1; or a file (fileOfLabels)
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
 	Split          string   // column of train, valid, test
 	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
@@ -66,7 +66,7 @@ func readTables(e *edgeSource) error {
 // many as an array of features has rows or as collect finds; and their arrays.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
-	x, y := arrayFile(t.Features), labelFile(t.Labels)
+	x, y := arrayFile(t.Features), s.fileOfLabels()
 	switch {
 	case t.Nodes != "":
 		err = readNodes(s, t.Nodes)
@@ -108,8 +108,10 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// labelFile returns the path if words is a single path of a file of labels, an array or text, else "".
-func labelFile(words []string) string {
+// fileOfLabels returns the path if --label is a single path of a file of labels, an array or text, else "". Of a
+// graph with types a file of another name is one if the flag names the type.
+func (s *source) fileOfLabels() string {
+	words := s.options.Table.Labels
 	if len(words) != 1 {
 		return ""
 	}
@@ -118,7 +120,7 @@ func labelFile(words []string) string {
 	case ext == ".csv", ext == ".tsv", ext == ".txt", ext == ".npy" && !zipped:
 		return words[0]
 	}
-	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() {
+	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() && (s.own == nil || s.own["--label"]) {
 		return words[0]
 	}
 	return ""

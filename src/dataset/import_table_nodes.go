@@ -477,7 +477,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	y := labelFile(o.Labels)
+	y := s.fileOfLabels()
 	of := o.Labels
 	if y != "" && !slices.Contains(t.Header, y) {
 		of = nil

@@ -131,7 +131,7 @@ func (g *graphSource) readTables() error {
 		of.Labels = s.choose("--label", all, kinds, s.kind)
 		s.unlabelled = len(all) > 0 && len(of.Labels) == 0
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
-		for _, of := range [][2]string{{"--label", labelFile(of.Labels)}, {"--features", arrayFile(of.Features)}} {
+		for _, of := range [][2]string{{"--label", s.fileOfLabels()}, {"--features", arrayFile(of.Features)}} {
 			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
 				if other := s.misnamed(file); other != "" {
 					return badOption("%s %s%s", flag, file, strings.Replace(other, ";", ":", 1))

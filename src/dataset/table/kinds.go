@@ -21,7 +21,7 @@ const (
 var Kinds = map[string]string{
 	".bz2": packed, ".xz": packed, ".zst": packed, ".lz4": packed,
 	".zip": archive, ".7z": archive, ".rar": archive, ".tar": archive, ".tgz": archive,
-	".dot": dot, ".gv": dot,
+	".dot": dot, ".gv": dot, ".dl": dl,
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
 	".parquet": parquet, ".feather": feather, ".h5": hdf5, ".hdf5": hdf5, ".pkl": pickled, ".pickle": pickled,
 }
@@ -40,12 +40,14 @@ var magics = []struct{ begin, what string }{
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
 	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot}, {"strict graph", dot},
-	{"dl n", "a DL file of UCINET; export it as an edge list"},
+	{"dl n=", dl}, {"dl n =", dl}, {"dl nr", dl},
 	{"version https://git-lfs", "the pointer of a file in Git LFS; git lfs pull fetches the file itself"},
 }
 
 const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, halognn.write_dataset(DIR, " +
 	"graph) imports it"
+
+const dl = "a DL file of UCINET; export it as an edge list"
 
 const xml = "XML or a web page; if this is what a download gave, fetch the file again; networkx.read_graphml and " +
 	"read_gexf read graphs"

@@ -65,7 +65,8 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
-	if names.Remark && named != nil && !names.No && !names.Yes && !slices.ContainsFunc(row, names.Known) {
+	if names.Remark && named != nil && !names.No && !names.Yes && !slices.ContainsFunc(row, names.Known) &&
+		!overNumbers(row, t.after) {
 		t.first, t.Header, t.HasNames, t.Remark = t.Header, named, true, remark
 		if t.Skipped > 0 {
 			t.Skipped--
@@ -277,24 +278,23 @@ func recurs(row []string, after [][]string) bool {
 }
 
 // comesAgain reports whether a word of a row comes again in its column, or one of the first two columns in the
-// other, as ids do and names do not, unless a word stands over numbers.
-func comesAgain(row []string, after [][]string) (again bool) {
-	for k, f := range row {
-		if f == "" || isNumber(f) {
-			continue
-		}
-		numbers := len(after) > 0
-		for _, other := range after {
-			numbers = numbers && isNumber(other[k])
-			if !slices.Equal(row, other) && (other[k] == f || k < 2 && len(row) > 1 && other[1-k] == f) {
-				again = true
-			}
-		}
-		if numbers {
-			return false
-		}
-	}
-	return again
+// other, as ids do and names do not.
+func comesAgain(row []string, after [][]string) bool {
+	return !overNumbers(row, after) && slices.ContainsFunc(indices(row), func(k int) bool {
+		f := row[k]
+		return f != "" && !isNumber(f) && slices.ContainsFunc(after, func(other []string) bool {
+			return !slices.Equal(row, other) && (other[k] == f || k < 2 && len(row) > 1 && other[1-k] == f)
+		})
+	})
+}
+
+// overNumbers reports whether a word stands over numbers alone: it names them.
+func overNumbers(row []string, after [][]string) bool {
+	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
+		return row[k] != "" && !isNumber(row[k]) && !slices.ContainsFunc(after, func(other []string) bool {
+			return !isNumber(other[k])
+		})
+	})
 }
 
 // strange reports whether a row begins with a word over numbers, or over words that are all alike and have
