@@ -116,7 +116,7 @@ func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
 	}
-	first, second, third := t.Number(0), t.Number(1), t.Number(2)
+	first, second, third := t.Number(0), t.Number(1), t.Number(2) || table.DecimalComma(t.Field(2)) != ""
 	return first == third && !(first && second)
 }
 
@@ -315,7 +315,7 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
 		case read:
-		case isTime(name):
+		case isTime(name) && t.sample[k] != "":
 			of[k] = columnUse{asTime, ""}
 			e.note("column %s of %s is ignored: %s", name, file, noTime)
 		case isDate(t.sample[k]) || !t.HasNames && isMoment(t.sample[k]):
@@ -328,6 +328,9 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column Label of %s is not read: as Gephi writes it for display", file)
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.sample[k]) != "":
+			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point for its decimal comma, and "+
+				"--weight 2 reads it", file)
 		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.sample[k]):
 			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
 		default:
