@@ -67,13 +67,16 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		if err != nil || z.dense() < worthTelling || z.dense() < 2*z.sparse() {
 			return err
 		}
-		note := fmt.Sprintf("%s of the features%s are zeros: %s as %s; %s", z.share(), s.of(), size(float64(z.dense())),
-			f.stored, z.smaller("keeps them in"))
-		if w.w == nil {
+		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(), size(float64(z.dense())), f.stored,
+			z.smaller("keeps them in"))
+		switch {
+		case w.w == nil:
 			s.notes = append(s.notes, note)
-		} else { // the other notes are told already
-			w.w.notes = append(w.w.notes, note)
+			return nil
+		case s.kind != "":
+			note = s.kind + ": " + note
 		}
+		w.w.notes = append(w.w.notes, note) // for the other notes are told already
 		return nil
 	}
 }
