@@ -32,6 +32,7 @@ func (s *source) nameClasses(labels []string) error {
 		return strings.Compare(a, b)
 	})
 	s.tellDoubtful(labels, class)
+	s.tellJoined(names, class)
 	if err := s.setNames(names, labelled, integers); err != nil {
 		return err
 	}
@@ -67,6 +68,25 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 		}
 		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands for none, --no-label %q "+
 			"says so", n, name, name)
+	}
+}
+
+// tellJoined notes classes whose names are those of others, joined.
+func (s *source) tellJoined(names []string, class map[string]int) {
+	for _, name := range names {
+		at := strings.IndexAny(name, ";|,")
+		if at < 0 {
+			continue
+		}
+		parts := strings.Split(name, name[at:at+1])
+		if !slices.ContainsFunc(parts, func(p string) bool {
+			_, is := class[strings.TrimSpace(p)]
+			return !is
+		}) {
+			s.note("class %q seems to be several labels, and is one class here: for several labels a vertex make a column of 0 "+
+				"and 1 for each, as pandas: df[column].str.get_dummies(%q)", name, name[at:at+1])
+			return
+		}
 	}
 }
 

@@ -57,7 +57,9 @@ type source struct {
 	unmarked   []int32                   // columns of several labels that each vertex lacks; nil: none
 	idColumn   string                    // of the node table
 	otherIDs   string                    // others that could be it
+	noID       string                    // what to do if there is none
 	header     []string                  // of the node table
+	unnamed    bool                      // its columns are called by their numbers
 	repeated   []int                     // rows of the node table that are left out, with FirstRows
 	release    []func()
 }

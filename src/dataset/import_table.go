@@ -133,6 +133,11 @@ func readLabelFile(s *source, path string) error {
 		a, key := beside(path)
 		return readLabels(s, a, key)
 	}
+	switch filepath.Ext(path) {
+	case ".json", ".pt", ".pth", ".pkl", ".pickle", ".npz":
+		return fmt.Errorf("%s: %w: labels are a .npy or text: load it in Python, and numpy.save(\"y.npy\", labels)", path,
+			ErrValue)
+	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
 	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
@@ -319,6 +324,11 @@ func (o *ImportOptions) checkTables() error {
 			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil
+	}
+	if len(t.Features) == 1 && slices.Contains([]string{".csv", ".tsv", ".txt", ".npz", ".gz"}, filepath.Ext(t.Features[0])) &&
+		exists(t.Features[0]) {
+		return badOption("--features %s: rows of features in a file are a .npy: numpy.save(\"x.npy\", "+
+			"numpy.loadtxt(FILE, delimiter=\",\"))", t.Features[0])
 	}
 	if t.Header && t.NoHeader {
 		return badOption("--header and --no-header exclude each other")

@@ -512,13 +512,13 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; write ids alike", id,
 			graph.ErrVertexRange, nodes, alike)
 	}
-	if slices.Contains(s.header, id) {
+	if !s.unnamed && slices.Contains(s.header, id) {
 		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
 			"data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
 	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
-		"remove the edge, or name the column of the ids with --id", id, graph.ErrVertexRange, nodes, s.idColumn,
-		s.otherIDs)
+		"remove the edge, or name the column of the ids with --id%s", id, graph.ErrVertexRange, nodes, s.idColumn,
+		s.otherIDs, s.noID)
 }
 
 // readEdgeTable adds the edges.

@@ -111,7 +111,7 @@ func readNodes(s *source, path string) error {
 		}
 		if twice {
 			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a row for each "+
-				"vertex, another column as --id, or --first-rows, which takes the first", ErrValue, id, s.idColumn)
+				"vertex, another column as --id, or --first-rows, which takes the first%s", ErrValue, id, s.idColumn, s.noID)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
@@ -447,7 +447,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id < 0 {
 		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
 	}
-	s.idColumn, s.header = t.Header[c.id], t.Header
+	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
 	named := func(name string) bool { // as something else
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features, []string{o.Table.Split}), name)
@@ -469,6 +469,10 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if len(others) > 0 && s.options.Table.ID == "" {
 		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
 		why = "rather than " + strings.Join(others, ", ")
+	}
+	if s.options.Table.ID == "" && !likeID(s.idColumn) {
+		s.noID = "; if there is none, and the rows are vertices 0, 1, ... in their order, add one: pandas: " +
+			"df.insert(0, \"id\", range(len(df)))"
 	}
 	c.use[c.id] = columnUse{asID, why}
 	return nil

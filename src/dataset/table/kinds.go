@@ -40,12 +40,18 @@ var magics = []struct{ begin, what string }{
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
 	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot}, {"strict graph", dot},
+	{"*vertices ", pajek}, {"*network", pajek}, {"graph [", gml}, {"graph\n[", gml}, {"creator \"", gml},
 	{"dl n=", dl}, {"dl n =", dl}, {"dl nr", dl},
 	{"version https://git-lfs", "the pointer of a file in Git LFS; git lfs pull fetches the file itself"},
 }
 
 const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, halognn.write_dataset(DIR, " +
 	"graph) imports it"
+
+const (
+	pajek = "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
+	gml   = "a GML file: networkx.read_gml reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
+)
 
 const dl = "a DL file of UCINET; export it as an edge list"
 
