@@ -503,8 +503,11 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	}
 	var found []int
 	var names []string
+	beside, _ := s.column(t, "", "", "x")
+	place := beside >= 0 // a column y may be a coordinate
 	for _, name := range labelNames {
-		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) {
+		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) &&
+			!(place && name == "y" && slices.Contains(o.Features, t.Header[k])) {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
 	}
@@ -514,6 +517,10 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
+		if place && strings.EqualFold(names[0], "y") {
+			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, --features names both", names[0],
+				filepath.Base(t.Path()), t.Header[beside])
+		}
 	}
 	if len(found) > 1 {
 		s.note("columns %s of %s could all be the label: %s is it, and the others are features; --label names "+
@@ -536,7 +543,11 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 			if t.Path() != s.options.Table.Nodes { // a file of labels
 				return fmt.Errorf("%s: %w", name(0), err)
 			}
-			return fmt.Errorf("%s: %w; --ignore %s leaves the column out", name(0), err, t.Header[c.labels[0]])
+			label, both := t.Header[c.labels[0]], ""
+			if strings.EqualFold(label, "y") && !c.named {
+				both = ", and --features x,y makes coordinates features"
+			}
+			return fmt.Errorf("%s: %w; --ignore %s leaves the column out%s", name(0), err, inShell(label), both)
 		}
 		return nil
 	}
