@@ -268,7 +268,8 @@ func (s *source) distinctLabels(
 		}
 		integers = false
 		x, ok := table.ParseFloat([]byte(y))
-		numbers = numbers && ok && !(len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9') // 01 is a code, of which 1 would lose a digit
+		code := len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' // such as 01, of which 1 would lose a digit
+		numbers = numbers && ok && !code
 		if ok && fraction == "" && x != math.Trunc(x) {
 			fraction, at = y, v
 		}

@@ -229,7 +229,8 @@ func (s *source) vertexRange(v int64) error {
 			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, ids may begin at 1, or have gaps, which numpy.unique(edge_index, return_inverse=True) closes", v, graph.ErrVertexRange, s.limit()-1)
+		"may be mixed, ids may begin at 1, or have gaps, which numpy.unique(edge_index, return_inverse=True) closes", v,
+		graph.ErrVertexRange, s.limit()-1)
 }
 
 // addWeight adds the weight of the edge that was added last.
@@ -312,7 +313,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		stored = s.options.FeatureType
 	}
 	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
-	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !s.options.Standardize && s.options.StandardizeAs == "" {
+	scaled := s.options.Standardize || s.options.StandardizeAs != ""
+	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !scaled {
 		f.write = s.watched(f, write)
 	}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows

@@ -255,8 +255,8 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 		}
 	}
 	if n > 1 && !given && !t.HasNames && !slices.Contains(labels[1:], labels[0]) {
-		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header says so", filepath.Base(t.Path()),
-			labels[0])
+		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header says so",
+			filepath.Base(t.Path()), labels[0])
 	}
 	if n != s.vertices {
 		return nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
@@ -325,8 +325,8 @@ func (o *ImportOptions) checkTables() error {
 		}
 		return nil
 	}
-	if len(t.Features) == 1 && slices.Contains([]string{".csv", ".tsv", ".txt", ".npz", ".gz"}, filepath.Ext(t.Features[0])) &&
-		exists(t.Features[0]) {
+	others := []string{".csv", ".tsv", ".txt", ".npz", ".gz"}
+	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) && exists(t.Features[0]) {
 		return badOption("--features %s: rows of features in a file are a .npy: numpy.save(\"x.npy\", "+
 			"numpy.loadtxt(FILE, delimiter=\",\"))", t.Features[0])
 	}

@@ -158,9 +158,9 @@ func (t *edgeTable) lead() int {
 	return 0
 }
 
-// onlyPair reports whether the first two columns, but for one without a name, alone are called alike as the ends of an edge, and not as
-// times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or beside another pair
-// (score1, score2, drugA, drugB).
+// onlyPair reports whether the first two columns, but for one without a name, alone are called alike as the
+// ends of an edge, and not as times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or
+// beside another pair (score1, score2, drugA, drugB).
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
 	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
