@@ -18,7 +18,7 @@ for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}
   go test -c -vet=off -o "$scratch/test" .
   for test in $("$scratch/test" -test.list '^Test'); do
     { time "$scratch/test" -test.run "^$test\$" >"$scratch/out" 2>&1; } 2>"$scratch/time" || {
-      echo "FAIL $name $test" >&2
+      { echo "FAIL $name $test"; tail -20 "$scratch/out"; } >&2
       code=1
     }
     echo "$(cat "$scratch/time") $name $test" >>"$scratch/all"
