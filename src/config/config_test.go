@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"halognn/src/nn"
 	"halognn/src/policy"
 
 	"github.com/google/go-cmp/cmp"
@@ -241,6 +242,25 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 func TestKeysOfEarlierVersions(t *testing.T) {
 	if _, err := Load(writeConfig(t, minimal+"sample: {kernel: coo, fanouts: [2, 2, 2]}\n"), nil); err != nil {
 		t.Error(err)
+	}
+	c, err := Load(writeConfig(t, minimal), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := c.YAML()
+	was := regexp.MustCompile(`(?m)^  learned_(scale|unread|decay): .*\n`).ReplaceAllString(ours, "")
+	for text, want := range map[string]nn.LearnedOptions{
+		was:     {LR: 0.01, Scale: 1, Unread: nn.UnreadKeep}, // as these runs began and were judged
+		ours:    {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
+		minimal: {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
+	} {
+		if c, err := Load(writeConfig(t, text), nil); err != nil || c.Job.Learned != want {
+			t.Errorf("learned rows %+v (%v), want %+v", c.Job.Learned, err, want)
+		}
+	}
+	if c, err := Load(writeConfig(t, was), []string{"model.learned_scale=0.5"}); err != nil ||
+		c.Job.Learned.Scale != 0.5 {
+		t.Errorf("--set does not come last: %v", err)
 	}
 }
 

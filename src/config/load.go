@@ -46,6 +46,7 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 				"run, such as inputs/demo.yaml", err)
 		}
 		b.file(text)
+		b.earlier()
 	}
 	inFile = len(b.faults)
 	b.sets(sets)
@@ -123,6 +124,25 @@ func (b *binder) file(text []byte) {
 
 // gone are keys of earlier versions, which stand in the files of their runs and changed no number.
 var gone = []string{"sample.kernel"}
+
+// later are keys that runs of earlier versions lack, with what these did. Keys that changed nothing
+// where they are left out need no entry.
+var later = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep",
+	"train.learned_decay": "0"}
+
+// earlier sets later keys for the file of a run of an earlier version: one that has all other keys.
+func (b *binder) earlier() {
+	for _, k := range b.keys {
+		if _, new := later[k.Name]; !new && !b.isGiven(k.Name) {
+			return
+		}
+	}
+	for name, was := range later {
+		if !b.isGiven(name) {
+			find(b.keys, name).parse(was)
+		}
+	}
+}
 
 // node walks the file: mappings give keys, everything else is a value.
 func (b *binder) node(key string, n ast.Node) {

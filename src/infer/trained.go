@@ -112,7 +112,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		return nil
 	}
 	var sums rundir.FileSums
-	if filepath.Dir(m.Path) == filepath.Clean(m.Run) {
+	finished := filepath.Dir(m.Path) == filepath.Clean(m.Run)
+	if finished {
 		var err error
 		if sums, err = record.LearnedFiles(m.Run); err != nil {
 			return err
@@ -125,10 +126,15 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 				return err
 			}
 		}
-		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
+		of := l.RowsOf(p, m.learned)
+		if !finished && m.learned == nn.LearnedRows { // of the last step
+			of = append(of, l.SeenOf(p)...)
+		}
+		if err := nn.ReadInto(path, of); err != nil {
 			return err
 		}
 	}
+	l.Hide()
 	return nil
 }
 

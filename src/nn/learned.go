@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -22,15 +23,34 @@ type Learned struct {
 	Cols   int
 	Ranges []LearnedRange
 
+	options          LearnedOptions
 	rows, m, v, best []float32 // [all rows, Cols]; the last three of a training
 	base             []int     // [Ranges] the first row of each in these
 	original         []int32   // [own vertices] the ids that key the first rows
+	key              uint64    // of the first rows
 
 	came  []cameOf // [K] what each rank has sent in this step
 	place []int32  // [all rows] of a row in of, counted from 1; 0: no gradient yet
 	of    []int32  // rows with a gradient
 	sums  []float32
 }
+
+// LearnedOptions say how rows begin and how they are trained.
+type LearnedOptions struct {
+	LR     float64 // the learning rate, where the schedule's is its base
+	Scale  float64 // rows begin uniform in [-Scale, Scale)
+	Decay  float64 // of rows with a gradient: decoupled, as AdamW's
+	Unread Unread
+}
+
+// Unread is what evaluation reads of the row of a vertex that no minibatch of training has read.
+type Unread string
+
+// The words of Unread.
+const (
+	UnreadZero Unread = "zero" // zeros: nothing is known of the vertex
+	UnreadKeep Unread = "keep" // the row as it began
+)
 
 // LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
 type LearnedRange struct {
@@ -46,10 +66,12 @@ type cameOf struct {
 }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, uniform in [-1, 1), as GraphStorm does.
-// trained makes room for an optimiser and the best rows.
-func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, trained bool) *Learned {
-	l := &Learned{Cols: cols, Ranges: ranges, original: original}
+// original. Every number is drawn by seed, id and column, so it depends on no other row. trained makes
+// room for an optimiser and the best rows.
+func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
+	trained bool) *Learned {
+	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
+		key: random.Mix(seed + random.Mix(xxhash.Sum64String("learned rows")))}
 	n := 0
 	for _, r := range ranges {
 		l.base = append(l.base, n)
@@ -60,18 +82,48 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols), mem.Make[float32](n*cols)
 		l.place = mem.Make[int32](n)
 	}
-	key := random.Mix(seed + random.Mix(xxhash.Sum64String("learned rows")))
-	for k, r := range ranges {
-		table := l.table(k)
-		for i := range r.End - r.First {
-			id := uint64(original[r.First+i]) * uint64(cols)
-			for c, row := 0, table[i*cols:(i+1)*cols]; c < cols; c++ {
-				row[c] = float32(random.Mix(key+(id+uint64(c))*random.Golden)>>40)*0x1p-23 - 1
-			}
-		}
-	}
+	l.each(func(row []float32, _ int, original int32) { l.draw(row, original) })
 	return l
 }
+
+// draw sets the row of a vertex to the numbers with which it begins.
+func (l *Learned) draw(row []float32, original int32) {
+	first, scale := uint64(original)*uint64(l.Cols), float32(l.options.Scale)
+	for c := range row {
+		unit := float32(random.Mix(l.key+(first+uint64(c))*random.Golden)>>40)*0x1p-23 - 1
+		row[c] = unit * scale
+	}
+}
+
+// each calls f for every row, which is the i-th, of a vertex of that id.
+func (l *Learned) each(f func(row []float32, i int, original int32)) {
+	for k, r := range l.Ranges {
+		for n := range r.End - r.First {
+			i := l.base[k] + n
+			f(l.rows[i*l.Cols:(i+1)*l.Cols], i, l.original[r.First+n])
+		}
+	}
+}
+
+// eachUnread calls f for every row that no minibatch has changed: that has no second moment.
+func (l *Learned) eachUnread(f func(row []float32, original int32)) {
+	if l.options.Unread != UnreadZero || l.v == nil {
+		return
+	}
+	l.each(func(row []float32, i int, original int32) {
+		if !slices.ContainsFunc(l.v[i*l.Cols:(i+1)*l.Cols], func(x float32) bool { return x != 0 }) {
+			f(row, original)
+		}
+	})
+}
+
+// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back the
+// numbers with which they began. Between the two no minibatch of training may be under way. A row whose
+// gradient was 0 in every column counts as not read: it is as it began, too. O(all rows).
+func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
+
+// Show undoes Hide.
+func (l *Learned) Show() { l.eachUnread(l.draw) }
 
 func (l *Learned) table(k int) []float32 {
 	n := l.Ranges[k].End - l.Ranges[k].First
@@ -96,6 +148,8 @@ func (l *Learned) Add(rank int, own []int32, grads []float32) {
 
 // Update makes step of SparseAdam with what Add was given since the last one: the gradients of a row
 // are added in the order of streams, so the sum does not depend on the number of ranks. O(gradients).
+// Rows with a gradient decay first, as with AdamW; others do not, or a row would shrink by how often
+// other rows are read.
 // Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
 // gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
@@ -126,6 +180,7 @@ func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
 	t := float64(step)
 	rate := -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t)))
 	first, second, eps := float32(1-o.Beta1), float32(1-o.Beta2), float32(o.Eps)
+	stays := float32(1 - lr*l.options.Decay)
 	for i, row := range l.of {
 		l.place[row] = 0
 		at := int(row) * d
@@ -133,7 +188,7 @@ func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
 		for j, g := range l.sums[i*d : (i+1)*d] {
 			m[j] += float32((g - m[j]) * first)
 			v[j] += float32((float32(g*g) - v[j]) * second)
-			p[j] += float32(rate * (m[j] / (float32(math.Sqrt(float64(v[j]))) + eps)))
+			p[j] = float32(p[j]*stays) + float32(rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+eps)))
 		}
 	}
 }
@@ -215,6 +270,16 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 
 // RowsOf returns the rows of a part by the names of LearnedRows or LearnedBest, which are not copied.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
+
+// SeenOf returns the second moments of a part, which Hide reads, to be read from a checkpoint; none
+// if it needs none.
+func (l *Learned) SeenOf(part int) []Tensor {
+	if l.options.Unread != UnreadZero {
+		return nil
+	}
+	l.v = mem.Grow(l.v, len(l.rows))
+	return l.tensors(part, learnedV, l.v)
+}
 
 // StateOf returns rows and moments of a part, which are not copied, and the best rows if best.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
