@@ -11,7 +11,6 @@ their own and no decay.
 
 import argparse
 import json
-import os
 import sys
 
 import commandline
@@ -65,8 +64,9 @@ class Dataset:
                 self.edges[r] = torch.from_numpy(np.stack([source, np.repeat(np.arange(n), size)]))
             at += n * len(into)
         self.count = dict(zip(self.types, counts))
-        self.x = {kind: torch.from_numpy(np.load(f"{path}/features.{kind}.npy").astype(np.float32))
-                  .to_sparse_csr() for kind in self.types if os.path.exists(f"{path}/features.{kind}.npy")}
+        x = {kind: np.load(f"{path}/features.{kind}.npy") for kind in self.types}
+        self.x = {kind: torch.from_numpy(of.astype(np.float32)).to_sparse_csr()
+                  for kind, of in x.items() if of.shape[1] > 0}
         own = slice(start[self.labelled], start[self.labelled] + counts[self.types.index(self.labelled)])
         self.labels = torch.from_numpy(np.load(f"{path}/labels.npy").astype(np.int64)[own])
         self.train, self.test = (torch.from_numpy(np.load(f"{path}/{s}.npy").astype(np.int64)) - own.start
