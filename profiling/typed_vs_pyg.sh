@@ -4,7 +4,7 @@
 # epoch, and then by halognn with sampled neighbours. Nothing is chosen by validation. SEEDS (10)
 # seeds each. Graphs whose name ends in -bare have lost their features, and learn rows. Writes
 # OUT/typed.md. GRAPHS="aifb dblp-gat" chooses some of them, FANOUTS=-1,-1 one list of fanouts. PYTHON is a Python with torch, torch_geometric and scipy
-# (profiling/peers/setup.sh makes one). Takes an hour or two; what is in OUT already is not run
+# (profiling/peers/setup.sh makes one). Takes two hours or three; what is in OUT already is not run
 # again.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh

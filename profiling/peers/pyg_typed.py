@@ -5,8 +5,8 @@ minibatch an epoch and all neighbours.
 
 A linear map of each type, two convolutions with ReLU and dropout between them. Prints for each
 seed the accuracy on the test vertices after the last epoch. Types without features have rows of
---learned columns, which begin uniform within --scale and are trained by SparseAdam's rule with a rate of
-their own and no decay.
+--learned columns, which begin uniform within --scale and are trained with a rate of their own and no
+decay.
 """
 
 import argparse

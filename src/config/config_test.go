@@ -248,7 +248,8 @@ func TestKeysOfEarlierVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := c.YAML()
-	was := regexp.MustCompile(`(?m)^  learned_(scale|unread|decay): .*\n`).ReplaceAllString(ours, "")
+	// of a run that had neither these keys nor another that came later
+	was := regexp.MustCompile(`(?m)^  (learned_(scale|unread|decay)|shuffles): .*\n`).ReplaceAllString(ours, "")
 	for text, want := range map[string]nn.LearnedOptions{
 		was:     {LR: 0.01, Scale: 1, Unread: nn.UnreadKeep}, // as these runs began and were judged
 		ours:    {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
@@ -261,6 +262,30 @@ func TestKeysOfEarlierVersions(t *testing.T) {
 	if c, err := Load(writeConfig(t, was), []string{"model.learned_scale=0.5"}); err != nil ||
 		c.Job.Learned.Scale != 0.5 {
 		t.Errorf("--set does not come last: %v", err)
+	}
+	// such a run goes on
+	run := writeConfig(t, was)
+	for _, sets := range [][]string{nil, {"model.learned=4"}} {
+		began, err := Load(run, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved := began.Flat() // by its checkpoint
+		for name := range before {
+			delete(saved, name)
+		}
+		delete(saved, "train.learned_decay")
+		if err := began.Changes(saved); err != nil {
+			t.Error(err)
+		}
+		now, err := Load(writeConfig(t, minimal), sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := now.Changes(saved); (err != nil) != (sets != nil) ||
+			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, the run began with 1") {
+			t.Errorf("%v: %v", sets, err)
+		}
 	}
 }
 

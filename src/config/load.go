@@ -46,7 +46,7 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 				"run, such as inputs/demo.yaml", err)
 		}
 		b.file(text)
-		b.earlier()
+		b.meansAsBefore()
 	}
 	inFile = len(b.faults)
 	b.sets(sets)
@@ -125,19 +125,17 @@ func (b *binder) file(text []byte) {
 // gone are keys of earlier versions, which stand in the files of their runs and changed no number.
 var gone = []string{"sample.kernel"}
 
-// later are keys that runs of earlier versions lack, with what these did. Keys that changed nothing
-// where they are left out need no entry.
-var later = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep",
-	"train.learned_decay": "0"}
+// before has, of keys that versions before them lack, what these versions did, if it is not the default.
+// Only jobs with learned rows read them.
+var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
-// earlier sets later keys for the file of a run of an earlier version: one that has all other keys.
-func (b *binder) earlier() {
-	for _, k := range b.keys {
-		if _, new := later[k.Name]; !new && !b.isGiven(k.Name) {
-			return
-		}
+// meansAsBefore gives these keys that meaning in a whole config of an earlier version, which lacks them:
+// that of a run, or what `halognn config` prints. People give few keys, a whole config all there were.
+func (b *binder) meansAsBefore() {
+	if len(b.given) < len(b.keys)/2 {
+		return
 	}
-	for name, was := range later {
+	for name, was := range before {
 		if !b.isGiven(name) {
 			find(b.keys, name).parse(was)
 		}

@@ -132,13 +132,14 @@ func (c *Config) table() []section {
 				"Each has a row of its own, trained by SparseAdam ([how](guide/typed.md#learned-rows)); " +
 					"features are read as they are."},
 			{"learned_scale", number(&c.Job.Learned.Scale, 0.01, from(0)), 0,
-				"learned rows begin uniform in [-scale, scale)", "Rows that training does not read stay " +
-					"as they began: noise, unless that is small."},
+				"learned rows begin uniform in [-scale, scale)", "A whole config of a version without " +
+					"this key means 1."},
 			{"learned_unread", oneOf(&c.Job.Learned.Unread, nn.UnreadZero,
 				word{string(nn.UnreadZero), "zeros; a mean counts the vertex"},
 				word{string(nn.UnreadKeep), "the row as it began"},
 			), 0,
-				"what evaluation and inference read of a learned row that training has not read", ""},
+				"what evaluation and inference read of a learned row that training has not changed", "A " +
+					"whole config of a version without this key means `keep`."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"slope of the LeakyReLU of attention scores below 0",
 				"Only " + kindsWithHeads() + " read it."},

@@ -112,8 +112,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		return nil
 	}
 	var sums rundir.FileSums
-	finished := filepath.Dir(m.Path) == filepath.Clean(m.Run)
-	if finished {
+	ofCheckpoint := filepath.Dir(m.Path) != filepath.Clean(m.Run)
+	if !ofCheckpoint {
 		var err error
 		if sums, err = record.LearnedFiles(m.Run); err != nil {
 			return err
@@ -126,15 +126,16 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 				return err
 			}
 		}
-		of := l.RowsOf(p, m.learned)
-		if !finished && m.learned == nn.LearnedRows { // of the last step
-			of = append(of, l.SeenOf(p)...)
-		}
-		if err := nn.ReadInto(path, of); err != nil {
+		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
+		if ofCheckpoint && m.learned == nn.LearnedRows { // of the last step; the best ones are hidden there
+			err := l.HideOf(p, func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
+			if err != nil {
+				return err
+			}
+		}
 	}
-	l.Hide()
 	return nil
 }
 

@@ -105,21 +105,27 @@ func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	}
 }
 
-// eachUnread calls f for every row that no minibatch has changed: that has no second moment.
+// eachUnread calls f for every row that no step has changed. Its moments are 0: of a row that had a
+// gradient, unless it was so small that the row did not move, one is not.
 func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	if l.options.Unread != UnreadZero || l.v == nil {
 		return
 	}
 	l.each(func(row []float32, i int, original int32) {
-		if !slices.ContainsFunc(l.v[i*l.Cols:(i+1)*l.Cols], func(x float32) bool { return x != 0 }) {
+		if at, end := i*l.Cols, (i+1)*l.Cols; !moves(l.m[at:end]) && !moves(l.v[at:end]) {
 			f(row, original)
 		}
 	})
 }
 
+// moves reports whether a number is not 0.
+func moves(of []float32) bool {
+	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
+}
+
 // Hide sets rows that training has not read to what evaluation reads of them, and Show brings back the
-// numbers with which they began. Between the two no minibatch of training may be under way. A row whose
-// gradient was 0 in every column counts as not read: it is as it began, too. O(all rows).
+// numbers with which they began. Between the two no minibatch of training may be under way. O(all
+// rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.
@@ -149,7 +155,7 @@ func (l *Learned) Add(rank int, own []int32, grads []float32) {
 // Update makes step of SparseAdam with what Add was given since the last one: the gradients of a row
 // are added in the order of streams, so the sum does not depend on the number of ranks. O(gradients).
 // Rows with a gradient decay first, as with AdamW; others do not, or a row would shrink by how often
-// other rows are read.
+// other rows are read, and one without any would not stay as it began.
 // Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
 // gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
@@ -180,12 +186,15 @@ func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
 	t := float64(step)
 	rate := -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t)))
 	first, second, eps := float32(1-o.Beta1), float32(1-o.Beta2), float32(o.Eps)
-	stays := float32(1 - lr*l.options.Decay)
 	for i, row := range l.of {
 		l.place[row] = 0
 		at := int(row) * d
-		p, m, v := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d]
-		for j, g := range l.sums[i*d : (i+1)*d] {
+		p, m, v, sum := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d], l.sums[i*d:(i+1)*d]
+		stays := float32(1)
+		if l.options.Decay > 0 && moves(sum) {
+			stays = float32(1 - lr*l.options.Decay)
+		}
+		for j, g := range sum {
 			m[j] += float32((g - m[j]) * first)
 			v[j] += float32((float32(g*g) - v[j]) * second)
 			p[j] = float32(p[j]*stays) + float32(rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+eps)))
@@ -271,14 +280,43 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 // RowsOf returns the rows of a part by the names of LearnedRows or LearnedBest, which are not copied.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// SeenOf returns the second moments of a part, which Hide reads, to be read from a checkpoint; none
-// if it needs none.
-func (l *Learned) SeenOf(part int) []Tensor {
+// HideOf is Hide for the rows of a part of a checkpoint, whose moments, one after the other, read reads.
+// It holds as much memory as these rows.
+func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil
 	}
-	l.v = mem.Grow(l.v, len(l.rows))
-	return l.tensors(part, learnedV, l.v)
+	all := l.tensors(part, LearnedRows, l.rows)
+	changed, room := make([][]bool, len(all)), make([][]float32, len(all))
+	defer func() {
+		for _, of := range room {
+			mem.Free(of)
+		}
+	}()
+	for _, name := range []string{learnedM, learnedV} {
+		moments := l.tensors(part, name, l.rows)
+		for i := range moments {
+			moments[i].Data = mem.Grow(room[i], len(all[i].Data))
+			room[i] = moments[i].Data
+		}
+		if err := read(moments); err != nil {
+			return err
+		}
+		for i, of := range moments {
+			changed[i] = append(changed[i], make([]bool, of.Shape[0]-len(changed[i]))...)
+			for row := range changed[i] {
+				changed[i][row] = changed[i][row] || moves(of.Data[row*l.Cols:(row+1)*l.Cols])
+			}
+		}
+	}
+	for i, of := range all {
+		for row, is := range changed[i] {
+			if !is {
+				clear(of.Data[row*l.Cols : (row+1)*l.Cols])
+			}
+		}
+	}
+	return nil
 }
 
 // StateOf returns rows and moments of a part, which are not copied, and the best rows if best.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -324,6 +325,27 @@ func TestFailedWriteOfLearnedRows(t *testing.T) {
 	})
 	if err := errors.Join(err, v.err); err != nil {
 		t.Error(err)
+	}
+}
+
+// Evaluation changes no row: however often a run is evaluated, and wherever it goes on, it comes to the
+// same rows and losses, though most rows are not read in some epochs, and some never.
+func TestEvaluationLeavesLearnedRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
+	var digests []string
+	for _, unread := range []nn.Unread{nn.UnreadZero, nn.UnreadKeep} {
+		for _, every := range []int{0, 1} {
+			for _, ranks := range []int{1, 4} {
+				o := learnedOptions("sage")
+				o.Sample, o.Epochs, o.EvalEvery, o.Depth = sample.Neighbours(1, 1), 4, every, 3
+				o.Learned.Unread, o.Learned.Decay = unread, 0.1
+				got := typedRun(t, s, ranks, o, false)
+				digests = append(digests, got.LossDigest+" of "+got.LearnedDigest)
+			}
+		}
+	}
+	if slices.Sort(digests); len(slices.Compact(digests)) > 1 {
+		t.Errorf("losses and rows: %v", digests)
 	}
 }
 
