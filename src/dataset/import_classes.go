@@ -143,22 +143,13 @@ func badClass(v int, y string) error {
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
-// missing reports whether a text is a usual word for nothing.
-func missing(text string) bool {
-	switch strings.ToLower(text) {
-	case "", "nan", "none", "null", "na", "n/a":
-		return true
-	}
-	return false
-}
-
 // noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
 // of noClasses or, if the options name some, one of those words alone.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
 	}
-	return missing(y)
+	return table.Missing(y)
 }
 
 // noClass is noLabel for a number; nan always stands for none.

@@ -77,7 +77,7 @@ func (o *oddIDs) see(id string, line int) {
 	case wholeNumber(id) != "":
 		of = &o.whole
 		o.wholes = append(o.wholes, wholeNumber(id))
-	case missing(id):
+	case table.Missing(id):
 		of = &o.none
 	}
 	if of.count++; of.count == 1 {

@@ -135,21 +135,35 @@ func (in *importer) usual(name string) bool {
 	})
 }
 
-// openTable opens a table and finds the names of its columns.
-func (in *importer) openTable(path string, noHeader bool) (*table.Named, error) {
-	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual,
-		Remark: !in.numbered()})
-}
-
-// numbered reports whether a flag names a column by its number, as those of tables without names are called.
-func (in *importer) numbered() bool {
-	o := &in.options.Table
-	names := slices.Concat(o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
-		[]string{o.ID, o.Source, o.Target, o.Weight, o.Split})
-	return slices.ContainsFunc(names, func(n string) bool {
+// openTable opens a table and finds the names of its columns, of which flags name some: by numbers, as those
+// of tables without names are called, if a comment is not to name them.
+func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
+	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
 		return is
 	})
+	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual,
+		Remark: !byNumber})
+}
+
+// ofNodes are the columns that flags name of a node table.
+func (o *TableOptions) ofNodes() []string {
+	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
+}
+
+// ofEdges are the columns that flags name of an edge table.
+func (o *ImportOptions) ofEdges() []string {
+	return slices.Concat(o.Table.EdgeFeatures, o.LinkLabels, []string{o.Table.Source, o.Table.Target, o.Table.Weight})
+}
+
+// askProse returns an error if the words of a comment, which may be a sentence, would be the names of the
+// columns in another order than the usual one.
+func askProse(t *table.Named, flags string, usual bool) error {
+	if usual || !t.MayBeProse() {
+		return nil
+	}
+	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark if it names them%s, "+
+		"or say --no-header", ErrValue, t.Remark, flags)
 }
 
 // column returns the index of the requested column of t, or else of the first usual name that exists

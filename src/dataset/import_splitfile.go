@@ -274,18 +274,19 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
 	"2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and what each is for; the first row may name the columns.
+// splitTable reads a table of vertices and what each is for; the first row, or a comment before it, may name the
+// columns.
 func (s *source) splitTable(p *splitSource) error {
-	part := func(row []string) (int, bool) {
-		k, ok := partNames[strings.ToLower(row[len(row)-1])]
-		return k, ok
-	}
-	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual,
-		Data: func(row []string) bool { _, is := part(row); return is }})
+	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
+		Data: func(row []string) bool { _, is := partNames[strings.ToLower(row[len(row)-1])]; return is }})
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	id, part := s.splitColumns(t)
+	if err := askProse(t, "", id == 0); err != nil {
+		return err
+	}
 	comments := s.comments()
 	for {
 		row, err := t.Next()
@@ -302,16 +303,28 @@ func (s *source) splitTable(p *splitSource) error {
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
 		}
-		k, is := part(row)
+		k, is := partNames[strings.ToLower(row[part])]
 		if !is {
 			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
 		}
-		v, err := s.vertexNamed(row[0])
+		v, err := s.vertexNamed(row[id])
 		if err != nil {
 			return t.Errorf("%w", err)
 		}
 		*p.Lists()[k] = append(*p.Lists()[k], v)
 	}
+}
+
+// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the other is the
+// other; else in this order.
+func (s *source) splitColumns(t *table.Named) (id, part int) {
+	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
+		return id, 1 - min(id, 1)
+	}
+	if part, _ = s.column(t, "", "", splitNames...); t.HasNames && part == 0 {
+		return 1, 0
+	}
+	return 0, 1
 }
 
 // comments reports whether rows that begin with # or % are comments: no vertex is called so.

@@ -140,7 +140,7 @@ func readLabelFile(s *source, path string) error {
 	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
-	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
+	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual, Remark: true,
 		Data: func(row []string) bool {
 			_, err := s.vertexNamed(row[0])
 			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
@@ -170,6 +170,9 @@ func readLabelFile(s *source, path string) error {
 		if !given && !slices.ContainsFunc(t.Header, s.usual) && strings.ContainsAny(t.Header[0], "0123456789") {
 			return t.Errorf(askedNames, ErrValue)
 		}
+	}
+	if err := askProse(t, "", id == 0); err != nil {
+		return err
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string

@@ -97,6 +97,10 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.Path(), ErrValue, t.Header[t.weight])
 	}
+	usual := o.Source != "" || o.Target != "" || t.from == 0 && t.to == 1
+	if err := askProse(t.Named, ", or name the ends with --source and --target", usual); err != nil {
+		return err
+	}
 	t.direction = -1
 	for k, name := range t.Header {
 		if err := e.refusal(t.Path()+": column "+name, name); err != nil {
@@ -352,7 +356,7 @@ func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := e.openTable(path, e.options.Table.NoHeader)
+	opened, err := e.openTable(path, e.options.Table.NoHeader, e.options.ofEdges()...)
 	if err != nil {
 		return nil, err
 	}

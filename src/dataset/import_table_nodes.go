@@ -66,7 +66,7 @@ func mark(text string) (is, ok bool) {
 // readNodes reads ids, labels and split, and registers the features, which are read when they are
 // written.
 func readNodes(s *source, path string) error {
-	t, err := s.openTable(path, s.options.Table.NoHeader)
+	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func readNodes(s *source, path string) error {
 			switch {
 			case ok:
 				*p.Lists()[part] = append(*p.Lists()[part], v)
-			case !missing(text) && text != "-1" && text != "unused":
+			case !table.Missing(text) && text != "-1" && text != "unused":
 				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
 					ErrValue, t.Header[c.split], row[c.split])
 			}
@@ -352,6 +352,9 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		}
 	}
 	if err := c.findID(s, t); err != nil {
+		return c, err
+	}
+	if err := askProse(t, ", or name the id with --id", o.ID != "" || c.id == 0); err != nil {
 		return c, err
 	}
 	if c.split, err = s.column(t, o.Split, "--split-column", splitNames...); err != nil {
@@ -604,7 +607,7 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 		}
 	}()
 	return s.setFeatures(t.Path(), len(columns), Float32, -1, func(w *RowWriter) error {
-		t, err := s.openTable(t.Path(), noHeader)
+		t, err := s.openTable(t.Path(), noHeader, s.options.Table.ofNodes()...)
 		if err != nil {
 			return err
 		}
@@ -697,7 +700,7 @@ func cureNumber(name, text string) string {
 	_, signed := number(strings.Trim(text, "%$€£ "))
 	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + inShell(name)
 	switch {
-	case missing(text):
+	case table.Missing(text):
 		return "is empty; " + fill
 	case text == "." || slices.Contains(doubtful, strings.ToLower(text)):
 		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)

@@ -28,7 +28,7 @@ type Named struct {
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
-	after    [][]string // the first rows after that
+	after    [][]string // the first rows of data, with that
 }
 
 // OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row, or that
@@ -65,9 +65,9 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
-	if names.Remark && named != nil && !names.No && !names.Yes && !slices.ContainsFunc(row, names.Known) &&
-		!overNumbers(row, t.after) {
-		t.first, t.Header, t.HasNames, t.Remark = t.Header, named, true, remark
+	if names.Remark && named != nil && !names.No && !names.Yes && !namesBelow(named, row, t.after, names.Known) {
+		t.keepFirst()
+		t.Header, t.HasNames, t.Remark = named, true, remark
 		if t.Skipped > 0 {
 			t.Skipped--
 		}
@@ -88,13 +88,34 @@ func (t *Named) begin(names Names) error {
 		}
 	}
 	if !t.HasNames {
-		t.first = slices.Clone(row)
+		t.keepFirst()
 		for i := range t.Header {
 			t.Header[i] = strconv.Itoa(i)
 		}
 		return nil
 	}
 	return t.unique()
+}
+
+// keepFirst keeps the first row, which does not name the columns, as the first one of data.
+func (t *Named) keepFirst() {
+	t.first = slices.Clone(t.Header)
+	t.after = slices.Insert(t.after, 0, t.first)
+}
+
+// namesBelow reports whether a row below a comment with names is itself the names of the columns: it has a word
+// over numbers, or no number, and as many names that are known.
+func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
+	count := func(fields []string) (n int) {
+		for _, f := range fields {
+			if f != "" && known(f) {
+				n++
+			}
+		}
+		return n
+	}
+	return overNumbers(row, after) ||
+		count(row) >= count(named) && !slices.ContainsFunc(row, isNumber) && !comesAgain(row, after)
 }
 
 // unique returns an error about two columns of one name.
@@ -113,16 +134,21 @@ func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
 
 // Field returns the field of a column in the first row of data, before that is read; "" if there is none.
 func (t *Named) Field(column int) string {
-	switch {
-	case t.first != nil:
-		return t.first[column]
-	case len(t.after) == 0:
+	if len(t.after) == 0 {
 		return ""
 	}
 	return t.after[0][column]
 }
 
-// remark returns the last comment before the first row, and its words, if they may name the columns, as below
+// Sample returns the fields of a column in the first rows of data.
+func (t *Named) Sample(column int) (fields []string) {
+	for _, row := range t.after {
+		fields = append(fields, row[column])
+	}
+	return fields
+}
+
+// remark returns the last comment before the first row that may name the columns, and its words, as below
 // numpy.savetxt(header=...): as many as a row has, none a number, and one known.
 func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	if known == nil || t.width < 2 {
@@ -132,25 +158,36 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 		if row = bytes.TrimSpace(row); !noted(row) {
 			break
 		}
+		text := bytes.TrimSpace(row[1:])
+		if at := max(bytes.LastIndex(text, []byte(": ")), bytes.LastIndex(text, []byte(":\t"))); at >= 0 {
+			text = text[at+2:] // columns: source target
+		}
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
-		one.row = one.trim(row[1:])
+		one.row = one.trim(text)
 		fields, err := one.Words()
-		line, names = "", nil
 		if err != nil || slices.ContainsFunc(fields, func(f string) bool { return f == "" || isNumber(f) }) {
 			continue
 		}
-		n := 0
+		n, prose := 0, false
 		for _, f := range fields {
 			if known(f) {
 				n++
 			}
+			prose = prose || t.sep == Space && slices.Contains(sentence, strings.ToLower(f))
 		}
-		if n > 1 || n > 0 && t.sep != Space { // a sentence has words apart by blanks
+		if !prose && (n > 1 || n > 0 && t.sep != Space) {
 			line, names = string(row), slices.Clone(fields)
 		}
 	}
 	return line, names
 }
+
+// sentence are words of a comment apart by blanks that names no columns.
+var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is", "of", "or", "per",
+	"the", "this", "was", "were", "with"}
+
+// MayBeProse reports whether the names are the words, apart by blanks, of a comment.
+func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
 
 // Square reports whether the columns after the first are called as the first rows begin, in their order.
 func (t *Named) Square() bool {
@@ -224,7 +261,7 @@ func (t *Named) sample() (rows [][]string) {
 
 // areNames reports whether a row names the columns. What could be either is an error.
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
-	numbers, measured := 0, false
+	numbers, blanks, measured := 0, 0, false
 	for i, f := range row {
 		if known != nil && known(f) && (f != "" || i == 0) {
 			return true, nil
@@ -233,17 +270,20 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 			n, is := ParseInt([]byte(f))
 			numbers++ // two columns have no one name, and no name is 0.5 or -1
 			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
+		} else if blank(f) {
+			blanks++
 		}
 	}
 	same := alike(row, after)
 	switch {
-	case numbers == len(row) && (len(row) < 4 || !counting(row)):
+	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !counting(row)):
 		return false, nil
 	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
+	case crosses(row, after): // asked about: parent is a name over child,parent and a vertex over a,b
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -277,21 +317,41 @@ func recurs(row []string, after [][]string) bool {
 	return false
 }
 
-// comesAgain reports whether a word of a row comes again in its column, or one of the first two columns in the
-// other, as ids do and names do not.
+// comesAgain reports whether a word of a row comes again in its column, or both of the first two in the other
+// one, as ids do and names do not.
 func comesAgain(row []string, after [][]string) bool {
-	return !overNumbers(row, after) && slices.ContainsFunc(indices(row), func(k int) bool {
-		f := row[k]
-		return f != "" && !isNumber(f) && slices.ContainsFunc(after, func(other []string) bool {
-			return !slices.Equal(row, other) && (other[k] == f || k < 2 && len(row) > 1 && other[1-k] == f)
+	again := func(k, column int) bool {
+		return row[k] != "" && !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(other []string) bool {
+			return !slices.Equal(row, other) && other[column] == row[k]
 		})
+	}
+	return !overNumbers(row, after) && (slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) }) ||
+		len(row) > 1 && again(0, 1) && again(1, 0))
+}
+
+// crosses reports whether one of the first two words of a row comes again in the other's column.
+func crosses(row []string, after [][]string) bool {
+	return len(row) > 1 && !overNumbers(row, after) && slices.ContainsFunc(after, func(other []string) bool {
+		return !isNumber(row[0]) && row[0] == other[1] || !isNumber(row[1]) && row[1] == other[0]
 	})
 }
+
+// Missing reports whether a field is a usual word for nothing.
+func Missing(f string) bool {
+	switch strings.ToLower(f) {
+	case "", "nan", "none", "null", "na", "n/a":
+		return true
+	}
+	return false
+}
+
+// blank reports whether a field may stand for nothing, as in a column of numbers.
+func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
 // overNumbers reports whether a word stands over numbers alone: it names them.
 func overNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
-		return row[k] != "" && !isNumber(row[k]) && !slices.ContainsFunc(after, func(other []string) bool {
+		return !blank(row[k]) && !isNumber(row[k]) && !slices.ContainsFunc(after, func(other []string) bool {
 			return !isNumber(other[k])
 		})
 	})
