@@ -33,6 +33,7 @@ func (s *source) nameClasses(labels []string) error {
 	})
 	s.tellDoubtful(labels, class)
 	s.tellJoined(names, class)
+	s.tellCodes(names, class)
 	if err := s.setNames(names, labelled, integers); err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (s *source) distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {
 	class, integers = map[string]int{}, true
-	numbers, fraction, at := true, "", 0
+	numbers, codes, fraction, at := true, false, "", 0
 	none := map[string]int{}
 	for v, y := range labels {
 		y = strings.TrimSpace(y)
@@ -259,13 +260,13 @@ func (s *source) distinctLabels(
 		}
 		integers = false
 		x, ok := table.ParseFloat([]byte(y))
-		code := len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' // such as 01, of which 1 would lose a digit
-		numbers = numbers && ok && !code
+		codes = codes || uncoded(y) != y
+		numbers = numbers && ok
 		if ok && fraction == "" && x != math.Trunc(x) {
 			fraction, at = y, v
 		}
 	}
-	if numbers && !integers {
+	if numbers && !integers && !codes {
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
@@ -273,20 +274,45 @@ func (s *source) distinctLabels(
 			fraction, ErrValue)
 	}
 	delete(none, "")
-	if integers && s.options.NoLabel == nil {
+	if numbers && s.options.NoLabel == nil {
 		for v, y := range labels {
 			y = strings.TrimSpace(y)
-			if x, err := strconv.Atoi(y); err == nil && slices.Contains(noClasses, x) {
+			x, is := table.ParseFloat([]byte(y))
+			if _, either := class[y]; !is || !either && none[y] == 0 {
+				continue
+			}
+			switch {
+			case x == math.Trunc(x) && slices.Contains(noClasses, int(x)):
 				delete(class, y)
 				none[y]++
 				labelled--
-			} else if _, is := class[y]; is && y[0] == '-' {
+			case x < 0:
 				return nil, 0, false, badClass(v, y)
 			}
 		}
 	}
 	s.none = none
 	return class, labelled, integers, nil
+}
+
+// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a digit.
+func uncoded(y string) string {
+	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
+		y = y[1:]
+	}
+	return y
+}
+
+// tellCodes notes a class such as 01 beside 1.
+func (s *source) tellCodes(names []string, class map[string]int) {
+	for _, name := range names {
+		if plain := uncoded(name); plain != name {
+			if _, both := class[plain]; both {
+				s.note("labels %q and %q are two classes, for one has a zero before it: write them alike if they are one", name, plain)
+				return
+			}
+		}
+	}
 }
 
 // wholeNumbers rewrites labels such as 1.0 as integers, and collects them.

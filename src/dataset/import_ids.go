@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -121,19 +120,24 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	return nil
 }
 
-// alike returns a vertex whose id is the same number as another one, or differs in capitals alone; "" if there
-// is none. It looks at all.
+// alike returns the first vertex, by its bytes, whose id is the same number as another one, or else differs in
+// capitals alone; "" if there is none.
 func (s *source) alike(id string) (other string, number bool) {
 	x, is := table.ParseFloat([]byte(id))
-	for _, of := range slices.Sorted(maps.Keys(s.places)) {
-		if y, also := table.ParseFloat([]byte(of)); is && also && x == y {
-			return of, true
+	for of := range s.places {
+		same := false
+		if is {
+			y, also := table.ParseFloat([]byte(of))
+			same = also && x == y
 		}
-		if other == "" && strings.EqualFold(of, id) {
-			other = of
+		if !same && (number || !strings.EqualFold(of, id)) {
+			continue
+		}
+		if same && !number || other == "" || of < other {
+			other, number = of, same
 		}
 	}
-	return other, false
+	return other, number
 }
 
 // keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex

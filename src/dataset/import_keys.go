@@ -41,36 +41,70 @@ var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time"
 	"unix_time", "datetime", "date", "year", "timeset"}
 
 // noTime says what follows from a time that is not read.
-const noTime = "it is a time, which is not used: a vertex reads edges from its future, too"
+const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
-// isTime reports whether a name is that of a time, or has the word for one: creationDate, block_timestamp,
-// created_at.
+// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with a word for a
+// moment: creationDate, block_timestamp.
 func isTime(name string) bool {
-	var parts []string
+	words := wordsOf(name)
+	n := len(words)
+	if n == 0 {
+		return false
+	}
+	whole := strings.ToLower(name)
+	if words[0] == "node" || words[0] == "edge" {
+		whole = strings.Join(words[1:], "_")
+	}
+	return slices.Contains(timeNames, whole) ||
+		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
+}
+
+// wordsOf returns the words of a name, in small letters: fullName and full_name are of two.
+func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
 		apart := strings.ContainsRune("_- .:", r)
 		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
 			if i > begin {
-				parts = append(parts, strings.ToLower(name[begin:i]))
+				words = append(words, strings.ToLower(name[begin:i]))
 			}
 			if begin = i; apart {
 				begin = i + 1
 			}
 		}
 	}
-	n := len(parts)
-	return n > 1 && parts[n-1] == "at" || slices.Contains(timeNames, strings.ToLower(name)) ||
-		slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(timeNames, p) })
+	return words
 }
 
-// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of 1990 to 2100.
+// timeOf says that a column is a time by its name, or seems to be one by its first values, or by both: of
+// travel_time, full time and works_at the values are no moments. "" is for others, and for one without values.
+func timeOf(name string, values []string) string {
+	values = slices.DeleteFunc(values, table.Missing)
+	all := func(is func(string) bool) bool {
+		return !slices.ContainsFunc(values, func(f string) bool { return !is(f) })
+	}
+	isYear := func(f string) bool {
+		x, is := table.ParseInt([]byte(f))
+		return is && x >= 1500 && x <= 2100
+	}
+	part := slices.ContainsFunc(wordsOf(name), func(w string) bool { return w == "at" || slices.Contains(timeNames, w) })
+	switch {
+	case len(values) == 0:
+	case isTime(name):
+		return "it is " + noTime
+	case all(isMoment) || part && all(isYear):
+		return "it seems to be " + noTime
+	}
+	return ""
+}
+
+// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	if is && x > 1e11 {
 		x /= 1000
 	}
-	return is && x >= 631152000 && x < 4102444800 || isDate(field)
+	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
 // isDate reports whether a field begins with a date, as 2012-01-31.
@@ -217,7 +251,7 @@ func (in *importer) noteUnread(a arraySource) error {
 			continue
 		case isTime(name):
 			in.reads(a.path, name, asTime, "")
-			in.note("array %s is ignored: %s", name, noTime)
+			in.note("array %s is ignored: it is %s", name, noTime)
 			continue
 		}
 		in.reads(a.path, name, asIgnored, "")

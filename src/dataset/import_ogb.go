@@ -69,7 +69,7 @@ func (s *source) readsOGB(raw string) {
 			of.as = asIgnored
 		}
 		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
-			s.note("%s is ignored: %s", of.name, noTime)
+			s.note("%s is ignored: it is %s", of.name, noTime)
 		}
 	}
 	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year", "num-node-list", "num-edge-list"}
@@ -88,7 +88,7 @@ func (in *importer) unreadOGB(dir string, known []string) {
 				continue
 			case isTime(name):
 				in.reads(dir, name+ext, asTime, "")
-				in.note("%s is ignored: %s", name+ext, noTime)
+				in.note("%s is ignored: it is %s", name+ext, noTime)
 			case ignoredWeights(name) != "":
 				in.reads(dir, name+ext, asIgnored, "")
 				in.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)

@@ -228,9 +228,12 @@ func (s *source) vertexRange(v int64) error {
 		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count within a type, 0 to %d",
 			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
+	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
+	if s.vertices == unknown {
+		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(edge_index.shape) renumbers them"
+	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, ids may begin at 1, or have gaps, which numpy.unique(edge_index, return_inverse=True) closes", v,
-		graph.ErrVertexRange, s.limit()-1)
+		"may be mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
 }
 
 // addWeight adds the weight of the edge that was added last.

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 //	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
 //	                                val_idx, ...; or train_mask, val_mask, ...
 //	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
-//	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz, or .txt: one vertex id a row
+//	a directory without such .npy   train.csv.gz, valid.csv.gz (val, dev), test.csv.gz, or .txt: one
+//	                                vertex id a row
 //	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
 //	                                valid (val), test
 //
@@ -28,15 +30,7 @@ func (s *source) splitFile(p *splitSource) error {
 	if err != nil {
 		return err
 	}
-	lists := slices.IndexFunc(listExts, func(ext string) bool { return either(p.path, "train"+ext) != "" })
 	switch ext := filepath.Ext(p.path); {
-	case info.IsDir() && lists >= 0:
-		for i, name := range []string{"train", "valid", "test"} {
-			if err := s.idTable(p.path, name+listExts[lists], p.Lists()[i]); err != nil {
-				return err
-			}
-		}
-		return nil
 	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
 		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: numpy.savez(\"split.npz\", train=..., "+
 			"valid=..., test=...)", p.path, ErrValue)
@@ -47,6 +41,9 @@ func (s *source) splitFile(p *splitSource) error {
 		}
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
+		if err == nil && !found && info.IsDir() {
+			found, err = s.splitLists(p)
+		}
 		if err == nil && !found {
 			names := a.Names()
 			if info.IsDir() {
@@ -62,26 +59,65 @@ func (s *source) splitFile(p *splitSource) error {
 	return s.splitTable(p)
 }
 
-// listExts are how the names of tables with a list of the split end.
-var listExts = []string{".csv", ".txt"}
+// listNames are what the files with the lists of a split are called, before .csv or .txt.
+var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
 
-func (s *source) idTable(dir, name string, list *[]graph.VertexID) error {
-	path := either(dir, name)
-	if path == "" {
-		return fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name, os.ErrNotExist)
+// splitLists reads a directory with a file for each list; found is false if it has no list to train.
+func (s *source) splitLists(p *splitSource) (found bool, err error) {
+	for _, ext := range []string{".csv", ".txt"} {
+		if either(p.path, "train"+ext) == "" {
+			continue
+		}
+		comments := s.comments()
+		for i, names := range listNames {
+			path := ""
+			for _, name := range names {
+				path = cmp.Or(path, either(p.path, name+ext))
+			}
+			if path == "" {
+				return true, fmt.Errorf("%s: %s%s is not there, nor with .gz behind: %w", p.path,
+					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
+			}
+			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
+				return true, err
+			}
+		}
+		return true, nil
 	}
-	var id [1]int64
-	return eachRow(path, table.Comma, func(r *table.Reader) error {
-		if err := r.Ints(id[:]); err != nil {
+	return false, nil
+}
+
+// idList reads an id of a vertex in each row, of which the first may name the column.
+func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
+	r, err := table.OpenWords(path, table.Comma, false)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for first := true; ; first = false {
+		ok, err := r.Next()
+		if err != nil || !ok {
 			return err
 		}
-		v, err := s.vertexOf(id[0])
+		row, err := r.Words()
+		if err != nil {
+			return err
+		}
+		if comments && strings.IndexAny(row[0], "#%") == 0 {
+			continue
+		}
+		if len(row) != 1 {
+			return r.Errorf("%w: %d columns; want the id of a vertex in each row", ErrValue, len(row))
+		}
+		v, err := s.vertexNamed(row[0])
+		if err != nil && first && s.usual(row[0]) {
+			continue
+		}
 		if err != nil {
 			return r.Errorf("%w", err)
 		}
 		*list = append(*list, v)
-		return nil
-	})
+	}
 }
 
 // vertexOf maps an id of the source to a vertex.

@@ -47,9 +47,8 @@ type edgeTable struct {
 	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
 	features         []int // of edgeColumns; -1 for a column that other relations have
 	why              string
-	directed, both   int      // edges that are said to be Directed, and Undirected
-	undirected       bool     // the current one is
-	sample           []string // the first edge
+	directed, both   int  // edges that are said to be Directed, and Undirected
+	undirected       bool // the current one is
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -319,29 +318,43 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
 		case read:
-		case isTime(name) && t.sample[k] != "":
+		case isTime(name) && timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, ""}
-			e.note("column %s of %s is ignored: %s", name, file, noTime)
-		case isDate(t.sample[k]) || !t.HasNames && isMoment(t.sample[k]):
+			e.note("column %s of %s is ignored: %s", name, file, timeOf(name, t.Sample(k)))
+		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.sample[k], noTime)
+			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.Field(k),
+				timeOf(name, t.Sample(k)))
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
-		case name == "Label" && strings.HasPrefix(t.Header[t.from], "S"):
+		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
 			of[k] = columnUse{asIgnored, forDisplay}
-			e.note("column Label of %s is not read: as Gephi writes it for display", file)
+			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; if it has classes, --task links "+
+				"--link-classes Label predicts them", file)
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
-		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.sample[k]) != "":
+		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
 			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point for its decimal comma, and "+
 				"--weight 2 reads it", file)
-		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.sample[k]):
+		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.Field(k)):
 			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
 		default:
 			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
 	e.readsColumns(t.Named, of)
+}
+
+// display reports whether the first values of a column name the edges: nearly all differ, or are empty.
+func display(values []string) bool {
+	seen, n := map[string]bool{}, 0
+	for _, f := range values {
+		if f != "" {
+			seen[f] = true
+			n++
+		}
+	}
+	return 10*len(seen) >= 9*n
 }
 
 // weighs reports whether a field may be a weight.
@@ -367,9 +380,6 @@ func eachNamedEdge(e *edgeSource,
 	}
 	if err := t.findFeatures(e); err != nil {
 		return nil, err
-	}
-	for k := range t.Header {
-		t.sample = append(t.sample, strings.Clone(t.Field(k)))
 	}
 	features := make([]string, len(t.features))
 	marks := !t.HasNames && e.options.Table.Source == "" // 0 or 1 alone

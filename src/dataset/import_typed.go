@@ -298,7 +298,7 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {
-		return "array " + key + " is ignored: " + noTime
+		return "array " + key + " is ignored: it is " + noTime
 	}
 	return "array " + key + " is not read"
 }
