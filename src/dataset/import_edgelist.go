@@ -174,8 +174,12 @@ func cureEdge(path string, r *table.Reader) string {
 		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it with " +
 			"data=False or by networkx.write_weighted_edgelist, or in Python, halognn.write_dataset(DIR, graph)"
 	case n > 1 && whole(fields[0]) && whole(fields[1]):
+		others := ""
+		if n > 2 {
+			others = ", without the other columns"
+		}
 		return "ids are integers, without a point: numpy.savetxt(FILE, edges, fmt=\"%d\") writes them so, as does " +
-			"awk '{printf \"%d %d\\n\", $1, $2}' FILE"
+			"awk '{printf \"%d %d\\n\", $1, $2}' FILE" + others
 	case isHeader(r):
 		return "remove the header line, or begin it with #; or use --format csv, which reads names of columns"
 	case n == 1 && number && r.Line() == 1:

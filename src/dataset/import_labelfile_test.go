@@ -33,6 +33,7 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.csv", "topic\nb\na\nb\n", "", []int32{1, 0, 1}, ""},
 		{"y.csv", "y\nn\ny\n", "", []int32{1, 0, 1}, ""},
 		{"labels.dat", "cy b\nann a\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "x,label,id\n7,b,cy\n8,a,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\ny,cy\nn,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil, "comes twice; column 0 is the id: of several labels want the id as the first column, or called id; if a vertex has a row for each"},

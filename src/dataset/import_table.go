@@ -176,8 +176,16 @@ func readLabelFile(s *source, path string) error {
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	for k := range t.Header {
-		if k != id {
+	label := -1 // of several columns the one that is called so
+	if t.HasNames {
+		label, _ = s.column(t, "", "", labelNames...)
+	}
+	for k, name := range t.Header {
+		switch {
+		case k == id:
+		case label >= 0 && label != id && k != label:
+			s.note("column %s of %s is not read: %s is the label", name, filepath.Base(path), t.Header[label])
+		default:
 			c.labels, labels = append(c.labels, k), append(labels, make([]string, s.vertices))
 			c.use[k] = columnUse{asLabel, ""}
 		}
@@ -330,8 +338,12 @@ func (o *ImportOptions) checkTables() error {
 	}
 	others := []string{".csv", ".tsv", ".txt", ".npz", ".gz"}
 	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) && exists(t.Features[0]) {
-		return badOption("--features %s: rows of features in a file are a .npy: numpy.save(\"x.npy\", "+
-			"numpy.loadtxt(FILE, delimiter=\",\"))", t.Features[0])
+		load := "numpy.loadtxt(FILE), with its delimiter if it is no blank"
+		if filepath.Ext(t.Features[0]) == ".npz" {
+			load = "numpy.load(FILE)[NAME]"
+		}
+		return badOption("--features %s: rows of features in a file are a .npy: numpy.save(\"x.npy\", X), where X is %s",
+			t.Features[0], load)
 	}
 	if t.Header && t.NoHeader {
 		return badOption("--header and --no-header exclude each other")

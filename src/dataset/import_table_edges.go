@@ -119,7 +119,8 @@ func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
 	}
-	first, second, third := t.Number(0), t.Number(1), t.Number(2) || table.DecimalComma(t.Field(2)) != ""
+	first, second := t.Number(0), t.Number(1)
+	third := t.Number(2) || table.DecimalComma(t.Field(2)) != "" || isMoment(t.Field(2))
 	return first == third && !(first && second)
 }
 
@@ -161,9 +162,9 @@ func (t *edgeTable) lead() int {
 	return 0
 }
 
-// onlyPair reports whether the first two columns, but for one without a name, alone are called alike as the
-// ends of an edge, and not as times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or
-// beside another pair (score1, score2, drugA, drugB).
+// onlyPair reports whether the first two columns, after one without a name if there is one, are the only pair
+// whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a series (V1, V2, V3),
+// and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
 	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {

@@ -47,9 +47,13 @@ func OpenNamed(path string, names Names) (*Named, error) {
 }
 
 func (t *Named) begin(names Names) error {
-	t.after = t.sample()
 	remark, named := t.remark(names.Known)
+	remarked := names.Remark && named != nil && !names.No && !names.Yes
+	t.after = t.sample(remark)
 	ok, err := t.Reader.Next()
+	for err == nil && ok && remarked && t.repeats(remark) { // as it comes again below, it was read as a row
+		ok, err = t.Reader.Next()
+	}
 	if err == nil && !ok {
 		lines := ""
 		if t.line > 0 {
@@ -65,7 +69,7 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
-	if names.Remark && named != nil && !names.No && !names.Yes && !namesBelow(named, row, t.after, names.Known) {
+	if remarked && !namesBelow(named, row, t.after, names.Known) {
 		t.keepFirst()
 		t.Header, t.HasNames, t.Remark = named, true, remark
 		if t.Skipped > 0 {
@@ -244,12 +248,21 @@ func (t *Named) Counts(column int) bool {
 	return true
 }
 
-// sample returns the fields of the rows after the first that the buffer holds.
-func (t *Named) sample() (rows [][]string) {
+// repeats reports whether the row is the comment that names the columns, and counts it as no row.
+func (t *Named) repeats(remark string) bool {
+	if remark == "" || string(bytes.TrimSpace(t.row)) != remark {
+		return false
+	}
+	t.Noted--
+	return true
+}
+
+// sample returns the fields of the rows after the first that the buffer holds, without repetitions of a comment.
+func (t *Named) sample(remark string) (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width, numbers: t.numbers,
 			remarks: t.remarks}
-		if one.row = one.trim(row); one.isComment() {
+		if one.row = one.trim(row); one.isComment() || string(bytes.TrimSpace(row)) == remark {
 			continue
 		}
 		if fields, err := one.Words(); err == nil && len(fields) == t.width {
@@ -442,7 +455,7 @@ func (t *Named) Next() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !t.HasNames || len(row) < 2 || !slices.Equal(row, t.Header) {
+		if !t.repeats(t.Remark) && (!t.HasNames || len(row) < 2 || !slices.Equal(row, t.Header)) {
 			return row, nil
 		}
 		if t.Repeated++; t.At == 0 {
