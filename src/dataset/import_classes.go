@@ -295,7 +295,8 @@ func (s *source) distinctLabels(
 	return class, labelled, integers, nil
 }
 
-// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a digit.
+// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a
+// digit.
 func uncoded(y string) string {
 	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
 		y = y[1:]
@@ -308,7 +309,8 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 	for _, name := range names {
 		if plain := uncoded(name); plain != name {
 			if _, both := class[plain]; both {
-				s.note("labels %q and %q are two classes, for one has a zero before it: write them alike if they are one", name, plain)
+				s.note("labels %q and %q are two classes, for one has a zero before it: write them "+
+					"alike if they are one", name, plain)
 				return
 			}
 		}

@@ -243,9 +243,9 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverse of every relation that has one by Reverse or, of those that join two types,
-// because its edges have no direction; one that joins a type to itself takes these reverses itself. They are
-// filled when the relation is built, which needs its own edges no more.
+// reverse adds the reverse of every relation that has one by Reverse or, of those that join two
+// types, because its edges have no direction; one that joins a type to itself takes these reverses
+// itself. They are filled when the relation is built, which needs its own edges no more.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()

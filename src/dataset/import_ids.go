@@ -120,8 +120,8 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	return nil
 }
 
-// alike returns the first vertex, by its bytes, whose id is the same number as another one, or else differs in
-// capitals alone; "" if there is none.
+// alike returns the first vertex, by its bytes, whose id is the same number as another one, or else
+// differs in capitals alone; "" if there is none.
 func (s *source) alike(id string) (other string, number bool) {
 	x, is := table.ParseFloat([]byte(id))
 	for of := range s.places {

@@ -43,8 +43,8 @@ var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time"
 // noTime says what follows from a time that is not read.
 const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
-// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with a word for a
-// moment: creationDate, block_timestamp.
+// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
+// a word for a moment: creationDate, block_timestamp.
 func isTime(name string) bool {
 	words := wordsOf(name)
 	n := len(words)
@@ -76,8 +76,9 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// timeOf says that a column is a time by its name, or seems to be one by its first values, or by both: of
-// travel_time, full time and works_at the values are no moments. "" is for others, and for one without values.
+// timeOf says that a column is a time by its name, or seems to be one by its first values, or by
+// both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
+// one without values.
 func timeOf(name string, values []string) string {
 	values = slices.DeleteFunc(values, table.Missing)
 	all := func(is func(string) bool) bool {
@@ -87,7 +88,9 @@ func timeOf(name string, values []string) string {
 		x, is := table.ParseInt([]byte(f))
 		return is && x >= 1500 && x <= 2100
 	}
-	part := slices.ContainsFunc(wordsOf(name), func(w string) bool { return w == "at" || slices.Contains(timeNames, w) })
+	part := slices.ContainsFunc(wordsOf(name), func(w string) bool {
+		return w == "at" || slices.Contains(timeNames, w)
+	})
 	switch {
 	case len(values) == 0:
 	case isTime(name):
@@ -98,7 +101,8 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of 1990 to 2040.
+// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of
+// 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	if is && x > 1e11 {

@@ -195,6 +195,8 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 3, edges: 2, says: []string{"1: target"}}},
 		{"names after a colon", []string{"edges.csv", "# columns: target, source\n0,1\n1,2\n"}, nil,
 			want{vertices: 3, edges: 2, says: []string{"target: target"}}},
+		{"names after a colon and a tab", []string{"edges.csv", "# columns:\ttarget\tsource\n0\t1\n1\t2\n"}, nil,
+			want{vertices: 3, edges: 2, says: []string{"target: target"}}},
 		{"a sentence with names of ends", []string{"edges.csv", "# from user to\n0 1 2\n1 2 0\n"}, nil,
 			want{fault: []string{"may name the columns or be a sentence", "--source and --target", "--no-header"}}},
 		{"ends of a comment, by flags", []string{"edges.csv", "# from user to\n0 5 1\n1 5 2\n"},

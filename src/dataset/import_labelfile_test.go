@@ -88,8 +88,8 @@ func TestImportLabelFiles(t *testing.T) {
 	}
 }
 
-// An array of labels that does not fit is named, with the flag; a column that is called as labels are is none, nor
-// a feature, beside a file of labels.
+// An array of labels that does not fit is named, with the flag; a column that is called as labels
+// are is none, nor a feature, beside a file of labels.
 func TestImportLabelFilesBesideLabels(t *testing.T) {
 	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\n", "nodes.csv": "id,label,f\nbob,5,1\nann,6,2\n", "y.csv": "0\n1\n"})
 	write(t, filepath.Join(dir, "y.npy"), array(t, []int64{0, 1, 1}, 3))

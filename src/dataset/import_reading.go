@@ -135,15 +135,15 @@ func (in *importer) usual(name string) bool {
 	})
 }
 
-// openTable opens a table and finds the names of its columns, of which flags name some: by numbers, as those
-// of tables without names are called, if a comment is not to name them.
+// openTable opens a table and finds the names of its columns, of which flags name some: by numbers,
+// as those of tables without names are called, if a comment is not to name them.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
 	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
 		return is
 	})
-	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual,
-		Remark: !byNumber})
+	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header,
+		Known: in.usual, Remark: !byNumber})
 }
 
 // ofNodes are the columns that flags name of a node table.
@@ -153,17 +153,18 @@ func (o *TableOptions) ofNodes() []string {
 
 // ofEdges are the columns that flags name of an edge table.
 func (o *ImportOptions) ofEdges() []string {
-	return slices.Concat(o.Table.EdgeFeatures, o.LinkLabels, []string{o.Table.Source, o.Table.Target, o.Table.Weight})
+	t := &o.Table
+	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
 }
 
-// askProse returns an error if the words of a comment, which may be a sentence, would be the names of the
-// columns in another order than the usual one.
+// askProse returns an error if the words of a comment, which may be a sentence, would be the names
+// of the columns in another order than the usual one.
 func askProse(t *table.Named, flags string, usual bool) error {
 	if usual || !t.MayBeProse() {
 		return nil
 	}
-	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark if it names them%s, "+
-		"or say --no-header", ErrValue, t.Remark, flags)
+	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark "+
+		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
 }
 
 // column returns the index of the requested column of t, or else of the first usual name that exists

@@ -230,7 +230,8 @@ func (s *source) vertexRange(v int64) error {
 	}
 	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
 	if s.vertices == unknown {
-		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(edge_index.shape) renumbers them"
+		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(" +
+			"edge_index.shape) renumbers them"
 	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
 		"may be mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)

@@ -62,7 +62,8 @@ func (s *source) splitFile(p *splitSource) error {
 // listNames are what the files with the lists of a split are called, before .csv or .txt.
 var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
 
-// splitLists reads a directory with a file for each list; found is false if it has no list to train.
+// splitLists reads a directory with a file for each list; found is false if it has no list to
+// train.
 func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	for _, ext := range []string{".csv", ".txt"} {
 		if either(p.path, "train"+ext) == "" {
@@ -107,7 +108,8 @@ func (s *source) idList(path string, comments bool, list *[]graph.VertexID) erro
 			continue
 		}
 		if len(row) != 1 {
-			return r.Errorf("%w: %d columns; want the id of a vertex in each row", ErrValue, len(row))
+			return r.Errorf("%w: %d columns; want the id of a vertex in each row", ErrValue,
+				len(row))
 		}
 		v, err := s.vertexNamed(row[0])
 		if err != nil && first && s.usual(row[0]) {
@@ -310,11 +312,14 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
 	"2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and what each is for; the first row, or a comment before it, may name the
-// columns.
+// splitTable reads a table of vertices and what each is for; the first row, or a comment before it,
+// may name the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
-		Data: func(row []string) bool { _, is := partNames[strings.ToLower(row[len(row)-1])]; return is }})
+		Data: func(row []string) bool {
+			_, is := partNames[strings.ToLower(row[len(row)-1])]
+			return is
+		}})
 	if err != nil {
 		return err
 	}
@@ -351,8 +356,8 @@ func (s *source) splitTable(p *splitSource) error {
 	}
 }
 
-// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the other is the
-// other; else in this order.
+// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
+// other is the other; else in this order.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)

@@ -108,8 +108,8 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// fileOfLabels returns the path if --label is a single path of a file of labels, an array or text, else "". Of a
-// graph with types a file of another name is one if the flag names the type.
+// fileOfLabels returns the path if --label is a single path of a file of labels, an array or text,
+// else "". Of a graph with types a file of another name is one if the flag names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -140,7 +140,8 @@ func readLabelFile(s *source, path string) error {
 	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
-	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual, Remark: true,
+	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
+		Remark: true,
 		Data: func(row []string) bool {
 			_, err := s.vertexNamed(row[0])
 			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
@@ -184,7 +185,8 @@ func readLabelFile(s *source, path string) error {
 		switch {
 		case k == id:
 		case label >= 0 && label != id && k != label:
-			s.note("column %s of %s is not read: %s is the label", name, filepath.Base(path), t.Header[label])
+			s.note("column %s of %s is not read: %s is the label", name, filepath.Base(path),
+				t.Header[label])
 		default:
 			c.labels, labels = append(c.labels, k), append(labels, make([]string, s.vertices))
 			c.use[k] = columnUse{asLabel, ""}
@@ -338,12 +340,17 @@ func (o *ImportOptions) checkTables() error {
 	}
 	others := []string{".csv", ".tsv", ".txt", ".npz", ".gz"}
 	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) && exists(t.Features[0]) {
-		load := "numpy.loadtxt(FILE), with its delimiter if it is no blank"
-		if filepath.Ext(t.Features[0]) == ".npz" {
+		load := "numpy.loadtxt(FILE)"
+		switch filepath.Ext(strings.TrimSuffix(t.Features[0], ".gz")) {
+		case ".csv":
+			load = `numpy.loadtxt(FILE, delimiter=",")`
+		case ".tsv":
+			load = `numpy.loadtxt(FILE, delimiter="\t")`
+		case ".npz":
 			load = "numpy.load(FILE)[NAME]"
 		}
-		return badOption("--features %s: rows of features in a file are a .npy: numpy.save(\"x.npy\", X), where X is %s",
-			t.Features[0], load)
+		return badOption("--features %s: rows of features in a file are a .npy: "+
+			"numpy.save(\"x.npy\", %s)", t.Features[0], load)
 	}
 	if t.Header && t.NoHeader {
 		return badOption("--header and --no-header exclude each other")

@@ -97,7 +97,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			t.Path(), ErrValue, t.Header[t.weight])
 	}
 	usual := o.Source != "" || o.Target != "" || t.from == 0 && t.to == 1
-	if err := askProse(t.Named, ", or name the ends with --source and --target", usual); err != nil {
+	cure := ", or name the ends with --source and --target"
+	if err := askProse(t.Named, cure, usual); err != nil {
 		return err
 	}
 	t.direction = -1
@@ -124,9 +125,9 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of Neo4j,
-// ~from of Neptune and #node1 of a first line that is written as a comment are source_node, START_ID, from
-// and node1.
+// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of
+// Neo4j, ~from of Neptune and #node1 of a first line that is written as a comment are source_node,
+// START_ID, from and node1.
 func plainName(name string) string {
 	name = strings.TrimLeft(name, ":~#")
 	if at := strings.IndexByte(name, '('); at > 0 {
@@ -162,9 +163,9 @@ func (t *edgeTable) lead() int {
 	return 0
 }
 
-// onlyPair reports whether the first two columns, after one without a name if there is one, are the only pair
-// whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a series (V1, V2, V3),
-// and one of two pairs (score1, score2, drugA, drugB) are not.
+// onlyPair reports whether the first two columns, after one without a name if there is one, are the
+// only pair whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a
+// series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
 	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
@@ -324,14 +325,14 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column %s of %s is ignored: %s", name, file, timeOf(name, t.Sample(k)))
 		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file, t.Field(k),
-				timeOf(name, t.Sample(k)))
+			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file,
+				t.Field(k), timeOf(name, t.Sample(k)))
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
 			of[k] = columnUse{asIgnored, forDisplay}
-			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; if it has classes, --task links "+
-				"--link-classes Label predicts them", file)
+			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; "+
+				"if it has classes, --task links --link-classes Label predicts them", file)
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
 		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
@@ -346,7 +347,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	e.readsColumns(t.Named, of)
 }
 
-// display reports whether the first values of a column name the edges: nearly all differ, or are empty.
+// display reports whether the first values of a column name the edges: nearly all differ, or are
+// empty.
 func display(values []string) bool {
 	seen, n := map[string]bool{}, 0
 	for _, f := range values {

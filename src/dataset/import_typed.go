@@ -36,8 +36,8 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
-// misnamed says that a word of a flag, which is no column or file, names no type or relation; "" if it names
-// none at all.
+// misnamed says that a word of a flag, which is no column or file, names no type or relation; "" if
+// it names none at all.
 func (in *importer) misnamed(word string) string {
 	name, _, has := strings.Cut(word, "=")
 	if !has || in.own == nil {

@@ -50,8 +50,8 @@ func (z *zeros) share() string {
 	return fmt.Sprintf("%.2f %%", 100*float64(z.values-z.entries)/float64(z.values))
 }
 
-// watched is a function that writes the rows of dense features, or in a dry run looks at them, and tells if
-// they are mostly zeros.
+// watched is a function that writes the rows of dense features, or in a dry run looks at them, and
+// tells if they are mostly zeros.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
 		z := zeros{f: f, typed: s.kind != ""}

@@ -51,7 +51,7 @@ func (t *Named) begin(names Names) error {
 	remarked := names.Remark && named != nil && !names.No && !names.Yes
 	t.after = t.sample(remark)
 	ok, err := t.Reader.Next()
-	for err == nil && ok && remarked && t.repeats(remark) { // as it comes again below, it was read as a row
+	for err == nil && ok && remarked && t.repeats(remark) { // a comment that comes again is a row
 		ok, err = t.Reader.Next()
 	}
 	if err == nil && !ok {
@@ -107,8 +107,8 @@ func (t *Named) keepFirst() {
 	t.after = slices.Insert(t.after, 0, t.first)
 }
 
-// namesBelow reports whether a row below a comment with names is itself the names of the columns: it has a word
-// over numbers, or no number, and as many names that are known.
+// namesBelow reports whether a row below a comment with names is itself the names of the columns:
+// it has a word over numbers, or no number, and as many names that are known.
 func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
 	count := func(fields []string) (n int) {
 		for _, f := range fields {
@@ -136,7 +136,8 @@ func (t *Named) unique() error {
 // Number reports whether the field of a column in the first row of data is a number.
 func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
 
-// Field returns the field of a column in the first row of data, before that is read; "" if there is none.
+// Field returns the field of a column in the first row of data, before that is read; "" if there is
+// none.
 func (t *Named) Field(column int) string {
 	if len(t.after) == 0 {
 		return ""
@@ -152,8 +153,8 @@ func (t *Named) Sample(column int) (fields []string) {
 	return fields
 }
 
-// remark returns the last comment before the first row that may name the columns, and its words, as below
-// numpy.savetxt(header=...): as many as a row has, none a number, and one known.
+// remark returns the last comment before the first row that may name the columns, and its words, as
+// below numpy.savetxt(header=...): as many as a row has, none a number, and one known.
 func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	if known == nil || t.width < 2 {
 		return "", nil
@@ -163,8 +164,8 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 			break
 		}
 		text := bytes.TrimSpace(row[1:])
-		if at := max(bytes.LastIndex(text, []byte(": ")), bytes.LastIndex(text, []byte(":\t"))); at >= 0 {
-			text = text[at+2:] // columns: source target
+		for _, colon := range []string{": ", ":\t"} { // columns: source target
+			text = bytes.TrimSpace(text[bytes.LastIndex(text, []byte(colon))+1:])
 		}
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
 		one.row = one.trim(text)
@@ -187,8 +188,8 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 }
 
 // sentence are words of a comment apart by blanks that names no columns.
-var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is", "of", "or", "per",
-	"the", "this", "was", "were", "with"}
+var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is",
+	"of", "or", "per", "the", "this", "was", "were", "with"}
 
 // MayBeProse reports whether the names are the words, apart by blanks, of a comment.
 func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
@@ -257,7 +258,8 @@ func (t *Named) repeats(remark string) bool {
 	return true
 }
 
-// sample returns the fields of the rows after the first that the buffer holds, without repetitions of a comment.
+// sample returns the fields of the rows after the first that the buffer holds, without repetitions
+// of a comment.
 func (t *Named) sample(remark string) (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width, numbers: t.numbers,
@@ -296,7 +298,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
-	case crosses(row, after): // asked about: parent is a name over child,parent and a vertex over a,b
+	case crosses(row, after): // asked about: child,parent over parent,thing may be names or vertices
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -330,21 +332,27 @@ func recurs(row []string, after [][]string) bool {
 	return false
 }
 
-// comesAgain reports whether a word of a row comes again in its column, or both of the first two in the other
-// one, as ids do and names do not.
+// comesAgain reports whether a word of a row comes again in its column, or both of the first two in
+// the other one, as ids do and names do not.
 func comesAgain(row []string, after [][]string) bool {
+	if overNumbers(row, after) {
+		return false
+	}
 	again := func(k, column int) bool {
-		return row[k] != "" && !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(other []string) bool {
-			return !slices.Equal(row, other) && other[column] == row[k]
+		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(o []string) bool {
+			return !slices.Equal(row, o) && o[column] == row[k]
 		})
 	}
-	return !overNumbers(row, after) && (slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) }) ||
-		len(row) > 1 && again(0, 1) && again(1, 0))
+	return len(row) > 1 && again(0, 1) && again(1, 0) ||
+		slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) })
 }
 
 // crosses reports whether one of the first two words of a row comes again in the other's column.
 func crosses(row []string, after [][]string) bool {
-	return len(row) > 1 && !overNumbers(row, after) && slices.ContainsFunc(after, func(other []string) bool {
+	if len(row) < 2 || overNumbers(row, after) {
+		return false
+	}
+	return slices.ContainsFunc(after, func(other []string) bool {
 		return !isNumber(row[0]) && row[0] == other[1] || !isNumber(row[1]) && row[1] == other[0]
 	})
 }
@@ -364,7 +372,8 @@ func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == ".
 // overNumbers reports whether a word stands over numbers alone: it names them.
 func overNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
-		return !blank(row[k]) && !isNumber(row[k]) && !slices.ContainsFunc(after, func(other []string) bool {
+		name := !blank(row[k]) && !isNumber(row[k])
+		return name && !slices.ContainsFunc(after, func(other []string) bool {
 			return !isNumber(other[k])
 		})
 	})
