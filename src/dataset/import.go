@@ -220,7 +220,7 @@ var formats = map[string]struct {
 	files     string
 	readTyped func(*graphSource) error
 }{
-	"csv": {readTables, hasTypedTables, "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv",
+	"csv": {readTables, hasTypedTables, typedTables,
 		(*graphSource).readTables},
 	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and edge_index,SOURCE,NAME,TARGET",
 		(*graphSource).readArrays},
@@ -257,7 +257,12 @@ func (o *ImportOptions) check() error {
 	if o.In == "" {
 		faults = append(faults, badOption("no input is named"))
 	} else if _, err := os.Stat(o.In); err != nil {
-		faults = append(faults, fmt.Errorf("--in %s: %w", o.In, errors.Unwrap(err)))
+		faults = append(faults, noInput("--in", o.In, err))
+	}
+	if nodes := o.Table.Nodes; nodes != "" {
+		if _, err := os.Stat(nodes); err != nil {
+			faults = append(faults, noInput("--nodes", nodes, err))
+		}
 	}
 	switch {
 	case o.DryRun:
@@ -288,6 +293,9 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
 			"it with --split-index, or leave --standardize out"))
 	}
+	if o.Task == task.Regression && o.SplitLinks != "" {
+		faults = append(faults, badOption("regression and links are two tasks; choose one"))
+	}
 	if o.Weights != "" && !slices.Contains(graph.Merges, o.Weights) {
 		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights, graph.Merges))
 	}
@@ -295,6 +303,14 @@ func (o *ImportOptions) check() error {
 		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
+}
+
+// noInput is the error about a path of a flag that cannot be read.
+func noInput(flag, path string, err error) error {
+	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
+		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path, errors.Unwrap(err), abs)
+	}
+	return fmt.Errorf("%s %s: %w; correct the path", flag, path, errors.Unwrap(err))
 }
 
 // Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised if
@@ -343,20 +359,24 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	r.Task, r.Classes, r.Labelled = s.task(), s.classes, s.labelled()
 	r.Split, r.Unlabelled = split.from, split.unlabelled
 	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
+	if r.Task != task.None && r.Train == 0 {
+		s.note("no vertex trains: the split, %s, has none with a label in its training list; --split 60/20/20 deals out the "+
+			"labelled vertices", split.from)
+	}
 	return split, nil
 }
 
 // checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
 // divide by that sum.
-func checkSums(g *graph.CSC, weights []float32) error {
+func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	for v := range g.NumVertices() {
 		sum := 0.0
 		for _, w := range weights[g.Indptr[v]:g.Indptr[v+1]] {
 			sum += float64(w)
 		}
 		if sum > math.MaxFloat32 {
-			return fmt.Errorf("the weights of the edges into vertex %d add up to %.4g: %w: a float32 "+
-				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", v, sum,
+			return fmt.Errorf("the weights of the edges%s into vertex %d add up to %.4g: %w: a float32 "+
+				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", e.of(), v, sum,
 				ErrValue)
 		}
 	}

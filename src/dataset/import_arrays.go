@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,10 +105,15 @@ func (d dotted) Names() []string {
 // arraySource is a set of arrays with the path that errors name.
 type arraySource struct {
 	arrays
-	path string
+	path string // of an archive, a directory, or the one .npy file that is read
 }
 
-func (a arraySource) name(key string) string { return a.path + ": " + key }
+func (a arraySource) name(key string) string {
+	if strings.HasSuffix(a.path, ".npy") {
+		return a.path
+	}
+	return a.path + ": " + key
+}
 
 // first returns the first of the keys that exists, "" if none does.
 func (a arraySource) first(keys ...string) string {
@@ -153,12 +159,17 @@ func all[T npy.Element](a arraySource, key string) ([]T, error) {
 }
 
 // addPairs adds the edges of an array [2, E] (all sources, then all destinations) or [E, 2].
-func addPairs(e *edgeSource, a arraySource, key string) error {
+func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 	r, err := a.open(key, 2)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	defer func() {
+		if errors.Is(err, npy.ErrType) && strings.Contains(r.DType, "f") {
+			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack one, and save int64", err)
+		}
+	}()
 	if r.IsText() {
 		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save them as "+
 			"a table and import that by --format csv, which numbers words", a.name(key), ErrValue)

@@ -32,6 +32,8 @@ func (s *source) nameClasses(labels []string) error {
 		return strings.Compare(a, b)
 	})
 	s.tellDoubtful(labels, class)
+	s.tellJoined(names, class)
+	s.tellCodes(names, class)
 	if err := s.setNames(names, labelled, integers); err != nil {
 		return err
 	}
@@ -67,6 +69,25 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 		}
 		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands for none, --no-label %q "+
 			"says so", n, name, name)
+	}
+}
+
+// tellJoined notes classes whose names are those of others, joined.
+func (s *source) tellJoined(names []string, class map[string]int) {
+	for _, name := range names {
+		at := strings.IndexAny(name, ";|,")
+		if at < 0 {
+			continue
+		}
+		parts := strings.Split(name, name[at:at+1])
+		if !slices.ContainsFunc(parts, func(p string) bool {
+			_, is := class[strings.TrimSpace(p)]
+			return !is
+		}) {
+			s.note("class %q seems to be several labels, and is one class here: for several labels a vertex make a column of 0 "+
+				"and 1 for each, as pandas: df[column].str.get_dummies(%q)", name, name[at:at+1])
+			return
+		}
 	}
 }
 
@@ -123,22 +144,13 @@ func badClass(v int, y string) error {
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
-// missing reports whether a text is a usual word for nothing.
-func missing(text string) bool {
-	switch strings.ToLower(text) {
-	case "", "nan", "none", "null", "na", "n/a":
-		return true
-	}
-	return false
-}
-
 // noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
 // of noClasses or, if the options name some, one of those words alone.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
 	}
-	return missing(y)
+	return table.Missing(y)
 }
 
 // noClass is noLabel for a number; nan always stands for none.
@@ -230,7 +242,7 @@ func (s *source) distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {
 	class, integers = map[string]int{}, true
-	numbers, fraction, at := true, "", 0
+	numbers, codes, fraction, at := true, false, "", 0
 	none := map[string]int{}
 	for v, y := range labels {
 		y = strings.TrimSpace(y)
@@ -248,12 +260,13 @@ func (s *source) distinctLabels(
 		}
 		integers = false
 		x, ok := table.ParseFloat([]byte(y))
+		codes = codes || uncoded(y) != y
 		numbers = numbers && ok
 		if ok && fraction == "" && x != math.Trunc(x) {
 			fraction, at = y, v
 		}
 	}
-	if numbers && !integers {
+	if numbers && !integers && !codes {
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
@@ -261,20 +274,47 @@ func (s *source) distinctLabels(
 			fraction, ErrValue)
 	}
 	delete(none, "")
-	if integers && s.options.NoLabel == nil {
+	if numbers && s.options.NoLabel == nil {
 		for v, y := range labels {
 			y = strings.TrimSpace(y)
-			if x, err := strconv.Atoi(y); err == nil && slices.Contains(noClasses, x) {
+			x, is := table.ParseFloat([]byte(y))
+			if _, either := class[y]; !is || !either && none[y] == 0 {
+				continue
+			}
+			switch {
+			case x == math.Trunc(x) && slices.Contains(noClasses, int(x)):
 				delete(class, y)
 				none[y]++
 				labelled--
-			} else if _, is := class[y]; is && y[0] == '-' {
+			case x < 0:
 				return nil, 0, false, badClass(v, y)
 			}
 		}
 	}
 	s.none = none
 	return class, labelled, integers, nil
+}
+
+// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a
+// digit.
+func uncoded(y string) string {
+	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
+		y = y[1:]
+	}
+	return y
+}
+
+// tellCodes notes a class such as 01 beside 1.
+func (s *source) tellCodes(names []string, class map[string]int) {
+	for _, name := range names {
+		if plain := uncoded(name); plain != name {
+			if _, both := class[plain]; both {
+				s.note("labels %q and %q are two classes, for one has a zero before it: write them "+
+					"alike if they are one", name, plain)
+				return
+			}
+		}
+	}
 }
 
 // wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
@@ -301,8 +341,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, or none", v, n[v], s.classes,
-				ErrValue)
+			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", v,
+				n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:

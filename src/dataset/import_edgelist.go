@@ -156,6 +156,7 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 func cureEdge(path string, r *table.Reader) string {
 	fields := r.Fields(nil)
 	_, number := table.ParseFloat(fields[len(fields)-1])
+	whole := func(f []byte) bool { return wholeNumber(string(f)) != "" }
 	decimal := ""
 	if n := len(fields); n == 4 && bytes.Contains(r.Row(), []byte{','}) {
 		decimal = " (a weight with a decimal comma is no number: write a point)"
@@ -172,11 +173,24 @@ func cureEdge(path string, r *table.Reader) string {
 	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
 		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it with " +
 			"data=False or by networkx.write_weighted_edgelist, or in Python, halognn.write_dataset(DIR, graph)"
+	case n > 1 && whole(fields[0]) && whole(fields[1]):
+		others := ""
+		if n > 2 {
+			others = ", without the other columns"
+		}
+		return "ids are integers, without a point: numpy.savetxt(FILE, edges, fmt=\"%d\") writes them so, as does " +
+			"awk '{printf \"%d %d\\n\", $1, $2}' FILE" + others
 	case isHeader(r):
 		return "remove the header line, or begin it with #; or use --format csv, which reads names of columns"
+	case n == 1 && number && r.Line() == 1:
+		return "an edge is two vertex ids; if the first line is a count, remove it: tail -n +2 FILE > NEW; if this is an " +
+			"adjacency list, read it by networkx.read_adjlist and, in Python, halognn.write_dataset(DIR, graph)"
 	case n == 1:
 		return "an edge is two vertex ids; if this is an adjacency list, read it by networkx.read_adjlist and, " +
 			"in Python, halognn.write_dataset(DIR, graph)"
+	case n > 2 && n < 5 && number && isMoment(string(fields[n-1])):
+		return "an edge is two vertex ids; --format csv --no-header --source 0 --target 1 reads them; the last column " +
+			"seems to be a time, which is not used"
 	case n == 3 && number:
 		return "an edge is two vertex ids; if the third column is a weight, --format csv --no-header " +
 			"--source 0 --target 1 --weight 2 imports it; else cut other columns off"

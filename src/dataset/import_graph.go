@@ -182,6 +182,13 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
+	if o.DryRun { // which notes what it finds in the rows
+		for _, s := range g.types {
+			if err := s.checkFeatures(); err != nil {
+				return r, err
+			}
+		}
+	}
 	g.tell(&r)
 	for _, rows := range all {
 		r.Edges += rows.g.NumEdges()
@@ -203,10 +210,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	}
 	r.Types = m.Describe()
 	if o.DryRun {
-		for _, s := range g.types {
-			err = cmp.Or(err, s.checkFeatures())
-		}
-		return r, err
+		return r, nil
 	}
 	w, err := Create(o.Out, m)
 	if err != nil {
@@ -239,8 +243,9 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverse of every relation that has one by Reverse or, of those that join two types,
-// because its edges have no direction; one that joins a type to itself takes these reverses itself.
+// reverse adds the reverse of every relation that has one by Reverse or, of those that join two
+// types, because its edges have no direction; one that joins a type to itself takes these reverses
+// itself. They are filled when the relation is built, which needs its own edges no more.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -261,10 +266,9 @@ func (g *graphSource) reverse() error {
 		}
 		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
-		if all {
+		if e.reverse = to; all {
 			e.both = nil
 		}
-		to.addReverses(e, e.both)
 	}
 	return nil
 }
@@ -344,6 +348,9 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops || e.from != e.to,
 		KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
+	if e.reverse != nil {
+		e.reverse.addReverses(e, e.both)
+	}
 	n := max(e.from.vertices, e.to.vertices)
 	switch {
 	case e.weights != nil:
@@ -353,12 +360,12 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 				"comes several times, or the weights, with --ignore", err)
 		}
 		if err == nil {
-			err = checkSums(rows.g, rows.weights)
+			err = e.checkSums(rows.g, rows.weights)
 		}
 	case e.rows.cols > 0:
 		rows.g, report, err = e.edges.BuildKept(n, o)
 	default:
-		rows.g, report, err = e.edges.Build(n, o)
+		rows.g, report, err = e.edges.BuildRows(n, 0, e.to.vertices, o)
 	}
 	if err != nil {
 		rows.free()
@@ -376,7 +383,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < n { // rows of targets alone
+	if to := e.to.vertices; to < rows.g.NumVertices() { // rows of targets alone
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)

@@ -76,7 +76,7 @@ func (o *oddIDs) see(id string, line int) {
 	case wholeNumber(id) != "":
 		of = &o.whole
 		o.wholes = append(o.wholes, wholeNumber(id))
-	case missing(id):
+	case table.Missing(id):
 		of = &o.none
 	}
 	if of.count++; of.count == 1 {
@@ -104,6 +104,10 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
+	if o.integers+o.other.count == 0 && o.whole.count > 0 {
+		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they stand there", o.whole.id,
+			o.whole.line, filepath.Base(path))
+	}
 	odd := o.other
 	if odd.count == 0 {
 		odd = o.whole
@@ -114,6 +118,26 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 			n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
+}
+
+// alike returns the first vertex, by its bytes, whose id is the same number as another one, or else
+// differs in capitals alone; "" if there is none.
+func (s *source) alike(id string) (other string, number bool) {
+	x, is := table.ParseFloat([]byte(id))
+	for of := range s.places {
+		same := false
+		if is {
+			y, also := table.ParseFloat([]byte(of))
+			same = also && x == y
+		}
+		if !same && (number || !strings.EqualFold(of, id)) {
+			continue
+		}
+		if same && !number || other == "" || of < other {
+			other, number = of, same
+		}
+	}
+	return other, number
 }
 
 // keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex

@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"halognn/src/dataset/table"
-	"halognn/src/npy"
 )
 
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
@@ -37,12 +38,84 @@ var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
 // timeNames are names of columns and arrays with times of edges.
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
-	"unix_time", "datetime", "date"}
+	"unix_time", "datetime", "date", "year", "timeset"}
 
 // noTime says what follows from a time that is not read.
-const noTime = "it is a time, which is not used: a vertex reads edges from its future, too"
+const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
-func isTime(name string) bool { return slices.Contains(timeNames, strings.ToLower(name)) }
+// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
+// a word for a moment: creationDate, block_timestamp.
+func isTime(name string) bool {
+	words := wordsOf(name)
+	n := len(words)
+	if n == 0 {
+		return false
+	}
+	whole := strings.ToLower(name)
+	if words[0] == "node" || words[0] == "edge" {
+		whole = strings.Join(words[1:], "_")
+	}
+	return slices.Contains(timeNames, whole) ||
+		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
+}
+
+// wordsOf returns the words of a name, in small letters: fullName and full_name are of two.
+func wordsOf(name string) (words []string) {
+	begin := 0
+	for i, r := range name + "_" {
+		apart := strings.ContainsRune("_- .:", r)
+		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
+			if i > begin {
+				words = append(words, strings.ToLower(name[begin:i]))
+			}
+			if begin = i; apart {
+				begin = i + 1
+			}
+		}
+	}
+	return words
+}
+
+// timeOf says that a column is a time by its name, or seems to be one by its first values, or by
+// both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
+// one without values.
+func timeOf(name string, values []string) string {
+	values = slices.DeleteFunc(values, table.Missing)
+	all := func(is func(string) bool) bool {
+		return !slices.ContainsFunc(values, func(f string) bool { return !is(f) })
+	}
+	isYear := func(f string) bool {
+		x, is := table.ParseInt([]byte(f))
+		return is && x >= 1500 && x <= 2100
+	}
+	part := slices.ContainsFunc(wordsOf(name), func(w string) bool {
+		return w == "at" || slices.Contains(timeNames, w)
+	})
+	switch {
+	case len(values) == 0:
+	case isTime(name):
+		return "it is " + noTime
+	case all(isMoment) || part && all(isYear):
+		return "it seems to be " + noTime
+	}
+	return ""
+}
+
+// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of
+// 1990 to 2040.
+func isMoment(field string) bool {
+	x, is := table.ParseFloat([]byte(field))
+	if is && x > 1e11 {
+		x /= 1000
+	}
+	return is && x >= 631152000 && x < 2208988800 || isDate(field)
+}
+
+// isDate reports whether a field begins with a date, as 2012-01-31.
+func isDate(field string) bool {
+	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field[:min(len(field), 10)], "/", "-"))
+	return err == nil
+}
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
 // ignoredWeights for what it does not read, so the names stand here alone.
@@ -92,7 +165,7 @@ var refused = map[string]string{
 	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
 	"train_pos_edge_index": linkTask, "train_edges": linkTask,
 	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
-	"ptr": manyTask, "num_graphs": manyTask,
+	"graph_id": manyTask, "graph_ids": manyTask, "ptr": manyTask, "num_graphs": manyTask,
 	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
 	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
 	"node_features_indptr": sparseTask,
@@ -121,10 +194,12 @@ func (in *importer) refuseKeys(a arraySource) error {
 // the options takes precedence over the usual ones.
 func (in *importer) find(a arraySource, meaning string) string {
 	if key, ok := in.options.Keys[meaning]; ok {
-		if !a.Has(key) {
+		switch {
+		case a.Has(key):
+			return in.used(key, meaning)
+		case in.own == nil: // else another type has it
 			return ""
 		}
-		return in.used(key, meaning)
 	}
 	for _, key := range aliases[meaning] {
 		if a.Has(key) && !slices.Contains(in.options.Ignore, key) {
@@ -180,7 +255,7 @@ func (in *importer) noteUnread(a arraySource) error {
 			continue
 		case isTime(name):
 			in.reads(a.path, name, asTime, "")
-			in.note("array %s is ignored: %s", name, noTime)
+			in.note("array %s is ignored: it is %s", name, noTime)
 			continue
 		}
 		in.reads(a.path, name, asIgnored, "")
@@ -294,6 +369,8 @@ var foreignKinds = map[string]string{
 	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }
 
+var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
+
 // foreign returns an error for an input whose name shows that no importer, or another one, reads
 // it.
 func foreign(path, format string) error {
@@ -301,6 +378,9 @@ func foreign(path, format string) error {
 	ext := filepath.Ext(base)
 	if isDir(path) {
 		return nil
+	}
+	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") && slices.Contains(planetoidFiles, ext) {
+		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT reads these", path, ErrValue)
 	}
 	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)
@@ -318,7 +398,7 @@ func foreign(path, format string) error {
 	}
 	if ext == ".npy" {
 		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
-			"the others", path, npy.ErrFormat)
+			"the others", path, ErrValue)
 	}
 	return nil
 }

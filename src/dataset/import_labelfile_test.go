@@ -32,6 +32,11 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.csv", "label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "topic\nb\na\nb\n", "", []int32{1, 0, 1}, ""},
 		{"y.csv", "y\nn\ny\n", "", []int32{1, 0, 1}, ""},
+		{"labels.dat", "cy b\nann a\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "x,label,id\n7,b,cy\n8,a,ann\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "# label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "# label,id\ny,cy\nn,ann\n", "", []int32{-1, 0, 1}, ""},
+		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil, "comes twice; column 0 is the id: of several labels want the id as the first column, or called id; if a vertex has a row for each"},
 		{"y.txt", "topic\nb\n", "", nil, "2 rows for 3 vertices; want a label for each"},
 		{"y.txt", "label\nb\na\n", "", nil, "line 1: files do not fit together: \"label\" may be a name or the label"},
 		{"y.txt", "topic\n1\n0\n", "", nil, "--header reads it as a name, and --no-header as a label"},
@@ -80,6 +85,23 @@ func TestImportLabelFiles(t *testing.T) {
 				t.Errorf("%q: %d features\n%s", c.text, d.Meta.Features, r)
 			}
 		}
+	}
+}
+
+// An array of labels that does not fit is named, with the flag; a column that is called as labels
+// are is none, nor a feature, beside a file of labels.
+func TestImportLabelFilesBesideLabels(t *testing.T) {
+	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\n", "nodes.csv": "id,label,f\nbob,5,1\nann,6,2\n", "y.csv": "0\n1\n"})
+	write(t, filepath.Join(dir, "y.npy"), array(t, []int64{0, 1, 1}, 3))
+	o := dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{Labels: []string{filepath.Join(dir, "y.csv")}}}
+	d, r := imported(t, o)
+	if !slices.Equal(d.Meta.FeatureNames, []string{"f"}) || !strings.Contains(r.String(), "column label of nodes.csv is not read: --label names a file") {
+		t.Errorf("features %q\n%s", d.Meta.FeatureNames, r)
+	}
+	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "y.npy")}, true
+	want := "--label " + o.Table.Labels[0] + ": 3 rows for 2 vertices"
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
 

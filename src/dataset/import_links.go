@@ -35,7 +35,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	o, own, starts := &g.options, g.relations[r], g.starts()
 	first := func(s *source) int64 { return starts[slices.Index(g.types, s)] }
 	wide := wideRows(all[r].g, first(own.to), starts)
-	defer func() { mem.Free(wide.Indptr) }()
+	defer freeWide(wide, all[r].g)
 	symmetric := own.from == own.to && wide.Reciprocal() == wide.NumEdges()
 	of = []int{r}
 	pairs := map[int][]graph.Link{} // of the other relations between the same types
@@ -66,7 +66,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	}
 	if _, dealt, _ := sharesOf(o.SplitLinks); !dealt {
 		left := wideRows(all[r].g, first(own.to), starts)
-		defer func() { mem.Free(left.Indptr) }()
+		defer freeWide(left, all[r].g)
 		if err := links.Validate(&left); err != nil {
 			return links, of, fmt.Errorf("%s: %w", o.SplitLinks, err)
 		}
@@ -96,12 +96,22 @@ const leak = 0.8
 
 // wideRows returns rows of vertices from first on as those of all vertices; it shares the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
+	if len(starts) == 2 { // one type: they are
+		return *g
+	}
 	wide := graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1), Indices: g.Indices}
 	end := copy(wide.Indptr[first:], g.Indptr) + int(first)
 	for v := end; v < len(wide.Indptr); v++ {
 		wide.Indptr[v] = g.NumEdges()
 	}
 	return wide
+}
+
+// freeWide frees what wideRows made of g.
+func freeWide(wide graph.CSC, g *graph.CSC) {
+	if len(wide.Indptr) > 0 && &wide.Indptr[0] != &g.Indptr[0] {
+		mem.Free(wide.Indptr)
+	}
 }
 
 // pairs returns the distinct edges, of targets from first on.

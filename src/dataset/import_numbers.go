@@ -113,7 +113,7 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, columns [][]strin
 		for v, text := range column {
 			y, ok := table.ParseFloat([]byte(text))
 			switch {
-			case missing(text):
+			case table.Missing(text):
 				y = math.NaN()
 			case !ok:
 				return fmt.Errorf("%s: column %s: vertex %d is %.40q: %w: want a number, or nothing "+

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/mem"
@@ -36,8 +35,14 @@ func readOGB(e *edgeSource) error {
 	case either(raw, "edge.csv") != "":
 		err = readOGBText(e, raw)
 	default:
+		inside := ""
+		for _, name := range filesIn(raw, "") {
+			if isDir(filepath.Join(raw, name, "raw")) {
+				inside = ", such as " + filepath.Join(raw, name)
+			}
+		}
 		err = fmt.Errorf("%s: neither edge.csv.gz nor data.npz is there; want the raw folder of "+
-			"an OGB node property data set, or the folder around it", raw)
+			"an OGB node property data set, or the folder around it%s", raw, inside)
 	}
 	if err != nil {
 		return err
@@ -64,27 +69,32 @@ func (s *source) readsOGB(raw string) {
 			of.as = asIgnored
 		}
 		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
-			s.note("%s is ignored: %s", of.name, noTime)
+			s.note("%s is ignored: it is %s", of.name, noTime)
 		}
 	}
 	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year", "num-node-list", "num-edge-list"}
 	if !exists(filepath.Join(raw, "data.npz")) {
 		known = append(known, "edge_weight")
 	}
+	s.unreadOGB(raw, known)
+}
+
+// unreadOGB notes what is in a folder beside the known files.
+func (in *importer) unreadOGB(dir string, known []string) {
 	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
-		for _, name := range filesIn(raw, ext) {
+		for _, name := range filesIn(dir, ext) {
 			switch {
 			case slices.Contains(known, name):
 				continue
-			case strings.HasSuffix(name, "_year") || strings.HasSuffix(name, "_time"):
-				s.reads(raw, name+ext, asTime, "")
-				s.note("%s is ignored: %s", name+ext, noTime)
+			case isTime(name):
+				in.reads(dir, name+ext, asTime, "")
+				in.note("%s is ignored: it is %s", name+ext, noTime)
 			case ignoredWeights(name) != "":
-				s.reads(raw, name+ext, asIgnored, "")
-				s.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
+				in.reads(dir, name+ext, asIgnored, "")
+				in.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
 			default:
-				s.reads(raw, name+ext, asIgnored, "")
-				s.note("%s is not read", name+ext)
+				in.reads(dir, name+ext, asIgnored, "")
+				in.note("%s is not read", name+ext)
 			}
 		}
 	}

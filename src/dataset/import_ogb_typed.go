@@ -53,6 +53,7 @@ func (g *graphSource) readOGB() error {
 			return fmt.Errorf("%s: edge.csv.gz is missing; fetch the data again", dir)
 		}
 		e.reads(dir, filepath.Base(edges), asEdges, "")
+		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"}) // whose number is the relation's
 		return readPairs(e, edges)
 	})
 }
@@ -100,6 +101,8 @@ func (g *graphSource) readOGBTypes(path string) error {
 		if labels != "" {
 			s.reads(name, filepath.Base(labels), asLabel, "")
 		}
+		s.unreadOGB(filepath.Join(raw, "node-feat", name), []string{"node-feat"})
+		s.unreadOGB(filepath.Join(raw, "node-label", name), []string{"node-label"})
 		if err == nil && s.options.Split == "" {
 			err = s.findSplit("split/*/" + name)
 		}

@@ -75,6 +75,10 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	if !t.HasNames && !in.options.Table.NoHeader {
 		in.reads(t.Path(), "the first row", "data", "it is not like names of columns")
 	}
+	if t.Remark != "" {
+		in.reads(t.Path(), fmt.Sprintf("the comment %.60q", t.Remark), "names of the columns", "no row has them; "+
+			"--no-header leaves them out")
+	}
 	if apart := t.Apart(); apart != "" {
 		in.note("%s: %s", filepath.Base(t.Path()), apart)
 	}
@@ -102,7 +106,7 @@ func (in *importer) tellComments(t *table.Named) {
 	}
 	if t.Noted > 0 {
 		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
-			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, "# ", t.Noted)
+			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
 	}
 }
 
@@ -131,9 +135,36 @@ func (in *importer) usual(name string) bool {
 	})
 }
 
-// openTable opens a table and finds the names of its columns.
-func (in *importer) openTable(path string, noHeader bool) (*table.Named, error) {
-	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual})
+// openTable opens a table and finds the names of its columns, of which flags name some: by numbers,
+// as those of tables without names are called, if a comment is not to name them.
+func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
+	byNumber := slices.ContainsFunc(flags, func(n string) bool {
+		_, is := table.ParseInt([]byte(n))
+		return is
+	})
+	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header,
+		Known: in.usual, Remark: !byNumber})
+}
+
+// ofNodes are the columns that flags name of a node table.
+func (o *TableOptions) ofNodes() []string {
+	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
+}
+
+// ofEdges are the columns that flags name of an edge table.
+func (o *ImportOptions) ofEdges() []string {
+	t := &o.Table
+	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
+}
+
+// askProse returns an error if the words of a comment, which may be a sentence, would be the names
+// of the columns in another order than the usual one.
+func askProse(t *table.Named, flags string, usual bool) error {
+	if usual || !t.MayBeProse() {
+		return nil
+	}
+	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark "+
+		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
 }
 
 // column returns the index of the requested column of t, or else of the first usual name that exists
@@ -143,8 +174,11 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 		i := slices.Index(t.Header, asked)
 		if i < 0 {
 			alone := ""
-			if in.own != nil && !in.own[flag] {
+			if alone = in.misnamed(asked); alone == "" && in.own != nil && !in.own[flag] {
 				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
+			}
+			if k, is := table.ParseInt([]byte(asked)); is && t.HasNames && k >= 0 && k < int64(len(t.Header)) {
+				alone += "; --no-header calls them 0, 1, ..., and reads the first row as data"
 			}
 			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s%s",
 				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)

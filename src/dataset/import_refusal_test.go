@@ -277,6 +277,13 @@ func TestImportRefusals(t *testing.T) {
 			[]string{"g.npz: ids: 2 ids for 3 vertices"},
 		},
 		{
+			"an edge without an end",
+			inArrays(func(t testing.TB) map[string][]byte {
+				return map[string][]byte{"edge_index": array(t, []float64{0, math.NaN(), 1, 2}, 2, 2)}
+			}),
+			[]string{"NaN cannot be read", "leave out edges that lack one"},
+		},
+		{
 			"more vertices than rows",
 			inArrays(plus("num_nodes", func(t testing.TB) []byte {
 				return array(t, []int64{4}, 1)
@@ -397,7 +404,7 @@ func TestImportRefusals(t *testing.T) {
 			edges("source\na\n"),
 			[]string{"edges.csv: line 1", "one column", "the ends of an edge"},
 		},
-		{"words that may be names", edges("alice,bob\ncarol,bob\n"),
+		{"words that may be names", edges("alice,bob\ncarol,dan\n"),
 			[]string{
 				"which columns are the ends of an edge? The columns are alice, bob",
 				"--source",

@@ -21,7 +21,8 @@ type importer struct {
 	read    map[string]string // arrays that were read, and their meaning
 	// of a graph with types: the flags that are given for this type or relation by its name
 	own        map[string]bool
-	unlabelled bool // --label names labels of another type alone
+	known      []string // and the names by which flags may say of which one
+	unlabelled bool     // --label names labels of another type alone
 	*findings
 }
 
@@ -56,7 +57,9 @@ type source struct {
 	unmarked   []int32                   // columns of several labels that each vertex lacks; nil: none
 	idColumn   string                    // of the node table
 	otherIDs   string                    // others that could be it
+	noID       string                    // what to do if there is none
 	header     []string                  // of the node table
+	unnamed    bool                      // its columns are called by their numbers
 	repeated   []int                     // rows of the node table that are left out, with FirstRows
 	release    []func()
 }
@@ -67,15 +70,16 @@ type edgeSource struct {
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	weights        []float32 // of the edges in the order of addEdge; nil: they have none
-	rows           edgeRows  // in the order of addEdge, or labels; without columns: they have none
-	undirected     bool      // each edge stands for both directions, as the files say
-	both           []int64   // numbers of edges that do, between two types
-	largest        int64     // vertex of an edge
-	reverses       bool      // the edges are those of another relation, reversed
-	placed         []float32 // labels of links, in the order of the rows
-	linkLabels     [3][]byte // of the lists of links
-	linkOutputs    int       // classes or numbers of a link; 0 without labels
+	weights        []float32   // of the edges in the order of addEdge; nil: they have none
+	rows           edgeRows    // in the order of addEdge, or labels; without columns: they have none
+	undirected     bool        // each edge stands for both directions, as the files say
+	both           []int64     // numbers of edges that do, between two types
+	largest        int64       // vertex of an edge
+	reverse        *edgeSource // takes the reverses of its edges, of those in both if it is not nil
+	reverses       bool        // the edges are those of another relation, reversed
+	placed         []float32   // labels of links, in the order of the rows
+	linkLabels     [3][]byte   // of the lists of links
+	linkOutputs    int         // classes or numbers of a link; 0 without labels
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -216,20 +220,29 @@ func (s *source) limit() int64 {
 }
 
 func (s *source) vertexRange(v int64) error {
+	if v < 0 {
+		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be one that a type such as "+
+			"int32 could not hold", v, graph.ErrVertexRange)
+	}
 	if s.kind != "" {
 		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count within a type, 0 to %d",
 			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
+	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
+	if s.vertices == unknown {
+		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(" +
+			"edge_index.shape) renumbers them"
+	}
 	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, or ids begin at 1", v, graph.ErrVertexRange, s.limit()-1)
+		"may be mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
 }
 
 // addWeight adds the weight of the edge that was added last.
 func (e *edgeSource) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
-		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; --ignore "+
-			"leaves the weights out", w, ErrValue)
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the weights "+
+			"out, by --ignore or without --weight", w, ErrValue)
 	}
 	e.weights = appended(e.weights, x)
 	return nil
@@ -304,7 +317,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		stored = s.options.FeatureType
 	}
 	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
-	if entries < 0 && cols > 0 && s.options.FeatureType == "" && !s.options.Standardize && s.options.StandardizeAs == "" {
+	scaled := s.options.Standardize || s.options.StandardizeAs != ""
+	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !scaled {
 		f.write = s.watched(f, write)
 	}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
@@ -318,8 +332,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
 		s.options.MaxFeatureBytes == 0 && bytes > float64(largeFeatures) && bytes > muchLarger*small {
-		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: --feature-type sparse stores %s, and "+
-			"--feature-type %[6]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, size(small))
+		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices), entries: entries}
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and --feature-type %[7]s all", file,
+			ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, z.smaller("stores"))
 	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {

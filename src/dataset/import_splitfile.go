@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 //	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
 //	                                val_idx, ...; or train_mask, val_mask, ...
 //	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
-//	a directory                     train.csv.gz, valid.csv.gz, test.csv.gz: one vertex id a row
+//	a directory without such .npy   train.csv.gz, valid.csv.gz (val, dev), test.csv.gz, or .txt: one
+//	                                vertex id a row
 //	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
 //	                                valid (val), test
 //
@@ -29,13 +31,9 @@ func (s *source) splitFile(p *splitSource) error {
 		return err
 	}
 	switch ext := filepath.Ext(p.path); {
-	case info.IsDir() && either(p.path, "train.csv") != "":
-		for i, name := range []string{"train.csv", "valid.csv", "test.csv"} {
-			if err := s.idTable(p.path, name, p.Lists()[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
+		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: numpy.savez(\"split.npz\", train=..., "+
+			"valid=..., test=...)", p.path, ErrValue)
 	case info.IsDir() || ext == ".npz":
 		a, err := openArrays(p.path)
 		if err != nil {
@@ -43,9 +41,16 @@ func (s *source) splitFile(p *splitSource) error {
 		}
 		defer a.Close()
 		found, err := s.splitArrays(arraySource{a, p.path}, p)
+		if err == nil && !found && info.IsDir() {
+			found, err = s.splitLists(p)
+		}
 		if err == nil && !found {
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask); it holds %s",
-				p.path, strings.Join(a.Names(), ", "))
+			names := a.Names()
+			if info.IsDir() {
+				names = filesIn(p.path, "")
+			}
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables train.csv and so on; it "+
+				"holds %s", p.path, few(names))
 		}
 		return err
 	case ext == ".npy":
@@ -54,23 +59,67 @@ func (s *source) splitFile(p *splitSource) error {
 	return s.splitTable(p)
 }
 
-func (s *source) idTable(dir, name string, list *[]graph.VertexID) error {
-	path := either(dir, name)
-	if path == "" {
-		return fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name, os.ErrNotExist)
+// listNames are what the files with the lists of a split are called, before .csv or .txt.
+var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
+
+// splitLists reads a directory with a file for each list; found is false if it has no list to
+// train.
+func (s *source) splitLists(p *splitSource) (found bool, err error) {
+	for _, ext := range []string{".csv", ".txt"} {
+		if either(p.path, "train"+ext) == "" {
+			continue
+		}
+		comments := s.comments()
+		for i, names := range listNames {
+			path := ""
+			for _, name := range names {
+				path = cmp.Or(path, either(p.path, name+ext))
+			}
+			if path == "" {
+				return true, fmt.Errorf("%s: %s%s is not there, nor with .gz behind: %w", p.path,
+					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
+			}
+			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
+				return true, err
+			}
+		}
+		return true, nil
 	}
-	var id [1]int64
-	return eachRow(path, table.Comma, func(r *table.Reader) error {
-		if err := r.Ints(id[:]); err != nil {
+	return false, nil
+}
+
+// idList reads an id of a vertex in each row, of which the first may name the column.
+func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
+	r, err := table.OpenWords(path, table.Comma, false)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for first := true; ; first = false {
+		ok, err := r.Next()
+		if err != nil || !ok {
 			return err
 		}
-		v, err := s.vertexOf(id[0])
+		row, err := r.Words()
+		if err != nil {
+			return err
+		}
+		if comments && strings.IndexAny(row[0], "#%") == 0 {
+			continue
+		}
+		if len(row) != 1 {
+			return r.Errorf("%w: %d columns; want the id of a vertex in each row", ErrValue,
+				len(row))
+		}
+		v, err := s.vertexNamed(row[0])
+		if err != nil && first && s.usual(row[0]) {
+			continue
+		}
 		if err != nil {
 			return r.Errorf("%w", err)
 		}
 		*list = append(*list, v)
-		return nil
-	})
+	}
 }
 
 // vertexOf maps an id of the source to a vertex.
@@ -184,7 +233,8 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	if len(mask) != n {
-		return fmt.Errorf("%s: %d marks for %d vertices", r.a.name(key), len(mask), n)
+		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers of vertices, the array is a "+
+			"list: call it without _mask, or say so by --keys, as train=%s", r.a.name(key), len(mask), n, key)
 	}
 	for v, m := range mask {
 		if m != 0 {
@@ -262,18 +312,22 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
 	"2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and what each is for; the first row may name the columns.
+// splitTable reads a table of vertices and what each is for; the first row, or a comment before it,
+// may name the columns.
 func (s *source) splitTable(p *splitSource) error {
-	part := func(row []string) (int, bool) {
-		k, ok := partNames[strings.ToLower(row[len(row)-1])]
-		return k, ok
-	}
-	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual,
-		Data: func(row []string) bool { _, is := part(row); return is }})
+	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
+		Data: func(row []string) bool {
+			_, is := partNames[strings.ToLower(row[len(row)-1])]
+			return is
+		}})
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	id, part := s.splitColumns(t)
+	if err := askProse(t, "", id == 0); err != nil {
+		return err
+	}
 	comments := s.comments()
 	for {
 		row, err := t.Next()
@@ -290,16 +344,28 @@ func (s *source) splitTable(p *splitSource) error {
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
 		}
-		k, is := part(row)
+		k, is := partNames[strings.ToLower(row[part])]
 		if !is {
 			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
 		}
-		v, err := s.vertexNamed(row[0])
+		v, err := s.vertexNamed(row[id])
 		if err != nil {
 			return t.Errorf("%w", err)
 		}
 		*p.Lists()[k] = append(*p.Lists()[k], v)
 	}
+}
+
+// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
+// other is the other; else in this order.
+func (s *source) splitColumns(t *table.Named) (id, part int) {
+	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
+		return id, 1 - min(id, 1)
+	}
+	if part, _ = s.column(t, "", "", splitNames...); t.HasNames && part == 0 {
+		return 1, 0
+	}
+	return 0, 1
 }
 
 // comments reports whether rows that begin with # or % are comments: no vertex is called so.

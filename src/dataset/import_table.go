@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type TableOptions struct {
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
-	Labels         []string // one column of classes, or several of 0 and 1; or a file (labelFile)
+	Labels         []string // one column of classes, or several of 0 and 1; or a file (fileOfLabels)
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
 	Split          string   // column of train, valid, test
 	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
@@ -65,12 +66,12 @@ func readTables(e *edgeSource) error {
 // many as an array of features has rows or as collect finds; and their arrays.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
-	x, y := arrayFile(t.Features), labelFile(t.Labels)
+	x, y := arrayFile(t.Features), s.fileOfLabels()
 	switch {
 	case t.Nodes != "":
 		err = readNodes(s, t.Nodes)
 	case x != "":
-		err = countRows(s, x)
+		err = ofFlag("--features", x, countRows(s, x))
 	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" ||
 		t.ID != "":
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
@@ -80,14 +81,23 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	}
 	if err == nil && x != "" {
 		a, key := beside(x)
-		err = setDenseFeatures(s, a, key)
+		err = ofFlag("--features", x, setDenseFeatures(s, a, key))
 	}
 	if err == nil && y != "" && !slices.Contains(s.header, y) {
-		if err = readLabelFile(s, y); errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("--label %s: neither a column of the node table nor a file: %w", y, err)
-		}
+		err = ofFlag("--label", y, readLabelFile(s, y))
 	}
 	return err
+}
+
+// ofFlag names the flag that names a file in an error about it.
+func ofFlag(flag, path string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s %s: neither a column of the node table nor a file: %w", flag, path, err)
+	}
+	return fmt.Errorf("%s %w", flag, err)
 }
 
 // arrayFile returns the path if words is a single path of a .npy file, else "".
@@ -98,14 +108,19 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// labelFile returns the path if words is a single path of a file of labels, an array or text, else "".
-func labelFile(words []string) string {
+// fileOfLabels returns the path if --label is a single path of a file of labels, an array or text,
+// else "". Of a graph with types a file of another name is one if the flag names the type.
+func (s *source) fileOfLabels() string {
+	words := s.options.Table.Labels
 	if len(words) != 1 {
 		return ""
 	}
 	path, zipped := strings.CutSuffix(words[0], ".gz")
 	switch ext := filepath.Ext(path); {
 	case ext == ".csv", ext == ".tsv", ext == ".txt", ext == ".npy" && !zipped:
+		return words[0]
+	}
+	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() && (s.own == nil || s.own["--label"]) {
 		return words[0]
 	}
 	return ""
@@ -118,9 +133,15 @@ func readLabelFile(s *source, path string) error {
 		a, key := beside(path)
 		return readLabels(s, a, key)
 	}
+	switch filepath.Ext(path) {
+	case ".json", ".pt", ".pth", ".pkl", ".pickle", ".npz":
+		return fmt.Errorf("%s: %w: labels are a .npy or text: load it in Python, and numpy.save(\"y.npy\", labels)", path,
+			ErrValue)
+	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
 	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
+		Remark: true,
 		Data: func(row []string) bool {
 			_, err := s.vertexNamed(row[0])
 			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
@@ -148,20 +169,31 @@ func readLabelFile(s *source, path string) error {
 		}
 		// a guess: a row of data whose vertex is unknown may look like names
 		if !given && !slices.ContainsFunc(t.Header, s.usual) && strings.ContainsAny(t.Header[0], "0123456789") {
-			return t.Errorf("%w: is this row the names of the columns, or of a vertex that has no row? --header reads "+
-				"it as the names, and --no-header as data", ErrValue)
+			return t.Errorf(askedNames, ErrValue)
 		}
+	}
+	if err := askProse(t, "", id == 0); err != nil {
+		return err
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	for k := range t.Header {
-		if k != id {
+	label := -1 // of several columns the one that is called so
+	if t.HasNames {
+		label, _ = s.column(t, "", "", labelNames...)
+	}
+	for k, name := range t.Header {
+		switch {
+		case k == id:
+		case label >= 0 && label != id && k != label:
+			s.note("column %s of %s is not read: %s is the label", name, filepath.Base(path),
+				t.Header[label])
+		default:
 			c.labels, labels = append(c.labels, k), append(labels, make([]string, s.vertices))
 			c.use[k] = columnUse{asLabel, ""}
 		}
 	}
 	seen := make([]bool, s.vertices)
-	for {
+	for n := 0; ; n++ {
 		row, err := t.Next()
 		if err != nil {
 			return err
@@ -170,12 +202,20 @@ func readLabelFile(s *source, path string) error {
 			break
 		}
 		v, err := s.vertexNamed(row[id])
+		if _, number := table.ParseFloat([]byte(row[id])); err != nil && n == 0 && !number && !t.HasNames && !given {
+			return t.Errorf(askedNames, ErrValue)
+		}
 		if err != nil {
 			return t.Errorf("%w; column %s is the id: want one column, or the id first, or called id", err, t.Header[id])
 		}
 		if seen[v] {
+			several := ""
+			if len(c.labels) == 1 {
+				several = "; if a vertex has a row for each of several labels, make columns of 0 and 1: " +
+					"pandas.crosstab(df[0], df[1]).clip(upper=1)"
+			}
 			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several labels want the id as the "+
-				"first column, or called id", ErrValue, row[id], t.Header[id])
+				"first column, or called id%s", ErrValue, row[id], t.Header[id], several)
 		}
 		seen[v] = true
 		for i, k := range c.labels {
@@ -185,6 +225,9 @@ func readLabelFile(s *source, path string) error {
 	s.readsColumns(t, c.use)
 	return setTableLabels(s, t, c, labels)
 }
+
+const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +
+	"names, and --no-header as data"
 
 // rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
 // row is a name, it is one if there is a row more than vertices, and it is like none of the others.
@@ -224,6 +267,10 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 				"--header reads it as a name, and --no-header as a label", t.Path(), ErrMismatch, first, n)
 		}
 	}
+	if n > 1 && !given && !t.HasNames && !slices.Contains(labels[1:], labels[0]) {
+		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header says so",
+			filepath.Base(t.Path()), labels[0])
+	}
 	if n != s.vertices {
 		return nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
 			"(--no-header if the first row is one, --header if it is a name), or rows of an id and a label", t.Path(),
@@ -235,7 +282,7 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 // beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.
 func beside(path string) (a arraySource, key string) {
 	dir := filepath.Dir(path)
-	return arraySource{npyDir(dir), dir}, strings.TrimSuffix(filepath.Base(path), ".npy")
+	return arraySource{npyDir(dir), path}, strings.TrimSuffix(filepath.Base(path), ".npy")
 }
 
 // tableFiles finds the edge table and, in a directory, the node table.
@@ -245,8 +292,13 @@ func tableFiles(s *source) (edges string, err error) {
 		return in, nil
 	}
 	if edges = tableIn(in, "edges"); edges == "" {
-		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; name the edge table "+
-			"with --in and the node table with --nodes", in)
+		names := filesIn(in, "")
+		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "part-") }) {
+			return "", fmt.Errorf("%s: a table in parts, as Spark writes it; join them, with the names of the columns once: "+
+				"awk 'FNR > 1 || NR == 1' %[1]s/part-* > NEW.csv", in)
+		}
+		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; it has %s; name the edge table with --in and "+
+			"the node table with --nodes; with vertex types the tables are %s", in, few(names), typedTables)
 	}
 	if s.options.Table.Nodes == "" {
 		s.options.Table.Nodes = tableIn(in, "nodes")
@@ -285,6 +337,20 @@ func (o *ImportOptions) checkTables() error {
 			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
 		}
 		return nil
+	}
+	others := []string{".csv", ".tsv", ".txt", ".npz", ".gz"}
+	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) && exists(t.Features[0]) {
+		load := "numpy.loadtxt(FILE)"
+		switch filepath.Ext(strings.TrimSuffix(t.Features[0], ".gz")) {
+		case ".csv":
+			load = `numpy.loadtxt(FILE, delimiter=",")`
+		case ".tsv":
+			load = `numpy.loadtxt(FILE, delimiter="\t")`
+		case ".npz":
+			load = "numpy.load(FILE)[NAME]"
+		}
+		return badOption("--features %s: rows of features in a file are a .npy: "+
+			"numpy.save(\"x.npy\", %s)", t.Features[0], load)
 	}
 	if t.Header && t.NoHeader {
 		return badOption("--header and --no-header exclude each other")

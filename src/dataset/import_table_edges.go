@@ -96,6 +96,11 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.Path(), ErrValue, t.Header[t.weight])
 	}
+	usual := o.Source != "" || o.Target != "" || t.from == 0 && t.to == 1
+	cure := ", or name the ends with --source and --target"
+	if err := askProse(t.Named, cure, usual); err != nil {
+		return err
+	}
 	t.direction = -1
 	for k, name := range t.Header {
 		if err := e.refusal(t.Path()+": column "+name, name); err != nil {
@@ -115,14 +120,16 @@ func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
 	}
-	first, second, third := t.Number(0), t.Number(1), t.Number(2)
+	first, second := t.Number(0), t.Number(1)
+	third := t.Number(2) || table.DecimalComma(t.Field(2)) != "" || isMoment(t.Field(2))
 	return first == third && !(first && second)
 }
 
-// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of Neo4j
-// and ~from of Neptune are source_node, START_ID and from.
+// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of
+// Neo4j, ~from of Neptune and #node1 of a first line that is written as a comment are source_node,
+// START_ID, from and node1.
 func plainName(name string) string {
-	name = strings.TrimLeft(name, ":~")
+	name = strings.TrimLeft(name, ":~#")
 	if at := strings.IndexByte(name, '('); at > 0 {
 		name = name[:at]
 	}
@@ -148,20 +155,28 @@ func likeNames(source, target string) bool {
 	})
 }
 
-// onlyPair reports whether the first two columns alone are called alike as the ends of an edge, and not as
-// times are (valid_from, valid_to), as the first columns of more (V1, V2, V3), or beside another pair
-// (score1, score2, drugA, drugB).
+// lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
+func (t *edgeTable) lead() int {
+	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
+		return 1
+	}
+	return 0
+}
+
+// onlyPair reports whether the first two columns, after one without a name if there is one, are the
+// only pair whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a
+// series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
-	if !t.HasNames || len(t.Header) < 2 || !likeNames(t.Header[0], t.Header[1]) ||
-		isWhen(t.Header[0]) || isWhen(t.Header[1]) {
+	header := t.Header[t.lead():]
+	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
 		return false
 	}
 	stem := func(name string) string { return strings.ToLower(strings.Trim(plainName(name), "0123456789")) }
-	for k, name := range t.Header[2:] {
-		if stem(t.Header[0]) == stem(t.Header[1]) && stem(name) == stem(t.Header[0]) {
+	for k, name := range header[2:] {
+		if stem(header[0]) == stem(header[1]) && stem(name) == stem(header[0]) {
 			return false
 		}
-		for j, other := range t.Header {
+		for j, other := range header {
 			last, ab := strings.CutSuffix(strings.ToLower(other), "a")
 			if j != k+2 && !isWhen(name) && (likeNames(name, other) || likeNames(other, name) ||
 				ab && j > 1 && last+"b" == strings.ToLower(name)) {
@@ -232,9 +247,9 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 			t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
-	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() &&
-		!slices.Contains(e.options.Ignore, t.Header[0]) && !slices.Contains(e.options.Ignore, t.Header[1]):
-		t.from, t.to, t.why = 0, 1, "its names are a pair"
+	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
+		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
+		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -278,7 +293,7 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 		return e.column(t, asked, flag, usual...)
 	}
 	k := slices.Index(t.Header, asked)
-	e.seeColumn(flag, asked, k >= 0)
+	e.seeColumn(flag, asked, e.misnamed(asked), k >= 0)
 	return k, nil
 }
 
@@ -305,18 +320,50 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
 		case read:
-		case isTime(name):
+		case isTime(name) && timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, ""}
-			e.note("column %s of %s is ignored: %s", name, file, noTime)
+			e.note("column %s of %s is ignored: %s", name, file, timeOf(name, t.Sample(k)))
+		case timeOf(name, t.Sample(k)) != "":
+			of[k] = columnUse{asTime, "as its numbers or dates show"}
+			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file,
+				t.Field(k), timeOf(name, t.Sample(k)))
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
+		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
+			of[k] = columnUse{asIgnored, forDisplay}
+			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; "+
+				"if it has classes, --task links --link-classes Label predicts them", file)
 		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
+			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point for its decimal comma, and "+
+				"--weight 2 reads it", file)
+		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.Field(k)):
+			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
 		default:
 			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
 	}
 	e.readsColumns(t.Named, of)
+}
+
+// display reports whether the first values of a column name the edges: nearly all differ, or are
+// empty.
+func display(values []string) bool {
+	seen, n := map[string]bool{}, 0
+	for _, f := range values {
+		if f != "" {
+			seen[f] = true
+			n++
+		}
+	}
+	return 10*len(seen) >= 9*n
+}
+
+// weighs reports whether a field may be a weight.
+func weighs(field string) bool {
+	w, is := table.ParseFloat([]byte(field))
+	return is && w >= 0
 }
 
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
@@ -325,7 +372,7 @@ func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := e.openTable(path, e.options.Table.NoHeader)
+	opened, err := e.openTable(path, e.options.Table.NoHeader, e.options.ofEdges()...)
 	if err != nil {
 		return nil, err
 	}
@@ -345,6 +392,10 @@ func eachNamedEdge(e *edgeSource,
 			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
 				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
 				path, ErrValue, rows, t.Between())
+		}
+		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
+			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, networkx.read_adjlist(FILE, delimiter=%q) "+
+				"reads it and, in Python, halognn.write_dataset(DIR, graph) imports it", err, t.Between())
 		}
 		if err != nil || row == nil {
 			return t, err
@@ -470,19 +521,21 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.options.Table.Nodes == "" {
 		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
 	}
-	for _, alike := range []string{wholeNumber(id), id + ".0"} {
-		if _, ok := s.places[alike]; ok {
-			return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
-				"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
-		}
+	switch alike, number := s.alike(id); {
+	case number:
+		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
+			"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
+	case alike != "":
+		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; write ids alike", id,
+			graph.ErrVertexRange, nodes, alike)
 	}
-	if slices.Contains(s.header, id) {
+	if !s.unnamed && slices.Contains(s.header, id) {
 		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
 			"data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
 	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
-		"remove the edge, or name the column of the ids with --id", id, graph.ErrVertexRange, nodes, s.idColumn,
-		s.otherIDs)
+		"remove the edge, or name the column of the ids with --id%s", id, graph.ErrVertexRange, nodes, s.idColumn,
+		s.otherIDs, s.noID)
 }
 
 // readEdgeTable adds the edges.

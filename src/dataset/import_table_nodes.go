@@ -20,7 +20,7 @@ type nodeColumns struct {
 	labels, features []int
 	masks            [3]int // columns of marks of a split; -1 for none
 	named            bool   // --label names the labels
-	left             int    // a column of a usual name, where --label names labels of another type; -1 for none
+	left             []int  // columns of usual names, where --label names a file or labels of another type
 	use              map[int]columnUse
 }
 
@@ -66,7 +66,7 @@ func mark(text string) (is, ok bool) {
 // readNodes reads ids, labels and split, and registers the features, which are read when they are
 // written.
 func readNodes(s *source, path string) error {
-	t, err := s.openTable(path, s.options.Table.NoHeader)
+	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func readNodes(s *source, path string) error {
 		}
 		if twice {
 			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a row for each "+
-				"vertex, another column as --id, or --first-rows, which takes the first", ErrValue, id, s.idColumn)
+				"vertex, another column as --id, or --first-rows, which takes the first%s", ErrValue, id, s.idColumn, s.noID)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
@@ -134,7 +134,7 @@ func readNodes(s *source, path string) error {
 			switch {
 			case ok:
 				*p.Lists()[part] = append(*p.Lists()[part], v)
-			case !missing(text) && text != "-1" && text != "unused":
+			case !table.Missing(text) && text != "-1" && text != "unused":
 				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
 					ErrValue, t.Header[c.split], row[c.split])
 			}
@@ -321,6 +321,10 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 	}
 	for _, k := range c.features {
 		c.use[k] = columnUse{asFeature, ""}
+		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
+			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
+				filepath.Base(t.Path()), inShell(name))
+		}
 	}
 	file := filepath.Base(t.Path())
 	for k, name := range t.Header {
@@ -341,13 +345,16 @@ const rowNumbers = "an index that tools write"
 // findNodeColumns finds the columns of a node table.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	c.use, c.masks, c.left = map[int]columnUse{}, [3]int{-1, -1, -1}, -1
+	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
 	for _, name := range t.Header {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
 		}
 	}
 	if err := c.findID(s, t); err != nil {
+		return c, err
+	}
+	if err := askProse(t, ", or name the id with --id", o.ID != "" || c.id == 0); err != nil {
 		return c, err
 	}
 	if c.split, err = s.column(t, o.Split, "--split-column", splitNames...); err != nil {
@@ -388,8 +395,12 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	for k, name := range t.Header {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
-		case k == c.left:
+		case slices.Contains(c.left, k) && s.unlabelled:
 			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
+		case slices.Contains(c.left, k):
+			c.use[k] = columnUse{asIgnored, "--label names a file"}
+			s.note("column %s of %s is not read: --label names a file of labels; --features makes it one", name,
+				filepath.Base(t.Path()))
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
@@ -439,7 +450,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id < 0 {
 		return t.Errorf("--ignore leaves no column for the ids of vertices; ignore fewer columns")
 	}
-	s.idColumn, s.header = t.Header[c.id], t.Header
+	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
 	named := func(name string) bool { // as something else
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features, []string{o.Table.Split}), name)
@@ -462,6 +473,10 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
 		why = "rather than " + strings.Join(others, ", ")
 	}
+	if s.options.Table.ID == "" && !likeID(s.idColumn) {
+		s.noID = "; if there is none, and the rows are vertices 0, 1, ... in their order, add one: pandas: " +
+			"df.insert(0, \"id\", range(len(df)))"
+	}
 	c.use[c.id] = columnUse{asID, why}
 	return nil
 }
@@ -469,10 +484,14 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 // findLabels finds the columns of the labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
-	if y := labelFile(o.Labels); y != "" && !slices.Contains(t.Header, y) {
-		return nil
+	y := s.fileOfLabels()
+	of := o.Labels
+	if y != "" && !slices.Contains(t.Header, y) {
+		of = nil
+	} else {
+		y = ""
 	}
-	for _, name := range o.Labels {
+	for _, name := range of {
 		k, err := s.column(t, name, "--label")
 		if err == nil {
 			err = notEmpty(name, "--label")
@@ -482,22 +501,29 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		}
 		c.labels = append(c.labels, k)
 	}
-	if c.named = len(o.Labels) > 0; c.named {
+	if c.named = len(of) > 0; c.named {
 		return nil
 	}
 	var found []int
 	var names []string
+	beside, _ := s.column(t, "", "", "x")
+	place := beside >= 0 // a column y may be a coordinate
 	for _, name := range labelNames {
-		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) {
+		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) &&
+			!(place && name == "y" && slices.Contains(o.Features, t.Header[k])) {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
 	}
-	if len(found) > 0 && s.unlabelled {
-		c.left = found[0]
+	if y != "" || s.unlabelled {
+		c.left = found
 		return nil
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
+		if place && strings.EqualFold(names[0], "y") {
+			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, --features names both", names[0],
+				filepath.Base(t.Path()), t.Header[beside])
+		}
 	}
 	if len(found) > 1 {
 		s.note("columns %s of %s could all be the label: %s is it, and the others are features; --label names "+
@@ -520,7 +546,11 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 			if t.Path() != s.options.Table.Nodes { // a file of labels
 				return fmt.Errorf("%s: %w", name(0), err)
 			}
-			return fmt.Errorf("%s: %w; --ignore %s leaves the column out", name(0), err, t.Header[c.labels[0]])
+			label, both := t.Header[c.labels[0]], ""
+			if strings.EqualFold(label, "y") && !c.named {
+				both = ", and --features x,y makes coordinates features"
+			}
+			return fmt.Errorf("%s: %w; --ignore %s leaves the column out%s", name(0), err, inShell(label), both)
 		}
 		return nil
 	}
@@ -577,7 +607,7 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 		}
 	}()
 	return s.setFeatures(t.Path(), len(columns), Float32, -1, func(w *RowWriter) error {
-		t, err := s.openTable(t.Path(), noHeader)
+		t, err := s.openTable(t.Path(), noHeader, s.options.Table.ofNodes()...)
 		if err != nil {
 			return err
 		}
@@ -628,9 +658,12 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		return notANumber(t, first, row[first])
 	}
 	var words []string
+	class := t.Header[first]
 	for _, k := range columns {
 		if _, is := number(row[k]); !is && cureNumber(t.Header[k], row[k]) == "" {
-			words = append(words, t.Header[k])
+			if words = append(words, t.Header[k]); !isDate(row[k]) {
+				class = t.Header[k]
+			}
 		}
 	}
 	others, these, label := "", "this one", ""
@@ -638,11 +671,19 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
 	}
 	if s.labels == nil && s.marks == nil && s.targets == nil {
-		label = "; the class is named by --label " + words[len(words)-1]
+		label = "; the class is named by --label " + inShell(class)
 	}
 	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
 		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
-		others, these, strings.Join(words, ","), label)
+		others, these, inShell(strings.Join(words, ",")), label)
+}
+
+// inShell is a word as a shell takes it.
+func inShell(word string) string {
+	if strings.ContainsAny(word, " \t\"$&()*;<>?[]`{|}~#!\\") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
 }
 
 // notANumber is the error about a field that cureNumber knows.
@@ -657,9 +698,9 @@ func cureNumber(name, text string) string {
 	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool { _, is := number(f); return !is })
 	comma := table.DecimalComma(text)
 	_, signed := number(strings.Trim(text, "%$€£ "))
-	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + name
+	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + inShell(name)
 	switch {
-	case missing(text):
+	case table.Missing(text):
 		return "is empty; " + fill
 	case text == "." || slices.Contains(doubtful, strings.ToLower(text)):
 		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)

@@ -17,6 +17,7 @@ import (
 // next name that is known, or, if no word has its name, those before any.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
+	in.known = known
 	for _, w := range words {
 		if name, rest, has := strings.Cut(w, "="); has && slices.Contains(known, name) {
 			current, w = name, rest
@@ -35,22 +36,32 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
+// misnamed says that a word of a flag, which is no column or file, names no type or relation; "" if
+// it names none at all.
+func (in *importer) misnamed(word string) string {
+	name, _, has := strings.Cut(word, "=")
+	if !has || in.own == nil {
+		return ""
+	}
+	return fmt.Sprintf("; %q before = is none of the names here, %s", name, strings.Join(in.known, ", "))
+}
+
 // expect registers the words of a flag of edges that name no relation: a table must have such columns.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {
 		if w != "" {
-			g.seeColumn(flag, w, false)
+			g.seeColumn(flag, w, in.misnamed(w), false)
 		}
 	}
 }
 
 // seeColumn keeps whether a table has a column that a flag names for all relations.
-func (f *findings) seeColumn(flag, name string, has bool) {
+func (f *findings) seeColumn(flag, name, misnamed string, has bool) {
 	if f.columns == nil {
 		f.columns = map[string]bool{}
 	}
-	what := fmt.Sprintf("%q, which %s", name, flag)
+	what := fmt.Sprintf("%q, which %s names%s", name, flag, misnamed)
 	f.columns[what] = f.columns[what] || has
 }
 
@@ -98,6 +109,8 @@ func tablesIn(dir, stem string) (paths, rests []string) {
 	return paths, rests
 }
 
+const typedTables = "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv"
+
 // hasTypedTables reports whether there are tables of types and none without: beside nodes.csv,
 // nodes.backup.csv is of no type.
 func hasTypedTables(o *ImportOptions) bool {
@@ -118,8 +131,11 @@ func (g *graphSource) readTables() error {
 		of.Labels = s.choose("--label", all, kinds, s.kind)
 		s.unlabelled = len(all) > 0 && len(of.Labels) == 0
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
-		for _, of := range [][2]string{{"--label", labelFile(of.Labels)}, {"--features", arrayFile(of.Features)}} {
+		for _, of := range [][2]string{{"--label", s.fileOfLabels()}, {"--features", arrayFile(of.Features)}} {
 			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
+				if other := s.misnamed(file); other != "" {
+					return badOption("%s %s%s", flag, file, strings.Replace(other, ";", ":", 1))
+				}
 				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag, file)
 			}
 		}
@@ -159,7 +175,7 @@ func (g *graphSource) readTables() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.columns)) {
 		if !g.columns[name] {
-			return fmt.Errorf("%s: %w: no edge table has a column %s names", g.options.In, ErrValue, name)
+			return fmt.Errorf("%s: %w: no edge table has a column %s", g.options.In, ErrValue, name)
 		}
 	}
 	return nil
@@ -282,7 +298,7 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {
-		return "array " + key + " is ignored: " + noTime
+		return "array " + key + " is ignored: it is " + noTime
 	}
 	return "array " + key + " is not read"
 }

@@ -198,10 +198,13 @@ func TestImportTypedNodeColumns(t *testing.T) {
 		t.Errorf("labels %v, rows %v", npy.View[int32](d.Labels.Data), rowsOf(t, d, "author"))
 	}
 	for want, table := range map[string]dataset.TableOptions{
-		"y.npy: of which type are the rows? Say --label TYPE=":    {Labels: []string{"y.npy"}},
-		"x.npy: of which type are the rows? Say --features TYPE=": {Features: []string{"x.npy"}},
-		"; --label NAME=COLUMN is of one type or relation alone":  {Labels: []string{"born"}},
-		`there is no column "venue=born", which --label names`:    {Labels: []string{"venue=born"}},
+		"y.npy: of which type are the rows? Say --label TYPE=":      {Labels: []string{"y.npy"}},
+		"x.npy: of which type are the rows? Say --features TYPE=":   {Features: []string{"x.npy"}},
+		"; --label NAME=COLUMN is of one type or relation alone":    {Labels: []string{"born"}},
+		`there is no column "venue=born", which --label names`:      {Labels: []string{"venue=born"}},
+		`"venue" before = is none of the names here, author, paper`: {Labels: []string{"venue=born"}},
+		`--label venue=y.npy: "venue" before = is none of the`:      {Labels: []string{"venue=y.npy"}},
+		`"wirtes" before = is none of the names here, author.by.`:   {Weight: "wirtes=w"},
 	} {
 		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Table: table, DryRun: true})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -234,6 +237,12 @@ func TestImportTypedKeys(t *testing.T) {
 	// authors 0 and 2 of paper 0, which cites nothing and is cited by paper 1
 	if !slices.Equal(d.Weights, []float32{.5, 2, 1, 4}) || !slices.Equal(d.EdgeRows, []float32{0, 0, 8, 0}) {
 		t.Errorf("weights %v, features %v of %v", d.Weights, d.EdgeRows, d.Graph.Indices)
+	}
+	arrays["x,author"] = array(t, []float32{7, 8, 9}, 3, 1) // by its usual name, beside rows of papers
+	o.In = filepath.Join(t.TempDir(), "g.npz")
+	archive(t, o.In, arrays)
+	if d, _ := imported(t, o); !slices.Equal(rowsOf(t, d, "author"), []float32{7, 8, 9}) {
+		t.Errorf("authors %v", rowsOf(t, d, "author"))
 	}
 	o.Keys["x"], o.DryRun = "nothing", true
 	_, err := dataset.Import(o)

@@ -112,7 +112,16 @@ func typedOGB(t *testing.T) string {
 }
 
 func TestImportTypedOGB(t *testing.T) {
-	d, r := imported(t, dataset.ImportOptions{Format: "ogb", In: typedOGB(t), Reverse: true})
+	in := typedOGB(t)
+	write(t, filepath.Join(in, "raw", "node-feat", "paper", "node_year.csv.gz"), zipped("2010\n2011\n"))
+	write(t, filepath.Join(in, "raw", "relations", "author___writes___paper", "edge_weight.csv.gz"), zipped("1\n"))
+	d, r := imported(t, dataset.ImportOptions{Format: "ogb", In: in, Reverse: true})
+	for _, want := range []string{"paper: node_year.csv.gz: time, not used", "author___writes___paper: edge_weight.csv.gz: ignored",
+		"node_year.csv.gz is ignored: it is a time"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, r)
+		}
+	}
 	m := d.Meta
 	if r.Edges != 8 || m.Vertices != 5 || m.LabelType != "paper" || m.Tables[1].Features != 2 ||
 		string(d.Labels.Row(2)) != "\xff\xff\xff\xff" ||
@@ -183,7 +192,7 @@ func TestImportTypedNotesColumns(t *testing.T) {
 	write(t, filepath.Join(dir, "edges.author.by.paper.csv"),
 		[]byte("source,target,year,weight\nann,p1,1999,2\n"))
 	_, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: []string{"weight"}})
-	for _, want := range []string{"column year of edges.author.by.paper.csv is not read",
+	for _, want := range []string{"column year of edges.author.by.paper.csv is ignored: it is a time",
 		"weight is ignored"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in\n%s", want, r)

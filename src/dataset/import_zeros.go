@@ -11,35 +11,72 @@ const (
 	worthTelling = 1 << 18
 )
 
-// watched is a function that writes the rows of dense features, and counts what is not 0 in them.
+// zeros counts what is not 0 in dense features.
+type zeros struct {
+	f               *features
+	typed           bool // there are no sparse rows
+	values, entries int64
+}
+
+func (z *zeros) dense() int64 {
+	t := Table{FeatureType: z.f.stored}
+	return int64(t.Type().Size()) * z.values
+}
+
+func (z *zeros) sparse() int64 { return 8 * (z.entries + z.values/int64(z.f.cols)) }
+
+func (z *zeros) count(rows []float32) {
+	z.values += int64(len(rows))
+	for _, x := range rows {
+		if x != 0 {
+			z.entries++
+		}
+	}
+}
+
+// smaller says which --feature-type makes less of the rows; verb is what it does.
+func (z *zeros) smaller(verb string) string {
+	switch {
+	case z.typed && z.f.stored == Float16:
+		return "graphs with types have no sparse rows"
+	case z.typed:
+		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse rows", verb,
+			size(2*float64(z.values)))
+	}
+	return fmt.Sprintf("--feature-type sparse %s %s", verb, size(float64(z.sparse())))
+}
+
+func (z *zeros) share() string {
+	return fmt.Sprintf("%.2f %%", 100*float64(z.values-z.entries)/float64(z.values))
+}
+
+// watched is a function that writes the rows of dense features, or in a dry run looks at them, and
+// tells if they are mostly zeros.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
-		if w.w == nil || s.kind != "" { // they are only looked at; or there are no sparse rows
-			return write(w)
-		}
-		var dense, sparse, values, entries int64
+		z := zeros{f: f, typed: s.kind != ""}
 		w.watch = func(rows []float32) error {
-			values += int64(len(rows))
-			for _, x := range rows {
-				if x != 0 {
-					entries++
-				}
-			}
-			dense, sparse = int64(w.table.Type().Size())*values, 8*(entries+values/int64(w.cols))
-			if s.options.MaxFeatureBytes == 0 && dense > largeFeatures && dense > muchLarger*sparse {
-				return fmt.Errorf("%w: %.2f %% of the first %s are zeros: --feature-type sparse stores these in %s, and "+
-					"--feature-type %s all", ErrTooLarge, zeroShare(values, entries), size(float64(dense)),
-					size(float64(sparse)), f.stored)
+			z.count(rows)
+			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures && z.dense() > muchLarger*z.sparse() {
+				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all", ErrTooLarge,
+					z.share(), size(float64(z.dense())), z.smaller("stores these in"), f.stored)
 			}
 			return nil
 		}
 		err := write(w)
-		if err == nil && dense >= worthTelling && dense >= 2*sparse {
-			w.w.notes = append(w.w.notes, fmt.Sprintf("%.2f %% of the features are zeros: %s as %s; --feature-type sparse "+
-				"keeps them in %s", zeroShare(values, entries), size(float64(dense)), f.stored, size(float64(sparse))))
+		if err != nil || z.dense() < worthTelling || z.dense() < 2*z.sparse() {
+			return err
 		}
-		return err
+		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(), size(float64(z.dense())), f.stored,
+			z.smaller("keeps them in"))
+		switch {
+		case w.w == nil:
+			s.notes = append(s.notes, note)
+			return nil
+		case s.kind != "":
+			note = s.kind + ": " + note
+		}
+		w.w.notes = append(w.w.notes, note) // for the other notes are told already
+		return nil
 	}
 }
-
-func zeroShare(values, entries int64) float64 { return 100 * float64(values-entries) / float64(values) }

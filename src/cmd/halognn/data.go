@@ -305,7 +305,7 @@ func importCommand(p *process) *cobra.Command {
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
 	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
-		"of 0 and 1 or of numbers, or a file .npy, .csv, .tsv or .txt; TYPE=...: of a vertex type (default: "+
+		"of 0 and 1 or of numbers, or a file, .npy or text; TYPE=...: of a vertex type (default: "+
 		"label, y, class)")
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all other columns)")

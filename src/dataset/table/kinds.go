@@ -21,6 +21,7 @@ const (
 var Kinds = map[string]string{
 	".bz2": packed, ".xz": packed, ".zst": packed, ".lz4": packed,
 	".zip": archive, ".7z": archive, ".rar": archive, ".tar": archive, ".tgz": archive,
+	".dot": dot, ".gv": dot, ".dl": dl,
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
 	".parquet": parquet, ".feather": feather, ".h5": hdf5, ".hdf5": hdf5, ".pkl": pickled, ".pickle": pickled,
 }
@@ -38,8 +39,21 @@ var magics = []struct{ begin, what string }{
 // texts are files that are text, but no table.
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
+	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot}, {"strict graph", dot},
+	{"*vertices ", pajek}, {"*network", pajek}, {"graph [", gml}, {"graph\n[", gml}, {"creator \"", gml},
+	{"dl n=", dl}, {"dl n =", dl}, {"dl nr", dl},
 	{"version https://git-lfs", "the pointer of a file in Git LFS; git lfs pull fetches the file itself"},
 }
+
+const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, halognn.write_dataset(DIR, " +
+	"graph) imports it"
+
+const (
+	pajek = "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
+	gml   = "a GML file: networkx.read_gml reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
+)
+
+const dl = "a DL file of UCINET; export it as an edge list"
 
 const xml = "XML or a web page; if this is what a download gave, fetch the file again; networkx.read_graphml and " +
 	"read_gexf read graphs"

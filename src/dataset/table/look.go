@@ -56,9 +56,14 @@ func (r *Reader) look() {
 		}
 		r.known(all, n)
 	}()
-	for _, row := range rows {
+	for i, row := range rows {
 		if !marked(row) {
-			r.width = r.count(row, r.sep)
+			if r.width = r.count(row, r.sep); r.width == 1 && i+1 < len(rows) {
+				under := r.separator(rows[i+1:])
+				if r.even(rows[i+1:], under) {
+					r.under = r.count(rows[i+1], under)
+				}
+			}
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ type Names struct {
 	Yes   bool                    // it is the names
 	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
 	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+	// Remark says that names may stand in a comment before the first row, of which one is known.
+	Remark bool
 }
 
 // Named is a table of words whose columns have names.
@@ -21,10 +24,11 @@ type Named struct {
 	*Reader
 	Header   []string   // of the columns; "" for one without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
+	Remark   string     // the comment that has them, instead of a row
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
-	after    [][]string // the first rows after that
+	after    [][]string // the first rows of data, with that
 }
 
 // OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row, or that
@@ -43,10 +47,19 @@ func OpenNamed(path string, names Names) (*Named, error) {
 }
 
 func (t *Named) begin(names Names) error {
-	t.after = t.sample()
+	remark, named := t.remark(names.Known)
+	remarked := names.Remark && named != nil && !names.No && !names.Yes
+	t.after = t.sample(remark)
 	ok, err := t.Reader.Next()
+	for err == nil && ok && remarked && t.repeats(remark) { // a comment that comes again is a row
+		ok, err = t.Reader.Next()
+	}
 	if err == nil && !ok {
-		err = fmt.Errorf("%s: %w: it has no row; want a table with column names", t.path, ErrValue)
+		lines := ""
+		if t.line > 0 {
+			lines = "; its lines begin as comments do: quote the first field of one that is a row"
+		}
+		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path, ErrValue, lines)
 	}
 	if err != nil {
 		return err
@@ -56,6 +69,14 @@ func (t *Named) begin(names Names) error {
 		return err
 	}
 	t.Header = slices.Clone(row)
+	if remarked && !namesBelow(named, row, t.after, names.Known) {
+		t.keepFirst()
+		t.Header, t.HasNames, t.Remark = named, true, remark
+		if t.Skipped > 0 {
+			t.Skipped--
+		}
+		return t.unique()
+	}
 	switch {
 	case names.No || names.Data != nil && names.Data(row):
 	case names.Yes:
@@ -71,12 +92,38 @@ func (t *Named) begin(names Names) error {
 		}
 	}
 	if !t.HasNames {
-		t.first = slices.Clone(row)
+		t.keepFirst()
 		for i := range t.Header {
 			t.Header[i] = strconv.Itoa(i)
 		}
 		return nil
 	}
+	return t.unique()
+}
+
+// keepFirst keeps the first row, which does not name the columns, as the first one of data.
+func (t *Named) keepFirst() {
+	t.first = slices.Clone(t.Header)
+	t.after = slices.Insert(t.after, 0, t.first)
+}
+
+// namesBelow reports whether a row below a comment with names is itself the names of the columns:
+// it has a word over numbers, or no number, and as many names that are known.
+func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
+	count := func(fields []string) (n int) {
+		for _, f := range fields {
+			if f != "" && known(f) {
+				n++
+			}
+		}
+		return n
+	}
+	return overNumbers(row, after) ||
+		count(row) >= count(named) && !slices.ContainsFunc(row, isNumber) && !comesAgain(row, after)
+}
+
+// unique returns an error about two columns of one name.
+func (t *Named) unique() error {
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
 			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove the line and say --no-header", t.path, t.begun,
@@ -87,15 +134,65 @@ func (t *Named) begin(names Names) error {
 }
 
 // Number reports whether the field of a column in the first row of data is a number.
-func (t *Named) Number(column int) bool {
-	switch {
-	case !t.HasNames:
-		return isNumber(t.first[column])
-	case len(t.after) == 0:
-		return false
+func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
+
+// Field returns the field of a column in the first row of data, before that is read; "" if there is
+// none.
+func (t *Named) Field(column int) string {
+	if len(t.after) == 0 {
+		return ""
 	}
-	return isNumber(t.after[0][column])
+	return t.after[0][column]
 }
+
+// Sample returns the fields of a column in the first rows of data.
+func (t *Named) Sample(column int) (fields []string) {
+	for _, row := range t.after {
+		fields = append(fields, row[column])
+	}
+	return fields
+}
+
+// remark returns the last comment before the first row that may name the columns, and its words, as
+// below numpy.savetxt(header=...): as many as a row has, none a number, and one known.
+func (t *Named) remark(known func(string) bool) (line string, names []string) {
+	if known == nil || t.width < 2 {
+		return "", nil
+	}
+	for _, row := range t.firstRows() {
+		if row = bytes.TrimSpace(row); !noted(row) {
+			break
+		}
+		text := bytes.TrimSpace(row[1:])
+		for _, colon := range []string{": ", ":\t"} { // columns: source target
+			text = bytes.TrimSpace(text[bytes.LastIndex(text, []byte(colon))+1:])
+		}
+		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
+		one.row = one.trim(text)
+		fields, err := one.Words()
+		if err != nil || slices.ContainsFunc(fields, func(f string) bool { return f == "" || isNumber(f) }) {
+			continue
+		}
+		n, prose := 0, false
+		for _, f := range fields {
+			if known(f) {
+				n++
+			}
+			prose = prose || t.sep == Space && slices.Contains(sentence, strings.ToLower(f))
+		}
+		if !prose && (n > 1 || n > 0 && t.sep != Space) {
+			line, names = string(row), slices.Clone(fields)
+		}
+	}
+	return line, names
+}
+
+// sentence are words of a comment apart by blanks that names no columns.
+var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is",
+	"of", "or", "per", "the", "this", "was", "were", "with"}
+
+// MayBeProse reports whether the names are the words, apart by blanks, of a comment.
+func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
 
 // Square reports whether the columns after the first are called as the first rows begin, in their order.
 func (t *Named) Square() bool {
@@ -124,6 +221,14 @@ func (t *Named) Narrow(want string) error {
 	if strings.Contains(row[0], "::") {
 		return t.errColons()
 	}
+	if strings.ContainsAny(row[0], "{}") {
+		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them with data=False, or weights "+
+			"by networkx.write_weighted_edgelist", ErrValue)
+	}
+	if t.under > 1 {
+		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or a count of rows, remove it: "+
+			"tail -n +%d FILE > NEW", ErrValue, row[0], t.under, max(1, t.begun)+1)
+	}
 	return t.Errorf("%w: one column; want two at least, %s, apart by commas, tabs, semicolons or blanks", ErrValue, want)
 }
 
@@ -144,12 +249,22 @@ func (t *Named) Counts(column int) bool {
 	return true
 }
 
-// sample returns the fields of the rows after the first that the buffer holds.
-func (t *Named) sample() (rows [][]string) {
+// repeats reports whether the row is the comment that names the columns, and counts it as no row.
+func (t *Named) repeats(remark string) bool {
+	if remark == "" || string(bytes.TrimSpace(t.row)) != remark {
+		return false
+	}
+	t.Noted--
+	return true
+}
+
+// sample returns the fields of the rows after the first that the buffer holds, without repetitions
+// of a comment.
+func (t *Named) sample(remark string) (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width, numbers: t.numbers,
 			remarks: t.remarks}
-		if one.row = one.trim(row); one.isComment() {
+		if one.row = one.trim(row); one.isComment() || string(bytes.TrimSpace(row)) == remark {
 			continue
 		}
 		if fields, err := one.Words(); err == nil && len(fields) == t.width {
@@ -161,26 +276,29 @@ func (t *Named) sample() (rows [][]string) {
 
 // areNames reports whether a row names the columns. What could be either is an error.
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
-	numbers, measured := 0, false
+	numbers, blanks, measured := 0, 0, false
 	for i, f := range row {
-		if known != nil && known(f) {
+		if known != nil && known(f) && (f != "" || i == 0) {
 			return true, nil
 		}
 		if isNumber(f) {
 			n, is := ParseInt([]byte(f))
 			numbers++ // two columns have no one name, and no name is 0.5 or -1
 			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
+		} else if blank(f) {
+			blanks++
 		}
 	}
 	same := alike(row, after)
 	switch {
-	case numbers == len(row) && (len(row) < 4 || !counting(row)):
+	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !counting(row)):
 		return false, nil
 	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
-	case same && numbers > 0:
+	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
+	case crosses(row, after): // asked about: child,parent over parent,thing may be names or vertices
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -212,6 +330,53 @@ func recurs(row []string, after [][]string) bool {
 		}
 	}
 	return false
+}
+
+// comesAgain reports whether a word of a row comes again in its column, or both of the first two in
+// the other one, as ids do and names do not.
+func comesAgain(row []string, after [][]string) bool {
+	if overNumbers(row, after) {
+		return false
+	}
+	again := func(k, column int) bool {
+		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(o []string) bool {
+			return !slices.Equal(row, o) && o[column] == row[k]
+		})
+	}
+	return len(row) > 1 && again(0, 1) && again(1, 0) ||
+		slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) })
+}
+
+// crosses reports whether one of the first two words of a row comes again in the other's column.
+func crosses(row []string, after [][]string) bool {
+	if len(row) < 2 || overNumbers(row, after) {
+		return false
+	}
+	return slices.ContainsFunc(after, func(other []string) bool {
+		return !isNumber(row[0]) && row[0] == other[1] || !isNumber(row[1]) && row[1] == other[0]
+	})
+}
+
+// Missing reports whether a field is a usual word for nothing.
+func Missing(f string) bool {
+	switch strings.ToLower(f) {
+	case "", "nan", "none", "null", "na", "n/a":
+		return true
+	}
+	return false
+}
+
+// blank reports whether a field may stand for nothing, as in a column of numbers.
+func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
+
+// overNumbers reports whether a word stands over numbers alone: it names them.
+func overNumbers(row []string, after [][]string) bool {
+	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
+		name := !blank(row[k]) && !isNumber(row[k])
+		return name && !slices.ContainsFunc(after, func(other []string) bool {
+			return !isNumber(other[k])
+		})
+	})
 }
 
 // strange reports whether a row begins with a word over numbers, or over words that are all alike and have
@@ -299,7 +464,7 @@ func (t *Named) Next() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !t.HasNames || len(row) < 2 || !slices.Equal(row, t.Header) {
+		if !t.repeats(t.Remark) && (!t.HasNames || len(row) < 2 || !slices.Equal(row, t.Header)) {
 			return row, nil
 		}
 		if t.Repeated++; t.At == 0 {

@@ -60,17 +60,19 @@ type Reader struct {
 	words     bool // a line that begins with # or % may be a row
 	ragged    bool // rows may have more fields than the first one
 	width     int  // fields of the first row, of words
+	under     int  // fields of each of the next rows, if the first one has one
 	apart     string
-	sample    int  // bytes of the beginning by which look decides
-	heading   int  // lines before the first row that are comments
-	rows      bool // a row was returned
-	marks     bool // a row of words that begins with # or % was returned
-	numbers   bool // the first field of a row is a number
-	remarks   bool // first lines were comments of another width than rows
-	Noted     int  // rows of words that begin as comments do, with a mark and a blank
-	NotedAt   int  // the line of the first of them
-	Skipped   int  // comments that have as many fields as the rows
-	SkippedAt int  // the line of the first of them
+	sample    int    // bytes of the beginning by which look decides
+	heading   int    // lines before the first row that are comments
+	rows      bool   // a row was returned
+	marks     bool   // a row of words that begins with # or % was returned
+	numbers   bool   // the first field of a row is a number
+	remarks   bool   // first lines were comments of another width than rows
+	Noted     int    // rows of words that begin as comments do, with a mark and a blank
+	NotedAt   int    // the line of the first of them
+	NotedBy   string // how it begins
+	Skipped   int    // comments that have as many fields as the rows
+	SkippedAt int    // the line of the first of them
 	file      *os.File
 	in        io.Reader
 	buf       []byte
@@ -193,7 +195,7 @@ func (r *Reader) Next() (bool, error) {
 			r.marks = true
 			if noted(r.row) && r.width > 1 {
 				if r.Noted++; r.Noted == 1 {
-					r.NotedAt = r.begun
+					r.NotedAt, r.NotedBy = r.begun, string(r.row[:2])
 				}
 			}
 		}

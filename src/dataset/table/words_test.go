@@ -260,6 +260,8 @@ func TestNamesOfColumns(t *testing.T) {
 		{"0,1\n1,2\n", false, ""}, {"0.5\n1\n", false, ""},
 		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,a\nu3,b\n", false, ""},
 		{"ann,.34,7\nbob,1,2\n", false, ""}, {"ann,7,7\nbob,1,2\n", false, ""}, {"ann,bob,3\nbob,cy,4\n", false, ""},
+		{"ann,bob,3\nbob,ann,4\n", false, ""}, {"ann,bob,NA\nann,cy,3\n", false, ""}, {"0,?,5,1\n1,2,6,0\n", false, ""},
+		{"word,next\nthe,word\n", false, "names of the columns, or data"},
 		{"ann,34,7\nbob,1,2\n", false, "names of the columns, or data"},
 		{"u1,a\nu2,b\n", false, "--header reads it as the names, and --no-header as data"},
 		{"gene1,gene2\ngene5,gene7\n", false, "names of the columns, or data"},
