@@ -49,13 +49,14 @@ typedef struct {
 
 /* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at most
  * HALOGNN_TABLES. Their elements are of bytes 4 float32, of 2 float16, of 1 int8; then column c of a
- * result is multiplied by scale[c], in device memory, unless scale is NULL. */
+ * result is multiplied by scale[c], in device memory, unless scale is NULL. Results are rounded to
+ * float32 without `dropped` low bits, to nearest, ties to even; 0: they are not. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
     const void *tables[HALOGNN_TABLES];
     const uint64_t *of;
-    int bytes;
+    int bytes, dropped;
     const float *scale;
 } halognn_cuda_rows;
 

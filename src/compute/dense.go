@@ -20,9 +20,9 @@ type DenseKernels interface {
 
 // Dense are the arguments of a linear map.
 type Dense struct {
-	X, W     Matrix    // [R,F], [O,F]
+	X, W     Matrix    // [R,F], of either type, [O,F]
 	Bias     []float32 // [O]; nil: none
-	X2, W2   Matrix    // [R,G], [O,G]; without columns: none
+	X2, W2   Matrix    // [R,G], likewise, [O,G]; without columns: none
 	Epilogue Epilogue
 }
 
@@ -36,7 +36,7 @@ type DenseGradients struct {
 // Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
 // with dropout. The zero value leaves y as it is.
 type Epilogue struct {
-	Add        Matrix // [R,O]; without columns: none
+	Add        Matrix // [R,O], of either type; without columns: none
 	Activation Activation
 	P          float32 // and Key, Vertices: as for ReLU and ELU
 	Key        DropoutKey
@@ -116,7 +116,7 @@ func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, epilogue Epilo
 // check panics unless e fits y, and returns the bytes of what is added.
 func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	if e.Add.Cols > 0 {
-		checkSame(kernel, y, e.Add)
+		checkStored(kernel, y, e.Add)
 	}
 	if e.Activation != NoActivation {
 		checkDropout(kernel, y, e.P, e.Vertices)

@@ -23,7 +23,7 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 }
 
 // GroupKernels are products of groups of rows with weights of their own, as graphs of many relations
-// have them: one call computes them all, however small they are.
+// have them: one call computes them all, however small they are. x may be of bfloat16.
 type GroupKernels interface {
 	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
@@ -57,7 +57,7 @@ func checkGroups(kernel string, y, x Matrix, w []float32, g Groups) Call {
 		rises = rises && int(end) >= at
 		at = int(end)
 	}
-	if !y.holds() || !x.holds() || y.Rows != x.Rows || at != y.Rows || !rises ||
+	if !y.holds() || !x.stored() || y.Rows != x.Rows || at != y.Rows || !rises ||
 		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F] are %v, %v, with %d groups up to row %d and %d "+
 			"weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))

@@ -17,6 +17,12 @@ static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+static outputs from_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * in->s->cols, NULL);
+    halognn_from_bf16(k, o.at[0], in->s->sources * in->s->cols, in->half);
+    return o;
+}
+
 static outputs round_factors_packed(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, NULL);
     halognn_round_factors(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols,
@@ -83,6 +89,7 @@ static outputs elu_backward_dropout(const halognn_cpu *k, const input *in) {
 const test pointwise_tests[] = {
     {"to_bf16", to_bf16, 0},
     {"to_bf16, packed", to_bf16_packed, 0},
+    {"from_bf16", from_bf16, 0},
     {"round_factors", round_factors, 0},
     {"round_factors, packed", round_factors_packed, 0},
     {"relu", relu, 0},

@@ -108,7 +108,7 @@ func (d *Device) Name() string { return d.name }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun,
+	return compute.Capabilities{Precision: d.precision, Stores: d.precision.Stored(), Peaks: d.peaks, Spun: d.spun,
 		Scratch: d.scratch}
 }
 

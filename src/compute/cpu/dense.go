@@ -61,9 +61,9 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	if a.Bias != nil {
 		call.bias = g.Bias
 	}
-	call.product(g.W, dy, a.X)
+	call.product(d, g.W, dy, a.X)
 	if a.X2.Cols > 0 {
-		call.product(g.W2, dy, a.X2)
+		call.product(d, g.W2, dy, a.X2)
 	}
 	call.run(d)
 }

@@ -34,8 +34,8 @@ func (a *segmentMean) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
 		out := a.out.RowsAt(lo, hi)
 		rows, cols := size(out)
-		C.halognn_segment_mean(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.h.Data))
+		C.halognn_segment_mean(d.level, written(out), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), read(a.h))
 	}
 }
 
@@ -88,8 +88,8 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
 		out := a.out.RowsAt(lo, hi)
 		rows, cols := size(out)
-		C.halognn_segment_sum(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.weights), floats(a.h.Data), cBool(a.add))
+		C.halognn_segment_sum(d.level, written(out), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.weights), read(a.h), cBool(a.add))
 	}
 }
 
@@ -135,8 +135,8 @@ func (a *segmentMax) tile(d *Device, lo, hi int) {
 			arg = arg.RowsAt(lo, hi)
 		}
 		rows, cols := size(out)
-		C.halognn_segment_max(d.level, floats(out.Data), bits(arg.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.h.Data))
+		C.halognn_segment_max(d.level, written(out), bits(arg.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), read(a.h))
 	}
 }
 

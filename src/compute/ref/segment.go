@@ -9,6 +9,7 @@ import (
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
 	defer d.probe.Start(compute.CheckSegmentMean(out, s, h)).Done()
+	h = d.wide(0, h)
 	for t := range out.Rows {
 		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
 		clear(row)
@@ -25,6 +26,7 @@ func larger(x, most float32) bool { return most == most && !(x <= most) }
 // SegmentMax implements compute.Device.
 func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compute.Matrix) {
 	defer d.probe.Start(compute.CheckSegmentMax(out, arg, s, h)).Done()
+	h = d.wide(0, h)
 	at := make([]int32, out.Cols)
 	for t := range out.Rows {
 		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
@@ -67,6 +69,7 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
+	h = d.wide(0, h)
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {
 		clear(sum)
