@@ -23,9 +23,6 @@ void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
 #define WIDE_ELEMENT(m, i) (((const float *)(m).at)[i])
 #define BF16_ELEMENT(m, i) halognn_widened(((const uint16_t *)(m).at)[i])
 
-#define ADD_SCALED(Z, X) \
-    INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] = Z(z, i) + s * X(x, i);
-
 void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, halognn_matrix x,
                          int64_t x_cols, int add) {
     for (int64_t at = 0; at < rows * x_cols; at += x_cols, y += y_cols) {
@@ -41,20 +38,31 @@ void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, h
     }
 }
 
-void LEVEL(add_scaled)(float *y, int64_t n, halognn_matrix z, halognn_matrix x,
+/* A block of sums, which are stored as they are or rounded, stays in the first cache. */
+#define ADD_SCALED(Z, X) \
+    INDEPENDENT for (int64_t i = 0; i < n; i++) to[i] = Z(z, at + i) + s * X(x, at + i);
+
+void LEVEL(add_scaled)(halognn_result y, int64_t all, halognn_matrix z, halognn_matrix x,
                        const float *scale) {
+    enum { block = 2048 };
     const float s = 1 + *scale;
-    if (z.bf16 && x.bf16) {
-        ADD_SCALED(BF16_ELEMENT, BF16_ELEMENT)
-    } else if (x.bf16) {
-        ADD_SCALED(WIDE_ELEMENT, BF16_ELEMENT)
-    } else if (z.bf16) {
-        ADD_SCALED(BF16_ELEMENT, WIDE_ELEMENT)
-    } else {
-        ADD_SCALED(WIDE_ELEMENT, WIDE_ELEMENT)
+    float part[block];
+    for (int64_t at = 0; at < all; at += block) {
+        const int64_t n = all - at < block ? all - at : block;
+        float *const to = y.bf16 ? part : (float *)y.at + at;
+        if (z.bf16 && x.bf16) {
+            ADD_SCALED(BF16_ELEMENT, BF16_ELEMENT)
+        } else if (x.bf16) {
+            ADD_SCALED(WIDE_ELEMENT, BF16_ELEMENT)
+        } else if (z.bf16) {
+            ADD_SCALED(BF16_ELEMENT, WIDE_ELEMENT)
+        } else {
+            ADD_SCALED(WIDE_ELEMENT, WIDE_ELEMENT)
+        }
+        uint16_t *const rounded = (uint16_t *)y.at + at;
+        for (int64_t i = 0; y.bf16 && i < n; i++) rounded[i] = halognn_bf16(part[i]);
     }
 }
-
 
 // A block's lines of both matrices stay in the first cache.
 void LEVEL(transpose)(float *y, int64_t rows, int64_t cols, const float *x, int64_t x_cols) {

@@ -21,9 +21,10 @@ void add_into_ref(float *sum, int64_t n, const float *x) {
         sum[i] += x[i];
 }
 
-void add_scaled_ref(float *y, int64_t n, halognn_matrix z, halognn_matrix x, const float *scale) {
+void add_scaled_ref(halognn_result y, int64_t n, halognn_matrix z, halognn_matrix x,
+                    const float *scale) {
     for (int64_t i = 0; i < n; i++)
-        y[i] = halognn_get(z, i) + (1 + *scale) * halognn_get(x, i);
+        halognn_put(y, i, halognn_get(z, i) + (1 + *scale) * halognn_get(x, i));
 }
 
 void copy_columns_ref(float *y, int64_t rows, int64_t cols, int64_t y_cols, halognn_matrix x,

@@ -36,6 +36,9 @@ typedef struct {
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
     int add;
+    halognn_matrix own; /* of SUM and WEIGHTED: rows that are added to the first `rows` sums */
+    int64_t rows;
+    float factor; /* times this */
 } edges;
 
 ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
@@ -141,6 +144,14 @@ ALWAYS_INLINE void put_one(row out, int64_t j, float x) {
         out.wide[j] = x;
 }
 
+/* own_vector returns elements [j, j+LANES) of row d of the rows that are added, times the factor. */
+ALWAYS_INLINE vec own_vector(const edges *g, int64_t d, int64_t j) {
+    const int64_t at = d * g->cols + j;
+    const vec x = g->own.bf16 ? load_bf16((const uint16_t *)g->own.at + at)
+                              : load((const float *)g->own.at + at);
+    return g->factor * x;
+}
+
 /* strip sums columns [j, j + n*LANES) of the edges [lo,hi) of segment d; columns beyond the last
  * are the tail's foreign lanes. */
 ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t d,
@@ -172,6 +183,10 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
         if (g->add) {
             UNROLL for (int k = 0; k < n; k++)
                 sum[k] = load(out.wide + (k < n - 1 ? j + k * LANES : final)) + sum[k];
+        }
+        if (d < g->rows) {
+            UNROLL for (int k = 0; k < n; k++)
+                sum[k] += own_vector(g, d, k < n - 1 ? j + k * LANES : final);
         }
     } else if (hi > lo) {
         UNROLL for (int k = 0; k < n; k++) sum[k] /= count_of(g, d, lo, hi);
@@ -221,10 +236,13 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
         sum[j] = before[j] + sum[j];
     for (int64_t j = 0; j < g->cols; j++) {
         float x = sum[j];
-        if (how != MEAN)
+        if (how != MEAN) {
             x = g->add ? out.wide[j] + x : x;
-        else
+            if (d < g->rows)
+                x += g->factor * halognn_get(g->own, d * g->cols + j);
+        } else {
             x = hi > lo ? x / count_of(g, d, lo, hi) : 0;
+        }
         put_one(out, j, HAS_GROUPS(from) && g->as.scale ? x * g->as.scale[j] : x);
     }
 }
@@ -464,8 +482,10 @@ void LEVEL(segment_mean)(halognn_result out, int64_t segments, int64_t cols, con
 }
 
 void LEVEL(segment_sum)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
-                        const int32_t *indices, const float *weights, halognn_matrix h, int add) {
-    const edges g = {.cols = cols, .indices = indices, .weights = weights, .add = add};
+                        const int32_t *indices, const float *weights, halognn_matrix h,
+                        halognn_matrix own, int64_t rows, const float *scale, int add) {
+    const edges g = {.cols = cols, .indices = indices, .weights = weights, .add = add, .own = own,
+                     .rows = rows, .factor = rows > 0 ? 1 + *scale : 0};
     if (weights)
         reduce_matrix(WEIGHTED, g, h, out, segments, indptr);
     else

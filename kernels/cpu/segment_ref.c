@@ -90,7 +90,8 @@ void segment_max_backward_ref(float *dh, int64_t segments, int64_t cols, int64_t
 }
 
 void segment_sum_ref(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
-                     const int32_t *indices, const float *weights, halognn_matrix h, int add) {
+                     const int32_t *indices, const float *weights, halognn_matrix h,
+                     halognn_matrix own, int64_t rows, const float *scale, int add) {
     for (int64_t d = 0; d < segments; d++) {
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;
@@ -98,7 +99,11 @@ void segment_sum_ref(halognn_result out, int64_t segments, int64_t cols, const i
                 const float x = halognn_get(h, indices[e] * cols + j);
                 sum += weights ? x * weights[e] : x;
             }
-            halognn_put(out, d * cols + j, add ? ((float *)out.at)[d * cols + j] + sum : sum);
+            if (add)
+                sum = ((float *)out.at)[d * cols + j] + sum;
+            if (d < rows)
+                sum += (1 + *scale) * halognn_get(own, d * cols + j);
+            halognn_put(out, d * cols + j, sum);
         }
     }
 }

@@ -151,14 +151,14 @@ func CheckFinishBackward(db []float32, dy, y Matrix, epilogue Epilogue) Call {
 
 // check panics unless the arguments fit y, and returns their bytes and flops, without y.
 func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
-	checkProduct(kernel, y, d.X, d.W)
+	checkProduct(kernel, y, y, d.X, d.W)
 	bytes, flops = d.X.bytes()+d.W.bytes(), productFlops(y, d.X)
 	if d.Bias != nil {
 		checkColumns(kernel, y, len(d.Bias))
 		bytes += floatBytes * len(d.Bias)
 	}
 	if d.X2.Cols > 0 {
-		checkProduct(kernel, y, d.X2, d.W2)
+		checkProduct(kernel, y, y, d.X2, d.W2)
 		bytes, flops = bytes+d.X2.bytes()+d.W2.bytes(), flops+productFlops(y, d.X2)
 	}
 	return bytes, flops

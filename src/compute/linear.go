@@ -6,10 +6,10 @@ import "fmt"
 type LinearKernels interface {
 	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], of either type, w [O,F].
 	MatMul(y, x, w Matrix, add bool)
-	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], w [O,F].
+	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], of either type, w [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O], x [R,F],
-	// of either type.
+	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O] and
+	// x [R,F], of either type.
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].
@@ -17,8 +17,7 @@ type LinearKernels interface {
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], z and x of either type, scale [1]. y may
-	// be z.
+	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], of either type, scale [1]. y may be z.
 	AddScaled(y, z, x Matrix, scale []float32)
 	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
 	// y, x of R rows, x of either type.
@@ -32,21 +31,21 @@ type LinearKernels interface {
 
 // CheckMatMul checks the arguments of MatMul.
 func CheckMatMul(y, x, w Matrix, add bool) Call {
-	checkProduct("MatMul", y, x, w)
+	checkProduct("MatMul", y, y, x, w)
 	return Call{Kernel: "MatMul", Bytes: x.bytes() + w.bytes() + y.bytesWritten(add),
 		Flops: productFlops(y, x)}
 }
 
 // CheckMatMulInput checks the arguments of MatMulInput.
 func CheckMatMulInput(dx, dy, w Matrix, add bool) Call {
-	checkProduct("MatMulInput", dy, dx, w)
+	checkProduct("MatMulInput", dx, dy, dx, w)
 	return Call{Kernel: "MatMulInput", Bytes: dy.bytes() + w.bytes() + dx.bytesWritten(add),
 		Flops: productFlops(dy, dx)}
 }
 
 // CheckMatMulWeights checks the arguments of MatMulWeights.
 func CheckMatMulWeights(dw, dy, x Matrix) Call {
-	checkProduct("MatMulWeights", dy, x, dw)
+	checkProduct("MatMulWeights", dw, dy, x, dw)
 	return Call{Kernel: "MatMulWeights", Bytes: dy.bytes() + x.bytes() + dw.bytes(),
 		Flops: productFlops(dy, x)}
 }
@@ -69,7 +68,6 @@ func CheckColumnSum(db []float32, dy Matrix) Call {
 
 // CheckAddScaled checks the arguments of AddScaled.
 func CheckAddScaled(y, z, x Matrix, scale []float32) Call {
-	checkSame("AddScaled", y, y)
 	checkStored("AddScaled", y, z)
 	checkStored("AddScaled", y, x)
 	CheckLengths("AddScaled", 1, len(scale))

@@ -30,7 +30,7 @@ func (s Segments) Len() int { return len(s.Indptr) - 1 }
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
 // SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows h
-// that are reduced, and own ones, may be of either type.
+// that are reduced, own ones, and what a reduction sets may be of either type.
 type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
@@ -61,7 +61,7 @@ type SegmentKernels interface {
 
 // CheckSegmentMean checks the arguments of SegmentMean.
 func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
-	checkReduction("SegmentMean", out, s)
+	checkStoredReduction("SegmentMean", out, s)
 	checkStoredColumns("SegmentMean", h, out.Cols)
 	return Call{Kernel: "SegmentMean", Bytes: s.gatherBytes(h) + out.bytes()}
 }
@@ -84,8 +84,11 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 // CheckSegmentSum checks the arguments of SegmentSum.
 func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool) Call {
 	const kernel = "SegmentSum"
-	checkReduction(kernel, out, s)
+	checkStoredReduction(kernel, out, s)
 	checkStoredColumns(kernel, h, out.Cols)
+	if add {
+		checkColumns(kernel, out, out.Cols)
+	}
 	if weights != nil {
 		CheckLengths(kernel, len(s.Indices), len(weights))
 	}
@@ -116,11 +119,12 @@ func CheckSegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Mat
 
 // CheckSegmentMax checks the arguments of SegmentMax.
 func CheckSegmentMax(out, arg Matrix, s Segments, h Matrix) Call {
-	checkReduction("SegmentMax", out, s)
+	checkStoredReduction("SegmentMax", out, s)
 	checkStoredColumns("SegmentMax", h, out.Cols)
 	c := Call{Kernel: "SegmentMax", Bytes: s.gatherBytes(h) + out.bytes()}
 	if arg.Cols > 0 {
-		checkSame("SegmentMax", out, arg)
+		checkStored("SegmentMax", out, arg)
+		checkColumns("SegmentMax", arg, arg.Cols)
 		c.Bytes += arg.bytes()
 	}
 	return c

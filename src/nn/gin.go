@@ -30,7 +30,7 @@ func newGIN(s *store, c Config, l int) Layer {
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
 		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
-		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
+		aggregate: s.rows(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
 }
 
 func (g *gin) Params() []Param {

@@ -50,7 +50,7 @@ type relationWeights interface {
 func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 	in, out := c.Widths(l)
 	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights || c.Estimates,
-		ofData: c.EdgeWeights, agg: s.buffer(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
+		ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
 }
 
 func (r *relational) steady() []compute.Segments {

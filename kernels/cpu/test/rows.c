@@ -71,16 +71,24 @@ static outputs add_into(const halognn_cpu *k, const input *in) {
 
 static outputs add_scaled(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
-    halognn_add_scaled(k, o.at[0], in->cells, of_floats(o.at[0]), of_floats(in->dy), in->gamma);
+    halognn_add_scaled(k, wide(o.at[0]), in->cells, of_floats(o.at[0]), of_floats(in->dy),
+                       in->gamma);
     return o;
 }
 static outputs add_scaled_bf16(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
     uint16_t *rounded = must_alloc((size_t)in->cells * 2);
     halognn_to_bf16(k, rounded, in->cells, 1, in->cells, in->dy, in->cells);
-    halognn_add_scaled(k, o.at[0], in->cells, of_bf16(rounded), of_floats(in->dy), in->gamma);
-    halognn_add_scaled(k, o.at[0], in->cells, of_floats(o.at[0]), of_bf16(rounded), in->gamma);
+    halognn_add_scaled(k, wide(o.at[0]), in->cells, of_bf16(rounded), of_floats(in->dy), in->gamma);
+    halognn_add_scaled(k, wide(o.at[0]), in->cells, of_floats(o.at[0]), of_bf16(rounded),
+                       in->gamma);
     free(rounded);
+    return o;
+}
+static outputs add_scaled_to_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_add_scaled(k, narrow(o.at[0]), in->cells, of_floats(in->x), of_floats(in->dy),
+                       in->gamma);
     return o;
 }
 
@@ -102,6 +110,7 @@ const test rows_tests[] = {
     {"add_into", add_into, 0},
     {"add_scaled", add_scaled, 0},
     {"add_scaled of bfloat16", add_scaled_bf16, 0},
+    {"add_scaled to bfloat16", add_scaled_to_bf16, 0},
     {"copy_columns", columns_set, 0},
     {"copy_columns of bfloat16", columns_bf16, 0},
     {"copy_columns add", columns_add, 0},

@@ -122,13 +122,27 @@ static outputs max_backward(const halognn_cpu *k, const input *in) {
 static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
     const outputs o = one(in->cells, in->x);
     halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
-                        weighted ? in->weights : NULL, of_floats(in->h), add);
+                        weighted ? in->weights : NULL, of_floats(in->h), of_floats(NULL), 0, NULL, add);
     return o;
 }
 static outputs sum_bf16_add(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
     halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
-                        in->weights, of_bf16(in->half), 1);
+                        in->weights, of_bf16(in->half), of_floats(NULL), 0, NULL, 1);
+    return o;
+}
+/* With own rows, to either type. */
+static outputs sum_own(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        NULL, of_floats(in->h), of_floats(in->dy), in->s->segments / 2, in->gamma, 1);
+    return o;
+}
+static outputs sum_own_to_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_segment_sum(k, narrow(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        in->weights, of_floats(in->h), of_floats(in->dy), in->s->segments,
+                        in->gamma, 0);
     return o;
 }
 static outputs sum_set(const halognn_cpu *k, const input *in) { return sum(k, in, 0, 0); }
@@ -174,6 +188,8 @@ const test segment_tests[] = {
     {"segment_sum", sum_set, 0},
     {"segment_sum weighted", sum_weighted, 0},
     {"segment_sum weighted add", sum_weighted_add, 0},
+    {"segment_sum, own rows", sum_own, 0},
+    {"segment_sum, own rows, to bfloat16", sum_own_to_bf16, 0},
     {"segment_mean_backward", mean_backward_set, 0},
     {"segment_mean_backward add", mean_backward_add, 0},
     {0},

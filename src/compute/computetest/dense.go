@@ -290,9 +290,13 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 
 // same is a result that must have the bits of another, where neither is NaN.
 func same(name string, got, want []float32) result {
-	wide := make([]float64, len(want))
-	for i, v := range want {
+	return exact(name, got, widened(want))
+}
+
+func widened(x []float32) []float64 {
+	wide := make([]float64, len(x))
+	for i, v := range x {
 		wide[i] = float64(v)
 	}
-	return exact(name, got, wide)
+	return wide
 }

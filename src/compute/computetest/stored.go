@@ -50,6 +50,7 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 	w, w2, dy := b.matrix(out, cols, b.normal(out*cols)), b.matrix(out, cols, b.normal(out*cols)),
 		b.normal(rows*out)
 	turned := b.matrix(cols, out, b.normal(out*cols))
+	numbers := b.normal(rows * cols)
 	bias, scale := b.array(b.normal(out)), b.array(b.normal(1))
 	s := compute.Segments{Indptr: []int64{0}}
 	if rows > 0 {
@@ -115,6 +116,17 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		b.dev.Dot(total, x2, x)
 		return b.get(total)
 	})
+	same("MatMulInput", func(x, _ compute.Matrix) []float32 {
+		y := of(rows, out)
+		b.dev.MatMulInput(y, x, turned, false)
+		return b.get(y.Data)
+	})
+	same("GroupMatMulInput", func(x, _ compute.Matrix) []float32 {
+		y, dw := of(rows, out), b.dirty(2*out*cols)
+		b.dev.GroupMatMulInput(y, x, perGroup, groups)
+		b.dev.GroupMatMulWeights(dw, x, b.matrix(rows, out, dy), groups)
+		return slices.Concat(b.get(y.Data), b.get(dw))
+	})
 	same("SegmentMean", func(x, _ compute.Matrix) []float32 {
 		y := of(s.Len(), cols)
 		b.dev.SegmentMean(y, s, x)
@@ -135,6 +147,29 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		y, arg := of(s.Len(), cols), of(s.Len(), cols)
 		b.dev.SegmentMax(y, arg, s, x)
 		return b.get(y.Data)
+	})
+	rounded := func(name string, rows int, call func(y compute.Matrix)) {
+		y, memory := of(rows, cols), b.dirty(compute.BF16s.Floats(rows*cols))
+		call(y)
+		narrow := compute.BF16s.In(memory, rows, cols)
+		call(narrow)
+		want, got := b.get(y.Data), make([]float32, rows*cols)
+		compute.BF16s.In(b.get(memory), rows, cols).Widen(got)
+		for i, v := range want {
+			want[i] = compute.PrecisionBF16.Round(v)
+		}
+		all = append(all, exact(name+", stored", got, widened(want)))
+	}
+	rounded("AddScaled", rows, func(y compute.Matrix) { b.dev.AddScaled(y, x, narrow2, scale) })
+	rounded("SegmentMean", s.Len(), func(y compute.Matrix) { b.dev.SegmentMean(y, s, x) })
+	rounded("SegmentSum", s.Len(), func(y compute.Matrix) {
+		b.dev.SegmentSum(y, s, weights, narrow, false)
+	})
+	rounded("SegmentSumScaled", s.Len(), func(y compute.Matrix) {
+		b.dev.SegmentSumScaled(y, s, nil, x, narrow2, scale)
+	})
+	rounded("SegmentMax", s.Len(), func(y compute.Matrix) {
+		b.dev.SegmentMax(y, of(s.Len(), cols), s, b.matrix(rows, cols, numbers))
 	})
 	return all
 }

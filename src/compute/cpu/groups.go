@@ -71,6 +71,7 @@ type groupSum struct {
 // GroupMatMulWeights implements compute.Device.
 func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g compute.Groups) {
 	defer d.probe.Start(compute.CheckGroupMatMulWeights(dw, dy, x, g)).Done()
+	d.multiplies(dy)
 	d.multiplies(x)
 	chunks, size := max(groupChunks, chunkCount(dy.Rows)/groupPartials), dy.Cols*x.Cols
 	partials := d.cutGroups(g, chunks*compute.ChunkRows, size)

@@ -158,8 +158,7 @@ func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 }
 
 func (a *addScaled) tile(d *Device, lo, hi int) {
-	y := a.y.RowsAt(lo, hi).Data
-	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), read(a.z.RowsAt(lo, hi)),
+	C.halognn_add_scaled(d.level, written(a.y.RowsAt(lo, hi)), C.int64_t((hi-lo)*a.y.Cols), read(a.z.RowsAt(lo, hi)),
 		read(a.x.RowsAt(lo, hi)), floats(a.scale))
 }
 

@@ -101,8 +101,12 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
 	z, x = d.wide(0, z), d.wide(1, x)
-	for i, v := range x.Data[:x.Rows*x.Cols] {
-		y.Data[i] = z.Data[i] + (1+scale[0])*v
+	for r := range y.Rows {
+		sum := d.scratch(y.Cols)
+		for j := range sum {
+			sum[j] = z.Row(r)[j] + (1+scale[0])*x.Row(r)[j]
+		}
+		y.RowsAt(r, r+1).Narrow(sum)
 	}
 }
 
