@@ -28,6 +28,10 @@ static inline float halognn_rounded(float x, int dropped) {
     return x;
 }
 
+/* Element i of a matrix of float32, and of bfloat16. */
+#define WIDE_ELEMENT(m, i) (((const float *)(m).at)[i])
+#define BF16_ELEMENT(m, i) halognn_widened(((const uint16_t *)(m).at)[i])
+
 /* Element i of a matrix. */
 static inline float halognn_get(halognn_matrix x, int64_t i) {
     return x.bf16 ? halognn_widened(((const uint16_t *)x.at)[i]) : ((const float *)x.at)[i];

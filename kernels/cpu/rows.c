@@ -19,10 +19,6 @@ void LEVEL(add_into)(float *sum, int64_t n, const float *x) {
     INDEPENDENT for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
-/* Element i of a matrix of each type. */
-#define WIDE_ELEMENT(m, i) (((const float *)(m).at)[i])
-#define BF16_ELEMENT(m, i) halognn_widened(((const uint16_t *)(m).at)[i])
-
 void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, halognn_matrix x,
                          int64_t x_cols, int add) {
     for (int64_t at = 0; at < rows * x_cols; at += x_cols, y += y_cols) {

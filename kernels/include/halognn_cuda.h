@@ -64,7 +64,8 @@ typedef struct {
  * stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below threshold
  * become 0 and the others are multiplied by scale. The bits follow from (key, vertices[r], column)
  * as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and vertices are not
- * read. All zero: nothing follows. */
+ * read. Last, results are rounded to float32 without `dropped` low bits; 0: they are not. All zero:
+ * nothing follows. */
 typedef struct {
     const float *add; /* [rows,cols] */
     int activation;
@@ -72,6 +73,7 @@ typedef struct {
     float scale;
     uint64_t key;
     const int32_t *vertices; /* [rows] */
+    int dropped;
 } halognn_cuda_then;
 
 #define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */

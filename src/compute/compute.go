@@ -87,7 +87,7 @@ type Counter interface {
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
 	Precision    Precision            // of the factors of its matrix products
-	Stores       Elements             // of the rows that Precision.Stored says, where it keeps them
+	Stores       Elements             // of rows that layers read: as Precision.Stored says, or rounded so
 	Accelerator  Accelerator          // the device has its own memory
 	Peer         PeerDevice           // the device sends slices to the devices of other ranks
 	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them

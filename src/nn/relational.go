@@ -127,7 +127,7 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	product(z.RowsAt(0, relations), agg.RowsAt(0, relations), w, g)
 	product(z.RowsAt(relations, n), agg.RowsAt(relations, n), wOwn, own)
 	r.dev.SegmentSum(y, in.Targets, nil, z, false)
-	r.dev.Finish(y, r.zeros.data[:r.out], epilogue) // z has the biases
+	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
 func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {

@@ -29,6 +29,15 @@ func (s *store) rows() *buffer {
 	return b
 }
 
+// hidden returns a buffer of hidden rows that one kernel makes of others: in the type in which the
+// device stores rows. Rows of bfloat16 take whole float32 on their way to other ranks.
+func (s *store) hidden(width int) *buffer {
+	if width%2 != 0 {
+		return s.buffer()
+	}
+	return s.rows()
+}
+
 // reserve makes room for n elements. The first size is allocated exactly (a caller may know the
 // maximum), later ones with a quarter of slack, so that sampled blocks, whose sizes vary by a few
 // per cent, soon stop growing it.

@@ -327,12 +327,15 @@ type counter struct {
 }
 
 // counter returns one that stores rows as the job's devices do.
-func (p *planner) counter() *counter {
-	c := &counter{stores: p.job.Stored}
-	if p.job.GPU != nil { // float32, whose numbers are rounded
-		c.stores = compute.Float32s
+func (p *planner) counter() *counter { return &counter{stores: p.stores()} }
+
+// stores returns the type in which the job's devices store rows: GPUs in float32, whose numbers are
+// rounded.
+func (p *planner) stores() compute.Elements {
+	if p.job.GPU != nil {
+		return compute.Float32s
 	}
-	return c
+	return p.job.Stored
 }
 
 var _ compute.Counter = new(counter)

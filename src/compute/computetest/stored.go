@@ -160,6 +160,28 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		}
 		all = append(all, exact(name+", stored", got, widened(want)))
 	}
+	for _, f := range epilogues {
+		e := f.epilogue(b, rows, cols)
+		e.Rounded = true
+		gamma, beta := b.array(b.normal(cols)), b.array(b.normal(cols))
+		mean, variance := b.dirty(max(rows, cols)), b.dirty(max(rows, cols))
+		rounded("Dense, "+f.name, rows, func(y compute.Matrix) {
+			b.dev.Dense(y, compute.Dense{X: b.matrix(rows, out, dy), W: turned, Epilogue: e})
+		})
+		rounded("Finish, "+f.name, rows, func(y compute.Matrix) { b.dev.Finish(y, x, beta, e) })
+		rounded("LayerNorm, "+f.name, rows, func(y compute.Matrix) {
+			b.dev.LayerNorm(y, x, gamma, beta, mean[:rows], variance[:rows], 1e-5, e)
+		})
+		b.dev.ColumnMoments(mean[:cols], variance[:cols], x)
+		rounded("BatchNorm, "+f.name, rows, func(y compute.Matrix) {
+			b.dev.BatchNorm(y, x, gamma, beta, mean[:cols], variance[:cols], 1e-5, e)
+		})
+		same("gradient of "+f.name, func(y, _ compute.Matrix) []float32 {
+			dx := b.matrix(rows, cols, numbers)
+			e.Backward(b.dev, dx, y)
+			return b.get(dx.Data)
+		})
+	}
 	rounded("AddScaled", rows, func(y compute.Matrix) { b.dev.AddScaled(y, x, narrow2, scale) })
 	rounded("SegmentMean", s.Len(), func(y compute.Matrix) { b.dev.SegmentMean(y, s, x) })
 	rounded("SegmentSum", s.Len(), func(y compute.Matrix) {

@@ -77,7 +77,11 @@ func (d *Device) multiplies(x compute.Matrix) {
 }
 
 func (a *product) tile(d *Device, lo, hi int) {
-	out, in := a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi)
+	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
+}
+
+// into computes the rows out of the product from the rows in.
+func (a *product) into(d *Device, out, in compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, *a)
 		return

@@ -30,6 +30,7 @@ type Device struct {
 	precision compute.Precision
 	rounded   [2][]float32 // the factors of a product
 	widened   [2][]float32 // matrices of bfloat16 that a kernel reads
+	complete  []float32    // and that it makes
 }
 
 // New returns a device.
@@ -57,7 +58,7 @@ func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 // Close implements compute.Device.
 func (d *Device) Close() error {
 	for _, scratch := range []*[]float32{&d.partial, &d.rounded[0], &d.rounded[1],
-		&d.widened[0], &d.widened[1]} {
+		&d.widened[0], &d.widened[1], &d.complete} {
 		mem.Free(*scratch)
 		*scratch = nil
 	}
