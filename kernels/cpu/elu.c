@@ -2,6 +2,7 @@
  * stored. */
 #include "dropout.h"
 #include "exp.h"
+#include "rounding.h"
 #include "simd.h"
 
 void LEVEL(elu)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
@@ -21,13 +22,20 @@ void LEVEL(elu)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float 
     }
 }
 
-void LEVEL(elu_backward)(float *dy, int64_t rows, int64_t cols, const float *y, uint32_t threshold,
-                         float scale, uint64_t key, const int32_t *vertices) {
+#define BEHIND_ELU(Y)                                       \
+    INDEPENDENT for (uint32_t j = 0; j < width; j++) {      \
+        const float above = Y(y, r * cols + j);             \
+        dy[j] *= above > 0 ? scale : above + scale;         \
+    }
+
+void LEVEL(elu_backward)(float *dy, int64_t rows, int64_t cols, halognn_matrix y,
+                         uint32_t threshold, float scale, uint64_t key, const int32_t *vertices) {
     const uint32_t width = (uint32_t)cols;
-    for (int64_t r = 0; r < rows; r++, y += cols, dy += cols) {
-        INDEPENDENT for (uint32_t j = 0; j < width; j++) {
-            const float slope = y[j] > 0 ? scale : y[j] + scale;
-            dy[j] *= slope;
+    for (int64_t r = 0; r < rows; r++, dy += cols) {
+        if (y.bf16) {
+            BEHIND_ELU(BF16_ELEMENT)
+        } else {
+            BEHIND_ELU(WIDE_ELEMENT)
         }
         if (threshold == 0)
             continue;

@@ -1,36 +1,48 @@
 /* Copies of scattered rows: a row a few places ahead is prefetched while one is copied. */
+#include "rounding.h"
 #include "simd.h"
 
 /* Rows of which elements are converted or scaled. */
-ALWAYS_INLINE void widen(float *dst, element is, const void *row, int64_t cols, const float *scale) {
+ALWAYS_INLINE void convert(halognn_result dst, element is, const void *row, int64_t cols,
+                           const float *scale) {
+    float *const wide = dst.at;
+    uint16_t *const bf16 = dst.at;
     int64_t j = 0;
     for (; j + LANES <= cols; j += LANES) {
         const vec x = is == HALF   ? load_half((const uint16_t *)row + j)
                       : is == BYTE ? load_byte((const int8_t *)row + j)
                                    : load((const float *)row + j);
-        store(dst + j, scale ? x * load(scale + j) : x);
+        const vec y = scale ? x * load(scale + j) : x;
+        if (dst.bf16)
+            store_bf16(bf16 + j, y);
+        else
+            store(wide + j, y);
     }
     for (; j < cols; j++) {
-        const float x = halognn_element(is, row, j);
-        dst[j] = scale ? x * scale[j] : x;
+        const float x = halognn_element(is, row, j), y = scale ? x * scale[j] : x;
+        if (dst.bf16)
+            bf16[j] = halognn_bf16(y);
+        else
+            wide[j] = y;
     }
 }
 
-void LEVEL(gather_rows)(float *dst, int64_t n, int64_t cols, halognn_elements as,
+void LEVEL(gather_rows)(halognn_result dst, int64_t n, int64_t cols, halognn_elements as,
                         const halognn_table *tables, const uint64_t *of) {
     const int64_t row_bytes = cols * as.bytes, ahead = rows_ahead(row_bytes);
-    for (int64_t i = 0; i < n; i++, dst += cols) {
+    const int64_t dst_bytes = cols * (dst.bf16 ? 2 : 4);
+    for (int64_t i = 0; i < n; i++, dst.at = (char *)dst.at + dst_bytes) {
         if (i + ahead < n)
             prefetch_row(halognn_ref_row(tables, of[i + ahead], row_bytes), row_bytes);
         const void *row = halognn_ref_row(tables, of[i], row_bytes);
-        if (as.bytes == 4 && !as.scale)
-            memcpy(dst, row, (size_t)row_bytes);
+        if (as.bytes == 4 && !as.scale && !dst.bf16)
+            memcpy(dst.at, row, (size_t)row_bytes);
         else if (as.bytes == 4)
-            widen(dst, FLOAT, row, cols, as.scale);
+            convert(dst, FLOAT, row, cols, as.scale);
         else if (as.bytes == 2)
-            widen(dst, HALF, row, cols, as.scale);
+            convert(dst, HALF, row, cols, as.scale);
         else
-            widen(dst, BYTE, row, cols, as.scale);
+            convert(dst, BYTE, row, cols, as.scale);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include "halognn_cpu.h"
 
-typedef enum { FLOAT, HALF, BYTE, SHORT } element;
+typedef enum { FLOAT, HALF, BYTE, SHORT, BF16 } element;
 
 /* What the elements of a row are. */
 static inline element element_of(const halognn_elements *as, uint64_t ref) {
@@ -36,6 +36,14 @@ static inline float halognn_half(uint16_t h) {
     return f;
 }
 
+/* The number that a bfloat16 is. */
+static inline float halognn_widened(uint16_t h) {
+    const uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
 /* Element j of a row. A row that lies among narrower ones may begin at any multiple of these. */
 static inline float halognn_element(element is, const void *row, int64_t j) {
     float x;
@@ -48,6 +56,8 @@ static inline float halognn_element(element is, const void *row, int64_t j) {
     case SHORT:
         memcpy(&i, (const char *)row + j * (int64_t)sizeof i, sizeof i);
         return i;
+    case BF16:
+        return halognn_widened(((const uint16_t *)row)[j]);
     default:
         memcpy(&x, (const char *)row + j * (int64_t)sizeof x, sizeof x);
         return x;

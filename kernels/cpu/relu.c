@@ -1,6 +1,7 @@
 /* ReLU and keyed dropout in one pass; the bits are computed where they are used, no mask is
  * stored. */
 #include "dropout.h"
+#include "rounding.h"
 #include "simd.h"
 
 void LEVEL(relu)(float *y, int64_t n) {
@@ -22,9 +23,16 @@ void LEVEL(relu_dropout)(float *y, int64_t rows, int64_t cols, uint32_t threshol
     }
 }
 
-void LEVEL(relu_backward)(float *dy, int64_t n, const float *y, float scale) {
-    INDEPENDENT for (int64_t i = 0; i < n; i++) {
-        const float scaled = dy[i] * scale;
-        dy[i] = y[i] > 0 ? scaled : 0;
+#define BEHIND_RELU(Y)                                \
+    INDEPENDENT for (int64_t i = 0; i < n; i++) {     \
+        const float scaled = dy[i] * scale;           \
+        dy[i] = Y(y, i) > 0 ? scaled : 0;             \
+    }
+
+void LEVEL(relu_backward)(float *dy, int64_t n, halognn_matrix y, float scale) {
+    if (y.bf16) {
+        BEHIND_RELU(BF16_ELEMENT)
+    } else {
+        BEHIND_RELU(WIDE_ELEMENT)
     }
 }

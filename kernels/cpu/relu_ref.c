@@ -1,5 +1,6 @@
 #include "dropout.h"
 #include "kernels.h"
+#include "rounding.h"
 
 void relu_ref(float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -18,7 +19,7 @@ void relu_dropout_ref(float *y, int64_t rows, int64_t cols, uint32_t threshold, 
     }
 }
 
-void relu_backward_ref(float *dy, int64_t n, const float *y, float scale) {
+void relu_backward_ref(float *dy, int64_t n, halognn_matrix y, float scale) {
     for (int64_t i = 0; i < n; i++)
-        dy[i] = y[i] > 0 ? dy[i] * scale : 0;
+        dy[i] = halognn_get(y, i) > 0 ? dy[i] * scale : 0;
 }

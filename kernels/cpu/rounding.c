@@ -19,6 +19,10 @@ void LEVEL(to_bf16)(uint16_t *dst, int64_t width, int64_t rows, int64_t cols, co
     }
 }
 
+void LEVEL(from_bf16)(float *dst, int64_t n, const uint16_t *x) {
+    INDEPENDENT for (int64_t i = 0; i < n; i++) dst[i] = halognn_widened(x[i]);
+}
+
 void LEVEL(round_factors)(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,
                           int64_t stride, int dropped) {
     ONE_ROW_IF_PACKED

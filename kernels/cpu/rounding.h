@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 enum { HALOGNN_BF16_DROPPED = 16 };
 
 /* The low bits are not yet dropped. */
@@ -24,6 +26,23 @@ static inline float halognn_rounded(float x, int dropped) {
     const uint32_t bits = halognn_rounded_bits(x, dropped) >> dropped << dropped;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* Element i of a matrix of float32, and of bfloat16. */
+#define WIDE_ELEMENT(m, i) (((const float *)(m).at)[i])
+#define BF16_ELEMENT(m, i) halognn_widened(((const uint16_t *)(m).at)[i])
+
+/* Element i of a matrix. */
+static inline float halognn_get(halognn_matrix x, int64_t i) {
+    return x.bf16 ? halognn_widened(((const uint16_t *)x.at)[i]) : ((const float *)x.at)[i];
+}
+
+/* Sets element i of a matrix. */
+static inline void halognn_put(halognn_result y, int64_t i, float x) {
+    if (y.bf16)
+        ((uint16_t *)y.at)[i] = halognn_bf16(x);
+    else
+        ((float *)y.at)[i] = x;
 }
 
 #endif

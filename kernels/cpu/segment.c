@@ -12,29 +12,33 @@
  * While the first strip of an edge is summed, the row of a later edge, in any segment, is
  * prefetched.
  */
+#include "rounding.h"
 #include "simd.h"
 
 #define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is, and stays */
 
 /* Where rows lie, and what is made of them. */
-typedef enum { MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
+typedef enum { MATRIX, BF16_MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
 typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
 
 #define HAS_WEIGHTS(how) ((how) > SUM)
-#define HAS_GROUPS(from) ((from) != MATRIX)
+#define HAS_GROUPS(from) ((from) > BF16_MATRIX)
 
 typedef struct {
     int64_t cols, row_bytes;
     const int32_t *indices;
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
     const void *h;       /* the matrix, for sources other than tables */
-    const halognn_table *tables; /* sources other than MATRIX */
+    const halognn_table *tables; /* sources with groups */
     const uint64_t *of;
     halognn_elements as;
     const int32_t *counts;   /* MEAN: what to divide by, NULL for the number of edges */
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
     int add;
+    halognn_matrix own; /* of SUM and WEIGHTED: rows that are added to the first `rows` sums */
+    int64_t rows;
+    float factor; /* times this */
 } edges;
 
 ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
@@ -55,6 +59,8 @@ ALWAYS_INLINE float weight_of(reduction how, const edges *g, int64_t e) {
 
 /* What the elements of an edge's row are. */
 ALWAYS_INLINE element element_in(source from, const edges *g, int64_t e) {
+    if (from == BF16_MATRIX)
+        return BF16;
     if (from <= TABLES)
         return FLOAT;
     if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) < g->as.wide)
@@ -96,6 +102,9 @@ ALWAYS_INLINE void add_edge(source from, reduction how, const int n, const edges
     case SHORT:
         ADD(load_short, int16_t)
         break;
+    case BF16:
+        ADD(load_bf16, uint16_t)
+        break;
     default:
         ADD(load, float)
     }
@@ -110,10 +119,43 @@ ALWAYS_INLINE int64_t end_of_group(const edges *g, int64_t e, int64_t hi) {
     return e;
 }
 
+/* What a row of results is stored in: float32 or, if that is not NULL, bfloat16. */
+typedef struct {
+    float *wide;
+    uint16_t *bf16;
+} row;
+
+ALWAYS_INLINE row row_at(halognn_result out, int64_t element) {
+    return out.bf16 ? (row){.bf16 = (uint16_t *)out.at + element}
+                    : (row){.wide = (float *)out.at + element};
+}
+
+ALWAYS_INLINE void put(row out, int64_t j, vec x) {
+    if (out.bf16)
+        store_bf16(out.bf16 + j, x);
+    else
+        store(out.wide + j, x);
+}
+
+ALWAYS_INLINE void put_one(row out, int64_t j, float x) {
+    if (out.bf16)
+        out.bf16[j] = halognn_bf16(x);
+    else
+        out.wide[j] = x;
+}
+
+/* own_vector returns elements [j, j+LANES) of row d of the rows that are added, times the factor. */
+ALWAYS_INLINE vec own_vector(const edges *g, int64_t d, int64_t j) {
+    const int64_t at = d * g->cols + j;
+    const vec x = g->own.bf16 ? load_bf16((const uint16_t *)g->own.at + at)
+                              : load((const float *)g->own.at + at);
+    return g->factor * x;
+}
+
 /* strip sums columns [j, j + n*LANES) of the edges [lo,hi) of segment d; columns beyond the last
  * are the tail's foreign lanes. */
 ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t d,
-                         int64_t lo, int64_t hi, int64_t j, float *out) {
+                         int64_t lo, int64_t hi, int64_t j, row out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
     vec sum[MAX_ACCUMULATORS],
@@ -140,7 +182,11 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
     if (how != MEAN) {
         if (g->add) {
             UNROLL for (int k = 0; k < n; k++)
-                sum[k] = load(out + (k < n - 1 ? j + k * LANES : final)) + sum[k];
+                sum[k] = load(out.wide + (k < n - 1 ? j + k * LANES : final)) + sum[k];
+        }
+        if (d < g->rows) {
+            UNROLL for (int k = 0; k < n; k++)
+                sum[k] += own_vector(g, d, k < n - 1 ? j + k * LANES : final);
         }
     } else if (hi > lo) {
         UNROLL for (int k = 0; k < n; k++) sum[k] /= count_of(g, d, lo, hi);
@@ -149,19 +195,24 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
         UNROLL for (int k = 0; k < n; k++)
             sum[k] *= load(g->as.scale + (k < n - 1 ? j + k * LANES : final));
     }
-    UNROLL for (int k = 0; k < n - 1; k++) store(out + j + k * LANES, sum[k]);
+    UNROLL for (int k = 0; k < n - 1; k++) put(out, j + k * LANES, sum[k]);
     if (foreign == 0) {
-        store(out + final, sum[n - 1]);
+        put(out, final, sum[n - 1]);
+        return;
+    }
+    float lanes[LANES];
+    store(lanes, sum[n - 1]);
+    if (out.bf16) {
+        for (int64_t i = foreign; i < LANES; i++) put_one(out, final + i, lanes[i]);
     } else {
-        float lanes[LANES];
-        store(lanes, sum[n - 1]);
-        memcpy(out + final + foreign, lanes + foreign, (size_t)(LANES - foreign) * sizeof *out);
+        memcpy(out.wide + final + foreign, lanes + foreign,
+               (size_t)(LANES - foreign) * sizeof *lanes);
     }
 }
 
 /* narrow sums rows of fewer columns than a vector has lanes. */
 ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d, int64_t lo,
-                          int64_t hi, float *out) {
+                          int64_t hi, row out) {
     float sum[LANES] = {0}, before[LANES] = {0};
     int64_t begin = lo; /* of the group, if there are groups */
     for (int64_t e = lo; e < hi; e++) {
@@ -184,12 +235,15 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
     for (int64_t j = 0; begin > lo && j < g->cols; j++)
         sum[j] = before[j] + sum[j];
     for (int64_t j = 0; j < g->cols; j++) {
-        if (how != MEAN)
-            out[j] = g->add ? out[j] + sum[j] : sum[j];
-        else
-            out[j] = hi > lo ? sum[j] / count_of(g, d, lo, hi) : 0;
-        if (HAS_GROUPS(from) && g->as.scale)
-            out[j] *= g->as.scale[j];
+        float x = sum[j];
+        if (how != MEAN) {
+            x = g->add ? out.wide[j] + x : x;
+            if (d < g->rows)
+                x += g->factor * halognn_get(g->own, d * g->cols + j);
+        } else {
+            x = hi > lo ? x / count_of(g, d, lo, hi) : 0;
+        }
+        put_one(out, j, HAS_GROUPS(from) && g->as.scale ? x * g->as.scale[j] : x);
     }
 }
 
@@ -202,8 +256,8 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 #define PANEL 4096
 #define ABREAST 5
 
-ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows) {
-    return from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
+ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows, row out) {
+    return (!out.bf16 || g->cols <= PANEL) && from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
            (g->as.wide == HALOGNN_NO_WIDE || g->as.wide_bytes == 2);
 }
 
@@ -314,10 +368,18 @@ TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, i
 #define STRIPS STRIPS_OF_8
 #endif
 
+/* narrow_row stores numbers as bfloat16. */
+ALWAYS_INLINE void narrow_row(uint16_t *out, const float *x, int64_t cols) {
+    INDEPENDENT for (int64_t j = 0; j < cols; j++) out[j] = halognn_bf16(x[j]);
+}
+
 ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d, int64_t lo,
-                           int64_t hi, float *out) {
-    if (in_shorts(from, how, g, hi - lo)) {
-        segment_in_shorts(how, g, d, lo, hi, out);
+                           int64_t hi, row out) {
+    if (in_shorts(from, how, g, hi - lo, out)) {
+        float wide[PANEL];
+        segment_in_shorts(how, g, d, lo, hi, out.bf16 ? wide : out.wide);
+        if (out.bf16)
+            narrow_row(out.bf16, wide, g->cols);
         return;
     }
     if (g->cols < LANES) {
@@ -339,78 +401,108 @@ ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d
     }
 }
 
-ALWAYS_INLINE void reduce(source from, reduction how, edges g, float *out, int64_t segments,
+ALWAYS_INLINE void reduce(source from, reduction how, edges g, halognn_result out, int64_t segments,
                           const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
     for (int64_t d = 0; d < segments; d++)
-        segment(from, how, &g, d, indptr[d], indptr[d + 1], out + d * g.cols);
+        segment(from, how, &g, d, indptr[d], indptr[d + 1], row_at(out, d * g.cols));
 }
 
-/* largest finds maxima and, if arg is not NULL, the rows that they are in. The maximum of a segment
- * so far lies in out, which stays in L1: rows come from further away. */
-ALWAYS_INLINE void largest(source from, edges g, float *out, int32_t *arg, int64_t segments,
-                           const int64_t *indptr) {
-    g.last = indptr[segments] - 1;
-    g.ahead = rows_ahead(g.row_bytes);
-    for (int64_t d = 0; d < segments; d++, out += g.cols) {
-        int32_t *at = arg != NULL ? arg + d * g.cols : NULL;
-        if (indptr[d] == indptr[d + 1]) {
-            memset(out, 0, (size_t)g.cols * sizeof *out);
-            if (at != NULL)
-                memset(at, -1, (size_t)g.cols * sizeof *at);
-        }
-        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-            prefetch_edge(from, &g, e);
-            const void *row = row_of(from, &g, e);
-            const int32_t i = g.indices[e];
-            const element is = element_in(from, &g, e);
-            if (e == indptr[d]) {
-                for (int64_t j = 0; j < g.cols; j++)
-                    out[j] = halognn_element(is, row, j);
-                for (int64_t j = 0; at != NULL && j < g.cols; j++)
-                    at[j] = i;
-            } else if (at == NULL) {
-                INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = halognn_element(is, row, j);
-                    out[j] = LARGER(x, out[j]) ? x : out[j];
-                }
-            } else {
-                INDEPENDENT for (int64_t j = 0; j < g.cols; j++) {
-                    const float x = halognn_element(is, row, j);
-                    at[j] = LARGER(x, out[j]) ? i : at[j];
-                    out[j] = LARGER(x, out[j]) ? x : out[j];
-                }
+/* most_of finds the maxima of columns [c, end) of segment d and, if at is not NULL, the rows that
+ * they are in. The maximum so far lies in out, which stays in L1: rows come from further away. */
+ALWAYS_INLINE void most_of(source from, const edges *g, int64_t c, int64_t end, int64_t lo,
+                           int64_t hi, float *out, int32_t *at) {
+    const int64_t n = end - c;
+    if (lo == hi) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        if (at != NULL)
+            memset(at, -1, (size_t)n * sizeof *at);
+    }
+    for (int64_t e = lo; e < hi; e++) {
+        prefetch_edge(from, g, e);
+        const void *row = row_of(from, g, e);
+        const int32_t i = g->indices[e];
+        const element is = element_in(from, g, e);
+        if (e == lo) {
+            for (int64_t j = 0; j < n; j++)
+                out[j] = halognn_element(is, row, c + j);
+            for (int64_t j = 0; at != NULL && j < n; j++)
+                at[j] = i;
+        } else if (at == NULL) {
+            INDEPENDENT for (int64_t j = 0; j < n; j++) {
+                const float x = halognn_element(is, row, c + j);
+                out[j] = LARGER(x, out[j]) ? x : out[j];
+            }
+        } else {
+            INDEPENDENT for (int64_t j = 0; j < n; j++) {
+                const float x = halognn_element(is, row, c + j);
+                at[j] = LARGER(x, out[j]) ? i : at[j];
+                out[j] = LARGER(x, out[j]) ? x : out[j];
             }
         }
-        for (int64_t j = 0; HAS_GROUPS(from) && g.as.scale && j < g.cols; j++)
-            out[j] *= g.as.scale[j];
+    }
+    for (int64_t j = 0; HAS_GROUPS(from) && g->as.scale && j < n; j++)
+        out[j] *= g->as.scale[c + j];
+}
+
+/* largest finds maxima and, if arg is not NULL, the rows that they are in. */
+ALWAYS_INLINE void largest(source from, edges g, halognn_result out, int32_t *arg,
+                           int64_t segments, const int64_t *indptr) {
+    float wide[PANEL];
+    g.last = indptr[segments] - 1;
+    g.ahead = rows_ahead(g.row_bytes);
+    for (int64_t d = 0; d < segments; d++) {
+        for (int64_t c = 0; c < g.cols; c += PANEL) {
+            const int64_t end = g.cols - c < PANEL ? g.cols : c + PANEL;
+            const row to = row_at(out, d * g.cols + c);
+            most_of(from, &g, c, end, indptr[d], indptr[d + 1], to.bf16 ? wide : to.wide,
+                    arg != NULL ? arg + d * g.cols + c : NULL);
+            if (to.bf16)
+                narrow_row(to.bf16, wide, end - c);
+        }
     }
 }
 
-void LEVEL(segment_mean)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                         const int32_t *indices, const float *h) {
-    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
-    reduce(MATRIX, MEAN, g, out, segments, indptr);
-}
-
-void LEVEL(segment_sum)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                        const int32_t *indices, const float *weights, const float *h, int add) {
-    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h,
-                     .weights = weights, .add = add};
-    if (weights)
-        reduce(MATRIX, WEIGHTED, g, out, segments, indptr);
+/* reduce_matrix reduces rows of a matrix of either type. */
+ALWAYS_INLINE void reduce_matrix(reduction how, edges g, halognn_matrix h, halognn_result out,
+                                 int64_t segments, const int64_t *indptr) {
+    g.h = h.at;
+    g.row_bytes = g.cols * (h.bf16 ? 2 : 4);
+    if (h.bf16)
+        reduce(BF16_MATRIX, how, g, out, segments, indptr);
     else
-        reduce(MATRIX, SUM, g, out, segments, indptr);
+        reduce(MATRIX, how, g, out, segments, indptr);
 }
 
-void LEVEL(segment_max)(float *out, int32_t *arg, int64_t segments, int64_t cols,
-                        const int64_t *indptr, const int32_t *indices, const float *h) {
-    const edges g = {.cols = cols, .row_bytes = cols * 4, .indices = indices, .h = h};
-    largest(MATRIX, g, out, arg, segments, indptr);
+void LEVEL(segment_mean)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
+                         const int32_t *indices, halognn_matrix h) {
+    const edges g = {.cols = cols, .indices = indices};
+    reduce_matrix(MEAN, g, h, out, segments, indptr);
 }
 
-ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_t segments,
+void LEVEL(segment_sum)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
+                        const int32_t *indices, const float *weights, halognn_matrix h,
+                        halognn_matrix own, int64_t rows, const float *scale, int add) {
+    const edges g = {.cols = cols, .indices = indices, .weights = weights, .add = add, .own = own,
+                     .rows = rows, .factor = rows > 0 ? 1 + *scale : 0};
+    if (weights)
+        reduce_matrix(WEIGHTED, g, h, out, segments, indptr);
+    else
+        reduce_matrix(SUM, g, h, out, segments, indptr);
+}
+
+void LEVEL(segment_max)(halognn_result out, int32_t *arg, int64_t segments, int64_t cols,
+                        const int64_t *indptr, const int32_t *indices, halognn_matrix h) {
+    const edges g = {.cols = cols, .row_bytes = cols * (h.bf16 ? 2 : 4), .indices = indices,
+                     .h = h.at};
+    if (h.bf16)
+        largest(BF16_MATRIX, g, out, arg, segments, indptr);
+    else
+        largest(MATRIX, g, out, arg, segments, indptr);
+}
+
+ALWAYS_INLINE void reduce_rows(source from, edges g, int how, halognn_result out, int64_t segments,
                                const int64_t *indptr) {
     if (how == HALOGNN_MAX)
         largest(from, g, out, NULL, segments, indptr);
@@ -422,7 +514,7 @@ ALWAYS_INLINE void reduce_rows(source from, edges g, int how, float *out, int64_
         reduce(from, SUM, g, out, segments, indptr);
 }
 
-void LEVEL(segment_rows)(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+void LEVEL(segment_rows)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
                          const int32_t *indices, int how, const int32_t *counts,
                          const float *weights, halognn_elements as, const halognn_table *tables,
                          const uint64_t *of) {
@@ -455,7 +547,7 @@ void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols,
                      .h = dout,
                      .degrees = indptr,
                      .add = add};
-    reduce(MATRIX, GRADIENT, g, dh, segments, t_indptr);
+    reduce(MATRIX, GRADIENT, g, (halognn_result){.at = dh}, segments, t_indptr);
 }
 
 void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first,

@@ -2,20 +2,19 @@
 
 #include "half.h"
 #include "kernels.h"
+#include "rounding.h"
 
-static void divide(float *row, int64_t cols, int64_t count) {
-    for (int64_t j = 0; count > 0 && j < cols; j++)
-        row[j] /= (float)count;
-}
+static float divided(float x, int64_t count) { return count > 0 ? x / (float)count : x; }
 
-void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                      const int32_t *indices, const float *h) {
-    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
-    for (int64_t d = 0; d < segments; d++, out += cols) {
-        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-            for (int64_t j = 0; j < cols; j++)
-                out[j] += h[indices[e] * cols + j];
-        divide(out, cols, indptr[d + 1] - indptr[d]);
+void segment_mean_ref(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
+                      const int32_t *indices, halognn_matrix h) {
+    for (int64_t d = 0; d < segments; d++) {
+        for (int64_t j = 0; j < cols; j++) {
+            float sum = 0;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
+                sum += halognn_get(h, indices[e] * cols + j);
+            halognn_put(out, d * cols + j, divided(sum, indptr[d + 1] - indptr[d]));
+        }
     }
 }
 
@@ -23,10 +22,10 @@ void segment_mean_ref(float *out, int64_t segments, int64_t cols, const int64_t 
 static int larger(float x, float most) { return most == most && !(x <= most); }
 
 /* The rows of a group are added to each other first, and then to the groups before. */
-void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
+void segment_rows_ref(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
                       const int32_t *indices, int how, const int32_t *counts, const float *weights,
                       halognn_elements as, const halognn_table *tables, const uint64_t *of) {
-    for (int64_t d = 0; d < segments; d++, out += cols) {
+    for (int64_t d = 0; d < segments; d++) {
         const int64_t lo = indptr[d], hi = indptr[d + 1];
         for (int64_t j = 0; j < cols; j++) {
             float all = 0, group = 0;
@@ -51,30 +50,29 @@ void segment_rows_ref(float *out, int64_t segments, int64_t cols, const int64_t 
             }
             if (how != HALOGNN_MAX)
                 all = groups == 0 ? group : all + group;
-            out[j] = all;
+            if (how == HALOGNN_MEAN && hi > lo)
+                all = divided(all, counts ? counts[d] : hi - lo);
+            halognn_put(out, d * cols + j, as.scale ? all * as.scale[j] : all);
         }
-        if (how == HALOGNN_MEAN && hi > lo)
-            divide(out, cols, counts ? counts[d] : hi - lo);
-        for (int64_t j = 0; as.scale && j < cols; j++)
-            out[j] *= as.scale[j];
     }
 }
 
-void segment_max_ref(float *out, int32_t *arg, int64_t segments, int64_t cols,
-                     const int64_t *indptr, const int32_t *indices, const float *h) {
-    memset(out, 0, (size_t)(segments * cols) * sizeof *out);
-    if (arg != NULL)
-        memset(arg, -1, (size_t)(segments * cols) * sizeof *arg);
-    for (int64_t d = 0; d < segments; d++, out += cols) {
-        for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
-            for (int64_t j = 0; j < cols; j++) {
-                const float x = h[indices[e] * cols + j];
-                if (e > indptr[d] && !larger(x, out[j]))
-                    continue;
-                out[j] = x;
-                if (arg != NULL)
-                    arg[d * cols + j] = indices[e];
+void segment_max_ref(halognn_result out, int32_t *arg, int64_t segments, int64_t cols,
+                     const int64_t *indptr, const int32_t *indices, halognn_matrix h) {
+    for (int64_t d = 0; d < segments; d++) {
+        for (int64_t j = 0; j < cols; j++) {
+            float most = 0;
+            int32_t at = -1;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+                const float x = halognn_get(h, indices[e] * cols + j);
+                if (at < 0 || larger(x, most)) {
+                    most = x;
+                    at = indices[e];
+                }
             }
+            halognn_put(out, d * cols + j, most);
+            if (arg != NULL)
+                arg[d * cols + j] = at;
         }
     }
 }
@@ -91,14 +89,21 @@ void segment_max_backward_ref(float *dh, int64_t segments, int64_t cols, int64_t
                     dh[j] += dout[t_indices[e] * cols + j];
 }
 
-void segment_sum_ref(float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-                     const int32_t *indices, const float *weights, const float *h, int add) {
-    for (int64_t d = 0; d < segments; d++, out += cols) {
+void segment_sum_ref(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
+                     const int32_t *indices, const float *weights, halognn_matrix h,
+                     halognn_matrix own, int64_t rows, const float *scale, int add) {
+    for (int64_t d = 0; d < segments; d++) {
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;
-            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-                sum += weights ? h[indices[e] * cols + j] * weights[e] : h[indices[e] * cols + j];
-            out[j] = add ? out[j] + sum : sum;
+            for (int64_t e = indptr[d]; e < indptr[d + 1]; e++) {
+                const float x = halognn_get(h, indices[e] * cols + j);
+                sum += weights ? x * weights[e] : x;
+            }
+            if (add)
+                sum = ((float *)out.at)[d * cols + j] + sum;
+            if (d < rows)
+                sum += (1 + *scale) * halognn_get(own, d * cols + j);
+            halognn_put(out, d * cols + j, sum);
         }
     }
 }

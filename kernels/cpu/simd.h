@@ -69,6 +69,29 @@ ALWAYS_INLINE vec load_short(const int16_t *p) {
 #endif
 }
 
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
+
+ALWAYS_INLINE vec load_bf16(const uint16_t *p) {
+#if LANES == 16
+    const uvec x = (uvec)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+#else
+    const uvec x = (uvec)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+#endif
+    return (vec)(x << 16);
+}
+
+/* As halognn_bf16 rounds. The instruction of AVX512-BF16 would flush small numbers to zero. */
+ALWAYS_INLINE void store_bf16(uint16_t *p, vec v) {
+    const uvec x = (uvec)v, number = (uvec)(v == v);
+    const uvec r = ((number & (x + 0x7fff + (x >> 16 & 1))) | (~number & (x | 0x400000))) >> 16;
+#if LANES == 16
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)r));
+#else
+    const __m256i halves = _mm256_packus_epi32((__m256i)r, (__m256i)r);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(halves, 8)));
+#endif
+}
+
 /* Twice as many int16 as a vector has lanes. */
 typedef int16_t shorts __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 

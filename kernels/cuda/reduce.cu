@@ -19,6 +19,13 @@ __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     if (i < n) sum[i] += x[i];
 }
 
+__global__ void from_bf16_kernel(float *dst, int64_t n, const uint16_t *x) {
+    const int64_t i = item();
+    if (i >= n) return;
+    const uint32_t bits = static_cast<uint32_t>(x[i]) << 16;
+    memcpy(dst + i, &bits, sizeof bits);
+}
+
 __global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const float *x,
                                   const float *scale) {
     const int64_t i = item();
@@ -78,6 +85,10 @@ int halognn_cuda_add_into(halognn_cuda *c, float *sum, int64_t n, const float *x
 int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, const float *slices,
                             int rank, int ranks) {
     return n ? LAUNCH_ON(c, stream, add_slices_kernel, blocks(n), sum, n, slices, rank, ranks) : 0;
+}
+
+int halognn_cuda_from_bf16(halognn_cuda *c, float *dst, int64_t n, const uint16_t *x) {
+    return n ? LAUNCH(c, from_bf16_kernel, blocks(n), dst, n, x) : 0;
 }
 
 int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z, const float *x,

@@ -3,6 +3,7 @@
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
 // the indices, and no other work hides the latency of device memory. Sums run in edge
 // order, so nothing depends on the mapping; those of scattered rows group by group.
+#include "rounded.cuh"
 #include "rows.cuh"
 
 namespace halognn {
@@ -28,6 +29,7 @@ struct scattered {
     const T *tables[HALOGNN_TABLES];
     const uint64_t *of;
     const float *scale; // of columns of scaled rows; null for 1
+    int dropped;        // low bits of results; 0: they are not rounded
     int64_t cols;
     __device__ const T *row(int64_t i) const {
         const uint64_t r = load<uint64_t, 1>(of + i).at[0];
@@ -46,18 +48,29 @@ scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
     for (int t = 0; t < HALOGNN_TABLES; t++) s.tables[t] = static_cast<const T *>(r->tables[t]);
     s.of = r->of;
     s.scale = r->scale;
+    s.dropped = r->dropped;
     s.cols = cols;
     return s;
 }
 
-// scale multiplies columns [col, col+N) of what has been made of rows of source.
+// complete multiplies columns [col, col+N) of what has been made of rows of source, and rounds them.
 template <int N, typename Source>
-__device__ inline void scale(pack<float, N> &x, int64_t col, const Source &source) {
+__device__ inline void complete(pack<float, N> &x, int64_t col, const Source &source) {
     if constexpr (Source::scaled) {
-        if (source.scale == nullptr) return;
-        const pack<float, N> by = load<float, N>(source.scale + col);
+        if (source.scale != nullptr) {
+            const pack<float, N> by = load<float, N>(source.scale + col);
 #pragma unroll
-        for (int i = 0; i < N; i++) x.at[i] *= by.at[i];
+            for (int i = 0; i < N; i++) x.at[i] *= by.at[i];
+        }
+    }
+    if constexpr (Source::grouped) {
+        if (source.dropped > 0) {
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const uint32_t bits = rounded(x.at[i], source.dropped);
+                memcpy(&x.at[i], &bits, sizeof bits);
+            }
+        }
     }
 }
 
@@ -81,7 +94,7 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
             if (first + k * stride >= n) break;
             pack<float, N> out;
             for (int i = 0; i < N; i++) out.at[i] = to_float(v[k].at[i]);
-            scale(out, p.col, source);
+            complete(out, p.col, source);
             store<float, N>(dst + (first + k * stride) * cols + p.col, out);
         }
     }
@@ -182,7 +195,7 @@ __device__ inline void copy_own(float *own, int64_t cols, const place &p, const 
     pack<float, N> to;
 #pragma unroll
     for (int i = 0; i < N; i++) to.at[i] = to_float(v.at[i]);
-    scale(to, p.col, source);
+    complete(to, p.col, source);
     store<float, N>(own + p.row * cols + p.col, to);
 }
 
@@ -200,7 +213,7 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
         for (int i = 0; i < N; i++)
             sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
-    scale(sum, p.col, source);
+    complete(sum, p.col, source);
     store<float, N>(out + p.row * cols + p.col, sum);
 }
 
@@ -239,7 +252,7 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
             }
         }
     }
-    scale(most, p.col, source);
+    complete(most, p.col, source);
     store<float, N>(out + p.row * cols + p.col, most);
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }

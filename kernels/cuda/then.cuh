@@ -4,6 +4,7 @@
 
 #include "exp.cuh"
 #include "reduce.cuh"
+#include "rounded.cuh"
 
 namespace halognn {
 
@@ -38,12 +39,17 @@ __device__ inline bool drops(const halognn_cuda_then &then, uint64_t row, int64_
     return then.threshold > 0 && bits(row, static_cast<uint32_t>(column)) < then.threshold;
 }
 
-// follow applies activation and dropout to x, the complete sum. row is drawn(r).
+// follow applies activation and dropout to x, the complete sum, and rounds it. row is drawn(r).
 __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t row,
                                 int64_t column) {
     if (then.activation == HALOGNN_RELU) x = x < 0 ? 0 : x * then.scale;
     if (then.activation == HALOGNN_ELU) x = (x > 0 ? x : exact_exp(x) - 1.0f) * then.scale;
-    return drops(then, row, column) ? 0 : x;
+    if (drops(then, row, column)) x = 0;
+    if (then.dropped > 0) {
+        const uint32_t bits = rounded(x, then.dropped);
+        memcpy(&x, &bits, sizeof x);
+    }
+    return x;
 }
 
 // follow_back returns the gradient with respect to x, given dy, that with respect to y, what follow

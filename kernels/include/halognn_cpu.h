@@ -2,8 +2,8 @@
  * CPU kernels of halognn: the kernels of GNN layers that BLAS does not have.
  *
  * Plain C: no hidden state, no allocation, no threads. A caller tiles the rows over its threads;
- * every kernel works on the tile that it is given. Matrices are row-major float32 without
- * padding. Sums over edges and over rows are made in order with one accumulator per output, so a
+ * every kernel works on the tile that it is given. Matrices are row-major without padding, of
+ * float32 unless they are a halognn_matrix or halognn_result. Sums over edges and over rows are made in order with one accumulator per output, so a
  * result depends neither on the tile nor on the vector width; only layer_norm, which sums along
  * a row, differs between "scalar" and the vector levels in its last bits.
  *
@@ -32,6 +32,17 @@ typedef struct {
     int64_t wide;
     const float *scale;
 } halognn_elements;
+
+/* A matrix that is read, and one that is written: float32 or, if bf16, bfloat16, to which numbers
+ * are rounded to nearest, ties to even. */
+typedef struct {
+    const void *at;
+    int bf16;
+} halognn_matrix;
+typedef struct {
+    void *at;
+    int bf16;
+} halognn_result;
 
 #define HALOGNN_NO_WIDE ((int64_t)1 << 16) /* no table has this number */
 

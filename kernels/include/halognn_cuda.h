@@ -49,13 +49,14 @@ typedef struct {
 
 /* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at most
  * HALOGNN_TABLES. Their elements are of bytes 4 float32, of 2 float16, of 1 int8; then column c of a
- * result is multiplied by scale[c], in device memory, unless scale is NULL. */
+ * result is multiplied by scale[c], in device memory, unless scale is NULL. Results are rounded to
+ * float32 without `dropped` low bits, to nearest, ties to even; 0: they are not. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
     const void *tables[HALOGNN_TABLES];
     const uint64_t *of;
-    int bytes;
+    int bytes, dropped;
     const float *scale;
 } halognn_cuda_rows;
 
@@ -63,7 +64,8 @@ typedef struct {
  * stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below threshold
  * become 0 and the others are multiplied by scale. The bits follow from (key, vertices[r], column)
  * as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and vertices are not
- * read. All zero: nothing follows. */
+ * read. Last, results are rounded to float32 without `dropped` low bits; 0: they are not. All zero:
+ * nothing follows. */
 typedef struct {
     const float *add; /* [rows,cols] */
     int activation;
@@ -71,6 +73,7 @@ typedef struct {
     float scale;
     uint64_t key;
     const int32_t *vertices; /* [rows] */
+    int dropped;
 } halognn_cuda_then;
 
 #define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */

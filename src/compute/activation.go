@@ -1,12 +1,15 @@
 package compute
 
+import "fmt"
+
 // ActivationKernels are activations and their gradients, with dropout in the same pass.
 type ActivationKernels interface {
 	// ReLU sets y = max(y, 0) in place (a NaN stays one, so that a diverged run shows) and then, if
 	// p > 0, drops every element with probability p and scales the kept ones by 1/(1-p).
 	// vertices[i] is the original id of row i's vertex.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ReLUBackward sets dy = dy/(1-p) where y > 0, else 0, in place; y is the output of ReLU.
+	// ReLUBackward sets dy = dy/(1-p) where y > 0, else 0, in place; y is the output of ReLU, of either
+	// type, as that of ELU below.
 	ReLUBackward(dy, y Matrix, p float32)
 	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
 	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)
@@ -17,34 +20,36 @@ type ActivationKernels interface {
 
 // CheckReLU checks the arguments of ReLU.
 func CheckReLU(y Matrix, p float32, vertices []int32) Call {
+	checkRows("ReLU", y)
 	checkDropout("ReLU", y, p, vertices)
 	return Call{Kernel: "ReLU", Bytes: 2 * y.bytes()}
 }
 
 // checkDropout panics unless there is a vertex for each row, if p > 0.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
-	if p == 0 {
-		checkRows(kernel, y)
-	} else {
-		checkRows(kernel, y, len(vertices))
+	if !y.stored() || p > 0 && len(vertices) != y.Rows {
+		panic(fmt.Sprintf("compute: %s: dropout of %v by %d vertices", kernel, y, len(vertices)))
 	}
 }
 
 // CheckELU checks the arguments of ELU.
 func CheckELU(y Matrix, p float32, vertices []int32) Call {
+	checkRows("ELU", y)
 	checkDropout("ELU", y, p, vertices)
 	return Call{Kernel: "ELU", Bytes: 2 * y.bytes()}
 }
 
 // CheckELUBackward checks the arguments of ELUBackward.
 func CheckELUBackward(dy, y Matrix, p float32, vertices []int32) Call {
-	checkSame("ELUBackward", dy, y)
+	checkRows("ELUBackward", dy)
+	checkStored("ELUBackward", dy, y)
 	checkDropout("ELUBackward", y, p, vertices)
-	return Call{Kernel: "ELUBackward", Bytes: 3 * y.bytes()}
+	return Call{Kernel: "ELUBackward", Bytes: 2*dy.bytes() + y.bytes()}
 }
 
 // CheckReLUBackward checks the arguments of ReLUBackward.
 func CheckReLUBackward(dy, y Matrix) Call {
-	checkSame("ReLUBackward", dy, y)
-	return Call{Kernel: "ReLUBackward", Bytes: 3 * y.bytes()}
+	checkRows("ReLUBackward", dy)
+	checkStored("ReLUBackward", dy, y)
+	return Call{Kernel: "ReLUBackward", Bytes: 2*dy.bytes() + y.bytes()}
 }

@@ -9,28 +9,54 @@ import (
 // first, so a wrong shape panics with the same text everywhere. They allocate only when they panic.
 
 func (m Matrix) String() string {
+	if m.BF16 != nil {
+		return fmt.Sprintf("[%d,%d] in %d elements of bfloat16", m.Rows, m.Cols, len(m.BF16))
+	}
 	return fmt.Sprintf("[%d,%d] in %d elements", m.Rows, m.Cols, len(m.Data))
 }
 
+// holds reports whether m has all its elements, of float32.
 func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) >= m.Rows*m.Cols }
 
-// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit.
-func checkProduct(kernel string, y, x, w Matrix) {
-	if !y.holds() || !x.holds() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows ||
+// stored reports whether m has all its elements, of either type.
+func (m Matrix) stored() bool {
+	return m.holds() || m.Rows >= 0 && m.Cols >= 0 && len(m.BF16) >= m.Rows*m.Cols
+}
+
+// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. Of the
+// three only set, which the kernel sets, must be of float32.
+func checkProduct(kernel string, set, y, x, w Matrix) {
+	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows ||
 		x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F], [O,F] are %v, %v, %v", kernel, y, x, w))
 	}
 }
 
 func checkSame(kernel string, a, b Matrix) {
-	if !a.holds() || !b.holds() || a.Rows != b.Rows || a.Cols != b.Cols {
+	checkStored(kernel, a, b)
+	if !a.holds() || !b.holds() {
+		panic(fmt.Sprintf("compute: %s: matrices %v and %v are not both of float32", kernel, a, b))
+	}
+}
+
+// checkStored is checkSame of matrices of either type.
+func checkStored(kernel string, a, b Matrix) {
+	if !a.stored() || !b.stored() || a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape", kernel, a, b))
 	}
 }
 
 // checkColumns checks that vectors, given by their lengths, have an element for each column of m.
 func checkColumns(kernel string, m Matrix, vectors ...int) {
-	if !m.holds() || !allAre(m.Cols, vectors) {
+	checkStoredColumns(kernel, m, vectors...)
+	if !m.holds() {
+		panic(fmt.Sprintf("compute: %s: matrix %v is not of float32", kernel, m))
+	}
+}
+
+// checkStoredColumns is checkColumns of a matrix of either type.
+func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
+	if !m.stored() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its columns", kernel, m,
 			slices.Clone(vectors)))
 	}

@@ -12,8 +12,8 @@
 // its shapes, and the bytes and operations of a call. Its Check function tests the shapes and
 // returns that cost, which devices report to a Probe.
 //
-// Matrices are row-major float32 without padding; matrix products may round them first
-// (Precision). The numbers that a backend computes do not depend
+// Matrices are row-major without padding, of float32 or bfloat16 (elements.go); matrix products may
+// round them first (Precision). The numbers that a backend computes do not depend
 // on its number of threads: sums over rows are made in chunks of ChunkRows rows added in chunk
 // order, sums over edges in edge order, and the tiles of a matrix product do not depend on the
 // thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
@@ -29,22 +29,6 @@ const ChunkRows = 512
 // ChunkWave is the number of partial sums of a weight gradient that a device on the CPU holds
 // before it adds them; of two gradients made together, half as many of each.
 const ChunkWave = 32
-
-// Matrix is Rows x Cols float32, row-major, without padding: element (i,j) is Data[i*Cols+j]. On a
-// device with memory of its own, Data is an address range of that memory: the host may slice it but
-// must not read or write its elements.
-type Matrix struct {
-	Rows, Cols int
-	Data       []float32
-}
-
-// RowsAt returns rows [lo,hi) of m as a view.
-func (m Matrix) RowsAt(lo, hi int) Matrix {
-	return Matrix{Rows: hi - lo, Cols: m.Cols, Data: m.Data[lo*m.Cols : hi*m.Cols]}
-}
-
-// Row returns row i of m as a view.
-func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
 // Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
 // which they were called and, unless a method says otherwise, may still be running when it returns
@@ -103,6 +87,7 @@ type Counter interface {
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
 	Precision    Precision            // of the factors of its matrix products
+	Stores       Elements             // of rows that layers read: as Precision.Stored says, or rounded so
 	Accelerator  Accelerator          // the device has its own memory
 	Peer         PeerDevice           // the device sends slices to the devices of other ranks
 	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them

@@ -1,18 +1,24 @@
 package compute
 
+import (
+	"fmt"
+	"unsafe"
+)
+
 // DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients: several
 // kernels in as few passes over memory and as few launches as a device can make. They give the bits
 // of the kernels that they stand for (the functions that end in InParts), but that cuBLAS may add
 // the terms of two products made together in another order.
 type DenseKernels interface {
-	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O].
+	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and below y
+	// may be of bfloat16 where the epilogue rounds.
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and sets the gradients of weights and bias (see
 	// Device.Settle).
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
-	// Finish sets y = epilogue(y + b):  y [R,O], b [O].
-	Finish(y Matrix, b []float32, epilogue Epilogue)
+	// Finish sets y = epilogue(x + b):  y, x [R,O], b [O]. y may be x.
+	Finish(y, x Matrix, b []float32, epilogue Epilogue)
 	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
 	// through the epilogue in place, and sets db to the sum of the resulting rows, in chunks.
 	FinishBackward(db []float32, dy, y Matrix, epilogue Epilogue)
@@ -20,9 +26,9 @@ type DenseKernels interface {
 
 // Dense are the arguments of a linear map.
 type Dense struct {
-	X, W     Matrix    // [R,F], [O,F]
+	X, W     Matrix    // [R,F], of either type, [O,F]
 	Bias     []float32 // [O]; nil: none
-	X2, W2   Matrix    // [R,G], [O,G]; without columns: none
+	X2, W2   Matrix    // [R,G], likewise, [O,G]; without columns: none
 	Epilogue Epilogue
 }
 
@@ -36,11 +42,12 @@ type DenseGradients struct {
 // Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
 // with dropout. The zero value leaves y as it is.
 type Epilogue struct {
-	Add        Matrix // [R,O]; without columns: none
+	Add        Matrix // [R,O], of either type; without columns: none
 	Activation Activation
 	P          float32 // and Key, Vertices: as for ReLU and ELU
 	Key        DropoutKey
 	Vertices   []int32
+	Rounded    bool // and then y is rounded to what the device's Precision stores rows in
 }
 
 // Activation is one of the activations, or none.
@@ -53,7 +60,7 @@ const (
 	ActivateELU
 )
 
-// Apply changes y as e says, a kernel for each step.
+// Apply changes y, of float32, as e says, a kernel for each step, but does not round it.
 func (e Epilogue) Apply(k Kernels, y Matrix) {
 	if e.Add.Cols > 0 {
 		k.CopyColumns(y, 0, e.Add, 0, y.Cols, true)
@@ -102,7 +109,10 @@ func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 }
 
 // FinishInParts is the definition of Finish.
-func FinishInParts(k Kernels, y Matrix, b []float32, epilogue Epilogue) {
+func FinishInParts(k Kernels, y, x Matrix, b []float32, epilogue Epilogue) {
+	if unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data) {
+		k.CopyColumns(y, 0, x, 0, x.Cols, false)
+	}
 	k.AddBias(y, b)
 	epilogue.Apply(k, y)
 }
@@ -116,7 +126,10 @@ func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, epilogue Epilo
 // check panics unless e fits y, and returns the bytes of what is added.
 func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	if e.Add.Cols > 0 {
-		checkSame(kernel, y, e.Add)
+		checkStored(kernel, y, e.Add)
+	}
+	if y.BF16 != nil && !e.Rounded {
+		panic(fmt.Sprintf("compute: %s: %v, and nothing rounds it", kernel, y))
 	}
 	if e.Activation != NoActivation {
 		checkDropout(kernel, y, e.P, e.Vertices)
@@ -130,15 +143,16 @@ func (e *Epilogue) checkBackward(kernel string, dy, y Matrix) (bytes int) {
 	if e.Activation == NoActivation {
 		return 0
 	}
-	checkSame(kernel, dy, y)
+	checkStored(kernel, dy, y)
 	return dy.bytes() + y.bytes()
 }
 
 // CheckFinish checks the arguments of Finish.
-func CheckFinish(y Matrix, b []float32, epilogue Epilogue) Call {
-	checkColumns("Finish", y, len(b))
+func CheckFinish(y, x Matrix, b []float32, epilogue Epilogue) Call {
+	checkColumns("Finish", x, len(b))
+	checkStored("Finish", y, x)
 	return Call{Kernel: "Finish",
-		Bytes: epilogue.check("Finish", y) + 2*y.bytes() + floatBytes*len(b)}
+		Bytes: epilogue.check("Finish", y) + x.bytes() + y.bytes() + floatBytes*len(b)}
 }
 
 // CheckFinishBackward checks the arguments of FinishBackward.
@@ -151,14 +165,14 @@ func CheckFinishBackward(db []float32, dy, y Matrix, epilogue Epilogue) Call {
 
 // check panics unless the arguments fit y, and returns their bytes and flops, without y.
 func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
-	checkProduct(kernel, y, d.X, d.W)
+	checkProduct(kernel, Matrix{}, y, d.X, d.W)
 	bytes, flops = d.X.bytes()+d.W.bytes(), productFlops(y, d.X)
 	if d.Bias != nil {
-		checkColumns(kernel, y, len(d.Bias))
+		checkStoredColumns(kernel, y, len(d.Bias))
 		bytes += floatBytes * len(d.Bias)
 	}
 	if d.X2.Cols > 0 {
-		checkProduct(kernel, y, d.X2, d.W2)
+		checkProduct(kernel, Matrix{}, y, d.X2, d.W2)
 		bytes, flops = bytes+d.X2.bytes()+d.W2.bytes(), flops+productFlops(y, d.X2)
 	}
 	return bytes, flops
@@ -174,6 +188,7 @@ func CheckDense(y Matrix, d Dense) Call {
 // CheckDenseBackward checks the arguments of DenseBackward.
 func CheckDenseBackward(g DenseGradients, dy, y Matrix, d Dense) Call {
 	const kernel = "DenseBackward"
+	checkColumns(kernel, dy, dy.Cols)
 	bytes, flops := d.check(kernel, dy)
 	checkSame(kernel, g.W, d.W)
 	if d.Bias != nil {

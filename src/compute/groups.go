@@ -23,7 +23,7 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 }
 
 // GroupKernels are products of groups of rows with weights of their own, as graphs of many relations
-// have them: one call computes them all, however small they are.
+// have them: one call computes them all, however small they are. Factors that are rows may be of either type.
 type GroupKernels interface {
 	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
@@ -36,28 +36,29 @@ type GroupKernels interface {
 
 // CheckGroupMatMul checks the arguments of GroupMatMul.
 func CheckGroupMatMul(y, x Matrix, w []float32, g Groups) Call {
-	return checkGroups("GroupMatMul", y, x, w, g)
+	return checkGroups("GroupMatMul", y, y, x, w, g)
 }
 
 // CheckGroupMatMulInput checks the arguments of GroupMatMulInput.
 func CheckGroupMatMulInput(dx, dy Matrix, w []float32, g Groups) Call {
-	return checkGroups("GroupMatMulInput", dy, dx, w, g)
+	return checkGroups("GroupMatMulInput", dx, dy, dx, w, g)
 }
 
 // CheckGroupMatMulWeights checks the arguments of GroupMatMulWeights.
 func CheckGroupMatMulWeights(dw []float32, dy, x Matrix, g Groups) Call {
-	return checkGroups("GroupMatMulWeights", dy, x, dw, g)
+	return checkGroups("GroupMatMulWeights", Matrix{}, dy, x, dw, g)
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit.
-func checkGroups(kernel string, y, x Matrix, w []float32, g Groups) Call {
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that set is of
+// float32.
+func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true
 	for _, end := range g.Ends {
 		rises = rises && int(end) >= at
 		at = int(end)
 	}
-	if !y.holds() || !x.holds() || y.Rows != x.Rows || at != y.Rows || !rises ||
+	if !set.holds() || !y.stored() || !x.stored() || y.Rows != x.Rows || at != y.Rows || !rises ||
 		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F] are %v, %v, with %d groups up to row %d and %d "+
 			"weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))

@@ -127,13 +127,15 @@ func (r Reduction) String() string {
 // Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
 // use.
 type Host interface {
-	// GatherRows sets dst[i] = row i of rows, converted to float32 and scaled, for the first dst.Rows rows.
+	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type of
+	// dst, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
 	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E], of
 	// ReduceSum alone, may be nil. A segment may have groups (see Segments): the sum of a group begins
 	// with its first row and adds the others in order, and the sum of a segment begins with that of
-	// its first group. So a group of which only the sum is at hand gives the same bits.
+	// its first group. So a group of which only the sum is at hand gives the same bits. What is complete
+	// is rounded to the type of dst.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
@@ -146,12 +148,14 @@ type Host interface {
 
 // CheckGatherRows checks the arguments of GatherRows. The host itself checks that Of refers to rows
 // of tables.
-func CheckGatherRows(dst Matrix, rows Rows) { checkColumns("GatherRows", dst, rows.Cols) }
+func CheckGatherRows(dst Matrix, rows Rows) {
+	checkStoredColumns("GatherRows", dst, rows.Cols)
+}
 
 // CheckSegmentRows checks the arguments of SegmentRows likewise.
 func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
-	checkReduction("SegmentRows", dst, s)
-	checkColumns("SegmentRows", dst, rows.Cols)
+	checkStoredReduction("SegmentRows", dst, s)
+	checkStoredColumns("SegmentRows", dst, rows.Cols)
 	checkHow(how, s, weights)
 	if s.Counts != nil {
 		CheckLengths("SegmentRows", s.Len(), len(s.Counts))

@@ -4,11 +4,12 @@ import "fmt"
 
 // LinearKernels are matrix products, biases, and their gradients.
 type LinearKernels interface {
-	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], w [O,F].
+	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], of either type, w [O,F].
 	MatMul(y, x, w Matrix, add bool)
-	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], w [O,F].
+	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], of either type, w [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O], x [R,F].
+	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O] and
+	// x [R,F], of either type.
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].
@@ -16,35 +17,35 @@ type LinearKernels interface {
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], scale [1]. y may be z.
+	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], of either type, scale [1]. y may be z.
 	AddScaled(y, z, x Matrix, scale []float32)
 	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
-	// y, x of R rows.
+	// y, x of R rows, x of either type.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
 	// Transpose sets y = xᵀ: y [O,R], x [R,O].
 	Transpose(y, x Matrix)
 	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns (see Device.Settle):
-	// x, y [R,O], sum [1].
+	// x, y [R,O], y of either type, sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
 
 // CheckMatMul checks the arguments of MatMul.
 func CheckMatMul(y, x, w Matrix, add bool) Call {
-	checkProduct("MatMul", y, x, w)
+	checkProduct("MatMul", y, y, x, w)
 	return Call{Kernel: "MatMul", Bytes: x.bytes() + w.bytes() + y.bytesWritten(add),
 		Flops: productFlops(y, x)}
 }
 
 // CheckMatMulInput checks the arguments of MatMulInput.
 func CheckMatMulInput(dx, dy, w Matrix, add bool) Call {
-	checkProduct("MatMulInput", dy, dx, w)
+	checkProduct("MatMulInput", dx, dy, dx, w)
 	return Call{Kernel: "MatMulInput", Bytes: dy.bytes() + w.bytes() + dx.bytesWritten(add),
 		Flops: productFlops(dy, dx)}
 }
 
 // CheckMatMulWeights checks the arguments of MatMulWeights.
 func CheckMatMulWeights(dw, dy, x Matrix) Call {
-	checkProduct("MatMulWeights", dy, x, dw)
+	checkProduct("MatMulWeights", dw, dy, x, dw)
 	return Call{Kernel: "MatMulWeights", Bytes: dy.bytes() + x.bytes() + dw.bytes(),
 		Flops: productFlops(dy, x)}
 }
@@ -67,21 +68,22 @@ func CheckColumnSum(db []float32, dy Matrix) Call {
 
 // CheckAddScaled checks the arguments of AddScaled.
 func CheckAddScaled(y, z, x Matrix, scale []float32) Call {
-	checkSame("AddScaled", y, z)
-	checkSame("AddScaled", y, x)
+	checkStored("AddScaled", y, z)
+	checkStored("AddScaled", y, x)
 	CheckLengths("AddScaled", 1, len(scale))
-	return Call{Kernel: "AddScaled", Bytes: 3 * y.bytes()}
+	return Call{Kernel: "AddScaled", Bytes: y.bytes() + z.bytes() + x.bytes()}
 }
 
 // CheckCopyColumns checks the arguments of CopyColumns.
 func CheckCopyColumns(y Matrix, at int, x Matrix, from, n int, add bool) Call {
 	checkRows("CopyColumns", y, x.Rows)
-	if n < 0 || at < 0 || from < 0 || at+n > y.Cols || from+n > x.Cols || !x.holds() {
+	if n < 0 || at < 0 || from < 0 || at+n > y.Cols || from+n > x.Cols || !x.stored() {
 		panic(fmt.Sprintf("compute: CopyColumns: %d columns from %d of %v to %d of %v", n, from, x,
 			at, y))
 	}
 	part := Matrix{Rows: y.Rows, Cols: n}
-	return Call{Kernel: "CopyColumns", Bytes: part.bytes() + part.bytesWritten(add)}
+	return Call{Kernel: "CopyColumns",
+		Bytes: x.Elements().Size()*y.Rows*n + part.bytesWritten(add)}
 }
 
 // CheckTranspose checks the arguments of Transpose.
@@ -94,7 +96,8 @@ func CheckTranspose(y, x Matrix) Call {
 
 // CheckDot checks the arguments of Dot.
 func CheckDot(sum []float32, x, y Matrix) Call {
-	checkSame("Dot", x, y)
+	checkSame("Dot", x, x)
+	checkStored("Dot", x, y)
 	CheckLengths("Dot", 1, len(sum))
-	return Call{Kernel: "Dot", Bytes: 2 * x.bytes()}
+	return Call{Kernel: "Dot", Bytes: x.bytes() + y.bytes()}
 }

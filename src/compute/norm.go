@@ -1,6 +1,7 @@
 package compute
 
-// NormKernels are normalizations, each with an epilogue, and their gradients.
+// NormKernels are normalizations, each with an epilogue, and their gradients. y may be of bfloat16
+// where the epilogue rounds.
 type NormKernels interface {
 	// LayerNorm sets y = epilogue((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased
 	// variance; mean and rstd [R] are kept for backward. y may be x only without a backward.
@@ -31,10 +32,10 @@ func CheckColumnMoments(mean, variance []float32, x Matrix) Call {
 
 // CheckBatchNorm checks the arguments of BatchNorm.
 func CheckBatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, epilogue Epilogue) Call {
-	checkSame("BatchNorm", y, x)
+	checkStored("BatchNorm", y, x)
 	checkColumns("BatchNorm", x, len(gamma), len(beta), len(mean), len(variance))
 	return Call{Kernel: "BatchNorm",
-		Bytes: epilogue.check("BatchNorm", y) + 2*x.bytes() + 4*floatBytes*x.Cols}
+		Bytes: epilogue.check("BatchNorm", y) + x.bytes() + y.bytes() + 4*floatBytes*x.Cols}
 }
 
 // CheckBatchNormBackward checks the arguments of BatchNormBackward.
@@ -50,11 +51,11 @@ func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 
 // CheckLayerNorm checks the arguments of LayerNorm.
 func CheckLayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, epilogue Epilogue) Call {
-	checkSame("LayerNorm", y, x)
+	checkStored("LayerNorm", y, x)
 	checkColumns("LayerNorm", x, len(gamma), len(beta))
 	checkRows("LayerNorm", x, len(mean), len(rstd))
 	return Call{Kernel: "LayerNorm",
-		Bytes: epilogue.check("LayerNorm", y) + 2*x.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.check("LayerNorm", y) + x.bytes() + y.bytes() + 2*floatBytes*x.Rows}
 }
 
 // CheckLayerNormBackward checks the arguments of LayerNormBackward.

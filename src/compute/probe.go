@@ -66,7 +66,7 @@ type Stopwatch interface {
 const floatBytes = 4
 
 // bytes returns the size of a matrix that is read or written once.
-func (m Matrix) bytes() int { return floatBytes * m.Rows * m.Cols }
+func (m Matrix) bytes() int { return m.Elements().Size() * m.Rows * m.Cols }
 
 // bytesWritten returns the size of a result: it is written, and read before if it is added to.
 func (m Matrix) bytesWritten(add bool) int {

@@ -29,7 +29,8 @@ func (s Segments) Len() int { return len(s.Indptr) - 1 }
 // bytes returns the size of the segments themselves, without Edges, which few kernels read.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
-// SegmentKernels are reductions of rows over the segments of a block, and their gradients.
+// SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows h
+// that are reduced, own ones, and what a reduction sets may be of either type.
 type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
@@ -60,9 +61,9 @@ type SegmentKernels interface {
 
 // CheckSegmentMean checks the arguments of SegmentMean.
 func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
-	checkReduction("SegmentMean", out, s)
-	checkColumns("SegmentMean", h, out.Cols)
-	return Call{Kernel: "SegmentMean", Bytes: s.gatherBytes(out) + out.bytes()}
+	checkStoredReduction("SegmentMean", out, s)
+	checkStoredColumns("SegmentMean", h, out.Cols)
+	return Call{Kernel: "SegmentMean", Bytes: s.gatherBytes(h) + out.bytes()}
 }
 
 // CheckSegmentMeanBackward checks the arguments of SegmentMeanBackward.
@@ -76,19 +77,22 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 			dh, transposed.Len(), dout, forward.Len()))
 	}
 	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
-	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dh) + degree*len(transposed.Indices) +
+	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) + degree*len(transposed.Indices) +
 		dh.bytesWritten(add)}
 }
 
 // CheckSegmentSum checks the arguments of SegmentSum.
 func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool) Call {
 	const kernel = "SegmentSum"
-	checkReduction(kernel, out, s)
-	checkColumns(kernel, h, out.Cols)
+	checkStoredReduction(kernel, out, s)
+	checkStoredColumns(kernel, h, out.Cols)
+	if add {
+		checkColumns(kernel, out, out.Cols)
+	}
 	if weights != nil {
 		CheckLengths(kernel, len(s.Indices), len(weights))
 	}
-	return Call{Kernel: kernel, Bytes: s.gatherBytes(out) + floatBytes*len(weights) +
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(h) + floatBytes*len(weights) +
 		out.bytesWritten(add)}
 }
 
@@ -108,18 +112,19 @@ func CheckSegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Mat
 	if own.Rows > out.Rows {
 		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, own, out))
 	}
-	checkSame(kernel, out.RowsAt(0, own.Rows), own)
+	checkStored(kernel, out.RowsAt(0, own.Rows), own)
 	CheckLengths(kernel, 1, len(scale))
 	return Call{Kernel: kernel, Bytes: c.Bytes + own.bytes()}
 }
 
 // CheckSegmentMax checks the arguments of SegmentMax.
 func CheckSegmentMax(out, arg Matrix, s Segments, h Matrix) Call {
-	checkReduction("SegmentMax", out, s)
-	checkColumns("SegmentMax", h, out.Cols)
-	c := Call{Kernel: "SegmentMax", Bytes: s.gatherBytes(out) + out.bytes()}
+	checkStoredReduction("SegmentMax", out, s)
+	checkStoredColumns("SegmentMax", h, out.Cols)
+	c := Call{Kernel: "SegmentMax", Bytes: s.gatherBytes(h) + out.bytes()}
 	if arg.Cols > 0 {
-		checkSame("SegmentMax", out, arg)
+		checkStored("SegmentMax", out, arg)
+		checkColumns("SegmentMax", arg, arg.Cols)
 		c.Bytes += arg.bytes()
 	}
 	return c
@@ -138,14 +143,22 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix) C
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() + dh.bytes()}
 }
 
-// gatherBytes returns what reading a row, as wide as out's, for each edge moves.
-func (s Segments) gatherBytes(out Matrix) int {
-	return floatBytes*len(s.Indices)*out.Cols + s.bytes()
+// gatherBytes returns what reading a row like h's for each edge moves.
+func (s Segments) gatherBytes(h Matrix) int {
+	return h.Elements().Size()*len(s.Indices)*h.Cols + s.bytes()
 }
 
 func checkReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	checkRows(kernel, out, s.Len())
+}
+
+// checkStoredReduction is checkReduction of a matrix of either type.
+func checkStoredReduction(kernel string, out Matrix, s Segments) {
+	checkSegments(kernel, s)
+	if !out.stored() || out.Rows != s.Len() {
+		panic(fmt.Sprintf("compute: %s: matrix %v for %d segments", kernel, out, s.Len()))
+	}
 }
 
 // checkSegments panics unless every segment lies within Indices. The kernel, which reads the

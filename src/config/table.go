@@ -538,9 +538,9 @@ func (c *Config) table() []section {
 					"one that was used."},
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
-				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even; sums, " +
-					"weights, gradients over ranks, what the optimizer keeps, sums over edges, norms " +
-					"and losses stay float32"},
+				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even, and the rows " +
+					"that layers read are stored so; sums, weights, gradients over ranks, what the " +
+					"optimizer keeps, sums over edges, norms and losses stay float32"},
 				word{"tf32", "the same with TF32: the range of bfloat16, and 11 bits of significand " +
 					"instead of 8"},
 			), SameEpoch,

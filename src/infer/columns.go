@@ -124,12 +124,13 @@ func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int
 // chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
-	var buffer []float32
-	defer func() { mem.Free(buffer) }()
+	var buffer, narrow []float32
+	defer func() { mem.Free(buffer); mem.Free(narrow) }()
+	stored := compute.CapabilitiesOf(s.Device).Stores
 	var onDevice [2][]float32 // own rows, aggregates
 	for k := range onDevice {
 		var err error
-		if onDevice[k], err = s.Device.Alloc(chunks.most * rows.cols); err != nil {
+		if onDevice[k], err = s.Device.Alloc(stored.Floats(chunks.most * rows.cols)); err != nil {
 			return err
 		}
 		defer s.Device.Free(onDevice[k])
@@ -141,8 +142,8 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put
 			from.ahead(first, next, end)
 		}
 		x := from.view(&buffer, lo, hi)
-		y := compute.Matrix{Rows: hi - lo, Cols: from.cols, Data: onDevice[k][:len(x)]}
-		s.Device.Upload(y.Data, x)
+		y := stored.In(onDevice[k], hi-lo, from.cols)
+		compute.Store(s.Device, y, x, &narrow)
 		for first := 0; first < from.cols; first += from.block {
 			from.drop(first, lo, hi)
 		}

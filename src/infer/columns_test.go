@@ -86,6 +86,7 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 		spec   func(*job.Spec) // further options
 		fit    int64           // columns that the memory holds
 		blocks int
+		of     compute.Precision
 	}{
 		{model: nn.Config{Kind: "sage", Norm: "layer", Residual: true}, blocks: 3},
 		{model: nn.Config{Kind: "sage", Norm: "batch"}, fit: 32, blocks: 2},
@@ -98,6 +99,8 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 		{model: nn.Config{Kind: "gcn", Norm: "layer", EdgeWeights: true, GCNNorm: nn.GCNBoth},
 			blocks: 3, spec: func(o *job.Spec) { o.Sums = true }},
 		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3},
+		{model: nn.Config{Kind: "gin", Norm: "layer", Residual: true}, blocks: 3,
+			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "none", Jumping: nn.JumpCat}, blocks: 3},
 		{model: nn.Config{Kind: "gcn", Norm: "none", Jumping: nn.JumpMax, Layers: 2}, blocks: 3},
 		{model: nn.Config{Kind: "sage", Norm: "none", Layers: 2}, blocks: 3},
@@ -122,8 +125,11 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 			}
 			for _, ranks := range several {
 				dir := t.TempDir()
-				wantHidden, want, _ := inferRows(t, shards, ranks, o, "", onCPU)
-				hidden, got, blocks := inferRows(t, shards, ranks, o, dir, onCPU)
+				device := func() (compute.Device, error) {
+					return cpu.New(cpu.Options{Threads: 1, Precision: c.of})
+				}
+				wantHidden, want, _ := inferRows(t, shards, ranks, o, "", device)
+				hidden, got, blocks := inferRows(t, shards, ranks, o, dir, device)
 				if blocks != c.blocks {
 					t.Errorf("%d ranks: rows lie in %d blocks, want %d", ranks, blocks, c.blocks)
 				}

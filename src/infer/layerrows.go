@@ -26,6 +26,7 @@ type layerRows struct {
 	data       []float32
 	file       *mem.Shared // nil: in memory
 	moving     []float32   // rows on their way from the device to the file
+	narrow     []float32   // and as the device stores them
 }
 
 // makeLayerRows makes zeroed rows. The space of a file is reserved at once, so that the disk cannot
@@ -66,6 +67,7 @@ func (r *layerRows) free() {
 		_ = r.file.Close() // nothing is kept of it
 	}
 	mem.Free(r.moving)
+	mem.Free(r.narrow)
 	*r = layerRows{}
 }
 
@@ -97,13 +99,14 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 // put sets columns [first, first+y.Cols) of the rows from lo on to y, which lies on a device. They
 // are whole blocks.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
+	n := y.Rows * y.Cols
 	if r.file == nil {
-		dev.Download(r.part(0, lo, lo+y.Rows), y.Data)
+		compute.Load(dev, r.part(0, lo, lo+y.Rows), y, &r.narrow)
 		return nil
 	}
-	r.moving = mem.Grow(r.moving, 2*len(y.Data))
-	rows := r.moving[:len(y.Data)]
-	dev.Download(rows, y.Data)
+	r.moving = mem.Grow(r.moving, 2*n)
+	rows := r.moving[:n]
+	compute.Load(dev, rows, y, &r.narrow)
 	for from := 0; from < y.Cols; from += r.block {
 		part, width := rows, r.width(first+from)
 		if width < y.Cols {

@@ -280,13 +280,13 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
-	var rows []float32
-	defer func() { mem.Free(rows) }()
+	var rows, stored []float32
+	defer func() { mem.Free(rows); mem.Free(stored) }()
 	return s.Sampled(ctx, 0, p.chosen.of, func(m *parallel.Minibatch, logits compute.Matrix) error {
 		if cols := p.hiddenCols; cols > 0 && len(m.Scored) > 0 {
 			hidden := s.Model.LastHidden()
-			rows = mem.Grow(rows, len(hidden.Data))
-			s.Device.Download(rows, hidden.Data)
+			rows = mem.Grow(rows, hidden.Rows*hidden.Cols)
+			compute.Load(s.Device, rows, hidden, &stored)
 			for k, v := range m.Scored {
 				i := p.chosen.place(v)
 				copy(p.hidden[i*cols:(i+1)*cols], rows[k*cols:])

@@ -163,14 +163,15 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	}
 }
 
-// addShares sets sum to the sum of the shares, in their order, and the bias, and applies the
-// epilogue.
-func addShares(dev compute.Device, sum compute.Matrix, in *Input, bias []float32,
+// addShares sets y to the sum of the shares, in their order, and the bias, and applies the epilogue.
+// The first share becomes their sum.
+func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	epilogue compute.Epilogue) {
-	for k, share := range in.Shares {
-		dev.CopyColumns(sum, 0, share, 0, sum.Cols, k > 0)
+	sum := in.Shares[0]
+	for _, share := range in.Shares[1:] {
+		dev.CopyColumns(sum, 0, share, 0, sum.Cols, true)
 	}
-	dev.Finish(sum, bias, epilogue)
+	dev.Finish(y, sum, bias, epilogue)
 }
 
 // sharesBackward is the backward of addShares: it backpropagates dy through the epilogue in place,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // ErrDiverged is wrapped by errors about a loss, predictions or weights that are no longer finite,
@@ -110,8 +111,10 @@ func (m *Model) FirstFault() Fault {
 
 // badRow returns the first row that is not finite, or -1.
 func (m *Model) badRow(x compute.Matrix) int {
-	host := make([]float32, len(x.Data))
-	m.dev.Download(host, x.Data)
+	host := make([]float32, max(len(x.Data), len(x.BF16)))
+	var scratch []float32
+	compute.Load(m.dev, host, x, &scratch)
+	mem.Free(scratch)
 	at := slices.IndexFunc(host, notFinite)
 	if at < 0 {
 		return -1

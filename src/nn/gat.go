@@ -63,7 +63,7 @@ func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue comp
 	if a.mean {
 		a.dev.HeadMean(y, sums)
 	}
-	a.dev.Finish(y, bias, epilogue)
+	a.dev.Finish(y, y, bias, epilogue)
 }
 
 // finishBackward backpropagates dy through the epilogue in place, sets the gradient of the bias,

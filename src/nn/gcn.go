@@ -29,7 +29,7 @@ type gcn struct {
 func newGCN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	return &gcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
-		weights: gcnWeights(c), ofData: c.EdgeWeights, aggregate: s.buffer(), dmean: s.buffer()}
+		weights: gcnWeights(c), ofData: c.EdgeWeights, aggregate: s.rows(), dmean: s.buffer()}
 }
 
 func gcnWeights(c Config) Weighting {

@@ -30,7 +30,7 @@ func newGIN(s *store, c Config, l int) Layer {
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
 		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
-		aggregate: s.buffer(), dagg: s.buffer(), hidden: s.buffer(), dinner: s.buffer()}
+		aggregate: s.rows(), dagg: s.buffer(), hidden: s.hidden(mid), dinner: s.buffer()}
 }
 
 func (g *gin) Params() []Param {
@@ -107,7 +107,9 @@ func (g *gin) inner(agg compute.Matrix) compute.Dense {
 }
 
 // innerEpilogue is the epilogue of the first map.
-func innerEpilogue() compute.Epilogue { return compute.Epilogue{Activation: compute.ActivateReLU} }
+func innerEpilogue() compute.Epilogue {
+	return compute.Epilogue{Activation: compute.ActivateReLU, Rounded: true}
+}
 
 func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.Dense {
 	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Epilogue: epilogue}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // jumping is jumping knowledge (Xu et al., ICML 2018): the logits follow from the rows of all
@@ -125,8 +126,10 @@ func (m *Model) OutputOf(layers [][]float32, rows int) (compute.Matrix, error) {
 	if err := m.ReserveOutput(rows); err != nil {
 		return compute.Matrix{}, err
 	}
+	var scratch []float32
+	defer func() { mem.Free(scratch) }()
 	for l, x := range layers {
-		m.dev.Upload(m.stages[l].y.data[:len(x)], x)
+		compute.Store(m.dev, m.stages[l].y.matrix(rows, m.stages[l].out), x, &scratch)
 	}
 	return m.jump.forward(m.stages, rows), nil
 }

@@ -116,7 +116,8 @@ type Input struct {
 	Aggregate compute.Matrix   // [Destinations, in], which the layer does not change
 	Sparse    Sparse           // of the input layer, in the place of Own and Aggregate
 	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
-	// this order, [Destinations, width] each. Backward then gives the gradient of their sum
+	// this order, [Destinations, width] each. Forward changes the first. Backward then gives the gradient
+	// of their sum
 	Shares []compute.Matrix
 	// set where other ranks have rows of the minibatch too: for norms over all its rows
 	Gather   Gather

@@ -71,9 +71,11 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
-		s := stage{Layer: c.newLayer(&m.store, l), y: m.store.buffer(),
-			hidden: c.hidden(l)}
+		s := stage{Layer: c.newLayer(&m.store, l), hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
+		if s.y = m.store.buffer(); c.stores(l) {
+			s.y = m.store.hidden(s.out)
+		}
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
 		if s.hidden && c.Norm == NormLayer {
 			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
@@ -275,6 +277,7 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 		e.Add = in.own()
 	}
 	if s.hidden {
+		e.Rounded = true
 		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout, in.Vertices
 		if m.Config.Activation == ELU {
 			e.Activation = compute.ActivateELU

@@ -167,6 +167,21 @@ func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpM
 // hidden reports whether the rows that layer l gives are hidden ones, and no logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
+// stores reports whether the rows of layer l are stored as the device stores rows: hidden ones that a
+// product or a norm makes. Attention and relations complete theirs where they lie, in float32.
+func (c Config) stores(l int) bool {
+	k := FindKind(c.Kind)
+	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !c.Schema.Typed())
+}
+
+// Stored returns the type in which the rows of layer l are stored on a device that stores rows so.
+func (c Config) Stored(l int, of compute.Elements) compute.Elements {
+	if _, out := c.Widths(l); out%2 != 0 || !c.stores(l) {
+		return compute.Float32s
+	}
+	return of
+}
+
 // OutputRows returns for how many vertices at a time the rows of all layers take no more than
 // bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }

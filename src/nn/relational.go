@@ -50,7 +50,7 @@ type relationWeights interface {
 func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 	in, out := c.Widths(l)
 	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights || c.Estimates,
-		ofData: c.EdgeWeights, agg: s.buffer(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
+		ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
 }
 
 func (r *relational) steady() []compute.Segments {
@@ -127,7 +127,7 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	product(z.RowsAt(0, relations), agg.RowsAt(0, relations), w, g)
 	product(z.RowsAt(relations, n), agg.RowsAt(relations, n), wOwn, own)
 	r.dev.SegmentSum(y, in.Targets, nil, z, false)
-	r.dev.Finish(y, r.zeros.data[:r.out], epilogue) // z has the biases
+	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
 func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {

@@ -139,7 +139,7 @@ func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epi
 	g.dev.CopyColumns(biases, 0, g.bias, 0, g.out, false)
 	g.dev.SegmentSum(o.RowsAt(rows, o.Rows), g.into, nil, biases, false)
 	g.dev.SegmentSum(y, in.Targets, nil, o, false)
-	g.dev.Finish(y, g.zeros.data[:g.out], epilogue)
+	g.dev.Finish(y, y, g.zeros.data[:g.out], epilogue)
 }
 
 // finishBackward returns the gradient of the sums.

@@ -11,8 +11,9 @@ type store struct {
 // buffer is device memory for an array whose size differs from minibatch to minibatch. Its content
 // does not survive reserve.
 type buffer struct {
-	dev  compute.Device
-	data []float32
+	dev    compute.Device
+	data   []float32
+	stores compute.Elements // of its matrices
 }
 
 func (s *store) buffer() *buffer {
@@ -21,10 +22,27 @@ func (s *store) buffer() *buffer {
 	return b
 }
 
+// rows returns a buffer of rows that a layer reads, in the type in which the device stores them.
+func (s *store) rows() *buffer {
+	b := s.buffer()
+	b.stores = compute.CapabilitiesOf(s.dev).Stores
+	return b
+}
+
+// hidden returns a buffer of hidden rows that one kernel makes of others: in the type in which the
+// device stores rows. Rows of bfloat16 take whole float32 on their way to other ranks.
+func (s *store) hidden(width int) *buffer {
+	if width%2 != 0 {
+		return s.buffer()
+	}
+	return s.rows()
+}
+
 // reserve makes room for n elements. The first size is allocated exactly (a caller may know the
 // maximum), later ones with a quarter of slack, so that sampled blocks, whose sizes vary by a few
 // per cent, soon stop growing it.
 func (b *buffer) reserve(n int) error {
+	n = b.stores.Floats(n)
 	if n <= len(b.data) {
 		return nil
 	}
@@ -61,7 +79,7 @@ func reserveAll(buffers ...sized) error {
 }
 
 func (b *buffer) matrix(rows, cols int) compute.Matrix {
-	return compute.Matrix{Rows: rows, Cols: cols, Data: b.data[:rows*cols]}
+	return b.stores.In(b.data, rows, cols)
 }
 
 // bytes returns the memory of all buffers.

@@ -1,6 +1,9 @@
 package parallel
 
-import "halognn/src/nn"
+import (
+	"halognn/src/compute"
+	"halognn/src/nn"
+)
 
 // What a minibatch costs in messages, for predictions: each number stands for sends of this package,
 // and tests hold the predictions to what runs count.
@@ -29,7 +32,10 @@ const HopSizeBytes = 8 * hopSize
 
 // BetweenBytes is the bytes that travel for a hidden row or partial sum of the given width: the
 // row, and its gradient back.
-func BetweenBytes(width int) float64 { return 2 * 4 * float64(width) }
+func BetweenBytes(width int) float64 { return StoredBytes(width, compute.Float32s) }
+
+// StoredBytes is BetweenBytes of rows that are stored in elements of a type.
+func StoredBytes(width int, of compute.Elements) float64 { return float64((of.Size() + 4) * width) }
 
 // NormBytes is the bytes that a rank sends every other rank for a batch norm of the given width
 // over the rows of all: two moments with the number of rows, and two sums of backward.

@@ -235,7 +235,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	}
 	rows := p.Rows
 	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
-	x := matrixOf(&e.rows, len(e.ids), rows.Cols)
+	x := matrixOf(&e.rows, compute.Float32s, len(e.ids), rows.Cols)
 	r.host.GatherRows(x, rows)
 	err := r.each(m, func(t, first, n, lo int) error {
 		if of := x.RowsAt(first, first+n); len(in.Types) > 0 {

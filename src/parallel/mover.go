@@ -68,12 +68,12 @@ func (s *mover) leave(of trace.Phase, phases Phases) {
 }
 
 // rows makes room for rows on their way.
-func (s *mover) rows(of *[]float32, rows, cols int) (compute.Matrix, error) {
-	err := growOn(s.device, of, rows*cols, s.device.Alloc, s.device.Free)
+func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix, error) {
+	err := growOn(s.device, memory, of.Floats(rows*cols), s.device.Alloc, s.device.Free)
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 	}
-	return compute.Matrix{Rows: rows, Cols: cols, Data: (*of)[:rows*cols]}, nil
+	return of.In(*memory, rows, cols), nil
 }
 
 // growOn grows an array to n elements, as the buffers of the model do.
@@ -95,7 +95,7 @@ func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]floa
 }
 
 // exchange sends out[r] rows of send to every rank r, or without out all of it to all, and receives
-// in[r] rows of it. count counts what other ranks get and send.
+// in[r] rows of it, each in the memory of cols float32. count counts what other ranks get and send.
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
 	width, rank := 4*cols, s.comm.Rank()

@@ -98,9 +98,9 @@ func (m *Minibatch) Free() {
 	*m = Minibatch{}
 }
 
-func matrixOf(array *[]float32, rows, cols int) compute.Matrix {
-	*array = mem.Grow(*array, rows*cols)
-	return compute.Matrix{Rows: rows, Cols: cols, Data: *array}
+func matrixOf(array *[]float32, of compute.Elements, rows, cols int) compute.Matrix {
+	*array = mem.Grow(*array, of.Floats(rows*cols))
+	return of.In(*array, rows, cols)
 }
 
 // point is where tests inject a fault into a training minibatch.

@@ -332,7 +332,7 @@ func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) e
 		return err
 	}
 	n, k := in.Destinations, len(s.shares)
-	got, err := s.rows(&s.got, k*n, y.Cols)
+	got, err := s.rows(&s.got, compute.Float32s, k*n, y.Cols)
 	if err != nil {
 		return err
 	}
@@ -358,7 +358,7 @@ func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phas
 		return err
 	}
 	x := &m.pushed
-	dsums, err := s.rows(&s.dsums, x.hop.Destinations, dsum.Cols)
+	dsums, err := s.rows(&s.dsums, compute.Float32s, x.hop.Destinations, dsum.Cols)
 	if err != nil {
 		return err
 	}

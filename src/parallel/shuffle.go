@@ -71,18 +71,18 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err := s.enter(m, trace.Forward, phases); err != nil {
 		return err
 	}
-	y := in.X
-	pack, own := &index.pack, y.Rows*y.Cols
-	in.X = compute.Matrix{Rows: y.Rows + len(c.IDs), Cols: y.Cols,
-		Data: y.Data[:own+len(c.IDs)*y.Cols]}
-	wanted, err := s.rows(&s.send, len(c.At), y.Cols)
+	y, of := in.X, in.X.Elements() // rows travel as they are stored
+	pack := &index.pack
+	in.X = y.RowsAt(0, y.Rows+len(c.IDs))
+	wanted, err := s.rows(&s.send, of, len(c.At), y.Cols)
 	if err != nil {
 		return err
 	}
 	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil, y,
 		false)
-	if err := s.exchange(&m.moved, wanted.Data, in.X.Data[own:], c.Wanted, c.Count,
-		y.Cols); err != nil {
+	others := in.X.RowsAt(y.Rows, in.X.Rows)
+	if err := s.exchange(&m.moved, wanted.Memory(), others.Memory(), c.Wanted, c.Count,
+		of.Floats(y.Cols)); err != nil {
 		return err
 	}
 	s.leave(trace.Forward, phases)
@@ -140,7 +140,7 @@ func (s *shuffler) backward(
 	}
 	add := &index.add
 	dy := dx.RowsAt(0, c.Own())
-	got, err := s.rows(&s.got, len(c.At), dx.Cols)
+	got, err := s.rows(&s.got, compute.Float32s, len(c.At), dx.Cols)
 	if err != nil {
 		return dy, err
 	}

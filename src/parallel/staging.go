@@ -29,7 +29,7 @@ type landing interface {
 func newLanding(o *Options) landing {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
-		return onHostMemory{o.Host, o.Cols, o.Exchange}
+		return onHostMemory{o.Host, o.Cols, compute.CapabilitiesOf(o.Device).Stores, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
 		steady: o.Model.Steady()}
@@ -39,8 +39,8 @@ func newLanding(o *Options) landing {
 type ofLanding struct {
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
-	own, aggregate, all []float32
-	types               [][]float32 // [T]
+	own, aggregate, all []float32      // memory of matrices of either type
+	types               [][]float32    // [T] likewise
 	sparse              compute.SparseMaker
 }
 
@@ -68,6 +68,7 @@ func (l *ofLanding) free() {
 type onHostMemory struct {
 	host     compute.Host
 	cols     int
+	stored   compute.Elements   // in which the rows are made
 	exchange *exchange.Exchange // says what the rows of each type are
 }
 
@@ -80,15 +81,15 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	if needs.Types {
 		h.landTypes(m)
 	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // else the step makes them
-		b.X = matrixOf(&m.all, input.Sources, h.cols)
+		b.X = matrixOf(&m.all, h.stored, input.Sources, h.cols)
 		h.host.GatherRows(b.X, rows)
 	}
 	if needs.Own {
-		b.Own = matrixOf(&m.own, input.Destinations, h.cols)
+		b.Own = matrixOf(&m.own, h.stored, input.Destinations, h.cols)
 		h.host.GatherRows(b.Own, rows)
 	}
 	if how := needs.Aggregate; how != compute.NoReduction {
-		b.Aggregate = matrixOf(&m.aggregate, input.Destinations, h.cols)
+		b.Aggregate = matrixOf(&m.aggregate, h.stored, input.Destinations, h.cols)
 		h.host.SegmentRows(b.Aggregate, how, input.Forward, input.Weights, rows)
 	}
 	return nil
@@ -126,7 +127,7 @@ func (h onHostMemory) landTypes(m *Minibatch) {
 		if t == len(m.types) {
 			m.types = append(m.types, nil)
 		}
-		x := matrixOf(&m.types[t], rows.Len(), rows.Cols)
+		x := matrixOf(&m.types[t], h.stored, rows.Len(), rows.Cols)
 		rows.Make(h.host, x)
 		m.Batch.Types = append(m.Batch.Types, x)
 	}

@@ -314,12 +314,13 @@ func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 func (s *Strategy) spoil(m *Minibatch) {
 	b := &m.Batch
 	for _, input := range append([]compute.Matrix{b.Own, b.Aggregate, b.X}, b.Types...) {
-		if len(input.Data) == 0 {
+		memory := input.Memory()
+		if len(memory) == 0 {
 			continue
 		}
 		if fault.NaN(fault.Loss, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step) {
 			mine := input.RowsAt(m.pushed.first, input.Rows)
-			s.o.Device.Upload(mine.Data[:1], []float32{float32(math.NaN())})
+			s.o.Device.Upload(mine.Memory()[:1], []float32{float32(math.NaN())})
 		}
 		return
 	}

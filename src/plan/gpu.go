@@ -144,7 +144,8 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	hop, cols, stored := p.input(s)
 	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations), float64(hop.edges)
-	rowBytes, width := float64(stored), float64(cols)*4
+	rowBytes, width := float64(stored), float64(cols*p.job.Stored.Size())
+	wide := float64(4 * cols) // as kernels read it
 	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
 	if needs.Types {
 		x.onHost, x.copied, x.inputs = true, frontier, float64(s.sent.types)
@@ -156,16 +157,16 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		return x
 	}
 	if p.job.Sparse { // the host makes rows dense
-		rowBytes = width
+		rowBytes = wide
 	}
 	apart, made := x.rows*rowBytes+8*frontier, 0.0
 	if needs.Own {
 		made += destinations * width
-		x.read += destinations * (rowBytes + width)
+		x.read += destinations * (rowBytes + wide)
 	}
 	if needs.Sources {
 		made += frontier * width
-		x.read += frontier * (rowBytes + width)
+		x.read += frontier * (rowBytes + wide)
 	}
 	if needs.Aggregate != compute.NoReduction {
 		apart += 8*(destinations+1) + 4*edges
@@ -173,7 +174,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 			apart += 4 * edges
 		}
 		made += destinations * width
-		x.read += edges*rowBytes + destinations*width
+		x.read += edges*rowBytes + destinations*wide
 	}
 	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
 	if x.onHost = made <= apart && !inPlace; x.onHost {
@@ -205,8 +206,11 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 			fetched = 8 * minibatch.rows
 		}
 		inputs := p.inputRows(slot, model.needs)
-		if p.multiplies() { // which the minibatches hold
+		switch {
+		case p.multiplies(): // which the minibatches hold
 			inputs = 0
+		case model.needs.Types && p.job.Stored == compute.BF16s: // widened
+			inputs = 2 * int64(slot.sent.types)
 		}
 		each := int64(minibatch.blocks + minibatch.inputs + fetched)
 		chunk, grown, err := p.deviceEvaluation(r, model)

@@ -167,7 +167,11 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	h, cols, _ := p.input(s)
-	return h.inputRows(needs) * int64(cols) * 4
+	size := p.job.Stored.Size()
+	if p.job.GPU != nil { // widened
+		size = 4
+	}
+	return h.inputRows(needs) * int64(cols*size)
 }
 
 // sparseInputs returns the bytes of what a host makes of sparse rows for the input layer.
@@ -201,7 +205,7 @@ type modelBytes struct {
 
 func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	j := p.job
-	dev := new(counter)
+	dev := p.counter()
 	m, err := nn.NewModel(dev, j.Model, j.Seed)
 	if err != nil {
 		return nil, err
@@ -318,7 +322,20 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 // counter is a device that computes nothing: its arrays are addresses without memory.
 type counter struct {
 	compute.Device
-	live int64
+	stores compute.Elements
+	live   int64
+}
+
+// counter returns one that stores rows as the job's devices do.
+func (p *planner) counter() *counter { return &counter{stores: p.stores()} }
+
+// stores returns the type in which the job's devices store rows: GPUs in float32, whose numbers are
+// rounded.
+func (p *planner) stores() compute.Elements {
+	if p.job.GPU != nil {
+		return compute.Float32s
+	}
+	return p.job.Stored
 }
 
 var _ compute.Counter = new(counter)
@@ -338,9 +355,11 @@ func (c *counter) Free(x []float32) {
 	mem.Unreserve(x)
 }
 
-func (c *counter) Upload(dst, src []float32)          {}
-func (c *counter) Sync() error                        { return nil }
-func (c *counter) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+func (c *counter) Upload(dst, src []float32) {}
+func (c *counter) Sync() error               { return nil }
+func (c *counter) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Stores: c.stores}
+}
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that are
@@ -464,7 +483,7 @@ func (p *planner) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
 		return p.sparseBytes(c.hop, needs)
 	}
 	in, _ := p.job.Model.Widths(l)
-	return 4 * c.hop.inputRows(needs) * int64(in)
+	return c.hop.inputRows(needs) * int64(in*p.job.Stored.Size())
 }
 
 // inputRows returns the number of input rows of a layer for a hop.
@@ -484,7 +503,7 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 // grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
 func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
 	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
-		dev := new(counter)
+		dev := p.counter()
 		m, err := nn.NewModel(dev, p.job.Model, 0)
 		if err != nil {
 			return 0, err
@@ -513,7 +532,7 @@ func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error)
 // outputGrown is the memory by which the arrays of jumping knowledge grow for the logits of the
 // given number of rows, beyond their size for minibatches.
 func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
-	dev := new(counter)
+	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
 	if err != nil {
 		return 0, err

@@ -43,11 +43,12 @@ type Job struct {
 
 // Machine is what a rank of a job has.
 type Machine struct {
-	Workers int     // goroutines that prepare; default 1
-	Threads int     // threads that compute; default 1
-	Cores   float64 // CPUs; default Workers + Threads
-	GPU     *GPU    // GPUs that train; nil: the CPUs train
-	Scratch bool    // inference keeps hidden rows in files
+	Workers int              // goroutines that prepare; default 1
+	Threads int              // threads that compute; default 1
+	Cores   float64          // CPUs; default Workers + Threads
+	GPU     *GPU             // GPUs that train; nil: the CPUs train
+	Scratch bool             // inference keeps hidden rows in files
+	Stored  compute.Elements // of the rows that a layer reads
 }
 
 // laid is a job on its parts.

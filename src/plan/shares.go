@@ -282,7 +282,8 @@ func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)
 		if l > 0 {
-			computed = max(computed, 2*4*int64(x.Wanted*in))
+			size := p.job.Model.Stored(l-1, p.stores()).Size()
+			computed = max(computed, int64((size+4)*x.Wanted*in))
 			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}
 	}

@@ -59,8 +59,9 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 			}
 			in, _ := p.job.Model.Widths(l)
 			s.Hidden += others
-			s.Bytes += others * parallel.BetweenBytes(in)
-			between += most * parallel.BetweenBytes(in)
+			bytes := parallel.StoredBytes(in, p.job.Model.Stored(l-1, p.stores()))
+			s.Bytes += others * bytes
+			between += most * bytes
 		}
 		for l, n := range candidates[r] {
 			sent := float64(parallel.CountBytes + sample.CandidateBytes*n)

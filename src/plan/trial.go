@@ -47,12 +47,12 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 			t.close()
 		}
 	}()
-	var device compute.Device = new(counter)
+	var device compute.Device = p.counter()
 	if j.GPU != nil {
-		t.device = new(sender)
+		t.device = &sender{stored: j.Stored}
 		device = t.device
 	}
-	model, err := nn.NewModel(new(counter), j.Model, j.Seed)
+	model, err := nn.NewModel(p.counter(), j.Model, j.Seed)
 	if err != nil {
 		return t, err
 	}
@@ -231,7 +231,8 @@ func (s *sent) atLeast(o sent) { s.blocks, s.types = max(s.blocks, o.blocks), ma
 // sender is a device with its own memory to which minibatches are sent, but only counted.
 type sender struct {
 	compute.Accelerator
-	sent sent
+	stored compute.Elements
+	sent   sent
 }
 
 func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
@@ -259,7 +260,7 @@ func (b staging) Send(in *compute.Inputs) error {
 		n += 4 * len(v)
 	}
 	for i := range in.Types {
-		types += in.Types[i].Len() * in.Types[i].Cols * 4
+		types += in.Types[i].Len() * in.Types[i].Cols * b.device.stored.Size()
 	}
 	b.device.sent = sent{blocks: n, types: types}
 	return nil

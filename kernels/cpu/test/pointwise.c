@@ -17,6 +17,12 @@ static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
     return o;
 }
 
+static outputs from_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * in->s->cols, NULL);
+    halognn_from_bf16(k, o.at[0], in->s->sources * in->s->cols, in->half);
+    return o;
+}
+
 static outputs round_factors_packed(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, NULL);
     halognn_round_factors(k, o.at[0], in->s->cols, in->s->segments, in->s->cols, in->x, in->s->cols,
@@ -51,7 +57,18 @@ static outputs relu_dropout(const halognn_cpu *k, const input *in) {
 
 static outputs relu_backward(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->dy);
-    halognn_relu_backward(k, o.at[0], in->cells, in->x, 1.25f);
+    halognn_relu_backward(k, o.at[0], in->cells, of_floats(in->x), 1.25f);
+    return o;
+}
+
+/* Behind rows of bfloat16. */
+static outputs backward_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->dy);
+    uint16_t *y = must_alloc((size_t)in->cells * 2);
+    halognn_to_bf16(k, y, in->cells, 1, in->cells, in->x, in->cells);
+    halognn_relu_backward(k, o.at[0], in->cells / 2, of_bf16(y), 1.25f);
+    halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, of_bf16(y), 0, 1, 0, NULL);
+    free(y);
     return o;
 }
 
@@ -62,7 +79,7 @@ static outputs elu(const halognn_cpu *k, const input *in, uint32_t threshold, in
     for (int64_t r = 0; r < in->s->segments; r++)
         vertices[r] = (int32_t)(r * 48611 % 2147483647);
     if (backward)
-        halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, in->dy, threshold, scale, 77,
+        halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, of_floats(in->dy), threshold, scale, 77,
                              vertices);
     else
         halognn_elu(k, o.at[0], in->s->segments, in->s->cols, threshold, scale, 77, vertices);
@@ -83,11 +100,13 @@ static outputs elu_backward_dropout(const halognn_cpu *k, const input *in) {
 const test pointwise_tests[] = {
     {"to_bf16", to_bf16, 0},
     {"to_bf16, packed", to_bf16_packed, 0},
+    {"from_bf16", from_bf16, 0},
     {"round_factors", round_factors, 0},
     {"round_factors, packed", round_factors_packed, 0},
     {"relu", relu, 0},
     {"relu_dropout", relu_dropout, 0},
     {"relu_backward", relu_backward, 0},
+    {"relu_backward and elu_backward of bfloat16", backward_bf16, 0},
     {"elu", elu_plain, 0},
     {"elu dropout", elu_dropout, 0},
     {"elu_backward", elu_backward_plain, 0},

@@ -3,18 +3,48 @@
 
 static outputs mean(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_mean(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices, in->h);
+    halognn_segment_mean(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                         of_floats(in->h));
+    return o;
+}
+
+/* Means of rows of bfloat16, which half holds as well as float16, as bfloat16. */
+static outputs mean_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_segment_mean(k, narrow(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                         of_bf16(in->half));
     return o;
 }
 
 static outputs rows_of(const halognn_cpu *k, const input *in, int how, const int32_t *counts,
-                       const float *weights, int bytes, int64_t wide,
+                       const float *weights, int bytes, int64_t first_wide,
                        int wide_bytes) {
     const outputs o = one(in->cells, NULL);
-    halognn_segment_rows(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->grouped, how,
-                         counts, weights, elements_of(in, bytes, wide, wide_bytes),
+    halognn_segment_rows(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->grouped,
+                         how, counts, weights, elements_of(in, bytes, first_wide, wide_bytes),
                          tables_of(in, bytes), in->refs);
     return o;
+}
+/* The same to bfloat16. */
+static outputs to_bf16(const halognn_cpu *k, const input *in, int how, int bytes,
+                       int64_t first_wide) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_segment_rows(k, narrow(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->grouped,
+                         how, NULL, NULL, elements_of(in, bytes, first_wide, 2),
+                         tables_of(in, bytes), in->refs);
+    return o;
+}
+static outputs mean_to_bf16(const halognn_cpu *k, const input *in) {
+    return to_bf16(k, in, HALOGNN_MEAN, 4, HALOGNN_NO_WIDE);
+}
+static outputs sum_bytes_to_bf16(const halognn_cpu *k, const input *in) {
+    return to_bf16(k, in, HALOGNN_SUM, 1, HALOGNN_NO_WIDE);
+}
+static outputs mean_shorts_to_bf16(const halognn_cpu *k, const input *in) {
+    return to_bf16(k, in, HALOGNN_MEAN, 1, TABLES - 1);
+}
+static outputs max_half_to_bf16(const halognn_cpu *k, const input *in) {
+    return to_bf16(k, in, HALOGNN_MAX, 2, HALOGNN_NO_WIDE);
 }
 static outputs rows(const halognn_cpu *k, const input *in, int how, const float *weights,
                     int bytes) {
@@ -68,8 +98,8 @@ static outputs max(const halognn_cpu *k, const input *in, int with_arg) {
     const outputs o = {.at = {guarded(in->cells, NULL), with_arg ? guarded(in->cells, NULL) : NULL},
                        .len = {in->cells, in->cells}};
     float *h = coarse(in);
-    halognn_segment_max(k, o.at[0], (int32_t *)(void *)o.at[1], in->s->segments, in->s->cols,
-                        in->indptr, in->indices, h);
+    halognn_segment_max(k, wide(o.at[0]), (int32_t *)(void *)o.at[1], in->s->segments, in->s->cols,
+                        in->indptr, in->indices, of_floats(h));
     free(h);
     return o;
 }
@@ -91,8 +121,28 @@ static outputs max_backward(const halognn_cpu *k, const input *in) {
 
 static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
     const outputs o = one(in->cells, in->x);
-    halognn_segment_sum(k, o.at[0], in->s->segments, in->s->cols, in->indptr, in->indices,
-                        weighted ? in->weights : NULL, in->h, add);
+    halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        weighted ? in->weights : NULL, of_floats(in->h), of_floats(NULL), 0, NULL, add);
+    return o;
+}
+static outputs sum_bf16_add(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        in->weights, of_bf16(in->half), of_floats(NULL), 0, NULL, 1);
+    return o;
+}
+/* With own rows, to either type. */
+static outputs sum_own(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        NULL, of_floats(in->h), of_floats(in->dy), in->s->segments / 2, in->gamma, 1);
+    return o;
+}
+static outputs sum_own_to_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->cells + 1) / 2, NULL);
+    halognn_segment_sum(k, narrow(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        in->weights, of_floats(in->h), of_floats(in->dy), in->s->segments,
+                        in->gamma, 0);
     return o;
 }
 static outputs sum_set(const halognn_cpu *k, const input *in) { return sum(k, in, 0, 0); }
@@ -114,6 +164,12 @@ static outputs mean_backward_add(const halognn_cpu *k, const input *in) {
 
 const test segment_tests[] = {
     {"segment_mean", mean, 0},
+    {"segment_mean of bfloat16", mean_bf16, 0},
+    {"segment_sum of bfloat16, weighted add", sum_bf16_add, 0},
+    {"segment_rows mean to bfloat16", mean_to_bf16, 0},
+    {"segment_rows sum of int8 to bfloat16", sum_bytes_to_bf16, 0},
+    {"segment_rows mean of int8 and int16 to bfloat16", mean_shorts_to_bf16, 0},
+    {"segment_rows max of float16 to bfloat16", max_half_to_bf16, 0},
     {"segment_rows mean", mean_rows, 0},
     {"segment_rows mean of float16", mean_half_rows, 0},
     {"segment_rows mean of float16 and float32", mean_mixed_rows, 0},
@@ -132,6 +188,8 @@ const test segment_tests[] = {
     {"segment_sum", sum_set, 0},
     {"segment_sum weighted", sum_weighted, 0},
     {"segment_sum weighted add", sum_weighted_add, 0},
+    {"segment_sum, own rows", sum_own, 0},
+    {"segment_sum, own rows, to bfloat16", sum_own_to_bf16, 0},
     {"segment_mean_backward", mean_backward_set, 0},
     {"segment_mean_backward add", mean_backward_add, 0},
     {0},

@@ -63,6 +63,14 @@ float *floats(int64_t n);       /* n random numbers between -1 and 1 */
 float *guarded(int64_t n, const float *from);
 int intact(const float *p, int64_t n);
 
+/* Matrices of either type. */
+static inline halognn_matrix of_floats(const float *x) { return (halognn_matrix){.at = x}; }
+static inline halognn_matrix of_bf16(const uint16_t *x) {
+    return (halognn_matrix){.at = x, .bf16 = 1};
+}
+static inline halognn_result wide(float *y) { return (halognn_result){.at = y}; }
+static inline halognn_result narrow(float *y) { return (halognn_result){.at = y, .bf16 = 1}; }
+
 /* An output of n floats. */
 outputs one(int64_t n, const float *from);
 

@@ -29,7 +29,7 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 		o.Eval = sample.Spec{}
 	}
 	return plan.Job{Spec: o.Spec, Machine: plan.Machine{Workers: workers, Threads: threads,
-		Cores: cores, Scratch: c.Run.ScratchDir != ""}}
+		Cores: cores, Scratch: c.Run.ScratchDir != "", Stored: c.Compute.Precision.Stored()}}
 }
 
 // planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the

@@ -53,7 +53,10 @@ var denseTests = family{
 				d.Epilogue = compute.Epilogue{Activation: compute.ActivateReLU, P: 0.5}
 			})},
 			{"a bias of another width",
-				func() { b.dev.Finish(b.zeros(2, 4), b.zeros(1, 3).Data, compute.Epilogue{}) }},
+				func() {
+					y := b.zeros(2, 4)
+					b.dev.Finish(y, y, b.zeros(1, 3).Data, compute.Epilogue{})
+				}},
 			{"an activation of another shape", func() {
 				b.dev.FinishBackward(b.zeros(1, 4).Data, b.zeros(2, 4), b.zeros(2, 3),
 					compute.Epilogue{Activation: compute.ActivateReLU})
@@ -83,7 +86,7 @@ var denseTests = family{
 			{"DenseBackward of two, behind an activation",
 				func() { l.dev.DenseBackward(g, dy, y, two) },
 				4 * (2*r*in + 2*out*in + out + 3*r*out), 4 * r * in * out},
-			{"Finish", func() { l.dev.Finish(y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out), 0},
+			{"Finish", func() { l.dev.Finish(y, y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out), 0},
 			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Epilogue) },
 				4 * (3*r*out + out), 0},
 			{"FinishBackward of a sum alone",
@@ -127,8 +130,8 @@ func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result)
 	for _, f := range epilogues {
 		epilogue := f.epilogue(b, rows, cols)
 		y, parts := b.matrix(rows, cols, x), b.matrix(rows, cols, x)
-		b.dev.Finish(y, bias, epilogue)
-		compute.FinishInParts(b.dev, parts, bias, epilogue)
+		b.dev.Finish(y, y, bias, epilogue)
+		compute.FinishInParts(b.dev, parts, b.matrix(rows, cols, x), bias, epilogue)
 		mdy, dyParts, db, dbParts := b.matrix(rows, cols, dy), b.matrix(rows, cols, dy),
 			b.dirty(cols), b.dirty(cols)
 		b.dev.FinishBackward(db, mdy, y, epilogue)
@@ -290,9 +293,13 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 
 // same is a result that must have the bits of another, where neither is NaN.
 func same(name string, got, want []float32) result {
-	wide := make([]float64, len(want))
-	for i, v := range want {
+	return exact(name, got, widened(want))
+}
+
+func widened(x []float32) []float64 {
+	wide := make([]float64, len(x))
+	for i, v := range x {
 		wide[i] = float64(v)
 	}
-	return exact(name, got, wide)
+	return wide
 }

@@ -91,6 +91,7 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	host.GatherRows(compute.Matrix{Rows: sources, Cols: cols, Data: gathered}, rows)
 	intact()
 	exact("GatherRows", gathered, want).check(t)
+	testRounded(t, "GatherRows", gathered, cols, func(dst compute.Matrix) { host.GatherRows(dst, rows) })
 
 	s := b.groups(segments, sources, degree)
 	weights := b.normal(len(s.Indices))
@@ -109,6 +110,9 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 		grid(name, reduced, segments, cols, sources, func(d, j int) sum {
 			return reduction(r.how, s, d, r.weights, func(i int32) float64 { return want[int(i)*cols+j] })
 		}).check(t)
+		testRounded(t, name, reduced, cols, func(dst compute.Matrix) {
+			host.SegmentRows(dst, r.how, s, r.weights, rows)
+		})
 	}
 
 	testGroups(t, host, s, weights, rows)
@@ -123,6 +127,21 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	for i, id := range ids {
 		if string(sliced[i*rowBytes:(i+1)*rowBytes]) != string(rows.Tables[0][int(id)*rowBytes:(int(id)+1)*rowBytes]) {
 			t.Fatalf("SliceRows: row %d is not row %d of the table", i, id)
+		}
+	}
+}
+
+// testRounded checks that a call gives a matrix of bfloat16 the numbers that it gives one of float32,
+// rounded.
+func testRounded(t *testing.T, name string, want []float32, cols int,
+	call func(dst compute.Matrix)) {
+	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
+	got := compute.BF16s.In(memory, len(want)/cols, cols)
+	call(got)
+	intact()
+	for i, x := range want {
+		if got.BF16[i] != compute.ToBF16(x) && x == x {
+			t.Fatalf("%s: element %d of bfloat16 is %v, want %v", name, i, compute.FromBF16(got.BF16[i]), x)
 		}
 	}
 }

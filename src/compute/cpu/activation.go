@@ -85,11 +85,11 @@ func (a *activationBackward) tile(d *Device, lo, hi int) {
 	dy, y := a.dy.RowsAt(lo, hi).Data, a.y.RowsAt(lo, hi)
 	rows, cols := size(y)
 	if a.kind == compute.ActivateReLU {
-		C.halognn_relu_backward(d.level, floats(dy), C.int64_t(len(dy)), floats(y.Data),
+		C.halognn_relu_backward(d.level, floats(dy), C.int64_t(len(dy)), read(y),
 			C.float(a.scale))
 		return
 	}
-	C.halognn_elu_backward(d.level, floats(dy), rows, cols, floats(y.Data), C.uint32_t(a.threshold),
+	C.halognn_elu_backward(d.level, floats(dy), rows, cols, read(y), C.uint32_t(a.threshold),
 		C.float(a.scale), keyOf(a.key), a.verticesAt(lo, hi))
 }
 

@@ -50,7 +50,9 @@ type weightSum struct {
 }
 
 // product adds dw = dyᵀ x to what is computed.
-func (a *chunkSums) product(dw, dy, x compute.Matrix) {
+func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
+	d.multiplies(dy)
+	d.multiplies(x)
 	p := weightSum{dw: dw, left: dy, right: x, at: a.stride}
 	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 { // rows of xᵀ dy are whole vectors
 		p.turned, p.left, p.right = true, x, dy

@@ -37,6 +37,7 @@ type Device struct {
 	partial []float32    // partial sums of chunks
 	sums    []float32    // and their sums
 	losses  []chunkLoss
+	wide    []wideRows // one for each thread
 
 	groupTiles []groupTile // of a product in groups
 
@@ -56,7 +57,8 @@ func New(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{level: k, gemm: gemm, precision: o.Precision, cpus: o.CPUs}
+	d := &Device{level: k, gemm: gemm, precision: o.Precision, cpus: o.CPUs,
+		wide: make([]wideRows, o.Threads)}
 	if o.Precision.Dropped() > 0 {
 		var products string
 		d.rounding, products = newRounding(gemm, o.Precision, k, o.Threads)
@@ -108,7 +110,7 @@ func (d *Device) Name() string { return d.name }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision, Peaks: d.peaks, Spun: d.spun,
+	return compute.Capabilities{Precision: d.precision, Stores: d.precision.Stored(), Peaks: d.peaks, Spun: d.spun,
 		Scratch: d.scratch}
 }
 
@@ -117,6 +119,9 @@ func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load())
 // scratch returns the bytes outside the heap that the kernels have grown so far.
 func (d *Device) scratch() int64 {
 	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
+	for i := range d.wide {
+		floats += cap(d.wide[i].rows)
+	}
 	bytes := int64(floats) * 4
 	if d.rounding != nil {
 		bytes += d.rounding.bytes()
@@ -136,6 +141,9 @@ func (d *Device) Close() error {
 	d.pool = nil
 	if d.rounding != nil {
 		d.rounding.free()
+	}
+	for i := range d.wide {
+		mem.Free(d.wide[i].rows)
 	}
 	for _, scratch := range []*[]float32{&d.turned[0], &d.turned[1], &d.partial, &d.sums} {
 		mem.Free(*scratch)

@@ -2,10 +2,20 @@
 
 package cpu
 
-import "halognn/src/compute"
+// #include "halognn_cpu.h"
+import "C"
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
 
 // dense computes a Dense tile by tile, so that the epilogue finds the tile's rows in the cache.
 type dense struct {
+	y             compute.Matrix
 	first, second product // second without columns: none
 	bias          []float32
 	epilogue      epilogue
@@ -14,7 +24,7 @@ type dense struct {
 // Dense implements compute.Device.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
-	call := dense{first: d.forward(0, y, a.X, a.W, false), bias: a.Bias,
+	call := dense{y: y, first: d.forward(0, y, a.X, a.W, false), bias: a.Bias,
 		epilogue: epilogueOf(y, a.Epilogue)}
 	if a.X2.Cols > 0 {
 		call.second = d.forward(1, y, a.X2, a.W2, true)
@@ -23,33 +33,81 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 }
 
 func (a *dense) tile(d *Device, lo, hi int) {
-	a.first.tile(d, lo, hi)
-	y := a.first.out
+	r := d.begin(a.y.RowsAt(lo, hi))
+	a.first.into(d, r.wide, a.first.in.RowsAt(lo, hi))
 	if a.bias != nil {
-		(&addBias{y, a.bias}).tile(d, lo, hi)
+		(&addBias{r.wide, a.bias}).tile(d, 0, hi-lo)
 	}
 	if a.second.in.Cols > 0 {
-		a.second.tile(d, lo, hi)
+		a.second.into(d, r.wide, a.second.in.RowsAt(lo, hi))
 	}
-	a.epilogue.tile(d, lo, hi)
+	a.epilogue.end(d, r, lo, hi)
 }
 
 // epilogue applies a compute.Epilogue while the tile's rows are in the cache.
 type epilogue struct {
-	y, add     compute.Matrix
+	add        compute.Matrix
 	activation activation
+	rounded    bool
 }
 
 func epilogueOf(y compute.Matrix, e compute.Epilogue) epilogue {
-	return epilogue{y, e.Add, activationOf(y, e)}
+	return epilogue{e.Add, activationOf(y, e), e.Rounded}
 }
 
-func (a *epilogue) tile(d *Device, lo, hi int) {
+// end applies it to rows [lo,hi) of y, which are in r, and stores them.
+func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	if a.add.Cols > 0 {
-		(&copyColumns{a.y, a.add, 0, 0, a.y.Cols, true}).tile(d, lo, hi)
+		(&copyColumns{r.wide, a.add.RowsAt(lo, hi), 0, 0, r.wide.Cols, true}).tile(d, 0, hi-lo)
 	}
-	if a.activation.kind != compute.NoActivation {
-		a.activation.tile(d, lo, hi)
+	if of := a.activation; of.kind != compute.NoActivation {
+		if of.y = r.wide; of.threshold > 0 {
+			of.vertices = of.vertices[lo:hi]
+		}
+		of.tile(d, 0, hi-lo)
+	}
+	d.end(r, a.rounded)
+}
+
+// result is rows that a kernel makes: in float32 where they lie or, if they are stored in bfloat16, in
+// scratch until they are complete.
+type result struct {
+	y, wide compute.Matrix
+	scratch *wideRows // nil: none
+}
+
+// wideRows is the scratch of one of the tiles in progress.
+type wideRows struct {
+	taken atomic.Bool
+	rows  []float32
+	_     [64]byte // keeps threads on separate cache lines
+}
+
+// begin makes room for the rows y.
+func (d *Device) begin(y compute.Matrix) result {
+	if y.BF16 == nil {
+		return result{y: y, wide: y}
+	}
+	for {
+		for i := range d.wide {
+			s := &d.wide[i]
+			if s.taken.CompareAndSwap(false, true) {
+				s.rows = mem.Grow(s.rows, y.Rows*y.Cols)
+				return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
+			}
+		}
+	}
+}
+
+// end stores complete rows, rounded if they are to be.
+func (d *Device) end(r result, rounded bool) {
+	n := C.int64_t(r.y.Rows * r.y.Cols)
+	if r.scratch != nil {
+		C.halognn_to_bf16(d.level, halves(r.y.BF16), n, 1, n, floats(r.wide.Data), n)
+		r.scratch.taken.Store(false)
+	} else if rounded && d.precision.Stored() == compute.BF16s {
+		C.halognn_round_factors(d.level, floats(r.y.Data), n, 1, n, floats(r.y.Data), n,
+			C.int(d.precision.Dropped()))
 	}
 }
 
@@ -61,27 +119,32 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	if a.Bias != nil {
 		call.bias = g.Bias
 	}
-	call.product(g.W, dy, a.X)
+	call.product(d, g.W, dy, a.X)
 	if a.X2.Cols > 0 {
-		call.product(g.W2, dy, a.X2)
+		call.product(d, g.W2, dy, a.X2)
 	}
 	call.run(d)
 }
 
 // Finish implements compute.Device.
-func (d *Device) Finish(y compute.Matrix, b []float32, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinish(y, b, epilogue)).Done()
-	run(d, y.Rows, streamRows(y.Cols), finish{addBias{y, b}, epilogueOf(y, epilogue)})
+func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()
+	run(d, y.Rows, streamRows(y.Cols), finish{y, x, b, epilogueOf(y, epilogue)})
 }
 
 type finish struct {
-	bias     addBias
+	y, x     compute.Matrix
+	b        []float32
 	epilogue epilogue
 }
 
 func (a *finish) tile(d *Device, lo, hi int) {
-	a.bias.tile(d, lo, hi)
-	a.epilogue.tile(d, lo, hi)
+	r, x := d.begin(a.y.RowsAt(lo, hi)), a.x.RowsAt(lo, hi)
+	if unsafe.SliceData(r.wide.Data) != unsafe.SliceData(x.Data) {
+		copy(r.wide.Data, x.Data)
+	}
+	(&addBias{r.wide, a.b}).tile(d, 0, hi-lo)
+	a.epilogue.end(d, r, lo, hi)
 }
 
 // FinishBackward implements compute.Device.

@@ -57,6 +57,29 @@ func TestEngines(t *testing.T) {
 	}
 }
 
+// Rows that are stored in bfloat16 give the numbers that they give in float32, at every level.
+func TestStored(t *testing.T) {
+	names := []string{GEMMGo}
+	if !raceDetector {
+		names = engines(t)
+	}
+	for _, level := range levels(t) {
+		t.Run(level, func(t *testing.T) {
+			computetest.Stored(t, func() compute.Device {
+				return open(t, Options{Threads: 2, GEMM: names[0], SIMD: level,
+					Precision: compute.PrecisionBF16})
+			})
+		})
+	}
+	for _, name := range names[1:] {
+		t.Run(name, func(t *testing.T) {
+			computetest.Stored(t, func() compute.Device {
+				return open(t, Options{Threads: 2, GEMM: name, Precision: compute.PrecisionBF16})
+			})
+		})
+	}
+}
+
 // The device's name says in which precision it multiplies, and how.
 func TestNameOfPrecision(t *testing.T) {
 	for _, c := range []struct {

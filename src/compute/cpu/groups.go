@@ -35,6 +35,7 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 }
 
 func (d *Device) groupProduct(p groupProduct) {
+	d.multiplies(p.in)
 	if d.rounding != nil {
 		d.rounding.weights(0, compute.Matrix{Rows: 1, Cols: len(p.w), Data: p.w}, 0, len(p.w))
 	}
@@ -70,6 +71,8 @@ type groupSum struct {
 // GroupMatMulWeights implements compute.Device.
 func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g compute.Groups) {
 	defer d.probe.Start(compute.CheckGroupMatMulWeights(dw, dy, x, g)).Done()
+	d.multiplies(dy)
+	d.multiplies(x)
 	chunks, size := max(groupChunks, chunkCount(dy.Rows)/groupPartials), dy.Cols*x.Cols
 	partials := d.cutGroups(g, chunks*compute.ChunkRows, size)
 	d.partial = mem.Grow(d.partial, partials)

@@ -49,7 +49,7 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	of := rows.Of[:dst.Rows:len(rows.Of)] // not the rest of a recycled array
 	panicIfNoRow("GatherRows", of, tables)
 	n, cols := size(dst)
-	panicOnFault(C.halognn_gather_rows(h.level, floats(dst.Data), n, cols,
+	panicOnFault(C.halognn_gather_rows(h.level, written(dst), n, cols,
 		elements(&rows), unsafe.SliceData(tables), refs(of)))
 }
 
@@ -73,7 +73,7 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 		panicIfNoRow("SegmentRows", rows.Of, tables)
 	}
 	segments, cols := size(dst)
-	panicOnFault(C.halognn_segment_rows(h.level, floats(dst.Data), segments, cols,
+	panicOnFault(C.halognn_segment_rows(h.level, written(dst), segments, cols,
 		int64s(s.Indptr), int32s(s.Indices), C.int(how), int32s(s.Counts), floats(weights),
 		elements(&rows), unsafe.SliceData(tables), refs(rows.Of)))
 }

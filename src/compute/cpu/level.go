@@ -69,6 +69,21 @@ func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
 func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
+// read and written are a matrix of either type that a kernel reads, or writes.
+func read(m compute.Matrix) C.halognn_matrix {
+	if m.BF16 != nil {
+		return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}
+	}
+	return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.Data))}
+}
+
+func written(m compute.Matrix) C.halognn_result {
+	if m.BF16 != nil {
+		return C.halognn_result{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}
+	}
+	return C.halognn_result{at: unsafe.Pointer(unsafe.SliceData(m.Data))}
+}
+
 func size(m compute.Matrix) (rows, cols C.int64_t) { return C.int64_t(m.Rows), C.int64_t(m.Cols) }
 
 func cBool(b bool) C.int {

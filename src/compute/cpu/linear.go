@@ -6,6 +6,8 @@ package cpu
 import "C"
 
 import (
+	"fmt"
+
 	"gonum.org/v1/gonum/blas"
 
 	"halognn/src/compute"
@@ -54,6 +56,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 // forward prepares y = x wᵀ as one of the products of a kernel.
 func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 	p := product{y, x, w.Data, blas.Trans, y.Cols, w.Cols, which, 0, add}
+	d.multiplies(x)
 	switch {
 	case d.rounding != nil:
 		p.n = fullWidth(y.Cols)
@@ -66,8 +69,19 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 	return p
 }
 
+// multiplies panics if a factor is of bfloat16 on a device that does not round factors.
+func (d *Device) multiplies(x compute.Matrix) {
+	if x.BF16 != nil && d.rounding == nil {
+		panic(fmt.Sprintf("compute: factor %v on a device of %s factors", x, d.precision))
+	}
+}
+
 func (a *product) tile(d *Device, lo, hi int) {
-	out, in := a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi)
+	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
+}
+
+// into computes the rows out of the product from the rows in.
+func (a *product) into(d *Device, out, in compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, *a)
 		return
@@ -85,6 +99,7 @@ func turn(d *Device, dst, src []float32, rows, cols int) {
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	p := product{dx, dy, w.Data, blas.NoTrans, dx.Cols, w.Cols, 0, 0, add}
+	d.multiplies(dy)
 	if d.rounding != nil {
 		p.n = fullWidth(dx.Cols)
 		p.stride = p.n
@@ -97,7 +112,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
 	call := chunkSums{rows: dy.Rows}
-	call.product(dw, dy, x)
+	call.product(d, dw, dy, x)
 	call.run(d)
 }
 
@@ -147,9 +162,8 @@ func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 }
 
 func (a *addScaled) tile(d *Device, lo, hi int) {
-	y := a.y.RowsAt(lo, hi).Data
-	C.halognn_add_scaled(d.level, floats(y), C.int64_t(len(y)), floats(a.z.RowsAt(lo, hi).Data),
-		floats(a.x.RowsAt(lo, hi).Data), floats(a.scale))
+	C.halognn_add_scaled(d.level, written(a.y.RowsAt(lo, hi)), C.int64_t((hi-lo)*a.y.Cols), read(a.z.RowsAt(lo, hi)),
+		read(a.x.RowsAt(lo, hi)), floats(a.scale))
 }
 
 type copyColumns struct {
@@ -168,8 +182,14 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 
 func (a *copyColumns) tile(d *Device, lo, hi int) {
 	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	from := x
+	if x.BF16 != nil {
+		from.BF16 = x.BF16[a.from:]
+	} else {
+		from.Data = x.Data[a.from:]
+	}
 	C.halognn_copy_columns(d.level, floats(y.Data[a.at:]), C.int64_t(hi-lo), C.int64_t(a.n),
-		C.int64_t(y.Cols), floats(x.Data[a.from:]), C.int64_t(x.Cols), cBool(a.add))
+		C.int64_t(y.Cols), read(from), C.int64_t(x.Cols), cBool(a.add))
 }
 
 type transpose struct{ y, x compute.Matrix }
@@ -208,5 +228,5 @@ func (a *columnDot) tile(d *Device, lo, hi int) {
 	x := a.x.RowsAt(lo, hi)
 	rows, cols := size(x)
 	C.halognn_column_dot(d.level, floats(d.partials(lo, x.Cols)), rows, cols, floats(x.Data),
-		floats(a.y.RowsAt(lo, hi).Data))
+		read(a.y.RowsAt(lo, hi)))
 }

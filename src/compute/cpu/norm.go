@@ -23,11 +23,11 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 }
 
 func (a *layerNorm) tile(d *Device, lo, hi int) {
-	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	r, x := d.begin(a.y.RowsAt(lo, hi)), a.x.RowsAt(lo, hi)
 	rows, cols := size(x)
-	C.halognn_layer_norm(d.level, floats(y.Data), rows, cols, floats(x.Data), floats(a.gamma),
+	C.halognn_layer_norm(d.level, floats(r.wide.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean[lo:hi]), floats(a.rstd[lo:hi]), C.float(a.eps))
-	a.epilogue.tile(d, lo, hi)
+	a.epilogue.end(d, r, lo, hi)
 }
 
 type layerNormBackward struct {
@@ -104,11 +104,11 @@ func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []fl
 }
 
 func (a *batchNorm) tile(d *Device, lo, hi int) {
-	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	r, x := d.begin(a.y.RowsAt(lo, hi)), a.x.RowsAt(lo, hi)
 	rows, cols := size(x)
-	C.halognn_batch_norm(d.level, floats(y.Data), rows, cols, floats(x.Data), floats(a.gamma),
+	C.halognn_batch_norm(d.level, floats(r.wide.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean), floats(a.variance), C.float(a.eps))
-	a.epilogue.tile(d, lo, hi)
+	a.epilogue.end(d, r, lo, hi)
 }
 
 type batchNormSums struct {

@@ -24,8 +24,8 @@ type bf16Engine interface {
 }
 
 // rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
-// rounded once a call; rows are rounded tile by tile, so that they are still in the cache when they
-// are multiplied.
+// rounded once a call; rows that are not stored so are rounded tile by tile, so that they are still in
+// the cache when they are multiplied.
 type rounding interface {
 	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0: the
 	// which-th weights of a kernel.
@@ -60,6 +60,9 @@ func newRounding(e engine, p compute.Precision, k level, threads int) (rounding,
 				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
 					C.int64_t(cols), floats(x), C.int64_t(stride))
 			},
+			stored: func(_ *[]uint16, x compute.Matrix, first, _ int) ([]uint16, int) {
+				return x.BF16[min(first, len(x.BF16)):], x.Cols
+			},
 			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}, name
 	}
 	dropped := C.int(p.Dropped())
@@ -68,13 +71,23 @@ func newRounding(e engine, p compute.Precision, k level, threads int) (rounding,
 			C.halognn_round_factors(k, floats(dst), C.int64_t(width), C.int64_t(rows),
 				C.int64_t(cols), floats(x), C.int64_t(stride), dropped)
 		},
+		stored: func(dst *[]float32, x compute.Matrix, first, width int) ([]float32, int) {
+			*dst = mem.Grow(*dst, x.Rows*width)
+			for i := range x.Rows {
+				C.halognn_from_bf16(k, floats((*dst)[i*width:]), C.int64_t(width),
+					halves(x.BF16[i*x.Cols+first:]))
+			}
+			return *dst, width
+		},
 		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}, slowly(p)
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.
 type roundingTo[T uint16 | float32] struct {
 	round func(dst []T, width, rows, cols int, x []float32, stride int)
-	gemm  func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
+	// stored returns columns of a matrix of bfloat16, and the distance of its rows
+	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
+	gemm   func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
 	w       [2][]T
 	scratch []scratchOf[T] // one for each thread
@@ -99,14 +112,18 @@ func (r *roundingTo[T]) take() *scratchOf[T] {
 	}
 }
 
-// rounded rounds x [rows,cols], with rows of stride elements, into dst, which it grows as needed,
-// and returns the result.
-func (r *roundingTo[T]) rounded(dst *[]T, width, rows, cols int, x []float32, stride int) []T {
-	*dst = mem.Grow(*dst, rows*width)
-	if len(*dst) > 0 {
-		r.round(*dst, width, rows, cols, x, stride)
+// rounded returns columns of x, rounded into dst, which grows as needed, unless they are stored so,
+// and the distance of its rows.
+func (r *roundingTo[T]) rounded(dst *[]T, x compute.Matrix, first, width int) (columns []T,
+	stride int) {
+	if x.BF16 != nil {
+		return r.stored(dst, x, first, width)
 	}
-	return *dst
+	*dst = mem.Grow(*dst, x.Rows*width)
+	if len(*dst) > 0 {
+		r.round(*dst, width, x.Rows, width, x.Data[first:], x.Cols)
+	}
+	return *dst, width
 }
 
 func (r *roundingTo[T]) weights(which int, w compute.Matrix, more, width int) {
@@ -121,9 +138,9 @@ func (r *roundingTo[T]) weights(which int, w compute.Matrix, more, width int) {
 func (r *roundingTo[T]) product(out, in compute.Matrix, a product) {
 	s, w := r.take(), r.w[a.which][a.first:]
 	defer s.taken.Store(false)
-	x := r.rounded(&s.left, in.Cols, in.Rows, in.Cols, in.Data, in.Cols)
+	x, of := r.rounded(&s.left, in, 0, in.Cols)
 	if a.n == out.Cols {
-		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, w, a.stride, beta(a.add),
+		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, of, w, a.stride, beta(a.add),
 			out.Data, out.Cols)
 		return
 	}
@@ -133,7 +150,7 @@ func (r *roundingTo[T]) product(out, in compute.Matrix, a product) {
 			clear(s.out[i*a.n:][copy(s.out[i*a.n:], out.Row(i)):][:a.n-out.Cols])
 		}
 	}
-	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, in.Cols, w, a.stride, beta(a.add),
+	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, of, w, a.stride, beta(a.add),
 		s.out, a.n)
 	for i := range out.Rows {
 		copy(out.Row(i), s.out[i*a.n:])
@@ -144,9 +161,9 @@ func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Mat
 	first, width int, add bool) {
 	s := r.take()
 	defer s.taken.Store(false)
-	x := r.rounded(&s.left, left.Cols, left.Rows, left.Cols, left.Data, left.Cols)
-	y := r.rounded(&s.right, width, right.Rows, width, right.Data[first:], right.Cols)
-	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, left.Cols, y, width,
+	x, ofLeft := r.rounded(&s.left, left, 0, left.Cols)
+	y, ofRight := r.rounded(&s.right, right, first, width)
+	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, ofLeft, y, ofRight,
 		beta(add), sum, stride)
 }
 

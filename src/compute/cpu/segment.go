@@ -34,8 +34,8 @@ func (a *segmentMean) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
 		out := a.out.RowsAt(lo, hi)
 		rows, cols := size(out)
-		C.halognn_segment_mean(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.h.Data))
+		C.halognn_segment_mean(d.level, written(out), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), read(a.h))
 	}
 }
 
@@ -73,6 +73,8 @@ type segmentSum struct {
 	s       compute.Segments
 	weights []float32
 	h       compute.Matrix
+	own     compute.Matrix // added to the first rows, times 1 + scale[0]
+	scale   []float32
 	add     bool
 }
 
@@ -80,7 +82,7 @@ type segmentSum struct {
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
-	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, add})
+	run(d, out.Rows, segmentRows, segmentSum{out: out, s: s, weights: weights, h: h, add: add})
 	d.panicIfBad("SegmentSum", s, h.Rows)
 }
 
@@ -88,31 +90,19 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
 		out := a.out.RowsAt(lo, hi)
 		rows, cols := size(out)
-		C.halognn_segment_sum(d.level, floats(out.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.weights), floats(a.h.Data), cBool(a.add))
+		own := a.own.RowsAt(min(lo, a.own.Rows), min(hi, a.own.Rows))
+		C.halognn_segment_sum(d.level, written(out), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), floats(a.weights), read(a.h), read(own), C.int64_t(own.Rows),
+			floats(a.scale), cBool(a.add))
 	}
-}
-
-// segmentSumScaled adds to the rows of a tile's sums while they are in the cache.
-type segmentSumScaled struct {
-	sum segmentSum
-	own addScaled // to the first rows
 }
 
 // SegmentSumScaled implements compute.Device.
 func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
 	h, own compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
-	run(d, out.Rows, segmentRows, segmentSumScaled{segmentSum{out, s, weights, h, false},
-		addScaled{out, out, own, scale}})
+	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, own, scale, false})
 	d.panicIfBad("SegmentSumScaled", s, h.Rows)
-}
-
-func (a *segmentSumScaled) tile(d *Device, lo, hi int) {
-	a.sum.tile(d, lo, hi)
-	if hi = min(hi, a.own.x.Rows); lo < hi {
-		a.own.tile(d, lo, hi)
-	}
 }
 
 type segmentMax struct {
@@ -135,8 +125,8 @@ func (a *segmentMax) tile(d *Device, lo, hi int) {
 			arg = arg.RowsAt(lo, hi)
 		}
 		rows, cols := size(out)
-		C.halognn_segment_max(d.level, floats(out.Data), bits(arg.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.h.Data))
+		C.halognn_segment_max(d.level, written(out), bits(arg.Data), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), read(a.h))
 	}
 }
 

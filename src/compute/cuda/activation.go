@@ -71,6 +71,9 @@ func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	if e.Add.Cols > 0 {
 		to.add = float(e.Add.Data)
 	}
+	if e.Rounded && d.stored() == compute.BF16s {
+		to.dropped = d.dropped()
+	}
 	if e.Activation == compute.NoActivation {
 		return to
 	}

@@ -27,7 +27,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 		}
 		d.MatMul(y, a.X2, a.W2, true)
 	}
-	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 ||
+	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 || a.Epilogue.Rounded ||
 		a.Epilogue.Activation != compute.NoActivation {
 		d.epilogue("Dense", y, bias, second, a.Epilogue)
 	}
@@ -67,8 +67,11 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 }
 
 // Finish implements compute.Device.
-func (d *Device) Finish(y compute.Matrix, b []float32, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckFinish(y, b, epilogue)).Done()
+func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
+	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()
+	if unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data) {
+		d.CopyColumns(y, 0, x, 0, x.Cols, false)
+	}
 	d.epilogue("Finish", y, b, nil, epilogue)
 }
 

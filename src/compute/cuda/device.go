@@ -41,7 +41,8 @@ type Device struct {
 	result    *C.halognn_cuda_loss // and on the host
 	// what gather tells kernels; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
-	own, reduced, all buffer // what the open staging buffer was gathered into
+	own, reduced, all buffer // what the open staging buffer was gathered, or widened, into
+	types             buffer // likewise
 	// whose host arrays kernels find on the device; nil for none
 	open     *stagingBuffer
 	resident residence

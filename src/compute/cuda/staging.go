@@ -20,7 +20,8 @@ import (
 //	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
 //	                     indices, weights, scale                         │ of all layers       │ lie there, copied  │ fetched after the copy
 //
-// Rows of types are always made on the host.
+// Rows of types are always made on the host. What the host makes is of the elements in which rows are
+// stored; kernels read float32, to which those of bfloat16 are widened on the device.
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
@@ -153,7 +154,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 			b.cold = append(b.cold, ref)
 		}
 	}
-	width := in.Rows.Cols * 4
+	width := in.Rows.Cols * b.d.stored().Size()
 	apart, made := (len(b.cold)+len(b.mapped))*b.rowBytes+8*(b.frontier+len(b.mapped)), 0
 	if in.Own {
 		made += in.Destinations * width
@@ -184,7 +185,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	b.typesAt = b.typesAt[:0]
 	for _, rows := range in.Types {
-		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*4))
+		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*b.d.stored().Size()))
 	}
 	for _, s := range in.Segments {
 		array(b, s.Indptr)
@@ -298,8 +299,7 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 	for t, rows := range in.Types {
 		m := b.pinnedMatrix(b.typesAt[t], rows.Len(), rows.Cols)
 		rows.Make(b.host, m)
-		m = buffer{p: unsafe.Add(b.device.p, b.typesAt[t])}.matrix(m.Rows, m.Cols)
-		b.types = append(b.types, m)
+		b.types = append(b.types, b.sentMatrix(b.typesAt[t], m.Rows, m.Cols))
 	}
 	for _, s := range b.arrays {
 		copy(pinnedAt[byte](b, s.offset, s.bytes), unsafe.Slice((*byte)(s.host), s.bytes))
@@ -308,7 +308,15 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 
 // pinnedMatrix returns a matrix of pinned memory.
 func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
-	return compute.Matrix{Rows: rows, Cols: cols, Data: pinnedAt[float32](b, offset, rows*cols)}
+	of := b.d.stored()
+	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
+}
+
+// sentMatrix returns its copy in device memory.
+func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
+	of := b.d.stored()
+	at := (*float32)(unsafe.Add(b.device.p, offset))
+	return of.In(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
 }
 
 // make gathers and aggregates rows on the host.
@@ -380,19 +388,72 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	defer d.probe.Start(b.call).Done()
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
 	d.open = b
+	if err := b.widenTypes(); err != nil {
+		return own, reduced, all, err
+	}
 	if !b.onHost {
 		return b.gather()
 	}
-	at := func(wanted bool, offset, rows int) (m compute.Matrix) {
-		if wanted {
-			m = buffer{p: unsafe.Add(b.device.p, offset)}.matrix(rows, b.cols)
+	at := func(wanted bool, to *buffer, offset, rows int) (m compute.Matrix) {
+		if wanted && err == nil {
+			m, err = d.widened(to, 0, b.sentMatrix(offset, rows, b.cols))
 		}
 		return m
 	}
-	return at(b.own, b.ownAt, b.destinations),
-		at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations),
-		at(b.all, b.allAt, b.frontier), nil
+	own = at(b.own, &d.own, b.ownAt, b.destinations)
+	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.reducedAt, b.destinations)
+	all = at(b.all, &d.all, b.allAt, b.frontier)
+	return own, reduced, all, err
 }
+
+// widenTypes makes the rows of types what kernels read.
+func (b *stagingBuffer) widenTypes() error {
+	d, at, bytes := b.d, 0, 0
+	for _, m := range b.types {
+		bytes += widenedBytes(m)
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if err := d.reserve(&d.types, bytes, useInputs); err != nil {
+		return err
+	}
+	for t, m := range b.types {
+		var err error
+		if b.types[t], err = d.widened(&d.types, at, m); err != nil {
+			return err
+		}
+		at += widenedBytes(m)
+	}
+	return nil
+}
+
+// widenedBytes returns the room of the float32 copy of a matrix; 0 if it needs none.
+func widenedBytes(m compute.Matrix) int {
+	return (4*len(m.BF16) + alignment - 1) / alignment * alignment
+}
+
+// widened returns the float32 copy of a matrix at an offset of a buffer, which grows as needed if it
+// is 0; of a matrix of float32 itself.
+func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matrix, error) {
+	if m.BF16 == nil {
+		return m, nil
+	}
+	if offset == 0 {
+		if err := d.reserve(to, max(to.bytes, widenedBytes(m)), useInputs); err != nil {
+			return m, err
+		}
+	}
+	n := len(m.BF16)
+	wide := compute.Matrix{Rows: m.Rows, Cols: m.Cols,
+		Data: unsafe.Slice((*float32)(unsafe.Add(to.p, offset)), n)}
+	must("widening rows", C.gpu_from_bf16(d.c, float(wide.Data), C.int64_t(n),
+		(*C.uint16_t)(unsafe.SliceData(m.BF16))))
+	return wide, nil
+}
+
+// stored returns the type in which the host makes rows.
+func (d *Device) stored() compute.Elements { return d.precision.Stored() }
 
 // Types implements compute.StagingBuffer.
 func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
@@ -404,6 +465,9 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	rows := d.scattered
 	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt)),
 		bytes: C.int(b.rowBytes / max(1, b.cols))}
+	if d.stored() == compute.BF16s {
+		rows.dropped = d.dropped()
+	}
 	if b.scaled {
 		rows.scale = (*C.float)(unsafe.Add(b.device.p, b.scaleAt))
 	}

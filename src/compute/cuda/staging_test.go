@@ -70,7 +70,7 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 }
 
 // For any resident rows and any schedule of copies, kernels read the bits that the host computes,
-// with several staging buffers in flight that are reused and grow.
+// with several staging buffers in flight that are reused and grow; and with bf16 these numbers rounded.
 func TestStaging(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
@@ -95,7 +95,9 @@ func TestStaging(t *testing.T) {
 
 func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType,
 	share float64, reads string) {
-	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0})
+	precision := []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16}[cols%2]
+	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0,
+		Precision: precision})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +143,11 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		same(t, d, "all", all, it.in.Sources,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of),
 			cols)
+		for k := range it.in.Types {
+			of := &it.in.Types[k]
+			same(t, d, "rows of a type", it.box.Types()[k], true,
+				func(m compute.Matrix) { of.Make(ref.Host{}, m) }, of.Len(), of.Cols)
+		}
 		if len(it.in.Labels) > 0 &&
 			d.open.find(unsafe.Pointer(&it.in.Labels[0]), len(it.in.Labels)) == nil {
 			t.Error("the labels are not found on the device")
@@ -162,6 +169,10 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 			for e := range in.EdgeWeights {
 				in.EdgeWeights[e] = random.Float32()
 			}
+		}
+		if i%5 == 2 {
+			in.Types = []compute.TypeRows{{Rows: in.Rows}, {},
+				{Rows: in.Rows, Means: in.Input, Averaged: true}}
 		}
 		box := boxes[0]
 		boxes = boxes[1:]
@@ -221,6 +232,11 @@ func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
 	}
 	want := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 	host(want)
+	if p := d.precision; p.Stored() == compute.BF16s {
+		for i, x := range want.Data {
+			want.Data[i] = p.Round(x)
+		}
+	}
 	data := make([]float32, len(got.Data))
 	d.Download(data, got.Data)
 	if !slices.EqualFunc(data, want.Data,

@@ -33,6 +33,7 @@ func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, verti
 // ReLUBackward implements compute.Device.
 func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 	defer d.probe.Start(compute.CheckReLUBackward(dy, y)).Done()
+	y = d.wide(0, y)
 	scale := compute.DropoutScale(p)
 	for i, v := range y.Data[:y.Rows*y.Cols] {
 		if v > 0 {
@@ -63,6 +64,7 @@ func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertic
 func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
 	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
+	y = d.wide(0, y)
 	scale := compute.DropoutScale(p)
 	for i, v := range y.Data[:y.Rows*y.Cols] {
 		if v > 0 {

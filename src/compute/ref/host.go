@@ -14,13 +14,14 @@ type Host struct{}
 // GatherRows implements compute.Host.
 func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	compute.CheckGatherRows(dst, rows)
+	out := make([]float32, dst.Cols)
 	for i := range dst.Rows {
 		stored := storedRow(rows, i)
-		out := dst.Row(i)
 		for j := range out {
 			out[j] = element(rows.TypeOf(i), stored, j)
 		}
 		scale(out, rows.Scale)
+		dst.RowsAt(i, i+1).Narrow(out)
 	}
 }
 
@@ -28,9 +29,9 @@ func (Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments,
 	weights []float32, rows compute.Rows) {
 	compute.CheckSegmentRows(dst, how, s, weights, rows)
-	group := make([]float32, dst.Cols)
+	out, group := make([]float32, dst.Cols), make([]float32, dst.Cols)
 	for t := range dst.Rows {
-		out, lo, hi := dst.Row(t), s.Indptr[t], s.Indptr[t+1]
+		lo, hi := s.Indptr[t], s.Indptr[t+1]
 		clear(out)
 		for begin := lo; begin < hi; {
 			end := begin + 1
@@ -62,6 +63,7 @@ func (Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Seg
 			divide(out, int(hi-lo))
 		}
 		scale(out, rows.Scale)
+		dst.RowsAt(t, t+1).Narrow(out)
 	}
 }
 

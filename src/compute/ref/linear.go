@@ -62,6 +62,9 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 
 // factor returns factor i of a product as it is multiplied: m itself or a rounded copy.
 func (d *Device) factor(i int, m compute.Matrix) compute.Matrix {
+	if m.BF16 != nil {
+		return d.wide(i, m)
+	}
 	if d.precision == compute.PrecisionFloat32 {
 		return m
 	}
@@ -97,14 +100,20 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 // AddScaled implements compute.Device.
 func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
-	for i, v := range x.Data[:x.Rows*x.Cols] {
-		y.Data[i] = z.Data[i] + (1+scale[0])*v
+	z, x = d.wide(0, z), d.wide(1, x)
+	for r := range y.Rows {
+		sum := d.scratch(y.Cols)
+		for j := range sum {
+			sum[j] = z.Row(r)[j] + (1+scale[0])*x.Row(r)[j]
+		}
+		y.RowsAt(r, r+1).Narrow(sum)
 	}
 }
 
 // CopyColumns implements compute.Device.
 func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
 	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	x = d.wide(0, x)
 	for r := range y.Rows {
 		if to, source := y.Row(r)[at:at+n], x.Row(r)[from:from+n]; add {
 			addInto(to, source)
@@ -128,6 +137,7 @@ func (d *Device) Transpose(y, x compute.Matrix) {
 func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
 	all := make([]float32, x.Cols)
+	y = d.wide(0, y)
 	chunks(x.Rows, func(lo, hi int) {
 		part := d.scratch(x.Cols)
 		for r := lo; r < hi; r++ {

@@ -10,22 +10,24 @@ import (
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32,
 	epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
-	for r := range x.Rows {
-		row, out := x.Row(r), y.Row(r)
-		var sum, squares float32
-		for _, v := range row {
-			sum += v
+	d.into(y, epilogue, func(y compute.Matrix) {
+		for r := range x.Rows {
+			row, out := x.Row(r), y.Row(r)
+			var sum, squares float32
+			for _, v := range row {
+				sum += v
+			}
+			mean[r] = sum / float32(len(row))
+			for _, v := range row {
+				squares += (v - mean[r]) * (v - mean[r])
+			}
+			rstd[r] = 1 / float32(math.Sqrt(float64(squares/float32(len(row))+eps)))
+			for j, v := range row {
+				out[j] = (v-mean[r])*rstd[r]*gamma[j] + beta[j]
+			}
 		}
-		mean[r] = sum / float32(len(row))
-		for _, v := range row {
-			squares += (v - mean[r]) * (v - mean[r])
-		}
-		rstd[r] = 1 / float32(math.Sqrt(float64(squares/float32(len(row))+eps)))
-		for j, v := range row {
-			out[j] = (v-mean[r])*rstd[r]*gamma[j] + beta[j]
-		}
-	}
-	epilogue.Apply(d, y)
+		epilogue.Apply(d, y)
+	})
 }
 
 // LayerNormBackward implements compute.Device. With n = (x-mean)*rstd and g = dy*gamma:
@@ -95,12 +97,14 @@ func root(variance, eps float32) float32 {
 func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
 	eps float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
-	for r := range x.Rows {
-		for j, v := range x.Row(r) {
-			y.Row(r)[j] = (v-mean[j])*root(variance[j], eps)*gamma[j] + beta[j]
+	d.into(y, epilogue, func(y compute.Matrix) {
+		for r := range x.Rows {
+			for j, v := range x.Row(r) {
+				y.Row(r)[j] = (v-mean[j])*root(variance[j], eps)*gamma[j] + beta[j]
+			}
 		}
-	}
-	epilogue.Apply(d, y)
+		epilogue.Apply(d, y)
+	})
 }
 
 // BatchNormBackward implements compute.Device. With n = (x-mean)*root, over R rows:

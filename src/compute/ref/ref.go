@@ -29,6 +29,8 @@ type Device struct {
 
 	precision compute.Precision
 	rounded   [2][]float32 // the factors of a product
+	widened   [2][]float32 // matrices of bfloat16 that a kernel reads
+	complete  []float32    // and that it makes
 }
 
 // New returns a device.
@@ -47,7 +49,7 @@ func (d *Device) Name() string {
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision}
+	return compute.Capabilities{Precision: d.precision, Stores: d.precision.Stored()}
 }
 
 // Watch implements compute.Device.
@@ -55,7 +57,8 @@ func (d *Device) Watch(p *compute.Probe) { d.probe = p }
 
 // Close implements compute.Device.
 func (d *Device) Close() error {
-	for _, scratch := range []*[]float32{&d.partial, &d.rounded[0], &d.rounded[1]} {
+	for _, scratch := range []*[]float32{&d.partial, &d.rounded[0], &d.rounded[1],
+		&d.widened[0], &d.widened[1], &d.complete} {
 		mem.Free(*scratch)
 		*scratch = nil
 	}
@@ -67,6 +70,16 @@ func (d *Device) scratch(n int) []float32 {
 	d.partial = mem.Grow(d.partial, n)
 	clear(d.partial)
 	return d.partial
+}
+
+// wide returns argument i of a kernel as float32: m itself or a copy.
+func (d *Device) wide(i int, m compute.Matrix) compute.Matrix {
+	if m.BF16 == nil {
+		return m
+	}
+	d.widened[i] = mem.Grow(d.widened[i], m.Rows*m.Cols)
+	m.Widen(d.widened[i])
+	return compute.Matrix{Rows: m.Rows, Cols: m.Cols, Data: d.widened[i]}
 }
 
 func chunks(rows int, f func(lo, hi int)) {

@@ -19,6 +19,10 @@ func TestRoundedFactors(t *testing.T) {
 	}
 }
 
+func TestStored(t *testing.T) {
+	computetest.Stored(t, func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) })
+}
+
 // Two runs on one machine give equal bits.
 func TestRepeats(t *testing.T) {
 	computetest.SameNumbers(t, map[string]func() compute.Device{"first": open, "second": open})

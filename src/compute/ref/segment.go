@@ -9,13 +9,16 @@ import (
 // SegmentMean implements compute.Device.
 func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.Matrix) {
 	defer d.probe.Start(compute.CheckSegmentMean(out, s, h)).Done()
+	h = d.wide(0, h)
+	row := make([]float32, out.Cols)
 	for t := range out.Rows {
-		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
+		segment := s.Indices[s.Indptr[t]:s.Indptr[t+1]]
 		clear(row)
 		for _, i := range segment {
 			addInto(row, h.Row(int(i)))
 		}
 		divide(row, len(segment))
+		out.RowsAt(t, t+1).Narrow(row)
 	}
 }
 
@@ -25,9 +28,10 @@ func larger(x, most float32) bool { return most == most && !(x <= most) }
 // SegmentMax implements compute.Device.
 func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compute.Matrix) {
 	defer d.probe.Start(compute.CheckSegmentMax(out, arg, s, h)).Done()
-	at := make([]int32, out.Cols)
+	h = d.wide(0, h)
+	at, row := make([]int32, out.Cols), make([]float32, out.Cols)
 	for t := range out.Rows {
-		row, segment := out.Row(t), s.Indices[s.Indptr[t]:s.Indptr[t+1]]
+		segment := s.Indices[s.Indptr[t]:s.Indptr[t+1]]
 		clear(row)
 		for j := range at {
 			at[j] = -1
@@ -39,6 +43,7 @@ func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compu
 				}
 			}
 		}
+		out.RowsAt(t, t+1).Narrow(row)
 		for j := range arg.Cols {
 			arg.Row(t)[j] = math.Float32frombits(uint32(at[j]))
 		}
@@ -67,6 +72,15 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
+	d.sumRows(out, s, weights, h, add, compute.Matrix{}, 0)
+}
+
+// sumRows sets out to sums over segments, or adds them, and adds to the first of them rows times a
+// factor. What is complete is stored.
+func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix,
+	add bool, own compute.Matrix, factor float32) {
+	h = d.wide(0, h)
+	own = d.wide(1, own)
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {
 		clear(sum)
@@ -80,10 +94,12 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 			}
 		}
 		if add {
-			addInto(out.Row(t), sum)
-		} else {
-			copy(out.Row(t), sum)
+			addInto(sum, out.Row(t))
 		}
+		for j := 0; t < own.Rows && j < own.Cols; j++ {
+			sum[j] += factor * own.Row(t)[j]
+		}
+		out.RowsAt(t, t+1).Narrow(sum)
 	}
 }
 
@@ -91,7 +107,7 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
 	h, own compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
-	compute.SegmentSumScaledInParts(d, out, s, weights, h, own, scale)
+	d.sumRows(out, s, weights, h, false, own, 1+scale[0])
 }
 
 func divide(row []float32, count int) {
