@@ -111,13 +111,16 @@ func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	return c.dynamic.policy, c.dynamic.window
 }
 
-// kept returns how many rows of each kind the cache has; nil for one that ranks share.
+// kept returns how many rows of each kind the rank has room for; nil without a cache.
 func (c *Cache) kept() []int {
-	switch fixed, alone := c.fixed.(*staticCache); {
-	case c.dynamic != nil:
-		return c.dynamic.counts
-	case alone:
+	switch fixed := c.fixed.(type) {
+	case *staticCache:
 		return fixed.counts
+	case *groupCache:
+		return []int{fixed.end - fixed.first}
+	}
+	if c.dynamic != nil {
+		return c.dynamic.counts
 	}
 	return nil
 }
