@@ -57,14 +57,9 @@ func (s *Shards) windowed(name string) bool {
 
 // topologyFiles are the files that CopyTopology copies.
 func (m *Meta) topologyFiles() []string {
-	files := []string{"indptr.npy", "indices.npy", "original_id.npy"}
-	if m.Schema.Typed() {
-		files = append(files, dataset.ColumnsFile)
-	}
-	if m.Weighted {
-		files = append(files, dataset.WeightsFile, sumsFile)
-	}
-	return files
+	files := []string{"indptr.npy", "indices.npy", "original_id.npy", dataset.ColumnsFile,
+		dataset.WeightsFile, sumsFile}
+	return slices.DeleteFunc(files, func(name string) bool { _, has := m.Files[name]; return !has })
 }
 
 // Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
