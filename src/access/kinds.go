@@ -29,7 +29,7 @@ func NewSparseKinds(ends []int64, entry int) *Kinds {
 
 // Of returns the kind of a vertex.
 func (k *Kinds) Of(v graph.VertexID) int {
-	if k == nil {
+	if k == nil || len(k.Bytes) == 1 {
 		return 0
 	}
 	return k.index.Find(uint32(v)) % len(k.Bytes)

@@ -74,7 +74,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
-	cached, mapped := t.held, of.within(first, end)
+	cached, mapped := t.held, of.Within(first, end)
 	if j.Cache.Shared() {
 		cached *= int64(hi - lo)
 	}

@@ -143,8 +143,8 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	}
 	switch {
 	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
-		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.kinds().same(0),
-			p.kinds().same(1)
+		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.same(0),
+			p.same(1)
 		return r, nil
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
@@ -168,7 +168,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = p.kinds().same(1); p.shares() {
+	if r.factor = p.same(1); p.shares() {
 		// the group that shares its minibatches is probed as a whole
 		return r, nil
 	}

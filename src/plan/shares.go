@@ -257,13 +257,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 }
 
 // rowOf returns the bytes of the feature row of a vertex, as Loads asks.
-func (p *planner) rowOf(v graph.VertexID) (int64, bool) {
-	of := p.kinds()
-	if of.kinds == nil {
-		return int64(of.size[0]), true
-	}
-	return int64(of.size[of.kinds.Of(v)]), true
-}
+func (p *planner) rowOf(v graph.VertexID) (int64, bool) { return int64(p.kinds().Size(v)), true }
 
 // shareOf is shapeOf of a rank's share of a minibatch.
 func shareOf(loads []sample.Load) shape {
