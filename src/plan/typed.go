@@ -92,10 +92,7 @@ func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 	s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
 	first, end := p.job.Vertices(r.rank)
 	for _, v := range mb.Frontier {
-		kind := 0
-		if !columns.Plain() {
-			kind, _, _ = columns.Of(v)
-		}
+		kind, _, _ := columns.Of(v)
 		k := &s.kinds[kind]
 		k.all++
 		if !access.Among(r.reader.Local, v) {
