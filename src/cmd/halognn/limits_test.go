@@ -2,11 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
+	"halognn/src/comm"
 	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
@@ -97,20 +99,49 @@ func TestNotesOfLimits(t *testing.T) {
 	}
 }
 
-// Parts that do not fit are told where the job opens; what a plan has no memory for does not run.
+// Parts that do not fit are told where the job opens; what the plan refuses does not run.
 func TestWithoutPlan(t *testing.T) {
 	for _, err := range []error{nil, plan.ErrParts} {
 		if got := withoutPlan(err); got != nil {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	for _, err := range []error{plan.ErrJob, mem.ErrMemory} {
-		if got := withoutPlan(err); codeOf(got) != exitUsage {
-			t.Errorf("%v: %v", err, got)
-		}
+	if got := withoutPlan(plan.ErrJob); codeOf(got) != exitUsage {
+		t.Errorf("%v: %v", plan.ErrJob, got)
 	}
 	if withoutPlan(fs.ErrNotExist) != fs.ErrNotExist {
 		t.Error("a failure to read is lost")
+	}
+}
+
+// What a plan says refuses a job, and what becomes of the plan does not: neither its own lack of memory nor
+// a fault of it. What it took is not of the run, whose memory is looked at from then on.
+func TestEnough(t *testing.T) {
+	j := rankJob{comm: comm.NewWorld(1).Rank(0),
+		headroom: headroom{node: 1 << 30, ranks: 1, together: 1,
+			process: mem.Limits{Addresses: math.MaxInt64, Data: math.MaxInt64}}}
+	j.env.Shards = new(shard.Shards)
+	of := func(bytes int64) trace.Memory { return trace.Memory{{Name: trace.MemWindow, Bytes: bytes}} }
+	for name, c := range map[string]struct {
+		planned func() (trace.Memory, error)
+		code    int
+	}{
+		"enough":     {func() (trace.Memory, error) { return of(1 << 20), nil }, 0},
+		"too little": {func() (trace.Memory, error) { return of(1 << 31), nil }, exitUsage},
+		"refused":    {func() (trace.Memory, error) { return nil, plan.ErrJob }, exitUsage},
+		"large": {func() (trace.Memory, error) {
+			defer mem.Free(mem.Make[byte](1 << 30))
+			return of(1 << 20), nil
+		}, 0},
+		"no memory": {func() (trace.Memory, error) { mem.Make[byte](1 << 60); return of(1 << 20), nil }, 0},
+		"a fault":   {func() (trace.Memory, error) { return nil, errors.New("exchange: no part") }, 0},
+	} {
+		if err := j.enough(c.planned); (err != nil) != (c.code != 0) || err != nil && codeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if peak := mem.PeakAllocated(); peak != mem.Allocated() {
+			t.Errorf("%s: a peak of %d bytes is left, with %d in use", name, peak, mem.Allocated())
+		}
 	}
 }
 
@@ -126,7 +157,8 @@ func TestEnoughForCounts(t *testing.T) {
 
 // A prediction that fails ends no run; what it finds of the job or of its files does.
 func TestUnpredicted(t *testing.T) {
-	for _, err := range []error{errors.New("exchange: no part"), withCode(exitBug, &mem.Panic{})} {
+	for _, err := range []error{errors.New("exchange: no part"), withCode(exitBug, &mem.Panic{}),
+		fmt.Errorf("plan: %w", mem.ErrMemory)} {
 		if !unpredicted(err) {
 			t.Errorf("%v ends a run", err)
 		}
