@@ -172,6 +172,7 @@ type TrialBytes struct {
 	Lent     int64 // what it takes besides from then on
 	Messages int64 // of these: ids and rows of the frontier, if no cache has any
 	Strategy int64 // of the strategy, beside the minibatches
+	Choices  int64 // of choosing between rows and sums, which each worker does; not in Strategy
 }
 
 // Bytes returns the memory.
@@ -181,7 +182,9 @@ func (t *Trial) Bytes() TrialBytes {
 	if t.shares { // which has the blocks
 		own -= t.sampled
 	}
-	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(), Strategy: shared}
+	choices := t.strategy.o.Exchange.Bytes()
+	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(),
+		Strategy: shared - choices, Choices: choices}
 }
 
 // Close frees the memory.

@@ -68,10 +68,6 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		buffers += int64(up.blocks + up.inputs)
 		model.parameters -= model.onDevice
 	}
-	scratch := held.Strategy                           // of choosing between rows and sums, by each worker
-	if j.OwnersSums() == nil || j.Model.LearnsRows() { // then most of it is the rank's, by vertex
-		scratch = 0
-	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
 	cached, mapped := t.held, of.Within(first, end)
@@ -90,7 +86,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
-			Bytes: int64(j.Workers)*(r.sampler+scratch) + held.Strategy - scratch + r.reader.Near.Bytes() +
+			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy + r.reader.Near.Bytes() +
 				p.drawingBytes(slot, slots+int64(t.Window))},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
@@ -581,7 +577,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 		return c, err
 	}
 	held := t.Bytes()
-	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy
+	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
 	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, &c, needs)
 	} else if l == 0 && p.job.Sparse {

@@ -7,6 +7,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/nn"
@@ -285,5 +286,41 @@ func TestSharedCachesCountEveryRank(t *testing.T) {
 	if own == 0 || both != 2*own || apart || !together {
 		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own, both, apart,
 			together)
+	}
+}
+
+// Rows in files are read where they lie: chunks of the final test get none of other ranks, as where all
+// rows are in the memory of one node.
+func TestChunksReadFiles(t *testing.T) {
+	s := generated(t, 4)
+	evaluation := func(change func(*Job)) int64 {
+		j := planJob()
+		j.Ranks, j.RanksPerNode, j.Model.Hidden = 4, 2, 2 // the most is read for the first layer
+		change(&j)
+		return planned(t, s, j, given).Memory.Of(trace.MemEvaluation)
+	}
+	fetched := evaluation(func(*Job) {})
+	near := evaluation(func(j *Job) { j.RanksPerNode = 4 })
+	if files := evaluation(func(j *Job) { j.Cache.Source = policy.SourceFiles }); files != near || files >= fetched {
+		t.Errorf("chunks take %d bytes of files, %d of one node, %d of several", files, near, fetched)
+	}
+}
+
+// Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned rows.
+func TestWorkersChooseSums(t *testing.T) {
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8, Classes: 4,
+		Seed: 1}, shardtest.Options{Parts: 4})
+	samplers := func(sums bool, workers int) int64 {
+		j := planJob()
+		j.Ranks, j.RanksPerNode, j.Workers, j.Sums = 4, 1, workers, sums
+		j.Model.Learned, j.Batch = 8, 4
+		o := given
+		o.Analyse = 1 // the same rank
+		return planned(t, s, j, o).Memory.Of(trace.MemSamplers)
+	}
+	one := samplers(true, 1) - samplers(false, 1)
+	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
+	if one == 0 || more != one {
+		t.Errorf("a worker takes %d bytes for sums, the first one %d", more, one)
 	}
 }

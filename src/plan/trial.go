@@ -139,10 +139,8 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	case of.layer < 0 && (j.Cache.FromFiles() || j.Mode.Columns):
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // of the files, or of its columns
 		return all
-	case j.Cache.FromFiles():
-		return nil
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed(): // rows of the node's others are fetched
 		return own
 	}
@@ -201,7 +199,8 @@ func (r *rankPlan) held() heldBytes {
 	h := heldBytes{TrialBytes: r.trial.Bytes()}
 	if r.judges != nil {
 		of := r.judges.Bytes()
-		h.judged, h.Lent, h.Strategy = of.Waiting, max(h.Lent, of.Lent), max(h.Strategy, of.Strategy)
+		h.judged, h.Lent = of.Waiting, max(h.Lent, of.Lent)
+		h.Strategy, h.Choices = max(h.Strategy, of.Strategy), max(h.Choices, of.Choices)
 	}
 	return h
 }
