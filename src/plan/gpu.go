@@ -287,8 +287,7 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 		if l == 0 {
 			rowBytes = p.widest()
 		}
-		some, _ := p.chunks(r.rank, rowBytes)
-		for _, bounds := range some {
+		for _, bounds := range p.chunks(r.rank, rowBytes).some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, 0, err

@@ -352,12 +352,12 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		}
 		layers := p.layerRows(rows, l)
 		chunks := int64(0)
-		some, of := p.chunks(r.rank, rowBytes)
-		held, err := p.chunksHeld(r, l, some, of)
+		of := p.chunks(r.rank, rowBytes)
+		held, err := p.chunksHeld(r, l, of)
 		if err != nil {
 			return 0, err
 		}
-		for _, bounds := range some {
+		for _, bounds := range of.some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, err
@@ -586,29 +586,45 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way, of which some are sampled: each
-// takes the room of the largest that was there before it.
-func (p *planner) chunksHeld(r *rankPlan, l int, some [][2]int64, of int) (int64, error) {
-	if of == 0 {
+// cut is how a rank's vertices are cut into chunks.
+type cut struct {
+	some [][2]int64 // those that the plan samples
+	of   int        // all
+	hubs int        // of one vertex, with more neighbours than there are rows in any other
+}
+
+// chunksHeld returns the bytes of the chunks of a layer that are under way. A slot keeps the room of the
+// largest chunk that has passed it: every slot that of the usual ones, and one more that of each hub.
+func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (int64, error) {
+	if c.of == 0 {
 		return 0, nil
 	}
-	sum, most := int64(0), int64(0)
-	for _, bounds := range some {
-		c, err := p.chunk(r, l, bounds)
+	hub, sum, most, usual := int64(0), int64(0), int64(0), int64(0)
+	slots := int64(min(p.job.Depth+1, c.of))
+	few := int64(c.hubs) < slots
+	for _, bounds := range c.some {
+		x, err := p.chunk(r, l, bounds)
 		if err != nil {
 			return 0, err
 		}
-		sum, most = sum+c.bytes, max(most, c.bytes)
+		if few && c.hubs > 0 && x.vertices == 1 {
+			hub = max(hub, x.bytes)
+			continue
+		}
+		sum, most, usual = sum+x.bytes, max(most, x.bytes), usual+1
 	}
-	slots := int64(min(p.job.Depth+1, of))
-	mean, turns := sum/int64(len(some)), int64(of)/slots
-	return slots * (most - (most-mean)/turns), nil
+	if usual == 0 {
+		return slots * hub, nil
+	}
+	mean, turns := sum/usual, int64(c.of)/slots
+	each := most - (most-mean)/turns
+	return slots*each + int64(c.hubs)*max(0, hub-each), nil
 }
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
 // vertices; and how many there are.
-func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, of int) {
+func (p *planner) chunks(rank, rowBytes int) (c cut) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
@@ -622,12 +638,15 @@ func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, of int) {
 		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
 			most = i
 		}
+		if 1+g.Indptr[lo+1]-g.Indptr[lo] > budget {
+			c.hubs++
+		}
 		lo = hi
 	}
-	if len(all) == 0 {
-		return nil, 0
+	if c.of = len(all); c.of > 0 {
+		c.some = [][2]int64{all[0], all[c.of/2], all[most]}
 	}
-	return [][2]int64{all[0], all[len(all)/2], all[most]}, len(all)
+	return c
 }
 
 // partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.

@@ -324,3 +324,22 @@ func TestWorkersChooseSums(t *testing.T) {
 		t.Errorf("a worker takes %d bytes for sums, the first one %d", more, one)
 	}
 }
+
+// A vertex with very many neighbours is a chunk of its own and takes the room of one slot, unless there are
+// as many of these as slots.
+func TestHubsPassOneSlot(t *testing.T) {
+	p := &planner{job: &laid{Job: &job.Job{Spec: job.Spec{Depth: 4}}}}
+	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
+	hub, middle, most := [2]int64{0, 1}, [2]int64{1, 50}, [2]int64{50, 200}
+	for _, c := range []struct {
+		hubs int
+		want int64
+	}{{0, 5 * 1e6}, {1, 1e6 + 4*1000}, {3, 3*1e6 + 2*1000}, {5, 5 * 1e6}} {
+		r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 1e6},
+			{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
+		got, err := p.chunksHeld(r, 0, cut{some: [][2]int64{hub, middle, most}, of: 1 << 20, hubs: c.hubs})
+		if err != nil || math.Abs(float64(got-c.want)) > 0.01*float64(c.want) {
+			t.Errorf("%d hubs: %d bytes are held, not %d (%v)", c.hubs, got, c.want, err)
+		}
+	}
+}

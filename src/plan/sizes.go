@@ -258,19 +258,19 @@ const usualWindow = 8
 
 // sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
 // one has no edges, and vertices as many as the budget.
-func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, of int) {
+func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
-		return nil, 0
+		return c
 	}
 	most := p.partEnd(first, end) - first
 	if p.options.Bound == Most {
-		return [][2]int64{{first, first + min(most, max(1, budget))}}, int(end - first)
+		return cut{some: [][2]int64{{first, first + min(most, max(1, budget))}}, of: int(end - first)}
 	}
 	vertices := min(most, max(1, budget/degree))
 	n := int((end - first + vertices - 1) / vertices)
-	return [][2]int64{{first, first + vertices}}, n
+	return cut{some: [][2]int64{{first, first + vertices}}, of: n}
 }
 
 // mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
