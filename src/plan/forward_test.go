@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
@@ -96,5 +98,9 @@ func TestForwardReadsEdges(t *testing.T) {
 	m, err := Forward(s, j, true)
 	if want := 4 * 2 * s.Edges; err != nil || m.Of(trace.MemFeatures) != want {
 		t.Errorf("features take %d bytes, and those of edges alone %d (%v)", m.Of(trace.MemFeatures), want, err)
+	}
+	s.Edges = 1 << 31
+	if _, err := Forward(s, j, true); !errors.Is(err, ErrParts) || !strings.Contains(err.Error(), "edge_features=false") {
+		t.Errorf("of too many edges: %v", err)
 	}
 }

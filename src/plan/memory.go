@@ -166,15 +166,17 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return h.inputRows(needs) * int64(cols) * 4
 }
 
-// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer.
+// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the length of
+// each row, where each that is fetched begins, and the input.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
-	switch {
-	case !p.job.Sparse:
+	if !p.job.Sparse {
 		return 0
-	case p.multiplies():
-		return p.inputRows(s, needs)
 	}
-	dense := int64(s.frontier()) * int64(4*p.job.Model.In) // rows are made dense first
+	ends := 4*int64(s.frontier()) + 8*int64(s.remote)
+	if p.multiplies() {
+		return ends + p.inputRows(s, needs)
+	}
+	dense := ends + int64(s.frontier())*int64(4*p.job.Model.In) // rows are made dense first
 	if p.job.GPU == nil {
 		dense += p.inputRows(s, needs)
 	}

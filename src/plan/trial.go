@@ -13,6 +13,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // trial prepares minibatches as a rank of the job does, on a device that only counts.
@@ -106,6 +107,9 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 		o.Cols = kinds[0].Cols
 	}
 	if needs.EdgeRows {
+		if err := shard.CheckEdgeRows(p.shards); err != nil {
+			return fmt.Errorf("%w: %w", ErrParts, err)
+		}
 		if o.EdgeExchange, err = open(j.EdgeExchange(of.rank)); err != nil {
 			return err
 		}
