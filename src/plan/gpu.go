@@ -287,6 +287,7 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 		if l == 0 {
 			rowBytes = p.widest()
 		}
+		grows := int64(0)
 		for _, bounds := range p.chunks(r.rank, rowBytes).some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
@@ -297,8 +298,9 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 			if err != nil {
 				return 0, 0, err
 			}
-			grown = max(grown, more)
+			grows = max(grows, more)
 		}
+		grown += grows
 	}
 	return chunk, grown, nil
 }

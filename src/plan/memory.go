@@ -345,7 +345,7 @@ func (c *counter) Capabilities() compute.Capabilities { return compute.Capabilit
 // judged. Rows in files are counted as they are read at once; by columns, chunks take less.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
-	most := int64(0)
+	most, kept := int64(0), int64(0) // kept: what the layers before have grown by
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
@@ -353,7 +353,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			rowBytes = p.widest()
 		}
 		layers := p.layerRows(rows, l)
-		chunks := int64(0)
+		chunks, grows := int64(0), int64(0)
 		of := p.chunks(r.rank, rowBytes)
 		held, err := p.chunksHeld(r, l, of)
 		if err != nil {
@@ -370,7 +370,8 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 					return 0, err
 				}
 			}
-			chunk := held + int64(j.Workers)*c.sampler + grown
+			grows = max(grows, grown)
+			chunk := held + int64(j.Workers)*c.sampler + kept + grown
 			if l == j.Model.Layers-1 && !j.Model.Jumps() {
 				chunk += 4 * int64(c.vertices*out)
 			}
@@ -380,7 +381,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			}
 			chunks = max(chunks, chunk)
 		}
-		most = max(most, layers+chunks)
+		most, kept = max(most, layers+chunks), kept+grows
 	}
 	judged := 4 * p.judgedRows(r.rank) * int64(j.Model.Out)
 	if !j.Model.Jumps() {
@@ -400,7 +401,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		if err != nil {
 			return 0, err
 		}
-		output += grown
+		output += kept + grown
 	}
 	return judged + max(most, output), nil
 }

@@ -343,3 +343,79 @@ func TestHubsPassOneSlot(t *testing.T) {
 		}
 	}
 }
+
+// What layers have grown by for the chunks of the final test they keep while those after them run.
+func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
+	s, j := generated(t, 4), planJob()
+	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden, j.Batch, j.Depth = "gat", 4, 0.2, 64, 4, 0
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	r := &rankPlan{reader: p.job.Workload(0, 1)}
+	if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.trial.close()
+	if err := p.probe(r); err != nil {
+		t.Fatal(err)
+	}
+	all, beside := int64(0), int64(0)
+	for l := range j.Model.Layers {
+		in, _ := j.Model.Widths(l)
+		c, err := p.chunk(r, l, p.chunks(0, 4*in).some[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		grown, err := p.grownBytes(l, &c, r.slot().hops[l])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, beside = all+grown, c.bytes+p.layerRows(p.rows(0), l)
+	}
+	if got, err := p.evaluationBytes(r, nil); err != nil || got < all+beside {
+		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got, all,
+			beside, err)
+	}
+}
+
+// What a model takes for features of edges is what a device that only counts is asked for, as far as the
+// arrays have no room to grow.
+func TestRowsOfEdgesAreCounted(t *testing.T) {
+	const sources, destinations, edges = 500, 100, 3000
+	of := compute.Segments{Indptr: make([]int64, destinations+1), Indices: make([]int32, edges)}
+	for d := range of.Indptr {
+		of.Indptr[d] = int64(d) * edges / destinations
+	}
+	for _, kind := range []string{"gine", "gatv2"} {
+		bytes := func(dev compute.Device, hop nn.Hop) int64 {
+			m, err := nn.NewModel(dev, nn.Config{Kind: kind, Layers: 2, Hidden: 8, In: 8, Out: 8, EdgeIn: 4, Heads: 2,
+				Slope: 0.2, Norm: "none", EdgeFeatures: true, Task: task.Multiclass}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for l := range 2 {
+				if err := m.Reserve(l, &nn.Input{Hop: hop, Train: true, Gradient: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return m.ActivationBytes()
+		}
+		hop := nn.Hop{Sources: sources, Destinations: destinations, Edges: edges}
+		planned := bytes(new(counter), hop)
+		hop.Forward = of
+		if got := bytes(ref.New(), hop); got < planned || got > planned+edges*28/8+1000 {
+			t.Errorf("%s takes %d bytes, and %d are counted", kind, got, planned)
+		}
+		none := bytes(new(counter), nn.Hop{Sources: sources, Destinations: destinations})
+		if each := int64(2*2*4*8 + 20 + 2*4); planned-none < edges*each { // messages, numbers of edges
+			t.Errorf("%s: an edge takes %d bytes at least, and %d are counted of %d", kind, each, planned-none, edges)
+		}
+	}
+}
